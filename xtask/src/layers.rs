@@ -104,12 +104,12 @@ pub(crate) const MAP: &[Place] = &[
     },
     Place {
         name: "stentor-multicast",
-        on: &["stentor-fabric"],
+        on: &["stentor-link", "stentor-fabric"],
         tests_on: &["stentor-checker", "stentor-fabric-conformance", "stentor-fabric-shm", "stentor-fabric-sim"],
     },
     Place {
         name: "stentor-channel",
-        on: &["stentor-fabric", "stentor-atomic-copy"],
+        on: &["stentor-link", "stentor-fabric", "stentor-atomic-copy"],
         tests_on: &[
             "stentor-fabric-conformance",
             "stentor-fabric-ofi",
@@ -122,9 +122,10 @@ pub(crate) const MAP: &[Place] = &[
     Place { name: "stentor-election", on: &["stentor-fabric"], tests_on: &[] },
     Place {
         name: "stentor-neb",
-        on: &["stentor-fabric"],
+        on: &["stentor-link", "stentor-fabric"],
         tests_on: &["stentor-checker", "stentor-fabric-shm", "stentor-fabric-sim"],
     },
+    Place { name: "stentor-link", on: &["stentor-fabric"], tests_on: &["stentor-fabric-sim"] },
     Place { name: "stentor-checker", on: &[], tests_on: &[] },
     Place {
         name: "stentor-fabric-ofi",

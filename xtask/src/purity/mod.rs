@@ -34,7 +34,7 @@ pub(crate) struct Pure {
 pub(crate) const PURE: &[Pure] = &[
     Pure {
         name: "stentor-channel",
-        linked: &["stentor-fabric", "stentor-atomic-copy", "thiserror", "xxhash-rust", "zerocopy"],
+        linked: &["stentor-link", "stentor-fabric", "stentor-atomic-copy", "thiserror", "xxhash-rust", "zerocopy"],
         no_std: false,
     },
     Pure {
@@ -42,9 +42,10 @@ pub(crate) const PURE: &[Pure] = &[
         linked: &["stentor-fabric", "thiserror", "xxhash-rust", "zerocopy"],
         no_std: false,
     },
+    Pure { name: "stentor-link", linked: &["stentor-fabric", "thiserror", "xxhash-rust", "zerocopy"], no_std: false },
     Pure {
         name: "stentor-multicast",
-        linked: &["stentor-fabric", "thiserror", "xxhash-rust", "zerocopy"],
+        linked: &["stentor-link", "stentor-fabric", "thiserror", "xxhash-rust", "zerocopy"],
         no_std: false,
     },
     Pure {
@@ -72,6 +73,7 @@ pub(crate) const PURE: &[Pure] = &[
             "sha2",
             "signature",
             "stentor-fabric",
+            "stentor-link",
             "subtle",
             "thiserror",
             "typenum",

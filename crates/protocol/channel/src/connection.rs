@@ -1,15 +1,15 @@
 //! One connection: both directions, credits, and its end. Pure.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use stentor_fabric::{PostError, ProcessId, QpState, Status};
 
 use crate::command::{Notice, Op, Outcome, Recv, Send, Way, What};
-use crate::config::CONTROLS;
 use crate::control::{Controls, Snapshot, check_size};
+use crate::ending::Ending;
 use crate::error::{PostErrorKind, Reason, Violation};
 use crate::inbound::{Inbound, Incoming, Piece};
+use crate::lent::Lent;
 use crate::outbound::Outbound;
 use crate::{Cause, ChannelError, Config, Kind, Operation, Scheme, Tag, WriteError, planted};
 
@@ -45,21 +45,10 @@ pub struct Connection {
     listens: bool,
     has_greeted: bool,
     is_known: bool,
-    finishing: bool,
-    discarding: bool,
-    /// Whether the peer was told that we finished.
-    said_finished: bool,
-    peer_finished: Option<[u64; 2]>,
-    said_last: bool,
-    peer_last: Option<u32>,
+    ending: Ending,
     /// To be told to the peer before all is over.
     gives_up: Option<Reason>,
-    /// Receives that the fabric has, by kind and place.
-    posted: [Box<[bool]>; 4],
-    /// Receives to ask back.
-    to_cancel: VecDeque<Op>,
-    sends_lent: u32,
-    recvs_lent: u32,
+    lent: Lent,
     error: Option<ChannelError>,
     to_tell: ToTell,
 }
@@ -80,7 +69,6 @@ impl Connection {
     #[must_use]
     pub fn new(config: &Config, peer: ProcessId, number: u32, life: u32) -> Self {
         assert_eq!(config.check(), Ok(()), "parameters that were not checked");
-        let posted = |places: u32| vec![false; places as usize].into();
         Connection {
             config: *config,
             peer,
@@ -94,17 +82,9 @@ impl Connection {
             listens: false,
             has_greeted: false,
             is_known: false,
-            finishing: false,
-            discarding: false,
-            said_finished: false,
-            peer_finished: None,
-            said_last: false,
-            peer_last: None,
+            ending: Ending::default(),
             gives_up: None,
-            posted: [posted(config.lengths + config.spare()), posted(config.pieces), posted(CONTROLS), posted(1)],
-            to_cancel: VecDeque::new(),
-            sends_lent: 0,
-            recvs_lent: 0,
+            lent: Lent::new(config),
             error: None,
             to_tell: ToTell::default(),
         }
@@ -131,7 +111,7 @@ impl Connection {
     /// Operations that the fabric has not given back.
     #[must_use]
     pub fn lent(&self) -> u32 {
-        self.sends_lent + self.recvs_lent
+        self.lent.total()
     }
 
     /// Whether it is over and everything is given back.
@@ -166,7 +146,7 @@ impl Connection {
     /// See [`WriteError`].
     #[inline]
     pub fn begin(&mut self, bytes: u64) -> Result<u64, WriteError> {
-        if self.phase != Phase::Open || self.finishing {
+        if self.phase != Phase::Open || self.ending.finishing {
             return Err(WriteError::Closed);
         }
         self.outbound.begin(bytes)
@@ -193,7 +173,7 @@ impl Connection {
 
     /// The next receive to post.
     pub fn next_recv(&mut self) -> Option<Recv> {
-        if self.phase != Phase::Open || self.said_last {
+        if self.phase != Phase::Open || self.ending.said_last {
             return None;
         }
         let (op, sequence) = if !std::mem::replace(&mut self.listens, true) {
@@ -203,8 +183,7 @@ impl Connection {
         } else {
             self.inbound.next_recv()?
         };
-        self.posted[op.kind.index()][usize::from(op.place)] = true;
-        self.recvs_lent += 1;
+        self.lent.recv(op);
         let ignore = match op.kind {
             Kind::Length => Tag::ANY_SEQUENCE | Tag::OR_CONTROL,
             Kind::Control => Tag::ANY_SEQUENCE,
@@ -229,7 +208,7 @@ impl Connection {
         } else {
             (Op { way: Way::Send, kind: Kind::Greeting, place: 0 }, self.life, self.greet()?)
         };
-        self.sends_lent += 1;
+        self.lent.send();
         Some(Send { op, tag: self.tag(op.kind, sequence), what: What::Control(snapshot.words(&self.config)) })
     }
 
@@ -253,7 +232,7 @@ impl Connection {
             return None;
         }
         let (op, sequence, what) = self.outbound.next()?;
-        self.sends_lent += 1;
+        self.lent.send();
         Some(Send { op, tag: self.tag(op.kind, sequence), what })
     }
 
@@ -271,7 +250,7 @@ impl Connection {
 
     /// What the peer must be told now, if anything.
     fn due(&mut self) -> Option<Snapshot> {
-        if !self.is_known || !self.controls.has_room() || self.said_last {
+        if !self.is_known || !self.controls.has_room() || self.ending.said_last {
             return None;
         }
         if self.phase != Phase::Open {
@@ -280,32 +259,35 @@ impl Connection {
         }
         let snapshot = self.snapshot();
         let windows = self.inbound.windows();
-        let all_came = self.peer_finished.is_some_and(|total| self.inbound.has_all(total));
         let batch = |which: usize| (windows[which] / 2).max(1);
-        let credit = !all_came && (0..2).any(|which| snapshot.granted[which] - self.told[which] >= batch(which));
-        let finished = snapshot.finished.is_some() && !self.said_finished;
+        let credit = !self.all_came() && (0..2).any(|which| snapshot.granted[which] - self.told[which] >= batch(which));
+        let finished = snapshot.finished.is_some() && !self.ending.said_finished;
         let last = snapshot.last.is_some();
         if !(credit || finished || last || self.controls.owes_an_answer()) {
             return None;
         }
         self.told = snapshot.granted;
-        self.said_finished |= snapshot.finished.is_some();
-        self.said_last |= last;
+        self.ending.said_finished |= snapshot.finished.is_some();
+        self.ending.said_last |= last;
         Some(snapshot)
+    }
+
+    /// Whether all that the peer will ever send has come.
+    fn all_came(&self) -> bool {
+        self.ending.peer_finished.is_some_and(|total| self.inbound.has_all(total))
     }
 
     /// All there is to say.
     fn snapshot(&self) -> Snapshot {
-        let finished = (self.finishing && self.outbound.is_staged()).then(|| self.outbound.sent());
+        let finished = (self.ending.finishing && self.outbound.is_staged()).then(|| self.outbound.sent());
         // Nothing will be said after this: the peer has sent everything, so it needs no credits.
-        let all_came = self.peer_finished.is_some_and(|total| self.inbound.has_all(total));
-        let last = (finished.is_some() && all_came).then(|| self.controls.sent() as u32 + 1);
+        let last = (finished.is_some() && self.all_came()).then(|| self.controls.sent() as u32 + 1);
         Snapshot { granted: self.inbound.granted(), finished, last, seen: self.controls.seen(), gave_up: None }
     }
 
     /// The next receive to ask back from the fabric. It still completes: given back, or used meanwhile.
     pub fn next_cancel(&mut self) -> Option<Op> {
-        self.to_cancel.pop_front()
+        self.lent.next_cancel()
     }
 
     /// What most completions are: a whole message, the next one, while neither end is about to end. Whether it was that; then it
@@ -313,12 +295,11 @@ impl Connection {
     #[inline]
     pub fn takes_next(&mut self, op: Op, kind: Kind, sequence: u32, bytes: u32) -> bool {
         let is_length = (op.way, op.kind, kind) == (Way::Recv, Kind::Length, Kind::Length);
-        let ends = self.phase != Phase::Open || self.discarding || self.said_last || self.peer_finished.is_some();
+        let ends = self.phase != Phase::Open || self.ending.has_begun();
         if !is_length || ends || !self.inbound.takes_next(op.place, sequence, bytes) {
             return false;
         }
-        self.recvs_lent -= 1;
-        self.posted[Kind::Length.index()][usize::from(op.place)] = false;
+        self.lent.length_came(op.place);
         true
     }
 
@@ -329,15 +310,7 @@ impl Connection {
         {
             return;
         }
-        match op.way {
-            Way::Send => self.sends_lent = self.sends_lent.saturating_sub(1),
-            Way::Recv => {
-                self.recvs_lent = self.recvs_lent.saturating_sub(1);
-                if let Some(posted) = self.posted[op.kind.index()].get_mut(usize::from(op.place)) {
-                    *posted = false;
-                }
-            }
-        }
+        self.lent.gave_back(op);
         if self.phase == Phase::Open {
             let mut about = op;
             let result = match outcome {
@@ -403,7 +376,7 @@ impl Connection {
                 self.to_tell.opened = true;
             }
         }
-        let more = self.peer_finished.is_some_and(|total| self.inbound.has_more_than(total));
+        let more = self.ending.peer_finished.is_some_and(|total| self.inbound.has_more_than(total));
         if more { Err(Cause::Nonsense("it sent more than it says")) } else { Ok(()) }
     }
 
@@ -417,12 +390,12 @@ impl Connection {
             return Err(Cause::Nonsense("it grants more than its window"));
         }
         if let Some(total) = snapshot.finished {
-            if self.peer_finished.is_some_and(|before| before != total) {
+            if self.ending.peer_finished.is_some_and(|before| before != total) {
                 return Err(Cause::Nonsense("it finished twice"));
             }
-            self.peer_finished = Some(total);
+            self.ending.peer_finished = Some(total);
         }
-        self.peer_last = self.peer_last.or(snapshot.last);
+        self.ending.peer_last = self.ending.peer_last.or(snapshot.last);
         Ok(())
     }
 
@@ -465,7 +438,7 @@ impl Connection {
     /// Whether the peer has finished and everything was read.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.peer_finished.is_some_and(|total| self.inbound.has_all(total)) && self.inbound.is_read()
+        self.all_came() && self.inbound.is_read()
     }
 
     /// Nothing more will be written; reading goes on. When both ends have finished and read, the connection closes.
@@ -482,7 +455,7 @@ impl Connection {
 
     /// [`finish`](Connection::finish) when all of the message that was begun is handed over, which the caller promises.
     pub fn finish_behind(&mut self) {
-        self.finishing = true;
+        self.ending.finishing = true;
         self.advance();
     }
 
@@ -498,7 +471,7 @@ impl Connection {
 
     /// What comes is not read any more.
     pub fn discard(&mut self) {
-        self.discarding = true;
+        self.ending.discarding = true;
         self.advance();
     }
 
@@ -525,16 +498,12 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn has_posted(&self, op: Op) -> bool {
-        op.way == Way::Recv && self.posted[op.kind.index()].get(usize::from(op.place)).is_some_and(|posted| *posted)
+        self.lent.has(op)
     }
 
     /// All receives are given back, unused: where they are not the fabric's to give back.
     pub fn give_back_receives(&mut self) {
-        for kind in Kind::ALL {
-            for posted in &mut self.posted[kind.index()] {
-                self.recvs_lent -= u32::from(std::mem::take(posted));
-            }
-        }
+        self.lent.give_back_receives();
     }
 
     /// The peer wrote where nothing was asked for.
@@ -565,7 +534,7 @@ impl Connection {
             self.fail(operation, Cause::Broken);
         }
         self.gives_up = None;
-        self.to_cancel.clear();
+        self.lent.forget_cancels();
         self.advance();
     }
 
@@ -587,27 +556,23 @@ impl Connection {
     /// Asks everything back.
     fn drain(&mut self) {
         self.phase = Phase::Draining;
-        for kind in Kind::ALL {
-            let posted = self.posted[kind.index()].iter().enumerate().filter(|(_, posted)| **posted);
-            let ops = posted.map(|(place, _)| Op { way: Way::Recv, kind, place: place as u16 });
-            // Whom we have greeted is told that we gave up when it greets back.
-            let awaited = kind == Kind::Greeting && self.may_still_say();
-            self.to_cancel.extend(ops.filter(|_| !awaited));
-        }
+        // Whom we have greeted is told that we gave up when it greets back.
+        let awaited = self.may_still_say();
+        self.lent.ask_back(awaited);
     }
 
     /// What follows from what happened.
     #[inline]
     fn advance(&mut self) {
-        if self.phase == Phase::Open && self.discarding {
+        if self.phase == Phase::Open && self.ending.discarding {
             while let Some(piece) = self.piece() {
                 self.inbound.consume(&piece);
             }
         }
-        if self.phase == Phase::Open && self.said_last {
+        if self.phase == Phase::Open && self.ending.said_last {
             // The peer's last message names how many there were: then nothing is under way in either direction.
-            let last = self.peer_last == Some(self.controls.arrived());
-            let idle = self.controls.is_idle() && self.sends_lent == 0;
+            let last = self.ending.peer_last == Some(self.controls.arrived());
+            let idle = self.controls.is_idle() && self.lent.sends() == 0;
             if last && idle && self.inbound.is_read() {
                 self.drain();
             }
@@ -621,7 +586,7 @@ impl Connection {
     }
 
     fn may_still_say(&self) -> bool {
-        let to_say = self.gives_up.is_some() && !self.said_last;
+        let to_say = self.gives_up.is_some() && !self.ending.said_last;
         to_say && if self.is_known { self.controls.has_room() } else { self.has_greeted }
     }
 

@@ -36,8 +36,8 @@ pub use letter::{Admitted, Letter, Spot, Subject};
 pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
 pub use message::{Destination, Header, MessageError};
 pub use node::{
-    Application, CLIENT_TIMEOUT, Client, Counts, Delivered, INBOX_BYTES, Member, NodeError, Pulse, RemoteOp, Stateless,
-    Step, SubmitError, Submitted, stateless,
+    Application, CLIENT_TIMEOUT, Client, Counts, Delivered, HeartbeatCell, INBOX_BYTES, Member, NodeError, RemoteOp,
+    Stateless, Step, SubmitError, Submitted, stateless,
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};

@@ -6,7 +6,7 @@ use stentor_fabric::seal::record_cells;
 use thiserror::Error;
 
 use crate::message::MAX_DESTINATIONS;
-use crate::node::{AWAITED_BYTES, INBOX_BYTES, STORED_BYTES};
+use crate::node::{IN_FLIGHT_BYTES, INBOX_BYTES, STORED_BYTES};
 use crate::{Header, Replica, Topology};
 
 /// Bytes of a cell for credits, in front of the ring in a control region: one for the control ring in the other
@@ -140,7 +140,7 @@ impl Limits {
     /// what is there, and for news that a majority holds it.
     #[must_use]
     pub fn awaited_bytes() -> u64 {
-        2 * AWAITED_BYTES
+        2 * IN_FLIGHT_BYTES
     }
 
     /// The longest letter between members, bytes, and the most that may wait for one of them: what a member holds for

@@ -6,12 +6,13 @@
 use stentor_fabric::memory::{LINE, WORD};
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_words};
 use stentor_fabric::{Fabric, ProcessId, Purpose, RemoteSpan, Source, Span};
+use stentor_link::purpose::{NEB_BROADCAST, neb_registers};
 use zerocopy::IntoBytes;
 
-use crate::layout::{BROADCAST, broadcast_seal, register_seal};
+use crate::layout::{broadcast_seal, register_seal};
 use crate::node::store;
 use crate::value;
-use crate::{Authority, Config, Layout, Lies, Mode, Node, NodeError, Notice, Told};
+use crate::{Authority, Config, Lies, Mode, Node, NodeError, Notice, Told};
 
 /// A process that lies.
 #[derive(Debug)]
@@ -48,7 +49,8 @@ impl<F: Fabric> Liar<F> {
         salt: u64,
         authority: Option<Authority>,
         lies: Lies,
-        (until, other_side): (u64, crate::ProcessSet),
+        until: u64,
+        other_side: crate::ProcessSet,
     ) -> Result<Self, NodeError> {
         let node = Node::new(fabric, config, salt, authority.clone())?;
         let seal = broadcast_seal(&config, node.me(), salt);
@@ -212,12 +214,12 @@ impl<F: Fabric> Liar<F> {
     fn send(&mut self, peer: ProcessId, index: u64, variant: u64) -> bool {
         let record = self.record(index, variant);
         let offset = self.node.end.layout.ring_offset(index);
-        self.write(peer, BROADCAST, offset, &record)
+        self.write(peer, NEB_BROADCAST, offset, &record)
     }
 
     fn send_half(&mut self, peer: ProcessId, chance: u64) -> bool {
         if let Some((peer, offset, words)) = self.half.take() {
-            return self.write(peer, BROADCAST, offset, &words);
+            return self.write(peer, NEB_BROADCAST, offset, &words);
         }
         let index = self.next[peer.index()];
         if index >= self.until || index >= self.node.own_stream_freed(peer) + u64::from(self.node.config().window) {
@@ -228,15 +230,15 @@ impl<F: Fabric> Liar<F> {
         let cut = record.len() / 2;
         let rest = record[cut..].to_vec();
         self.half = Some((peer, offset + (cut * WORD) as u64, rest));
-        self.write(peer, BROADCAST, offset, &record[..cut])
+        self.write(peer, NEB_BROADCAST, offset, &record[..cut])
     }
 
     fn write(&mut self, peer: ProcessId, purpose: Purpose, offset: u64, words: &[u64]) -> bool {
         let end = &mut self.node.end;
-        let Some(link) = end.links.get_mut(peer.index()).and_then(Option::as_mut) else { return false };
+        let Some(link) = end.peers.get_mut(peer) else { return false };
         let bytes = words.len() * WORD;
         let inline = bytes <= end.fabric.capabilities().inline_bytes as usize;
-        if !link.has_room(8) || !(inline || purpose == BROADCAST) {
+        if !link.has_room(8) || !(inline || purpose == NEB_BROADCAST) {
             return false;
         }
         let Some(region) = link.resolve(&mut end.fabric, purpose) else { return false };
@@ -252,7 +254,7 @@ impl<F: Fabric> Liar<F> {
 
     /// Writes outside its region. A fabric that lets that pass breaks the contract; one that does not breaks the queue pair.
     fn kill(&mut self, peer: ProcessId) -> bool {
-        peer != self.node.me() && self.write(peer, BROADCAST, self.node.end.layout.broadcast_bytes(), &[7; 8])
+        peer != self.node.me() && self.write(peer, NEB_BROADCAST, self.node.end.layout.broadcast_bytes(), &[7; 8])
     }
 
     /// What others wrote here is replaced where they read it.
@@ -296,9 +298,9 @@ impl<F: Fabric> Liar<F> {
         if config.signed && chance().is_multiple_of(4) {
             // And no less into what must prove that it may use registers again.
             let offset = layout.proof_offset(stream, chance() & 1);
-            return self.write(host, Layout::registers(me), offset, &record);
+            return self.write(host, neb_registers(me), offset, &record);
         }
-        self.write(host, Layout::registers(me), offset, &record)
+        self.write(host, neb_registers(me), offset, &record)
     }
 
     /// What others read now of a stream is torn at one host, and a value that is none of the sender's is to prove that it
@@ -320,13 +322,13 @@ impl<F: Fabric> Liar<F> {
         };
         if config.signed {
             let proof = record(head + 2 * window, self.authority.as_ref());
-            self.write(host, Layout::registers(me), layout.proof_offset(stream, chance() & 1), &proof);
+            self.write(host, neb_registers(me), layout.proof_offset(stream, chance() & 1), &proof);
         }
         let mut told = false;
         for index in head..=head + window {
             let mut torn = record(index, self.authority.as_ref());
             torn[0] ^= 1;
-            told |= self.write(host, Layout::registers(me), layout.register_offset(stream, index), &torn);
+            told |= self.write(host, neb_registers(me), layout.register_offset(stream, index), &torn);
         }
         told
     }
@@ -348,7 +350,7 @@ impl<F: Fabric> Liar<F> {
                 continue;
             }
             seal.close(record[1] + 1, bytes, &mut record);
-            told |= self.write(host, Layout::registers(me), layout.register_offset(stream, slot), &record);
+            told |= self.write(host, neb_registers(me), layout.register_offset(stream, slot), &record);
         }
         told
     }

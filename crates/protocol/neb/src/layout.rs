@@ -16,22 +16,12 @@
 
 use stentor_fabric::memory::LINE;
 use stentor_fabric::seal::{Seal, record_words};
-use stentor_fabric::{ProcessId, Purpose, SplitMix64};
+use stentor_fabric::{ProcessId, SplitMix64};
 
 use crate::Config;
 
-/// `bcast_buf`.
-pub(crate) const BROADCAST: Purpose = Purpose(32);
-/// Credits.
-pub(crate) const CONTROL: Purpose = Purpose(33);
-/// Own memory that is posted from.
-pub(crate) const STAGING: Purpose = Purpose(34);
-/// Own memory that READs go to; one per host.
-const SCRATCH: u16 = 0x300;
 /// Proofs of each stream: while one is written the other is whole.
 pub(crate) const PROOFS: u64 = 2;
-/// Registers, by their writer.
-const REGISTERS: u16 = 0x200;
 
 /// Sizes and places.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -57,16 +47,6 @@ impl Layout {
             value_bytes: config.value_bytes(),
             signed: config.signed,
         }
-    }
-
-    /// The purpose of the registers of a writer.
-    #[must_use]
-    pub fn registers(writer: ProcessId) -> Purpose {
-        Purpose(REGISTERS + writer.0)
-    }
-
-    pub(crate) fn scratch(host: ProcessId) -> Purpose {
-        Purpose(SCRATCH + host.0)
     }
 
     /// The slot of an index.

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use stentor_election::{Beat, Change, Election, HandOverError, Heartbeat, HeartbeatConfig, HeartbeatError};
 use stentor_fabric::{Fabric, ProcessId};
-use stentor_multicast::{Member, Place, Pulse};
+use stentor_multicast::{HeartbeatCell, Member, Place};
 
 use super::Plan;
 use super::clock::incarnation;
@@ -116,10 +116,10 @@ impl Keeper<Heartbeat> {
         }
         self.next = now + self.interval;
         for Other { process, connected, beat: last, delivered, .. } in &mut self.others {
-            let Some(pulse) = member.pulse(*process) else { continue };
+            let Some(heartbeat) = member.heartbeat(*process) else { continue };
             // A leader writes its stream on other links than those on which beats are read.
             self.election.link(*process, member.is_connected_to(*process));
-            if let Some(words) = pulse.words {
+            if let Some(words) = heartbeat.words {
                 *delivered = words[DELIVERED];
                 let beat = Beat::from_words(std::array::from_fn(|word| words[word]));
                 let count = [beat.incarnation, beat.counter];
@@ -129,7 +129,7 @@ impl Keeper<Heartbeat> {
                 // Who claims nonsense is believed to live, and no more.
                 let _ = self.election.observe(*process, &beat);
             }
-            if std::mem::replace(connected, pulse.connected) && !pulse.connected {
+            if std::mem::replace(connected, heartbeat.connected) && !heartbeat.connected {
                 self.election.unreachable(*process);
             }
         }
@@ -137,7 +137,7 @@ impl Keeper<Heartbeat> {
         self.election.stand(stands);
         self.poll(now, member);
         member.set_aside(self.election.is_cut_off());
-        let mut words = [0; Pulse::WORDS];
+        let mut words = [0; HeartbeatCell::WORDS];
         words[..Beat::WORDS].copy_from_slice(&self.election.beat().to_words());
         words[DELIVERED] = member.replica().delivered();
         member.publish(&words);

@@ -228,7 +228,7 @@ fn take_part<F: Fabric>(fabric: F, errand: Errand) -> Result<Verdict, Failure> {
     if errand.me == errand.liar {
         let lies = errand.lies()?;
         let victims: ProcessSet = errand.victims.iter().map(|victim| ProcessId(*victim)).collect();
-        let liar = Liar::new(fabric, config, errand.salt, Some(authority), lies, (30, victims)).map_err(failed)?;
+        let liar = Liar::new(fabric, config, errand.salt, Some(authority), lies, 30, victims).map_err(failed)?;
         lie(liar.equivocating_every(5), &stop)
     } else {
         let node = Node::new(fabric, config, errand.salt, Some(authority)).map_err(failed)?;

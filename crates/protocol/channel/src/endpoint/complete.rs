@@ -2,7 +2,7 @@
 
 use stentor_fabric::{Completion, Fabric, Opcode, Status};
 
-use super::post::of_imm;
+use super::post::{of_imm, of_number};
 use super::{Endpoint, due};
 use crate::layout::load_words;
 use crate::{CONTROL_BYTES, Kind, Op, Outcome, Scheme, Tag, Way, planted};
@@ -20,7 +20,7 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     fn take(&mut self, completion: &Completion) {
-        let Some(place) = self.link_of(completion.qp) else { return };
+        let Some((place, Some(number))) = self.links.find(completion) else { return };
         let sent = matches!(completion.opcode, Opcode::TaggedSend | Opcode::Write | Opcode::Send);
         // A planted bug posts what it does not count.
         let uncounted = planted!(self.config.channel.plant, SilentUncounted) && self.links[place].sends == 0;
@@ -32,7 +32,7 @@ impl<F: Fabric> Endpoint<F> {
             self.take_written(place, completion);
             return;
         }
-        let (index, op) = ((completion.id >> 32) as u32, Op::of(completion.id as u32));
+        let (index, op) = of_number(number);
         let Some(entry) = self.entries.get_mut(index as usize).and_then(Option::as_mut) else { return };
         let kind = Tag::of(completion.tag).kind;
         if completion.status == Status::Success
@@ -43,7 +43,7 @@ impl<F: Fabric> Endpoint<F> {
         let area = u32::from(entry.area);
         let outcome = match completion.status {
             Status::Success if op.way == Way::Send => Outcome::Sent,
-            Status::Success => self.received(place, (area, op), (kind, completion.tag as u32), completion.bytes),
+            Status::Success => self.received(place, area, op, kind, completion.tag as u32, completion.bytes),
             Status::Cancelled => Outcome::GivenBack,
             status => Outcome::Failed(status),
         };
@@ -76,7 +76,7 @@ impl<F: Fabric> Endpoint<F> {
         link.recvs_needed -= 1;
         let sequence = entry.connection.sequence_at(kind, slot);
         let area = u32::from(entry.area);
-        let outcome = self.received(place, (area, op), (kind, sequence), completion.bytes);
+        let outcome = self.received(place, area, op, kind, sequence, completion.bytes);
         self.complete(index, op, &outcome);
     }
 
@@ -88,7 +88,7 @@ impl<F: Fabric> Endpoint<F> {
             return;
         }
         // Areas are those of the numbers.
-        let Outcome::Received { words, .. } = self.received(place, (number, op), (op.kind, 0), bytes) else { return };
+        let Outcome::Received { words, .. } = self.received(place, number, op, op.kind, 0, bytes) else { return };
         match index {
             Some(index) => self.greeted(index, words),
             None => {
@@ -103,7 +103,7 @@ impl<F: Fabric> Endpoint<F> {
         self.complete(index, op, &Outcome::Received { kind: op.kind, sequence: 0, bytes: CONTROL_BYTES, words });
     }
 
-    fn received(&self, link: usize, (area, op): (u32, Op), (kind, sequence): (Kind, u32), bytes: u32) -> Outcome {
+    fn received(&self, link: usize, area: u32, op: Op, kind: Kind, sequence: u32, bytes: u32) -> Outcome {
         let mut words = [0; 8];
         let memory = self.fabric.memory(self.links[link].inbox);
         let offset = self.layout.offset(area, op.kind, op.place);

@@ -2,24 +2,24 @@
 
 mod body;
 mod complete;
-mod link;
+mod peer;
 mod post;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::{
-    Access, AccessError, Completion, ConnectError, Event, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState,
-    RegionId, RegionSpec, RegisterError, Service, Word,
+    AccessError, Completion, ConnectError, Event, Fabric, ProcessId, Purpose, RegionId, RegisterError, Service, Word,
 };
+use stentor_link::{LinkEvent, Links, purpose, service};
 use thiserror::Error;
 
 use crate::config::CONTROLS;
 use crate::layout::{Layout, load};
 use crate::{Config, ConfigError, Connection, Incoming, MAX_CONNECTIONS, Notice, Scheme, WriteError, planted};
 use body::{Body, Rest};
-use link::Link;
+use peer::Peer;
 
 /// How many completions are polled at a time.
 const BATCH: usize = 64;
@@ -43,7 +43,13 @@ impl EndpointConfig {
     /// For connections with these parameters, a few at a time.
     #[must_use]
     pub fn new(channel: Config) -> Self {
-        EndpointConfig { channel, connections: 4, send_depth: 128, service: Service(40), first_purpose: Purpose(4000) }
+        EndpointConfig {
+            channel,
+            connections: 4,
+            send_depth: 128,
+            service: service::CHANNEL,
+            first_purpose: purpose::CHANNEL_FIRST,
+        }
     }
 
     /// Receives of one connection.
@@ -157,9 +163,7 @@ pub struct Endpoint<F: Fabric> {
     fabric: F,
     config: EndpointConfig,
     layout: Layout,
-    links: Vec<Link>,
-    /// The link of a queue pair.
-    by_qp: Vec<Option<u32>>,
+    links: Links<Peer>,
     entries: Vec<Option<Entry>>,
     generations: u32,
     notices: VecDeque<(Handle, Notice)>,
@@ -183,47 +187,15 @@ impl<F: Fabric> Endpoint<F> {
     pub fn new(mut fabric: F, config: EndpointConfig, peers: &[ProcessId]) -> Result<Self, EndpointError> {
         let most_sends = check(&fabric, &config, peers)?;
         let layout = Layout::new(&config.channel);
-        let me = fabric.me();
-        let counted = config.channel.scheme == Scheme::Counted;
-        let recv_depth = config.recvs() * u32::from(config.connections);
-        let mut links = Vec::new();
-        let mut by_qp = Vec::new();
+        let mut links = Links::default();
         for peer in peers {
-            let bytes = layout.area_bytes() * u64::from(config.connections);
-            let purpose = |which: u16| Purpose(config.first_purpose.0 + 2 * peer.0 + which);
-            let writer = if counted { *peer } else { me };
-            let inbox = fabric.register(RegionSpec { purpose: purpose(0), writer, bytes })?;
-            let outbox = fabric.register(RegionSpec { purpose: purpose(1), writer: me, bytes })?;
-            if counted {
-                fabric.grant(inbox, *peer, Access::Write)?;
-            }
-            let qp = fabric.connect(*peer, config.service, QpConfig::reliable(config.send_depth, recv_depth))?;
-            by_qp.resize(by_qp.len().max(qp.index() + 1), None);
-            by_qp[qp.index()] = Some(links.len() as u32);
-            links.push(Link {
-                peer: *peer,
-                qp,
-                inbox,
-                outbox,
-                is_connected: false,
-                target: None,
-                free: (0..config.connections).rev().collect(),
-                withheld: Vec::new(),
-                numbers: BTreeMap::new(),
-                spent: BTreeSet::new(),
-                lives: BTreeMap::new(),
-                early: BTreeMap::new(),
-                sends: 0,
-                recvs: 0,
-                recvs_needed: 0,
-            });
+            links.push(Peer::open(&mut fabric, &config, *peer)?);
         }
         let mut endpoint = Endpoint {
             fabric,
             config,
             layout,
             links,
-            by_qp,
             entries: Vec::new(),
             generations: 0,
             notices: VecDeque::new(),
@@ -265,7 +237,8 @@ impl<F: Fabric> Endpoint<F> {
         if number >= limit {
             return Err(OpenError::Number { number, limit });
         }
-        let place = self.links.iter().position(|link| link.peer == peer).ok_or(OpenError::UnknownPeer(peer))?;
+        let place =
+            self.links.iter().position(|known| known.link.peer() == peer).ok_or(OpenError::UnknownPeer(peer))?;
         let link = &mut self.links[place];
         if link.numbers.contains_key(&number) {
             return Err(OpenError::InUse { number, peer });
@@ -576,40 +549,37 @@ impl<F: Fabric> Endpoint<F> {
         let mut worked = false;
         while let Some(event) = self.fabric.next_event() {
             worked = true;
-            match event {
-                Event::Connected { qp, .. } => self.connected(qp),
-                Event::Disconnected { qp, .. } => self.disconnected(qp),
-                Event::Revoked { .. } => {}
+            if let Event::Disconnected { .. } = event {
+                // Connections get back all that they have lent, before what completes is stale.
+                while self.poll() > 0 {}
             }
+            let event = self.links.happened(&mut self.fabric, &event);
+            self.link_changed(event);
         }
         for place in 0..self.links.len() {
-            let qp = self.links[place].qp;
-            if !self.links[place].is_connected && self.fabric.state(qp) == QpState::Error {
-                let _ = self.fabric.reset(qp);
-            }
+            let event = self.links.check_down(&mut self.fabric, place);
+            self.link_changed(event);
         }
         worked
     }
 
-    fn link_of(&self, qp: QpId) -> Option<usize> {
-        self.by_qp.get(qp.index()).copied().flatten().map(|place| place as usize)
+    fn link_changed(&mut self, event: Option<LinkEvent>) {
+        match event {
+            Some(LinkEvent::Up(place)) => self.connected(place),
+            Some(LinkEvent::Down(place)) => self.disconnected(place),
+            None => {}
+        }
     }
 
-    fn connected(&mut self, qp: QpId) {
-        let Some(place) = self.link_of(qp) else { return };
+    fn connected(&mut self, place: usize) {
         let link = &mut self.links[place];
-        link.is_connected = true;
         let withheld = std::mem::take(&mut link.withheld);
         link.free.extend(withheld);
         self.drive_link(place);
     }
 
-    /// A queue pair broke: its connections fail, and it is made anew.
-    fn disconnected(&mut self, qp: QpId) {
-        let Some(place) = self.link_of(qp) else { return };
-        while self.poll() > 0 {}
-        self.links[place].is_connected = false;
-        self.links[place].target = None;
+    /// A queue pair broke, and was reset: its connections fail.
+    fn disconnected(&mut self, place: usize) {
         for index in 0..self.entries.len() {
             if let Some(entry) = self.entries[index].as_mut().filter(|entry| entry.link as usize == place) {
                 if self.config.channel.scheme == Scheme::Counted {
@@ -621,8 +591,6 @@ impl<F: Fabric> Endpoint<F> {
         }
         self.sends -= self.links[place].sends;
         self.links[place].begin_anew();
-        // Refused while something is short: it is asked for again in the next round.
-        let _ = self.fabric.reset(qp);
         self.await_greetings(place);
         self.feed_starved();
     }

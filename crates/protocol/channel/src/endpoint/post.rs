@@ -1,8 +1,9 @@
 //! What connections want posted goes to the fabric.
 
-use stentor_fabric::{Fabric, PostError, Purpose, RemoteRegion, RemoteSpan, Source, Span, Verb, WorkRequest};
+use stentor_fabric::{Fabric, PostError, RemoteRegion, RemoteSpan, Source, Span, Verb, WorkRequest};
 
 use super::body::Body;
+use super::peer::Peer;
 use super::{Endpoint, Handle};
 use crate::layout::store_words;
 use crate::{CONTROL_BYTES, Kind, LENGTH_BYTES, Notice, Op, Outcome, Recv, Scheme, Tag, What, planted};
@@ -10,9 +11,18 @@ use crate::{CONTROL_BYTES, Kind, LENGTH_BYTES, Notice, Op, Outcome, Recv, Scheme
 /// The longest that is copied while posting, bytes, if the fabric takes as much.
 const INLINE_BYTES: usize = 256;
 
-/// Which operation of which connection: 32 bits each.
-pub(super) fn id_of(index: u32, op: Op) -> u64 {
-    u64::from(index) << 32 | u64::from(op.bits())
+/// Bits of an operation.
+const OP_BITS: u32 = 20;
+
+/// Which operation of which connection, as the number of a request: 32 bits and 20.
+fn number_of(index: u32, op: Op) -> u64 {
+    u64::from(index) << OP_BITS | u64::from(op.bits())
+}
+
+/// The connection and the operation of that number.
+#[inline]
+pub(super) fn of_number(number: u64) -> (u32, Op) {
+    ((number >> OP_BITS) as u32, Op::of(number as u32 & ((1 << OP_BITS) - 1)))
 }
 
 /// What tells a receiver which place was written: 16 bits connection, 2 kind, 14 place.
@@ -39,7 +49,7 @@ impl<F: Fabric> Endpoint<F> {
             let Some(entry) = &mut self.entries[index as usize] else { return };
             let Some(send) = entry.connection.next_control() else { break };
             let What::Control(words) = &send.what else { break };
-            self.post_send(index, (send.op, send.tag), words, Body::NONE);
+            self.post_send(index, send.op, send.tag, words, Body::NONE);
         }
         self.send_rest(index);
         if !self.may_send(index)
@@ -83,7 +93,7 @@ impl<F: Fabric> Endpoint<F> {
     fn may_send(&self, index: u32) -> bool {
         let Some(entry) = &self.entries[index as usize] else { return false };
         let link = &self.links[entry.link as usize];
-        link.is_connected && link.sends < self.config.send_depth && self.sends < self.most_sends
+        link.link.is_ready() && link.sends < self.config.send_depth && self.sends < self.most_sends
     }
 
     /// Sends the next part of a message, if that may be. Whether it was.
@@ -104,7 +114,7 @@ impl<F: Fabric> Endpoint<F> {
             What::Payload { offset, bytes } => (&[][..], message.part(offset, bytes)),
             What::Control(_) => return false,
         };
-        self.post_send(index, (op, tag), words, data);
+        self.post_send(index, op, tag, words, data);
         true
     }
 
@@ -122,7 +132,7 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     /// Sends words and behind them data.
-    fn post_send(&mut self, index: u32, (op, tag): (Op, Tag), words: &[u64], data: Body<'_>) {
+    fn post_send(&mut self, index: u32, op: Op, tag: Tag, words: &[u64], data: Body<'_>) {
         // Filled only by what needs it: clearing it takes longer than what else is done for a short message.
         let mut short;
         let head = words.len() * 8;
@@ -159,7 +169,7 @@ impl<F: Fabric> Endpoint<F> {
             }
         };
         let signalled = op.kind != Kind::Control || !planted!(self.config.channel.plant, SilentUncounted);
-        let posted = self.hand_to_fabric(index, (op, tag), source, signalled);
+        let posted = self.hand_to_fabric(index, op, tag, source, signalled);
         match &mut self.entries[index as usize] {
             Some(entry) if !signalled && posted.is_ok() => entry.connection.completed(op, &Outcome::Sent),
             _ => self.posted(index, op, posted),
@@ -169,13 +179,13 @@ impl<F: Fabric> Endpoint<F> {
     fn hand_to_fabric(
         &mut self,
         index: u32,
-        (op, tag): (Op, Tag),
+        op: Op,
+        tag: Tag,
         source: Source<'_>,
         signalled: bool,
     ) -> Result<(), PostError> {
         let Some(entry) = &self.entries[index as usize] else { return Ok(()) };
         let (place, area, number) = (entry.link as usize, u32::from(entry.area), entry.connection.number());
-        let qp = self.links[place].qp;
         let verb = if self.config.channel.scheme == Scheme::Counted {
             // Both ends have the same areas: that of the connection's number.
             let region = self.target(place)?;
@@ -184,17 +194,15 @@ impl<F: Fabric> Endpoint<F> {
         } else {
             Verb::TaggedSend { source, tag: tag.bits() }
         };
-        self.fabric.post(qp, WorkRequest { id: id_of(index, op), verb, signalled })
+        let link = &self.links[place].link;
+        self.fabric.post(link.qp(), WorkRequest { id: link.id(number_of(index, op)), verb, signalled })
     }
 
     /// The peer's memory for what this end writes, which it granted before it connected.
     fn target(&mut self, place: usize) -> Result<RemoteRegion, PostError> {
-        let link = &mut self.links[place];
-        if link.target.is_none() {
-            let purpose = Purpose(self.config.first_purpose.0 + 2 * self.fabric.me().0);
-            link.target = self.fabric.resolve(link.peer, purpose);
-        }
-        link.target.ok_or_else(|| PostError::NotReady { qp: link.qp, state: self.fabric.state(link.qp) })
+        let Peer { link, target, .. } = &mut self.links[place];
+        let qp = link.qp();
+        target.get(&mut self.fabric, link).ok_or_else(|| PostError::NotReady { qp, state: self.fabric.state(qp) })
     }
 
     fn posted(&mut self, index: u32, op: Op, posted: Result<(), PostError>) {
@@ -219,7 +227,7 @@ impl<F: Fabric> Endpoint<F> {
             }
             return;
         }
-        let link = &self.links[place];
+        let Peer { link, inbox, .. } = &self.links[place];
         let posted = {
             let bytes = match recv.op.kind {
                 Kind::Length => (LENGTH_BYTES + self.config.channel.eager_bytes).max(CONTROL_BYTES),
@@ -227,8 +235,9 @@ impl<F: Fabric> Endpoint<F> {
                 Kind::Control | Kind::Greeting => CONTROL_BYTES,
             };
             let offset = self.layout.offset(u32::from(entry.area), recv.op.kind, recv.op.place);
-            let local = Span { region: link.inbox, offset, bytes };
-            self.fabric.post_tagged_recv(link.qp, local, recv.tag.bits(), recv.ignore, id_of(index, recv.op))
+            let local = Span { region: *inbox, offset, bytes };
+            let id = link.id(number_of(index, recv.op));
+            self.fabric.post_tagged_recv(link.qp(), local, recv.tag.bits(), recv.ignore, id)
         };
         if let Err(error) = posted {
             entry.connection.refused(recv.op, error);
@@ -241,7 +250,7 @@ impl<F: Fabric> Endpoint<F> {
         let link = &mut self.links[place];
         while link.recvs < link.recvs_needed {
             let nowhere = Span { region: link.inbox, offset: 0, bytes: 0 };
-            if self.fabric.post_recv(link.qp, nowhere, 0).is_err() {
+            if self.fabric.post_recv(link.link.qp(), nowhere, link.link.id(0)).is_err() {
                 return;
             }
             link.recvs += 1;
@@ -258,7 +267,7 @@ impl<F: Fabric> Endpoint<F> {
             return;
         }
         // A queue pair that is broken gives everything back by itself.
-        let _ = self.fabric.cancel_tagged_recv(link.qp, id_of(index, op));
+        let _ = self.fabric.cancel_tagged_recv(link.link.qp(), link.link.id(number_of(index, op)));
     }
 }
 

@@ -1,69 +1,32 @@
 //! A client on a fabric.
 
+mod submit_error;
+mod takeover;
+
 use std::sync::Arc;
 
 use stentor_fabric::seal::HEADER_WORDS;
 use stentor_fabric::{Completion, Fabric, ProcessId};
-use thiserror::Error;
+use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL};
+use stentor_link::service::MULTICAST_MAIN;
 use zerocopy::IntoBytes;
 
-use super::awaited::Awaited;
+pub use self::submit_error::SubmitError;
+use self::takeover::Takeover;
+use super::NodeError;
 use super::counts::{Counts, RemoteOp, Step};
-use super::fan::{self, Fan};
-use super::greeting::{About, Greeting, Seals};
-use super::links::{Links, News};
+use super::fanout::FanoutSender;
+use super::hello::{Hello, HelloKind};
+use super::in_flight::InFlight;
 use super::open::Opener;
-use super::outbound::{Outbound, Shape, scratch};
-use super::posting::Quiet;
-use super::{BODY, CONTROL, MAIN, NodeError};
+use super::outbound::{Fanout, Outbound, Shape, scratch};
+use super::peer_links::{PeerEvent, PeerLinks};
+use super::poll_gate::PollGate;
+use super::seals::Seals;
+use super::target::CreditCell;
 use crate::limits::CREDIT_CELLS_BYTES;
 use crate::message::MAX_DESTINATIONS;
-use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Place, Plant, Sender, Topology, ids};
-
-/// Why a message was not multicast. Nothing was done.
-#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
-pub enum SubmitError {
-    /// A window, a ring or a send queue is full: call [`Client::step`] until there is room.
-    #[error("no room at group {group} now; wait for deliveries")]
-    Busy {
-        /// Index of the group.
-        group: u16,
-    },
-    /// Not all members (of all groups) are connected yet, or more than a minority is gone.
-    #[error("group {group} is not connected")]
-    NotConnected {
-        /// Index of the group.
-        group: u16,
-    },
-    /// Too long.
-    #[error("a message of {bytes} bytes; the cluster takes up to {limit}")]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-        /// The limit.
-        limit: usize,
-    },
-    /// No groups, more than 255, an unknown group, or not in rising order.
-    #[error("destinations are 1 to 255 known groups in rising order")]
-    Destinations,
-    /// An earlier process of this client place left messages undelivered; wait a while, or take another place.
-    #[error(
-        "client place c{client} has unfinished messages of an earlier process at group {group}; take another place"
-    )]
-    Unfinished {
-        /// The place.
-        client: u16,
-        /// Index of the group.
-        group: u16,
-    },
-    /// Another process has this client's place, and this one has no part in what happens any more. What it submitted and
-    /// was not known to be delivered may be lost.
-    #[error("another process took the client place c{client}")]
-    Superseded {
-        /// The place.
-        client: u16,
-    },
-}
+use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Place, Plant, Sender, Topology};
 
 /// A multicast message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -77,7 +40,7 @@ pub struct Submitted {
 pub struct Client<F: Fabric> {
     fabric: F,
     sender: Sender,
-    links: Links,
+    links: PeerLinks,
     seals: Seals,
     /// By group.
     rings: Vec<Outbound>,
@@ -85,26 +48,21 @@ pub struct Client<F: Fabric> {
     members: Vec<Vec<Option<u64>>>,
     /// By link: group and member.
     places: Vec<(usize, usize)>,
-    /// Whether it is known where an earlier process of this place ended.
-    resumed: bool,
-    /// What members said the first time that they all were settled; they must say it again.
-    once: Vec<(ProcessId, u64, u64)>,
-    /// The beginning of this process's era; 0 if it is the first of its place, or does not know yet.
-    first: u64,
+    takeover: Takeover,
     record: Vec<u64>,
     destinations: Vec<Destination>,
-    awaited: Awaited,
+    in_flight: InFlight,
     /// Of the messages that asked for it: those that no majority of some group is known to hold.
-    unsynced: Awaited,
+    unsynced: InFlight,
     submitted: u64,
     completions: [Completion; 16],
     counts: Counts,
     operations: Option<Vec<RemoteOp>>,
     topology: Arc<Topology>,
     message_bytes: usize,
-    quiet: Quiet,
+    gate: PollGate,
     /// Where the network makes copies.
-    fan: Option<Fan>,
+    fanout: Option<FanoutSender>,
     /// Links that are up, and whose members are started when nothing of the set can land there any more.
     unsettled: Vec<usize>,
     /// A member said that another process has the place.
@@ -134,7 +92,7 @@ impl<F: Fabric> Client<F> {
         super::check_fabric(fabric.capabilities(), &limits, &topology)?;
         let seals = Seals::new(salt, plant.fabric());
         let geometry = limits.body_ring(&topology);
-        let links = Links::new(&mut fabric, topology.all_members(), seals, incarnation)?;
+        let links = PeerLinks::new(&mut fabric, topology.all_members(), seals, incarnation)?;
         let (topology_, limits_) = (&*topology, &limits);
         let mut opener =
             Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, plant, registered: 0 };
@@ -144,34 +102,32 @@ impl<F: Fabric> Client<F> {
             let shape = Shape { geometry, serial: group.0, patient: false, catches_up: false, keeps };
             let mut ring = opener.outbound(shape)?;
             for (at, member) in topology.members(group).enumerate() {
-                let link = opener.link(member, MAIN)?;
-                let region = opener.region(CONTROL, member, CREDIT_CELLS_BYTES)?;
-                ring.add_target(member, link, BODY, (region, 0));
+                let link = opener.link(member, MULTICAST_MAIN)?;
+                let region = opener.region(MULTICAST_CONTROL, member, CREDIT_CELLS_BYTES)?;
+                ring.add_target(member, link, MULTICAST_BODY, CreditCell { region, offset: 0 });
                 places.push((usize::from(group.0), at));
             }
             rings.push(ring);
         }
         let links = opener.links;
-        let set = fan::join(&mut fabric, &topology, client, super::SEND_DEPTH)?;
+        let fanout = FanoutSender::join(&mut fabric, &topology, client, plant)?;
         Ok(Client {
-            fan: set.map(|set| Fan::new(&fabric, set, links.len(), plant)),
+            fanout,
             unsettled: Vec::new(),
             sender: Sender::new(&topology, client, limits.window, plant),
             members: topology.group_ids().map(|group| vec![None; topology.size(group)]).collect(),
             places,
-            resumed: false,
-            once: Vec::new(),
-            first: 0,
+            takeover: Takeover::default(),
             record: scratch(&geometry),
             destinations: Vec::with_capacity(topology.groups()),
-            awaited: Awaited::new(topology.groups()),
-            unsynced: Awaited::new(topology.groups()),
+            in_flight: InFlight::new(topology.groups()),
+            unsynced: InFlight::new(topology.groups()),
             submitted: 0,
             completions: [Completion::BLANK; 16],
             counts: Counts::default(),
             operations: None,
             message_bytes: limits.message_bytes,
-            quiet: Quiet::default(),
+            gate: PollGate::default(),
             superseded: false,
             fabric,
             links,
@@ -219,21 +175,23 @@ impl<F: Fabric> Client<F> {
     /// it: one that was not heard could pass on later what an earlier process left, into the slots of this one.
     #[must_use]
     pub fn is_connected(&self, to: &[GroupId]) -> bool {
-        self.resumed && to.iter().all(|group| self.topology.has_group(*group) && self.sender.has_majority(*group))
+        self.takeover.done && to.iter().all(|group| self.topology.has_group(*group) && self.sender.has_majority(*group))
     }
 
     /// Whether the network makes the copies of what goes to these groups now, for all of their members.
     #[must_use]
     pub fn is_copied(&self, to: &[GroupId]) -> bool {
-        let Some(fan) = self.fan.as_ref().filter(|fan| fan.is_ready()) else { return false };
+        let Some(fanout) = self.fanout.as_ref().filter(|fanout| fanout.can_post()) else { return false };
         let meant = |link: &usize| to.contains(&GroupId(self.places[*link].0 as u16));
-        (0..self.links.len()).filter(meant).all(|link| self.links[link].ready && fan.reaches(link))
+        (0..self.links.len())
+            .filter(meant)
+            .all(|link| self.links[link].is_ready() && fanout.reaches(self.links[link].peer()))
     }
 
     /// Whether an earlier process of this place left messages undelivered at some group. They may become delivered, or
     /// never, if it died while it wrote: wait a while, or take another place.
     pub fn is_unfinished(&mut self) -> bool {
-        !self.resumed
+        !self.takeover.done
             && self.topology.group_ids().any(|group| matches!(self.settled(group), Err(SubmitError::Unfinished { .. })))
     }
 
@@ -269,13 +227,13 @@ impl<F: Fabric> Client<F> {
     /// All messages up to this sequence are delivered at every destination process that counts.
     #[must_use]
     pub fn delivered_up_to(&self) -> u64 {
-        self.awaited.delivered_up_to()
+        self.in_flight.delivered_up_to()
     }
 
     /// Messages that are not known to be delivered everywhere.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        self.awaited.messages()
+        self.in_flight.messages()
     }
 
     /// All messages up to this sequence that were [submitted to be synced](Client::submit_synced) are held by a majority
@@ -296,13 +254,17 @@ impl<F: Fabric> Client<F> {
     #[must_use]
     pub fn delivered_by_majority(&self, group: GroupId) -> u64 {
         let Some(ring) = self.rings.get(usize::from(group.0)) else { return 0 };
-        let mut freed = [0_u64; Topology::MAX_MEMBERS];
-        let told = ring.targets.iter().filter_map(|target| target.told);
-        for (freed, told) in freed.iter_mut().zip(told) {
-            *freed = told.freed;
+        self.of_majority(group, ring.reports().map(|report| report.freed))
+    }
+
+    /// What a majority of a group has reached, of what its members report.
+    fn of_majority(&self, group: GroupId, reported: impl Iterator<Item = u64>) -> u64 {
+        let mut all = [0_u64; Topology::MAX_MEMBERS];
+        for (at, reported) in all.iter_mut().zip(reported) {
+            *at = reported;
         }
-        freed.sort_unstable_by(|a, b| b.cmp(a));
-        freed[self.topology.majority(group) as usize - 1]
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all[self.topology.majority(group) as usize - 1]
     }
 
     /// Multicasts a message to groups, in rising order. `notify`: members tell at once when they delivered it, not only
@@ -336,21 +298,16 @@ impl<F: Fabric> Client<F> {
 
     /// Slots below this are held or freed by a majority of the group, in one ballot that is installed there.
     fn held(&self, group: GroupId) -> u64 {
-        let told = || self.rings[usize::from(group.0)].targets.iter().filter_map(|target| target.told);
+        let held = || self.rings[usize::from(group.0)].reports().map(|report| report.held);
         let in_ballot = |ballot| {
-            let mut held = [0_u64; Topology::MAX_MEMBERS];
-            for (held, told) in held.iter_mut().zip(told().filter(|told| told.held.ballot == ballot)) {
-                *held = told.held.slots;
-            }
-            held.sort_unstable_by(|a, b| b.cmp(a));
-            held[self.topology.majority(group) as usize - 1]
+            let held = held().filter(|held| held.ballot == ballot);
+            self.of_majority(group, held.map(|held| held.slots))
         };
-        let counts = told().filter(|told| told.held.ballot != 0);
-        let held = counts.map(|told| in_ballot(told.held.ballot)).max().unwrap_or(0);
+        let counts = held().filter(|held| held.ballot != 0);
+        let held = counts.map(|held| in_ballot(held.ballot)).max().unwrap_or(0);
         held.max(self.sender.freed(group))
     }
 
-    #[inline]
     /// The id that this message gets if it is submitted next, before another [`step`](Client::step): for who writes down
     /// what it multicasts before it does.
     ///
@@ -373,11 +330,11 @@ impl<F: Fabric> Client<F> {
         let id = MessageId { client: self.sender.client(), sequence };
         let header = Header::words(to.len());
         let bytes = header * 8 + payload.len();
-        let fans = self.fan.as_ref().is_some_and(Fan::is_ready);
+        let fans_out = self.fanout.as_ref().is_some_and(FanoutSender::can_post);
         let mut writes = 0;
         for group in to {
             let lap = self.rings[usize::from(group.0)].writer.lap();
-            if self.fan.as_ref().is_some_and(|fan| fan.is_other(lap)) {
+            if self.fanout.as_ref().is_some_and(|fanout| fanout.is_other(lap)) {
                 writes += self.fan_out();
             }
             // Sealing fills in the head and leaves the rest, but each group's ring has its own lap.
@@ -391,8 +348,9 @@ impl<F: Fabric> Client<F> {
             }
             body[header..].as_mut_bytes()[..payload.len()].copy_from_slice(payload);
             let ring = &mut self.rings[usize::from(group.0)];
-            let fan = self.fan.as_mut().filter(|_| fans).map(|fan| (fan, usize::from(group.0)));
-            writes += ring.send_with(&mut self.fabric, &mut self.links, bytes, &mut self.record, fan);
+            let sender = self.fanout.as_mut().filter(|_| fans_out);
+            let fanout = sender.map(|sender| Fanout { sender, ring: usize::from(group.0) });
+            writes += ring.send_with(&mut self.fabric, &mut self.links, bytes, &mut self.record, fanout);
             self.counts.item(Step::Body, self.topology.size(*group) as u64);
             if let Some(operations) = &mut self.operations {
                 let step = Step::Body;
@@ -402,17 +360,17 @@ impl<F: Fabric> Client<F> {
         writes += self.fan_out();
         self.counts.write(Step::Body, writes);
         self.submitted += 1;
-        self.awaited.submitted(sequence, &self.destinations);
-        self.quiet.disturb();
+        self.in_flight.submitted(sequence, &self.destinations);
+        self.gate.disturb();
         Ok(Submitted { id })
     }
 
     /// Writes the record in work to those whom the set reaches. Returns the number of posts.
     fn fan_out(&mut self) -> u64 {
-        let Some(fan) = &mut self.fan else { return 0 };
-        let before = fan.copies();
-        let writes = fan.write(&mut self.fabric, &mut self.links, &mut self.rings, &self.record);
-        self.counts.copy(fan.copies() - before);
+        let Some(fanout) = &mut self.fanout else { return 0 };
+        let before = fanout.copies();
+        let writes = fanout.write(&mut self.fabric, &mut self.links, &mut self.rings, &self.record);
+        self.counts.copy(fanout.copies() - before);
         writes
     }
 
@@ -427,7 +385,7 @@ impl<F: Fabric> Client<F> {
         if to.is_empty() || to.len() > MAX_DESTINATIONS || !known || !to.is_sorted_by(|a, b| a < b) {
             return Err(SubmitError::Destinations);
         }
-        if !self.resumed {
+        if !self.takeover.done {
             self.resume()?;
         }
         if let Some(lost) = to.iter().find(|group| !self.sender.has_majority(**group)) {
@@ -439,7 +397,8 @@ impl<F: Fabric> Client<F> {
         let bytes = Header::words(to.len()) * 8 + payload.len();
         let full = |group: &&GroupId| {
             let ring = &mut self.rings[usize::from(group.0)];
-            let clear = self.fan.as_ref().is_none_or(|fan| ring.is_clear(&fan.past(&self.fabric), bytes));
+            let clear =
+                self.fanout.as_ref().is_none_or(|fanout| ring.is_clear(&fanout.completed_writes(&self.fabric), bytes));
             !(clear && ring.ready(&mut self.fabric, &self.links, bytes))
         };
         let Some(group) = to.iter().find(full) else { return Ok(()) };
@@ -447,103 +406,28 @@ impl<F: Fabric> Client<F> {
         Err(SubmitError::Busy { group: group.0 })
     }
 
-    /// Takes over where an earlier process of this place ended. Whoever the first message is for, all groups must have
-    /// delivered everything that they hold: each knows only the sequences that it has seen, and a message that one group
-    /// holds undelivered names slots at others.
-    ///
-    /// Members speak at different times. What one of them says may be over before another one says that nothing is left:
-    /// this one may have passed a message on to the first in between. So they are asked twice; what they say only grows, and
-    /// if all say the same again, all were settled at the moment at which they were asked the second time.
-    ///
-    /// No id is used twice: each process has an era of its own, above all that members have seen or heard of. When they are
-    /// asked the second time they hear which it is, so the next process will not use it, whatever comes of this one.
-    ///
-    /// And they hear it before all are settled: a member that was met before it had its group's state knows of no era, and
-    /// would take what an earlier process left half-written for this one's.
-    fn resume(&mut self) -> Result<(), SubmitError> {
-        let seen = self.seen();
-        if seen > self.first {
-            self.first = ids::begin_of_era(ids::era(seen) + 1);
-            self.ask_again();
-        }
-        for group in self.topology.group_ids() {
-            self.settled(group)?;
-        }
-        let targets = self.rings.iter().flat_map(|ring| &ring.targets);
-        let said = targets.filter_map(|target| target.told.map(|told| (target.peer, told.freed, told.held.slots)));
-        let all: Vec<_> = said.collect();
-        if seen > 0 {
-            if self.once != all {
-                self.once = all;
-                self.ask_again();
-                return Err(SubmitError::NotConnected { group: 0 });
-            }
-            self.sender.resume_sequence(self.first);
-        }
-        for group in self.topology.group_ids() {
-            let slots = self.settled(group)?;
-            self.sender.resume_slots(group, slots);
-            self.count_members(group);
-        }
-        self.resumed = true;
-        Ok(())
-    }
-
-    /// The highest sequence that a member has seen of this place.
-    fn seen(&mut self) -> u64 {
-        for ring in &mut self.rings {
-            ring.read_credits(&self.fabric);
-        }
-        let told = self.rings.iter().flat_map(|ring| &ring.targets).filter_map(|target| target.told);
-        told.map(|told| told.sequence).max().unwrap_or(0)
-    }
-
-    /// Has all members say anew what they hold.
-    fn ask_again(&mut self) {
-        for link in 0..self.links.len() {
-            if self.links[link].ready && !self.unsettled.contains(&link) {
-                self.greet(link);
-            }
-        }
-    }
-
     /// Says where the ring at a member begins; what that member said before does not count any more.
     fn greet(&mut self, link: usize) {
         let (group, member) = self.places[link];
         let start = self.rings[group].start(member, &self.links);
-        let (incarnation, begun, first) = (self.links.incarnation, self.resumed, self.first);
-        let greeting = Greeting { about: About::Hello, incarnation, start, begun, first };
-        let sent = self.links.greet(&mut self.fabric, link, greeting);
+        let (incarnation, begun, first) = (self.links.incarnation, self.takeover.done, self.takeover.first);
+        let hello = Hello { kind: HelloKind::Connection, incarnation, start, begun, first };
+        let sent = self.links.greet(&mut self.fabric, link, hello);
         self.counts.write(Step::Letter, sent);
-        self.quiet.disturb();
-    }
-
-    /// The first slot that no earlier process of this place used at a group, if its members agree.
-    fn settled(&mut self, group: GroupId) -> Result<u64, SubmitError> {
-        let ring = &mut self.rings[usize::from(group.0)];
-        ring.read_credits(&self.fabric);
-        let told = ring.targets.iter().filter_map(|target| target.told);
-        if told.clone().count() < ring.targets.len() {
-            return Err(SubmitError::NotConnected { group: group.0 });
-        }
-        let slots = told.clone().map(|told| told.freed).max().unwrap_or(0);
-        if told.clone().any(|told| told.freed != slots || told.held.slots != told.freed) {
-            return Err(SubmitError::Unfinished { client: self.sender.client().0, group: group.0 });
-        }
-        Ok(slots)
+        self.gate.disturb();
     }
 
     /// What a group's members said last: they freed slots, or count again, or hold messages.
     fn count_members(&mut self, group: GroupId) {
         let ring = &self.rings[usize::from(group.0)];
         for (member, target) in ring.targets.iter().enumerate() {
-            let Some(told) = target.told else { continue };
+            let Some(report) = target.report else { continue };
             // What is free and was not used by this process was used by another one: what it would put there is lost.
-            self.superseded |= told.freed > self.sender.next(group);
+            self.superseded |= report.freed > self.sender.next(group);
             if self.sender.counts(group, member) {
-                self.sender.on_freed(group, member, told.freed);
+                self.sender.on_freed(group, member, report.freed);
             } else {
-                self.sender.admit(group, member, told.freed);
+                self.sender.admit(group, member, report.freed);
             }
         }
         if self.unsynced.messages() > 0 {
@@ -556,10 +440,10 @@ impl<F: Fabric> Client<F> {
         for member in 0..self.rings[group].targets.len() {
             let target = &self.rings[group].targets[member];
             let link = target.link;
-            if target.told.is_some_and(|told| told.aside) {
+            if target.report.is_some_and(|report| report.aside) {
                 self.rings[group].set_aside(member);
                 self.sender.expel(GroupId(group as u16), member);
-            } else if target.is_back() && self.links[link].ready && !self.unsettled.contains(&link) {
+            } else if target.is_back() && self.links[link].is_ready() && !self.unsettled.contains(&link) {
                 self.start(link);
             }
         }
@@ -567,12 +451,12 @@ impl<F: Fabric> Client<F> {
 
     /// One round: completions, credits, connections. Returns whether there was anything.
     pub fn step(&mut self) -> bool {
-        if self.quiet.skips(&mut self.fabric) {
+        if self.gate.skips(&mut self.fabric) {
             return false;
         }
         let mut worked = self.poll_completions();
         for group in 0..self.rings.len() {
-            if self.resumed && self.rings[group].take_news(&self.fabric) {
+            if self.takeover.done && self.rings[group].take_news(&self.fabric) {
                 worked = true;
                 if self.rings[group].take_asides() {
                     self.heed_aside(group);
@@ -585,7 +469,7 @@ impl<F: Fabric> Client<F> {
         }
         let late = self.rings.iter().any(Outbound::is_late) && self.catch_up();
         self.fabric.flush();
-        self.quiet.after(worked, late);
+        self.gate.after(worked, late);
         worked
     }
 
@@ -604,7 +488,7 @@ impl<F: Fabric> Client<F> {
             return;
         }
         for group in 0..self.rings.len() as u16 {
-            self.awaited.freed(GroupId(group), self.sender.freed(GroupId(group)));
+            self.in_flight.freed(GroupId(group), self.sender.freed(GroupId(group)));
         }
     }
 
@@ -612,11 +496,11 @@ impl<F: Fabric> Client<F> {
         let count = self.fabric.poll(&mut self.completions);
         for at in 0..count {
             let completion = self.completions[at];
-            if self.fan.as_mut().is_some_and(|fan| fan.completed(&completion)) {
+            if self.fanout.as_mut().is_some_and(|fanout| fanout.completed(&completion)) {
                 continue;
             }
-            if let Some(news) = self.links.completed(&mut self.fabric, &completion) {
-                self.hear(news);
+            if let Some(event) = self.links.completed(&mut self.fabric, &completion) {
+                self.on_peer_event(event);
             }
         }
         count > 0
@@ -628,39 +512,37 @@ impl<F: Fabric> Client<F> {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {
             any = true;
-            if self.fan.as_mut().is_some_and(|fan| fan.happened(&mut self.fabric, &event, &self.links)) {
+            if self.fanout.as_mut().is_some_and(|fanout| fanout.happened(&self.fabric, &event)) {
                 continue;
             }
-            if let Some(news) = self.links.happened(&mut self.fabric, &event) {
-                self.hear(news);
+            if let Some(event) = self.links.happened(&mut self.fabric, &event) {
+                self.on_peer_event(event);
             }
         }
         for link in 0..self.links.len() {
-            if !self.links[link].ready
-                && let Some(news) = self.links.check(&mut self.fabric, link)
-            {
+            if let Some(event) = self.links.check_down(&mut self.fabric, link) {
                 any = true;
-                self.hear(news);
+                self.on_peer_event(event);
             }
         }
         any |= self.look_after_set();
-        if !self.resumed {
+        if !self.takeover.done {
             any |= self.resume().is_ok();
         }
         if any {
-            self.quiet.disturb();
+            self.gate.disturb();
         }
         any
     }
 
     /// Joins again what broke, and starts who waited for late copies to be over. Whether there was anything.
     fn look_after_set(&mut self) -> bool {
-        let broke = self.fan.as_ref().is_some_and(|fan| fan.is_broken(&self.fabric));
+        let broke = self.fanout.as_ref().is_some_and(|fanout| fanout.is_broken(&self.fabric));
         if broke {
             // Its completions first: they say what arrived.
             while self.poll_completions() {}
-            if let Some(fan) = &mut self.fan {
-                fan.mend(&mut self.fabric, &mut self.rings);
+            if let Some(fanout) = &mut self.fanout {
+                fanout.mend(&mut self.fabric, &mut self.rings);
             }
         }
         let mut any = broke;
@@ -675,7 +557,8 @@ impl<F: Fabric> Client<F> {
     fn start(&mut self, link: usize) -> bool {
         let (group, member) = self.places[link];
         let ring = &mut self.rings[group];
-        let clear = self.fan.as_ref().is_none_or(|fan| ring.is_clear_of(member, &fan.past(&self.fabric)));
+        let clear =
+            self.fanout.as_ref().is_none_or(|fanout| ring.is_clear_of(member, &fanout.completed_writes(&self.fabric)));
         if clear {
             self.greet(link);
         } else {
@@ -684,28 +567,28 @@ impl<F: Fabric> Client<F> {
         clear
     }
 
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Up(link) => {
+    fn on_peer_event(&mut self, event: PeerEvent) {
+        match event {
+            PeerEvent::Up(link) => {
                 self.start(link);
             }
-            News::Down(link) => {
+            PeerEvent::Down(link) => {
                 self.unsettled.retain(|unsettled| *unsettled != link);
                 let (group, member) = self.places[link];
                 self.rings[group].stop(member);
                 self.sender.expel(GroupId(group as u16), member);
                 self.retire_delivered();
             }
-            News::Greeted(link, greeting) if greeting.about == About::Hello => {
+            PeerEvent::Greeted(link, hello) if hello.kind == HelloKind::Connection => {
                 let (group, member) = self.places[link];
-                self.links[link].heard = Some(greeting.incarnation);
-                if self.members[group][member].replace(greeting.incarnation) != Some(greeting.incarnation) {
-                    let seal = self.seals.of(self.links[link].peer, greeting.incarnation);
+                self.links[link].greeted = Some(hello.incarnation);
+                if self.members[group][member].replace(hello.incarnation) != Some(hello.incarnation) {
+                    let seal = self.seals.of(self.links[link].peer(), hello.incarnation);
                     self.rings[group].hear_credits(member, seal);
                 }
             }
-            News::Greeted(_, greeting) if greeting.about == About::Superseded => self.superseded = true,
-            News::Greeted(..) | News::Refused => self.counts.rejected += 1,
+            PeerEvent::Greeted(_, hello) if hello.kind == HelloKind::Superseded => self.superseded = true,
+            PeerEvent::Greeted(..) | PeerEvent::Refused => self.counts.rejected += 1,
         }
     }
 }

@@ -27,12 +27,13 @@
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
-use stentor_fabric::{Fabric, RegionId, RemoteRegion, RemoteSpan, RingReader, SealedSlot};
+use stentor_fabric::{Fabric, RegionId, RemoteSpan, RingReader, SealedSlot};
+use stentor_link::Resolved;
+use stentor_link::purpose::MULTICAST_CONTROL;
 use zerocopy::IntoBytes;
 
-use super::CONTROL;
-use super::greeting::Start;
-use super::posting::Link;
+use super::hello::Start;
+use super::peer_link::PeerLink;
 use crate::{Ballot, Limits};
 
 /// A ring that a peer writes.
@@ -52,8 +53,7 @@ pub(super) struct CreditOut {
     /// Index into the node's links.
     pub(super) link: usize,
     offset: u64,
-    /// As it was resolved in a life of the link.
-    remote: Option<(u32, RemoteRegion)>,
+    region: Resolved,
     /// The request that wrote the last credit, where writes are not ordered (rule 5).
     last: u64,
 }
@@ -97,27 +97,29 @@ impl Held {
 
 impl CreditOut {
     pub(super) fn new(seal: Seal, link: usize, offset: u64) -> Self {
-        CreditOut { slot: SealedSlot::new(seal), link, offset, remote: None, last: 0 }
+        CreditOut { slot: SealedSlot::new(seal), link, offset, region: Resolved::new(MULTICAST_CONTROL), last: 0 }
     }
 
     /// Whether a credit could be sent now.
-    pub(super) fn ready<F: Fabric>(&mut self, fabric: &mut F, links: &[Link]) -> bool {
+    pub(super) fn ready<F: Fabric>(&mut self, fabric: &mut F, links: &[PeerLink]) -> bool {
         let link = &links[self.link];
         if !(link.is_met() && link.can_post()) {
             return false;
         }
-        if self.remote.is_none_or(|(life, _)| life != link.life) {
-            self.remote = fabric.resolve(link.peer, CONTROL).map(|region| (link.life, region));
-        }
         // Of two credits on their way through an unordered fabric the older one could land last, and stay.
-        let alone = self.last <= link.queue.done();
-        self.remote.is_some() && alone
+        let alone = self.last <= link.done();
+        self.region.get(fabric, link).is_some() && alone
     }
 
     /// Sends a credit; call when [`ready`](CreditOut::ready) says so.
     #[inline]
-    pub(super) fn send<F: Fabric>(&mut self, fabric: &mut F, links: &mut [Link], values: [u64; CREDIT_WORDS]) -> bool {
-        let Some((_, region)) = self.remote else { return false };
+    pub(super) fn send<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        links: &mut [PeerLink],
+        values: [u64; CREDIT_WORDS],
+    ) -> bool {
+        let Some(region) = self.region.last() else { return false };
         let [position, freed, sequence, held, generation] = values;
         let mut record = [0, 0, 0, position, freed, sequence, held, generation];
         self.slot.close(&mut record);
@@ -164,7 +166,7 @@ impl Inbound {
 
     /// Sends the credit for what was consumed when it is a quarter of the ring or more. Returns the number of writes.
     #[inline]
-    pub(super) fn send_credit<F: Fabric>(&mut self, fabric: &mut F, links: &mut [Link]) -> u64 {
+    pub(super) fn send_credit<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink]) -> u64 {
         let freed = self.reader.position();
         if self.reader.uncredited(freed) * 4 < self.reader.geometry().lap_cells() {
             return 0;
@@ -173,7 +175,7 @@ impl Inbound {
     }
 
     #[cold]
-    fn send_due_credit<F: Fabric>(&mut self, fabric: &mut F, links: &mut [Link], freed: u64) -> u64 {
+    fn send_due_credit<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink], freed: u64) -> u64 {
         if !self.credit.ready(fabric, links) {
             return 0;
         }

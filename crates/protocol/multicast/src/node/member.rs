@@ -2,7 +2,6 @@
 
 mod absent;
 mod credit;
-mod fence;
 mod links;
 mod post;
 mod recover;
@@ -14,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stentor_fabric::{Completion, Fabric, ProcessId};
+use stentor_link::JoinedSets;
 
 pub use self::absent::CLIENT_TIMEOUT;
 use self::recover::Recovery;
@@ -21,15 +21,16 @@ use super::NodeError;
 use super::app::Application;
 use super::counts::{Counts, RemoteOp, Step};
 use super::effects::Outputs;
-use super::fan::Joined;
-use super::greeting::Seals;
-use super::letters::Mail;
-use super::links::Links;
-use super::open::{Body, Opener, Peer, Stream};
-use super::outbound::{Outbound, scratch};
-use super::posting::Quiet;
-use super::pulse::Pulses;
+use super::fanout::join_sets;
+use super::heartbeats::Heartbeats;
+use super::message_assembler::MessageAssembler;
+use super::open::{Body, Opener, Peer};
+use super::outbound::scratch;
+use super::peer_links::PeerLinks;
+use super::poll_gate::PollGate;
+use super::seals::Seals;
 use super::store::Store;
+use super::streams::Streams;
 use crate::{Ballot, ClientId, GroupId, Limits, MemoryUse, Place, Plant, Replica, ReplicaConfig, Topology, Variant};
 
 /// Records taken from one ring in one step, so that no ring starves the others.
@@ -37,14 +38,14 @@ const RECORDS_PER_STEP: usize = 64;
 
 /// What was read last of another member's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pulse {
+pub struct HeartbeatCell {
     /// Each word is whole; together they need not be of one moment. `None`: nothing was read yet.
-    pub words: Option<[u64; Pulse::WORDS]>,
+    pub words: Option<[u64; HeartbeatCell::WORDS]>,
     /// Whether the link that it is read over is up.
     pub connected: bool,
 }
 
-impl Pulse {
+impl HeartbeatCell {
     /// Words that a member publishes: one cache line.
     pub const WORDS: usize = 8;
 }
@@ -63,25 +64,20 @@ struct Rare {
 pub struct Member<F: Fabric> {
     fabric: F,
     replica: Replica,
-    group: GroupId,
-    links: Links,
+    links: PeerLinks,
     seals: Seals,
     /// By client.
     bodies: Vec<Body>,
     stores: Vec<Store>,
     /// By process; `None` at this process.
     peers: Vec<Option<Peer>>,
-    mails: Vec<Mail>,
+    assemblers: Vec<MessageAssembler>,
     letter_bytes: u64,
-    /// By process; of other members of the group.
-    streams: Vec<Option<Stream>>,
-    /// Whose stream is read.
-    reads: Option<ProcessId>,
-    stream_out: Outbound,
+    streams: Streams,
     recovery: Recovery,
     /// The ballot that clients were told with what is held.
     told_ballot: Option<Ballot>,
-    pulses: Pulses,
+    heartbeats: Heartbeats,
     outputs: Outputs,
     /// Outboxes that did not go out wholly.
     unsent: Vec<ProcessId>,
@@ -96,11 +92,11 @@ pub struct Member<F: Fabric> {
     plant: Plant,
     memory: MemoryUse,
     rare: Rare,
-    quiet: Quiet,
+    gate: PollGate,
     /// Whether the last round did more than the routine: heartbeats, and ticks from which nothing followed.
     had_work: bool,
     /// Where clients' messages come as copies of the network.
-    sets: Joined,
+    sets: JoinedSets,
     /// Whether clients are asked not to wait for this member.
     aside: bool,
 }
@@ -128,7 +124,7 @@ impl<F: Fabric> Member<F> {
         let (batch, window, plant) = (config.variant != Variant::V1, config.window, config.plant);
         let replica = Replica::new(config);
         let mains = topology.all_members() - 1 + topology.clients();
-        let links = Links::new(&mut fabric, mains, seals, incarnation)?;
+        let links = PeerLinks::new(&mut fabric, mains, seals, incarnation)?;
         let registered = mains as u64 * super::INBOX_BYTES;
         let (topology_, limits) = (&*topology, &limits);
         let mut opener = Opener { fabric: &mut fabric, links, topology: topology_, limits, seals, plant, registered };
@@ -137,18 +133,18 @@ impl<F: Fabric> Member<F> {
             .map(|process| (process != me).then(|| opener.peer(process)).transpose())
             .collect::<Result<_, _>>()?;
         let leader = replica.ballot().leader();
-        let (streams, stream_out) = opener.streams(group, leader, &mut peers)?;
-        let pulses = Pulses::open(&mut opener, group, &peers)?;
+        let streams = opener.streams(group, leader, &mut peers)?;
+        let heartbeats = Heartbeats::open(&mut opener, group, &peers)?;
         let bodies: Vec<Body> =
             (0..topology.clients() as u16).map(|client| opener.body(ClientId(client))).collect::<Result<_, _>>()?;
         let (links, registered) = (opener.links, opener.registered);
-        let sets = Joined::new(&mut fabric, &topology)?;
+        let sets = join_sets(&mut fabric, &topology)?;
         let plan = limits.memory(&topology, topology.size(group), fabric.capabilities().inline_bytes);
         let memory = MemoryUse::begun(&plan, registered);
         let (body_ring, control) = (limits.body_ring(&topology).bytes(), limits.control_ring(&topology));
         Ok(Member {
             stores: bodies.iter().map(|_| Store::new(body_ring, window)).collect(),
-            mails: peers.iter().map(|_| Mail::new()).collect(),
+            assemblers: peers.iter().map(|_| MessageAssembler::new()).collect(),
             letter_bytes: limits.letter_bytes(&topology),
             outputs: Outputs::new(&topology, me, group),
             unsent: Vec::with_capacity(topology.all_members()),
@@ -156,26 +152,23 @@ impl<F: Fabric> Member<F> {
             inbox: scratch(&control),
             scratch: scratch(&control),
             completions: [Completion::BLANK; 16],
-            reads: (leader != me).then_some(leader),
             recovery: Recovery::default(),
             told_ballot: replica.counts_in(),
-            pulses,
+            heartbeats,
             fabric,
             replica,
-            group,
             links,
             seals,
             bodies,
             peers,
             streams,
-            stream_out,
             topology,
             batch,
             window,
             plant,
             memory,
             rare: Rare::default(),
-            quiet: Quiet::default(),
+            gate: PollGate::default(),
             had_work: true,
             sets,
             aside: false,
@@ -299,16 +292,16 @@ impl<F: Fabric> Member<F> {
 
     /// Lets the other members of the group read these words, as a sign of life; from now on this member reads theirs at
     /// every tick. Zeros are what they read of a process that has published nothing.
-    pub fn publish(&mut self, words: &[u64; Pulse::WORDS]) {
-        self.pulses.publish(&self.fabric, words);
+    pub fn publish(&mut self, words: &[u64; HeartbeatCell::WORDS]) {
+        self.heartbeats.publish(&self.fabric, words);
     }
 
     /// What was read last of another member of the group; `None` if it is none, or the fabric lets no two processes read
     /// one region.
     #[must_use]
-    pub fn pulse(&self, member: ProcessId) -> Option<Pulse> {
-        let (main, words) = self.pulses.last(member)?;
-        Some(Pulse { words, connected: self.links[main].ready })
+    pub fn heartbeat(&self, member: ProcessId) -> Option<HeartbeatCell> {
+        let (main, words) = self.heartbeats.last(member)?;
+        Some(HeartbeatCell { words, connected: self.links[main].is_ready() })
     }
 
     /// One round: takes what came, does what follows from it, delivers what is due, writes what is to be written.
@@ -316,7 +309,7 @@ impl<F: Fabric> Member<F> {
     /// gets the messages in the global order. A process whose place another one has taken does nothing any more: see
     /// [`Replica::is_superseded`].
     pub fn step<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
-        let skips = self.quiet.skips(&mut self.fabric);
+        let skips = self.gate.skips(&mut self.fabric);
         let ticks = self.recovery.ticks(now);
         self.had_work = false;
         if skips && !ticks || self.replica.is_superseded() {
@@ -324,9 +317,9 @@ impl<F: Fabric> Member<F> {
         }
         let mut worked = false;
         let letters = self.outputs.counts.writes(Step::Letter);
-        if ticks || !self.quiet.hears_nothing() {
+        if ticks || !self.gate.looks_at_nothing() {
             let completed = self.poll_completions();
-            self.outputs.counts.write(Step::Letter, self.links.speak(&mut self.fabric));
+            self.outputs.counts.write(Step::Letter, self.links.send_hellos(&mut self.fabric));
             worked |= self.take_bodies(app);
             worked |= self.take_stream(app);
             worked |= self.take_control(app);
@@ -337,10 +330,10 @@ impl<F: Fabric> Member<F> {
         // First what others wait for.
         let left_over = self.send_outboxes();
         // Whoever has taken everything tells it at once, and need not look again for that.
-        let done = !worked || self.outputs.touched.is_empty() || self.quiet.is_done(&mut self.fabric);
+        let done = !worked || self.outputs.touched.is_empty() || self.gate.is_done(&mut self.fabric);
         self.send_credits(done);
         self.fabric.flush();
-        self.quiet.after(!done, left_over || !self.outputs.touched.is_empty());
+        self.gate.after(!done, left_over || !self.outputs.touched.is_empty());
         worked
     }
 }

@@ -5,62 +5,48 @@
 //! purpose. What several peers get alike (bodies, stream entries) is sealed once and written to each.
 
 mod app;
-mod awaited;
 mod client;
 mod counts;
+mod credit_report;
 mod effects;
-mod fan;
-mod greeting;
+mod fanout;
+mod heartbeats;
+mod hello;
+mod in_flight;
 mod inbound;
-mod letters;
-mod links;
 mod member;
+mod message_assembler;
 mod open;
 mod outbound;
 mod outbox;
-mod posting;
-mod pulse;
+mod peer_link;
+mod peer_links;
+mod poll_gate;
+mod sealed;
+mod seals;
 mod store;
+mod streams;
+mod target;
 
 pub use app::{Application, Delivered, Stateless, stateless};
 pub use client::{Client, SubmitError, Submitted};
 pub use counts::{Counts, RemoteOp, Step};
 #[doc(hidden)]
-pub use greeting::forged_hello;
-pub use letters::Received;
-pub use links::INBOX_BYTES;
-pub use member::{CLIENT_TIMEOUT, Member, Pulse};
+pub use hello::forged_hello;
+pub use member::{CLIENT_TIMEOUT, HeartbeatCell, Member};
+pub use message_assembler::Received;
+pub use peer_links::INBOX_BYTES;
 
 use stentor_fabric::seal::record_words;
-use stentor_fabric::{AccessError, Capabilities, ConnectError, Purpose, RegisterError, Service};
+use stentor_fabric::{AccessError, Capabilities, ConnectError, RegisterError};
 use thiserror::Error;
 
 use crate::{Limits, Topology};
 
-/// Credits and, between members, timestamps and acknowledgements.
-pub(crate) const CONTROL: Purpose = Purpose(1);
-/// The leader's stream.
-pub(crate) const STREAM: Purpose = Purpose(2);
-/// A client's messages.
-pub(crate) const BODY: Purpose = Purpose(3);
-/// Own memory that records too long for inline are posted from.
-pub(crate) const STAGING: Purpose = Purpose(16);
-/// Words that the other members of the group read.
-pub(crate) const PULSE: Purpose = Purpose(5);
-/// Own memory where what is read of theirs lands.
-pub(crate) const PULSES: Purpose = Purpose(6);
-/// Own memory for greetings.
-pub(crate) const INBOX: Purpose = Purpose(4);
-
-/// The queue pair for everything but the stream.
-pub(crate) const MAIN: Service = Service(1);
-/// The queue pair for the stream: fencing a leader breaks this one only.
-pub(crate) const STREAMING: Service = Service(2);
-
 /// Bytes of a place of a client's window at a member, in the table of where messages lie.
 pub(crate) const STORED_BYTES: u64 = store::Store::PLACE_BYTES;
 /// Bytes that a client keeps for a message at one group, each time that it waits for something about it.
-pub(crate) const AWAITED_BYTES: u64 = awaited::Awaited::MESSAGE_BYTES;
+pub(crate) const IN_FLIGHT_BYTES: u64 = in_flight::InFlight::MESSAGE_BYTES;
 
 /// Depth of every send queue.
 pub(crate) const SEND_DEPTH: u32 = 256;

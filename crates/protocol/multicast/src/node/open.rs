@@ -1,13 +1,18 @@
 //! What a member registers and connects at start.
 
 use stentor_fabric::ring::Geometry;
-use stentor_fabric::{Access, Fabric, ProcessId, Purpose, Record, RegionId, RegionSpec, RingReader};
+use stentor_fabric::{Access, Fabric, ProcessId, Purpose, RegionId, RegionSpec, RingReader};
+use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL, MULTICAST_STREAM};
+use stentor_link::service::{MULTICAST_MAIN, MULTICAST_STREAM as STREAMING};
 
-use super::greeting::{Greeting, Seals};
+use super::NodeError;
+use super::hello::Hello;
 use super::inbound::{CreditOut, Inbound};
-use super::links::Links;
-use super::outbound::{Outbound, Shape, scratch};
-use super::{BODY, CONTROL, MAIN, NodeError, STREAM, STREAMING};
+use super::outbound::{Outbound, Shape};
+use super::peer_links::PeerLinks;
+use super::seals::Seals;
+use super::streams::{Stream, Streams};
+use super::target::CreditCell;
 use crate::limits::{CREDIT_CELLS_BYTES, STREAM_CREDIT_OFFSET};
 use crate::{ClientId, GroupId, Limits, Plant, Topology};
 
@@ -16,7 +21,7 @@ use crate::{ClientId, GroupId, Limits, Plant, Topology};
 pub(super) struct Body {
     pub(super) ring: Inbound,
     /// Whoever has the place now goes on here, once everything that came before is taken.
-    pub(super) greeted: Option<Greeting>,
+    pub(super) greeted: Option<Hello>,
     /// Nothing more was in the ring at the last look.
     pub(super) drained: bool,
     /// A client that connected has not been told yet that all its messages are delivered.
@@ -63,20 +68,10 @@ pub(super) struct Peer {
     pub(super) connected: bool,
 }
 
-/// The stream ring of another member of the group, here.
-#[derive(Debug)]
-pub(super) struct Stream {
-    pub(super) ring: Inbound,
-    pub(super) granted: bool,
-    pub(super) record: Vec<u64>,
-    /// The record in work, its end and its next item, in words.
-    pub(super) held: Option<(Record, usize, usize)>,
-}
-
 /// Registers while it collects the links.
 pub(super) struct Opener<'a, F: Fabric> {
     pub(super) fabric: &'a mut F,
-    pub(super) links: Links,
+    pub(super) links: PeerLinks,
     pub(super) topology: &'a Topology,
     pub(super) limits: &'a Limits,
     pub(super) seals: Seals,
@@ -123,22 +118,22 @@ impl<F: Fabric> Opener<'_, F> {
     /// The control rings with another member, both ways.
     pub(super) fn peer(&mut self, peer: ProcessId) -> Result<Peer, NodeError> {
         let geometry = self.limits.control_ring(self.topology);
-        let main = self.link(peer, MAIN)?;
-        let region = self.region(CONTROL, peer, CREDIT_CELLS_BYTES + geometry.bytes())?;
+        let main = self.link(peer, MULTICAST_MAIN)?;
+        let region = self.region(MULTICAST_CONTROL, peer, CREDIT_CELLS_BYTES + geometry.bytes())?;
         let mut outbound =
             self.outbound(Shape { geometry, serial: peer.0, patient: true, catches_up: false, keeps: 0 })?;
-        outbound.add_target(peer, main, CONTROL, (region, 0));
+        outbound.add_target(peer, main, MULTICAST_CONTROL, CreditCell { region, offset: 0 });
         let inbound = self.inbound(peer, region, geometry, main, 0);
         Ok(Peer { outbound, inbound, main, streaming: None, connected: false })
     }
 
-    /// The stream ring to all other members of the own group, and theirs here, by process. Only the leader may write.
+    /// The stream ring to all other members of the own group, and theirs here. Only the leader may write.
     pub(super) fn streams(
         &mut self,
         group: GroupId,
         leader: ProcessId,
         peers: &mut [Option<Peer>],
-    ) -> Result<(Vec<Option<Stream>>, Outbound), NodeError> {
+    ) -> Result<Streams, NodeError> {
         let geometry = self.limits.stream_ring(self.topology);
         let me = self.fabric.me();
         let mut outbound =
@@ -146,27 +141,28 @@ impl<F: Fabric> Opener<'_, F> {
         let mut inbound: Vec<Option<Stream>> = peers.iter().map(|_| None).collect();
         for member in self.topology.members(group).filter(|member| *member != me) {
             let link = self.link(member, STREAMING)?;
-            let region = self.closed_region(STREAM, member, geometry.bytes())?;
+            let region = self.closed_region(MULTICAST_STREAM, member, geometry.bytes())?;
             let granted = member == leader;
             if granted {
                 self.fabric.grant(region, member, Access::Write)?;
             }
             let Some(peer) = &mut peers[member.index()] else { continue };
             peer.streaming = Some(link);
-            outbound.add_target(member, link, STREAM, (peer.inbound.region, STREAM_CREDIT_OFFSET));
+            let cell = CreditCell { region: peer.inbound.region, offset: STREAM_CREDIT_OFFSET };
+            outbound.add_target(member, link, MULTICAST_STREAM, cell);
             let main = peer.main;
             let ring = self.inbound(member, region, geometry, main, STREAM_CREDIT_OFFSET);
-            inbound[member.index()] = Some(Stream { record: scratch(&geometry), ring, granted, held: None });
+            inbound[member.index()] = Some(Stream::new(ring, granted));
         }
-        Ok((inbound, outbound))
+        Ok(Streams::new(inbound, (leader != me).then_some(leader), outbound))
     }
 
     /// A client's ring.
     pub(super) fn body(&mut self, client: ClientId) -> Result<Body, NodeError> {
         let ring = self.limits.body_ring(self.topology);
         let process = self.topology.client_process(client);
-        let link = self.link(process, MAIN)?;
-        let region = self.region(BODY, process, ring.bytes())?;
+        let link = self.link(process, MULTICAST_MAIN)?;
+        let region = self.region(MULTICAST_BODY, process, ring.bytes())?;
         Ok(Body::new(self.inbound(process, region, ring, link, 0)))
     }
 }

@@ -14,154 +14,25 @@
 //! - A target whose peer asked not to be waited for is stopped, and its credits are read on. It is started again when one of
 //!   them, of the same generation, no longer asks for that.
 
-use std::collections::VecDeque;
-
 use stentor_fabric::memory::{LINE, LINE_WORDS, Ordering, WORD};
 use stentor_fabric::ring::{Geometry, Place};
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_cells};
 use stentor_fabric::{
-    Capabilities, Fabric, ProcessId, Purpose, RegionId, RegionSpec, RemoteRegion, RemoteSpan, RingReader, RingWriter,
-    SetTarget, SlotReader, Source, Span, Verb,
+    Capabilities, Fabric, ProcessId, Purpose, RegionId, RegionSpec, RemoteSpan, RingWriter, SetTarget, SlotReader,
+    Source, Span, Verb,
 };
+use stentor_link::purpose::multicast_staging;
 
-use super::fan::{Fan, Past};
-use super::greeting::Start;
+use super::NodeError;
+use super::credit_report::{ASIDE, CreditReport};
+use super::fanout::{CompletedWrites, FanoutSender, Part};
+use super::hello::Start;
 use super::inbound::{CREDIT_WORDS, Held};
-use super::posting::Link;
-use super::{NodeError, STAGING};
+use super::peer_link::PeerLink;
+use super::sealed::Sealed;
+use super::target::{CreditCell, PeerProgress, Target, staging_reader};
 use crate::Plant;
 use crate::plant::planted;
-
-/// The record that was sealed last, if it is a short one: what goes to several peers alike, each in a ring of its own, is
-/// sealed once as long as their rings are in the same lap.
-#[derive(Debug, Default)]
-pub(super) struct Sealed {
-    record: [u64; LINE_WORDS],
-    /// Words of its payload.
-    words: usize,
-}
-
-impl Sealed {
-    /// Takes a payload of at most a line without its header. Whether it is the one that was sealed.
-    #[inline]
-    fn take(&mut self, payload: &[u64]) -> bool {
-        let kept = &mut self.record[HEADER_WORDS..];
-        if self.words == payload.len() && kept.iter().zip(payload).all(|(kept, word)| kept == word) {
-            return true;
-        }
-        self.words = payload.len();
-        for (kept, word) in kept.iter_mut().zip(payload) {
-            *kept = *word;
-        }
-        false
-    }
-}
-
-/// Whether a target counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Course {
-    /// Never started.
-    Awaited,
-    Started,
-    Stopped,
-}
-
-/// What a peer says with its credits, besides the position that it freed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Told {
-    /// Slots freed (for clients); receives consumed (between members).
-    pub(super) freed: u64,
-    /// Highest sequence seen (for clients).
-    pub(super) sequence: u64,
-    /// What is held or freed (for clients).
-    pub(super) held: Held,
-    /// Whether the peer asks not to be waited for (to clients).
-    pub(super) aside: bool,
-}
-
-/// The bit of a credit's generation that carries [`Told::aside`].
-pub(super) const ASIDE: u64 = 1 << 63;
-
-/// One peer that gets the ring's records.
-#[derive(Debug)]
-pub(super) struct Target {
-    pub(super) peer: ProcessId,
-    /// Index into the node's links.
-    pub(super) link: usize,
-    purpose: Purpose,
-    /// As it was resolved in a life of the link.
-    remote: Option<(u32, RemoteRegion)>,
-    credit: Option<SlotReader>,
-    /// Local region and byte offset where the peer writes its credit.
-    credit_at: (RegionId, u64),
-    course: Course,
-    /// Whether the target is stopped because the peer asked for that; its credits are read on, because they say when
-    /// that is over.
-    aside: bool,
-    /// Whether the target stood aside and is to be started again.
-    back: bool,
-    generation: u64,
-    freed: u64,
-    /// The last credit since the start; `None` before the first.
-    pub(super) told: Option<Told>,
-    /// Posts from staging that may still be read: (request, position).
-    staged: VecDeque<(u64, u64)>,
-    /// Started, but not writable then: the records from here on are in staging.
-    behind: Option<RingReader>,
-    /// The last request on its link before the start: what is behind is written when that is done.
-    before: u64,
-    /// Records that went there by the set, and are not known to be done: (request, position).
-    fanned: VecDeque<(u64, u64)>,
-    /// The first of those that a broken set carried, which may land late.
-    haunted: Option<u64>,
-}
-
-impl Target {
-    pub(super) fn is_started(&self) -> bool {
-        self.course == Course::Started
-    }
-
-    /// Returns whether the peer asked not to be waited for, and no longer does.
-    pub(super) fn is_back(&self) -> bool {
-        self.aside && self.back
-    }
-
-    /// Whether what is written goes there at once, and nothing before it is still to go. Others than started ones get
-    /// nothing.
-    #[inline]
-    fn is_plain(&self, links: &[Link], patient: bool) -> bool {
-        if self.course != Course::Started {
-            return self.course == Course::Stopped || !patient;
-        }
-        let link = &links[self.link];
-        let resolved = self.remote.is_some_and(|(life, _)| life == link.life);
-        resolved && link.can_post() && self.behind.is_none() && self.staged.is_empty()
-    }
-
-    /// Forgets of the set's writes what is over. The position of the first that is not.
-    fn unfinished<F: Fabric>(&mut self, past: &Past<'_, F>) -> Option<u64> {
-        while self.fanned.front().is_some_and(|(request, _)| *request <= past.done) {
-            self.fanned.pop_front();
-        }
-        if self.haunted.is_some() && past.is_settled(self.peer) {
-            self.haunted = None;
-        }
-        self.haunted.or_else(|| self.fanned.front().map(|(_, position)| *position))
-    }
-
-    /// Resolves the region once per life.
-    #[inline]
-    fn resolve<F: Fabric>(&mut self, fabric: &mut F, link: &Link) -> Option<RemoteRegion> {
-        if let Some((life, region)) = self.remote
-            && life == link.life
-        {
-            return Some(region);
-        }
-        let region = if link.ready { fabric.resolve(self.peer, self.purpose) } else { None };
-        self.remote = region.map(|region| (link.life, region));
-        region
-    }
-}
 
 /// A ring at one or several peers: one position, the smallest credit counts.
 #[derive(Debug)]
@@ -207,13 +78,28 @@ pub(super) struct Shape {
     pub(super) keeps: usize,
 }
 
+/// The client's set, and which ring this is.
+pub(super) struct Fanout<'a> {
+    pub(super) sender: &'a mut FanoutSender,
+    pub(super) ring: usize,
+}
+
+/// How a record goes out.
+#[derive(Default)]
+struct Way<'a> {
+    /// With an immediate.
+    wakes: bool,
+    /// By the set where it reaches.
+    fanout: Option<Fanout<'a>>,
+}
+
 impl Outbound {
     pub(super) fn new<F: Fabric>(fabric: &mut F, shape: Shape, seal: Seal, plant: Plant) -> Result<Self, NodeError> {
         let Shape { geometry, serial, patient, catches_up, keeps } = shape;
         let longest = record_cells(geometry.max_payload()) as u64 * 64;
         let staging = if catches_up || keeps > 0 || longest > u64::from(fabric.capabilities().inline_bytes) {
             let me = fabric.me();
-            let purpose = Purpose(STAGING.0 + serial);
+            let purpose = multicast_staging(serial);
             Some(fabric.register(RegionSpec { purpose, writer: me, bytes: geometry.bytes() })?)
         } else {
             None
@@ -247,26 +133,13 @@ impl Outbound {
         if self.staging.is_some() { self.geometry.bytes() } else { 0 }
     }
 
-    pub(super) fn add_target(&mut self, peer: ProcessId, link: usize, purpose: Purpose, credit_at: (RegionId, u64)) {
-        self.targets.push(Target {
-            peer,
-            link,
-            purpose,
-            remote: None,
-            credit: None,
-            credit_at,
-            course: Course::Awaited,
-            generation: 0,
-            freed: 0,
-            told: None,
-            aside: false,
-            back: false,
-            staged: VecDeque::new(),
-            behind: None,
-            before: 0,
-            fanned: VecDeque::new(),
-            haunted: None,
-        });
+    pub(super) fn add_target(&mut self, peer: ProcessId, link: usize, purpose: Purpose, cell: CreditCell) {
+        self.targets.push(Target::new(peer, link, purpose, cell));
+    }
+
+    /// What peers reported since their last start.
+    pub(super) fn reports(&self) -> impl Iterator<Item = CreditReport> {
+        self.targets.iter().filter_map(|target| target.report)
     }
 
     /// The target of a peer.
@@ -277,23 +150,18 @@ impl Outbound {
     /// A target counts from here on. Everything that is written from the returned position on goes to it, too. Where writes
     /// are not ordered a signalled request follows on its link, or preceded this: its completion says that nothing posted
     /// before can land any more.
-    pub(super) fn start(&mut self, target: usize, links: &[Link]) -> Start {
+    pub(super) fn start(&mut self, target: usize, links: &[PeerLink]) -> Start {
         self.generations += 1;
         let end = self.writer.position();
         let start = Start { position: if self.keeps > 0 { self.tail } else { end }, generation: self.generations };
         let (geometry, seal) = (self.geometry, self.seal);
         let target = &mut self.targets[target];
-        let queue = &links[target.link].queue;
+        let link = &links[target.link];
         // On a new connection all is over. Rings without staging are started on new ones only.
-        target.before = if self.unordered && self.staging.is_some() { queue.next_id() - 1 } else { 0 };
-        let waits = target.before > queue.done();
-        target.course = Course::Started;
-        (target.aside, target.back) = (false, false);
-        target.remote = None;
-        target.generation = start.generation;
-        target.freed = start.position;
-        target.told = None;
-        target.behind = (waits || start.position < end).then(|| staging_reader(geometry, start.position, seal));
+        target.before = if self.unordered && self.staging.is_some() { link.last() } else { 0 };
+        let is_behind = target.before > link.done() || start.position < end;
+        let behind = is_behind.then(|| staging_reader(geometry, start.position, seal));
+        target.start(start.generation, start.position, behind);
         self.late = self.is_behind();
         self.settle_freed();
         start
@@ -301,12 +169,7 @@ impl Outbound {
 
     /// A target does not count any more.
     pub(super) fn stop(&mut self, target: usize) {
-        let target = &mut self.targets[target];
-        target.aside = false;
-        if target.course == Course::Started {
-            target.course = Course::Stopped;
-            target.told = None;
-            target.behind = None;
+        if self.targets[target].stop() {
             self.late = self.is_behind();
             self.settle_freed();
         }
@@ -315,8 +178,7 @@ impl Outbound {
     /// Stops writing to a target as `stop` does, until the peer says that it is back.
     pub(super) fn set_aside(&mut self, target: usize) {
         self.stop(target);
-        let target = &mut self.targets[target];
-        (target.aside, target.back) = (true, false);
+        self.targets[target].progress = PeerProgress::Aside;
     }
 
     /// A target's credits are sealed like this from here on.
@@ -348,22 +210,22 @@ impl Outbound {
 
     pub(super) fn read_credits<F: Fabric>(&mut self, fabric: &F) {
         let mut any = false;
-        for target in self.targets.iter_mut().filter(|target| target.is_started() || target.aside) {
+        for target in self.targets.iter_mut().filter(|target| target.is_started() || target.is_aside()) {
             let Some(credit) = &mut target.credit else { continue };
-            let (region, offset) = target.credit_at;
+            let CreditCell { region, offset } = target.cell;
             let cell = &fabric.memory(region)[offset as usize / WORD..];
             if let Some::<[u64; CREDIT_WORDS]>([position, freed, sequence, held, generation]) = credit.read(cell)
                 && generation & !ASIDE == target.generation
             {
                 any = true;
                 let aside = generation & ASIDE != 0;
-                self.asides |= aside || target.aside;
-                if target.aside {
-                    target.back = !aside;
+                self.asides |= aside || target.is_aside();
+                if target.is_aside() {
+                    target.progress = if aside { PeerProgress::Aside } else { PeerProgress::Back };
                     continue;
                 }
                 target.freed = self.writer.absorb(target.freed, position);
-                target.told = Some(Told { freed, sequence, held: Held::from_word(held, freed), aside });
+                target.report = Some(CreditReport { freed, sequence, held: Held::from_word(held, freed), aside });
             }
         }
         if any {
@@ -379,7 +241,7 @@ impl Outbound {
     pub(super) fn send_plain<F: Fabric>(
         &mut self,
         fabric: &mut F,
-        links: &mut [Link],
+        links: &mut [PeerLink],
         payload: &[u64],
         sealed: &mut Sealed,
     ) -> Option<u64> {
@@ -399,8 +261,8 @@ impl Outbound {
         let data = zerocopy::IntoBytes::as_bytes(&sealed.record[..place.words]);
         let mut writes = 0;
         for target in &self.targets {
-            if let Course::Started = target.course
-                && let Some((_, region)) = target.remote
+            if target.is_started()
+                && let Some(region) = target.region.last()
             {
                 let to = RemoteSpan { region, offset: place.offset };
                 writes += u64::from(links[target.link].write_inline(fabric, data, to, false).is_some());
@@ -410,7 +272,7 @@ impl Outbound {
     }
 
     /// Whether all targets that count can take a record with this payload now.
-    pub(super) fn ready<F: Fabric>(&mut self, fabric: &mut F, links: &[Link], bytes: usize) -> bool {
+    pub(super) fn ready<F: Fabric>(&mut self, fabric: &mut F, links: &[PeerLink], bytes: usize) -> bool {
         if !self.writer.has_room(bytes) {
             self.read_credits(fabric);
             if !self.writer.has_room(bytes) {
@@ -421,32 +283,28 @@ impl Outbound {
         let (lap, catches_up) = (self.geometry.lap_cells(), self.catches_up);
         self.targets.iter_mut().all(|target| {
             if !target.is_started() {
-                return target.course == Course::Stopped || !self.patient;
+                return target.is_left(self.patient);
             }
             let link = &links[target.link];
-            let writable = target.resolve(fabric, link).is_some() && link.ready;
-            while target.staged.front().is_some_and(|(request, _)| *request <= link.queue.done()) {
-                target.staged.pop_front();
-            }
-            let staging_free = target.staged.front().is_none_or(|(_, position)| last <= position + lap);
-            staging_free && if writable { link.can_post() } else { catches_up }
+            let writable = target.resolve(fabric, links).is_some() && link.is_ready();
+            target.has_read_staging(links, last, lap) && if writable { link.can_post() } else { catches_up }
         })
     }
 
     /// Whether no place that the next record takes is one where a write of the set may still land. Ask beside
     /// [`ready`](Outbound::ready).
-    pub(super) fn is_clear<F: Fabric>(&mut self, past: &Past<'_, F>, bytes: usize) -> bool {
+    pub(super) fn is_clear<F: Fabric>(&mut self, completed: &CompletedWrites<'_, F>, bytes: usize) -> bool {
         let last = self.writer.position() + record_cells(bytes) as u64;
         let lap = self.geometry.lap_cells();
         let started = self.targets.iter_mut().filter(|target| target.is_started());
-        let clear = |target: &mut Target| target.unfinished(past).is_none_or(|position| last <= position + lap);
+        let clear = |target: &mut Target| target.unfinished(completed).is_none_or(|position| last <= position + lap);
         // All are asked, so that all forget what is over.
-        started.fold(true, |all, target| clear(target) & all) || past.is_ignored()
+        started.fold(true, |all, target| clear(target) & all) || completed.is_ignored()
     }
 
     /// Whether nothing of the set can land at a target, wherever.
-    pub(super) fn is_clear_of<F: Fabric>(&mut self, target: usize, past: &Past<'_, F>) -> bool {
-        self.targets[target].unfinished(past).is_none() || past.is_ignored_at_start()
+    pub(super) fn is_clear_of<F: Fabric>(&mut self, target: usize, completed: &CompletedWrites<'_, F>) -> bool {
+        self.targets[target].unfinished(completed).is_none() || completed.is_ignored_at_start()
     }
 
     /// A record went to a target by the set.
@@ -455,15 +313,10 @@ impl Outbound {
     }
 
     /// The set broke, whose writes are done up to `done`: what it may not have copied is behind at targets that count.
-    pub(super) fn fan_broke(&mut self, done: u64, forgets: bool) {
+    pub(super) fn set_broke(&mut self, done: u64, forgets: bool) {
         let (geometry, seal) = (self.geometry, self.seal);
         for target in &mut self.targets {
-            target.fanned.retain(|(request, _)| *request > done);
-            let Some((_, first)) = target.fanned.front().copied() else { continue };
-            let missing = target.fanned.iter().map(|(_, position)| *position).find(|at| *at >= target.freed);
-            target.haunted = Some(target.haunted.map_or(first, |haunted| haunted.min(first)));
-            target.fanned.clear();
-            if let Some(missing) = missing.filter(|_| target.is_started() && !forgets) {
+            if let Some(missing) = target.set_broke(done).filter(|_| !forgets) {
                 let from = target.behind.as_ref().map_or(missing, |behind| behind.position().min(missing));
                 target.behind = Some(staging_reader(geometry, from, seal));
             }
@@ -476,49 +329,49 @@ impl Outbound {
     pub(super) fn send<F: Fabric>(
         &mut self,
         fabric: &mut F,
-        links: &mut [Link],
+        links: &mut [PeerLink],
         bytes: usize,
         record: &mut [u64],
     ) -> u64 {
-        self.send_by(fabric, links, bytes, record, (false, None))
+        self.send_by(fabric, links, bytes, record, Way::default())
     }
 
-    /// The same, but those whom the set reaches are left to its next write. `ring`: which this is.
+    /// The same, but those whom the set reaches are left to its next write.
     pub(super) fn send_with<F: Fabric>(
         &mut self,
         fabric: &mut F,
-        links: &mut [Link],
+        links: &mut [PeerLink],
         bytes: usize,
         record: &mut [u64],
-        fan: Option<(&mut Fan, usize)>,
+        fanout: Option<Fanout<'_>>,
     ) -> u64 {
-        self.send_by(fabric, links, bytes, record, (false, fan))
+        self.send_by(fabric, links, bytes, record, Way { wakes: false, fanout })
     }
 
     /// The same; if it `wakes`, with an immediate.
     pub(super) fn send_as<F: Fabric>(
         &mut self,
         fabric: &mut F,
-        links: &mut [Link],
+        links: &mut [PeerLink],
         bytes: usize,
         record: &mut [u64],
         wakes: bool,
     ) -> u64 {
-        self.send_by(fabric, links, bytes, record, (wakes, None))
+        self.send_by(fabric, links, bytes, record, Way { wakes, fanout: None })
     }
 
     fn send_by<F: Fabric>(
         &mut self,
         fabric: &mut F,
-        links: &mut [Link],
+        links: &mut [PeerLink],
         bytes: usize,
         record: &mut [u64],
-        (wakes, mut fan): (bool, Option<(&mut Fan, usize)>),
+        Way { wakes, mut fanout }: Way<'_>,
     ) -> u64 {
         let (position, lap) = (self.writer.position(), self.writer.lap());
         let Some(place) = self.writer.seal(bytes, record) else { return 0 };
         let inline = place.words * WORD <= fabric.capabilities().inline_bytes as usize;
-        let lags = (self.catches_up || self.late) && self.targets.iter().any(|target| lags(target, links));
+        let lags = (self.catches_up || self.late) && self.targets.iter().any(|target| target.lags(links));
         if !inline || lags || self.keeps > 0 {
             self.stage(fabric, &place, record);
         }
@@ -530,21 +383,22 @@ impl Outbound {
         let mut writes = 0;
         let started = self.targets.iter_mut().enumerate().filter(|(_, target)| target.is_started());
         for (at, target) in started {
-            if lags && self::lags(target, links) {
+            if lags && target.lags(links) {
                 let (geometry, seal) = (self.geometry, self.seal);
                 target.behind.get_or_insert_with(|| staging_reader(geometry, position, seal));
                 self.late = true;
                 continue;
             }
-            let Some((_, region)) = target.remote else { continue };
+            let Some(region) = target.region.last() else { continue };
             let target_span = RemoteSpan { region, offset: place.offset };
-            if let Some((fan, ring)) = &mut fan
+            if let Some(fanout) = &mut fanout
                 && inline
-                && fan.reaches(target.link)
+                && fanout.sender.reaches(target.peer)
                 && target.behind.is_none()
             {
                 let to = SetTarget { peer: target.peer, to: target_span };
-                fan.take((*ring, at, target.link), to, position, (lap, place.words));
+                let part = Part { ring: fanout.ring, target: at, link: target.link, position };
+                fanout.sender.add(part, to, lap, place.words);
                 continue;
             }
             let awaited = !inline || unordered && self.catches_up;
@@ -589,14 +443,14 @@ impl Outbound {
     }
 
     /// Writes what targets missed that were started before they could be written. Returns the number of writes.
-    pub(super) fn catch_up<F: Fabric>(&mut self, fabric: &mut F, links: &mut [Link], scratch: &mut [u64]) -> u64 {
+    pub(super) fn catch_up<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink], scratch: &mut [u64]) -> u64 {
         let Some(staging) = self.staging else { return 0 };
         let (mut writes, end) = (0, self.writer.position());
         for target in self.targets.iter_mut().filter(|target| target.behind.is_some()) {
-            if target.before > links[target.link].queue.done() {
+            if target.before > links[target.link].done() {
                 continue;
             }
-            let Some(region) = target.resolve(fabric, &links[target.link]) else { continue };
+            let Some(region) = target.resolve(fabric, links) else { continue };
             let Some(reader) = &mut target.behind else { continue };
             if reader.position() < target.freed {
                 // It had got that before its start, and the staging of what is freed is written over.
@@ -633,28 +487,8 @@ impl Outbound {
 
     /// Whether nobody gets or waits for what is written.
     pub(super) fn is_deserted(&self) -> bool {
-        self.targets.iter().all(|target| match target.course {
-            Course::Awaited => !self.patient,
-            Course::Started => false,
-            Course::Stopped => true,
-        })
+        self.targets.iter().all(|target| !target.is_started() && target.is_left(self.patient))
     }
-}
-
-/// Whether a target must get its records later: it cannot be written yet, or has not got those before.
-#[inline]
-fn lags(target: &Target, links: &[Link]) -> bool {
-    let link = &links[target.link];
-    let writable = link.ready && target.remote.is_some_and(|(life, _)| life == link.life);
-    target.is_started() && (target.behind.is_some() || !writable)
-}
-
-/// Reads what this node put into its own staging region.
-fn staging_reader(mut geometry: Geometry, position: u64, seal: Seal) -> RingReader {
-    geometry.offset = 0;
-    let mut reader = RingReader::new(geometry, seal);
-    reader.restart(position, seal);
-    reader
 }
 
 /// Words of a scratch record for a ring.

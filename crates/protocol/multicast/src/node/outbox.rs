@@ -4,14 +4,15 @@ use stentor_fabric::Fabric;
 use stentor_fabric::seal::HEADER_WORDS;
 
 use super::counts::{Counts, Step};
-use super::outbound::{Outbound, Sealed};
-use super::posting::Link;
+use super::outbound::Outbound;
+use super::peer_link::PeerLink;
+use super::sealed::Sealed;
 use crate::item;
 
 /// What writing needs.
 pub(super) struct BoxSender<'a, F: Fabric> {
     pub(super) fabric: &'a mut F,
-    pub(super) links: &'a mut [Link],
+    pub(super) links: &'a mut [PeerLink],
     pub(super) scratch: &'a mut [u64],
     pub(super) counts: &'a mut Counts,
     pub(super) sealed: Sealed,

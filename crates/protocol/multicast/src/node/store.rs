@@ -40,6 +40,21 @@ pub(super) struct Store {
     mirrored: u32,
 }
 
+/// A message that lies in the mirror.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mirrored {
+    pub(super) groups: usize,
+    /// Bytes of its payload.
+    pub(super) bytes: usize,
+    /// Whether the client waits.
+    pub(super) notify: bool,
+    /// Its first word.
+    pub(super) word: usize,
+    /// Its record's positions in the ring.
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
 impl Store {
     /// Bytes of a place of a client's window.
     pub(super) const PLACE_BYTES: u64 = size_of::<Stored>() as u64;
@@ -54,15 +69,10 @@ impl Store {
         }
     }
 
-    /// A message in the mirror, from `word` on: its groups, bytes of payload, and whether the client waits.
+    /// A message in the mirror.
     #[inline]
-    pub(super) fn put_mirrored(
-        &mut self,
-        slot: u64,
-        (groups, bytes, notify): (usize, usize, bool),
-        word: usize,
-        (start, end): (u64, u64),
-    ) {
+    pub(super) fn put_mirrored(&mut self, slot: u64, message: &Mirrored) {
+        let Mirrored { groups, bytes, notify, word, start, end } = *message;
         let header = Header::words(groups);
         let new = Stored { tag: slot + 1, word, header, bytes, start, end, notify, aside: false, released: false };
         // As a rule the message of a window ago, which was delivered, is written over.
@@ -207,11 +217,15 @@ mod tests {
     use crate::{GroupId, Topology};
 
     /// In a ring of 5 cells, the last of which only overhangs, a record in the fourth cell ends where the next lap begins.
+    fn mirrored(word: usize, start: u64, end: u64) -> Mirrored {
+        Mirrored { groups: 1, bytes: 8, notify: false, word, start, end }
+    }
+
     #[test]
     fn a_delivered_message_is_kept_until_its_own_cell_is_written_again() {
         const LAP: u64 = 5;
         let mut store = Store::new(LAP * 64, 4);
-        store.put_mirrored(0, (1, 8, false), 3 * 8 + 3, (3, 5));
+        store.put_mirrored(0, &mirrored(3 * 8 + 3, 3, 5));
         assert!(store.record(0, 8, LAP).is_some());
         assert_eq!(store.release(0), Some(5));
         assert!(store.record(0, 3 + LAP, LAP).is_some(), "written up to its cell");
@@ -239,7 +253,7 @@ mod tests {
         store.move_aside(0);
         assert!(store.record(0, u64::MAX, LAP).is_some(), "nor does it when it starts anew");
         // A window later, one that came through the ring, and one that did not.
-        store.put_mirrored(4, (1, 8, false), 3, (0, 1));
+        store.put_mirrored(4, &mirrored(3, 0, 1));
         assert_eq!((store.record(0, 0, LAP), store.aside_bytes()), (None, 0));
         put(&mut store, 1);
         store.release(1);
@@ -257,7 +271,8 @@ mod tests {
         for slot in 3..6 {
             let line = slot as usize - 3;
             store.mirror[line * 8..(line + 1) * 8].fill(slot);
-            store.put_mirrored(slot, (1, 8, slot == 5), line * 8 + 3, (line as u64, line as u64 + 1));
+            let message = mirrored(line * 8 + 3, line as u64, line as u64 + 1);
+            store.put_mirrored(slot, &Mirrored { notify: slot == 5, ..message });
         }
         assert_eq!(store.release(3), Some(1));
         let held = [4, 5].map(|slot| store.record(slot, 3, LAP).expect("it is held").to_vec());
@@ -278,7 +293,7 @@ mod tests {
         assert_eq!((store.has(4), store.has(5)), (false, false));
         for (slot, held) in [4, 5].into_iter().zip(&held) {
             assert_eq!(store.record(slot, 0, LAP), Some(&held[..]), "whoever lacks it asks here");
-            store.put_mirrored(slot + 4, (1, 8, false), 3, (0, 1));
+            store.put_mirrored(slot + 4, &mirrored(3, 0, 1));
         }
         assert_eq!(store.aside_bytes(), 0);
     }

@@ -2,10 +2,10 @@
 
 use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{Access, Fabric, ProcessId, Purpose, RegionId, RegionSpec};
+use stentor_link::purpose::{NEB_BROADCAST, NEB_CONTROL, NEB_STAGING, neb_registers, neb_scratch};
 
 use super::NodeError;
-use super::link::Link;
-use crate::layout::{BROADCAST, CONTROL, STAGING};
+use super::peer::Peers;
 use crate::{Config, Layout, Mode, ProcessSet};
 
 /// The regions and queue pairs of one process.
@@ -20,8 +20,8 @@ pub struct Endpoint<F: Fabric> {
     pub(crate) others: ProcessSet,
     /// The longest record that goes inline, bytes.
     pub(crate) inline_bytes: u32,
-    /// By process; none to oneself in mode `all`.
-    pub(crate) links: Vec<Option<Link>>,
+    /// None to oneself in mode `all`.
+    pub(crate) peers: Peers,
     regions: Regions,
     pub(crate) staging: RegionId,
     /// By host.
@@ -61,17 +61,14 @@ impl<F: Fabric> Endpoint<F> {
             registered += bytes;
             fabric.register(RegionSpec { purpose, writer: me, bytes })
         };
-        let staging = private(STAGING, layout.own_bytes())?;
+        let staging = private(NEB_STAGING, layout.own_bytes())?;
         let linked = |peer: ProcessId| peer != me || config.mode != Mode::All;
         let mut scratch = Vec::new();
         for host in config.everybody().iter() {
-            let region = linked(host).then(|| private(Layout::scratch(host), layout.scratch_bytes()));
+            let region = linked(host).then(|| private(neb_scratch(host), layout.scratch_bytes()));
             scratch.push(region.transpose()?);
         }
-        let mut links = Vec::new();
-        for peer in config.everybody().iter() {
-            links.push(linked(peer).then(|| Link::open(&mut fabric, peer)).transpose()?);
-        }
+        let peers = Peers::open(&mut fabric, config.everybody().iter(), linked)?;
         let (others, inline_bytes) = (config.everybody().without(me), fabric.capabilities().inline_bytes);
         Ok(Endpoint {
             fabric,
@@ -81,7 +78,7 @@ impl<F: Fabric> Endpoint<F> {
             me,
             others,
             inline_bytes,
-            links,
+            peers,
             regions,
             staging,
             scratch,
@@ -144,10 +141,14 @@ fn open_regions<F: Fabric>(fabric: &mut F, config: &Config, layout: &Layout) -> 
     };
     for peer in config.everybody().iter() {
         let other = peer != me;
-        regions.broadcasts.push(if other { region(BROADCAST, peer, layout.broadcast_bytes(), false)? } else { None });
-        regions.controls.push(if other { region(CONTROL, peer, layout.control_bytes(), false)? } else { None });
+        regions.broadcasts.push(if other {
+            region(NEB_BROADCAST, peer, layout.broadcast_bytes(), false)?
+        } else {
+            None
+        });
+        regions.controls.push(if other { region(NEB_CONTROL, peer, layout.control_bytes(), false)? } else { None });
         let kept = config.mode != Mode::All || !other;
-        let purpose = Layout::registers(peer);
+        let purpose = neb_registers(peer);
         regions.registers.push(if kept { region(purpose, peer, layout.register_bytes(), true)? } else { None });
     }
     regions.bytes = registered;

@@ -5,14 +5,15 @@
 
 mod ask;
 mod endpoint;
-mod fan;
-mod link;
-mod own;
+mod fanout;
+mod local_stream;
+mod peer;
 mod publish;
 mod read;
 mod records;
 mod removal;
 mod scan;
+mod send_cursor;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -21,14 +22,12 @@ pub use endpoint::Endpoint;
 pub(crate) use endpoint::store;
 
 use stentor_fabric::memory::WORD;
-use stentor_fabric::{
-    AccessError, Completion, ConnectError, Event, Fabric, ProcessId, QpId, QpState, RegisterError, Status,
-};
+use stentor_fabric::{AccessError, Completion, ConnectError, Event, Fabric, ProcessId, RegisterError, Status};
+use stentor_link::{JoinedSets, LinkEvent};
 use thiserror::Error;
 
-use self::fan::Fan;
-use self::link::Done;
-use self::own::Own;
+use self::local_stream::LocalStream;
+use self::peer::{Done, Peer};
 use self::stream::Stream;
 use crate::value::{Refused, Value};
 use crate::{Authority, Config, ConfigError, Evidence};
@@ -137,10 +136,9 @@ pub struct Counts {
 pub struct Node<F: Fabric> {
     pub(crate) end: Endpoint<F>,
     authority: Option<Authority>,
-    own: Own,
+    own: LocalStream,
     /// By sender; none for oneself.
     streams: Vec<Option<Stream>>,
-    by_qp: Vec<Option<usize>>,
     /// A record on its way in or out.
     scratch: Vec<u64>,
     counts: Counts,
@@ -148,8 +146,8 @@ pub struct Node<F: Fabric> {
     /// Senders of whose streams something may be to do besides looking for the next broadcast.
     busy: crate::ProcessSet,
     removal: removal::Changes,
-    /// By sender: the sets in which this process gets copies, and its own.
-    sets: Vec<QpId>,
+    /// The sets in which this process gets copies.
+    sets: JoinedSets,
 }
 
 impl<F: Fabric> Node<F> {
@@ -164,21 +162,14 @@ impl<F: Fabric> Node<F> {
         }
         let mut end = Endpoint::new(fabric, config, salt)?;
         let me = end.me;
-        let sets = fan::join(&mut end.fabric, &config)?;
-        let fan = sets.get(me.index()).map(|set| Fan::new(&end.fabric, &config, *set));
+        let (fanout, sets) = fanout::join(&mut end.fabric, &config)?;
         let stream =
             |sender: ProcessId| (sender != me).then(|| Stream::new(&config, salt, me, sender, end.inline_bytes));
-        let last = end.links.iter().flatten().map(|link| link.qp.index() + 1).max().unwrap_or(0);
-        let mut by_qp = vec![None; last];
-        for link in end.links.iter().flatten() {
-            by_qp[link.qp.index()] = Some(link.peer.index());
-        }
         Ok(Node {
             streams: config.everybody().iter().map(stream).collect(),
-            own: Own::new(&config, salt, me, &end.layout, end.inline_bytes, fan),
+            own: LocalStream::new(&config, salt, me, &end.layout, end.inline_bytes, fanout),
             // A slot's: what is sealed and too long is told then, and not taken for torn.
             scratch: vec![0; end.layout.slot_bytes() as usize / WORD],
-            by_qp,
             busy: end.others,
             end,
             authority,
@@ -221,27 +212,27 @@ impl<F: Fabric> Node<F> {
     /// Whether all queue pairs are ready, but those to processes that are fenced.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.end.links.iter().flatten().all(|link| link.ready || link.closed)
+        self.end.peers.iter().all(|peer| peer.is_ready() || peer.is_closed())
     }
 
     /// Whether the network makes the copies of what is broadcast now, for everybody who is connected and not fenced.
     #[must_use]
     pub fn is_copied(&self) -> bool {
-        let Some(fan) = self.own.fan.as_ref().filter(|fan| fan.is_usable()) else { return false };
-        let mut others = self.end.links.iter().flatten().filter(|link| link.peer != self.end.me && !link.closed);
-        others.all(|link| link.ready && fan.reaches(link.peer))
+        let Some(fanout) = self.own.fanout.as_ref().filter(|fanout| fanout.is_usable()) else { return false };
+        let mut others = self.end.peers.iter().filter(|peer| peer.peer() != self.end.me && !peer.is_closed());
+        others.all(|peer| peer.is_ready() && fanout.reaches(peer.peer()))
     }
 
     /// How many others are connected.
     #[must_use]
     pub fn connected_others(&self) -> usize {
-        self.end.links.iter().flatten().filter(|link| link.ready && link.peer != self.end.me).count()
+        self.end.peers.iter().filter(|peer| peer.is_ready() && peer.peer() != self.end.me).count()
     }
 
     /// How often the queue pair to a peer broke.
     #[must_use]
     pub fn suspicions(&self, peer: ProcessId) -> u64 {
-        self.end.links.get(peer.index()).and_then(Option::as_ref).map_or(0, |link| link.suspicions)
+        self.end.peers.get(peer).map_or(0, |peer| peer.connection_id())
     }
 
     /// The sender's side of this process.
@@ -279,29 +270,27 @@ impl<F: Fabric> Node<F> {
         let mut any = false;
         while let Some(event) = self.end.fabric.next_event() {
             any = true;
-            if self.own.fan.as_mut().is_some_and(|fan| fan.happened(&self.end.fabric, &event)) {
+            if self.own.fanout.as_mut().is_some_and(|fanout| fanout.happened(&self.end.fabric, &event)) {
                 continue;
             }
-            match event {
-                Event::Connected { qp, .. } => self.connected(qp),
-                Event::Disconnected { qp, .. } => self.disconnected(qp),
-                Event::Revoked { region, peer } => self.revoked(region, peer),
+            if let Event::Revoked { region, peer } = event {
+                self.revoked(region, peer);
             }
+            let event = self.end.peers.links.happened(&mut self.end.fabric, &event);
+            self.link_changed(event);
         }
-        self.reset_broken();
+        for link in 0..self.end.peers.links.len() {
+            let event = self.end.peers.links.check_down(&mut self.end.fabric, link);
+            self.link_changed(event);
+        }
         any |= self.look_after_sets();
         any
     }
 
     /// Joins again where a set broke. Whether it was the own one: then something may be to write again.
     fn look_after_sets(&mut self) -> bool {
-        for (sender, set) in self.sets.iter().enumerate().filter(|(sender, _)| *sender != self.end.me.index()) {
-            let fenced = self.removal.is_fenced(ProcessId(sender as u16));
-            if !fenced && self.end.fabric.state(*set) == QpState::Error {
-                let _ = self.end.fabric.reset(*set);
-            }
-        }
-        let broke = self.own.fan.as_ref().is_some_and(|fan| fan.is_broken(&self.end.fabric));
+        self.sets.mend(&mut self.end.fabric, |sender| self.removal.is_fenced(sender));
+        let broke = self.own.fanout.as_ref().is_some_and(|fanout| fanout.is_broken(&self.end.fabric));
         if broke {
             // Its completions first: they say what arrived.
             while self.poll_completions() {}
@@ -310,40 +299,19 @@ impl<F: Fabric> Node<F> {
         broke
     }
 
-    /// Begins the next life of what is broken. Refused while something is short, so it is asked for again.
-    fn reset_broken(&mut self) {
-        for qp in (0..self.by_qp.len()).map(|n| QpId(n as u32)) {
-            let Some(peer) = self.peer_of(qp) else { continue };
-            if self.end.fabric.state(qp) == QpState::Error && !self.removal.is_fenced(ProcessId(peer as u16)) {
-                let _ = self.end.fabric.reset(qp);
+    /// Everything to a peer starts over with a connection, and when it ends. The end is a suspicion, not a crash: no quorum
+    /// changes, and what was on its way is posted again on the next connection.
+    fn link_changed(&mut self, event: Option<LinkEvent>) {
+        let Some(LinkEvent::Up(link) | LinkEvent::Down(link)) = event else { return };
+        let peer = self.end.peers.links[link].peer();
+        self.rewind(peer);
+        if let Some(LinkEvent::Down(_)) = event {
+            self.end.peers.links[link].forget();
+            self.counts.suspicions += 1;
+            for stream in self.streams.iter_mut().flatten() {
+                stream.replay.suspect(peer);
+                stream.patience.ends();
             }
-        }
-    }
-
-    fn peer_of(&self, qp: QpId) -> Option<usize> {
-        self.by_qp.get(qp.index()).copied().flatten()
-    }
-
-    fn connected(&mut self, qp: QpId) {
-        let Some(peer) = self.peer_of(qp) else { return };
-        if let Some(link) = &mut self.end.links[peer] {
-            link.connected();
-        }
-        self.rewind(ProcessId(peer as u16));
-    }
-
-    /// A suspicion, not a crash: no quorum changes. What was on its way is posted again when the queue pair is back.
-    fn disconnected(&mut self, qp: QpId) {
-        let Some(peer) = self.peer_of(qp) else { return };
-        let id = ProcessId(peer as u16);
-        if let Some(link) = &mut self.end.links[peer] {
-            link.broke();
-        }
-        self.counts.suspicions += 1;
-        self.rewind(id);
-        for stream in self.streams.iter_mut().flatten() {
-            stream.replay.suspect(id);
-            stream.patience.ends();
         }
     }
 
@@ -398,18 +366,16 @@ impl<F: Fabric> Node<F> {
         let count = self.end.fabric.poll(&mut self.completions);
         let mut fanned = false;
         for at in 0..count {
-            if self.own.fan.as_mut().is_some_and(|fan| fan.completed(&self.completions[at])) {
+            let completion = &self.completions[at];
+            if self.own.fanout.as_mut().is_some_and(|fanout| fanout.completed(completion)) {
                 fanned = true;
                 continue;
             }
-            let Completion { qp, id, status, .. } = self.completions[at];
-            let Some(peer) = self.peer_of(qp) else { continue };
-            if status == Status::Success {
-                if let Some(link) = &mut self.end.links[peer] {
-                    link.completed(id);
-                }
-            } else {
-                self.counts.denials += u64::from(status == Status::RemoteAccess);
+            let Some((link, number)) = self.end.peers.links.find(completion) else { continue };
+            match completion.status {
+                Status::Success => number.into_iter().for_each(|number| self.end.peers.links[link].completed(number)),
+                Status::RemoteAccess => self.counts.denials += 1,
+                _ => {}
             }
         }
         if count == 0 {
@@ -418,9 +384,10 @@ impl<F: Fabric> Node<F> {
         if fanned {
             self.own.fanned();
         }
-        for peer in 0..self.end.links.len() {
-            while let Some(done) = self.end.links[peer].as_mut().and_then(link::Link::next_done) {
-                self.done(ProcessId(peer as u16), done);
+        for link in 0..self.end.peers.links.len() {
+            let peer = self.end.peers.links[link].peer();
+            while let Some(done) = Peer::next_done(&mut self.end.peers.links[link]) {
+                self.done(peer, done);
             }
         }
         true

@@ -1,18 +1,21 @@
 //! Reading the others' registers: `post_read` and `poll_read_cq` of the pseudocode.
 
+use std::ops::Range;
+
 use stentor_fabric::memory::{Ordering, WORD, Word, fence};
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
 use stentor_fabric::{Fabric, ProcessId, RemoteSpan, Span};
+use stentor_link::purpose::neb_registers;
 
 use super::ask::{Ask, Stage};
 use super::endpoint::Endpoint;
-use super::link::{Done, Link};
+use super::peer::Done;
 use super::stream::Stream;
 use super::{Node, Notice};
 use crate::layout::PROOFS;
 use crate::replay::Seen;
 use crate::value::Value;
-use crate::{Authority, Layout, Mode, planted};
+use crate::{Authority, Mode, planted};
 
 /// So often a torn register that may be in use again is read before its index is given up.
 const MOST_TRIES: u32 = 200;
@@ -44,9 +47,7 @@ impl<F: Fabric> Node<F> {
                 if !matches!(ask.stage, Stage::Registers | Stage::Floors) {
                     continue;
                 }
-                let Some(mut link) = end.links[host.index()].take() else { continue };
-                let posted = ask_host(end, &mut link, stream, sender);
-                end.links[host.index()] = Some(link);
+                let posted = ask_host(end, host, stream);
                 counts.reads += posted;
                 worked |= posted > 0;
             }
@@ -84,31 +85,33 @@ impl<F: Fabric> Node<F> {
 }
 
 /// Posts the READs of a question. Returns how many.
-fn ask_host<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Stream, sender: ProcessId) -> u64 {
-    let host = link.peer;
+fn ask_host<F: Fabric>(end: &mut Endpoint<F>, host: ProcessId, stream: &mut Stream) -> u64 {
+    let sender = stream.replay.sender();
     let Some(round) = stream.replay.round() else { return 0 };
     let (serial, lo, hi) = (round.serial, round.lo, round.hi);
     let replayers = stream.replay.replayers_at(host);
     let Some(scratch) = end.scratch[host.index()] else { return 0 };
-    if !link.has_room(2 * replayers.len() as u32 + 1) {
+    let needed = 2 * replayers.len() as u32 + 1;
+    if end.peers.get(host).is_none_or(|peer| !peer.has_room(needed)) {
         return 0;
     }
     let floors = stream.at[host.index()].ask.stage == Stage::Floors;
     let flying = if floors { Stage::FloorsFlying } else { Stage::RegistersFlying };
     if planted!(end.config.plant, OwnReplicaByLoad) && host == end.me {
-        load_own(end, stream, sender, (lo, hi));
+        load_own(end, stream, sender, lo..hi);
         stream.at[host.index()].ask.stage = flying;
         stream.at[host.index()].ask.arrived(serial);
         return 1;
     }
+    let Some(peer) = end.peers.get_mut(host) else { return 0 };
     // All or none: half a question would never be answered.
-    if replayers.iter().any(|replayer| link.resolve(&mut end.fabric, Layout::registers(replayer)).is_none()) {
+    if replayers.iter().any(|replayer| peer.resolve(&mut end.fabric, neb_registers(replayer)).is_none()) {
         return 0;
     }
     let mut posted = 0;
     let last = replayers.iter().last();
     for replayer in replayers.iter() {
-        let Some(region) = link.resolve(&mut end.fabric, Layout::registers(replayer)) else { return 0 };
+        let Some(region) = peer.resolve(&mut end.fabric, neb_registers(replayer)) else { return 0 };
         let done = Done::Read { stream: sender, serial };
         let final_one = Some(replayer) == last;
         if floors && end.config.signed {
@@ -116,14 +119,14 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Stre
             let bytes = (PROOFS * end.layout.slot_bytes()) as u32;
             let local = Span { region: scratch, offset: end.layout.scratch_proofs(sender, replayer), bytes };
             let remote = RemoteSpan { region, offset: end.layout.proof_offset(sender, 0) };
-            posted += u64::from(link.read(&mut end.fabric, local, remote, final_one.then_some(done)));
+            posted += u64::from(peer.read(&mut end.fabric, local, remote, final_one.then_some(done)));
             continue;
         }
         if floors {
             let local =
                 Span { region: scratch, offset: end.layout.scratch_floor(sender, replayer), bytes: WORD as u32 };
             let remote = RemoteSpan { region, offset: end.layout.floor_offset(sender) };
-            posted += u64::from(link.read(&mut end.fabric, local, remote, final_one.then_some(done)));
+            posted += u64::from(peer.read(&mut end.fabric, local, remote, final_one.then_some(done)));
             continue;
         }
         // A run of indices lies in one or two runs of slots.
@@ -136,7 +139,7 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Stre
             let remote = RemoteSpan { region, offset: end.layout.register_offset(sender, from) };
             from += slots;
             let done = (final_one && from == hi).then_some(done);
-            posted += u64::from(link.read(&mut end.fabric, local, remote, done));
+            posted += u64::from(peer.read(&mut end.fabric, local, remote, done));
         }
     }
     stream.at[host.index()].ask.stage = flying;
@@ -144,11 +147,11 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Stre
 }
 
 /// The planted bug: what the processor sees of the own replica may be older than what the NIC took.
-fn load_own<F: Fabric>(end: &Endpoint<F>, stream: &Stream, sender: ProcessId, (lo, hi): (u64, u64)) {
+fn load_own<F: Fabric>(end: &Endpoint<F>, stream: &Stream, sender: ProcessId, indices: Range<u64>) {
     let Some(scratch) = end.scratch[end.me.index()] else { return };
     let to = end.fabric.memory(scratch);
     for replayer in stream.replay.replayers_at(end.me).iter() {
-        for index in lo..hi {
+        for index in indices.clone() {
             let from = &end.register_words(replayer)[end.layout.register_offset(sender, index) as usize / WORD..];
             let place = end.layout.scratch_offset(sender, replayer, end.layout.slot(index)) as usize / WORD;
             for word in 0..end.layout.slot_bytes() as usize / WORD {

@@ -89,8 +89,8 @@ impl<F: Fabric> Node<F> {
     ) -> Result<Answer, Refusal> {
         for target in self.removal.seat.fence(ballot, base, targets)?.iter() {
             self.removal.thawed.insert(target);
-            if let Some(link) = &mut self.end.links[target.index()] {
-                link.close();
+            if let Some(peer) = self.end.peers.get_mut(target) {
+                peer.close();
             }
             self.removal.revoking.extend(self.end.reached_by(target).map(|region| (region, target, false)));
         }

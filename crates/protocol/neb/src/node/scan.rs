@@ -67,9 +67,9 @@ impl<F: Fabric> Node<F> {
         if self.end.config.mode == Mode::All || !stream.records.is_staged(self.end.layout.slot(old)) {
             return false;
         }
-        self.end.links.iter().flatten().any(|link| {
-            let at = &stream.at[link.peer.index()];
-            link.ready && at.posted > old && stream.replay.published_at(link.peer) <= old
+        self.end.peers.iter().any(|peer| {
+            let at = &stream.at[peer.peer().index()];
+            peer.is_ready() && at.posted > old && stream.replay.published_at(peer.peer()) <= old
         })
     }
 

@@ -76,8 +76,8 @@ fn strange(world: &World, config: Config, salt: u64, authority: Option<Authority
 
 fn liar(world: &World, config: Config, lies: Lies, seed: u64) -> Either {
     let fabric = world.fabric(ProcessId(BAD));
-    let plan = (EACH, ProcessSet::EMPTY);
-    let liar = Liar::new(fabric, config, SALT, authority(&config, BAD), lies, plan).unwrap();
+
+    let liar = Liar::new(fabric, config, SALT, authority(&config, BAD), lies, EACH, ProcessSet::EMPTY).unwrap();
     Either::Liar(Box::new(liar.equivocating_every(EVERY)), world.clone(), seed)
 }
 

@@ -38,7 +38,7 @@ fn run(config: &Config, seed: u64) -> (bool, usize) {
     let world = World::new(SimConfig::new(config.processes, seed, network));
     let lies = Lies { two_values: true, ..Lies::default() };
     let other_side = [ProcessId(2)].into_iter().collect();
-    let liar = Liar::new(world.fabric(ProcessId(0)), *config, SALT, None, lies, (8, other_side)).unwrap();
+    let liar = Liar::new(world.fabric(ProcessId(0)), *config, SALT, None, lies, 8, other_side).unwrap();
     let mut actors = vec![Some(Member::Liar(Box::new((liar, SimRng::new(seed, 99)))))];
     actors.extend((1..4).map(|me| Some(Member::Correct(Box::new(process(&world, config, me, 0, 8))))));
     world.run(&mut actors, 5_000_000, |_, _| false);

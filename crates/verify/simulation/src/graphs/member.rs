@@ -8,7 +8,7 @@ use stentor_election::{Audit, Beat, Change, Election, Heartbeat, HeartbeatConfig
 use stentor_fabric::{ProcessId, SplitMix64};
 use stentor_fabric_sim::SimFabric;
 use stentor_multicast::{
-    Application, Delivered, GroupId, Limits, Member, NodeError, Plant, Pulse, ReplicaConfig, Topology, Variant,
+    Application, Delivered, GroupId, HeartbeatCell, Limits, Member, NodeError, Plant, ReplicaConfig, Topology, Variant,
 };
 
 use super::{INTERVAL_NS, Shared, TIMEOUT_MAX_NS, TIMEOUT_MIN_NS};
@@ -148,15 +148,15 @@ impl Follower {
 
     fn round(&mut self, now_ns: u64) {
         for (process, connected) in &mut self.others {
-            let Some(pulse) = self.member.pulse(*process) else { continue };
+            let Some(heartbeat) = self.member.heartbeat(*process) else { continue };
             self.election.link(*process, self.member.is_connected_to(*process));
-            if let Some(words) = pulse.words {
+            if let Some(words) = heartbeat.words {
                 let beat = Beat::from_words(std::array::from_fn(|word| words[word]));
                 if let Err(error) = self.election.observe(*process, &beat) {
                     self.shared.seen.borrow_mut().broken.push(error.to_string());
                 }
             }
-            if std::mem::replace(connected, pulse.connected) && !pulse.connected {
+            if std::mem::replace(connected, heartbeat.connected) && !heartbeat.connected {
                 self.election.unreachable(*process);
             }
         }
@@ -165,7 +165,7 @@ impl Follower {
         let aside = self.election.is_cut_off();
         self.shared.seen.borrow_mut().aside += u64::from(aside && !self.member.is_aside());
         self.member.set_aside(aside);
-        let mut words = [0; Pulse::WORDS];
+        let mut words = [0; HeartbeatCell::WORDS];
         words[..Beat::WORDS].copy_from_slice(&self.election.beat().to_words());
         self.member.publish(&words);
     }

@@ -168,7 +168,7 @@ fn actor(me: ProcessId, seed: u64, scenario: &Scenario, shared: &Rc<Shared>) -> 
     let authority = authority(&config, me, salt);
     if let Some((_, lies)) = scenario.liars.iter().find(|(liar, _)| *liar == me) {
         shared.world.name(me, &format!("{me} lies"));
-        let liar = Liar::new(fabric, config, salt, authority, *lies, (40, scenario.other_side))?;
+        let liar = Liar::new(fabric, config, salt, authority, *lies, 40, scenario.other_side)?;
         let liar = liar.equivocating_every(scenario.every);
         return Ok(Actor::Liar(Box::new(Lying { liar, me, shared, chance, until_ns: SPAN_NS })));
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use stentor_fabric::Fabric;
 
 use super::Member;
-use crate::node::greeting::{About, Start};
+use crate::node::hello::{HelloKind, Start};
 use crate::{ClientId, ids};
 
 /// How long a client is away before it is given up, if nothing else is [set](Member::set_client_timeout).
@@ -126,7 +126,7 @@ impl<F: Fabric> Member<F> {
             // Nor does whoever comes next use that era, also if nothing of it came here.
             let body = &mut self.bodies[usize::from(client.0)];
             body.last_sequence = body.last_sequence.max(ids::begin_of_era(era + 1));
-            self.quiet.disturb();
+            self.gate.disturb();
         }
     }
 
@@ -143,7 +143,7 @@ impl<F: Fabric> Member<F> {
     pub(super) fn turn_away(&mut self, client: ClientId) {
         let link = self.bodies[usize::from(client.0)].ring.credit.link;
         if self.links[link].is_met() {
-            self.greet(link, About::Superseded, Start { position: 0, generation: 0 });
+            self.greet(link, HelloKind::Superseded, Start { position: 0, generation: 0 });
         }
     }
 }

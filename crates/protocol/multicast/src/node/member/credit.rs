@@ -4,8 +4,8 @@ use stentor_fabric::Fabric;
 
 use super::Member;
 use crate::node::counts::Step;
+use crate::node::credit_report::ASIDE;
 use crate::node::inbound::Held;
-use crate::node::outbound::ASIDE;
 use crate::{ClientId, ids};
 
 impl<F: Fabric> Member<F> {
@@ -14,17 +14,15 @@ impl<F: Fabric> Member<F> {
         if !self.outputs.touched.is_empty() {
             self.send_client_credits(idle);
         }
-        let Member { fabric, links, peers, streams, reads, outputs, quiet, .. } = self;
+        let Member { fabric, links, peers, streams, outputs, gate, .. } = self;
         // Only where something may have been taken. What cannot go now goes when something comes, or everything is looked
         // at.
-        for process in quiet.hears_of(peers.len()) {
+        for process in gate.looked_at(peers.len()) {
             if let Some(peer) = &mut peers[process.index()] {
                 outputs.counts.write(Step::Credit, peer.inbound.send_credit(fabric, links));
             }
         }
-        if let Some(leader) = *reads
-            && let Some(stream) = &mut streams[leader.index()]
-        {
+        if let Some((_, stream)) = streams.read_mut() {
             outputs.counts.write(Step::Credit, stream.ring.send_credit(fabric, links));
         }
     }
@@ -53,7 +51,7 @@ impl<F: Fabric> Member<F> {
             self.outputs.notify[usize::from(client.0)] = true;
             self.outputs.touch(client);
         }
-        self.quiet.disturb();
+        self.gate.disturb();
     }
 
     /// Returns whether this member [stands aside](Member::set_aside).

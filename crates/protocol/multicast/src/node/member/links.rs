@@ -8,8 +8,8 @@ use stentor_fabric::{Event, Fabric, Opcode, ProcessId};
 use super::Member;
 use crate::node::app::Application;
 use crate::node::counts::Step;
-use crate::node::greeting::{About, Greeting, Start};
-use crate::node::links::News;
+use crate::node::hello::{Hello, HelloKind, Start};
+use crate::node::peer_links::PeerEvent;
 use crate::plant::planted;
 use crate::{ClientId, Place};
 
@@ -21,23 +21,21 @@ impl<F: Fabric> Member<F> {
         while let Some(event) = self.fabric.next_event() {
             any = true;
             if let Event::Revoked { region, .. } = event {
-                self.recovery.fence.revoked(region);
+                self.streams.revoked(region);
             }
-            if let Some(news) = self.links.happened(&mut self.fabric, &event) {
-                self.hear(news);
+            if let Some(event) = self.links.happened(&mut self.fabric, &event) {
+                self.on_peer_event(event);
             }
         }
-        self.sets.check(&mut self.fabric);
+        self.sets.mend(&mut self.fabric, |_| false);
         for link in 0..self.links.len() {
-            if !self.links[link].ready
-                && let Some(news) = self.links.check(&mut self.fabric, link)
-            {
+            if let Some(event) = self.links.check_down(&mut self.fabric, link) {
                 any = true;
-                self.hear(news);
+                self.on_peer_event(event);
             }
         }
         if any {
-            self.quiet.disturb();
+            self.gate.disturb();
         }
         any
     }
@@ -49,32 +47,32 @@ impl<F: Fabric> Member<F> {
             let completion = self.completions[at];
             // Only heartbeats are read.
             self.had_work |= completion.opcode != Opcode::Read;
-            if let Some(news) = self.links.completed(&mut self.fabric, &completion) {
-                self.hear(news);
+            if let Some(event) = self.links.completed(&mut self.fabric, &completion) {
+                self.on_peer_event(event);
             }
         }
         count > 0
     }
 
-    fn hear(&mut self, news: News) {
-        self.quiet.disturb();
-        match news {
-            News::Up(link) => self.up(link),
-            News::Down(link) => self.down(link),
-            News::Greeted(link, greeting) => self.greeted(link, &greeting),
-            News::Refused => self.outputs.counts.rejected += 1,
+    fn on_peer_event(&mut self, event: PeerEvent) {
+        self.gate.disturb();
+        match event {
+            PeerEvent::Up(link) => self.up(link),
+            PeerEvent::Down(link) => self.down(link),
+            PeerEvent::Greeted(link, hello) => self.greeted(link, &hello),
+            PeerEvent::Refused => self.outputs.counts.rejected += 1,
         }
     }
 
     fn client_of(&self, link: usize) -> Option<ClientId> {
-        match self.topology.place(self.links[link].peer) {
+        match self.topology.place(self.links[link].peer()) {
             Some(Place::Client(client)) => Some(client),
             _ => None,
         }
     }
 
     fn up(&mut self, link: usize) {
-        let process = self.links[link].peer;
+        let process = self.links[link].peer();
         let mut start = Start { position: 0, generation: 0 };
         if let Some(Some(peer)) = self.peers.get_mut(process.index()) {
             if peer.streaming == Some(link) {
@@ -85,18 +83,18 @@ impl<F: Fabric> Member<F> {
             // It may have greeted before, and waits for its credit.
             self.outputs.touch(client);
         }
-        self.greet(link, About::Hello, start);
+        self.greet(link, HelloKind::Connection, start);
         self.note_connected(process);
     }
 
-    pub(super) fn greet(&mut self, link: usize, about: About, start: Start) {
-        let greeting = Greeting { about, incarnation: self.links.incarnation, start, begun: false, first: 0 };
-        let sent = self.links.greet(&mut self.fabric, link, greeting);
+    pub(super) fn greet(&mut self, link: usize, kind: HelloKind, start: Start) {
+        let hello = Hello { kind, incarnation: self.links.incarnation, start, begun: false, first: 0 };
+        let sent = self.links.greet(&mut self.fabric, link, hello);
         self.outputs.counts.write(Step::Letter, sent);
     }
 
     fn down(&mut self, link: usize) {
-        let process = self.links[link].peer;
+        let process = self.links[link].peer();
         if let Some(client) = self.client_of(link) {
             // It may have been told already that nothing is left here, and begin without being heard.
             self.replica.begin_client(client);
@@ -105,42 +103,38 @@ impl<F: Fabric> Member<F> {
         peer.connected = false;
         if link == peer.main {
             peer.outbound.stop(0);
-            self.mails[process.index()].lose();
+            self.assemblers[process.index()].clear();
         }
-        if let Some(target) = self.stream_out.target_of(process) {
-            self.stream_out.stop(target);
-        }
+        self.streams.stop(process);
     }
 
-    fn greeted(&mut self, link: usize, greeting: &Greeting) {
-        let Greeting { about: About::Hello, incarnation, start, .. } = *greeting else { return };
-        let process = self.links[link].peer;
+    fn greeted(&mut self, link: usize, hello: &Hello) {
+        let Hello { kind: HelloKind::Connection, incarnation, start, .. } = *hello else { return };
+        let process = self.links[link].peer();
         if let Some(client) = self.client_of(link) {
-            if greeting.is_superseded(self.replica.over_below(client)) {
+            if hello.is_superseded(self.replica.over_below(client)) {
                 self.outputs.counts.rejected += 1;
-                return self.greet(link, About::Superseded, Start { position: 0, generation: 0 });
+                return self.greet(link, HelloKind::Superseded, Start { position: 0, generation: 0 });
             }
-            self.links[link].heard = Some(incarnation);
-            self.bodies[usize::from(client.0)].greeted = Some(*greeting);
+            self.links[link].greeted = Some(incarnation);
+            self.bodies[usize::from(client.0)].greeted = Some(*hello);
             return;
         }
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
         let known = peer.inbound.incarnation();
-        self.links[link].heard = Some(incarnation);
+        self.links[link].greeted = Some(incarnation);
         let seal = self.seals.of(process, incarnation);
         peer.inbound.restart(incarnation, start, seal);
         if known != Some(incarnation) {
             peer.outbound.hear_credits(0, seal);
-            if let Some(target) = self.stream_out.target_of(process) {
-                self.stream_out.hear_credits(target, seal);
-            }
+            self.streams.hear_credits(process, seal);
         }
         self.note_connected(process);
     }
 
     fn note_connected(&mut self, process: ProcessId) {
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
-        let streaming = peer.streaming.is_none_or(|link| self.links[link].ready);
+        let streaming = peer.streaming.is_none_or(|link| self.links[link].is_ready());
         if !peer.connected && streaming && self.links[peer.main].is_met() {
             peer.connected = true;
             self.recovery.fresh.push(process);
@@ -160,14 +154,13 @@ impl<F: Fabric> Member<F> {
 
     /// From here on a follower gets this member's stream; it must be told where that is.
     pub(super) fn start_stream(&mut self, follower: ProcessId) -> Option<Start> {
-        let target = self.stream_out.target_of(follower)?;
-        Some(self.stream_out.start(target, &self.links))
+        self.streams.start(follower, &self.links)
     }
 
     /// The leader's stream goes on here.
     pub(super) fn resume_stream(&mut self, leader: ProcessId, start: Start) {
         let incarnation = self.peers.get(leader.index()).and_then(Option::as_ref).and_then(|p| p.inbound.incarnation());
-        let (Some(incarnation), Some(Some(stream))) = (incarnation, self.streams.get_mut(leader.index())) else {
+        let (Some(incarnation), Some(stream)) = (incarnation, self.streams.of_mut(leader)) else {
             return;
         };
         let before = stream.ring.reader.position();
@@ -180,6 +173,6 @@ impl<F: Fabric> Member<F> {
             // the first one of the new stream, which says what ballot follows.
             stream.held = None;
         }
-        self.reads = Some(leader);
+        self.streams.reads = Some(leader);
     }
 }

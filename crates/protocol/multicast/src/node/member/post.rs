@@ -6,10 +6,10 @@ use stentor_fabric::{Fabric, ProcessId};
 use super::{Member, Rare};
 use crate::node::counts::Step;
 use crate::node::effects::Outputs;
-use crate::node::letters::PIECE_WORDS;
-use crate::node::links::IMMEDIATES;
-use crate::node::outbound::Sealed;
+use crate::node::message_assembler::PIECE_WORDS;
 use crate::node::outbox::BoxSender;
+use crate::node::peer_links::IMMEDIATES;
+use crate::node::sealed::Sealed;
 
 /// Pieces of letters written to one peer in one step.
 const PIECES_PER_STEP: usize = 4;
@@ -17,13 +17,14 @@ const PIECES_PER_STEP: usize = 4;
 impl<F: Fabric> Member<F> {
     /// Writes what there is room for. Returns whether anything is left.
     pub(super) fn send_outboxes(&mut self) -> bool {
-        let idle = self.outputs.dirty.is_empty() && self.outputs.stream.is_empty() && !self.stream_out.is_late();
+        let idle = self.outputs.dirty.is_empty() && self.outputs.stream.is_empty() && !self.streams.outbound.is_late();
         if idle && self.rare.letters == 0 {
             self.outputs.held_up = false;
             return false;
         }
-        let Member { fabric, links, peers, outputs, unsent, scratch, batch, stream_out, memory, rare, .. } = self;
+        let Member { fabric, links, peers, outputs, unsent, scratch, batch, streams, memory, rare, .. } = self;
         let Outputs { stream, boxes, dirty, counts, held_up, .. } = outputs;
+        let stream_out = &mut streams.outbound;
         let waiting: usize = dirty.iter().map(|process| boxes[process.index()].len()).sum();
         let queued = ((waiting + stream.len()) * 8) as u64;
         if stream_out.is_late() {
@@ -51,7 +52,7 @@ impl<F: Fabric> Member<F> {
     /// Counts what lies aside and in letters; called when that has changed.
     pub(super) fn count_rare_bytes(&mut self) {
         let aside = self.stores.iter().map(|store| store.aside_bytes()).sum();
-        let letters = self.mails.iter().map(|mail| mail.bytes()).sum();
+        let letters = self.assemblers.iter().map(|assembler| assembler.bytes()).sum();
         self.rare = Rare { aside, letters };
         self.memory.most_queued = self.memory.most_queued.max(aside + letters);
     }
@@ -62,18 +63,18 @@ impl<F: Fabric> Member<F> {
         if self.rare.letters == 0 {
             return false;
         }
-        for process in 0..self.mails.len() {
-            if !self.mails[process].is_empty() {
+        for process in 0..self.assemblers.len() {
+            if !self.assemblers[process].is_empty() {
                 self.send_pieces(ProcessId(process as u16));
-                left |= !self.mails[process].is_empty();
+                left |= !self.assemblers[process].is_empty();
             }
         }
         left
     }
 
     fn send_pieces(&mut self, to: ProcessId) {
-        let Member { fabric, links, peers, mails, outputs, scratch, .. } = self;
-        let (Some(Some(peer)), mail) = (peers.get_mut(to.index()), &mut mails[to.index()]) else { return };
+        let Member { fabric, links, peers, assemblers, outputs, scratch, .. } = self;
+        let (Some(Some(peer)), assembler) = (peers.get_mut(to.index()), &mut assemblers[to.index()]) else { return };
         let ring = &mut peer.outbound;
         if !links[peer.main].is_met() {
             return;
@@ -81,26 +82,26 @@ impl<F: Fabric> Member<F> {
         let quarter = ring.lap_cells() as usize / 4 * 8;
         let limit = (ring.writer.max_payload() / 8).min(quarter.saturating_sub(HEADER_WORDS)).max(PIECE_WORDS + 1);
         for _ in 0..PIECES_PER_STEP {
-            let words = mail.next_piece(limit, &mut scratch[HEADER_WORDS..]);
+            let words = assembler.next_piece(limit, &mut scratch[HEADER_WORDS..]);
             ring.read_credits(fabric);
             let half = ring.in_use() + record_cells(words * 8) as u64 <= ring.lap_cells() / 2;
             if words == 0 || !half || !ring.ready(fabric, links, words * 8) {
                 return;
             }
-            let consumed = ring.targets[0].told.map_or(0, |told| told.freed);
-            let wakes = mail.immediates < consumed + IMMEDIATES;
+            let consumed = ring.targets[0].report.map_or(0, |told| told.freed);
+            let wakes = assembler.immediates < consumed + IMMEDIATES;
             outputs.counts.write(Step::Letter, ring.send_as(fabric, links, words * 8, scratch, wakes));
-            mail.immediates += u64::from(wakes);
-            mail.advance(words);
+            assembler.immediates += u64::from(wakes);
+            assembler.advance(words);
         }
     }
 
     /// Writes a letter to another member, when the link lets it. `false`: too many wait, it is too long, or nobody is
     /// connected there; it is lost.
     pub(super) fn send_letter(&mut self, to: ProcessId, words: &[u64], tail: &[u8]) -> bool {
-        self.quiet.disturb();
+        self.gate.disturb();
         let connected = self.is_connected_to(to);
-        let posted = connected && self.mails[to.index()].post(words, tail, self.letter_bytes);
+        let posted = connected && self.assemblers[to.index()].post(words, tail, self.letter_bytes);
         self.count_rare_bytes();
         posted
     }

@@ -12,11 +12,11 @@ use stentor_fabric::{Fabric, ProcessId};
 
 use super::Member;
 use super::absent::Absence;
-use super::fence::Fence;
 use crate::node::app::Application;
 use crate::node::effects::{Out, Outgoing};
-use crate::node::greeting::Start;
-use crate::node::letters::Received;
+use crate::node::hello::Start;
+use crate::node::message_assembler::Received;
+use crate::node::streams::HeldRecord;
 use crate::plant::planted;
 use crate::{Ballot, ClientId, Header, Letter, Rejected, Replica};
 
@@ -35,7 +35,6 @@ const REST_TICK: Duration = Duration::from_millis(5);
 /// What a member keeps for the time when something fails.
 #[derive(Debug)]
 pub(super) struct Recovery {
-    pub(super) fence: Fence,
     /// What waits for the fence.
     pub(super) fencing: Option<Fencing>,
     /// Members whose links came up since the last step.
@@ -60,7 +59,6 @@ pub(super) struct Recovery {
 impl Default for Recovery {
     fn default() -> Self {
         Recovery {
-            fence: Fence::default(),
             fencing: None,
             fresh: Vec::new(),
             received: VecDeque::new(),
@@ -135,7 +133,7 @@ impl<F: Fabric> Member<F> {
         if self.replica.is_joining() {
             return Err(Rejected::Joining);
         }
-        self.quiet.disturb();
+        self.gate.disturb();
         if self.recovery.fencing.is_none() {
             self.recovery.fencing = Some(Fencing::Campaign);
         }
@@ -145,7 +143,7 @@ impl<F: Fabric> Member<F> {
     /// Asks another member of the group to take over the leadership.
     pub fn hand_over(&mut self, to: ProcessId) {
         self.outputs.letters.push(Outgoing::Letter { to, letter: Letter::Lead, tail: Vec::new() });
-        self.quiet.disturb();
+        self.gate.disturb();
     }
 
     /// Letters, fences and ticks. Returns whether there was anything.
@@ -170,7 +168,7 @@ impl<F: Fabric> Member<F> {
         }
         if self.recovery.ticks(now) {
             self.recovery.due = now.saturating_add(self.recovery.interval());
-            self.pulses.tick(&mut self.fabric, &mut self.links);
+            self.heartbeats.tick(&mut self.fabric, &mut self.links);
             self.note_absent(now);
             self.tick(app);
         }
@@ -178,7 +176,7 @@ impl<F: Fabric> Member<F> {
         self.send_outgoing();
         if worked {
             // Another stream may be read now, or more of a ring.
-            self.quiet.disturb();
+            self.gate.disturb();
         }
         worked
     }
@@ -297,8 +295,21 @@ impl<F: Fabric> Member<F> {
     fn follow(&mut self, before: Ballot) {
         let ballot = self.replica.ballot();
         if ballot != before && ballot.leader() == self.fabric.me() {
-            self.reads = None;
+            self.streams.reads = None;
         }
+    }
+
+    /// Takes the access to the stream rings here away from all members but one. Call it again until it returns true: then this
+    /// has taken effect, what they wrote is here, and nothing comes after it.
+    #[doc(hidden)]
+    pub fn fence(&mut self, except: Option<ProcessId>) -> bool {
+        self.streams.fence(&mut self.fabric, except)
+    }
+
+    /// Lets a member write its stream here.
+    #[doc(hidden)]
+    pub fn grant_stream(&mut self, to: ProcessId) {
+        self.streams.grant(&mut self.fabric, to);
     }
 
     /// Hands over what waits for the fence, if it holds.
@@ -312,7 +323,7 @@ impl<F: Fabric> Member<F> {
             return false;
         }
         // What was written before the fence counts; what waits for a body by then does not.
-        self.quiet.disturb();
+        self.gate.disturb();
         while self.take_stream(app) {}
         let fenced = self.recovery.fencing.take();
         if let Some(leader) = leader {
@@ -334,17 +345,15 @@ impl<F: Fabric> Member<F> {
         self.outputs.stream.clear();
         // Refused only while joining, which it was not, or when its place is taken.
         let _ = self.with_replica(app, &[], |replica, out| replica.campaign(out));
-        self.reads = None;
+        self.streams.reads = None;
         self.follow(before);
     }
 
     /// Time passes.
     fn tick<A: Application>(&mut self, app: &mut A) {
         let before = self.replica.ballot();
-        let stalled =
-            self.reads.and_then(|leader| self.streams[leader.index()].as_ref().map(|stream| (leader, stream)));
-        if let Some((leader, stream)) = stalled
-            && let Some((_, end, at)) = &stream.held
+        if let Some((leader, stream)) = self.streams.read_mut()
+            && let Some(HeldRecord { end, at, .. }) = &stream.held
             && let Ok((crate::Item::Stream(item), _)) = crate::Item::decode(&stream.record[..*end], *at)
             && self.replica.stream_waits(leader, &item)
         {
@@ -372,10 +381,10 @@ impl<F: Fabric> Member<F> {
             words.clear();
             match outgoing {
                 Outgoing::Letter { to, letter, tail } => self.send_state_letter(to, &letter, &tail, &mut words),
-                Outgoing::Body { to, client, slot, spare } => self.send_body(to, (client, slot), spare, &mut words),
+                Outgoing::Body { to, client, slot, spare } => self.send_body(to, client, slot, spare, &mut words),
             }
         }
-        self.quiet.disturb();
+        self.gate.disturb();
     }
 
     fn send_state_letter(&mut self, to: ProcessId, letter: &Letter, tail: &[u8], words: &mut Vec<u64>) {
@@ -386,7 +395,7 @@ impl<F: Fabric> Member<F> {
         }
         words.extend_from_slice(&[LETTER, 0, 0]);
         letter.encode(words);
-        if installs && self.mails[to.index()].has_room(words.len(), tail.len(), self.letter_bytes) {
+        if installs && self.assemblers[to.index()].has_room(words.len(), tail.len(), self.letter_bytes) {
             // Whoever has this state has everything that was written before: its stream begins anew behind that. Not if
             // the letter is lost here: one before it may arrive yet, and then the stream goes on where that one says.
             let start = self.start_stream(to).unwrap_or(Start { position: 0, generation: 0 });
@@ -395,7 +404,7 @@ impl<F: Fabric> Member<F> {
         self.send_letter(to, words, tail);
     }
 
-    fn send_body(&mut self, to: ProcessId, (client, slot): (ClientId, u64), spare: bool, words: &mut Vec<u64>) {
+    fn send_body(&mut self, to: ProcessId, client: ClientId, slot: u64, spare: bool, words: &mut Vec<u64>) {
         let at = usize::from(client.0);
         let reader = &self.bodies[at].ring.reader;
         let Some(record) = self.stores[at].record(slot, reader.touched(), reader.geometry().lap_cells()) else {

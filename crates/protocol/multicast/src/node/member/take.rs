@@ -7,8 +7,10 @@ use super::{Member, RECORDS_PER_STEP};
 use crate::item::CHUNK;
 use crate::node::app::Application;
 use crate::node::effects::Out;
-use crate::node::greeting::Greeting;
+use crate::node::hello::Hello;
 use crate::node::open::Peer;
+use crate::node::store::Mirrored;
+use crate::node::streams::HeldRecord;
 use crate::plant::planted;
 use crate::{ClientId, Header, Item, ids};
 
@@ -18,10 +20,10 @@ impl<F: Fabric> Member<F> {
         for at in 0..self.bodies.len() {
             let client = ClientId(at as u16);
             let process = self.topology.client_process(client);
-            if self.quiet.hears(process) {
+            if self.gate.looks_at(process) {
                 worked |= self.take_records(client, RECORDS_PER_STEP, app);
                 if !self.bodies[at].drained {
-                    self.quiet.leave(process);
+                    self.gate.leave(process);
                 }
             }
             if self.bodies[at].greeted.is_some() {
@@ -71,7 +73,7 @@ impl<F: Fabric> Member<F> {
         self.take_records(client, usize::MAX, app);
         let at = usize::from(client.0);
         let Some(greeting) = self.bodies[at].greeted.take() else { return };
-        let Greeting { incarnation, start, begun, first, .. } = greeting;
+        let Hello { incarnation, start, begun, first, .. } = greeting;
         let body = &mut self.bodies[at];
         if body.ring.incarnation().is_some_and(|before| before != incarnation) {
             // Of what the process before multicast, nothing may have come here. Its era is not used again: not by
@@ -126,8 +128,9 @@ impl<F: Fabric> Member<F> {
             }
             Err(_) => return None,
         };
-        let sizes = (header.groups(), header.payload_bytes, header.notify);
-        self.stores[at].put_mirrored(slot, sizes, first, (record.start, record.end));
+        let (groups, bytes, notify) = (header.groups(), header.payload_bytes, header.notify);
+        let message = Mirrored { groups, bytes, notify, word: first, start: record.start, end: record.end };
+        self.stores[at].put_mirrored(slot, &message);
         // Again, because the effects read the stores too.
         let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
         let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail: &[] };
@@ -153,10 +156,9 @@ impl<F: Fabric> Member<F> {
     }
 
     pub(super) fn take_stream<A: Application>(&mut self, app: &mut A) -> bool {
-        let Member { fabric, replica, streams, reads, outputs, stores, quiet, .. } = self;
-        let Some(leader) = *reads else { return false };
-        let Some(Some(stream)) = streams.get_mut(leader.index()) else { return false };
-        if stream.held.is_none() && !quiet.hears(leader) {
+        let Member { fabric, replica, streams, outputs, stores, gate, .. } = self;
+        let Some((leader, stream)) = streams.read_mut() else { return false };
+        if stream.held.is_none() && !gate.looks_at(leader) {
             return false;
         }
         let mut worked = false;
@@ -166,9 +168,9 @@ impl<F: Fabric> Member<F> {
                 let memory = fabric.memory(stream.ring.region);
                 let Some(record) = stream.ring.reader.peek(memory, &mut stream.record) else { return worked };
                 more = stream.ring.reader.looks_ready_behind(&record, memory);
-                stream.held = Some((record, HEADER_WORDS + record.bytes / 8, HEADER_WORDS));
+                stream.held = Some(HeldRecord::new(record));
             }
-            let Some((record, end, at)) = &mut stream.held else { break };
+            let Some(HeldRecord { record, end, at }) = &mut stream.held else { break };
             while at < end {
                 let (item, next) = match Item::decode(&stream.record[..*end], *at) {
                     Ok((Item::Stream(item), next)) => (item, next),
@@ -198,14 +200,14 @@ impl<F: Fabric> Member<F> {
                 return worked;
             }
         }
-        quiet.leave(leader);
+        gate.leave(leader);
         worked
     }
 
     pub(super) fn take_control<A: Application>(&mut self, app: &mut A) -> bool {
         // All are looked at before the first is taken: their lines are on other processors, and come at the same time.
         self.due.clear();
-        for process in self.quiet.hears_of(self.peers.len()) {
+        for process in self.gate.looked_at(self.peers.len()) {
             if let Some(Peer { inbound, .. }) = &self.peers[process.index()]
                 && inbound.reader.looks_ready(self.fabric.memory(inbound.region))
             {
@@ -240,7 +242,7 @@ impl<F: Fabric> Member<F> {
                 return true;
             }
         }
-        self.quiet.leave(from);
+        self.gate.leave(from);
         true
     }
 
@@ -267,7 +269,7 @@ impl<F: Fabric> Member<F> {
     /// The piece of a letter in `inbox`.
     fn take_piece(&mut self, from: ProcessId, end: usize) {
         let piece = &self.inbox[HEADER_WORDS..end];
-        match self.mails[from.index()].take(from, piece, self.letter_bytes) {
+        match self.assemblers[from.index()].take(from, piece, self.letter_bytes) {
             Ok(letter) => self.recovery.received.extend(letter),
             Err(()) => self.outputs.counts.rejected += 1,
         }

@@ -2,14 +2,14 @@
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Fault, NetworkModel};
-use stentor_multicast::Pulse;
+use stentor_multicast::HeartbeatCell;
 
 use crate::bed::{Bed, RECONNECTED_NS, limits};
 
 /// Several ticks.
 const READ_NS: u64 = 10_000_000;
 
-fn words(n: u64) -> [u64; Pulse::WORDS] {
+fn words(n: u64) -> [u64; HeartbeatCell::WORDS] {
     std::array::from_fn(|word| n * 8 + word as u64)
 }
 
@@ -20,8 +20,8 @@ impl Bed {
         }
     }
 
-    fn read(&self, reader: usize, of: u16) -> Pulse {
-        self.members[reader].pulse(ProcessId(of)).expect("another member of the group")
+    fn read(&self, reader: usize, of: u16) -> HeartbeatCell {
+        self.members[reader].heartbeat(ProcessId(of)).expect("another member of the group")
     }
 }
 
@@ -29,17 +29,17 @@ impl Bed {
 fn members_read_what_the_others_of_their_group_published_last() {
     let mut bed = Bed::new(&[3, 2], 1, limits(), NetworkModel::adversarial(), 3);
     bed.run(RECONNECTED_NS);
-    assert_eq!(bed.read(0, 1), Pulse { words: None, connected: true }, "who publishes nothing reads nothing");
+    assert_eq!(bed.read(0, 1), HeartbeatCell { words: None, connected: true }, "who publishes nothing reads nothing");
     for n in 1..20 {
         bed.publish(n);
         bed.run(READ_NS);
         for (reader, of) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (3, 4), (4, 3)] {
-            let expected = Pulse { words: Some(words(n * 100 + u64::from(of))), connected: true };
+            let expected = HeartbeatCell { words: Some(words(n * 100 + u64::from(of))), connected: true };
             assert_eq!(bed.read(reader, of), expected, "{reader} reads {of}");
         }
     }
-    assert_eq!(bed.members[0].pulse(ProcessId(0)), None, "itself");
-    assert_eq!(bed.members[0].pulse(ProcessId(3)), None, "a member of another group");
+    assert_eq!(bed.members[0].heartbeat(ProcessId(0)), None, "itself");
+    assert_eq!(bed.members[0].heartbeat(ProcessId(3)), None, "a member of another group");
     let used = bed.members[0].memory_use();
     assert_eq!(used.regions, used.region_limit, "M8");
 }
@@ -54,11 +54,11 @@ fn the_words_of_a_dead_member_stand_still_and_its_next_life_begins_with_zeros() 
     bed.run(RECONNECTED_NS);
     bed.publish(2);
     bed.run(READ_NS);
-    assert_eq!(bed.read(0, 1), Pulse { words: Some(words(101)), connected: false });
+    assert_eq!(bed.read(0, 1), HeartbeatCell { words: Some(words(101)), connected: false });
     assert_eq!(bed.read(0, 2).words, Some(words(202)), "the others go on");
     bed.restart_member(1);
     bed.run(4 * RECONNECTED_NS);
-    assert_eq!(bed.read(0, 1), Pulse { words: Some([0; Pulse::WORDS]), connected: true });
+    assert_eq!(bed.read(0, 1), HeartbeatCell { words: Some([0; HeartbeatCell::WORDS]), connected: true });
     bed.publish(3);
     bed.run(READ_NS);
     assert_eq!(bed.read(0, 1).words, Some(words(301)));

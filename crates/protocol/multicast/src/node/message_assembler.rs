@@ -51,7 +51,7 @@ impl Received {
 
 /// Letters from and to one peer.
 #[derive(Debug)]
-pub(super) struct Mail {
+pub(super) struct MessageAssembler {
     /// The first is being written.
     out: VecDeque<Vec<u64>>,
     out_bytes: u64,
@@ -65,9 +65,9 @@ pub(super) struct Mail {
     expected: (u32, usize),
 }
 
-impl Mail {
+impl MessageAssembler {
     pub(super) fn new() -> Self {
-        Mail {
+        MessageAssembler {
             out: VecDeque::new(),
             out_bytes: 0,
             written: 0,
@@ -79,8 +79,8 @@ impl Mail {
     }
 
     /// The connection is gone, and what was on its way with it.
-    pub(super) fn lose(&mut self) {
-        *self = Mail::new();
+    pub(super) fn clear(&mut self) {
+        *self = MessageAssembler::new();
     }
 
     /// Bytes that wait here, both ways.
@@ -187,11 +187,11 @@ mod tests {
 
     const FROM: ProcessId = ProcessId(3);
 
-    fn carry(mail: &mut Mail, to: &mut Mail, limit: usize) -> Vec<Received> {
+    fn carry(assembler: &mut MessageAssembler, to: &mut MessageAssembler, limit: usize) -> Vec<Received> {
         let (mut record, mut received) = (vec![0; limit], Vec::new());
-        while !mail.is_empty() {
-            let words = mail.next_piece(limit, &mut record);
-            mail.advance(words);
+        while !assembler.is_empty() {
+            let words = assembler.next_piece(limit, &mut record);
+            assembler.advance(words);
             received.extend(to.take(FROM, &record[..words], 1 << 20).expect("the next piece"));
         }
         received
@@ -200,33 +200,33 @@ mod tests {
     #[test]
     fn letters_arrive_whole_and_in_order_whatever_the_pieces() {
         for limit in [3, 4, 7, 600] {
-            let (mut mail, mut to) = (Mail::new(), Mail::new());
+            let (mut assembler, mut to) = (MessageAssembler::new(), MessageAssembler::new());
             let letters: [(&[u64], &[u8]); 4] =
                 [(&[], b""), (&[1, 2, 3], b""), (&[], b"nine byte"), (&[7; 99], &[5; 31])];
             for (words, tail) in letters {
-                assert!(mail.post(words, tail, 1 << 20));
+                assert!(assembler.post(words, tail, 1 << 20));
             }
-            let received = carry(&mut mail, &mut to, limit);
+            let received = carry(&mut assembler, &mut to, limit);
             let expected = letters.map(|(words, tail)| (words.to_vec(), tail.to_vec()));
             let received: Vec<_> = received.iter().map(|got| (got.words().to_vec(), got.tail().to_vec())).collect();
             assert_eq!(received, expected, "pieces of {limit}");
-            assert_eq!(mail.bytes(), 0);
+            assert_eq!(assembler.bytes(), 0);
         }
     }
 
     #[test]
     fn too_many_or_too_long_letters_are_not_taken() {
-        let mut mail = Mail::new();
-        assert!(!mail.post(&[0; 10], b"", 80) && mail.post(&[0; 9], b"", 80));
-        let mut mail = Mail::new();
-        assert_eq!((0..100).filter(|_| mail.post(&[1], b"", 1 << 20)).count(), MOST_WAITING);
+        let mut assembler = MessageAssembler::new();
+        assert!(!assembler.post(&[0; 10], b"", 80) && assembler.post(&[0; 9], b"", 80));
+        let mut assembler = MessageAssembler::new();
+        assert_eq!((0..100).filter(|_| assembler.post(&[1], b"", 1 << 20)).count(), MOST_WAITING);
     }
 
     #[test]
     fn pieces_that_lie_are_refused_and_the_next_letter_arrives() {
-        let (mut mail, mut record) = (Mail::new(), [0; 8]);
-        mail.post(&[1, 2, 3, 4, 5, 6, 7, 8], b"", 1 << 20);
-        let words = mail.next_piece(8, &mut record);
+        let (mut assembler, mut record) = (MessageAssembler::new(), [0; 8]);
+        assembler.post(&[1, 2, 3, 4, 5, 6, 7, 8], b"", 1 << 20);
+        let words = assembler.next_piece(8, &mut record);
         let first = record;
         let refused: [fn(&mut [u64; 8]); 6] = [
             |piece| piece[0] ^= 1 << 4,
@@ -237,13 +237,13 @@ mod tests {
             |piece| piece[0] = piece[0] & 0xffff_ffff | 2 << 32,
         ];
         for lie in refused {
-            let (mut to, mut piece) = (Mail::new(), first);
+            let (mut to, mut piece) = (MessageAssembler::new(), first);
             lie(&mut piece);
             assert_eq!(to.take(FROM, &piece[..words], 1 << 20), Err(()));
             assert_eq!(to.take(FROM, &first[..words], 1 << 20), Ok(None));
         }
         // A tail that is longer than the letter.
-        let mut to = Mail::new();
+        let mut to = MessageAssembler::new();
         let lie = [CHUNK | u64::from(VERSION) << 4 | 2 << 32, 1, 9, 0];
         assert_eq!(to.take(FROM, &lie, 1 << 20), Err(()));
         assert_eq!(to.take(FROM, &[], 1 << 20), Err(()));

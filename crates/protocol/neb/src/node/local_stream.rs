@@ -1,29 +1,31 @@
 //! One's own broadcasts: `broadcast` of the pseudocode, and their delivery here.
 //!
-//! What is posted to whom, by a queue pair or by the set, follows from cursors; states and invariants stand in `fan.rs`.
+//! What is posted to whom, by a queue pair or by the set, follows from cursors; states and invariants stand in `fanout.rs`.
 
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
 use stentor_fabric::{Fabric, ProcessId, RemoteSpan, SlotReader, Source, Span};
+use stentor_link::purpose::NEB_BROADCAST;
 
 use super::endpoint::{Endpoint, store};
-use super::fan::Fan;
-use super::link::Done;
+use super::fanout::FanoutSender;
+use super::peer::Done;
 use super::records::Records;
+use super::send_cursor::SendCursor;
 use super::{BroadcastError, Counts, Node, Notice};
-use crate::layout::{BROADCAST, broadcast_seal, credit_seal};
+use crate::layout::{broadcast_seal, credit_seal};
 use crate::value::{self, Value};
 use crate::{Broadcast, Config, Layout};
 
 /// The own stream, and the records of its last window.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct LocalStream {
     pub(super) stream: Broadcast,
     seal: Seal,
     records: Records,
     /// By peer.
-    ways: Vec<Way>,
+    cursors: Vec<SendCursor>,
     /// The set, where the network makes copies.
-    pub(super) fan: Option<Fan>,
+    pub(super) fanout: Option<FanoutSender>,
     /// Everything below was posted to everybody, whoever that is.
     posted_everywhere: u64,
     /// By peer.
@@ -32,47 +34,21 @@ pub(super) struct Own {
     pub(super) claimed: Vec<u64>,
 }
 
-/// How far things are with one peer.
-#[derive(Clone, Copy, Debug, Default)]
-struct Way {
-    /// The next index to write there.
-    posted: u64,
-    /// Everything that its queue pair was given is below.
-    linked: u64,
-    /// Everything below that its queue pair was given was written.
-    linked_done: u64,
-    /// What its queue pair was given below this may have been passed over, and be on its way still.
-    passed: u64,
-}
-
-impl Way {
-    /// Whether nothing that its queue pair was given is on its way.
-    #[inline]
-    fn is_quiet(&self) -> bool {
-        self.linked_done >= self.linked
-    }
-
-    /// From an index on, with nothing on its way.
-    fn from(index: u64) -> Self {
-        Way { posted: index, linked: index, linked_done: index, passed: 0 }
-    }
-}
-
-impl Own {
+impl LocalStream {
     pub(super) fn new(
         config: &Config,
         salt: u64,
         me: ProcessId,
         layout: &Layout,
         inline_bytes: u32,
-        fan: Option<Fan>,
+        fanout: Option<FanoutSender>,
     ) -> Self {
-        Own {
+        LocalStream {
             stream: Broadcast::new(config, me),
             seal: broadcast_seal(config, me, salt),
             records: Records::new(layout, config.window, inline_bytes),
-            ways: vec![Way::default(); config.processes],
-            fan,
+            cursors: vec![SendCursor::default(); config.processes],
+            fanout,
             posted_everywhere: 0,
             claimed: vec![0; config.processes],
             credits: config.everybody().iter().map(|peer| SlotReader::new(credit_seal(peer, salt))).collect(),
@@ -81,29 +57,29 @@ impl Own {
 
     /// Everything to this peer starts over from what is known to be there. Nothing of its queue pair is on its way.
     pub(super) fn rewind(&mut self, peer: ProcessId) {
-        let way = &mut self.ways[peer.index()];
-        if let Some(fan) = &mut self.fan {
-            fan.went_back(peer, way.posted);
+        let cursor = &mut self.cursors[peer.index()];
+        if let Some(fanout) = &mut self.fanout {
+            fanout.went_back(peer, cursor.posted);
         }
-        *way = Way::from(self.stream.written_at(peer));
+        *cursor = SendCursor::from(self.stream.written_at(peer));
         self.posted_everywhere = 0;
     }
 
     /// A queue pair has written what it was given below an index.
     pub(super) fn linked(&mut self, peer: ProcessId, upto: u64) {
-        let way = &mut self.ways[peer.index()];
-        way.linked_done = way.linked_done.max(upto);
+        let cursor = &mut self.cursors[peer.index()];
+        cursor.linked_done = cursor.linked_done.max(upto);
         self.settle(peer);
     }
 
     /// Says what is written to a peer by both ways.
     fn settle(&mut self, peer: ProcessId) {
-        let way = &self.ways[peer.index()];
-        let linked = if way.is_quiet() { way.posted } else { way.linked_done };
-        let upto = match &self.fan {
+        let cursor = &self.cursors[peer.index()];
+        let linked = if cursor.is_quiet() { cursor.posted } else { cursor.linked_done };
+        let upto = match &self.fanout {
             // What the set alone carried is forgotten there: only going back tells.
-            Some(fan) if fan.goes_back(peer) => return,
-            Some(fan) => fan.alone_from(peer).map_or(linked, |first| first.min(linked)),
+            Some(fanout) if fanout.goes_back(peer) => return,
+            Some(fanout) => fanout.alone_from(peer).map_or(linked, |first| first.min(linked)),
             None => linked,
         };
         self.stream.written(peer, upto);
@@ -111,9 +87,9 @@ impl Own {
 
     /// Writes of the set are done.
     pub(super) fn fanned(&mut self) {
-        for peer in (0..self.ways.len() as u16).map(ProcessId) {
-            if let Some(fan) = &mut self.fan {
-                fan.forget_done(peer);
+        for peer in (0..self.cursors.len() as u16).map(ProcessId) {
+            if let Some(fanout) = &mut self.fanout {
+                fanout.forget_done(peer);
             }
             self.settle(peer);
         }
@@ -122,7 +98,7 @@ impl Own {
     /// A peer frees: what it got by the set is there, whether the others have it or not.
     fn freed(&mut self, peer: ProcessId, window: u64) {
         let (freed, next) = (self.stream.freed_by(peer), self.stream.next());
-        if self.fan.as_mut().is_some_and(|fan| fan.freed(peer, freed, (next, window))) {
+        if self.fanout.as_mut().is_some_and(|fanout| fanout.freed(peer, freed, next, window)) {
             self.settle(peer);
         }
     }
@@ -130,7 +106,7 @@ impl Own {
     /// A round has passed. Whether there is something to post again.
     #[inline]
     pub(super) fn tend(&mut self) -> bool {
-        let slow = self.fan.as_mut().is_some_and(Fan::tend);
+        let slow = self.fanout.as_mut().is_some_and(FanoutSender::tend);
         if slow {
             self.posted_everywhere = 0;
         }
@@ -139,8 +115,8 @@ impl Own {
 
     /// Joins a broken set again, and posts again what may not have arrived. Its completions were taken.
     pub(super) fn mend<F: Fabric>(&mut self, fabric: &mut F) {
-        if let Some(fan) = &mut self.fan {
-            fan.mend(fabric);
+        if let Some(fanout) = &mut self.fanout {
+            fanout.mend(fabric);
             self.posted_everywhere = 0;
         }
     }
@@ -150,7 +126,7 @@ impl Own {
     #[inline]
     fn until<F: Fabric>(&mut self, fabric: &F, peer: ProcessId, window: u64) -> u64 {
         let until = self.stream.next().min(self.stream.written_at(peer) + window);
-        let unfinished = self.fan.as_mut().and_then(|fan| fan.unfinished(fabric, peer));
+        let unfinished = self.fanout.as_mut().and_then(|fanout| fanout.unfinished(fabric, peer));
         unfinished.map_or(until, |first| until.min(first + window))
     }
 }
@@ -211,9 +187,10 @@ impl<F: Fabric> Node<F> {
         if !self.own.records.is_staged(self.end.layout.slot(old)) {
             return false;
         }
-        self.end.links.iter().flatten().any(|link| {
-            let (posted, written) = (self.own.ways[link.peer.index()].posted, self.own.stream.written_at(link.peer));
-            link.peer != self.end.me && link.ready && posted > old && written <= old
+        self.end.peers.iter().any(|peer| {
+            let id = peer.peer();
+            let (posted, written) = (self.own.cursors[id.index()].posted, self.own.stream.written_at(id));
+            id != self.end.me && peer.is_ready() && posted > old && written <= old
         })
     }
 
@@ -224,45 +201,45 @@ impl<F: Fabric> Node<F> {
         if own.posted_everywhere == next {
             return false;
         }
-        let mut worked = own.fan.is_some() && fan_out(end, own, counts);
+        let mut worked = own.fanout.is_some() && fan_out(end, own, counts);
         let mut everywhere = next;
         let ordered = end.fabric.capabilities().ordered_writes;
         let window = u64::from(end.config.window);
-        for link in end.links.iter_mut().flatten().filter(|link| link.peer != end.me) {
-            let peer = link.peer;
-            let goes_back = own.fan.as_ref().is_some_and(|fan| fan.goes_back(peer));
-            let way = &mut own.ways[peer.index()];
-            if way.posted == next && !goes_back {
+        for link in end.peers.links.iter_mut().filter(|link| link.peer() != end.me) {
+            let peer = link.peer();
+            let goes_back = own.fanout.as_ref().is_some_and(|fanout| fanout.goes_back(peer));
+            let cursor = &mut own.cursors[peer.index()];
+            if cursor.posted == next && !goes_back {
                 continue;
             }
             everywhere = 0;
-            if !link.ready || goes_back {
+            if !link.is_ready() || goes_back {
                 continue;
             }
             // What is more than a window old lies in no slot any more. Where writes are not ordered, what is on its way comes
             // first: it could land on a later one of its slot.
-            if way.posted + window < next {
-                if !ordered && way.posted != own.stream.written_at(peer) {
+            if cursor.posted + window < next {
+                if !ordered && cursor.posted != own.stream.written_at(peer) {
                     continue;
                 }
-                (way.posted, way.passed) = (next - window, way.linked);
+                (cursor.posted, cursor.passed) = (next - window, cursor.linked);
                 own.stream.written(peer, next - window);
             }
-            let Some(region) = link.resolve(&mut end.fabric, BROADCAST) else { continue };
+            let Some(region) = link.resolve(&mut end.fabric, NEB_BROADCAST) else { continue };
             let until = own.until(&end.fabric, peer, window);
-            let way = &mut own.ways[peer.index()];
-            while way.posted < until && link.has_room(1) {
-                let slot = end.layout.slot(way.posted);
-                let offset = end.layout.ring_offset(way.posted);
-                let count = own.records.run(slot, until - way.posted);
+            let cursor = &mut own.cursors[peer.index()];
+            while cursor.posted < until && link.has_room(1) {
+                let slot = end.layout.slot(cursor.posted);
+                let offset = end.layout.ring_offset(cursor.posted);
+                let count = own.records.run(slot, until - cursor.posted);
                 let source = own.records.source(slot, count, Span { region: end.staging, offset, bytes: 0 });
-                let upto = way.posted + count;
+                let upto = cursor.posted + count;
                 let done = (!ordered || upto == until || !link.has_room(2)).then_some(Done::Broadcast { upto });
                 if !link.write(&mut end.fabric, source, RemoteSpan { region, offset }, done) {
                     break;
                 }
                 counts.broadcast_writes += 1;
-                (way.posted, way.linked) = (upto, upto);
+                (cursor.posted, cursor.linked) = (upto, upto);
                 worked = true;
             }
         }
@@ -303,29 +280,28 @@ impl<F: Fabric> Node<F> {
 }
 
 /// Writes by the set what several peers are to get next. Whether there was anything.
-fn fan_out<F: Fabric>(end: &mut Endpoint<F>, own: &mut Own, counts: &mut Counts) -> bool {
+fn fan_out<F: Fabric>(end: &mut Endpoint<F>, own: &mut LocalStream, counts: &mut Counts) -> bool {
     for peer in end.others.iter() {
-        let waits = own.fan.as_ref().is_some_and(|fan| fan.goes_back(peer));
-        if waits && own.ways[peer.index()].is_quiet() {
+        let waits = own.fanout.as_ref().is_some_and(|fanout| fanout.goes_back(peer));
+        if waits && own.cursors[peer.index()].is_quiet() {
             own.rewind(peer);
         }
     }
-    let (next, window) = (own.stream.next(), u64::from(end.config.window));
     let mut worked = false;
-    while own.fan.as_ref().is_some_and(Fan::is_usable) {
-        let Some((first, until)) = gather(end, own, (next, window)) else { break };
+    while own.fanout.as_ref().is_some_and(FanoutSender::is_usable) {
+        let Some((first, until)) = gather(end, own) else { break };
         let slot = end.layout.slot(first);
         let count = own.records.run(slot, until - first);
         let Source::Inline(data) = own.records.source(slot, count, Span { region: end.staging, offset: 0, bytes: 0 })
         else {
             break;
         };
-        let (Some(fan), upto) = (&mut own.fan, first + count) else { break };
-        if !fan.write(&mut end.fabric, data, (first, upto)) {
+        let (Some(fanout), upto) = (&mut own.fanout, first + count) else { break };
+        if !fanout.write(&mut end.fabric, data, first..upto) {
             break;
         }
-        for peer in fan.taken() {
-            own.ways[peer.index()].posted = upto;
+        for peer in fanout.taken() {
+            own.cursors[peer.index()].posted = upto;
             counts.copies += 1;
         }
         counts.broadcast_writes += 1;
@@ -336,25 +312,29 @@ fn fan_out<F: Fabric>(end: &mut Endpoint<F>, own: &mut Own, counts: &mut Counts)
 
 /// Takes those for a write of the set that are farthest, of those that can be written to: from which index, and up to where all
 /// can. `None` if it is one at most.
-fn gather<F: Fabric>(end: &mut Endpoint<F>, own: &mut Own, (next, window): (u64, u64)) -> Option<(u64, u64)> {
+fn gather<F: Fabric>(end: &mut Endpoint<F>, own: &mut LocalStream) -> Option<(u64, u64)> {
+    let (next, window) = (own.stream.next(), u64::from(end.config.window));
     let (mut first, mut until, mut count) = (0, next, 0);
-    for link in end.links.iter_mut().flatten().filter(|link| link.peer != end.me && link.ready) {
-        let (peer, way) = (link.peer, own.ways[link.peer.index()]);
+    for link in end.peers.links.iter_mut().filter(|link| link.peer() != end.me && link.is_ready()) {
+        let peer = link.peer();
+        let cursor = own.cursors[peer.index()];
         // What was passed over by the queue pair could land on what the set brings, without its order.
-        let is_fit = way.posted >= first && way.posted + window >= next && way.linked_done >= way.passed;
-        if !is_fit || own.fan.as_ref().is_none_or(|fan| !fan.reaches(peer)) {
+        let is_fit = cursor.posted >= first && cursor.posted + window >= next && cursor.linked_done >= cursor.passed;
+        if !is_fit || own.fanout.as_ref().is_none_or(|fanout| !fanout.reaches(peer)) {
             continue;
         }
         let most = own.until(&end.fabric, peer, window);
-        let (Some(fan), Some(region)) = (&mut own.fan, link.resolve(&mut end.fabric, BROADCAST)) else { continue };
-        if most <= way.posted {
+        let (Some(fanout), Some(region)) = (&mut own.fanout, link.resolve(&mut end.fabric, NEB_BROADCAST)) else {
+            continue;
+        };
+        if most <= cursor.posted {
             continue;
         }
-        if way.posted > first || count == 0 {
-            fan.begin();
-            (first, until, count) = (way.posted, next, 0);
+        if cursor.posted > first || count == 0 {
+            fanout.begin();
+            (first, until, count) = (cursor.posted, next, 0);
         }
-        fan.take(peer, RemoteSpan { region, offset: end.layout.ring_offset(first) });
+        fanout.take(peer, RemoteSpan { region, offset: end.layout.ring_offset(first) });
         (until, count) = (until.min(most), count + 1);
     }
     (count > 1).then_some((first, until))

@@ -6,7 +6,7 @@ use crate::{Destination, GroupId};
 
 /// What a client waits for: at most a window of messages per group, however far it is ahead at others.
 #[derive(Debug)]
-pub(super) struct Awaited {
+pub(super) struct InFlight {
     groups: Vec<Waiting>,
     /// By entry: groups that have not freed the message.
     left: Vec<u16>,
@@ -21,13 +21,13 @@ struct Waiting {
     messages: VecDeque<(u64, u64, u32)>,
 }
 
-impl Awaited {
+impl InFlight {
     /// Bytes of a message at one group: its place there, and an entry that is in use or not.
     pub(super) const MESSAGE_BYTES: u64 = (size_of::<(u64, u64, u32)>() + size_of::<u16>() + size_of::<u32>()) as u64;
 
     pub(super) fn new(groups: usize) -> Self {
         let groups = (0..groups).map(|_| Waiting::default()).collect();
-        Awaited { groups, left: Vec::new(), unused: Vec::new(), last: 0 }
+        InFlight { groups, left: Vec::new(), unused: Vec::new(), last: 0 }
     }
 
     #[inline]
@@ -81,26 +81,26 @@ mod tests {
 
     #[test]
     fn a_message_is_awaited_until_its_last_group_has_freed_it() {
-        let mut awaited = Awaited::new(2);
-        assert_eq!((awaited.messages(), awaited.delivered_up_to()), (0, 0));
-        awaited.submitted(5, &to(&[(0, 7), (1, 3)]));
-        awaited.submitted(6, &to(&[(1, 4)]));
-        awaited.freed(GroupId(1), 5);
-        assert_eq!((awaited.messages(), awaited.delivered_up_to()), (1, 4));
-        awaited.freed(GroupId(0), 7);
-        assert_eq!(awaited.messages(), 1);
-        awaited.freed(GroupId(0), 8);
-        assert_eq!((awaited.messages(), awaited.delivered_up_to()), (0, 6));
+        let mut in_flight = InFlight::new(2);
+        assert_eq!((in_flight.messages(), in_flight.delivered_up_to()), (0, 0));
+        in_flight.submitted(5, &to(&[(0, 7), (1, 3)]));
+        in_flight.submitted(6, &to(&[(1, 4)]));
+        in_flight.freed(GroupId(1), 5);
+        assert_eq!((in_flight.messages(), in_flight.delivered_up_to()), (1, 4));
+        in_flight.freed(GroupId(0), 7);
+        assert_eq!(in_flight.messages(), 1);
+        in_flight.freed(GroupId(0), 8);
+        assert_eq!((in_flight.messages(), in_flight.delivered_up_to()), (0, 6));
     }
 
     #[test]
     fn what_is_freed_at_one_group_leaves_nothing_behind_for_a_message_that_waits_at_another() {
-        let mut awaited = Awaited::new(2);
-        awaited.submitted(1, &to(&[(0, 0)]));
+        let mut in_flight = InFlight::new(2);
+        in_flight.submitted(1, &to(&[(0, 0)]));
         for n in 0..1000 {
-            awaited.submitted(2 + n, &to(&[(1, n)]));
-            awaited.freed(GroupId(1), n + 1);
+            in_flight.submitted(2 + n, &to(&[(1, n)]));
+            in_flight.freed(GroupId(1), n + 1);
         }
-        assert_eq!((awaited.messages(), awaited.delivered_up_to(), awaited.left.len()), (1, 0, 2));
+        assert_eq!((in_flight.messages(), in_flight.delivered_up_to(), in_flight.left.len()), (1, 0, 2));
     }
 }

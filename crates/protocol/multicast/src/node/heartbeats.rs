@@ -8,14 +8,15 @@
 
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Access, Fabric, ProcessId, RegionId, RegionSpec, RemoteSpan, Span, Verb};
+use stentor_link::purpose::{MULTICAST_HEARTBEAT, MULTICAST_HEARTBEATS_READ};
 
-use super::links::Links;
+use super::NodeError;
 use super::open::{Opener, Peer};
-use super::{NodeError, PULSE, PULSES};
-use crate::{GroupId, Pulse};
+use super::peer_links::PeerLinks;
+use crate::{GroupId, HeartbeatCell};
 
 /// Bytes of one member's words.
-const BYTES: u64 = (Pulse::WORDS * WORD) as u64;
+const BYTES: u64 = (HeartbeatCell::WORDS * WORD) as u64;
 
 /// What is known of another member's words.
 #[derive(Debug)]
@@ -23,22 +24,22 @@ struct Reading {
     process: ProcessId,
     /// The link it is read over.
     main: usize,
-    /// The life of the link and the number of the request.
-    pending: Option<(u32, u64)>,
-    last: Option<[u64; Pulse::WORDS]>,
+    /// The connection and the number of the request.
+    pending: Option<(u64, u64)>,
+    last: Option<[u64; HeartbeatCell::WORDS]>,
 }
 
 /// The own words and those of the other members of the group; nothing in a group of one, or where a region has one
 /// reader at most.
 #[derive(Debug, Default)]
-pub(super) struct Pulses {
+pub(super) struct Heartbeats {
     /// The own words, and where those of the others land.
     regions: Option<(RegionId, RegionId)>,
     readings: Vec<Reading>,
     published: bool,
 }
 
-impl Pulses {
+impl Heartbeats {
     pub(super) fn open<F: Fabric>(
         opener: &mut Opener<'_, F>,
         group: GroupId,
@@ -50,20 +51,20 @@ impl Pulses {
         let readings: Vec<Reading> =
             others.map(|(process, peer)| Reading { process, main: peer.main, pending: None, last: None }).collect();
         if readings.is_empty() || !opener.fabric.capabilities().many_readers {
-            return Ok(Pulses::default());
+            return Ok(Heartbeats::default());
         }
-        let own = opener.fabric.register(RegionSpec { purpose: PULSE, writer: me, bytes: BYTES })?;
+        let own = opener.fabric.register(RegionSpec { purpose: MULTICAST_HEARTBEAT, writer: me, bytes: BYTES })?;
         for reading in &readings {
             opener.fabric.grant(own, reading.process, Access::Read)?;
         }
         let bytes = BYTES * readings.len() as u64;
-        let landing = opener.fabric.register(RegionSpec { purpose: PULSES, writer: me, bytes })?;
+        let landing = opener.fabric.register(RegionSpec { purpose: MULTICAST_HEARTBEATS_READ, writer: me, bytes })?;
         opener.registered += BYTES + bytes;
-        Ok(Pulses { regions: Some((own, landing)), readings, published: false })
+        Ok(Heartbeats { regions: Some((own, landing)), readings, published: false })
     }
 
     /// Lets the others read these words from now on.
-    pub(super) fn publish<F: Fabric>(&mut self, fabric: &F, words: &[u64; Pulse::WORDS]) {
+    pub(super) fn publish<F: Fabric>(&mut self, fabric: &F, words: &[u64; HeartbeatCell::WORDS]) {
         let Some((own, _)) = self.regions else { return };
         self.published = true;
         for (cell, word) in fabric.memory(own).iter().zip(words) {
@@ -72,31 +73,31 @@ impl Pulses {
     }
 
     /// What was read of another member last.
-    pub(super) fn last(&self, process: ProcessId) -> Option<(usize, Option<[u64; Pulse::WORDS]>)> {
+    pub(super) fn last(&self, process: ProcessId) -> Option<(usize, Option<[u64; HeartbeatCell::WORDS]>)> {
         let reading = self.readings.iter().find(|reading| reading.process == process)?;
         Some((reading.main, reading.last))
     }
 
     /// Takes what was read, and reads again.
-    pub(super) fn tick<F: Fabric>(&mut self, fabric: &mut F, links: &mut Links) {
+    pub(super) fn tick<F: Fabric>(&mut self, fabric: &mut F, links: &mut PeerLinks) {
         let Some((_, landing)) = self.regions.filter(|_| self.published) else { return };
         for (at, reading) in self.readings.iter_mut().enumerate() {
             let link = &mut links[reading.main];
-            if let Some((_, id)) = reading.pending.filter(|(life, _)| *life == link.life) {
-                if link.queue.done() < id {
+            if let Some((_, id)) = reading.pending.filter(|(connection, _)| *connection == link.connection_id()) {
+                if link.done() < id {
                     continue;
                 }
-                let cells = &fabric.memory(landing)[at * Pulse::WORDS..][..Pulse::WORDS];
+                let cells = &fabric.memory(landing)[at * HeartbeatCell::WORDS..][..HeartbeatCell::WORDS];
                 reading.last = Some(std::array::from_fn(|word| cells[word].load(Ordering::Acquire)));
             }
             reading.pending = None;
-            let region = fabric.resolve(reading.process, PULSE).filter(|region| region.bytes >= BYTES);
+            let region = fabric.resolve(reading.process, MULTICAST_HEARTBEAT).filter(|region| region.bytes >= BYTES);
             if let Some(region) = region
                 && link.can_post()
             {
                 let local = Span { region: landing, offset: at as u64 * BYTES, bytes: BYTES as u32 };
                 let verb = Verb::Read { local, remote: RemoteSpan { region, offset: 0 } };
-                reading.pending = link.post(fabric, verb, true).map(|id| (link.life, id));
+                reading.pending = link.post(fabric, verb, true).map(|id| (link.connection_id(), id));
             }
         }
     }

@@ -19,25 +19,26 @@
 
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::seal::Seal;
-use stentor_fabric::{Plant, ProcessId, SplitMix64};
+use stentor_fabric::{Plant, ProcessId};
 
+use super::seals::Seals;
 use crate::ids;
 use crate::item::VERSION;
 
-/// Words of a greeting: one receive.
-pub(super) const GREETING_WORDS: usize = 8;
-/// Bytes of a greeting.
-pub(super) const GREETING_BYTES: usize = 8 * GREETING_WORDS;
+/// Words of a hello: one receive.
+pub(super) const HELLO_WORDS: usize = 8;
+/// Bytes of a hello.
+pub(super) const HELLO_BYTES: usize = 8 * HELLO_WORDS;
 
 const MAGIC: u64 = 0x4e45_5453;
 /// No ring gets there by counting.
 const END_OF_POSITIONS: u64 = 1 << 62;
 
-/// What a greeting is about.
+/// What a hello is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum About {
+pub(super) enum HelloKind {
     /// The connection, and the ring that the sender writes through it.
-    Hello = 1,
+    Connection = 1,
     /// The sender's stream.
     Stream = 2,
     /// A member does not let a client go on: another process has greeted in its place.
@@ -55,8 +56,8 @@ pub(super) struct Start {
 
 /// What one end says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Greeting {
-    pub(super) about: About,
+pub(super) struct Hello {
+    pub(super) kind: HelloKind,
     pub(super) incarnation: u64,
     pub(super) start: Start,
     /// A client that has multicast, or may at any time.
@@ -65,7 +66,7 @@ pub(super) struct Greeting {
     pub(super) first: u64,
 }
 
-impl Greeting {
+impl Hello {
     /// Of a client: the era in which it multicasts, if it knows.
     pub(super) fn era(&self) -> Option<u64> {
         (self.begun || self.first > 0).then(|| ids::era(self.first))
@@ -76,64 +77,42 @@ impl Greeting {
     pub(super) fn is_superseded(&self, over: u64) -> bool {
         self.begun && ids::era(self.first) < over
     }
-}
 
-/// Makes the seals of a cluster.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seals {
-    salt: u64,
-    plant: Plant,
-}
-
-impl Seals {
-    pub(super) fn new(salt: u64, plant: Plant) -> Self {
-        Seals { salt, plant }
+    /// The words that the sender of these seals sends.
+    pub(super) fn encode(&self, seals: &Seals) -> [u64; HELLO_WORDS] {
+        let Hello { kind, incarnation, start, begun, first } = *self;
+        let head = kind as u64 | u64::from(VERSION) << 8 | MAGIC << 32;
+        [head, seals.check(MAGIC), incarnation, start.position, start.generation, u64::from(begun), first, 0]
     }
 
-    /// For what this incarnation of a process writes.
-    pub(super) fn of(&self, process: ProcessId, incarnation: u64) -> Seal {
-        Seal::new(process, SplitMix64::mix(self.salt ^ SplitMix64::mix(incarnation))).with_plant(self.plant)
-    }
-
-    /// Tells clusters apart, and does not tell the salt.
-    fn check(&self) -> u64 {
-        SplitMix64::mix(SplitMix64::mix(self.salt) ^ MAGIC)
-    }
-
-    pub(super) fn encode(&self, greeting: &Greeting) -> [u64; GREETING_WORDS] {
-        let Greeting { about, incarnation, start, begun, first } = *greeting;
-        let head = about as u64 | u64::from(VERSION) << 8 | MAGIC << 32;
-        [head, self.check(), incarnation, start.position, start.generation, u64::from(begun), first, 0]
-    }
-
-    /// `None`: another format version, another cluster, or not a greeting.
-    pub(super) fn decode(&self, words: &[Word]) -> Option<Greeting> {
-        let mut greeting = [0; GREETING_WORDS];
-        for (to, from) in greeting.iter_mut().zip(words) {
+    /// `None`: another format version, another cluster, or not a hello.
+    pub(super) fn decode(seals: &Seals, words: &[Word]) -> Option<Hello> {
+        let mut hello = [0; HELLO_WORDS];
+        for (to, from) in hello.iter_mut().zip(words) {
             *to = from.load(Ordering::Relaxed);
         }
-        let [head, check, incarnation, position, generation, begun, first, rest @ ..] = greeting;
-        let about = match head & 0xff {
-            1 => About::Hello,
-            2 => About::Stream,
-            3 => About::Superseded,
+        let [head, check, incarnation, position, generation, begun, first, rest @ ..] = hello;
+        let kind = match head & 0xff {
+            1 => HelloKind::Connection,
+            2 => HelloKind::Stream,
+            3 => HelloKind::Superseded,
             _ => return None,
         };
-        let known = head >> 8 == u64::from(VERSION) | MAGIC << 24 && check == self.check() && rest == [0];
+        let known = head >> 8 == u64::from(VERSION) | MAGIC << 24 && check == seals.check(MAGIC) && rest == [0];
         let possible = position < END_OF_POSITIONS && begun <= 1 && ids::is_nameless(first);
         let start = Start { position, generation };
-        (known && possible).then_some(Greeting { about, incarnation, start, begun: begun == 1, first })
+        (known && possible).then_some(Hello { kind, incarnation, start, begun: begun == 1, first })
     }
 }
 
 /// What a process would say and how it would seal, for tests that write what no process of ours writes.
 #[doc(hidden)]
 #[must_use]
-pub fn forged_hello(process: ProcessId, incarnation: u64, salt: u64) -> ([u64; GREETING_WORDS], Seal) {
+pub fn forged_hello(process: ProcessId, incarnation: u64, salt: u64) -> ([u64; HELLO_WORDS], Seal) {
     let seals = Seals::new(salt, Plant::None);
     let start = Start { position: 0, generation: 1 };
     (
-        seals.encode(&Greeting { about: About::Hello, incarnation, start, begun: false, first: 0 }),
+        Hello { kind: HelloKind::Connection, incarnation, start, begun: false, first: 0 }.encode(&seals),
         seals.of(process, incarnation),
     )
 }
@@ -142,35 +121,36 @@ pub fn forged_hello(process: ProcessId, incarnation: u64, salt: u64) -> ([u64; G
 mod tests {
     use super::*;
 
-    fn words(words: [u64; GREETING_WORDS]) -> Vec<Word> {
+    fn words(words: [u64; HELLO_WORDS]) -> Vec<Word> {
         words.into_iter().map(Word::new).collect()
     }
 
     #[test]
     fn a_process_that_had_begun_does_not_come_back_after_it_was_given_up() {
         let start = Start { position: 64, generation: 1 };
-        let hello = Greeting { about: About::Hello, incarnation: 9, start, begun: true, first: ids::begin_of_era(4) };
+        let hello =
+            Hello { kind: HelloKind::Connection, incarnation: 9, start, begun: true, first: ids::begin_of_era(4) };
         assert!(hello.is_superseded(5) && !hello.is_superseded(4) && !hello.is_superseded(0));
-        let new = Greeting { begun: false, first: 0, ..hello };
+        let new = Hello { begun: false, first: 0, ..hello };
         assert!(!new.is_superseded(5), "it has not begun, and is told where to");
-        let told = Greeting { begun: false, ..hello };
-        assert_eq!([hello, new, told].map(|greeting| greeting.era()), [Some(4), None, Some(4)]);
+        let told = Hello { begun: false, ..hello };
+        assert_eq!([hello, new, told].map(|hello| hello.era()), [Some(4), None, Some(4)]);
     }
 
     #[test]
     fn a_greeting_comes_back_and_any_other_cluster_version_or_garbage_is_refused() {
         let seals = Seals::new(7, Plant::None);
         let start = Start { position: 640, generation: 3 };
-        let greeting = Greeting { about: About::Stream, incarnation: 9, start, begun: true, first: 3 << 40 };
-        let sound = seals.encode(&greeting);
-        assert_eq!(seals.decode(&words(sound)), Some(greeting));
-        assert_eq!(Seals::new(8, Plant::None).decode(&words(sound)), None);
+        let hello = Hello { kind: HelloKind::Stream, incarnation: 9, start, begun: true, first: 3 << 40 };
+        let sound = hello.encode(&seals);
+        assert_eq!(Hello::decode(&seals, &words(sound)), Some(hello));
+        assert_eq!(Hello::decode(&Seals::new(8, Plant::None), &words(sound)), None);
         for (word, value) in
             [(0, sound[0] ^ 4), (0, sound[0] ^ 1 << 8), (0, sound[0] ^ 1 << 60), (3, 1 << 62), (5, 2), (6, 1), (7, 1)]
         {
             let mut broken = sound;
             broken[word] = value;
-            assert_eq!(seals.decode(&words(broken)), None, "word {word}");
+            assert_eq!(Hello::decode(&seals, &words(broken)), None, "word {word}");
         }
     }
 

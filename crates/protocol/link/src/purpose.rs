@@ -1,0 +1,84 @@
+//! What every region is for. A region is known by its owner, its writer and its purpose, so two processes that talk must use
+//! the same numbers: none may change.
+//!
+//! One fabric carries one protocol, or a channel next to it. Within each of the protocols no two numbers are the same; see
+//! the test.
+
+use stentor_fabric::{ProcessId, Purpose};
+
+/// Multicast: credits and, between members, timestamps and acknowledgements.
+pub const MULTICAST_CONTROL: Purpose = Purpose(1);
+/// Multicast: the leader's stream.
+pub const MULTICAST_STREAM: Purpose = Purpose(2);
+/// Multicast: a client's messages.
+pub const MULTICAST_BODY: Purpose = Purpose(3);
+/// Multicast: own memory for hellos.
+pub const MULTICAST_INBOX: Purpose = Purpose(4);
+/// Multicast: words that the other members of the group read.
+pub const MULTICAST_HEARTBEAT: Purpose = Purpose(5);
+/// Multicast: own memory where what is read of the others' words lands.
+pub const MULTICAST_HEARTBEATS_READ: Purpose = Purpose(6);
+/// Neb: the buffer that a sender writes at a receiver.
+pub const NEB_BROADCAST: Purpose = Purpose(32);
+/// Neb: credits.
+pub const NEB_CONTROL: Purpose = Purpose(33);
+/// Neb: own memory that is posted from.
+pub const NEB_STAGING: Purpose = Purpose(34);
+/// Channel: the first of as many purposes as there are processes, twice, unless the configuration names another one.
+pub const CHANNEL_FIRST: Purpose = Purpose(4000);
+
+/// Multicast: own memory that records too long for inline are posted from. `ring` keeps the rings of one process apart.
+#[must_use]
+pub const fn multicast_staging(ring: u16) -> Purpose {
+    Purpose(16 + ring)
+}
+
+/// Neb: the registers of a writer.
+#[must_use]
+pub const fn neb_registers(writer: ProcessId) -> Purpose {
+    Purpose(0x200 + writer.0)
+}
+
+/// Neb: own memory that READs from a host go to.
+#[must_use]
+pub const fn neb_scratch(host: ProcessId) -> Purpose {
+    Purpose(0x300 + host.0)
+}
+
+/// Channel: own memory for what a peer sends (`outgoing` false) or for what is sent to it.
+#[must_use]
+pub const fn channel(first: Purpose, peer: ProcessId, outgoing: bool) -> Purpose {
+    Purpose(first.0 + 2 * peer.0 + outgoing as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Most processes of each protocol.
+    const PROCESSES: u16 = 64;
+
+    #[test]
+    fn no_two_regions_of_a_protocol_have_one_purpose() {
+        let each = |purpose: fn(ProcessId) -> Purpose| (0..PROCESSES).map(move |n| purpose(ProcessId(n)));
+        let mut multicast = vec![
+            MULTICAST_CONTROL,
+            MULTICAST_STREAM,
+            MULTICAST_BODY,
+            MULTICAST_INBOX,
+            MULTICAST_HEARTBEAT,
+            MULTICAST_HEARTBEATS_READ,
+        ];
+        let mut neb = vec![NEB_BROADCAST, NEB_CONTROL, NEB_STAGING];
+        multicast.extend(each(|process| multicast_staging(process.0)));
+        neb.extend(each(neb_registers).chain(each(neb_scratch)));
+        for purposes in [&mut multicast, &mut neb] {
+            purposes.extend(each(|peer| channel(CHANNEL_FIRST, peer, false)));
+            purposes.extend(each(|peer| channel(CHANNEL_FIRST, peer, true)));
+            let count = purposes.len();
+            purposes.sort_unstable();
+            purposes.dedup();
+            assert_eq!(purposes.len(), count);
+        }
+    }
+}

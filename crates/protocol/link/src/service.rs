@@ -1,0 +1,12 @@
+//! What every queue pair is for. Both ends of a queue pair name the same service, so none of these numbers may change.
+
+use stentor_fabric::Service;
+
+/// Multicast: everything but the stream.
+pub const MULTICAST_MAIN: Service = Service(1);
+/// Multicast: the leader's stream. Fencing a leader breaks this queue pair only.
+pub const MULTICAST_STREAM: Service = Service(2);
+/// Neb: everything.
+pub const NEB: Service = Service(0x20);
+/// Channel: all connections with one peer, unless the configuration names another one.
+pub const CHANNEL: Service = Service(40);

@@ -1,0 +1,48 @@
+//! Why a message was not multicast.
+
+use thiserror::Error;
+
+/// Why a message was not multicast. Nothing was done.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+pub enum SubmitError {
+    /// A window, a ring or a send queue is full: call [`Client::step`](super::Client::step) until there is room.
+    #[error("no room at group {group} now; wait for deliveries")]
+    Busy {
+        /// Index of the group.
+        group: u16,
+    },
+    /// Not all members (of all groups) are connected yet, or more than a minority is gone.
+    #[error("group {group} is not connected")]
+    NotConnected {
+        /// Index of the group.
+        group: u16,
+    },
+    /// Too long.
+    #[error("a message of {bytes} bytes; the cluster takes up to {limit}")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// No groups, more than 255, an unknown group, or not in rising order.
+    #[error("destinations are 1 to 255 known groups in rising order")]
+    Destinations,
+    /// An earlier process of this client place left messages undelivered; wait a while, or take another place.
+    #[error(
+        "client place c{client} has unfinished messages of an earlier process at group {group}; take another place"
+    )]
+    Unfinished {
+        /// The place.
+        client: u16,
+        /// Index of the group.
+        group: u16,
+    },
+    /// Another process has this client's place, and this one has no part in what happens any more. What it submitted and
+    /// was not known to be delivered may be lost.
+    #[error("another process took the client place c{client}")]
+    Superseded {
+        /// The place.
+        client: u16,
+    },
+}

@@ -1,0 +1,64 @@
+//! A link, and what came over it on the present connection.
+
+use std::ops::{Deref, DerefMut};
+
+use stentor_link::Link;
+
+/// A link to another member or to a client.
+#[derive(Debug)]
+pub(super) struct PeerLink {
+    link: Link,
+    /// The incarnation that greeted on this connection.
+    pub(super) greeted: Option<u64>,
+    /// Receives that the peer's writes with an immediate consumed on this connection.
+    pub(super) consumed: u64,
+    /// The first word of its receives in the inbox, if it has any.
+    pub(super) receives: Option<usize>,
+}
+
+impl PeerLink {
+    pub(super) fn new(link: Link, receives: Option<usize>) -> Self {
+        PeerLink { link, greeted: None, consumed: 0, receives }
+    }
+
+    /// Whether both ends have greeted each other.
+    #[inline]
+    pub(super) fn is_met(&self) -> bool {
+        self.is_ready() && self.greeted.is_some()
+    }
+
+    /// The next connection begins.
+    pub(super) fn begin_connection(&mut self) {
+        (self.greeted, self.consumed) = (None, 0);
+    }
+}
+
+impl Deref for PeerLink {
+    type Target = Link;
+
+    #[inline]
+    fn deref(&self) -> &Link {
+        &self.link
+    }
+}
+
+impl DerefMut for PeerLink {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl AsRef<Link> for PeerLink {
+    #[inline]
+    fn as_ref(&self) -> &Link {
+        &self.link
+    }
+}
+
+impl AsMut<Link> for PeerLink {
+    #[inline]
+    fn as_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}

@@ -1,0 +1,193 @@
+//! The links of a node, their receives, and the hellos that come and go over them.
+//!
+//! # Invariants
+//! - Every connection of a main link has `RECEIVES` receives posted before it is made, and each that is consumed is posted
+//!   again. A peer keeps to that budget, so none is missing.
+//! - A hello is sent on the connection for which it was made, or never.
+
+use std::ops::{Deref, DerefMut};
+
+use stentor_fabric::memory::WORD;
+use stentor_fabric::{
+    Completion, Event, Fabric, Opcode, ProcessId, RegionId, RegionSpec, Service, Source, Span, Status, Verb,
+};
+use stentor_link::purpose::MULTICAST_INBOX;
+use stentor_link::service::MULTICAST_MAIN;
+use stentor_link::{Link, LinkEvent, Links};
+use zerocopy::IntoBytes;
+
+use super::hello::{HELLO_BYTES, HELLO_WORDS, Hello};
+use super::peer_link::PeerLink;
+use super::seals::Seals;
+use super::{NodeError, SEND_DEPTH};
+
+/// Receives posted on every main queue pair: two hellos, the rest for writes with an immediate.
+pub(super) const RECEIVES: u32 = 16;
+/// Writes with an immediate that a peer may have posted without knowing that their receives were posted again.
+pub(super) const IMMEDIATES: u64 = RECEIVES as u64 - 4;
+/// Bytes of receives for every client or other member.
+pub const INBOX_BYTES: u64 = RECEIVES as u64 * HELLO_BYTES as u64;
+
+/// What happened to a link, which is named by its index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum PeerEvent {
+    /// Connected.
+    Up(usize),
+    /// Broken, and reset.
+    Down(usize),
+    /// The peer greeted.
+    Greeted(usize, Hello),
+    /// The peer sent something else.
+    Refused,
+}
+
+/// The links of a node.
+#[derive(Debug)]
+pub(super) struct PeerLinks {
+    links: Links<PeerLink>,
+    inbox: RegionId,
+    next_receives: usize,
+    /// Hellos that found no place in their send queues.
+    unsent: Vec<(usize, Hello)>,
+    seals: Seals,
+    pub(super) incarnation: u64,
+}
+
+impl Deref for PeerLinks {
+    type Target = [PeerLink];
+
+    #[inline]
+    fn deref(&self) -> &[PeerLink] {
+        &self.links
+    }
+}
+
+impl DerefMut for PeerLinks {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [PeerLink] {
+        &mut self.links
+    }
+}
+
+impl PeerLinks {
+    /// With receives for `mains` main queue pairs. Registers `mains *` [`INBOX_BYTES`].
+    pub(super) fn new<F: Fabric>(
+        fabric: &mut F,
+        mains: usize,
+        seals: Seals,
+        incarnation: u64,
+    ) -> Result<Self, NodeError> {
+        let bytes = (mains as u64 * INBOX_BYTES).max(INBOX_BYTES);
+        let inbox = fabric.register(RegionSpec { purpose: MULTICAST_INBOX, writer: fabric.me(), bytes })?;
+        let (links, unsent) = (Links::default(), Vec::new());
+        Ok(PeerLinks { links, inbox, next_receives: 0, unsent, seals, incarnation })
+    }
+
+    pub(super) fn open<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        peer: ProcessId,
+        service: Service,
+    ) -> Result<usize, NodeError> {
+        let receives = if service == MULTICAST_MAIN { RECEIVES } else { 0 };
+        let link = Link::open(fabric, peer, service, SEND_DEPTH, receives)?;
+        let first = (receives > 0).then_some(self.next_receives);
+        self.next_receives += receives as usize * HELLO_WORDS;
+        let index = self.links.push(PeerLink::new(link, first));
+        self.post_receives(fabric, index);
+        Ok(index)
+    }
+
+    fn post_receives<F: Fabric>(&self, fabric: &mut F, link: usize) {
+        for receive in 0..u64::from(RECEIVES) {
+            self.post_receive(fabric, link, receive);
+        }
+    }
+
+    /// Errors mean that the link is broken: then all are posted again when it is reset.
+    fn post_receive<F: Fabric>(&self, fabric: &mut F, link: usize, receive: u64) {
+        let link = &self.links[link];
+        let Some(first) = link.receives else { return };
+        let offset = ((first + receive as usize * HELLO_WORDS) * WORD) as u64;
+        let span = Span { region: self.inbox, offset, bytes: HELLO_BYTES as u32 };
+        let _ = fabric.post_recv(link.qp(), span, link.id(receive));
+    }
+
+    /// A completion was polled.
+    pub(super) fn completed<F: Fabric>(&mut self, fabric: &mut F, completion: &Completion) -> Option<PeerEvent> {
+        let Completion { opcode, status, bytes, .. } = *completion;
+        let (link, number) = self.links.find(completion)?;
+        if status != Status::Success {
+            // A suspicion, not a crash. If the queue pair is not broken it was reset already, and this is of before.
+            let event = self.links.check(fabric, link)?;
+            return Some(self.changed(fabric, event));
+        }
+        let number = number?;
+        if !matches!(opcode, Opcode::Recv | Opcode::RecvWriteImm) {
+            self.links[link].completed(number);
+            return None;
+        }
+        let event = (opcode == Opcode::Recv).then(|| self.greeted(fabric, link, number as usize, bytes));
+        self.links[link].consumed += u64::from(opcode == Opcode::RecvWriteImm);
+        self.post_receive(fabric, link, number);
+        event
+    }
+
+    fn greeted<F: Fabric>(&self, fabric: &F, link: usize, receive: usize, bytes: u32) -> PeerEvent {
+        let first = self.links[link].receives.unwrap_or(0) + receive * HELLO_WORDS;
+        let words = &fabric.memory(self.inbox)[first..first + HELLO_WORDS];
+        let whole = bytes as usize == HELLO_BYTES;
+        Hello::decode(&self.seals, words)
+            .filter(|_| whole)
+            .map_or(PeerEvent::Refused, |hello| PeerEvent::Greeted(link, hello))
+    }
+
+    /// Sends a hello, or keeps it until there is a place in the send queue. Returns the number of sends.
+    pub(super) fn greet<F: Fabric>(&mut self, fabric: &mut F, link: usize, hello: Hello) -> u64 {
+        self.unsent.push((link, hello));
+        self.send_hellos(fabric)
+    }
+
+    /// Sends what was kept. Returns the number of sends.
+    #[inline]
+    pub(super) fn send_hellos<F: Fabric>(&mut self, fabric: &mut F) -> u64 {
+        if self.unsent.is_empty() { 0 } else { self.send_all(fabric) }
+    }
+
+    fn send_all<F: Fabric>(&mut self, fabric: &mut F) -> u64 {
+        let (links, seals, before) = (&mut self.links, self.seals, self.unsent.len());
+        // Rings that start anew wait for what was posted before; see `Outbound::start`.
+        let awaited = !fabric.capabilities().ordered_writes;
+        self.unsent.retain(|(link, hello)| {
+            let link = &mut links[*link];
+            let words = hello.encode(&seals);
+            let verb = Verb::Send { source: Source::Inline(words.as_bytes()), imm: None };
+            !(link.can_post() && link.post(fabric, verb, awaited).is_some())
+        });
+        (before - self.unsent.len()) as u64
+    }
+
+    /// An event was taken.
+    pub(super) fn happened<F: Fabric>(&mut self, fabric: &mut F, event: &Event) -> Option<PeerEvent> {
+        let event = self.links.happened(fabric, event)?;
+        Some(self.changed(fabric, event))
+    }
+
+    /// Resets a link that is down, if it is broken.
+    pub(super) fn check_down<F: Fabric>(&mut self, fabric: &mut F, link: usize) -> Option<PeerEvent> {
+        let event = self.links.check_down(fabric, link)?;
+        Some(self.changed(fabric, event))
+    }
+
+    fn changed<F: Fabric>(&mut self, fabric: &mut F, event: LinkEvent) -> PeerEvent {
+        match event {
+            LinkEvent::Up(link) => PeerEvent::Up(link),
+            LinkEvent::Down(link) => {
+                self.links[link].begin_connection();
+                self.unsent.retain(|(unsent, _)| *unsent != link);
+                self.post_receives(fabric, link);
+                PeerEvent::Down(link)
+            }
+        }
+    }
+}

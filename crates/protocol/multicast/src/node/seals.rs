@@ -1,0 +1,27 @@
+//! The seals of what a process writes.
+
+use stentor_fabric::seal::Seal;
+use stentor_fabric::{Plant, ProcessId, SplitMix64};
+
+/// Makes the seals of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seals {
+    salt: u64,
+    plant: Plant,
+}
+
+impl Seals {
+    pub(super) fn new(salt: u64, plant: Plant) -> Self {
+        Seals { salt, plant }
+    }
+
+    /// For what this incarnation of a process writes.
+    pub(super) fn of(&self, process: ProcessId, incarnation: u64) -> Seal {
+        Seal::new(process, SplitMix64::mix(self.salt ^ SplitMix64::mix(incarnation))).with_plant(self.plant)
+    }
+
+    /// Tells clusters apart, and does not tell the salt.
+    pub(super) fn check(&self, magic: u64) -> u64 {
+        SplitMix64::mix(SplitMix64::mix(self.salt) ^ magic)
+    }
+}

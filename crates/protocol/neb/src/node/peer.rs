@@ -1,0 +1,192 @@
+//! The link to one process, and what its completions mean.
+//!
+//! The pseudocode packs (message id, origin, replayer) into the work-request id. Here a request has a number, and what waits
+//! for it stands in a queue beside it: one completion may speak for many requests.
+
+use std::collections::VecDeque;
+use std::ops::Deref;
+
+use stentor_fabric::{Fabric, ProcessId, Purpose, RemoteRegion, RemoteSpan, Source, Span, Verb};
+use stentor_link::service::NEB;
+use stentor_link::{Link, Links, Resolved};
+
+use super::NodeError;
+
+/// Depth of every send queue.
+pub(super) const SEND_DEPTH: u32 = 1024;
+
+/// What a completion tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Done {
+    /// Own broadcasts below this index were written.
+    Broadcast { upto: u64 },
+    /// Registers of a stream below this index are complete.
+    Register { stream: ProcessId, upto: u64 },
+    /// A floor is raised, by the proof in this place where there are proofs.
+    Floor { stream: ProcessId, floor: u64, proof: u64 },
+    /// A round's registers, or floors, are here.
+    Read { stream: ProcessId, serial: u64 },
+    /// A credit went out.
+    Credit,
+}
+
+/// The link to one process.
+///
+/// # Invariants
+/// What is awaited was posted on the present connection.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    link: Link,
+    /// Numbers of requests, rising, and what their completion tells.
+    awaited: VecDeque<(u64, Done)>,
+    regions: Vec<Resolved>,
+}
+
+impl Peer {
+    fn open<F: Fabric>(fabric: &mut F, process: ProcessId) -> Result<Self, NodeError> {
+        let link = Link::open(fabric, process, NEB, SEND_DEPTH, 0)?;
+        let depth = SEND_DEPTH.min(fabric.capabilities().max_send_depth) as usize;
+        Ok(Peer { link, awaited: VecDeque::with_capacity(depth), regions: Vec::new() })
+    }
+
+    /// The peer's region, once it was granted and heard of.
+    #[inline]
+    pub(crate) fn resolve<F: Fabric>(&mut self, fabric: &mut F, purpose: Purpose) -> Option<RemoteRegion> {
+        let known = self.regions.iter().position(|region| region.purpose() == purpose);
+        let known = known.unwrap_or_else(|| {
+            self.regions.push(Resolved::new(purpose));
+            self.regions.len() - 1
+        });
+        self.regions[known].get(fabric, &self.link)
+    }
+
+    /// Posts a WRITE. Returns whether the queue pair took it.
+    #[inline]
+    pub(crate) fn write<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        source: Source<'_>,
+        target: RemoteSpan,
+        done: Option<Done>,
+    ) -> bool {
+        let posted = self.link.write(fabric, source, target, done.is_some());
+        self.await_done(posted, done)
+    }
+
+    /// Posts a READ. Returns whether the queue pair took it. Without `done`, a later completion speaks for it.
+    #[inline]
+    pub(crate) fn read<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        local: Span,
+        remote: RemoteSpan,
+        done: Option<Done>,
+    ) -> bool {
+        let posted = self.link.post(fabric, Verb::Read { local, remote }, done.is_some());
+        self.await_done(posted, done)
+    }
+
+    #[inline]
+    fn await_done(&mut self, posted: Option<u64>, done: Option<Done>) -> bool {
+        if let (Some(number), Some(done)) = (posted, done) {
+            self.awaited.push_back((number, done));
+        }
+        posted.is_some()
+    }
+
+    /// A request of the present connection completed.
+    #[inline]
+    pub(super) fn completed(&mut self, number: u64) {
+        self.link.completed(number);
+    }
+
+    /// The next thing that is known to be done.
+    #[inline]
+    pub(super) fn next_done(&mut self) -> Option<Done> {
+        let (number, done) = *self.awaited.front()?;
+        if number > self.link.done() {
+            return None;
+        }
+        self.awaited.pop_front();
+        Some(done)
+    }
+
+    /// The connection ended: what is awaited never comes.
+    pub(super) fn forget(&mut self) {
+        self.awaited.clear();
+    }
+
+    /// The peer is fenced: nothing is posted any more.
+    pub(super) fn close(&mut self) {
+        self.link.close();
+        self.forget();
+    }
+}
+
+impl Deref for Peer {
+    type Target = Link;
+
+    #[inline]
+    fn deref(&self) -> &Link {
+        &self.link
+    }
+}
+
+impl AsRef<Link> for Peer {
+    #[inline]
+    fn as_ref(&self) -> &Link {
+        &self.link
+    }
+}
+
+impl AsMut<Link> for Peer {
+    #[inline]
+    fn as_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+/// The links of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    pub(super) links: Links<Peer>,
+    /// By process: index of its link.
+    places: Vec<Option<usize>>,
+}
+
+impl Peers {
+    /// Opens a link to each process that is `linked`; the others have none. `processes` are all, in order.
+    pub(super) fn open<F: Fabric>(
+        fabric: &mut F,
+        processes: impl Iterator<Item = ProcessId>,
+        linked: impl Fn(ProcessId) -> bool,
+    ) -> Result<Self, NodeError> {
+        let mut peers = Peers::default();
+        for process in processes {
+            let peer = linked(process).then(|| Peer::open(fabric, process)).transpose()?;
+            let place = peer.map(|peer| peers.links.push(peer));
+            peers.places.push(place);
+        }
+        Ok(peers)
+    }
+
+    /// The link to a process, if there is one.
+    #[inline]
+    pub(crate) fn get(&self, process: ProcessId) -> Option<&Peer> {
+        let place = self.places.get(process.index()).copied().flatten()?;
+        self.links.get(place)
+    }
+
+    /// The same.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, process: ProcessId) -> Option<&mut Peer> {
+        let place = self.places.get(process.index()).copied().flatten()?;
+        self.links.get_mut(place)
+    }
+
+    /// All of them.
+    #[inline]
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Peer> {
+        self.links.iter()
+    }
+}
