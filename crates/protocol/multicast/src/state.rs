@@ -1,6 +1,6 @@
 //! The state of a group at one member, as it goes from member to member when a leader changes or a process rejoins.
 
-use crate::words::{LetterError, Words};
+use crate::word_reader::{PeerMessageError, WordReader};
 use crate::{Ballot, Destination, GroupId, ids};
 
 /// What a member has processed. Bodies are named, not carried: who misses one asks for it.
@@ -19,7 +19,7 @@ pub struct State {
     pub delivered: u64,
     /// By group, the largest ballot that was heard of.
     pub known: Vec<Ballot>,
-    /// By member of the group, the incarnation of its last life that was heard of; of who says this, its own.
+    /// By member of the group, the life of its last life that was heard of; of who says this, its own.
     pub lives: Vec<u64>,
     /// By client place.
     pub clients: Vec<ClientState>,
@@ -34,10 +34,10 @@ pub struct ClientState {
     pub from: u64,
     /// Sequence of the last slot before it.
     pub freed: u64,
-    /// Of processes of the client place with an era below this nothing more is assigned.
+    /// Of processes of the client place with an generation below this nothing more is assigned.
     pub closed: u64,
     /// The assigned slots from there on.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<AssignedSlot>,
     /// Behind them, in rising order, the slots whose bodies are held and that are not assigned, with the sequences. What is
     /// held by a majority in one installed ballot is synced; so who promises another ballot says what it holds.
     pub held: Vec<(u64, u64)>,
@@ -45,7 +45,7 @@ pub struct ClientState {
 
 /// One assigned message.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Entry {
+pub struct AssignedSlot {
     /// The client's number for it.
     pub sequence: u64,
     /// Its destinations; none of a void slot whose message nobody has seen.
@@ -86,11 +86,11 @@ impl State {
         }
     }
 
-    pub(crate) fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
+    pub(crate) fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
         let (synced, counter) = (Ballot::from_word(words.next()?), words.next()?);
         let (clock, delivered) = (words.next()?, words.next()?);
         if (clock | counter | delivered) >> 63 != 0 {
-            return Err(LetterError::Value("clock, counter or number of deliveries"));
+            return Err(PeerMessageError::Value("clock, counter or number of deliveries"));
         }
         let mut known = Vec::new();
         for _ in 0..words.length()? {
@@ -110,35 +110,35 @@ pub(crate) fn encode_lives(lives: &[u64], out: &mut Vec<u64>) {
     out.extend_from_slice(lives);
 }
 
-pub(crate) fn decode_lives(words: &mut Words<'_>) -> Result<Vec<u64>, LetterError> {
+pub(crate) fn decode_lives(words: &mut WordReader<'_>) -> Result<Vec<u64>, PeerMessageError> {
     let members = words.length()?;
     Ok(words.take(members)?.to_vec())
 }
 
 impl ClientState {
-    fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
+    fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
         let (delivered, from, freed, closed) = (words.next()?, words.next()?, words.next()?, words.next()?);
         // Nobody counts as far; and what is a window further is a slot, too.
         if from >> 63 != 0 {
-            return Err(LetterError::Value("slot"));
+            return Err(PeerMessageError::Value("slot"));
         }
-        if closed > ids::ERAS {
-            return Err(LetterError::Value("era"));
+        if closed > ids::GENERATIONS {
+            return Err(PeerMessageError::Value("era"));
         }
         let count = words.length()?;
         let mut entries = Vec::new();
         for _ in 0..count {
-            entries.push(Entry::decode(words)?);
+            entries.push(AssignedSlot::decode(words)?);
         }
         let assigned = from + count as u64;
         if delivered < from || delivered > assigned {
-            return Err(LetterError::Value("number of delivered slots"));
+            return Err(PeerMessageError::Value("number of delivered slots"));
         }
         let mut held: Vec<(u64, u64)> = Vec::new();
         for _ in 0..words.length()? {
             let (slot, sequence) = (words.next()?, words.next()?);
             if slot < held.last().map_or(assigned, |(last, _)| last + 1) || slot == u64::MAX {
-                return Err(LetterError::Value("held slot"));
+                return Err(PeerMessageError::Value("held slot"));
             }
             held.push((slot, sequence));
         }
@@ -152,7 +152,7 @@ impl ClientState {
     }
 }
 
-impl Entry {
+impl AssignedSlot {
     fn encode(&self, out: &mut Vec<u64>) {
         let flags = if self.decided { DECIDED } else { 0 }
             | if self.void { VOID } else { 0 }
@@ -162,10 +162,10 @@ impl Entry {
         out.extend_from_slice(&self.times);
     }
 
-    fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
+    fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
         let (sequence, flags) = (words.next()?, words.next()?);
         if flags & !(DECIDED | VOID | VECTOR) != 0 {
-            return Err(LetterError::Value("flag"));
+            return Err(PeerMessageError::Value("flag"));
         }
         let groups = words.length()?;
         let destinations: Vec<Destination> =
@@ -173,12 +173,12 @@ impl Entry {
         let times = words.take(groups)?.to_vec();
         let (decided, void, vector) = (flags & DECIDED != 0, flags & VOID != 0, flags & VECTOR != 0);
         if times.iter().any(|time| time >> 63 != 0) || (vector && times.contains(&0)) || (decided && !vector && !void) {
-            return Err(LetterError::Value("time"));
+            return Err(PeerMessageError::Value("time"));
         }
         if !void && (groups == 0 || sequence == 0) {
-            return Err(LetterError::Value("entry"));
+            return Err(PeerMessageError::Value("entry"));
         }
-        Ok(Entry { sequence, destinations, times, vector, decided, void })
+        Ok(AssignedSlot { sequence, destinations, times, vector, decided, void })
     }
 
     /// Position of a group among the destinations.

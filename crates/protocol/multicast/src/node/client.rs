@@ -19,7 +19,7 @@ use super::posting::Quiet;
 use super::{BODY, CONTROL, MAIN, NodeError};
 use crate::limits::CREDIT_CELLS_BYTES;
 use crate::message::MAX_DESTINATIONS;
-use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Place, Plant, Sender, Topology, ids};
+use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Plant, ProcessRole, Sender, Topology, ids};
 
 /// Why a message was not multicast. Nothing was done.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub struct Client<F: Fabric> {
     resumed: bool,
     /// What members said the first time that they all were settled; they must say it again.
     once: Vec<(ProcessId, u64, u64)>,
-    /// The beginning of this process's era; 0 if it is the first of its place, or does not know yet.
+    /// The beginning of this process's generation; 0 if it is the first of its place, or does not know yet.
     first: u64,
     record: Vec<u64>,
     destinations: Vec<Destination>,
@@ -242,8 +242,8 @@ impl<F: Fabric> Client<F> {
     /// delivered before they are at it.
     #[must_use]
     pub fn counts_on(&self, member: ProcessId) -> bool {
-        match self.topology.place(member) {
-            Some(Place::Member { group, index }) => self.sender.counts(group, usize::from(index)),
+        match self.topology.role(member) {
+            Some(ProcessRole::Member { group, index }) => self.sender.counts(group, usize::from(index)),
             _ => false,
         }
     }
@@ -456,15 +456,15 @@ impl<F: Fabric> Client<F> {
     /// this one may have passed a message on to the first in between. So they are asked twice; what they say only grows, and
     /// if all say the same again, all were settled at the moment at which they were asked the second time.
     ///
-    /// No id is used twice: each process has an era of its own, above all that members have seen or heard of. When they are
+    /// No id is used twice: each process has an generation of its own, above all that members have seen or heard of. When they are
     /// asked the second time they hear which it is, so the next process will not use it, whatever comes of this one.
     ///
-    /// And they hear it before all are settled: a member that was met before it had its group's state knows of no era, and
+    /// And they hear it before all are settled: a member that was met before it had its group's state knows of no generation, and
     /// would take what an earlier process left half-written for this one's.
     fn resume(&mut self) -> Result<(), SubmitError> {
         let seen = self.seen();
         if seen > self.first {
-            self.first = ids::begin_of_era(ids::era(seen) + 1);
+            self.first = ids::first_of_generation(ids::generation(seen) + 1);
             self.ask_again();
         }
         for group in self.topology.group_ids() {
@@ -515,7 +515,7 @@ impl<F: Fabric> Client<F> {
         let (incarnation, begun, first) = (self.links.incarnation, self.resumed, self.first);
         let greeting = Greeting { about: About::Hello, incarnation, start, begun, first };
         let sent = self.links.greet(&mut self.fabric, link, greeting);
-        self.counts.write(Step::Letter, sent);
+        self.counts.write(Step::PeerMessage, sent);
         self.quiet.disturb();
     }
 
@@ -594,7 +594,7 @@ impl<F: Fabric> Client<F> {
     fn catch_up(&mut self) -> bool {
         let Client { fabric, links, rings, record, counts, .. } = self;
         for ring in rings.iter_mut().filter(|ring| ring.is_late()) {
-            counts.write(Step::Letter, ring.catch_up(fabric, links, record));
+            counts.write(Step::PeerMessage, ring.catch_up(fabric, links, record));
         }
         rings.iter().any(Outbound::is_late)
     }

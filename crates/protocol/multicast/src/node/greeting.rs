@@ -24,7 +24,7 @@ use stentor_fabric::{Plant, ProcessId};
 use crate::ids;
 use crate::item::VERSION;
 
-/// Words of a greeting: one receive.
+/// WordReader of a greeting: one receive.
 pub(super) const GREETING_WORDS: usize = 8;
 /// Bytes of a greeting.
 pub(super) const GREETING_BYTES: usize = 8 * GREETING_WORDS;
@@ -61,20 +61,20 @@ pub(super) struct Greeting {
     pub(super) start: Start,
     /// A client that has multicast, or may at any time.
     pub(super) begun: bool,
-    /// Of a client: the beginning of its era, if it knows that already.
+    /// Of a client: the beginning of its generation, if it knows that already.
     pub(super) first: u64,
 }
 
 impl Greeting {
-    /// Of a client: the era in which it multicasts, if it knows.
-    pub(super) fn era(&self) -> Option<u64> {
-        (self.begun || self.first > 0).then(|| ids::era(self.first))
+    /// Of a client: the generation in which it multicasts, if it knows.
+    pub(super) fn generation(&self) -> Option<u64> {
+        (self.begun || self.first > 0).then(|| ids::generation(self.first))
     }
 
-    /// Whether this client had begun, and the processes with eras below `over` are gone: on a fabric that does not lock
+    /// Whether this client had begun, and the processes with generations below `over` are gone: on a fabric that does not lock
     /// places two may live, and who was cut off may have been given up. What it left behind may be void by now.
     pub(super) fn is_superseded(&self, over: u64) -> bool {
-        self.begun && ids::era(self.first) < over
+        self.begun && ids::generation(self.first) < over
     }
 }
 
@@ -157,12 +157,13 @@ mod tests {
     #[test]
     fn a_process_that_had_begun_does_not_come_back_after_it_was_given_up() {
         let start = Start { position: 64, generation: 1 };
-        let hello = Greeting { about: About::Hello, incarnation: 9, start, begun: true, first: ids::begin_of_era(4) };
+        let hello =
+            Greeting { about: About::Hello, incarnation: 9, start, begun: true, first: ids::first_of_generation(4) };
         assert!(hello.is_superseded(5) && !hello.is_superseded(4) && !hello.is_superseded(0));
         let new = Greeting { begun: false, first: 0, ..hello };
         assert!(!new.is_superseded(5), "it has not begun, and is told where to");
         let told = Greeting { begun: false, ..hello };
-        assert_eq!([hello, new, told].map(|greeting| greeting.era()), [Some(4), None, Some(4)]);
+        assert_eq!([hello, new, told].map(|greeting| greeting.generation()), [Some(4), None, Some(4)]);
     }
 
     #[test]

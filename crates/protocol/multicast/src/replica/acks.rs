@@ -5,7 +5,7 @@ use stentor_fabric::ProcessId;
 use super::votes::Vote;
 use super::{Rejected, Replica};
 use crate::plant::planted;
-use crate::{Ack, ClientId, Effects, Place};
+use crate::{Ack, ClientId, Effects, ProcessRole};
 
 impl Replica {
     /// Another destination process acknowledged a message.
@@ -16,7 +16,7 @@ impl Replica {
         self.catch_up_clock();
         let position = usize::from(ack.position);
         // The leader's vote is its vector entry: whoever acknowledges the vector has seen it.
-        let Some(Place::Member { group, index }) = self.config.topology.place(from) else {
+        let Some(ProcessRole::Member { group, index }) = self.config.topology.role(from) else {
             return Err(Rejected::Sender(from));
         };
         if self.is_joining() {

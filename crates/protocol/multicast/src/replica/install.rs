@@ -20,7 +20,7 @@
 use stentor_fabric::ProcessId;
 
 use super::{Rejected, Replica, Stage};
-use crate::letter::{Admitted, Letter, Subject};
+use crate::peer_message::{Admitted, MessageRef, PeerMessage};
 use crate::plant::planted;
 use crate::state::{ClientState, State};
 use crate::{Ballot, ClientId, Effects};
@@ -81,19 +81,19 @@ impl Replica {
     }
 
     /// Messages that a state's process holds, unassigned, and that are missing here.
-    pub(super) fn lacks_held<'a>(&'a self, state: &'a State) -> impl Iterator<Item = Subject> + use<'a> {
+    pub(super) fn lacks_held<'a>(&'a self, state: &'a State) -> impl Iterator<Item = MessageRef> + use<'a> {
         let clients = (0..).map(ClientId).zip(self.windows.iter().zip(&state.clients));
         clients.flat_map(|(client, (window, state))| {
-            window.lacks_held(client, state).map(move |sequence| Subject { client, sequence })
+            window.lacks_held(client, state).map(move |sequence| MessageRef { client, sequence })
         })
     }
 
     /// Messages of a state whose bodies are needed and missing.
-    pub(super) fn lacks<'a>(&'a self, state: &'a State) -> impl Iterator<Item = Subject> + use<'a> {
+    pub(super) fn lacks<'a>(&'a self, state: &'a State) -> impl Iterator<Item = MessageRef> + use<'a> {
         let clients = self.windows.iter().zip(&state.clients).enumerate();
         clients.flat_map(|(client, (window, state))| {
             let client = ClientId(client as u16);
-            window.lacks(state).map(move |sequence| Subject { client, sequence })
+            window.lacks(state).map(move |sequence| MessageRef { client, sequence })
         })
     }
 
@@ -150,14 +150,14 @@ impl Replica {
         effects: &mut E,
     ) {
         let leader = ballot.leader();
-        if let Some(incarnation) = self.joining
-            && !admits.contains(&(self.config.me, incarnation))
+        if let Some(life) = self.joining
+            && !admits.contains(&(self.config.me, life))
         {
             // This ballot may lean on what this process has forgotten.
             return;
         }
         if ballot < self.promised {
-            effects.letter(leader, &Letter::Refuse { promised: self.promised });
+            effects.send(leader, &PeerMessage::Refuse { promised: self.promised });
             return;
         }
         if !self.is_last_of(&state.lives, effects) {
@@ -169,7 +169,7 @@ impl Replica {
             return;
         }
         if again && counter <= self.counter && !self.is_behind(state) {
-            effects.letter(leader, &Letter::Installed { ballot });
+            effects.send(leader, &PeerMessage::Installed { ballot });
             return;
         }
         if ballot > self.promised {
@@ -198,11 +198,11 @@ impl Replica {
                 self.jump(state, effects);
             }
             if self.is_behind(state) {
-                effects.letter(leader, &Letter::Behind { ballot });
+                effects.send(leader, &PeerMessage::Behind { ballot });
                 return;
             }
         }
-        effects.letter(leader, &Letter::Installed { ballot });
+        effects.send(leader, &PeerMessage::Installed { ballot });
         self.deliver_due(effects);
     }
 
@@ -212,7 +212,7 @@ impl Replica {
         let (ballot, leader) = (pending.ballot, pending.ballot.leader());
         if self.is_behind(&pending.state) {
             if ask {
-                effects.letter(leader, &Letter::Behind { ballot });
+                effects.send(leader, &PeerMessage::Behind { ballot });
             }
             return;
         }
@@ -220,14 +220,14 @@ impl Replica {
             let mut lacks = self.lacks(&pending.state).chain(self.lacks_held(&pending.state)).peekable();
             if lacks.peek().is_some() {
                 if ask {
-                    lacks.for_each(|subject| effects.letter(leader, &Letter::WantBody(subject)));
+                    lacks.for_each(|subject| effects.send(leader, &PeerMessage::WantBody(subject)));
                 }
                 return;
             }
         }
         let Stage::Installing(pending) = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
         self.adopt(&pending.state, ballot, pending.counter, false);
-        effects.letter(leader, &Letter::Installed { ballot });
+        effects.send(leader, &PeerMessage::Installed { ballot });
         self.acknowledge_all(None, effects);
         self.deliver_due(effects);
     }
@@ -278,7 +278,7 @@ impl Replica {
         }
         // Sent again until it is known to be installed.
         self.installed &= !self.config.topology.member_bit(self.group, to).unwrap_or(0);
-        effects.letter(to, &Letter::Install { ballot, counter, state, admits, snapshot });
+        effects.send(to, &PeerMessage::Install { ballot, counter, state, admits, snapshot });
         effects.begin_stream(ballot);
     }
 
@@ -287,62 +287,62 @@ impl Replica {
         if ballot == self.ballot && matches!(self.stage, Stage::Preparing | Stage::Leading) {
             self.install_at(from, true, effects);
         } else if ballot == self.promised && ballot.leader() == from && ballot != self.ballot {
-            effects.letter(from, &Letter::Transfer { ballot, state: self.state() });
+            effects.send(from, &PeerMessage::Transfer { ballot, state: self.state() });
         }
     }
 
     /// A process without memory wants to be taken in. That takes a new ballot, made without its memory: the quorums of
     /// earlier ones may have leaned on what it forgot.
-    pub(super) fn on_join<E: Effects>(&mut self, from: ProcessId, incarnation: u64, effects: &mut E) {
+    pub(super) fn on_join<E: Effects>(&mut self, from: ProcessId, life: u64, effects: &mut E) {
         let bit = self.config.topology.member_bit(self.group, from).unwrap_or(0);
         if self.is_joining() {
             self.asking.now |= bit;
-            self.on_fresh(from, incarnation, effects);
+            self.on_fresh(from, life, effects);
             return;
         }
         let elder = self.lives.of(from);
-        if incarnation < elder {
-            effects.letter(from, &Letter::Elder { incarnation: elder });
+        if life < elder {
+            effects.send(from, &PeerMessage::Elder { life: elder });
             return;
         }
-        self.lives.hear_of(from, incarnation);
-        if self.genesis.contains(&(from, incarnation)) {
+        self.lives.hear_of(from, life);
+        if self.genesis.contains(&(from, life)) {
             // It has no memory because it never had any: perhaps it only has not heard that all are there. But others may
             // have begun with an earlier life of it, and do not answer this.
-            effects.letter(from, &Letter::Begun { incarnation: self.lives.of(self.config.me) });
+            effects.send(from, &PeerMessage::Begun { life: self.lives.of(self.config.me) });
         }
-        if self.admitted.contains(&(from, incarnation)) && matches!(self.stage, Stage::Preparing | Stage::Leading) {
+        if self.admitted.contains(&(from, life)) && matches!(self.stage, Stage::Preparing | Stage::Leading) {
             self.install_at(from, true, effects);
             return;
         }
         self.joiners.retain(|(process, _)| *process != from);
-        self.joiners.push((from, incarnation));
+        self.joiners.push((from, life));
         self.forget_promises();
         self.installed &= !bit;
         if self.leads && !planted!(self.config.plant, JoinWithoutBallot) {
             let _ = self.campaign(effects);
         } else if self.leads {
-            self.admitted.push((from, incarnation));
+            self.admitted.push((from, life));
             self.install_at(from, true, effects);
         }
     }
 
     /// Another process is, or was until just now, without memory too. When all are there, the group begins its life.
-    pub(super) fn on_fresh<E: Effects>(&mut self, from: ProcessId, incarnation: u64, effects: &mut E) {
+    pub(super) fn on_fresh<E: Effects>(&mut self, from: ProcessId, life: u64, effects: &mut E) {
         if !self.is_joining() {
             return;
         }
         self.fresh |= self.config.topology.member_bit(self.group, from).unwrap_or(0);
         self.genesis.retain(|(process, _)| *process != from);
-        self.genesis.push((from, incarnation));
+        self.genesis.push((from, life));
         let all = (1_u128 << self.config.topology.size(self.group)) as u64;
         if self.fresh | self.bit != all.wrapping_sub(1) {
             return;
         }
         // Whoever has not heard that all are there hears it now.
-        let incarnation = self.lives.of(self.config.me);
+        let life = self.lives.of(self.config.me);
         for member in self.others() {
-            effects.letter(member, &Letter::Begun { incarnation });
+            effects.send(member, &PeerMessage::Begun { life });
         }
         self.begin_life();
         if self.leads {
@@ -357,9 +357,9 @@ impl Replica {
 
     /// Asks the group to be taken in.
     pub(super) fn join<E: Effects>(&self, effects: &mut E) {
-        let Some(incarnation) = self.joining else { return };
+        let Some(life) = self.joining else { return };
         for member in self.others() {
-            effects.letter(member, &Letter::Join { incarnation });
+            effects.send(member, &PeerMessage::Join { life });
         }
     }
 }

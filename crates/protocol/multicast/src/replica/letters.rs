@@ -4,22 +4,27 @@ use stentor_fabric::ProcessId;
 
 use super::window::Window;
 use super::{Rejected, Replica, Stage, Variant};
-use crate::letter::{Letter, Subject};
+use crate::peer_message::{MessageRef, PeerMessage};
 use crate::plant::planted;
-use crate::{Ballot, ClientId, Effects, GroupId, Place};
+use crate::{Ballot, ClientId, Effects, GroupId, ProcessRole};
 
 /// Most bodies that are forwarded at once: half of the letters that may wait for one peer.
 const BODIES: u64 = 32;
 
 impl Replica {
-    /// Another member wrote a letter. One that [fences](Letter::fences) a ballot larger than
+    /// Another member wrote a letter. One that [fences](PeerMessage::fences) a ballot larger than
     /// [`promised`](Replica::promised) is given only when nobody but that ballot's leader can write this member's stream
     /// regions any more, and what was in them is processed.
     ///
     /// # Errors
     /// See [`Rejected`].
-    pub fn on_letter<E: Effects>(&mut self, from: ProcessId, letter: &Letter, effects: &mut E) -> Result<(), Rejected> {
-        let Some(Place::Member { group, .. }) = self.config.topology.place(from) else {
+    pub fn on_peer_message<E: Effects>(
+        &mut self,
+        from: ProcessId,
+        letter: &PeerMessage,
+        effects: &mut E,
+    ) -> Result<(), Rejected> {
+        let Some(ProcessRole::Member { group, .. }) = self.config.topology.role(from) else {
             return Err(Rejected::Sender(from));
         };
         self.check_sender(from, group, letter)?;
@@ -27,70 +32,72 @@ impl Replica {
             return Ok(());
         }
         match letter {
-            Letter::Join { incarnation } => self.on_join(from, *incarnation, effects),
-            Letter::Begun { incarnation } => self.on_fresh(from, *incarnation, effects),
-            Letter::Elder { incarnation } => self.on_elder(*incarnation, effects),
-            Letter::Campaign { ballot, lives } => {
+            PeerMessage::Join { life } => self.on_join(from, *life, effects),
+            PeerMessage::Begun { life } => self.on_fresh(from, *life, effects),
+            PeerMessage::Elder { life } => self.on_elder(*life, effects),
+            PeerMessage::Campaign { ballot, lives } => {
                 self.lives.check(lives)?;
                 self.on_campaign(from, *ballot, lives, effects);
             }
-            Letter::Promise { ballot, state } => {
+            PeerMessage::Promise { ballot, state } => {
                 self.check_state(state)?;
                 self.on_promise(from, *ballot, state, effects);
             }
-            Letter::Refuse { promised } => self.hear_of(self.group, *promised),
-            Letter::Install { ballot, counter, state, admits, snapshot } => {
+            PeerMessage::Refuse { promised } => self.hear_of(self.group, *promised),
+            PeerMessage::Install { ballot, counter, state, admits, snapshot } => {
                 self.check_state(state)?;
                 self.on_install(*ballot, *counter, state, admits, *snapshot, effects);
             }
-            Letter::Installed { ballot } => self.on_installed(from, *ballot, effects),
-            Letter::Behind { ballot } => self.on_behind(from, *ballot, effects),
-            Letter::Transfer { ballot, state } => {
+            PeerMessage::Installed { ballot } => self.on_installed(from, *ballot, effects),
+            PeerMessage::Behind { ballot } => self.on_behind(from, *ballot, effects),
+            PeerMessage::Transfer { ballot, state } => {
                 self.check_state(state)?;
                 self.on_transfer(from, *ballot, state, effects);
             }
-            Letter::Announce { group, ballot } => self.on_announce(from, *group, *ballot, effects),
-            Letter::WantBody(subject) => self.on_want(from, *subject, 1, effects),
-            Letter::WantBodies(subject) => self.on_want(from, *subject, BODIES, effects),
-            Letter::Gone(subject) => self.on_gone(*subject, effects),
-            Letter::Ask(subject) => self.on_ask(from, *subject, effects),
-            Letter::Decided { subject, ballot, times } if *ballot <= self.ballot => {
+            PeerMessage::Announce { group, ballot } => self.on_announce(from, *group, *ballot, effects),
+            PeerMessage::WantBody(subject) => self.on_want(from, *subject, 1, effects),
+            PeerMessage::WantBodies(subject) => self.on_want(from, *subject, BODIES, effects),
+            PeerMessage::Gone(subject) => self.on_gone(*subject, effects),
+            PeerMessage::Ask(subject) => self.on_ask(from, *subject, effects),
+            PeerMessage::Decided { subject, ballot, times } if *ballot <= self.ballot => {
                 self.on_decided(*subject, Some(times), effects);
                 self.note_unusable(from, *subject, times);
             }
-            Letter::Decided { .. } => {}
-            Letter::Forgotten(subject) if group == self.group => self.on_outrun(*subject, effects),
-            Letter::Forgotten(subject) if self.leads => self.on_decided(*subject, None, effects),
-            Letter::Forgotten(_) => {}
-            Letter::Refused(subject) => self.on_refused(*subject, effects),
-            Letter::Seek(spot) => self.on_seek(from, *spot, effects),
-            Letter::Lacking(spot) => self.on_lacking(from, *spot, effects),
-            Letter::Voided(spot) => self.on_voided(from, *spot, effects),
-            Letter::Stand { ballot } => self.on_stand(from, *ballot, effects),
-            Letter::Lead => {}
+            PeerMessage::Decided { .. } => {}
+            PeerMessage::Forgotten(subject) if group == self.group => self.on_outrun(*subject, effects),
+            PeerMessage::Forgotten(subject) if self.leads => self.on_decided(*subject, None, effects),
+            PeerMessage::Forgotten(_) => {}
+            PeerMessage::Refused(subject) => self.on_refused(*subject, effects),
+            PeerMessage::Seek(spot) => self.on_seek(from, *spot, effects),
+            PeerMessage::Lacking(spot) => self.on_lacking(from, *spot, effects),
+            PeerMessage::NoOpProcessed(spot) => self.on_voided(from, *spot, effects),
+            PeerMessage::Probe { ballot } => self.on_stand(from, *ballot, effects),
+            PeerMessage::Lead => {}
         }
         Ok(())
     }
 
     /// Whether a letter may come from where it came.
-    fn check_sender(&self, from: ProcessId, group: GroupId, letter: &Letter) -> Result<(), Rejected> {
+    fn check_sender(&self, from: ProcessId, group: GroupId, letter: &PeerMessage) -> Result<(), Rejected> {
         let own = group == self.group && from != self.config.me;
         let led = |ballot: &Ballot| ballot.leader() == from;
         let sound = match letter {
-            Letter::Campaign { ballot, .. } => own && led(ballot),
-            Letter::Install { ballot, admits, .. } => {
+            PeerMessage::Campaign { ballot, .. } => own && led(ballot),
+            PeerMessage::Install { ballot, admits, .. } => {
                 let topology = &self.config.topology;
                 own && led(ballot) && admits.iter().all(|(process, _)| topology.member_bit(group, *process).is_some())
             }
-            Letter::Announce { group, ballot } => {
+            PeerMessage::Announce { group, ballot } => {
                 let known = self.config.topology.has_group(*group);
                 known && self.config.topology.member_bit(*group, ballot.leader()).is_some()
             }
-            Letter::Refuse { promised } => own && self.config.topology.member_bit(group, promised.leader()).is_some(),
-            Letter::WantBody(_) | Letter::WantBodies(_) | Letter::Gone(_) => from != self.config.me,
-            Letter::Decided { .. } => from != self.config.me,
-            Letter::Forgotten(_) => from != self.config.me,
-            Letter::Refused(_) => group != self.group,
+            PeerMessage::Refuse { promised } => {
+                own && self.config.topology.member_bit(group, promised.leader()).is_some()
+            }
+            PeerMessage::WantBody(_) | PeerMessage::WantBodies(_) | PeerMessage::Gone(_) => from != self.config.me,
+            PeerMessage::Decided { .. } => from != self.config.me,
+            PeerMessage::Forgotten(_) => from != self.config.me,
+            PeerMessage::Refused(_) => group != self.group,
             _ => own,
         };
         if sound { Ok(()) } else { Err(Rejected::Sender(from)) }
@@ -107,7 +114,7 @@ impl Replica {
         if ballot < known {
             if group != self.group && self.config.topology.member_bit(group, from).is_some() {
                 // Of its own group it should know more: see `outbid.rs`.
-                effects.letter(from, &Letter::Announce { group, ballot: known });
+                effects.send(from, &PeerMessage::Announce { group, ballot: known });
             }
             return;
         }
@@ -138,12 +145,12 @@ impl Replica {
     }
 
     /// Finds a retained message.
-    pub(super) fn find(&self, subject: Subject) -> Option<u64> {
+    pub(super) fn find(&self, subject: MessageRef) -> Option<u64> {
         self.windows.get(usize::from(subject.client.0))?.find(subject.sequence)
     }
 
     /// Forwards a message, and what is held behind it.
-    fn on_want<E: Effects>(&mut self, from: ProcessId, subject: Subject, most: u64, effects: &mut E) {
+    fn on_want<E: Effects>(&mut self, from: ProcessId, subject: MessageRef, most: u64, effects: &mut E) {
         let held = |slot| {
             let window = &self.windows[usize::from(subject.client.0)];
             window.is_here(slot) && window.slot(slot).body
@@ -155,12 +162,12 @@ impl Replica {
                     effects.spare_body(from, subject.client, slot);
                 });
             }
-            _ => effects.letter(from, &Letter::Gone(subject)),
+            _ => effects.send(from, &PeerMessage::Gone(subject)),
         }
     }
 
     /// A body that is needed is nowhere to be had: the application's state contains it.
-    fn on_gone<E: Effects>(&mut self, subject: Subject, effects: &mut E) {
+    fn on_gone<E: Effects>(&mut self, subject: MessageRef, effects: &mut E) {
         let held = |window: &Window| window.holds_somewhere(subject.sequence);
         if self.windows.get(usize::from(subject.client.0)).is_some_and(held) {
             // It came through its client's ring meanwhile.
@@ -172,13 +179,13 @@ impl Replica {
             Stage::Idle | Stage::Installing(_) => {
                 let ballot = self.promised;
                 if ballot.leader() != self.config.me && !self.is_joining() {
-                    effects.letter(ballot.leader(), &Letter::Behind { ballot });
+                    effects.send(ballot.leader(), &PeerMessage::Behind { ballot });
                 }
             }
         }
     }
 
-    fn on_ask<E: Effects>(&mut self, from: ProcessId, subject: Subject, effects: &mut E) {
+    fn on_ask<E: Effects>(&mut self, from: ProcessId, subject: MessageRef, effects: &mut E) {
         if !self.leads {
             return;
         }
@@ -208,7 +215,7 @@ impl Replica {
     /// group in which a majority acknowledged it, and that time stays the same in all later ballots of that group. Who has
     /// processed V has heard of b before (`say_known`), so every later leader here has; it takes no timestamp of a smaller
     /// ballot. So what replaces a time of V is equal to it.
-    fn on_decided<E: Effects>(&mut self, subject: Subject, times: Option<&Vec<u64>>, effects: &mut E) {
+    fn on_decided<E: Effects>(&mut self, subject: MessageRef, times: Option<&Vec<u64>>, effects: &mut E) {
         let Some(slot) = self.find(subject) else { return };
         let message = self.windows[usize::from(subject.client.0)].slot(slot);
         let same = times.is_none_or(|times| message.times().words() == times);
@@ -219,7 +226,7 @@ impl Replica {
 
     /// Notes that the leader has said that a message is decided. If that was of no use here, because the entry with
     /// this vector is not processed, asking again is of none either.
-    fn note_unusable(&mut self, from: ProcessId, subject: Subject, times: &[u64]) {
+    fn note_unusable(&mut self, from: ProcessId, subject: MessageRef, times: &[u64]) {
         let Some(slot) = self.find(subject).filter(|_| from == self.ballot.leader()) else { return };
         let message = self.windows[usize::from(subject.client.0)].slot(slot);
         let processed = message.vector && message.times().words() == times;
@@ -231,7 +238,7 @@ impl Replica {
     /// A follower has delivered and forgotten a message that is undecided here: this leader's acknowledgements were lost,
     /// and clients count it no more. What it lacks it can only take over, with the application's state: by a new ballot,
     /// like everything that a leader takes.
-    fn on_outrun<E: Effects>(&mut self, subject: Subject, effects: &mut E) {
+    fn on_outrun<E: Effects>(&mut self, subject: MessageRef, effects: &mut E) {
         let Some(slot) = self.find(subject).filter(|_| self.leads) else { return };
         let message = self.windows[usize::from(subject.client.0)].slot(slot);
         if message.decided.is_none() && !message.void && !message.delivered {
@@ -266,10 +273,10 @@ impl Replica {
         effects: &mut E,
     ) {
         let message = self.windows[usize::from(client.0)].slot(slot);
-        let subject = Subject { client, sequence: message.sequence };
+        let subject = MessageRef { client, sequence: message.sequence };
         if message.is_settled() {
             let (ballot, times) = (self.known(group), message.times().words().to_vec());
-            effects.letter(to, &Letter::Decided { subject, ballot, times });
+            effects.send(to, &PeerMessage::Decided { subject, ballot, times });
         }
     }
 }

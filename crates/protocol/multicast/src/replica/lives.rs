@@ -1,9 +1,9 @@
 //! Which of the processes that a member's place had, one after the other, is meant.
 //!
-//! A life is named by its incarnation, and later ones have larger incarnations. Who heard of one knows that those before
+//! A life is named by its life, and later ones have larger lives. Who heard of one knows that those before
 //! it are over: it asked to be taken in, because it has no memory.
 //!
-//! Incarnations are times of starts. When the clock was set back, a process takes a name above the one that its group
+//! Lives are times of starts. When the clock was set back, a process takes a name above the one that its group
 //! remembers, and keeps the lower half of its own: so no two processes of a place have one name as long as those halves
 //! differ, whatever each of them was told.
 
@@ -12,7 +12,7 @@ use stentor_fabric::ProcessId;
 use super::{Rejected, Replica, Stage};
 use crate::{Effects, GroupId, Topology};
 
-/// Bits of an incarnation that its process keeps under every name: some four seconds, in nanoseconds.
+/// Bits of an life that its process keeps under every name: some four seconds, in nanoseconds.
 const OWN_BITS: u32 = 32;
 
 /// The first name above `elder` for a process whose own is this one; `None` if there is none left.
@@ -21,7 +21,7 @@ fn name_above(elder: u64, own: u64) -> Option<u64> {
     Some(u64::from(upper) << OWN_BITS | own & u64::from(u32::MAX))
 }
 
-/// By member of a group, the incarnation of its last life that was heard of; of this member, its own.
+/// By member of a group, the life of its last life that was heard of; of this member, its own.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Lives {
     first: ProcessId,
@@ -48,23 +48,23 @@ impl Lives {
     }
 
     /// This process is this life.
-    pub(super) fn be(&mut self, incarnation: u64) {
-        self.last[self.own] = incarnation;
+    pub(super) fn be(&mut self, life: u64) {
+        self.last[self.own] = life;
     }
 
     /// Another member has, or had, this life.
-    pub(super) fn hear_of(&mut self, process: ProcessId, incarnation: u64) {
+    pub(super) fn hear_of(&mut self, process: ProcessId, life: u64) {
         let index = self.index(process);
         if let Some(last) = self.last.get_mut(index).filter(|_| index != self.own) {
-            *last = incarnation.max(*last);
+            *last = life.max(*last);
         }
     }
 
     /// What another member has heard of. It does not make another life of this one.
     pub(super) fn hear_of_all(&mut self, lives: &[u64]) {
-        for (index, (last, incarnation)) in self.last.iter_mut().zip(lives).enumerate() {
+        for (index, (last, life)) in self.last.iter_mut().zip(lives).enumerate() {
             if index != self.own {
-                *last = (*last).max(*incarnation);
+                *last = (*last).max(*life);
             }
         }
     }
@@ -130,13 +130,13 @@ impl Replica {
         false
     }
 
-    /// The group remembers a process of this place with a larger incarnation than this one's: the clock that incarnations
+    /// The group remembers a process of this place with a larger life than this one's: the clock that lives
     /// are taken from was set back. Whoever is not taken in yet may choose a larger one.
     pub(super) fn on_elder<E: Effects>(&mut self, elder: u64, effects: &mut E) {
-        let own = self.joining.filter(|incarnation| *incarnation < elder);
-        if let Some(incarnation) = own.and_then(|own| name_above(elder, own)) {
-            self.joining = Some(incarnation);
-            self.lives.be(incarnation);
+        let own = self.joining.filter(|life| *life < elder);
+        if let Some(life) = own.and_then(|own| name_above(elder, own)) {
+            self.joining = Some(life);
+            self.lives.be(life);
             self.join(effects);
         }
     }

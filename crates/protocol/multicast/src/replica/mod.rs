@@ -53,10 +53,11 @@ use stentor_fabric::ProcessId;
 use thiserror::Error;
 
 use crate::item::Head;
-use crate::letter::{Admitted, Letter};
+use crate::peer_message::{Admitted, PeerMessage};
 use crate::plant::planted;
 use crate::{
-    Ack, Ballot, ClientId, GroupId, Header, MessageId, Place, Plant, RemoteTimestamp, StreamItem, Timestamp, Topology,
+    Ack, Ballot, ClientId, GroupId, Header, MessageId, Plant, ProcessRole, RemoteTimestamp, StreamItem, Timestamp,
+    Topology,
 };
 use install::Pending;
 use lives::{Asking, Lives};
@@ -89,14 +90,14 @@ pub struct ReplicaConfig {
     /// takes it from its [`Limits`](crate::Limits).
     pub window: u32,
     /// Ticks after which something that makes no progress is asked for, or said, again.
-    pub patience: u8,
+    pub retry_ticks: u8,
     /// A planted bug.
     pub plant: Plant,
 }
 
 impl ReplicaConfig {
     /// Ticks that are patient enough for a loaded host, if they come every few milliseconds.
-    pub const PATIENCE: u8 = 5;
+    pub const RETRY_TICKS: u8 = 5;
 }
 
 /// Where the output of a step goes.
@@ -118,10 +119,10 @@ pub trait Effects {
     /// Append to the stream of every follower: what follows is of this ballot. What was not yet written of an earlier
     /// ballot need not be written any more.
     fn begin_stream(&mut self, ballot: Ballot);
-    /// Write a letter to a member. If it [carries a snapshot](Letter::carries_snapshot), the application's state as it is
+    /// Write a letter to a member. If it [carries a snapshot](PeerMessage::carries_snapshot), the application's state as it is
     /// now goes with it.
-    fn letter(&mut self, to: ProcessId, letter: &Letter);
-    /// Forward the body that is held in a slot to a member; answer [`Letter::Gone`] if it is not there any more.
+    fn send(&mut self, to: ProcessId, message: &PeerMessage);
+    /// Forward the body that is held in a slot to a member; answer [`PeerMessage::Gone`] if it is not there any more.
     fn body(&mut self, to: ProcessId, client: ClientId, slot: u64);
     /// Forward a body as well, if it is still there.
     fn spare_body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
@@ -253,7 +254,7 @@ pub struct Replica {
     config: ReplicaConfig,
     group: GroupId,
     bit: u64,
-    /// Without memory: its incarnation.
+    /// Without memory: its life.
     joining: Option<u64>,
     /// The members' lives; its own, too.
     lives: Lives,
@@ -316,9 +317,9 @@ impl Replica {
     /// # Panics
     /// As [`new`](Replica::new).
     #[must_use]
-    pub fn joining(config: ReplicaConfig, incarnation: u64) -> Self {
+    pub fn joining(config: ReplicaConfig, life: u64) -> Self {
         assert!(config.window.is_power_of_two(), "a window of {} slots is not a power of two", config.window);
-        let Some(Place::Member { group, index }) = config.topology.place(config.me) else {
+        let Some(ProcessRole::Member { group, index }) = config.topology.role(config.me) else {
             panic!("{} is not a member of a group", config.me)
         };
         let topology = &config.topology;
@@ -327,7 +328,7 @@ impl Replica {
         let mut replica = Replica {
             group,
             bit: 1 << index,
-            joining: Some(incarnation),
+            joining: Some(life),
             lives: Lives::new(topology, group, usize::from(index)),
             superseded: false,
             fresh: 0,
@@ -356,7 +357,7 @@ impl Replica {
             put_off: 0,
             config,
         };
-        replica.lives.be(incarnation);
+        replica.lives.be(life);
         if replica.config.topology.size(group) == 1 {
             replica.begin_life();
         }
@@ -367,8 +368,8 @@ impl Replica {
     fn begin_life(&mut self) {
         let first = self.config.topology.first_ballot(self.group);
         (self.promised, self.ballot, self.stream_ballot, self.joining) = (first, first, first, None);
-        for (process, incarnation) in &self.genesis {
-            self.lives.hear_of(*process, *incarnation);
+        for (process, life) in &self.genesis {
+            self.lives.hear_of(*process, *life);
         }
         if first.leader() == self.config.me {
             (self.leads, self.stage, self.installed) = (true, Stage::Leading, self.bit);

@@ -8,7 +8,7 @@
 //! *unquestioned* (it knows no larger ballot of its group than its own) → *questioned* (it was told of one: by another group,
 //! which answers what is announced or given in a smaller one with the largest that it knows; or by a member that promised it)
 //! → a majority says that it stands by the leader's ballot → *campaigning*, above all that it was told of.
-//! It asks again whenever [`patience`](super::ReplicaConfig::patience) is over.
+//! It asks again whenever [`retry_ticks`](super::ReplicaConfig::retry_ticks) is over.
 //!
 //! # Invariants
 //! - Nothing but a campaign comes of it. A campaign may begin at any time and in any larger ballot, and who promises, what
@@ -23,7 +23,7 @@
 use stentor_fabric::ProcessId;
 
 use super::{Replica, Stage};
-use crate::letter::Letter;
+use crate::peer_message::PeerMessage;
 use crate::{Ballot, Effects};
 
 /// Who stands by a leader's ballot although a larger one was heard of.
@@ -46,7 +46,7 @@ impl Replica {
             self.standing = Standing { against: highest, members: self.bit };
         }
         for member in self.others() {
-            effects.letter(member, &Letter::Stand { ballot: self.ballot });
+            effects.send(member, &PeerMessage::Probe { ballot: self.ballot });
         }
         self.count_standing(effects);
     }
@@ -57,7 +57,7 @@ impl Replica {
             return;
         }
         if ballot.leader() == from {
-            effects.letter(from, &Letter::Stand { ballot });
+            effects.send(from, &PeerMessage::Probe { ballot });
         } else if self.stage == Stage::Leading {
             self.standing.members |= self.config.topology.member_bit(self.group, from).unwrap_or(0);
             self.count_standing(effects);

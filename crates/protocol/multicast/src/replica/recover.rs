@@ -47,7 +47,7 @@
 use stentor_fabric::ProcessId;
 
 use super::{Rejected, Replica, Stage};
-use crate::letter::{Admitted, Letter, Subject};
+use crate::peer_message::{Admitted, MessageRef, PeerMessage};
 use crate::plant::planted;
 use crate::state::State;
 use crate::{Ballot, ClientId, Effects, GroupId};
@@ -77,7 +77,7 @@ impl Candidacy {
 
 impl Replica {
     /// Begins a campaign for this group's leadership, in a ballot larger than all that were heard of. Nobody may be able to
-    /// write this member's stream regions, as with [`Letter::fences`]. Returns the ballot.
+    /// write this member's stream regions, as with [`PeerMessage::fences`]. Returns the ballot.
     ///
     /// # Errors
     /// [`Rejected::Joining`] without memory; [`Rejected::Superseded`] if another process has taken this one's place;
@@ -101,15 +101,15 @@ impl Replica {
         self.stage = Stage::Campaigning(Box::new(Candidacy { promises, admits }));
         self.age = 0;
         for member in self.others() {
-            effects.letter(member, &self.campaign_letter());
+            effects.send(member, &self.campaign_letter());
         }
         self.count_promises(effects);
         Ok(ballot)
     }
 
     /// 1A, as it is now: it also names lives that were heard of since the campaign began.
-    pub(super) fn campaign_letter(&self) -> Letter {
-        Letter::Campaign { ballot: self.promised, lives: self.lives.all().to_vec() }
+    pub(super) fn campaign_letter(&self) -> PeerMessage {
+        PeerMessage::Campaign { ballot: self.promised, lives: self.lives.all().to_vec() }
     }
 
     /// The other members of the own group.
@@ -132,7 +132,7 @@ impl Replica {
             return;
         }
         if ballot < self.promised {
-            effects.letter(from, &Letter::Refuse { promised: self.promised });
+            effects.send(from, &PeerMessage::Refuse { promised: self.promised });
             return;
         }
         if !self.is_last_of(lives, effects) {
@@ -142,7 +142,7 @@ impl Replica {
             self.promise(ballot);
         }
         self.lives.hear_of_all(lives);
-        effects.letter(from, &Letter::Promise { ballot, state: self.state() });
+        effects.send(from, &PeerMessage::Promise { ballot, state: self.state() });
     }
 
     /// 1B.
@@ -177,7 +177,7 @@ impl Replica {
     /// it, by the same reason (and the theorem above).
     pub(super) fn count_promises<E: Effects>(&mut self, effects: &mut E) {
         if let Some(ahead) = self.promised_ahead() {
-            effects.letter(ahead, &Letter::Behind { ballot: self.promised });
+            effects.send(ahead, &PeerMessage::Behind { ballot: self.promised });
             return;
         }
         self.want_held(effects);
@@ -187,14 +187,14 @@ impl Replica {
             self.take_over(&state, effects);
             return;
         }
-        let lacks: Vec<Subject> = self.lacks(state).collect();
+        let lacks: Vec<MessageRef> = self.lacks(state).collect();
         if lacks.is_empty() || planted!(self.config.plant, StateWithoutBodies) {
             let state = state.clone();
             self.take_over(&state, effects);
             return;
         }
         for subject in lacks {
-            effects.letter(donor, &Letter::WantBody(subject));
+            effects.send(donor, &PeerMessage::WantBody(subject));
         }
     }
 
@@ -218,7 +218,7 @@ impl Replica {
         for (process, state) in &mut candidacy.promises {
             let mut lacks = self.lacks_held(state).peekable();
             if lacks.peek().is_some() {
-                lacks.for_each(|subject| effects.letter(*process, &Letter::WantBody(subject)));
+                lacks.for_each(|subject| effects.send(*process, &PeerMessage::WantBody(subject)));
             } else {
                 drop(lacks);
                 state.forget_held();
@@ -273,7 +273,7 @@ impl Replica {
 
     pub(super) fn want_transfer<E: Effects>(&self, effects: &mut E) {
         if let Some((donor, _)) = self.best_promise().filter(|(donor, _)| *donor != self.config.me) {
-            effects.letter(donor, &Letter::Behind { ballot: self.promised });
+            effects.send(donor, &PeerMessage::Behind { ballot: self.promised });
         }
     }
 
@@ -337,11 +337,11 @@ impl Replica {
         }
         self.stage = Stage::Leading;
         self.leads = true;
-        let announce = Letter::Announce { group: self.group, ballot: self.ballot };
+        let announce = PeerMessage::Announce { group: self.group, ballot: self.ballot };
         for process in 0..self.config.topology.all_members() as u16 {
             let process = ProcessId(process);
             if self.config.topology.member_bit(self.group, process).is_none() {
-                effects.letter(process, &announce);
+                effects.send(process, &announce);
             }
         }
         self.say_known(effects);

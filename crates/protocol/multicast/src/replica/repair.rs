@@ -4,12 +4,12 @@ use stentor_fabric::ProcessId;
 
 use super::{Rejected, Replica, Stage, Variant};
 use crate::item::{Ack, RemoteTimestamp, StreamEntry, StreamItem, Times};
-use crate::letter::{Letter, Subject};
+use crate::peer_message::{MessageRef, PeerMessage};
 use crate::plant::planted;
-use crate::{ClientId, Effects, Place};
+use crate::{ClientId, Effects, ProcessRole};
 
 impl Replica {
-    /// Time passes: call every few milliseconds. What has made no progress for [`patience`](super::ReplicaConfig::patience)
+    /// Time passes: call every few milliseconds. What has made no progress for [`retry_ticks`](super::ReplicaConfig::retry_ticks)
     /// ticks is asked for, or said, again.
     pub fn on_tick<E: Effects>(&mut self, effects: &mut E) {
         if self.superseded {
@@ -17,7 +17,7 @@ impl Replica {
         }
         self.grow_starved(effects);
         self.age = self.age.saturating_add(1);
-        if self.age >= self.config.patience {
+        if self.age >= self.config.retry_ticks {
             self.age = 0;
             self.repeat_letters(effects);
         }
@@ -43,7 +43,7 @@ impl Replica {
             Stage::Idle => {}
             Stage::Campaigning(_) => {
                 for member in self.others() {
-                    effects.letter(member, &self.campaign_letter());
+                    effects.send(member, &self.campaign_letter());
                 }
                 self.count_promises(effects);
             }
@@ -80,13 +80,13 @@ impl Replica {
         }
         message.age += 1;
         // A body that nobody assigns is seldom one that the leader has not got: it is the sender's turn first.
-        let patience =
-            if message.body && !assigned { self.config.patience.saturating_mul(4) } else { self.config.patience };
-        if message.age < patience {
+        let retry_ticks =
+            if message.body && !assigned { self.config.retry_ticks.saturating_mul(4) } else { self.config.retry_ticks };
+        if message.age < retry_ticks {
             return;
         }
         message.age = 0;
-        let subject = Subject { client, sequence: message.sequence };
+        let subject = MessageRef { client, sequence: message.sequence };
         let (body, decided, settled) = (message.body, message.decided.is_some(), message.is_settled());
         if self.leads {
             match (assigned, body) {
@@ -99,7 +99,7 @@ impl Replica {
             match (assigned, body) {
                 // It prepares to lead.
                 _ if leader == self.config.me => {}
-                (true, _) if !settled => effects.letter(leader, &Letter::Ask(subject)),
+                (true, _) if !settled => effects.send(leader, &PeerMessage::Ask(subject)),
                 // Of a process that is gone, the leader must know also what lies behind a gap.
                 (false, true) if over || slot == self.windows[usize::from(client.0)].assigned => {
                     effects.body(leader, client, slot);
@@ -157,13 +157,19 @@ impl Replica {
     }
 
     /// Whoever gave a timestamp of a message that is not held here has its body.
-    fn want_from_other_leaders<E: Effects>(&mut self, client: ClientId, slot: u64, subject: Subject, effects: &mut E) {
+    fn want_from_other_leaders<E: Effects>(
+        &mut self,
+        client: ClientId,
+        slot: u64,
+        subject: MessageRef,
+        effects: &mut E,
+    ) {
         let message = self.windows[usize::from(client.0)].slot(slot);
         for position in 0..message.groups {
             if message.times().time(position) != 0 {
                 let leader = message.ballot(position).leader();
                 if leader != self.config.me {
-                    effects.letter(leader, &Letter::WantBody(subject));
+                    effects.send(leader, &PeerMessage::WantBody(subject));
                 }
             }
         }
@@ -177,14 +183,14 @@ impl Replica {
         let next = item.counter <= self.counter + 1;
         if next && leader != self.config.me && self.promised == self.ballot && !self.is_joining() {
             // Who was taken in misses what came before clients met it, not this one alone.
-            let subject = Subject { client: item.head.client, sequence: item.head.sequence };
+            let subject = MessageRef { client: item.head.client, sequence: item.head.sequence };
             if planted!(self.config.plant, AckWithoutBody)
                 && let StreamEntry::Assign { position, ballot, time } = item.entry
                 && item.head.groups == 1
             {
                 effects.acknowledge(leader, &Ack { head: item.head, position, ballot, times: Times::new(&[time]) });
             }
-            effects.letter(leader, &Letter::WantBodies(subject));
+            effects.send(leader, &PeerMessage::WantBodies(subject));
         }
     }
 
@@ -193,26 +199,26 @@ impl Replica {
     /// # Errors
     /// [`Rejected::Sender`] if it is not a member.
     pub fn on_connected<E: Effects>(&mut self, peer: ProcessId, effects: &mut E) -> Result<(), Rejected> {
-        let Some(Place::Member { group, .. }) = self.config.topology.place(peer) else {
+        let Some(ProcessRole::Member { group, .. }) = self.config.topology.role(peer) else {
             return Err(Rejected::Sender(peer));
         };
         if self.superseded {
             return Ok(());
         }
-        if let Some(incarnation) = self.joining {
+        if let Some(life) = self.joining {
             if group == self.group {
-                effects.letter(peer, &Letter::Join { incarnation });
+                effects.send(peer, &PeerMessage::Join { life });
             }
             return Ok(());
         }
         if group == self.group {
             match &self.stage {
-                Stage::Campaigning(_) => effects.letter(peer, &self.campaign_letter()),
+                Stage::Campaigning(_) => effects.send(peer, &self.campaign_letter()),
                 Stage::Preparing | Stage::Leading => self.install_at(peer, false, effects),
                 Stage::Idle | Stage::Installing(_) => {}
             }
         } else if self.leads {
-            effects.letter(peer, &Letter::Announce { group: self.group, ballot: self.ballot });
+            effects.send(peer, &PeerMessage::Announce { group: self.group, ballot: self.ballot });
             if self.known(group).leader() == peer {
                 self.tell_timestamps(group, effects);
             }

@@ -5,7 +5,7 @@ use super::votes::Votes;
 use crate::item::{Head, ShortSlot, Times};
 use crate::message::Destination;
 use crate::places::heap_bytes;
-use crate::state::Entry;
+use crate::state::AssignedSlot;
 use crate::{Ballot, ClientId, GroupId, GroupSet, Header, Timestamp};
 
 /// One message. Reused for the message a window later, so that nothing is allocated per message.
@@ -204,7 +204,7 @@ impl Slot {
     }
 
     /// As another member has it.
-    pub(super) fn take(&mut self, entry: &Entry, group: GroupId) {
+    pub(super) fn take(&mut self, entry: &AssignedSlot, group: GroupId) {
         if self.sequence != entry.sequence || self.groups != entry.destinations.len() {
             self.clear();
             self.sequence = entry.sequence;

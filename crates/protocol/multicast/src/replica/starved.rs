@@ -5,7 +5,7 @@
 //!
 //! # States of a follower's stream
 //! *flowing* → *starved* (there is evidence that an entry is missing) → flowing, when any entry is processed or a state is
-//! installed; or, when that takes four times the [`patience`](super::ReplicaConfig::patience), the follower asks for its
+//! installed; or, when that takes four times the [`retry_ticks`](super::ReplicaConfig::retry_ticks), the follower asks for its
 //! leader's state, with the application's, and counts anew.
 //!
 //! Evidence is
@@ -23,7 +23,7 @@
 //! - A follower that waits for a state already is not starved: `go_on_installing` repeats what that lacks.
 
 use super::{Replica, Stage};
-use crate::letter::Letter;
+use crate::peer_message::PeerMessage;
 use crate::plant::planted;
 use crate::{Effects, StreamItem};
 
@@ -71,10 +71,10 @@ impl Replica {
             return;
         }
         self.starved.age = self.starved.age.saturating_add(1);
-        if self.starved.age >= self.config.patience.saturating_mul(4) {
+        if self.starved.age >= self.config.retry_ticks.saturating_mul(4) {
             self.starved = Starved::default();
             self.catch_ups.starved += 1;
-            effects.letter(self.ballot.leader(), &Letter::Behind { ballot: self.ballot });
+            effects.send(self.ballot.leader(), &PeerMessage::Behind { ballot: self.ballot });
         }
     }
 }

@@ -4,9 +4,9 @@ use stentor_fabric::ProcessId;
 
 use super::{Rejected, Replica, Stage};
 use crate::item::{StreamEntry, StreamItem};
-use crate::letter::{Letter, Subject};
+use crate::peer_message::{MessageRef, PeerMessage};
 use crate::plant::planted;
-use crate::{Ballot, ClientId, Effects, Place};
+use crate::{Ballot, ClientId, Effects, ProcessRole};
 
 impl Replica {
     /// Whether a stream entry must wait: for its body, for the state of its ballot, or for the state that has the entries
@@ -28,7 +28,7 @@ impl Replica {
         }
         let window = self.windows.get(usize::from(item.head.client.0));
         window.is_some_and(|window| match item.entry {
-            StreamEntry::Void { .. } => window.resolve_void(&item.head).is_some_and(|slot| window.is_beyond(slot)),
+            StreamEntry::NoOp { .. } => window.resolve_void(&item.head).is_some_and(|slot| window.is_beyond(slot)),
             _ => window.resolve(&item.head).is_some_and(|slot| !window.holds_message(slot, item.head.sequence)),
         })
     }
@@ -85,7 +85,7 @@ impl Replica {
         {
             return Err(Rejected::Ballot(ballot));
         }
-        if let StreamEntry::Void { settled } = item.entry {
+        if let StreamEntry::NoOp { settled } = item.entry {
             let window = &self.windows[usize::from(client.0)];
             window.resolve_void(&item.head).map_or(Ok(()), |slot| window.check(client, slot))?;
             self.counter += 1;
@@ -131,7 +131,7 @@ impl Replica {
 
     /// The leader has heard of another group's ballot.
     fn on_heard(&mut self, ballot: Ballot) -> Result<(), Rejected> {
-        let Some(Place::Member { group, .. }) = self.config.topology.place(ballot.leader()) else {
+        let Some(ProcessRole::Member { group, .. }) = self.config.topology.role(ballot.leader()) else {
             return Err(Rejected::Ballot(ballot));
         };
         self.counter += 1;
@@ -147,17 +147,17 @@ impl Replica {
         // Nothing else grows old once it is delivered.
         message.age = message.age.saturating_add(1);
         if message.age > 1 {
-            let subject = Subject { client, sequence: message.sequence };
+            let subject = MessageRef { client, sequence: message.sequence };
             let times = message.times().words().to_vec();
-            effects.letter(leader, &Letter::Decided { subject, ballot, times });
+            effects.send(leader, &PeerMessage::Decided { subject, ballot, times });
         }
     }
 
     /// Delivered and forgotten here; but the leader says it again, so it does not know.
     fn tell_forgotten<E: Effects>(&self, leader: ProcessId, item: &StreamItem<'_>, effects: &mut E) {
         if matches!(item.entry, StreamEntry::Vector(_)) {
-            let subject = Subject { client: item.head.client, sequence: item.head.sequence };
-            effects.letter(leader, &Letter::Forgotten(subject));
+            let subject = MessageRef { client: item.head.client, sequence: item.head.sequence };
+            effects.send(leader, &PeerMessage::Forgotten(subject));
         }
     }
 
@@ -168,7 +168,7 @@ impl Replica {
             StreamEntry::Assign { time, .. } => self.order_assigned(client, slot, time),
             StreamEntry::Remote { position, ballot, time } => message.stamp(usize::from(position), ballot, time),
             StreamEntry::Vector(times) => message.stamp_all(times),
-            StreamEntry::Void { .. } | StreamEntry::Heard(_) => return,
+            StreamEntry::NoOp { .. } | StreamEntry::Heard(_) => return,
         }
         let message = self.windows[usize::from(client.0)].slot(slot);
         // A vector that comes again, with other times or not, is acknowledged again: that is what it came for.

@@ -4,9 +4,9 @@ use stentor_fabric::ProcessId;
 
 use super::{Rejected, Replica, Variant};
 use crate::item::{Head, RemoteTimestamp, StreamEntry, StreamItem};
-use crate::letter::{Letter, Subject};
+use crate::peer_message::{MessageRef, PeerMessage};
 use crate::plant::planted;
-use crate::{ClientId, Effects, Place};
+use crate::{ClientId, Effects, ProcessRole};
 
 impl Replica {
     /// Another group's leader wrote its timestamp.
@@ -20,7 +20,7 @@ impl Replica {
         effects: &mut E,
     ) -> Result<(), Rejected> {
         self.catch_up_clock();
-        let Some(Place::Member { group, .. }) = self.config.topology.place(from) else {
+        let Some(ProcessRole::Member { group, .. }) = self.config.topology.role(from) else {
             return Err(Rejected::Sender(from));
         };
         if item.ballot.leader() != from || group == self.group {
@@ -28,20 +28,21 @@ impl Replica {
         }
         let ballot = self.known(group);
         if item.ballot < ballot {
-            effects.letter(from, &Letter::Announce { group, ballot });
+            effects.send(from, &PeerMessage::Announce { group, ballot });
             return Ok(());
         }
         if self.promised.leader() != self.config.me {
             // The sender has not heard who leads here, or heard of somebody who does not any more.
             if !self.is_joining() {
-                effects.letter(from, &Letter::Announce { group: self.group, ballot: self.known(self.group) });
+                effects.send(from, &PeerMessage::Announce { group: self.group, ballot: self.known(self.group) });
             }
             return Ok(());
         }
         let Some(slot) = self.locate(&item.head)? else {
-            let subject = Subject { client: item.head.client, sequence: item.head.sequence };
+            let subject = MessageRef { client: item.head.client, sequence: item.head.sequence };
             let superseded = self.windows[usize::from(item.head.client.0)].is_superseded(&item.head);
-            effects.letter(from, &if superseded { Letter::Refused(subject) } else { Letter::Forgotten(subject) });
+            effects
+                .send(from, &if superseded { PeerMessage::Refused(subject) } else { PeerMessage::Forgotten(subject) });
             return Ok(());
         };
         let (client, position) = (item.head.client, usize::from(item.position));
@@ -57,7 +58,7 @@ impl Replica {
         if message.void {
             if message.settled {
                 // By the name that the sender knows: nobody here may have seen the message.
-                effects.letter(from, &Letter::Refused(Subject { client, sequence: item.head.sequence }));
+                effects.send(from, &PeerMessage::Refused(MessageRef { client, sequence: item.head.sequence }));
             }
             return Ok(());
         }

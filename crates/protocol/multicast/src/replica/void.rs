@@ -10,7 +10,7 @@
 //!   of its successor, which multicasts nothing before all members hold nothing undelivered, gaps included; or from when
 //!   it was given up, being away for long (`node/member/absent.rs`). A member where a process is over does not let it come
 //!   back, so who lives and has nothing void has a majority, and who has lost that is told (`About::Superseded`).
-//!   A member that forgot that a process is over may let it come back; but not when it knows that its era is closed, and
+//!   A member that forgot that a process is over may let it come back; but not when it knows that its generation is closed, and
 //!   it writes it no credit then: whoever has something void counts it nowhere as delivered.
 //!   A member that lost its memory lacks what it held; but the leader that takes it in has that from who promised
 //!   (`count_promises`), and so it has it, too.
@@ -22,10 +22,10 @@
 //! - *`Refused` says that a destination group has settled that the message is void*: it can be decided nowhere, ever. So a
 //!   leader that is told makes it void although it is assigned, and whoever hears of that delivers past it at once: a
 //!   later leader that has not heard brings the message back, but only until it is refused again.
-//! - *Eras close.* The processes of a client place are told apart by the eras of their sequences. What a process multicast
-//!   after a void slot is not assigned any more (M6 allows no holes), but made void in turn. Which eras are closed is
+//! - *Generations close.* The processes of a client place are told apart by the generations of their sequences. What a process multicast
+//!   after a void slot is not assigned any more (M6 allows no holes), but made void in turn. Which generations are closed is
 //!   part of the state, and follows from its void entries.
-//! - Nobody here may have heard the name of what is in a void slot. It is known by its slot then, and by its era.
+//! - Nobody here may have heard the name of what is in a void slot. It is known by its slot then, and by its generation.
 
 use stentor_fabric::ProcessId;
 
@@ -33,12 +33,12 @@ use super::slot::Slot;
 use super::window::Gap;
 use super::{Replica, Stage};
 use crate::item::{Head, ShortSlot, StreamEntry, StreamItem};
-use crate::letter::{Letter, Spot, Subject};
+use crate::peer_message::{MessageRef, PeerMessage, SlotRef};
 use crate::plant::planted;
 use crate::{ClientId, Effects, ids};
 
 impl Replica {
-    /// A process greeted that takes a client's place and has not begun. All before it are over, those with eras below
+    /// A process greeted that takes a client's place and has not begun. All before it are over, those with generations below
     /// `below` also when it has begun: its own is not below. What they left behind is closed.
     pub fn succeed(&mut self, client: ClientId, below: u64) {
         if let Some(window) = self.windows.get_mut(usize::from(client.0)) {
@@ -54,33 +54,33 @@ impl Replica {
         }
     }
 
-    /// The processes of a client's place with eras up to this one are given up here: they were away for too long. Nobody
+    /// The processes of a client's place with generations up to this one are given up here: they were away for too long. Nobody
     /// has greeted in their place, so whoever comes may have begun.
-    pub fn end_client(&mut self, client: ClientId, era: u64) {
-        self.succeed(client, era.saturating_add(1));
+    pub fn end_client(&mut self, client: ClientId, generation: u64) {
+        self.succeed(client, generation.saturating_add(1));
         self.begin_client(client);
     }
 
-    /// The processes of a client's place with eras below this are over here.
+    /// The processes of a client's place with generations below this are over here.
     #[must_use]
     pub fn over_below(&self, client: ClientId) -> u64 {
         self.windows.get(usize::from(client.0)).map_or(0, |window| window.over_below)
     }
 
-    /// Those of a client's place with eras below this are over in the whole group: what they multicast and is not assigned
+    /// Those of a client's place with generations below this are over in the whole group: what they multicast and is not assigned
     /// will not be.
     #[must_use]
     pub fn closed_below(&self, client: ClientId) -> u64 {
         self.windows.get(usize::from(client.0)).map_or(0, |window| window.closed)
     }
 
-    /// The first slot that is held nowhere here before something that is, as a leader sees it, and the era of the process
+    /// The first slot that is held nowhere here before something that is, as a leader sees it, and the generation of the process
     /// of the client's place that left this gap. It may be filled still, by the client or by who holds it.
     #[must_use]
     pub fn gap_left_by(&self, client: ClientId) -> Option<(u64, u64)> {
         let window = self.windows.get(usize::from(client.0)).filter(|window| self.leads && window.has_open())?;
         let behind = window.gap_before()?;
-        Some((window.assigned, ids::era(window.slot(behind).sequence)))
+        Some((window.assigned, ids::generation(window.slot(behind).sequence)))
     }
 
     /// Whether a process has [succeeded](Replica::succeed) in a client's place and has not begun.
@@ -115,33 +115,33 @@ impl Replica {
         }
         window.gap.age = window.gap.age.saturating_add(1);
         // Whoever holds something tells the leader without being asked: this is the last resort.
-        if window.gap.age < self.config.patience.saturating_mul(4) {
+        if window.gap.age < self.config.retry_ticks.saturating_mul(4) {
             return;
         }
         window.gap.age = 0;
-        let era = behind.map_or(0, |behind| ids::era(window.slot(behind).sequence));
-        let spot = Spot { client, slot, ballot: self.ballot, era };
+        let generation = behind.map_or(0, |behind| ids::generation(window.slot(behind).sequence));
+        let spot = SlotRef { client, slot, ballot: self.ballot, generation };
         for member in self.others() {
-            effects.letter(member, &Letter::Seek(spot));
+            effects.send(member, &PeerMessage::Seek(spot));
         }
         self.count_lacking(client, effects);
     }
 
     /// The leader looks for what is in a slot. Nobody lacks what a process may still write: who has not been greeted by a
     /// successor is silent, because the leader's may have been one that never began, while the process before it lives.
-    pub(super) fn on_seek<E: Effects>(&mut self, from: ProcessId, spot: Spot, effects: &mut E) {
+    pub(super) fn on_seek<E: Effects>(&mut self, from: ProcessId, spot: SlotRef, effects: &mut E) {
         let current = self.promised == spot.ballot && self.ballot == spot.ballot && !self.is_joining();
         let Some(window) = self.windows.get(usize::from(spot.client.0)).filter(|_| current) else { return };
         if window.is_here(spot.slot) && window.slot(spot.slot).body {
             effects.body(from, spot.client, spot.slot);
         } else if !window.holds(spot.slot)
-            && (window.over || spot.era < window.over_below || planted!(self.config.plant, VoidOfTheLiving))
+            && (window.over || spot.generation < window.over_below || planted!(self.config.plant, VoidOfTheLiving))
         {
-            effects.letter(from, &Letter::Lacking(spot));
+            effects.send(from, &PeerMessage::Lacking(spot));
         }
     }
 
-    pub(super) fn on_lacking<E: Effects>(&mut self, from: ProcessId, spot: Spot, effects: &mut E) {
+    pub(super) fn on_lacking<E: Effects>(&mut self, from: ProcessId, spot: SlotRef, effects: &mut E) {
         let bit = self.config.topology.member_bit(self.group, from).unwrap_or(0);
         let Some(window) = self.windows.get_mut(usize::from(spot.client.0)) else { return };
         if !self.leads || spot.ballot != self.ballot || window.gap.lacking == 0 || window.gap.slot != spot.slot {
@@ -162,8 +162,8 @@ impl Replica {
             return;
         }
         // What is missing is of the process that multicast what is behind it: there is one at a time.
-        let era = ids::era(sequence);
-        self.make_void(client, slot, era, effects);
+        let generation = ids::generation(sequence);
+        self.make_void(client, slot, generation, effects);
         self.settle(client, effects);
     }
 
@@ -172,30 +172,30 @@ impl Replica {
         members.count_ones() >= self.config.topology.majority(self.group)
     }
 
-    /// Makes the first unassigned slot void, if it is of a closed era: what is in it is, or the first known thing behind it.
+    /// Makes the first unassigned slot void, if it is of a closed generation: what is in it is, or the first known thing behind it.
     pub(super) fn void_closed<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) -> bool {
         let window = &self.windows[usize::from(client.0)];
         // A name alone may be a late word about what was never assigned; a new process may use that slot.
         let known = |message: &Slot| message.body || window.over && !ids::is_nameless(message.sequence);
         let Some(behind) = window.first_from(slot, known) else { return false };
-        let era = ids::era(window.slot(behind).sequence);
-        if era >= window.closed {
+        let generation = ids::generation(window.slot(behind).sequence);
+        if generation >= window.closed {
             return false;
         }
         if planted!(self.config.plant, EraNotClosed) {
             return false;
         }
-        self.make_void(client, slot, era, effects);
+        self.make_void(client, slot, generation, effects);
         true
     }
 
     /// A leader gives up a slot: the first that is not assigned, or one whose message was refused.
-    fn make_void<E: Effects>(&mut self, client: ClientId, slot: u64, era: u64, effects: &mut E) {
+    fn make_void<E: Effects>(&mut self, client: ClientId, slot: u64, generation: u64, effects: &mut E) {
         let window = &mut self.windows[usize::from(client.0)];
         window.gap = Gap::default();
         window.make_room(slot);
         let known = window.slot(slot).sequence;
-        let sequence = if ids::era(known) == era { known } else { ids::begin_of_era(era) };
+        let sequence = if ids::generation(known) == generation { known } else { ids::first_of_generation(generation) };
         self.void(client, slot, sequence);
         self.say_void(client, slot, effects);
     }
@@ -212,7 +212,7 @@ impl Replica {
         message.age = 0;
         let groups = message.groups.max(1) as u8;
         let head = Head { client, sequence: message.sequence, slot: ShortSlot::of(slot), groups };
-        let entry = StreamEntry::Void { settled: message.settled };
+        let entry = StreamEntry::NoOp { settled: message.settled };
         effects.to_followers(&StreamItem { head, counter: self.counter, entry });
     }
 
@@ -229,14 +229,14 @@ impl Replica {
             self.void_for_good(head.client, slot, effects);
             self.deliver_due(effects);
         } else {
-            let era = ids::era(head.sequence);
-            let spot = Spot { client: head.client, slot, ballot: self.ballot, era };
-            effects.letter(self.ballot.leader(), &Letter::Voided(spot));
+            let generation = ids::generation(head.sequence);
+            let spot = SlotRef { client: head.client, slot, ballot: self.ballot, generation };
+            effects.send(self.ballot.leader(), &PeerMessage::NoOpProcessed(spot));
         }
     }
 
     /// A follower has processed that a slot is void.
-    pub(super) fn on_voided<E: Effects>(&mut self, from: ProcessId, spot: Spot, effects: &mut E) {
+    pub(super) fn on_voided<E: Effects>(&mut self, from: ProcessId, spot: SlotRef, effects: &mut E) {
         let bit = self.config.topology.member_bit(self.group, from).unwrap_or(0);
         let Some(window) = self.windows.get_mut(usize::from(spot.client.0)) else { return };
         let open = spot.slot >= window.first_undelivered() && spot.slot < window.assigned;
@@ -263,7 +263,7 @@ impl Replica {
     fn void(&mut self, client: ClientId, slot: u64, sequence: u64) {
         let leads = self.ballot.leader() == self.config.me;
         let window = &mut self.windows[usize::from(client.0)];
-        window.closed = window.closed.max(ids::era(sequence) + 1);
+        window.closed = window.closed.max(ids::generation(sequence) + 1);
         window.over_below = window.over_below.max(window.closed);
         let assigned = slot < window.assigned;
         let message = window.slot_mut(slot);
@@ -300,20 +300,20 @@ impl Replica {
             return;
         }
         message.age += 1;
-        if message.age >= self.config.patience {
+        if message.age >= self.config.retry_ticks {
             self.say_void(client, slot, effects);
             self.settle(client, effects);
         }
     }
 
     /// A message can never be decided: a destination group has settled that it is void.
-    pub(super) fn on_refused<E: Effects>(&mut self, subject: Subject, effects: &mut E) {
+    pub(super) fn on_refused<E: Effects>(&mut self, subject: MessageRef, effects: &mut E) {
         let Some(slot) = self.find(subject).filter(|_| self.leads) else { return };
         let message = self.windows[usize::from(subject.client.0)].slot(slot);
         if message.decided.is_some() || message.void || !message.ordered {
             return;
         }
-        self.make_void(subject.client, slot, ids::era(subject.sequence), effects);
+        self.make_void(subject.client, slot, ids::generation(subject.sequence), effects);
         self.settle(subject.client, effects);
     }
 }

@@ -6,7 +6,7 @@ use super::slot::Slot;
 use crate::item::{Head, ShortSlot};
 use crate::message::Destination;
 use crate::places::Places;
-use crate::state::{ClientState, Entry};
+use crate::state::{AssignedSlot, ClientState};
 use crate::{ClientId, GroupId, GroupSet, ids};
 
 /// A client's slots at this group. The client uses a slot again, a window later, only when every member that it counts
@@ -32,7 +32,7 @@ pub(super) struct Window {
     pub(super) closed: u64,
     /// Whatever process multicast what is held here is gone, and no other one has begun in its place.
     pub(super) over: bool,
-    /// The processes with eras below this are gone.
+    /// The processes with generations below this are gone.
     pub(super) over_below: u64,
     /// The first unassigned slot, if it stands in the way.
     pub(super) gap: Gap,
@@ -123,7 +123,7 @@ impl Window {
 
     /// Whether the process that multicast a message is gone.
     pub(super) fn is_over(&self, sequence: u64) -> bool {
-        self.over || ids::era(sequence) < self.over_below
+        self.over || ids::generation(sequence) < self.over_below
     }
 
     /// The first slot from `from` on that something is known about, and that satisfies a condition.
@@ -381,9 +381,9 @@ impl Slot {
     }
 
     /// As it goes to other members.
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> AssignedSlot {
         let complete = self.vector && self.times().complete();
-        Entry {
+        AssignedSlot {
             sequence: self.sequence,
             destinations: self.destinations.clone(),
             times: if self.destinations.is_empty() { Vec::new() } else { self.times().words().to_vec() },

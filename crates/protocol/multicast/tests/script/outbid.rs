@@ -1,7 +1,7 @@
 //! A leader is told of a larger ballot of its group than its own: it campaigns above it, if its group stands by it.
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, GroupId, Letter, ReplicaConfig, Variant};
+use stentor_multicast::{Ballot, GroupId, PeerMessage, ReplicaConfig, Variant};
 
 use super::process::{Effect, Process, led_by};
 
@@ -13,38 +13,38 @@ fn ballot(number: u64, leader: u16) -> Ballot {
 
 /// What member 0 asks the others of its group when time passes.
 fn question() -> Vec<Effect> {
-    let letter = |to| Effect::Letter { to, letter: Letter::Stand { ballot: led_by(0) } };
+    let letter = |to| Effect::PeerMessage { to, letter: PeerMessage::Probe { ballot: led_by(0) } };
     (1..5).map(letter).collect()
 }
 
-fn stands_by(leader: u16) -> Letter {
-    Letter::Stand { ballot: led_by(leader) }
+fn stands_by(leader: u16) -> PeerMessage {
+    PeerMessage::Probe { ballot: led_by(leader) }
 }
 
-fn patience(process: &mut Process) -> Vec<Effect> {
-    let effects = process.ticks(u32::from(ReplicaConfig::PATIENCE));
+fn retry_ticks(process: &mut Process) -> Vec<Effect> {
+    let effects = process.ticks(u32::from(ReplicaConfig::RETRY_TICKS));
     effects.into_iter().filter(|effect| !is_install(effect)).collect()
 }
 
 fn is_install(effect: &Effect) -> bool {
-    matches!(effect, Effect::Begin(_) | Effect::Letter { letter: Letter::Install { .. }, .. })
+    matches!(effect, Effect::Begin(_) | Effect::PeerMessage { letter: PeerMessage::Install { .. }, .. })
 }
 
 fn told(of: Ballot) -> Process {
     let mut leader = Process::new(FIVE, 0, Variant::V2);
-    assert_eq!(patience(&mut leader), [], "nobody knows more");
-    assert_eq!(leader.letter(5, &Letter::Announce { group: GroupId(0), ballot: of }), Ok(Vec::new()));
+    assert_eq!(retry_ticks(&mut leader), [], "nobody knows more");
+    assert_eq!(leader.letter(5, &PeerMessage::Announce { group: GroupId(0), ballot: of }), Ok(Vec::new()));
     leader
 }
 
 #[test]
 fn a_leader_that_a_majority_stands_by_campaigns_above_what_it_was_told_of() {
     let mut leader = told(ballot(7, 4));
-    assert_eq!(patience(&mut leader), question());
+    assert_eq!(retry_ticks(&mut leader), question());
     assert_eq!(leader.letter(1, &stands_by(0)), Ok(Vec::new()), "two of five");
     assert_eq!(leader.letter(1, &stands_by(0)), Ok(Vec::new()), "and the same again");
-    let campaign = Letter::Campaign { ballot: ballot(8, 0), lives: vec![0; 5] };
-    let expected: Vec<Effect> = (1..5).map(|to| Effect::Letter { to, letter: campaign.clone() }).collect();
+    let campaign = PeerMessage::Campaign { ballot: ballot(8, 0), lives: vec![0; 5] };
+    let expected: Vec<Effect> = (1..5).map(|to| Effect::PeerMessage { to, letter: campaign.clone() }).collect();
     assert_eq!(leader.letter(3, &stands_by(0)), Ok(expected));
     assert_eq!(leader.replica.promised(), ballot(8, 0));
 }
@@ -53,12 +53,12 @@ fn a_leader_that_a_majority_stands_by_campaigns_above_what_it_was_told_of() {
 fn a_leader_that_no_majority_stands_by_only_asks_again() {
     let mut leader = told(ballot(7, 4));
     for _ in 0..3 {
-        assert_eq!(patience(&mut leader), question());
+        assert_eq!(retry_ticks(&mut leader), question());
         assert_eq!(leader.letter(2, &stands_by(0)), Ok(Vec::new()));
     }
     // Who stood by it before it was told of this one may have promised it since.
-    leader.letter(2, &Letter::Refuse { promised: ballot(9, 1) }).expect("sound");
-    assert_eq!(patience(&mut leader), question());
+    leader.letter(2, &PeerMessage::Refuse { promised: ballot(9, 1) }).expect("sound");
+    assert_eq!(retry_ticks(&mut leader), question());
     assert_eq!(leader.letter(3, &stands_by(0)), Ok(Vec::new()), "two of five");
     assert!(leader.replica.is_leader());
 }
@@ -66,9 +66,9 @@ fn a_leader_that_no_majority_stands_by_only_asks_again() {
 #[test]
 fn who_stands_by_a_ballot_says_so_and_who_has_promised_a_larger_one_or_forgotten_does_not() {
     let mut follower = Process::new(FIVE, 2, Variant::V2);
-    let answer = vec![Effect::Letter { to: 0, letter: stands_by(0) }];
+    let answer = vec![Effect::PeerMessage { to: 0, letter: stands_by(0) }];
     assert_eq!(follower.letter(0, &stands_by(0)), Ok(answer));
-    follower.letter(1, &Letter::Campaign { ballot: ballot(2, 1), lives: vec![0; 5] }).expect("sound");
+    follower.letter(1, &PeerMessage::Campaign { ballot: ballot(2, 1), lives: vec![0; 5] }).expect("sound");
     assert_eq!(follower.letter(0, &stands_by(0)), Ok(Vec::new()));
     let mut forgetful = Process::joining(FIVE, 2);
     assert_eq!(forgetful.letter(0, &stands_by(0)), Ok(Vec::new()));
@@ -77,9 +77,9 @@ fn who_stands_by_a_ballot_says_so_and_who_has_promised_a_larger_one_or_forgotten
 #[test]
 fn who_announces_a_smaller_ballot_of_its_group_than_is_known_is_told_so() {
     let mut other = Process::new(FIVE, 5, Variant::V2);
-    let announce = |number, leader| Letter::Announce { group: GroupId(0), ballot: ballot(number, leader) };
+    let announce = |number, leader| PeerMessage::Announce { group: GroupId(0), ballot: ballot(number, leader) };
     assert_eq!(other.letter(3, &announce(7, 3)), Ok(Vec::new()));
-    let answer = vec![Effect::Letter { to: 0, letter: announce(7, 3) }];
+    let answer = vec![Effect::PeerMessage { to: 0, letter: announce(7, 3) }];
     assert_eq!(other.letter(0, &announce(2, 0)), Ok(answer));
     assert_eq!(other.letter(0, &announce(8, 0)), Ok(Vec::new()));
 }
