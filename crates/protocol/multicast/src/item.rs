@@ -41,7 +41,7 @@ pub enum ItemKind {
     /// slot will never be delivered, nor anything that the same process of the client multicast after it.
     NoOp = 9,
     /// To a follower: counter, and another group's ballot. No smaller ballot of that group counts any more. Names no message.
-    Heard = 11,
+    RemoteBallot = 11,
     /// To a follower: a ballot. What follows in the stream is of this ballot. Names no message.
     Begin = 10,
 }
@@ -53,7 +53,7 @@ const KINDS: [ItemKind; 8] = [
     ItemKind::Remote,
     ItemKind::Ack,
     ItemKind::NoOp,
-    ItemKind::Heard,
+    ItemKind::RemoteBallot,
     ItemKind::Begin,
 ];
 
@@ -251,7 +251,7 @@ pub enum StreamEntry<'a> {
         settled: bool,
     },
     /// Another group is led under this ballot; nothing of a smaller one of that group counts any more.
-    Heard(Ballot),
+    RemoteBallot(Ballot),
 }
 
 /// An acknowledgement (2B).
@@ -345,8 +345,8 @@ impl<'a> Item<'a> {
         let slot = ShortSlot((word >> 40) as u32);
         let head = Head { client: ClientId((word >> 24) as u16), sequence: *sequence, slot, groups };
         let kind = kind_of(*word)?;
-        let positionless = matches!(kind, ItemKind::Vector | ItemKind::NoOp | ItemKind::Heard | ItemKind::Begin);
-        let names_none = matches!(kind, ItemKind::Heard | ItemKind::Begin);
+        let positionless = matches!(kind, ItemKind::Vector | ItemKind::NoOp | ItemKind::RemoteBallot | ItemKind::Begin);
+        let names_none = matches!(kind, ItemKind::RemoteBallot | ItemKind::Begin);
         if positionless && position != 0 || names_none && head != Head::NONE {
             return Err(ItemError::Reserved { at });
         }
@@ -394,7 +394,7 @@ impl StreamItem<'_> {
             StreamEntry::Assign { .. } => ItemKind::Assign,
             StreamEntry::Vector(_) => ItemKind::Vector,
             StreamEntry::Remote { .. } => ItemKind::Remote,
-            StreamEntry::Heard(_) => ItemKind::Heard,
+            StreamEntry::RemoteBallot(_) => ItemKind::RemoteBallot,
             StreamEntry::NoOp { .. } => ItemKind::NoOp,
         }
     }
@@ -402,7 +402,7 @@ impl StreamItem<'_> {
     /// The message; `None` of an entry that is about none.
     #[inline]
     pub(crate) fn message(&self) -> Option<&Head> {
-        (!matches!(self.entry, StreamEntry::Heard(_))).then_some(&self.head)
+        (!matches!(self.entry, StreamEntry::RemoteBallot(_))).then_some(&self.head)
     }
 
     /// Appends the item.
@@ -415,8 +415,13 @@ impl StreamItem<'_> {
                 out.extend_from_slice(&[word(*position), head.sequence, *counter, ballot.to_word(), *time]);
             }
             StreamEntry::Vector(times) => times.encode([word(0), head.sequence, *counter], out),
-            StreamEntry::Heard(ballot) => {
-                out.extend_from_slice(&[first_word(ItemKind::Heard, &Head::NONE, 0), 0, *counter, ballot.to_word()]);
+            StreamEntry::RemoteBallot(ballot) => {
+                out.extend_from_slice(&[
+                    first_word(ItemKind::RemoteBallot, &Head::NONE, 0),
+                    0,
+                    *counter,
+                    ballot.to_word(),
+                ]);
             }
             StreamEntry::NoOp { settled } => {
                 out.extend_from_slice(&[word(0), head.sequence, *counter, u64::from(*settled)]);
@@ -449,7 +454,7 @@ fn kind_of(word: u64) -> Result<ItemKind, ItemError> {
 fn words_of(kind: ItemKind, groups: usize) -> usize {
     HEAD + match kind {
         ItemKind::Assign | ItemKind::Remote => 3,
-        ItemKind::Timestamp | ItemKind::NoOp | ItemKind::Heard => 2,
+        ItemKind::Timestamp | ItemKind::NoOp | ItemKind::RemoteBallot => 2,
         ItemKind::Begin => 1,
         ItemKind::Vector | ItemKind::Ack => 1 + groups,
     }
@@ -479,7 +484,7 @@ fn decode_body(kind: ItemKind, head: Head, position: u8, body: &[u64]) -> Result
             let entry = StreamEntry::Remote { position, ballot: ballot(), time: last };
             (stream(entry), is_count(*first) && is_count(last))
         }
-        ItemKind::Heard => (stream(StreamEntry::Heard(ballot())), is_count(*first)),
+        ItemKind::RemoteBallot => (stream(StreamEntry::RemoteBallot(ballot())), is_count(*first)),
         ItemKind::NoOp => (stream(StreamEntry::NoOp { settled: last == 1 }), is_count(*first) && last <= 1),
         ItemKind::Begin => (Item::Begin(Ballot::from_word(*first)), true),
     };

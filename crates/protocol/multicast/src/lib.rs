@@ -22,10 +22,10 @@ mod limits;
 mod message;
 mod node;
 mod peer_message;
-mod places;
 mod plant;
 mod replica;
 mod sender;
+mod slot_table;
 mod state;
 mod topology;
 mod word_reader;
@@ -40,7 +40,7 @@ pub use node::{
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
-pub use peer_message::{Admitted, MessageRef, PeerMessage, SlotRef};
+pub use peer_message::{Joiner, MessageRef, PeerMessage, SlotRef};
 pub use plant::Plant;
 pub use replica::{CatchUps, Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
 pub use sender::{Sender, WindowFull};

@@ -33,8 +33,14 @@ use crate::state::{State, decode_lives, encode_lives};
 use crate::word_reader::{PeerMessageError, WordReader};
 use crate::{Ballot, ClientId, GroupId, ids};
 
-/// A process that is taken in by a ballot: its id, and its life. Those of a place rise.
-pub type Admitted = (ProcessId, u64);
+/// A process without memory that wants to be taken in, or that a ballot takes in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Joiner {
+    /// The process.
+    pub process: ProcessId,
+    /// Its life. Later lives of a process are larger.
+    pub life: u64,
+}
 
 /// A letter.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -72,7 +78,7 @@ pub enum PeerMessage {
         /// The state.
         state: State,
         /// Processes without memory that this ballot takes in.
-        admits: Vec<Admitted>,
+        admits: Vec<Joiner>,
         /// The application's state comes with it.
         snapshot: bool,
     },
@@ -111,7 +117,7 @@ pub enum PeerMessage {
     /// It is decided at this vector.
     Decided {
         /// The message.
-        subject: MessageRef,
+        message: MessageRef,
         /// A ballot of the receiver's group: in it, or before, the group acknowledged.
         ballot: Ballot,
         /// The vector: a time per destination group.
@@ -228,6 +234,16 @@ impl PeerMessage {
         NAMES[usize::from(self.kind()) - 1]
     }
 
+    /// The state that it carries.
+    pub(crate) fn state(&self) -> Option<&State> {
+        match self {
+            PeerMessage::Promise { state, .. }
+            | PeerMessage::Install { state, .. }
+            | PeerMessage::Transfer { state, .. } => Some(state),
+            _ => None,
+        }
+    }
+
     /// Whether the application's state goes with it.
     #[must_use]
     pub fn carries_snapshot(&self) -> bool {
@@ -265,9 +281,7 @@ impl PeerMessage {
             }
             PeerMessage::Install { ballot, counter, state, admits, snapshot } => {
                 out.extend_from_slice(&[ballot.to_word(), *counter, u64::from(*snapshot), admits.len() as u64]);
-                for (process, life) in admits {
-                    out.extend_from_slice(&[u64::from(process.0), *life]);
-                }
+                out.extend(admits.iter().flat_map(|joiner| [u64::from(joiner.process.0), joiner.life]));
                 state.encode(out);
             }
             PeerMessage::Announce { group, ballot } => out.extend_from_slice(&[u64::from(group.0), ballot.to_word()]),
@@ -277,8 +291,8 @@ impl PeerMessage {
             | PeerMessage::Ask(subject)
             | PeerMessage::Forgotten(subject)
             | PeerMessage::Refused(subject) => subject.encode(out),
-            PeerMessage::Decided { subject, ballot, times } => {
-                subject.encode(out);
+            PeerMessage::Decided { message, ballot, times } => {
+                message.encode(out);
                 out.extend_from_slice(&[ballot.to_word(), times.len() as u64]);
                 out.extend_from_slice(times);
             }
@@ -325,9 +339,9 @@ fn decode_body(kind: u8, words: &mut WordReader<'_>) -> Result<PeerMessage, Peer
         11 => PeerMessage::Gone(MessageRef::decode(words)?),
         12 => PeerMessage::Ask(MessageRef::decode(words)?),
         13 => {
-            let (subject, ballot) = (MessageRef::decode(words)?, words.ballot()?);
+            let (message, ballot) = (MessageRef::decode(words)?, words.ballot()?);
             let length = words.length()?;
-            PeerMessage::Decided { subject, ballot, times: words.take(length)?.to_vec() }
+            PeerMessage::Decided { message, ballot, times: words.take(length)?.to_vec() }
         }
         14 => PeerMessage::Forgotten(MessageRef::decode(words)?),
         15 => PeerMessage::Refused(MessageRef::decode(words)?),
@@ -356,7 +370,7 @@ fn decode_install(words: &mut WordReader<'_>) -> Result<PeerMessage, PeerMessage
     let mut admits = Vec::new();
     for _ in 0..words.length()? {
         let process = u16::try_from(words.next()?).map_err(|_| PeerMessageError::Value("process"))?;
-        admits.push((ProcessId(process), words.next()?));
+        admits.push(Joiner { process: ProcessId(process), life: words.next()? });
     }
     Ok(PeerMessage::Install { ballot, counter, admits, snapshot, state: State::decode(words)? })
 }

@@ -1,7 +1,7 @@
 //! The state of a group at one member, as it goes from member to member when a leader changes or a process rejoins.
 
 use crate::word_reader::{PeerMessageError, WordReader};
-use crate::{Ballot, Destination, GroupId, ids};
+use crate::{Ballot, Destination, GroupId, Topology, ids};
 
 /// What a member has processed. Bodies are named, not carried: who misses one asks for it.
 ///
@@ -19,22 +19,22 @@ pub struct State {
     pub delivered: u64,
     /// By group, the largest ballot that was heard of.
     pub known: Vec<Ballot>,
-    /// By member of the group, the life of its last life that was heard of; of who says this, its own.
+    /// By member of the group, its last life that was heard of; of the sender, its own.
     pub lives: Vec<u64>,
-    /// By client place.
+    /// By client.
     pub clients: Vec<ClientState>,
 }
 
 /// What a member has processed of one client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ClientState {
-    /// Slots below this are delivered (or void).
+    /// Slots below this are delivered, or settled no-ops.
     pub delivered: u64,
     /// The first slot that is retained: that of `entries[0]`.
     pub from: u64,
     /// Sequence of the last slot before it.
     pub freed: u64,
-    /// Of processes of the client place with an generation below this nothing more is assigned.
+    /// Of processes of the client with an generation below this nothing more is assigned.
     pub closed: u64,
     /// The assigned slots from there on.
     pub entries: Vec<AssignedSlot>,
@@ -48,27 +48,55 @@ pub struct ClientState {
 pub struct AssignedSlot {
     /// The client's number for it.
     pub sequence: u64,
-    /// Its destinations; none of a void slot whose message nobody has seen.
+    /// Its destinations; none of a no-op whose message nobody has seen.
     pub destinations: Vec<Destination>,
-    /// Per destination, the time as far as the stream is processed; 0 is unknown. The own group's is known, but of a void
-    /// slot that was never assigned.
+    /// Per destination, the time as far as the stream is processed; 0 is unknown. The own group's is known, but of a
+    /// no-op that was never assigned.
     pub times: Vec<u64>,
     /// The stream is processed through the vector.
     pub vector: bool,
-    /// Known to be decided at the vector; or void for good.
+    /// Known to be decided at the vector; or a no-op that is settled.
     pub decided: bool,
     /// Never to be delivered.
-    pub void: bool,
+    pub no_op: bool,
 }
 
 const DECIDED: u64 = 1;
-const VOID: u64 = 2;
+const NO_OP: u64 = 2;
 const VECTOR: u64 = 4;
 
 impl State {
     /// What is held and not assigned does not matter any more.
     pub(crate) fn forget_held(&mut self) {
         self.clients.iter_mut().for_each(|client| client.held.clear());
+    }
+
+    /// Checks whether this is a state of a group of this cluster: right numbers of groups, members and clients, sound
+    /// destinations, no more than a window of anything.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn check(&self, topology: &Topology, group: GroupId, window: u32) -> Result<(), &'static str> {
+        if self.known.len() != topology.groups() || self.clients.len() != topology.clients() {
+            return Err("another number of groups or client places");
+        }
+        if self.lives.len() != topology.size(group) {
+            return Err("another number of members");
+        }
+        for entry in self.clients.iter().flat_map(|client| &client.entries) {
+            let known = entry.destinations.iter().all(|to| topology.has_group(to.group));
+            let rising = entry.destinations.is_sorted_by(|a, b| a.group < b.group);
+            let ours = entry.no_op || entry.position(group).is_some_and(|own| entry.times[own] != 0);
+            if !(known && rising && ours) {
+                return Err("a message that is not this group's");
+            }
+        }
+        if self.clients.iter().any(|client| client.entries.len() + client.held.len() > window as usize) {
+            return Err("more messages than a window holds");
+        }
+        let beyond =
+            |client: &ClientState| client.held.last().is_some_and(|(slot, _)| slot - client.from >= u64::from(window));
+        if self.clients.iter().any(beyond) { Err("a message beyond the window") } else { Ok(()) }
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u64>) {
@@ -155,7 +183,7 @@ impl ClientState {
 impl AssignedSlot {
     fn encode(&self, out: &mut Vec<u64>) {
         let flags = if self.decided { DECIDED } else { 0 }
-            | if self.void { VOID } else { 0 }
+            | if self.no_op { NO_OP } else { 0 }
             | if self.vector { VECTOR } else { 0 };
         out.extend_from_slice(&[self.sequence, flags, self.destinations.len() as u64]);
         out.extend(self.destinations.iter().map(|to| to.to_word()));
@@ -164,21 +192,22 @@ impl AssignedSlot {
 
     fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
         let (sequence, flags) = (words.next()?, words.next()?);
-        if flags & !(DECIDED | VOID | VECTOR) != 0 {
+        if flags & !(DECIDED | NO_OP | VECTOR) != 0 {
             return Err(PeerMessageError::Value("flag"));
         }
         let groups = words.length()?;
         let destinations: Vec<Destination> =
             words.take(groups)?.iter().map(|word| Destination::from_word(*word)).collect();
         let times = words.take(groups)?.to_vec();
-        let (decided, void, vector) = (flags & DECIDED != 0, flags & VOID != 0, flags & VECTOR != 0);
-        if times.iter().any(|time| time >> 63 != 0) || (vector && times.contains(&0)) || (decided && !vector && !void) {
+        let (decided, no_op, vector) = (flags & DECIDED != 0, flags & NO_OP != 0, flags & VECTOR != 0);
+        if times.iter().any(|time| time >> 63 != 0) || (vector && times.contains(&0)) || (decided && !vector && !no_op)
+        {
             return Err(PeerMessageError::Value("time"));
         }
-        if !void && (groups == 0 || sequence == 0) {
+        if !no_op && (groups == 0 || sequence == 0) {
             return Err(PeerMessageError::Value("entry"));
         }
-        Ok(AssignedSlot { sequence, destinations, times, vector, decided, void })
+        Ok(AssignedSlot { sequence, destinations, times, vector, decided, no_op })
     }
 
     /// Position of a group among the destinations.

@@ -266,10 +266,10 @@ impl Effects for Sink {
         Sink::check(&Item::Begin(ballot));
     }
 
-    fn send(&mut self, _: ProcessId, letter: &PeerMessage) {
+    fn send(&mut self, _: ProcessId, message: &PeerMessage) {
         let mut words = Vec::new();
-        letter.encode(&mut words);
-        assert_eq!(PeerMessage::decode(&words).as_ref(), Ok(letter));
+        message.encode(&mut words);
+        assert_eq!(PeerMessage::decode(&words).as_ref(), Ok(message));
     }
 
     fn body(&mut self, _: ProcessId, _: ClientId, _: u64) {}

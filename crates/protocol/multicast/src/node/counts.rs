@@ -42,7 +42,7 @@ impl From<ItemKind> for Step {
         match kind {
             ItemKind::Assign => Step::Assign,
             ItemKind::Timestamp => Step::Timestamp,
-            ItemKind::Vector | ItemKind::Remote | ItemKind::NoOp | ItemKind::Heard => Step::Vector,
+            ItemKind::Vector | ItemKind::Remote | ItemKind::NoOp | ItemKind::RemoteBallot => Step::Vector,
             ItemKind::Begin => Step::PeerMessage,
             ItemKind::Ack => Step::Ack,
         }

@@ -135,7 +135,7 @@ impl Cluster {
         match (wire, &parcel) {
             (Wire::Stream { from, to }, _) if !self.net.streams[&(from, to)] => return,
             // An installed state says where the stream begins; what is in the stream may come before it.
-            (Wire::Control { from, to }, letter) if is_install(letter) && !self.net.streams[&(from, to)] => {
+            (Wire::Control { from, to }, message) if is_install(message) && !self.net.streams[&(from, to)] => {
                 self.net.queues.remove(&Wire::Stream { from, to });
                 self.net.streams.insert((from, to), true);
             }
@@ -187,9 +187,9 @@ impl Cluster {
             }
             (Wire::Control { from, .. }, Parcel::PeerMessage(words, state)) => {
                 self.step(to, state, until, |replica, recorder| {
-                    let letter = PeerMessage::decode(&words).map_err(|e| e.to_string())?;
-                    let done = replica.on_peer_message(ProcessId(from), &letter, recorder);
-                    done.map_err(|rejected| format!("{to} refuses {letter:?} from {from}: {rejected}"))
+                    let message = PeerMessage::decode(&words).map_err(|e| e.to_string())?;
+                    let done = replica.on_peer_message(ProcessId(from), &message, recorder);
+                    done.map_err(|rejected| format!("{to} refuses {message:?} from {from}: {rejected}"))
                 })
             }
             (wire, parcel) => Err(format!("{parcel:?} in {wire:?}")),

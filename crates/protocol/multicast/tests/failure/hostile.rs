@@ -1,10 +1,10 @@
-//! Letters with any numbers in them, from processes that may write such letters: a member refuses them or takes them, and
+//! Peer messages with any numbers in them, from processes that may write such messages: a member refuses them or takes them, and
 //! does not panic, whatever comes after them.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, MessageId, MessageRef, PeerMessage, Plant,
-    SlotRef, State, Variant,
+    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, Joiner, MessageId, MessageRef, PeerMessage,
+    Plant, SlotRef, State, Variant,
 };
 
 use super::cluster::Cluster;
@@ -55,22 +55,22 @@ impl Random {
         ClientId(self.below(3) as u16)
     }
 
-    fn subject(&mut self) -> MessageRef {
+    fn message_ref(&mut self) -> MessageRef {
         MessageRef { client: self.client(), sequence: self.number() }
     }
 
-    fn spot(&mut self) -> SlotRef {
+    fn slot_ref(&mut self) -> SlotRef {
         SlotRef { client: self.client(), slot: self.number(), ballot: self.ballot(), generation: self.number() }
     }
 
     fn entry(&mut self) -> AssignedSlot {
-        let void = self.one_in(3);
-        let groups = if void && self.one_in(2) { 0 } else { 1 + self.below(2) as u16 };
+        let no_op = self.one_in(3);
+        let groups = if no_op && self.one_in(2) { 0 } else { 1 + self.below(2) as u16 };
         let destinations: Vec<Destination> =
             (0..groups).map(|group| Destination { group: GroupId(group), slot: self.below(5) }).collect();
         let times = destinations.iter().map(|_| 1 + (self.number() >> 2)).collect();
         let vector = self.one_in(2);
-        AssignedSlot { sequence: self.number(), destinations, times, vector, decided: vector && self.one_in(2), void }
+        AssignedSlot { sequence: self.number(), destinations, times, vector, decided: vector && self.one_in(2), no_op }
     }
 
     fn client_state(&mut self) -> ClientState {
@@ -106,7 +106,7 @@ impl Random {
         }
     }
 
-    fn letter(&mut self) -> PeerMessage {
+    fn peer_message(&mut self) -> PeerMessage {
         let (ballot, incarnation) = (self.ballot(), self.number());
         match self.below(23) {
             0 => PeerMessage::Join { life: incarnation },
@@ -119,19 +119,19 @@ impl Random {
             7 => PeerMessage::Installed { ballot },
             8 => PeerMessage::Behind { ballot },
             9 => PeerMessage::Announce { group: GroupId(self.below(3) as u16), ballot },
-            10 => PeerMessage::WantBody(self.subject()),
-            11 => PeerMessage::WantBodies(self.subject()),
-            12 => PeerMessage::Gone(self.subject()),
-            13 => PeerMessage::Ask(self.subject()),
-            14 => PeerMessage::Decided { subject: self.subject(), ballot, times: self.some(3, Random::number) },
-            15 => PeerMessage::Forgotten(self.subject()),
-            16 => PeerMessage::Refused(self.subject()),
-            17 => PeerMessage::Seek(self.spot()),
-            18 => PeerMessage::Lacking(self.spot()),
-            19 => PeerMessage::NoOpProcessed(self.spot()),
+            10 => PeerMessage::WantBody(self.message_ref()),
+            11 => PeerMessage::WantBodies(self.message_ref()),
+            12 => PeerMessage::Gone(self.message_ref()),
+            13 => PeerMessage::Ask(self.message_ref()),
+            14 => PeerMessage::Decided { message: self.message_ref(), ballot, times: self.some(3, Random::number) },
+            15 => PeerMessage::Forgotten(self.message_ref()),
+            16 => PeerMessage::Refused(self.message_ref()),
+            17 => PeerMessage::Seek(self.slot_ref()),
+            18 => PeerMessage::Lacking(self.slot_ref()),
+            19 => PeerMessage::NoOpProcessed(self.slot_ref()),
             20 => PeerMessage::Probe { ballot },
             _ => {
-                let admits = self.some(2, |random| (random.member(), random.number()));
+                let admits = self.some(2, |random| Joiner { process: random.member(), life: random.number() });
                 let (state, snapshot) = (self.state(), self.one_in(2));
                 PeerMessage::Install { ballot, counter: self.number(), state, admits, snapshot }
             }
@@ -168,13 +168,13 @@ fn no_letter_panics_a_member() {
         let mut cluster = cluster(&mut random);
         for _ in 0..12 {
             let (from, mut words) = (1 + random.below(3) as u16, Vec::new());
-            random.letter().encode(&mut words);
-            let Ok(letter) = PeerMessage::decode(&words) else {
+            random.peer_message().encode(&mut words);
+            let Ok(message) = PeerMessage::decode(&words) else {
                 undecodable += 1;
                 continue;
             };
             let step = cluster.step(VICTIM, Some(Vec::new()), None, |replica, recorder| {
-                let done = replica.on_peer_message(ProcessId(from), &letter, recorder);
+                let done = replica.on_peer_message(ProcessId(from), &message, recorder);
                 let promised = replica.promised();
                 if random.one_in(3) {
                     replica.on_tick(recorder);
@@ -194,6 +194,6 @@ fn no_letter_panics_a_member() {
             }
         }
     }
-    eprintln!("letters: {taken} taken, {refused} refused, {undecodable} not read");
+    eprintln!("messages: {taken} taken, {refused} refused, {undecodable} not read");
     assert!(taken.min(refused).min(undecodable) > 10_000, "{taken} taken, {refused} refused, {undecodable} not read");
 }

@@ -19,7 +19,7 @@ pub(crate) enum Parcel {
     Body(ClientId, Vec<u64>),
     /// An item.
     Item(Vec<u64>),
-    /// A letter, with the application's state.
+    /// A message, with the application's state.
     PeerMessage(Vec<u64>, Option<Log>),
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Recorder<'a> {
     pub(crate) log: &'a mut Log,
     /// By client, group and slot: the message's words.
     pub(crate) bodies: &'a HashMap<(u16, u16, u64), Vec<u64>>,
-    /// The application's state that came with the letter at hand.
+    /// The application's state that came with the message at hand.
     pub(crate) came: Option<Log>,
     pub(crate) sends: Vec<(Wire, Parcel)>,
     pub(crate) deliveries: usize,

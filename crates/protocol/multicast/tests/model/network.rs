@@ -115,8 +115,8 @@ impl Effects for Recorder<'_> {
 
     fn begin_stream(&mut self, _ballot: Ballot) {}
 
-    fn send(&mut self, _to: ProcessId, letter: &PeerMessage) {
-        self.step.rejected = Some(format!("a letter without a failure: {letter:?}"));
+    fn send(&mut self, _to: ProcessId, message: &PeerMessage) {
+        self.step.rejected = Some(format!("a message without a failure: {message:?}"));
     }
 
     fn body(&mut self, _to: ProcessId, _client: ClientId, _slot: u64) {}

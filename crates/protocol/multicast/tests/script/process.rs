@@ -19,11 +19,11 @@ pub(crate) enum Effect {
     Ack { to: u16, head: Head, position: u8, ballot: Ballot, times: Vec<u64> },
     Deliver(Delivery),
     Begin(Ballot),
-    PeerMessage { to: u16, letter: PeerMessage },
+    PeerMessage { to: u16, message: PeerMessage },
     Body { to: u16, slot: u64 },
     Restore(u64),
     NoOp { head: Head, counter: u64, settled: bool },
-    Heard { counter: u64, ballot: Ballot },
+    RemoteBallot { counter: u64, ballot: Ballot },
 }
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl Effects for Recorder {
             StreamEntry::Vector(times) => Effect::Vector { head, counter, times: times.words().to_vec() },
             StreamEntry::Remote { position, ballot, time } => Effect::Remote { head, counter, position, ballot, time },
             StreamEntry::NoOp { settled } => Effect::NoOp { head, counter, settled },
-            StreamEntry::Heard(ballot) => Effect::Heard { counter, ballot },
+            StreamEntry::RemoteBallot(ballot) => Effect::RemoteBallot { counter, ballot },
         });
     }
 
@@ -63,7 +63,7 @@ impl Effects for Recorder {
     }
 
     fn send(&mut self, to: ProcessId, message: &PeerMessage) {
-        self.0.push(Effect::PeerMessage { to: to.0, letter: message.clone() });
+        self.0.push(Effect::PeerMessage { to: to.0, message: message.clone() });
     }
 
     fn body(&mut self, to: ProcessId, _client: ClientId, slot: u64) {
@@ -177,13 +177,13 @@ impl Process {
         self.entry(head, counter, StreamEntry::Remote { position, ballot, time })
     }
 
-    pub(crate) fn void(&mut self, head: Head, counter: u64, settled: bool) -> Done {
+    pub(crate) fn no_op(&mut self, head: Head, counter: u64, settled: bool) -> Done {
         self.entry(head, counter, StreamEntry::NoOp { settled })
     }
 
     pub(crate) fn heard(&mut self, counter: u64, ballot: Ballot) -> Done {
         let none = Head { client: ClientId(0), sequence: 0, slot: ShortSlot::of(0), groups: 1 };
-        self.entry(none, counter, StreamEntry::Heard(ballot))
+        self.entry(none, counter, StreamEntry::RemoteBallot(ballot))
     }
 
     /// Time passes; what is done in these ticks.
@@ -219,8 +219,8 @@ impl Process {
         })
     }
 
-    pub(crate) fn letter(&mut self, from: u16, letter: &PeerMessage) -> Done {
-        self.step(|replica, recorder| replica.on_peer_message(ProcessId(from), letter, recorder))
+    pub(crate) fn peer_message(&mut self, from: u16, message: &PeerMessage) -> Done {
+        self.step(|replica, recorder| replica.on_peer_message(ProcessId(from), message, recorder))
     }
 
     /// An entry that would have to wait is at the head of the stream, and time passes; what is done in these ticks.

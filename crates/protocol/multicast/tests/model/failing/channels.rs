@@ -16,7 +16,7 @@ pub(crate) enum Parcel {
     Body(u16, Vec<u64>),
     /// An item.
     Item(Vec<u64>),
-    /// A letter, with the application's state if it carries that.
+    /// A message, with the application's state if it carries that.
     PeerMessage(Vec<u64>, Option<Vec<Entry>>),
 }
 
@@ -30,7 +30,7 @@ impl Parcel {
         }
     }
 
-    /// Whether it is a letter that says where the leader's stream goes on.
+    /// Whether it is a message that says where the leader's stream goes on.
     pub(crate) fn opens_stream(&self) -> bool {
         matches!(self, Parcel::PeerMessage(words, _) if matches!(PeerMessage::decode(words), Ok(PeerMessage::Install { .. })))
     }

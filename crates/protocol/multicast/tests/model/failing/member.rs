@@ -309,8 +309,8 @@ fn take(
             }
         }
         (Wire::Control { from, .. }, Parcel::PeerMessage(words, _)) => {
-            let letter = PeerMessage::decode(words).expect("a sound letter");
-            replica.on_peer_message(ProcessId(from), &letter, out)
+            let message = PeerMessage::decode(words).expect("a sound message");
+            replica.on_peer_message(ProcessId(from), &message, out)
         }
         (wire, parcel) => panic!("{parcel:?} in {wire:?}"),
     })

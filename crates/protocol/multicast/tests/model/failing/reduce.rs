@@ -42,14 +42,14 @@ pub(crate) fn is_over(context: &Context, member: &Member, wire: Wire, parcel: &P
             _ => false,
         },
         (_, Parcel::PeerMessage(words, _)) => {
-            let letter = PeerMessage::decode(words).expect("a sound letter");
-            letter_is_over(context, member, replica, &letter)
+            let message = PeerMessage::decode(words).expect("a sound message");
+            message_is_over(context, member, replica, &message)
         }
     }
 }
 
-fn letter_is_over(context: &Context, member: &Member, replica: &Replica, letter: &PeerMessage) -> bool {
-    match letter {
+fn message_is_over(context: &Context, member: &Member, replica: &Replica, message: &PeerMessage) -> bool {
+    match message {
         // Only a candidate counts promises, and only before it has taken over: then the ballot is installed there.
         PeerMessage::Promise { ballot, .. } => *ballot < replica.promised() || *ballot == replica.ballot(),
         // Only the leader of the promised ballot counts who has installed it.
@@ -57,7 +57,7 @@ fn letter_is_over(context: &Context, member: &Member, replica: &Replica, letter:
         PeerMessage::Refuse { promised } => *promised <= replica.known(replica.group()),
         // Who announces a smaller one than is known is told so, which a loss of the answer makes undone.
         PeerMessage::Announce { group, ballot } => *ballot < replica.known(*group),
-        PeerMessage::Decided { subject: MessageRef { client, sequence }, .. } => {
+        PeerMessage::Decided { message: MessageRef { client, sequence }, .. } => {
             is_delivered(context, member, *client, *sequence)
         }
         _ => false,
