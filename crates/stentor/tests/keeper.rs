@@ -95,7 +95,7 @@ fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
     let pause = |group: &mut Group<Keeper<Heartbeat>>| {
         let since = Instant::now();
         until(group, "time passes", &|_| since.elapsed() > Duration::from_millis(200));
-        group.members.iter().flatten().map(|(member, _)| member.counts().writes(Step::Letter)).sum::<u64>()
+        group.members.iter().flatten().map(|(member, _)| member.counts().writes(Step::PeerMessage)).sum::<u64>()
     };
     let before = pause(&mut group);
     let letters = pause(&mut group) - before;

@@ -50,7 +50,7 @@ impl Bed {
                 me: *me,
                 variant: Variant::V2,
                 window: limits.window,
-                patience: 3,
+                retry_ticks: 3,
                 plant: Plant::None,
             };
             let mut member = Member::new(world.fabric(*me), config, limits, SALT, 1).expect("a possible member");

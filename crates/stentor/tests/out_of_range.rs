@@ -39,7 +39,7 @@ fn a_topology_has_no_members_of_a_group_that_it_has_not() {
         me: ProcessId(0),
         variant: Variant::V2,
         window: 64,
-        patience: ReplicaConfig::PATIENCE,
+        retry_ticks: ReplicaConfig::RETRY_TICKS,
         plant: Plant::None,
     };
     let replica = Replica::new(config);
@@ -47,8 +47,8 @@ fn a_topology_has_no_members_of_a_group_that_it_has_not() {
         let (group, client, process) = (GroupId(n), ClientId(n), ProcessId(n));
         assert!(!topology.has_group(group));
         assert_eq!((topology.size(group), topology.members(group).count(), topology.majority(group)), (0, 0, 1));
-        assert_eq!((topology.member_bit(group, ProcessId(0)), topology.place(process)), (None, None));
-        assert_eq!(topology.place(topology.client_process(client)), None);
+        assert_eq!((topology.member_bit(group, ProcessId(0)), topology.role(process)), (None, None));
+        assert_eq!(topology.role(topology.client_process(client)), None);
         assert_eq!((topology.first_ballot(group), replica.known(group)), Default::default());
         assert_eq!((replica.first_held(client), replica.end_of_held(client), replica.last_sequence(client)), (0, 0, 0));
         assert_eq!((replica.sequence_of(client, 3), replica.is_over(client)), (None, false));

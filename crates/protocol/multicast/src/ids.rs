@@ -17,41 +17,41 @@ pub struct ClientId(pub u16);
 pub struct MessageId {
     /// Who multicast it.
     pub client: ClientId,
-    /// The client's number for it, from 1, over all destinations. Its upper bits are the process's era.
+    /// The client's number for it, from 1, over all destinations. Its upper bits are the process's generation.
     pub sequence: u64,
 }
 
 impl MessageId {
-    /// Bits of a sequence that count a process's messages; what is above them is its era.
-    pub const ERA_BITS: u32 = 40;
+    /// Bits of a sequence that count a process's messages; what is above them is its generation.
+    pub const GENERATION_BITS: u32 = 40;
 
-    /// The era of the process of the client place that multicast it. Each process has a larger one than those before it.
+    /// The generation of the process of the client place that multicast it. Each process has a larger one than those before it.
     #[inline]
     #[must_use]
-    pub fn era(self) -> u64 {
-        era(self.sequence)
+    pub fn generation(self) -> u64 {
+        generation(self.sequence)
     }
 }
 
-/// The era of a sequence; see [`MessageId::era`].
+/// The generation of a sequence; see [`MessageId::generation`].
 #[inline]
-pub(crate) fn era(sequence: u64) -> u64 {
-    sequence >> MessageId::ERA_BITS
+pub(crate) fn generation(sequence: u64) -> u64 {
+    sequence >> MessageId::GENERATION_BITS
 }
 
-/// Eras below this are those of sequences.
-pub(crate) const ERAS: u64 = 1 << (64 - MessageId::ERA_BITS);
+/// Generations below this are those of sequences.
+pub(crate) const GENERATIONS: u64 = 1 << (64 - MessageId::GENERATION_BITS);
 
-/// The number below all sequences of an era; no message has it.
+/// The number below all sequences of a generation; no message has it.
 #[inline]
-pub(crate) fn begin_of_era(era: u64) -> u64 {
-    era << MessageId::ERA_BITS
+pub(crate) fn first_of_generation(generation: u64) -> u64 {
+    generation << MessageId::GENERATION_BITS
 }
 
-/// Whether this is no message's sequence, but the beginning of an era.
+/// Whether this is no message's sequence, but the beginning of a generation.
 #[inline]
 pub(crate) fn is_nameless(sequence: u64) -> bool {
-    begin_of_era(era(sequence)) == sequence
+    first_of_generation(generation(sequence)) == sequence
 }
 
 /// A timestamp is the pair (time, group), compared lexicographically; times are unique within a group.

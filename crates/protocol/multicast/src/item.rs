@@ -26,7 +26,7 @@ pub(crate) const CHUNK: u64 = 15;
 /// The kind of an item, and the step of the protocol it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
-pub enum Kind {
+pub enum ItemKind {
     /// 2A to a follower: counter, ballot and time of the own group.
     Assign = 1,
     /// 2A to another leader: ballot and time of the sender's group, which is at `position`.
@@ -39,15 +39,23 @@ pub enum Kind {
     Ack = 5,
     /// To a follower: counter, and 1 if a majority of the group is known to have processed such an entry. What is in the
     /// slot will never be delivered, nor anything that the same process of the client multicast after it.
-    Void = 9,
+    NoOp = 9,
     /// To a follower: counter, and another group's ballot. No smaller ballot of that group counts any more. Names no message.
-    Heard = 11,
+    RemoteBallot = 11,
     /// To a follower: a ballot. What follows in the stream is of this ballot. Names no message.
     Begin = 10,
 }
 
-const KINDS: [Kind; 8] =
-    [Kind::Assign, Kind::Timestamp, Kind::Vector, Kind::Remote, Kind::Ack, Kind::Void, Kind::Heard, Kind::Begin];
+const KINDS: [ItemKind; 8] = [
+    ItemKind::Assign,
+    ItemKind::Timestamp,
+    ItemKind::Vector,
+    ItemKind::Remote,
+    ItemKind::Ack,
+    ItemKind::NoOp,
+    ItemKind::RemoteBallot,
+    ItemKind::Begin,
+];
 
 /// Why words are not an item. The record was sealed, so this is a peer of another version or a bug, not a torn write.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -238,12 +246,12 @@ pub enum StreamEntry<'a> {
         time: u64,
     },
     /// Never to be delivered.
-    Void {
+    NoOp {
         /// A majority of the group has processed such an entry.
         settled: bool,
     },
     /// Another group is led under this ballot; nothing of a smaller one of that group counts any more.
-    Heard(Ballot),
+    RemoteBallot(Ballot),
 }
 
 /// An acknowledgement (2B).
@@ -276,12 +284,12 @@ impl<'a> Item<'a> {
     /// The kind.
     #[inline]
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ItemKind {
         match self {
             Item::Stream(item) => item.kind(),
-            Item::Timestamp(_) => Kind::Timestamp,
-            Item::Ack(_) => Kind::Ack,
-            Item::Begin(_) => Kind::Begin,
+            Item::Timestamp(_) => ItemKind::Timestamp,
+            Item::Ack(_) => ItemKind::Ack,
+            Item::Begin(_) => ItemKind::Begin,
         }
     }
 
@@ -311,7 +319,7 @@ impl<'a> Item<'a> {
             Item::Timestamp(item) => item.encode(out),
             Item::Ack(item) => item.encode(out),
             Item::Begin(ballot) => {
-                out.extend_from_slice(&[first_word(Kind::Begin, &Head::NONE, 0), 0, ballot.to_word()]);
+                out.extend_from_slice(&[first_word(ItemKind::Begin, &Head::NONE, 0), 0, ballot.to_word()]);
             }
         }
     }
@@ -337,8 +345,8 @@ impl<'a> Item<'a> {
         let slot = ShortSlot((word >> 40) as u32);
         let head = Head { client: ClientId((word >> 24) as u16), sequence: *sequence, slot, groups };
         let kind = kind_of(*word)?;
-        let positionless = matches!(kind, Kind::Vector | Kind::Void | Kind::Heard | Kind::Begin);
-        let names_none = matches!(kind, Kind::Heard | Kind::Begin);
+        let positionless = matches!(kind, ItemKind::Vector | ItemKind::NoOp | ItemKind::RemoteBallot | ItemKind::Begin);
+        let names_none = matches!(kind, ItemKind::RemoteBallot | ItemKind::Begin);
         if positionless && position != 0 || names_none && head != Head::NONE {
             return Err(ItemError::Reserved { at });
         }
@@ -351,7 +359,7 @@ impl<'a> Item<'a> {
 
 /// The first word of an item.
 #[inline]
-fn first_word(kind: Kind, head: &Head, position: u8) -> u64 {
+fn first_word(kind: ItemKind, head: &Head, position: u8) -> u64 {
     kind as u64
         | u64::from(VERSION) << 4
         | u64::from(head.groups) << 8
@@ -364,7 +372,7 @@ impl RemoteTimestamp {
     /// Appends the item.
     #[inline]
     pub(crate) fn encode(&self, out: &mut Vec<u64>) {
-        let word = first_word(Kind::Timestamp, &self.head, self.position);
+        let word = first_word(ItemKind::Timestamp, &self.head, self.position);
         out.extend_from_slice(&[word, self.head.sequence, self.ballot.to_word(), self.time]);
     }
 }
@@ -373,7 +381,7 @@ impl Ack<'_> {
     /// Appends the item.
     #[inline]
     pub(crate) fn encode(&self, out: &mut Vec<u64>) {
-        let word = first_word(Kind::Ack, &self.head, self.position);
+        let word = first_word(ItemKind::Ack, &self.head, self.position);
         self.times.encode([word, self.head.sequence, self.ballot.to_word()], out);
     }
 }
@@ -381,20 +389,20 @@ impl Ack<'_> {
 impl StreamItem<'_> {
     /// The kind.
     #[inline]
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ItemKind {
         match self.entry {
-            StreamEntry::Assign { .. } => Kind::Assign,
-            StreamEntry::Vector(_) => Kind::Vector,
-            StreamEntry::Remote { .. } => Kind::Remote,
-            StreamEntry::Heard(_) => Kind::Heard,
-            StreamEntry::Void { .. } => Kind::Void,
+            StreamEntry::Assign { .. } => ItemKind::Assign,
+            StreamEntry::Vector(_) => ItemKind::Vector,
+            StreamEntry::Remote { .. } => ItemKind::Remote,
+            StreamEntry::RemoteBallot(_) => ItemKind::RemoteBallot,
+            StreamEntry::NoOp { .. } => ItemKind::NoOp,
         }
     }
 
     /// The message; `None` of an entry that is about none.
     #[inline]
     pub(crate) fn message(&self) -> Option<&Head> {
-        (!matches!(self.entry, StreamEntry::Heard(_))).then_some(&self.head)
+        (!matches!(self.entry, StreamEntry::RemoteBallot(_))).then_some(&self.head)
     }
 
     /// Appends the item.
@@ -407,25 +415,30 @@ impl StreamItem<'_> {
                 out.extend_from_slice(&[word(*position), head.sequence, *counter, ballot.to_word(), *time]);
             }
             StreamEntry::Vector(times) => times.encode([word(0), head.sequence, *counter], out),
-            StreamEntry::Heard(ballot) => {
-                out.extend_from_slice(&[first_word(Kind::Heard, &Head::NONE, 0), 0, *counter, ballot.to_word()]);
+            StreamEntry::RemoteBallot(ballot) => {
+                out.extend_from_slice(&[
+                    first_word(ItemKind::RemoteBallot, &Head::NONE, 0),
+                    0,
+                    *counter,
+                    ballot.to_word(),
+                ]);
             }
-            StreamEntry::Void { settled } => {
+            StreamEntry::NoOp { settled } => {
                 out.extend_from_slice(&[word(0), head.sequence, *counter, u64::from(*settled)]);
             }
         }
     }
 }
 
-/// Kind and length in words of the item whose first word this is, as this process encoded it.
+/// ItemKind and length in words of the item whose first word this is, as this process encoded it.
 #[inline]
-pub(crate) fn own_item(word: u64) -> Option<(Kind, usize)> {
+pub(crate) fn own_item(word: u64) -> Option<(ItemKind, usize)> {
     let kind = kind_of(word).ok()?;
     Some((kind, words_of(kind, usize::from((word >> 8) as u8))))
 }
 
-fn kind_of(word: u64) -> Result<Kind, ItemError> {
-    const BY_NUMBER: [Option<Kind>; 16] = {
+fn kind_of(word: u64) -> Result<ItemKind, ItemError> {
+    const BY_NUMBER: [Option<ItemKind>; 16] = {
         let (mut table, mut at) = ([None; 16], 0);
         while at < KINDS.len() {
             table[KINDS[at] as usize] = Some(KINDS[at]);
@@ -438,40 +451,42 @@ fn kind_of(word: u64) -> Result<Kind, ItemError> {
 }
 
 #[inline]
-fn words_of(kind: Kind, groups: usize) -> usize {
+fn words_of(kind: ItemKind, groups: usize) -> usize {
     HEAD + match kind {
-        Kind::Assign | Kind::Remote => 3,
-        Kind::Timestamp | Kind::Void | Kind::Heard => 2,
-        Kind::Begin => 1,
-        Kind::Vector | Kind::Ack => 1 + groups,
+        ItemKind::Assign | ItemKind::Remote => 3,
+        ItemKind::Timestamp | ItemKind::NoOp | ItemKind::RemoteBallot => 2,
+        ItemKind::Begin => 1,
+        ItemKind::Vector | ItemKind::Ack => 1 + groups,
     }
 }
 
 #[inline(always)]
-fn decode_body(kind: Kind, head: Head, position: u8, body: &[u64]) -> Result<Item<'_>, ItemError> {
+fn decode_body(kind: ItemKind, head: Head, position: u8, body: &[u64]) -> Result<Item<'_>, ItemError> {
     let [first, rest @ ..] = body else { return Err(ItemError::Count) };
     let last = rest.last().copied().unwrap_or(*first);
     let stream = |entry| Item::Stream(StreamItem { head, counter: *first, entry });
     let ballot = || Ballot::from_word(rest.first().copied().unwrap_or(0));
     let times = Times(rest);
     let (item, counts) = match kind {
-        Kind::Ack => (Item::Ack(Ack { head, position, ballot: Ballot::from_word(*first), times }), are_counts(times)),
-        Kind::Assign => {
+        ItemKind::Ack => {
+            (Item::Ack(Ack { head, position, ballot: Ballot::from_word(*first), times }), are_counts(times))
+        }
+        ItemKind::Assign => {
             let entry = StreamEntry::Assign { position, ballot: ballot(), time: last };
             (stream(entry), is_count(*first) && is_count(last))
         }
-        Kind::Vector => (stream(StreamEntry::Vector(times)), is_count(*first) && are_counts(times)),
-        Kind::Timestamp => {
+        ItemKind::Vector => (stream(StreamEntry::Vector(times)), is_count(*first) && are_counts(times)),
+        ItemKind::Timestamp => {
             let item = RemoteTimestamp { head, position, ballot: Ballot::from_word(*first), time: last };
             (Item::Timestamp(item), is_count(last))
         }
-        Kind::Remote => {
+        ItemKind::Remote => {
             let entry = StreamEntry::Remote { position, ballot: ballot(), time: last };
             (stream(entry), is_count(*first) && is_count(last))
         }
-        Kind::Heard => (stream(StreamEntry::Heard(ballot())), is_count(*first)),
-        Kind::Void => (stream(StreamEntry::Void { settled: last == 1 }), is_count(*first) && last <= 1),
-        Kind::Begin => (Item::Begin(Ballot::from_word(*first)), true),
+        ItemKind::RemoteBallot => (stream(StreamEntry::RemoteBallot(ballot())), is_count(*first)),
+        ItemKind::NoOp => (stream(StreamEntry::NoOp { settled: last == 1 }), is_count(*first) && last <= 1),
+        ItemKind::Begin => (Item::Begin(Ballot::from_word(*first)), true),
     };
     if counts { Ok(item) } else { Err(ItemError::Count) }
 }

@@ -18,21 +18,20 @@
 
 mod ids;
 mod item;
-mod letter;
 mod limits;
 mod message;
 mod node;
-mod places;
+mod peer_message;
 mod plant;
 mod replica;
 mod sender;
+mod slot_table;
 mod state;
 mod topology;
-mod words;
+mod word_reader;
 
 pub use ids::{Ballot, ClientId, GroupId, GroupSet, MessageId, Timestamp};
-pub use item::{Ack, Head, Item, ItemError, Kind, RemoteTimestamp, ShortSlot, StreamEntry, StreamItem, Times};
-pub use letter::{Admitted, Letter, Spot, Subject};
+pub use item::{Ack, Head, Item, ItemError, ItemKind, RemoteTimestamp, ShortSlot, StreamEntry, StreamItem, Times};
 pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
 pub use message::{Destination, Header, MessageError};
 pub use node::{
@@ -41,9 +40,10 @@ pub use node::{
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
+pub use peer_message::{Joiner, MessageRef, PeerMessage, SlotRef};
 pub use plant::Plant;
 pub use replica::{CatchUps, Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
 pub use sender::{Sender, WindowFull};
-pub use state::{ClientState, Entry, State};
-pub use topology::{Place, Topology, TopologyError};
-pub use words::LetterError;
+pub use state::{AssignedSlot, ClientState, State};
+pub use topology::{ProcessRole, Topology, TopologyError};
+pub use word_reader::PeerMessageError;

@@ -115,7 +115,7 @@ impl Limits {
                 + pulses
                 + staging,
             mirrors: clients * body,
-            windows: clients * u64::from(self.window) * (Self::place_bytes() + Self::named_bytes(topology)),
+            windows: clients * u64::from(self.window) * (Self::slot_bytes() + Self::slot_heap_bytes(topology)),
             queues: self.queue_bytes(topology, others + followers),
             aside: clients * u64::from(self.window) * longest,
             letters: others * 2 * self.letter_bytes(topology),
@@ -125,15 +125,15 @@ impl Limits {
     /// Returns the bytes that a member has for each place of each client's window: what is known of the message there, its
     /// place in the order, and where its body lies. Memory is touched when the place is first used.
     #[must_use]
-    pub fn place_bytes() -> u64 {
-        Replica::place_bytes() + STORED_BYTES
+    pub fn slot_bytes() -> u64 {
+        Replica::slot_bytes() + STORED_BYTES
     }
 
     /// Returns the most bytes that a member keeps besides for each such place, once a message was there: destinations, times
     /// and votes, for as many groups as a message can go to.
     #[must_use]
-    pub fn named_bytes(topology: &Topology) -> u64 {
-        Replica::named_bytes(topology.groups().min(MAX_DESTINATIONS))
+    pub fn slot_heap_bytes(topology: &Topology) -> u64 {
+        Replica::slot_heap_bytes(topology.groups().min(MAX_DESTINATIONS))
     }
 
     /// Returns the most bytes that a client keeps for each place of its window at each group: it waits for the delivery of

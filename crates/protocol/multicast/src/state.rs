@@ -1,7 +1,7 @@
 //! The state of a group at one member, as it goes from member to member when a leader changes or a process rejoins.
 
-use crate::words::{LetterError, Words};
-use crate::{Ballot, Destination, GroupId, ids};
+use crate::word_reader::{PeerMessageError, WordReader};
+use crate::{Ballot, Destination, GroupId, Topology, ids};
 
 /// What a member has processed. Bodies are named, not carried: who misses one asks for it.
 ///
@@ -19,25 +19,25 @@ pub struct State {
     pub delivered: u64,
     /// By group, the largest ballot that was heard of.
     pub known: Vec<Ballot>,
-    /// By member of the group, the incarnation of its last life that was heard of; of who says this, its own.
+    /// By member of the group, its last life that was heard of; of the sender, its own.
     pub lives: Vec<u64>,
-    /// By client place.
+    /// By client.
     pub clients: Vec<ClientState>,
 }
 
 /// What a member has processed of one client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ClientState {
-    /// Slots below this are delivered (or void).
+    /// Slots below this are delivered, or settled no-ops.
     pub delivered: u64,
     /// The first slot that is retained: that of `entries[0]`.
     pub from: u64,
     /// Sequence of the last slot before it.
     pub freed: u64,
-    /// Of processes of the client place with an era below this nothing more is assigned.
+    /// Of processes of the client with a generation below this nothing more is assigned.
     pub closed: u64,
     /// The assigned slots from there on.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<AssignedSlot>,
     /// Behind them, in rising order, the slots whose bodies are held and that are not assigned, with the sequences. What is
     /// held by a majority in one installed ballot is synced; so who promises another ballot says what it holds.
     pub held: Vec<(u64, u64)>,
@@ -45,30 +45,58 @@ pub struct ClientState {
 
 /// One assigned message.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Entry {
+pub struct AssignedSlot {
     /// The client's number for it.
     pub sequence: u64,
-    /// Its destinations; none of a void slot whose message nobody has seen.
+    /// Its destinations; none of a no-op whose message nobody has seen.
     pub destinations: Vec<Destination>,
-    /// Per destination, the time as far as the stream is processed; 0 is unknown. The own group's is known, but of a void
-    /// slot that was never assigned.
+    /// Per destination, the time as far as the stream is processed; 0 is unknown. The own group's is known, but of a
+    /// no-op that was never assigned.
     pub times: Vec<u64>,
     /// The stream is processed through the vector.
     pub vector: bool,
-    /// Known to be decided at the vector; or void for good.
+    /// Known to be decided at the vector; or a no-op that is settled.
     pub decided: bool,
     /// Never to be delivered.
-    pub void: bool,
+    pub no_op: bool,
 }
 
 const DECIDED: u64 = 1;
-const VOID: u64 = 2;
+const NO_OP: u64 = 2;
 const VECTOR: u64 = 4;
 
 impl State {
     /// What is held and not assigned does not matter any more.
     pub(crate) fn forget_held(&mut self) {
         self.clients.iter_mut().for_each(|client| client.held.clear());
+    }
+
+    /// Checks whether this is a state of a group of this cluster: right numbers of groups, members and clients, sound
+    /// destinations, no more than a window of anything.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn check(&self, topology: &Topology, group: GroupId, window: u32) -> Result<(), &'static str> {
+        if self.known.len() != topology.groups() || self.clients.len() != topology.clients() {
+            return Err("another number of groups or client places");
+        }
+        if self.lives.len() != topology.size(group) {
+            return Err("another number of members");
+        }
+        for entry in self.clients.iter().flat_map(|client| &client.entries) {
+            let known = entry.destinations.iter().all(|to| topology.has_group(to.group));
+            let rising = entry.destinations.is_sorted_by(|a, b| a.group < b.group);
+            let ours = entry.no_op || entry.position(group).is_some_and(|own| entry.times[own] != 0);
+            if !(known && rising && ours) {
+                return Err("a message that is not this group's");
+            }
+        }
+        if self.clients.iter().any(|client| client.entries.len() + client.held.len() > window as usize) {
+            return Err("more messages than a window holds");
+        }
+        let beyond =
+            |client: &ClientState| client.held.last().is_some_and(|(slot, _)| slot - client.from >= u64::from(window));
+        if self.clients.iter().any(beyond) { Err("a message beyond the window") } else { Ok(()) }
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u64>) {
@@ -86,11 +114,11 @@ impl State {
         }
     }
 
-    pub(crate) fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
+    pub(crate) fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
         let (synced, counter) = (Ballot::from_word(words.next()?), words.next()?);
         let (clock, delivered) = (words.next()?, words.next()?);
         if (clock | counter | delivered) >> 63 != 0 {
-            return Err(LetterError::Value("clock, counter or number of deliveries"));
+            return Err(PeerMessageError::Value("clock, counter or number of deliveries"));
         }
         let mut known = Vec::new();
         for _ in 0..words.length()? {
@@ -110,35 +138,35 @@ pub(crate) fn encode_lives(lives: &[u64], out: &mut Vec<u64>) {
     out.extend_from_slice(lives);
 }
 
-pub(crate) fn decode_lives(words: &mut Words<'_>) -> Result<Vec<u64>, LetterError> {
+pub(crate) fn decode_lives(words: &mut WordReader<'_>) -> Result<Vec<u64>, PeerMessageError> {
     let members = words.length()?;
     Ok(words.take(members)?.to_vec())
 }
 
 impl ClientState {
-    fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
+    fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
         let (delivered, from, freed, closed) = (words.next()?, words.next()?, words.next()?, words.next()?);
         // Nobody counts as far; and what is a window further is a slot, too.
         if from >> 63 != 0 {
-            return Err(LetterError::Value("slot"));
+            return Err(PeerMessageError::Value("slot"));
         }
-        if closed > ids::ERAS {
-            return Err(LetterError::Value("era"));
+        if closed > ids::GENERATIONS {
+            return Err(PeerMessageError::Value("generation"));
         }
         let count = words.length()?;
         let mut entries = Vec::new();
         for _ in 0..count {
-            entries.push(Entry::decode(words)?);
+            entries.push(AssignedSlot::decode(words)?);
         }
         let assigned = from + count as u64;
         if delivered < from || delivered > assigned {
-            return Err(LetterError::Value("number of delivered slots"));
+            return Err(PeerMessageError::Value("number of delivered slots"));
         }
         let mut held: Vec<(u64, u64)> = Vec::new();
         for _ in 0..words.length()? {
             let (slot, sequence) = (words.next()?, words.next()?);
             if slot < held.last().map_or(assigned, |(last, _)| last + 1) || slot == u64::MAX {
-                return Err(LetterError::Value("held slot"));
+                return Err(PeerMessageError::Value("held slot"));
             }
             held.push((slot, sequence));
         }
@@ -152,33 +180,34 @@ impl ClientState {
     }
 }
 
-impl Entry {
+impl AssignedSlot {
     fn encode(&self, out: &mut Vec<u64>) {
         let flags = if self.decided { DECIDED } else { 0 }
-            | if self.void { VOID } else { 0 }
+            | if self.no_op { NO_OP } else { 0 }
             | if self.vector { VECTOR } else { 0 };
         out.extend_from_slice(&[self.sequence, flags, self.destinations.len() as u64]);
         out.extend(self.destinations.iter().map(|to| to.to_word()));
         out.extend_from_slice(&self.times);
     }
 
-    fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
+    fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
         let (sequence, flags) = (words.next()?, words.next()?);
-        if flags & !(DECIDED | VOID | VECTOR) != 0 {
-            return Err(LetterError::Value("flag"));
+        if flags & !(DECIDED | NO_OP | VECTOR) != 0 {
+            return Err(PeerMessageError::Value("flag"));
         }
         let groups = words.length()?;
         let destinations: Vec<Destination> =
             words.take(groups)?.iter().map(|word| Destination::from_word(*word)).collect();
         let times = words.take(groups)?.to_vec();
-        let (decided, void, vector) = (flags & DECIDED != 0, flags & VOID != 0, flags & VECTOR != 0);
-        if times.iter().any(|time| time >> 63 != 0) || (vector && times.contains(&0)) || (decided && !vector && !void) {
-            return Err(LetterError::Value("time"));
+        let (decided, no_op, vector) = (flags & DECIDED != 0, flags & NO_OP != 0, flags & VECTOR != 0);
+        if times.iter().any(|time| time >> 63 != 0) || (vector && times.contains(&0)) || (decided && !vector && !no_op)
+        {
+            return Err(PeerMessageError::Value("time"));
         }
-        if !void && (groups == 0 || sequence == 0) {
-            return Err(LetterError::Value("entry"));
+        if !no_op && (groups == 0 || sequence == 0) {
+            return Err(PeerMessageError::Value("entry"));
         }
-        Ok(Entry { sequence, destinations, times, vector, decided, void })
+        Ok(AssignedSlot { sequence, destinations, times, vector, decided, no_op })
     }
 
     /// Position of a group among the destinations.

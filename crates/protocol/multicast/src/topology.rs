@@ -7,7 +7,7 @@ use crate::{Ballot, ClientId, GroupId, GroupSet};
 
 /// Where a process stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Place {
+pub enum ProcessRole {
     /// A member of a group, by its index in it.
     Member {
         /// The group.
@@ -145,13 +145,13 @@ impl Topology {
     /// Where a process stands; `None` if it is not in the cluster.
     #[inline]
     #[must_use]
-    pub fn place(&self, process: ProcessId) -> Option<Place> {
+    pub fn role(&self, process: ProcessId) -> Option<ProcessRole> {
         if let Some(&group) = self.groups.get(process.index()) {
             let index = process.0 - self.firsts[usize::from(group)];
-            return Some(Place::Member { group: GroupId(u16::from(group)), index: index as u8 });
+            return Some(ProcessRole::Member { group: GroupId(u16::from(group)), index: index as u8 });
         }
         let client = process.0 - self.members;
-        (client < self.clients).then_some(Place::Client(ClientId(client)))
+        (client < self.clients).then_some(ProcessRole::Client(ClientId(client)))
     }
 
     /// The bit of a member in masks of its group; `None` if the process is not a member of that group.
@@ -178,20 +178,20 @@ mod tests {
     #[test]
     fn the_last_of_as_many_groups_as_are_possible_has_its_members() {
         let topology = Topology::new(&[2; GroupSet::CAPACITY], 1).expect("as many as are possible");
-        let last = Place::Member { group: GroupId(255), index: 1 };
-        assert_eq!(topology.place(ProcessId(511)), Some(last));
-        assert_eq!(topology.place(ProcessId(512)), Some(Place::Client(ClientId(0))));
-        assert_eq!(topology.place(ProcessId(513)), None);
+        let last = ProcessRole::Member { group: GroupId(255), index: 1 };
+        assert_eq!(topology.role(ProcessId(511)), Some(last));
+        assert_eq!(topology.role(ProcessId(512)), Some(ProcessRole::Client(ClientId(0))));
+        assert_eq!(topology.role(ProcessId(513)), None);
     }
 
     #[test]
     fn processes_are_numbered_group_by_group_then_clients() {
         let topology = Topology::new(&[3, 1, 5], 2).unwrap();
         assert_eq!(topology.processes(), 11);
-        assert_eq!(topology.place(ProcessId(3)), Some(Place::Member { group: GroupId(1), index: 0 }));
-        assert_eq!(topology.place(ProcessId(8)), Some(Place::Member { group: GroupId(2), index: 4 }));
-        assert_eq!(topology.place(ProcessId(10)), Some(Place::Client(ClientId(1))));
-        assert_eq!(topology.place(ProcessId(11)), None);
+        assert_eq!(topology.role(ProcessId(3)), Some(ProcessRole::Member { group: GroupId(1), index: 0 }));
+        assert_eq!(topology.role(ProcessId(8)), Some(ProcessRole::Member { group: GroupId(2), index: 4 }));
+        assert_eq!(topology.role(ProcessId(10)), Some(ProcessRole::Client(ClientId(1))));
+        assert_eq!(topology.role(ProcessId(11)), None);
         assert_eq!(topology.members(GroupId(2)).collect::<Vec<_>>(), (4..9).map(ProcessId).collect::<Vec<_>>());
         assert_eq!([0, 1, 2].map(|g| topology.majority(GroupId(g))), [2, 1, 3]);
         assert_eq!(topology.member_bit(GroupId(2), ProcessId(6)), Some(4));

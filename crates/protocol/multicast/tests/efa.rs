@@ -99,8 +99,8 @@ impl Run {
             FaultInjector::new(world.fabric(me), Faults { seed: seed * 31 + u64::from(me.0), ..disorders })
         };
         let member = |me| {
-            let (topology, window, patience) = (topology.clone(), limits.window, ReplicaConfig::PATIENCE);
-            let config = ReplicaConfig { topology, me, variant: Variant::V2, window, patience, plant: Plant::None };
+            let (topology, window, retry_ticks) = (topology.clone(), limits.window, ReplicaConfig::RETRY_TICKS);
+            let config = ReplicaConfig { topology, me, variant: Variant::V2, window, retry_ticks, plant: Plant::None };
             Member::new(net(me), config, limits, SALT, 1).expect("a possible member")
         };
         let members = (0..topology.all_members() as u16).map(ProcessId).map(member).collect();

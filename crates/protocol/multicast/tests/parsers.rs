@@ -11,7 +11,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric::memory::Word;
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Item, ItemError, Letter, Plant,
+    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Item, ItemError, PeerMessage, Plant,
     RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times, Topology, Variant,
 };
 
@@ -266,10 +266,10 @@ impl Effects for Sink {
         Sink::check(&Item::Begin(ballot));
     }
 
-    fn letter(&mut self, _: ProcessId, letter: &Letter) {
+    fn send(&mut self, _: ProcessId, message: &PeerMessage) {
         let mut words = Vec::new();
-        letter.encode(&mut words);
-        assert_eq!(Letter::decode(&words).as_ref(), Ok(letter));
+        message.encode(&mut words);
+        assert_eq!(PeerMessage::decode(&words).as_ref(), Ok(message));
     }
 
     fn body(&mut self, _: ProcessId, _: ClientId, _: u64) {}
@@ -320,7 +320,7 @@ impl Victim {
             me: ProcessId(me),
             variant,
             window,
-            patience: ReplicaConfig::PATIENCE,
+            retry_ticks: ReplicaConfig::RETRY_TICKS,
             plant,
         };
         let replica = Replica::new(config);

@@ -86,7 +86,7 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
     let staged = matches!(config.fabric(), FabricKind::Verbs | FabricKind::Ofi);
     let others_staged = if staged { members - 1 } else { 0 };
     let window = u64::from(limits.window);
-    let (place, named) = (Limits::place_bytes(), Limits::named_bytes(&topology));
+    let (place, named) = (Limits::slot_bytes(), Limits::slot_heap_bytes(&topology));
     let row = |what, formula, count, bytes_each, registered| MemoryRow { what, formula, count, bytes_each, registered };
     let member = |(size, processes): (usize, u64)| ProcessMemory {
         group_size: Some(size),

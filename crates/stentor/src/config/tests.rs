@@ -515,12 +515,13 @@ fn the_multicast_numbers_processes_alike() {
     assert_eq!(topology.processes(), table.entries().len());
     for entry in table.entries() {
         let place = match entry.role {
-            Role::Member { group, index } => {
-                stentor_multicast::Place::Member { group: stentor_multicast::GroupId(group as u16), index: index as u8 }
-            }
-            Role::Client { place } => stentor_multicast::Place::Client(stentor_multicast::ClientId(place)),
+            Role::Member { group, index } => stentor_multicast::ProcessRole::Member {
+                group: stentor_multicast::GroupId(group as u16),
+                index: index as u8,
+            },
+            Role::Client { place } => stentor_multicast::ProcessRole::Client(stentor_multicast::ClientId(place)),
         };
-        assert_eq!(topology.place(entry.id), Some(place), "{}", entry.name);
+        assert_eq!(topology.role(entry.id), Some(place), "{}", entry.name);
     }
     config.limits().multicast().check().unwrap();
 }

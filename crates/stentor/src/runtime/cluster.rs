@@ -11,7 +11,8 @@ use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError as ShmError};
 use stentor_fabric_verbs::StartError as VerbsError;
 use stentor_host::Source;
 use stentor_multicast::{
-    Client, ClientId, GroupId, Limits, Member, NodeError, Place, Plant, ReplicaConfig, Topology, TopologyError, Variant,
+    Client, ClientId, GroupId, Limits, Member, NodeError, Plant, ProcessRole, ReplicaConfig, Topology, TopologyError,
+    Variant,
 };
 use thiserror::Error;
 
@@ -203,7 +204,7 @@ impl Plan {
     }
 
     fn start(&self, me: ProcessId, directory: PathBuf, make: Make<ShmFabric>) -> Result<Member<ShmFabric>, StartError> {
-        if !matches!(self.topology.place(me), Some(Place::Member { .. })) {
+        if !matches!(self.topology.role(me), Some(ProcessRole::Member { .. })) {
             return Err(StartError::Role(self.name(me).to_owned(), "member of a group"));
         }
         self.make_on(self.shm(me, directory)?, me, make)
@@ -226,7 +227,7 @@ impl Plan {
     }
 
     fn make_on<F: Fabric>(&self, fabric: F, me: ProcessId, make: Make<F>) -> Result<Member<F>, StartError> {
-        if !matches!(self.topology.place(me), Some(Place::Member { .. })) {
+        if !matches!(self.topology.role(me), Some(ProcessRole::Member { .. })) {
             return Err(StartError::Role(self.name(me).to_owned(), "member of a group"));
         }
         let replica = ReplicaConfig {
@@ -234,7 +235,7 @@ impl Plan {
             me,
             variant: self.variant,
             window: self.config.limits().window,
-            patience: ReplicaConfig::PATIENCE,
+            retry_ticks: ReplicaConfig::RETRY_TICKS,
             plant: Plant::None,
         };
         let mut member = make(fabric, replica, self.limits(), self.config.salt(), incarnation())?;

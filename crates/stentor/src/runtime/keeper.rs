@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use stentor_election::{Beat, Change, Election, HandOverError, Heartbeat, HeartbeatConfig, HeartbeatError};
 use stentor_fabric::{Fabric, ProcessId};
-use stentor_multicast::{HeartbeatCell, Member, Place};
+use stentor_multicast::{HeartbeatCell, Member, ProcessRole};
 
 use super::Plan;
 use super::clock::incarnation;
@@ -94,8 +94,8 @@ impl Keeper<Heartbeat> {
     /// See [`HeartbeatError`].
     pub fn heartbeat(plan: &Plan, me: ProcessId) -> Result<Self, HeartbeatError> {
         let ElectionTimes { min, max } = plan.config().election_times();
-        let members: Vec<ProcessId> = match plan.topology().place(me) {
-            Some(Place::Member { group, .. }) => plan.topology().members(group).collect(),
+        let members: Vec<ProcessId> = match plan.topology().role(me) {
+            Some(ProcessRole::Member { group, .. }) => plan.topology().members(group).collect(),
             _ => Vec::new(),
         };
         let interval = ElectionTimes::INTERVAL;

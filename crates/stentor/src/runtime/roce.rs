@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use stentor_fabric::ProcessId;
 use stentor_fabric_roce::driver::{Chances, source_address};
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric, SwitchConfig};
-use stentor_multicast::{ClientId, Place};
+use stentor_multicast::{ClientId, ProcessRole};
 
 use super::address::AddressError;
 use super::cluster::{Plan, StartError};
@@ -129,9 +129,9 @@ impl Plan {
         addresses.resize(processes, None);
         let first = addresses.iter().flatten().next().copied();
         let own = &mut addresses[me.index()];
-        match (self.topology().place(me), bind, first) {
-            (Some(Place::Client(_)), Some(bind), _) => *own = Some(SocketAddr::new(bind, 0)),
-            (Some(Place::Client(client)), None, Some(first)) => {
+        match (self.topology().role(me), bind, first) {
+            (Some(ProcessRole::Client(_)), Some(bind), _) => *own = Some(SocketAddr::new(bind, 0)),
+            (Some(ProcessRole::Client(client)), None, Some(first)) => {
                 *own = Some(SocketAddr::new(client_address(first, client)?, 0));
             }
             _ => {}

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::Place;
+use stentor_multicast::ProcessRole;
 use thiserror::Error;
 
 use super::cluster::{Plan, StartError};
@@ -190,8 +190,8 @@ impl Plan {
     /// Returns the bytes of the largest process of the cluster, after it looked whether this one finds room here.
     pub(super) fn most_bytes(&self, me: ProcessId) -> Result<u64, StartError> {
         let memory = self.config().memory();
-        let size = match self.topology().place(me) {
-            Some(Place::Member { group, .. }) => Some(self.topology().size(group)),
+        let size = match self.topology().role(me) {
+            Some(ProcessRole::Member { group, .. }) => Some(self.topology().size(group)),
             _ => None,
         };
         let own = memory.of(size).map_or(0, |process| process.bytes());

@@ -6,8 +6,8 @@ use std::time::Duration;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
-    Client, ClientId, Counts, GroupId, Limits, Member, NodeError, Place, Plant, ReplicaConfig, Step, Topology, Variant,
-    stateless,
+    Client, ClientId, Counts, GroupId, Limits, Member, NodeError, Plant, ProcessRole, ReplicaConfig, Step, Topology,
+    Variant, stateless,
 };
 
 /// Remote writes of one process for one message.
@@ -67,8 +67,8 @@ pub fn count_writes(groups: &[usize], destinations: usize, variant: Variant) -> 
 
 fn nodes(topology: &Arc<Topology>, world: &World, variant: Variant) -> Result<Vec<Node>, NodeError> {
     let limits = Limits { message_bytes: 64, window: 64, body_ring_bytes: 16384, control_ring_bytes: 65536 };
-    let node = |me: ProcessId| match topology.place(me) {
-        Some(Place::Client(client)) => {
+    let node = |me: ProcessId| match topology.role(me) {
+        Some(ProcessRole::Client(client)) => {
             let client = Client::new(world.fabric(me), topology.clone(), client, limits, 7, Plant::None, 1)?;
             Ok(Node::Client(Box::new(client)))
         }
@@ -79,7 +79,7 @@ fn nodes(topology: &Arc<Topology>, world: &World, variant: Variant) -> Result<Ve
                 me,
                 variant,
                 window: limits.window,
-                patience: ReplicaConfig::PATIENCE,
+                retry_ticks: ReplicaConfig::RETRY_TICKS,
                 plant: Plant::None,
             };
             Ok(Node::Member(Box::new(Member::new(world.fabric(me), config, limits, 7, 1)?)))
@@ -118,8 +118,8 @@ fn counts(node: &Node) -> Counts {
 }
 
 fn role(topology: &Topology, process: usize, node: &Node) -> RoleCounts {
-    let group = match topology.place(ProcessId(process as u16)) {
-        Some(Place::Member { group, .. }) => Some(usize::from(group.0)),
+    let group = match topology.role(ProcessId(process as u16)) {
+        Some(ProcessRole::Member { group, .. }) => Some(usize::from(group.0)),
         _ => None,
     };
     let is_leader = matches!(node, Node::Member(member) if member.replica().is_leader());

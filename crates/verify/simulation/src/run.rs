@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{SimConfig, World};
-use stentor_multicast::{CatchUps, Client, Counts, Member, NodeError, Place, Plant, ReplicaConfig, Topology};
+use stentor_multicast::{CatchUps, Client, Counts, Member, NodeError, Plant, ProcessRole, ReplicaConfig, Topology};
 
 use crate::actor::{Actor, ClientActor, Load, MemberActor, Shared};
 use crate::history::History;
@@ -111,8 +111,8 @@ fn actor(
     let fabric = shared.world.fabric(me);
     let salt = seed ^ 0x5743_454e_544f_5221;
     let (limits, shared) = (scenario.limits, Rc::clone(shared));
-    match topology.place(me) {
-        Some(Place::Client(client)) => {
+    match topology.role(me) {
+        Some(ProcessRole::Client(client)) => {
             shared.world.name(me, &format!("c{}", client.0));
             let mut node = Client::new(fabric, topology.clone(), client, limits, salt, plant, INCARNATION)?;
             node.record_operations();
@@ -126,7 +126,7 @@ fn actor(
                 me,
                 variant: scenario.variant,
                 window,
-                patience: ReplicaConfig::PATIENCE,
+                retry_ticks: ReplicaConfig::RETRY_TICKS,
                 plant,
             };
             let mut member = Member::new(fabric, config, limits, salt, INCARNATION)?;

@@ -105,8 +105,8 @@ fn a_place_that_many_messages_went_through_is_taken_over_whole() {
     bed.run(4 * RECONNECTED_NS, true);
     let id = bed.submit(0, &[0], b"next", true).expect("all is delivered");
     bed.run(SETTLED_NS, true);
-    // Another process might have been here that nobody remembers; the member skips its era, and the client begins another.
-    assert_eq!(id.sequence, (2 << MessageId::ERA_BITS) + 1);
+    // Another process might have been here that nobody remembers; the member skips its generation, and the client begins another.
+    assert_eq!(id.sequence, (2 << MessageId::GENERATION_BITS) + 1);
     assert_eq!(bed.delivered_by(0), (1..=200).chain([id.sequence]).collect::<Vec<_>>());
 }
 

@@ -14,7 +14,7 @@ use stentor::runtime::{
     now_ns,
 };
 use stentor_fabric::Backoff;
-use stentor_multicast::Place;
+use stentor_multicast::ProcessRole;
 
 use crate::args::{self, OnRoce};
 use crate::failure::{Failure, Verdict};
@@ -129,8 +129,8 @@ fn cast<F: Hosted>(
 
 fn client_place(plan: &Plan, name: &str, config: &Path) -> Result<ClientId, Failure> {
     let process = plan.process(name).map_err(|error| unstarted(error, config))?;
-    match plan.topology().place(process) {
-        Some(Place::Client(client)) => Ok(client),
+    match plan.topology().role(process) {
+        Some(ProcessRole::Client(client)) => Ok(client),
         _ => Err(Failure::usage(
             format_args!("`{name}` is a member of a group"),
             "--client",

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use stentor::runtime::{GroupId, Plan};
 use stentor_fabric::ProcessId;
-use stentor_multicast::Place;
+use stentor_multicast::ProcessRole;
 
 use crate::args::{LeaderCommand, LeaderMove, LeaderShow, Where};
 use crate::failure::{Failure, Verdict};
@@ -138,7 +138,7 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
     let cluster = Cluster::of(&args.place)?;
     let interrupt = Interrupt::catch()?;
     let to = cluster.plan.process(&args.to).map_err(|error| unstarted(error, cluster.config))?;
-    let Some(Place::Member { group, .. }) = cluster.plan.topology().place(to) else {
+    let Some(ProcessRole::Member { group, .. }) = cluster.plan.topology().role(to) else {
         let what = format_args!("`{}` is a client", args.to);
         return Err(Failure::usage(what, "--to", "name a member of a group"));
     };

@@ -26,7 +26,7 @@ use super::seals::Seals;
 use super::target::CreditCell;
 use crate::limits::CREDIT_CELLS_BYTES;
 use crate::message::MAX_DESTINATIONS;
-use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Place, Plant, Sender, Topology};
+use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Plant, ProcessRole, Sender, Topology};
 
 /// A multicast message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -199,8 +199,8 @@ impl<F: Fabric> Client<F> {
     /// delivered before they are at it.
     #[must_use]
     pub fn counts_on(&self, member: ProcessId) -> bool {
-        match self.topology.place(member) {
-            Some(Place::Member { group, index }) => self.sender.counts(group, usize::from(index)),
+        match self.topology.role(member) {
+            Some(ProcessRole::Member { group, index }) => self.sender.counts(group, usize::from(index)),
             _ => false,
         }
     }
@@ -413,7 +413,7 @@ impl<F: Fabric> Client<F> {
         let (incarnation, begun, first) = (self.links.incarnation, self.takeover.done, self.takeover.first);
         let hello = Hello { kind: HelloKind::Connection, incarnation, start, begun, first };
         let sent = self.links.greet(&mut self.fabric, link, hello);
-        self.counts.write(Step::Letter, sent);
+        self.counts.write(Step::PeerMessage, sent);
         self.gate.disturb();
     }
 
@@ -477,7 +477,7 @@ impl<F: Fabric> Client<F> {
     fn catch_up(&mut self) -> bool {
         let Client { fabric, links, rings, record, counts, .. } = self;
         for ring in rings.iter_mut().filter(|ring| ring.is_late()) {
-            counts.write(Step::Letter, ring.catch_up(fabric, links, record));
+            counts.write(Step::PeerMessage, ring.catch_up(fabric, links, record));
         }
         rings.iter().any(Outbound::is_late)
     }

@@ -3,7 +3,7 @@
 use stentor_fabric::ProcessId;
 
 use crate::MessageId;
-use crate::item::Kind;
+use crate::item::ItemKind;
 
 /// A step that writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -22,13 +22,13 @@ pub enum Step {
     /// Flow control and notification of clients; not part of the protocol's counts.
     Credit = 5,
     /// Greetings, letters and what a follower missed; not part of the protocol's counts either.
-    Letter = 6,
+    PeerMessage = 6,
 }
 
 impl Step {
     /// All steps, in order.
     pub const ALL: [Step; 7] =
-        [Step::Body, Step::Assign, Step::Timestamp, Step::Vector, Step::Ack, Step::Credit, Step::Letter];
+        [Step::Body, Step::Assign, Step::Timestamp, Step::Vector, Step::Ack, Step::Credit, Step::PeerMessage];
 
     /// As in reports.
     #[must_use]
@@ -37,14 +37,14 @@ impl Step {
     }
 }
 
-impl From<Kind> for Step {
-    fn from(kind: Kind) -> Self {
+impl From<ItemKind> for Step {
+    fn from(kind: ItemKind) -> Self {
         match kind {
-            Kind::Assign => Step::Assign,
-            Kind::Timestamp => Step::Timestamp,
-            Kind::Vector | Kind::Remote | Kind::Void | Kind::Heard => Step::Vector,
-            Kind::Begin => Step::Letter,
-            Kind::Ack => Step::Ack,
+            ItemKind::Assign => Step::Assign,
+            ItemKind::Timestamp => Step::Timestamp,
+            ItemKind::Vector | ItemKind::Remote | ItemKind::NoOp | ItemKind::RemoteBallot => Step::Vector,
+            ItemKind::Begin => Step::PeerMessage,
+            ItemKind::Ack => Step::Ack,
         }
     }
 }

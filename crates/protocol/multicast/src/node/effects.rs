@@ -9,7 +9,7 @@ use super::counts::{Counts, RemoteOp, Step};
 use super::store::Store;
 use crate::item::Head;
 use crate::{
-    Ack, Ballot, ClientId, Delivery, Effects, Item, Letter, MessageId, RemoteTimestamp, StreamItem, Topology, ids,
+    Ack, Ballot, ClientId, Delivery, Effects, Item, MessageId, PeerMessage, RemoteTimestamp, StreamItem, Topology, ids,
 };
 
 /// Items that wait to be written, and what is counted about them.
@@ -108,7 +108,7 @@ pub(super) struct Out<'a, A> {
 #[derive(Debug)]
 pub(super) enum Outgoing {
     /// A letter, with the application's state.
-    Letter { to: ProcessId, letter: Letter, tail: Vec<u8> },
+    PeerMessage { to: ProcessId, letter: PeerMessage, tail: Vec<u8> },
     /// A body that is held here. `spare`: if it is not any more, nobody need know.
     Body { to: ProcessId, client: ClientId, slot: u64, spare: bool },
 }
@@ -173,12 +173,12 @@ impl<A: Application> Effects for Out<'_, A> {
         }
     }
 
-    fn letter(&mut self, to: ProcessId, letter: &Letter) {
+    fn send(&mut self, to: ProcessId, message: &PeerMessage) {
         let mut tail = Vec::new();
-        if letter.carries_snapshot() {
+        if message.carries_snapshot() {
             self.app.snapshot(&mut tail);
         }
-        self.outputs.letters.push(Outgoing::Letter { to, letter: letter.clone(), tail });
+        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: message.clone(), tail });
     }
 
     fn body(&mut self, to: ProcessId, client: ClientId, slot: u64) {

@@ -62,20 +62,20 @@ pub(super) struct Hello {
     pub(super) start: Start,
     /// A client that has multicast, or may at any time.
     pub(super) begun: bool,
-    /// Of a client: the beginning of its era, if it knows that already.
+    /// Of a client: the beginning of its generation, if it knows that already.
     pub(super) first: u64,
 }
 
 impl Hello {
-    /// Of a client: the era in which it multicasts, if it knows.
-    pub(super) fn era(&self) -> Option<u64> {
-        (self.begun || self.first > 0).then(|| ids::era(self.first))
+    /// Of a client: the generation in which it multicasts, if it knows.
+    pub(super) fn generation(&self) -> Option<u64> {
+        (self.begun || self.first > 0).then(|| ids::generation(self.first))
     }
 
-    /// Whether this client had begun, and the processes with eras below `over` are gone: on a fabric that does not lock
+    /// Whether this client had begun, and the processes with generations below `over` are gone: on a fabric that does not lock
     /// places two may live, and who was cut off may have been given up. What it left behind may be void by now.
     pub(super) fn is_superseded(&self, over: u64) -> bool {
-        self.begun && ids::era(self.first) < over
+        self.begun && ids::generation(self.first) < over
     }
 
     /// The words that the sender of these seals sends.
@@ -128,13 +128,18 @@ mod tests {
     #[test]
     fn a_process_that_had_begun_does_not_come_back_after_it_was_given_up() {
         let start = Start { position: 64, generation: 1 };
-        let hello =
-            Hello { kind: HelloKind::Connection, incarnation: 9, start, begun: true, first: ids::begin_of_era(4) };
+        let hello = Hello {
+            kind: HelloKind::Connection,
+            incarnation: 9,
+            start,
+            begun: true,
+            first: ids::first_of_generation(4),
+        };
         assert!(hello.is_superseded(5) && !hello.is_superseded(4) && !hello.is_superseded(0));
         let new = Hello { begun: false, first: 0, ..hello };
         assert!(!new.is_superseded(5), "it has not begun, and is told where to");
         let told = Hello { begun: false, ..hello };
-        assert_eq!([hello, new, told].map(|hello| hello.era()), [Some(4), None, Some(4)]);
+        assert_eq!([hello, new, told].map(|hello| hello.generation()), [Some(4), None, Some(4)]);
     }
 
     #[test]

@@ -31,7 +31,9 @@ use super::poll_gate::PollGate;
 use super::seals::Seals;
 use super::store::Store;
 use super::streams::Streams;
-use crate::{Ballot, ClientId, GroupId, Limits, MemoryUse, Place, Plant, Replica, ReplicaConfig, Topology, Variant};
+use crate::{
+    Ballot, ClientId, GroupId, Limits, MemoryUse, Plant, ProcessRole, Replica, ReplicaConfig, Topology, Variant,
+};
 
 /// Records taken from one ring in one step, so that no ring starves the others.
 const RECORDS_PER_STEP: usize = 64;
@@ -177,7 +179,7 @@ impl<F: Fabric> Member<F> {
 
     /// The group of a process that is a member of one, and has this fabric.
     fn check_place(fabric: &F, me: ProcessId, topology: &Topology) -> Result<GroupId, NodeError> {
-        let Some(Place::Member { group, .. }) = topology.place(me) else {
+        let Some(ProcessRole::Member { group, .. }) = topology.role(me) else {
             return Err(NodeError::Role(me, "member of a group"));
         };
         if fabric.me() != me {
@@ -234,7 +236,7 @@ impl<F: Fabric> Member<F> {
 
     /// Sets for how long a client may be away before it is given up, if it left a gap that others have waited behind for as
     /// long; [`CLIENT_TIMEOUT`] if it is not set. What others hold should be there by then: they pass it on within four times
-    /// the [patience](ReplicaConfig::patience). If it lives and was only cut off, it is [superseded](crate::Client::is_superseded) when it comes back.
+    /// the [retry ticks](ReplicaConfig::retry_ticks). If it lives and was only cut off, it is [superseded](crate::Client::is_superseded) when it comes back.
     pub fn set_client_timeout(&mut self, timeout: Duration) {
         self.recovery.absence.set_timeout(timeout);
     }
@@ -316,15 +318,15 @@ impl<F: Fabric> Member<F> {
             return false;
         }
         let mut worked = false;
-        let letters = self.outputs.counts.writes(Step::Letter);
+        let letters = self.outputs.counts.writes(Step::PeerMessage);
         if ticks || !self.gate.looks_at_nothing() {
             let completed = self.poll_completions();
-            self.outputs.counts.write(Step::Letter, self.links.send_hellos(&mut self.fabric));
+            self.outputs.counts.write(Step::PeerMessage, self.links.send_hellos(&mut self.fabric));
             worked |= self.take_bodies(app);
             worked |= self.take_stream(app);
             worked |= self.take_control(app);
             worked |= self.recover(now, app);
-            self.had_work |= worked || self.outputs.counts.writes(Step::Letter) != letters;
+            self.had_work |= worked || self.outputs.counts.writes(Step::PeerMessage) != letters;
             worked |= completed;
         }
         // First what others wait for.

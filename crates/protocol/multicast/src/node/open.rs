@@ -26,8 +26,8 @@ pub(super) struct Body {
     pub(super) drained: bool,
     /// A client that connected has not been told yet that all its messages are delivered.
     pub(super) settling: bool,
-    /// The era in which the process that has the place multicasts, if it knew.
-    pub(super) era: Option<u64>,
+    /// The generation in which the process that has the place multicasts, if it knew.
+    pub(super) generation: Option<u64>,
     /// It said that it has begun.
     pub(super) begun: bool,
     pub(super) last_sequence: u64,
@@ -45,7 +45,7 @@ impl Body {
             greeted: None,
             drained: false,
             settling: false,
-            era: None,
+            generation: None,
             begun: false,
             last_sequence: 0,
             held_slots: 0,

@@ -3,7 +3,7 @@
 use zerocopy::IntoBytes;
 
 use crate::Header;
-use crate::places::Places;
+use crate::slot_table::SlotTable;
 
 /// Where a held message lies.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,7 +32,7 @@ struct Stored {
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) mirror: Vec<u64>,
-    by_slot: Places<Stored>,
+    by_slot: SlotTable<Stored>,
     /// By slot, like `by_slot`; empty until something lies aside.
     aside: Vec<Vec<u64>>,
     aside_bytes: u64,
@@ -62,7 +62,7 @@ impl Store {
     pub(super) fn new(ring_bytes: u64, window: u32) -> Self {
         Store {
             mirror: vec![0; ring_bytes as usize / 8],
-            by_slot: Places::new(window),
+            by_slot: SlotTable::new(window),
             aside: Vec::new(),
             aside_bytes: 0,
             mirrored: 0,

@@ -1,241 +1,82 @@
 //! The state machine of one member of a group.
 //!
-//! Input comes as calls (`on_message`, `on_stream`, `on_timestamp`, `on_ack`), output goes to an [`Effects`]. One event
-//! is one step of one thread: raising the clock and appending the vector entry can never come apart.
+//! # Calls
+//! Input comes as calls; output goes to an [`Effects`]. One call is one step of one thread.
+//! - `on_*`: an input from a client ([`on_message`](Replica::on_message)), from another member, from the shell's
+//!   connections, or from time. An input that is refused ([`Rejected`]) changes nothing.
+//! - [`campaign`](Replica::campaign), [`succeed`](Replica::succeed), [`begin_client`](Replica::begin_client) and
+//!   [`end_client`](Replica::end_client): what the shell decides.
+//! - All others ask and change nothing.
+//!
+//! Every input that may let a message be assigned or delivered ends with `advance`: first a leader assigns what it may assign
+//! now, then the member delivers what is due. Before [`on_stream`](Replica::on_stream) the shell asks
+//! [`stream_waits`](Replica::stream_waits), and before it hands over a message that [fences](PeerMessage::fences) a larger
+//! ballot than is [promised](Replica::promised) it fences the member's stream regions.
+//!
+//! # Parts
+//! | part | owns |
+//! |---|---|
+//! | `Agreement` | ballots, clock, position in the stream, and all `Messages`: a `Window` of `Slot`s per client, and their `Order` |
+//! | `Membership` | whether the member has its memory, the lives of all members, who wants to join |
+//! | `Leadership` | what it does besides: a `Campaign`, leading, or an `Install`; the `StaleLeaderProbe` |
+//! | `Starvation` | evidence that its stream lacks entries |
+//!
+//! Handlers borrow parts for one step: `Leader` (steps 2 and 3), `Follower` (step 4), `NoOps`, `Recovery` and `Repair`.
 //!
 //! # States of a message at a member
 //! *placeholder* (timestamps or acknowledgements came before the body) → *held* (body there) → *ordered* (own group's
 //! timestamp known from the stream, or assigned here) → *vector* (stream processed through the whole vector) →
 //! *delivered*; and *decided* as soon as it is held and a majority of every destination group acknowledged one vector.
-//! Or *void*: never to be delivered (`void.rs`).
-//! Delivered messages are retained until their places are used again.
-//!
-//! # States of a member
-//! *joining* (no memory: promises nothing, votes for nothing) → *member*. A member has promised the largest ballot that it
-//! heard of, and has synced with (installed the complete state of) a ballot that is not larger. It processes, acknowledges
-//! and delivers only while the two are the same. It is idle (a follower), *campaigning* (asks for promises), *preparing*
-//! (has the state, installs it at a majority), *leading*, or *installing* (waits for bodies that a state names).
-//!
-//! # Invariants
-//! - What a member has promised and what it has synced with never become smaller. One step promises a ballot and takes the
-//!   snapshot that the promise carries.
-//! - What a member has processed of one ballot never becomes less: `(ballot, counter)` only rises. Its acknowledgements lean
-//!   on that, and so does its stream, whose entries are read once (`install.rs`).
-//! - A new leader's state contains every message that a majority acknowledged in an earlier ballot, with all its times.
-//! - The clock is at least every time in every vector that this member has appended or processed.
-//! - A member has heard of the ballots of all times in vectors that it has appended or processed: followers are told in the
-//!   stream, before. So no leader takes a time from a leader that is older than one whose time counted here.
-//! - Times given by one leader rise with the stream's counter.
-//! - A message counts in the order with its own group's tentative timestamp until it is itself decided; keys only rise.
+//! Or a *no-op*: never to be delivered.
+//! Delivered messages are retained until their slots are used again.
 
-mod acks;
-mod assign;
-mod deliver;
+mod agreement;
+mod ballots;
+mod campaign;
+mod clock;
+mod config;
+mod effects;
+mod follower;
+mod identity;
 mod install;
-mod letters;
+mod leader;
+mod leadership;
 mod lives;
+mod membership;
+mod messages;
+mod no_op;
 mod order;
-mod outbid;
-mod recover;
+mod probe;
+mod recovery;
+mod rejected;
 mod repair;
 mod slot;
-mod starved;
-mod stream;
-mod vector;
-mod void;
+mod starvation;
 mod votes;
 mod window;
 
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
-use thiserror::Error;
 
-use crate::item::Head;
-use crate::letter::{Admitted, Letter};
+pub use self::config::{ReplicaConfig, Variant};
+pub use self::effects::{Delivery, Effects};
+pub use self::rejected::Rejected;
+use crate::peer_message::{Joiner, MessageRef, PeerMessage};
 use crate::plant::planted;
-use crate::{
-    Ack, Ballot, ClientId, GroupId, Header, MessageId, Place, Plant, RemoteTimestamp, StreamItem, Timestamp, Topology,
-};
-use install::Pending;
-use lives::{Asking, Lives};
-use order::Order;
-use outbid::Standing;
-use recover::Candidacy;
-use starved::Starved;
+use crate::{Ack, Ballot, ClientId, GroupId, Header, MessageId, RemoteTimestamp, StreamItem, ids};
+use agreement::Agreement;
+use follower::Follower;
+use identity::Identity;
+use install::Install;
+use leader::Leader;
+use leadership::{Leadership, Stage};
+use membership::Membership;
+use no_op::NoOps;
+use recovery::Recovery;
+use repair::Repair;
+use starvation::Starvation;
 use window::Window;
-
-/// Which version of the notes' protocol.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Variant {
-    /// Leaders pass on each other group's timestamp as it comes and acknowledge like followers.
-    V1,
-    /// Leaders wait for all timestamps and pass them on at once; that entry is their vote.
-    #[default]
-    V2,
-}
-
-/// Who this member is and how it works.
-#[derive(Clone, Debug)]
-pub struct ReplicaConfig {
-    /// The cluster.
-    pub topology: Arc<Topology>,
-    /// This process; a member of a group.
-    pub me: ProcessId,
-    /// Which protocol.
-    pub variant: Variant,
-    /// Slots per client: messages that a client may have undelivered at one group. A power of two. A [`Member`](crate::Member)
-    /// takes it from its [`Limits`](crate::Limits).
-    pub window: u32,
-    /// Ticks after which something that makes no progress is asked for, or said, again.
-    pub patience: u8,
-    /// A planted bug.
-    pub plant: Plant,
-}
-
-impl ReplicaConfig {
-    /// Ticks that are patient enough for a loaded host, if they come every few milliseconds.
-    pub const PATIENCE: u8 = 5;
-}
-
-/// Where the output of a step goes.
-pub trait Effects {
-    /// Append to the stream of every follower of the own group, in this order.
-    fn to_followers(&mut self, item: &StreamItem<'_>);
-    /// Write a timestamp to another group's leader.
-    fn timestamp(&mut self, to: ProcessId, item: &RemoteTimestamp);
-    /// Write an acknowledgement to another destination process.
-    fn acknowledge(&mut self, to: ProcessId, ack: &Ack<'_>);
-    /// Hand a message to the application.
-    fn deliver(&mut self, delivery: &Delivery);
-    /// Slots of a client are free that were not delivered: its process may wait for them.
-    fn freed(&mut self, _client: ClientId) {}
-    /// Whether what was appended for followers before has not gone out yet: saying it again would only add to it.
-    fn is_held_up(&self) -> bool {
-        false
-    }
-    /// Append to the stream of every follower: what follows is of this ballot. What was not yet written of an earlier
-    /// ballot need not be written any more.
-    fn begin_stream(&mut self, ballot: Ballot);
-    /// Write a letter to a member. If it [carries a snapshot](Letter::carries_snapshot), the application's state as it is
-    /// now goes with it.
-    fn letter(&mut self, to: ProcessId, letter: &Letter);
-    /// Forward the body that is held in a slot to a member; answer [`Letter::Gone`] if it is not there any more.
-    fn body(&mut self, to: ProcessId, client: ClientId, slot: u64);
-    /// Forward a body as well, if it is still there.
-    fn spare_body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
-        self.body(to, client, slot);
-    }
-    /// The application takes over the state that came with the letter at hand: that after `number` deliveries.
-    fn restore(&mut self, number: u64);
-}
-
-/// A message that is due.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Delivery {
-    /// The message.
-    pub id: MessageId,
-    /// Its slot at this group.
-    pub slot: u64,
-    /// Its final timestamp: its place in the order.
-    pub timestamp: Timestamp,
-    /// Number of this delivery at this process, from 1.
-    pub number: u64,
-    /// The own group's ballot; the message was decided under it, or was known by then to be decided.
-    pub ballot: Ballot,
-}
-
-/// Why an input was refused. The state did not change. It was sealed, so it is not a torn write but a peer that does not
-/// keep to the protocol.
-#[derive(Debug, Error, Clone, PartialEq, Eq)]
-pub enum Rejected {
-    /// No such client place.
-    #[error("client place {0} does not exist")]
-    Client(u16),
-    /// A stream entry whose body is not held was not made to wait.
-    #[error("an entry about slot {slot} of client {client}, whose body is not held")]
-    NotHeld {
-        /// The client.
-        client: u16,
-        /// The slot.
-        slot: u64,
-    },
-    /// A client's sequences rise.
-    #[error("message {sequence} of client {client} after its message {last}")]
-    Sequence {
-        /// The client.
-        client: u16,
-        /// What came.
-        sequence: u64,
-        /// The last one before it.
-        last: u64,
-    },
-    /// Beyond the client's window.
-    #[error("slot {slot} of client {client} is beyond its window, which ends at {end}")]
-    BeyondWindow {
-        /// The client.
-        client: u16,
-        /// What came.
-        slot: u64,
-        /// First slot behind the window.
-        end: u64,
-    },
-    /// The item names another message, or another number of groups, than what is in the slot.
-    #[error("slot {slot} of client {client} holds another message than sequence {sequence}")]
-    OtherMessage {
-        /// The client.
-        client: u16,
-        /// The slot.
-        slot: u64,
-        /// The sequence that the item names.
-        sequence: u64,
-    },
-    /// The message is not for this group.
-    #[error("a message that is not for this group")]
-    NotForUs,
-    /// The stream's counter is not the next one.
-    #[error("stream entry {counter}; {expected} is next")]
-    Counter {
-        /// What came.
-        counter: u64,
-        /// What is next.
-        expected: u64,
-    },
-    /// Another ballot than the group's.
-    #[error("ballot {0} is not the group's")]
-    Ballot(Ballot),
-    /// The sender is not where the item says it is.
-    #[error("{0} is not a member of the group at the position it names")]
-    Sender(ProcessId),
-    /// Only leaders take other groups' timestamps, only followers take stream entries.
-    #[error("not this process's role")]
-    Role,
-    /// A process without memory leads nobody.
-    #[error("this process has not got its group's state yet")]
-    Joining,
-    /// Nor does one whose place another process has taken.
-    #[error("another process has taken this one's place")]
-    Superseded,
-    /// A state of another cluster, or one that contradicts itself.
-    #[error("a state that is not one of this group: {0}")]
-    State(&'static str),
-}
-
-/// What a member is doing besides processing messages.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Stage {
-    /// Nothing: it follows.
-    Idle,
-    /// Asks for promises.
-    Campaigning(Box<Candidacy>),
-    /// Leads as soon as a majority has its state.
-    Preparing,
-    /// Leads.
-    Leading,
-    /// Waits for what a leader's state needs.
-    Installing(Box<Pending>),
-}
 
 /// Counts of the rare ways in which a member caught up with its leader. A simulation counts them, to tell whether it
 /// comes there.
@@ -250,54 +91,13 @@ pub struct CatchUps {
 /// One member of a group.
 #[derive(Clone, Debug)]
 pub struct Replica {
-    config: ReplicaConfig,
-    group: GroupId,
-    bit: u64,
-    /// Without memory: its incarnation.
-    joining: Option<u64>,
-    /// The members' lives; its own, too.
-    lives: Lives,
-    /// Another process of this place was heard of, which came later.
-    superseded: bool,
-    /// Members that said they are without memory too, while this one is.
-    fresh: u64,
-    /// Who they are: they begin the group's life with this one, if they have not yet.
-    genesis: Vec<Admitted>,
-    asking: Asking,
-    promised: Ballot,
-    /// The last ballot whose complete state is installed here.
-    ballot: Ballot,
-    /// The ballot of the stream's entries that come now.
-    stream_ballot: Ballot,
-    leads: bool,
-    stage: Stage,
-    /// By group, the largest ballot that was heard of.
-    known: Vec<Ballot>,
-    /// Of those, what the followers were told: with the state, or in the stream.
-    said: Vec<Ballot>,
-    /// Processes that want to be taken in.
-    joiners: Vec<Admitted>,
-    /// Processes that the ballot led from here takes in.
-    admitted: Vec<Admitted>,
-    /// Members that have installed the ballot led from here.
-    installed: u64,
-    /// Of those, who stands by it although a larger one was heard of.
-    standing: Standing,
-    clock: u64,
-    counter: u64,
-    windows: Vec<Window>,
-    order: Order,
-    delivered: u64,
-    /// Ticks since letters were repeated.
-    age: u8,
-    starved: Starved,
-    catch_ups: CatchUps,
-    /// States of other members that were taken over.
-    states: u64,
-    /// Clock raise that a planted bug put off.
-    put_off: u64,
+    agreement: Agreement,
+    membership: Membership,
+    leadership: Leadership,
+    starvation: Starvation,
 }
 
+/// Beginning.
 impl Replica {
     /// A member at the beginning of the cluster's life: every group in its first ballot.
     ///
@@ -306,7 +106,7 @@ impl Replica {
     #[must_use]
     pub fn new(config: ReplicaConfig) -> Self {
         let mut replica = Replica::joining(config, 0);
-        replica.begin_life();
+        recovery::begin_life(&mut replica.agreement, &mut replica.membership, &mut replica.leadership);
         replica
     }
 
@@ -316,159 +116,122 @@ impl Replica {
     /// # Panics
     /// As [`new`](Replica::new).
     #[must_use]
-    pub fn joining(config: ReplicaConfig, incarnation: u64) -> Self {
-        assert!(config.window.is_power_of_two(), "a window of {} slots is not a power of two", config.window);
-        let Some(Place::Member { group, index }) = config.topology.place(config.me) else {
-            panic!("{} is not a member of a group", config.me)
-        };
-        let topology = &config.topology;
-        let known: Vec<Ballot> = topology.group_ids().map(|group| topology.first_ballot(group)).collect();
-        let windows = (0..topology.clients()).map(|_| Window::new(config.window)).collect();
-        let mut replica = Replica {
-            group,
-            bit: 1 << index,
-            joining: Some(incarnation),
-            lives: Lives::new(topology, group, usize::from(index)),
-            superseded: false,
-            fresh: 0,
-            genesis: Vec::new(),
-            asking: Asking::default(),
-            promised: Ballot::NONE,
-            ballot: Ballot::NONE,
-            stream_ballot: Ballot::NONE,
-            leads: false,
-            stage: Stage::Idle,
-            said: known.clone(),
-            known,
-            joiners: Vec::new(),
-            admitted: Vec::new(),
-            installed: 0,
-            standing: Standing::default(),
-            clock: 0,
-            counter: 0,
-            windows,
-            order: Order::with_capacity(topology.clients() * config.window as usize),
-            delivered: 0,
-            age: 0,
-            starved: Starved::default(),
-            catch_ups: CatchUps::default(),
-            states: 0,
-            put_off: 0,
-            config,
-        };
-        replica.lives.be(incarnation);
-        if replica.config.topology.size(group) == 1 {
-            replica.begin_life();
+    pub fn joining(config: ReplicaConfig, life: u64) -> Self {
+        let agreement = Agreement::new(Identity::new(config));
+        let membership = Membership::joining(&agreement.id, life);
+        let mut replica =
+            Replica { agreement, membership, leadership: Leadership::new(), starvation: Starvation::default() };
+        if replica.agreement.id.is_alone() {
+            recovery::begin_life(&mut replica.agreement, &mut replica.membership, &mut replica.leadership);
         }
         replica
     }
 
-    /// The group's first ballot, with nothing in it.
-    fn begin_life(&mut self) {
-        let first = self.config.topology.first_ballot(self.group);
-        (self.promised, self.ballot, self.stream_ballot, self.joining) = (first, first, first, None);
-        for (process, incarnation) in &self.genesis {
-            self.lives.hear_of(*process, *incarnation);
-        }
-        if first.leader() == self.config.me {
-            (self.leads, self.stage, self.installed) = (true, Stage::Leading, self.bit);
-        }
+    /// Returns the bytes of a slot of a client's window: the message there and its entry in the order.
+    pub(crate) fn slot_bytes() -> u64 {
+        (size_of::<slot::Slot>() + size_of::<order::Undelivered>()) as u64
     }
 
-    /// Returns the bytes of a place of a client's window: a slot and an entry in the order.
-    pub(crate) fn place_bytes() -> u64 {
-        (size_of::<slot::Slot>() + size_of::<order::Entry>()) as u64
-    }
-
-    /// Returns the bytes that such a place keeps besides, once a message to so many groups was in it.
-    pub(crate) fn named_bytes(groups: usize) -> u64 {
+    /// Returns the bytes that such a slot keeps besides, once a message to so many groups was in it.
+    pub(crate) fn slot_heap_bytes(groups: usize) -> u64 {
         slot::Slot::heap_bytes(groups)
     }
+}
 
+/// Questions.
+impl Replica {
     /// This member's group.
     #[must_use]
     pub fn group(&self) -> GroupId {
-        self.group
+        self.agreement.id.group
     }
 
     /// The group's ballot: the last one whose state is installed here.
     #[must_use]
     pub fn ballot(&self) -> Ballot {
-        self.ballot
+        self.agreement.ballots.installed
     }
 
     /// The largest ballot that this member has promised.
     #[must_use]
     pub fn promised(&self) -> Ballot {
-        self.promised
-    }
-
-    /// Whether this process has no memory of its group yet.
-    #[must_use]
-    pub fn is_joining(&self) -> bool {
-        self.joining.is_some()
-    }
-
-    /// While this process has no memory of its group: other members that asked lately to be taken in, because they have none
-    /// either. If a majority of the group has none, nobody is taken in until all have none.
-    pub fn also_without_memory(&self) -> impl Iterator<Item = ProcessId> {
-        let asking = if self.is_joining() { self.asking.now | self.asking.before } else { 0 };
-        let bit = |process: &ProcessId| self.config.topology.member_bit(self.group, *process).unwrap_or(0);
-        self.others().filter(move |process| asking & bit(process) != 0)
+        self.agreement.ballots.promised
     }
 
     /// Returns the largest ballot of a group that this member has heard of; the default one, in which no group ever is,
     /// if there is no such group.
     #[must_use]
     pub fn known(&self, group: GroupId) -> Ballot {
-        self.known.get(usize::from(group.0)).copied().unwrap_or_default()
+        self.agreement.ballots.known(group)
+    }
+
+    /// Whether this process has no memory of its group yet.
+    #[must_use]
+    pub fn is_joining(&self) -> bool {
+        self.membership.is_joining()
+    }
+
+    /// Whether another process of this member was started after this one: its group has heard of it. Nothing that this one
+    /// says counts any more, and it says nothing.
+    #[inline]
+    #[must_use]
+    pub fn is_superseded(&self) -> bool {
+        self.membership.is_superseded()
+    }
+
+    /// While this process has no memory of its group: other members that asked lately to be taken in, because they have none
+    /// either. If a majority of the group has none, nobody is taken in until all have none.
+    pub fn also_without_memory(&self) -> impl Iterator<Item = ProcessId> {
+        let (id, asking) = (&self.agreement.id, self.membership.asking());
+        id.others().filter(move |process| asking & id.bit_of(*process) != 0)
     }
 
     /// Whether this member leads its group, and a majority has its state.
     #[inline]
     #[must_use]
     pub fn is_leader(&self) -> bool {
-        self.leads
+        self.leadership.leads()
     }
 
     /// Whether this member asks for promises or installs its state.
     #[must_use]
     pub fn is_candidate(&self) -> bool {
-        matches!(self.stage, Stage::Campaigning(_) | Stage::Preparing)
+        matches!(self.leadership.stage, Stage::Campaigning(_) | Stage::Preparing)
     }
 
-    /// The largest number of a client that this member has heard of.
+    /// The ballot in which this member's word counts about what it holds, together with that of others in the same ballot:
+    /// the one that is installed here. A member that has only promised it may have been taken in by a smaller ballot
+    /// meanwhile, and not hold it any more. And a group may begin its life more than once, until a majority remembers that
+    /// it has: so its first ballot, which nobody promised, is none in which that counts, unless it is the beginning of all.
     #[must_use]
-    pub fn last_sequence(&self, client: ClientId) -> u64 {
-        self.windows.get(usize::from(client.0)).map_or(0, Window::last_sequence)
-    }
-
-    /// The client's number for the message in a retained slot.
-    #[must_use]
-    pub fn sequence_of(&self, client: ClientId, slot: u64) -> Option<u64> {
-        let window = self.windows.get(usize::from(client.0))?;
-        window.is_here(slot).then(|| window.slot(slot).sequence)
+    pub fn counts_in(&self) -> Option<Ballot> {
+        let Agreement { id, ballots, .. } = &self.agreement;
+        let first = id.topology().first_ballot(id.group);
+        let begun = self.membership.genesis.is_empty() || ballots.installed != first;
+        let member = !self.is_joining() && !self.is_superseded();
+        (ballots.is_current() && member && begun).then_some(ballots.installed)
     }
 
     /// Messages that have this group's timestamp and are not delivered here.
     pub fn undelivered(&self) -> impl Iterator<Item = MessageId> + '_ {
-        self.windows.iter().zip(0..).flat_map(|(window, client)| {
+        let messages = &self.agreement.messages;
+        messages.clients().map(|client| (client, messages.window(client))).flat_map(|(client, window)| {
             let here = window.open().filter(|slot| window.is_here(*slot)).map(|slot| window.slot(slot));
-            let open = here.filter(|message| message.ordered && !message.delivered && !message.void);
-            open.map(move |message| MessageId { client: ClientId(client), sequence: message.sequence })
+            let open = here.filter(|message| message.ordered && !message.delivered && !message.no_op);
+            open.map(move |message| MessageId { client, sequence: message.sequence })
         })
     }
 
     /// Messages delivered so far.
     #[must_use]
     pub fn delivered(&self) -> u64 {
-        self.delivered
+        self.agreement.messages.delivered
     }
 
     /// Returns how often this member caught up in a rare way.
     #[must_use]
     pub fn catch_ups(&self) -> CatchUps {
-        self.catch_ups
+        self.agreement.messages.catch_ups
     }
 
     /// Returns how many states of other members were taken over here. After each of them slots may be free that this
@@ -476,22 +239,142 @@ impl Replica {
     #[inline]
     #[must_use]
     pub fn states(&self) -> u64 {
-        self.states
+        self.agreement.messages.states
     }
 
     /// The logical clock.
     #[must_use]
     pub fn clock(&self) -> u64 {
-        self.clock
+        self.agreement.clock.now()
     }
 
-    /// Returns the first slot of a client that is not delivered here yet; 0 if there is no such client place.
+    fn window(&self, client: ClientId) -> Option<&Window> {
+        self.agreement.messages.client(client)
+    }
+
+    /// The largest number of a client that this member has heard of.
+    #[must_use]
+    pub fn last_sequence(&self, client: ClientId) -> u64 {
+        self.window(client).map_or(0, Window::last_sequence)
+    }
+
+    /// The client's number for the message in a retained slot.
+    #[must_use]
+    pub fn sequence_of(&self, client: ClientId, slot: u64) -> Option<u64> {
+        self.window(client).filter(|window| window.is_here(slot)).map(|window| window.slot(slot).sequence)
+    }
+
+    /// Returns the first slot of a client that is not delivered here yet; 0 if there is no such client.
     #[inline]
     #[must_use]
     pub fn first_held(&self, client: ClientId) -> u64 {
-        self.windows.get(usize::from(client.0)).map_or(0, Window::first_undelivered)
+        self.window(client).map_or(0, Window::first_undelivered)
     }
 
+    /// Returns the position behind the last slot that is held here and not delivered, whatever is missing before it; 0
+    /// if there is no such client.
+    #[must_use]
+    pub fn end_of_held(&self, client: ClientId) -> u64 {
+        self.window(client).map_or(0, Window::end_of_held)
+    }
+
+    /// The processes of a client with generations below this are over here.
+    #[must_use]
+    pub fn over_below(&self, client: ClientId) -> u64 {
+        self.window(client).map_or(0, |window| window.over_below)
+    }
+
+    /// The processes of a client with generations below this are over in the whole group: what they multicast and is not
+    /// assigned will not be.
+    #[must_use]
+    pub fn closed_below(&self, client: ClientId) -> u64 {
+        self.window(client).map_or(0, |window| window.closed)
+    }
+
+    /// Whether a process has [succeeded](Replica::succeed) another of a client and has not begun.
+    #[must_use]
+    pub fn is_over(&self, client: ClientId) -> bool {
+        self.window(client).is_some_and(|window| window.over)
+    }
+
+    /// The first slot that is held nowhere here before something that is, as a leader sees it, and the generation of the
+    /// client's process that left this gap. It may be filled still, by the client or by a member that holds it.
+    #[must_use]
+    pub fn gap_left_by(&self, client: ClientId) -> Option<(u64, u64)> {
+        let window = self.window(client).filter(|window| self.is_leader() && window.has_open())?;
+        let behind = window.gap_before()?;
+        Some((window.assigned, ids::generation(window.slot(behind).sequence)))
+    }
+
+    /// The slot in which [`on_message`](Replica::on_message) would put a message; `None` if it is held there already, or
+    /// delivered.
+    ///
+    /// # Errors
+    /// See [`Rejected`].
+    #[inline]
+    pub fn admit(&self, client: ClientId, header: &Header<'_>) -> Result<Option<u64>, Rejected> {
+        let window = self.window(client).ok_or(Rejected::Client(client.0))?;
+        let own = header.destinations().find(|to| to.group == self.group()).ok_or(Rejected::NotForUs)?;
+        match window.admit(client, own.slot, header.sequence) {
+            // Without memory nobody knows where a client's window is: what matters of this is forwarded later.
+            Err(Rejected::BeyondWindow { .. }) if self.is_joining() => Ok(None),
+            admitted => admitted,
+        }
+    }
+
+    /// Whether a stream entry must wait: for its body, for the state of its ballot, or for the state that has the entries
+    /// before it, which were lost with a connection.
+    #[inline]
+    #[must_use]
+    pub fn stream_waits(&self, from: ProcessId, item: &StreamItem<'_>) -> bool {
+        let stream = self.agreement.ballots.stream;
+        if matches!(self.leadership.stage, Stage::Installing(_)) && stream.leader() == from {
+            return stream >= self.promised();
+        }
+        self.agreement.stream_waits(from, item)
+    }
+
+    /// Whether this member follows the leader of the ballot that is installed here, and nothing else is under way.
+    fn is_following(&self) -> bool {
+        let settled = self.agreement.ballots.is_current() && !self.is_joining();
+        settled && self.leadership.stage == Stage::Idle && !self.agreement.owns_ballot()
+    }
+
+    /// Everything that decides what this member does next; the order is derived from it.
+    fn essence(&self) -> impl Hash + PartialEq + '_ {
+        let Agreement { id, ballots, clock, counter, messages } = &self.agreement;
+        (id.me(), ballots, clock, counter, messages, self.membership.essence(id), &self.leadership, self.starvation)
+    }
+}
+
+/// What the shell decides about clients.
+impl Replica {
+    /// A process greeted that begins a client anew and has not begun. All before it are over, those with generations below
+    /// `below` also when it has begun: its own is not below. What they left behind is closed.
+    pub fn succeed(&mut self, client: ClientId, below: u64) {
+        if let Some(window) = self.agreement.messages.client_mut(client) {
+            window.over = true;
+            window.over_below = window.over_below.max(below);
+        }
+    }
+
+    /// The process that [succeeded](Replica::succeed) may have begun.
+    pub fn begin_client(&mut self, client: ClientId) {
+        if let Some(window) = self.agreement.messages.client_mut(client) {
+            window.over = false;
+        }
+    }
+
+    /// The processes of a client with generations up to this one are given up here: they were away for too long. Nobody
+    /// has greeted after them, so whoever comes may have begun.
+    pub fn end_client(&mut self, client: ClientId, generation: u64) {
+        self.succeed(client, generation.saturating_add(1));
+        self.begin_client(client);
+    }
+}
+
+/// Inputs.
+impl Replica {
     /// A message arrived whole, from its client or forwarded. One that is held or delivered already changes nothing.
     ///
     /// # Errors
@@ -502,86 +385,344 @@ impl Replica {
         header: &Header<'_>,
         effects: &mut E,
     ) -> Result<(), Rejected> {
-        let (own, Some(slot)) = self.place_of(client, header)? else { return Ok(()) };
-        let window = &mut self.windows[usize::from(client.0)];
+        let Some(slot) = self.admit(client, header)? else { return Ok(()) };
+        let group = self.group();
+        let window = self.agreement.messages.window_mut(client);
         window.make_room(slot);
-        window.slot_mut(slot).hold(client, slot, own, header)?;
-        if !self.leads {
-            self.decide(client, slot);
-            self.body_came(effects);
+        window.slot_mut(slot).hold(client, slot, group, header)?;
+        if !self.is_leader() {
+            self.agreement.decide(client, slot);
+            self.recovery(effects).body_came();
         }
-        self.settle(client, effects);
+        self.advance(client, effects);
         Ok(())
     }
 
-    /// The slot in which [`on_message`](Replica::on_message) would put a message; `None` if it is held there already, or
-    /// delivered.
+    /// A leader's stream: what follows is of this ballot.
+    ///
+    /// # Errors
+    /// [`Rejected::Sender`] if the ballot is not led by the sender.
+    pub fn on_begin(&mut self, from: ProcessId, ballot: Ballot) -> Result<(), Rejected> {
+        let Agreement { id, ballots, .. } = &mut self.agreement;
+        if ballot.leader() != from || id.topology().member_bit(id.group, from).is_none() {
+            return Err(Rejected::Sender(from));
+        }
+        ballots.stream = ballots.stream.max(ballot);
+        Ok(())
+    }
+
+    /// The next entry of a leader's stream; call only when it does not [wait](Replica::stream_waits). Entries of ballots
+    /// that are over, and those that the installed state contains, change nothing.
     ///
     /// # Errors
     /// See [`Rejected`].
-    #[inline]
-    pub fn admit(&self, client: ClientId, header: &Header<'_>) -> Result<Option<u64>, Rejected> {
-        self.place_of(client, header).map(|(_, slot)| slot)
+    pub fn on_stream<E: Effects>(
+        &mut self,
+        from: ProcessId,
+        item: &StreamItem<'_>,
+        effects: &mut E,
+    ) -> Result<(), Rejected> {
+        let id = &self.agreement.id;
+        if from == id.me() || id.topology().member_bit(id.group, from).is_none() {
+            return Err(Rejected::Role);
+        }
+        if !self.agreement.follows(from) || item.counter <= self.agreement.counter {
+            return Ok(());
+        }
+        Follower { agreement: &mut self.agreement, effects }.on_stream(from, item)
     }
 
-    /// Position of the own group among a message's destinations, and its slot here.
-    #[inline]
-    fn place_of(&self, client: ClientId, header: &Header<'_>) -> Result<(usize, Option<u64>), Rejected> {
-        let window = self.windows.get(usize::from(client.0)).ok_or(Rejected::Client(client.0))?;
-        let (own, slot) = header
-            .destinations()
-            .enumerate()
-            .find_map(|(position, to)| (to.group == self.group).then_some((position, to.slot)))
-            .ok_or(Rejected::NotForUs)?;
-        match window.admit(client, slot, header.sequence) {
-            // Without memory nobody knows where a client's window is: what matters of this is forwarded later.
-            Err(Rejected::BeyondWindow { .. }) if self.is_joining() => Ok((own, None)),
-            admitted => Ok((own, admitted?)),
+    /// Another group's leader wrote its timestamp.
+    ///
+    /// # Errors
+    /// See [`Rejected`].
+    pub fn on_timestamp<E: Effects>(
+        &mut self,
+        from: ProcessId,
+        item: &RemoteTimestamp,
+        effects: &mut E,
+    ) -> Result<(), Rejected> {
+        self.agreement.clock.catch_up();
+        let Agreement { id, ballots, .. } = &self.agreement;
+        let (group, _) = id.member(from)?;
+        if item.ballot.leader() != from || group == id.group {
+            return Err(Rejected::Sender(from));
         }
+        let ballot = ballots.known(group);
+        if item.ballot < ballot {
+            effects.send(from, &PeerMessage::Announce { group, ballot });
+            return Ok(());
+        }
+        if ballots.promised.leader() != id.me() {
+            // The sender has not heard who leads here, or heard of somebody who does not any more.
+            if !self.is_joining() {
+                effects.send(from, &PeerMessage::Announce { group: id.group, ballot: ballots.known(id.group) });
+            }
+            return Ok(());
+        }
+        let leads = self.is_leader();
+        if self.leader(effects).on_timestamp(from, group, item, leads)? {
+            self.advance(item.head.client, effects);
+        }
+        Ok(())
+    }
+
+    /// Another destination process acknowledged a message.
+    ///
+    /// # Errors
+    /// See [`Rejected`].
+    pub fn on_ack<E: Effects>(&mut self, from: ProcessId, ack: &Ack<'_>, effects: &mut E) -> Result<(), Rejected> {
+        self.agreement.clock.catch_up();
+        if self.is_joining() {
+            return self.agreement.id.member(from).map(|_| ());
+        }
+        if self.agreement.on_ack(from, ack)? {
+            self.advance(ack.head.client, effects);
+        }
+        Ok(())
+    }
+
+    /// Another member wrote a message. One that [fences](PeerMessage::fences) a ballot larger than
+    /// [`promised`](Replica::promised) is given only when nobody but that ballot's leader can write this member's stream
+    /// regions any more, and what was in them is processed.
+    ///
+    /// # Errors
+    /// See [`Rejected`].
+    pub fn on_peer_message<E: Effects>(
+        &mut self,
+        from: ProcessId,
+        message: &PeerMessage,
+        effects: &mut E,
+    ) -> Result<(), Rejected> {
+        let id = &self.agreement.id;
+        let (group, _) = id.member(from)?;
+        id.check_sender(from, group, message)?;
+        if self.is_superseded() {
+            return Ok(());
+        }
+        if let Some(state) = message.state() {
+            state.check(id.topology(), id.group, id.config.window).map_err(Rejected::State)?;
+        }
+        match message {
+            PeerMessage::Join { life } => {
+                if self.recovery(effects).on_join(Joiner { process: from, life: *life }) {
+                    self.advance_all(effects);
+                }
+            }
+            PeerMessage::Begun { life } => {
+                if self.recovery(effects).on_begun(Joiner { process: from, life: *life }) {
+                    self.advance_all(effects);
+                }
+            }
+            PeerMessage::Elder { life } => self.recovery(effects).on_elder(*life),
+            PeerMessage::Campaign { ballot, lives } => {
+                if lives.len() != id.topology().size(id.group) {
+                    return Err(Rejected::State("another number of members"));
+                }
+                self.recovery(effects).on_campaign(from, *ballot, lives);
+            }
+            PeerMessage::Promise { ballot, state } => self.recovery(effects).on_promise(from, *ballot, state),
+            PeerMessage::Refuse { promised } => self.agreement.ballots.hear_of(group, *promised),
+            PeerMessage::Install { ballot, counter, state, admits, snapshot } => {
+                let install = Install { ballot: *ballot, counter: *counter, state: state.clone() };
+                self.recovery(effects).on_install(install, admits, *snapshot);
+            }
+            PeerMessage::Installed { ballot } => self.recovery(effects).on_installed(from, *ballot),
+            PeerMessage::Behind { ballot } => self.recovery(effects).on_behind(from, *ballot),
+            PeerMessage::Transfer { ballot, state } => self.recovery(effects).on_transfer(from, *ballot, state),
+            PeerMessage::Gone(gone) => self.recovery(effects).on_gone(*gone),
+            PeerMessage::Probe { ballot } => self.recovery(effects).on_probe(from, *ballot),
+            PeerMessage::Announce { group, ballot } => self.repair(effects).on_announce(from, *group, *ballot),
+            PeerMessage::WantBody(wanted) => self.repair(effects).on_want(from, *wanted, 1),
+            PeerMessage::WantBodies(wanted) => self.repair(effects).on_want_bodies(from, *wanted),
+            PeerMessage::Ask(asked) => self.on_ask(from, *asked, effects),
+            PeerMessage::Decided { message, ballot, times } if *ballot <= self.ballot() => {
+                self.on_decided(*message, Some(times), effects);
+                if self.repair(effects).is_unusable(from, *message, times) {
+                    self.note_starved();
+                }
+            }
+            PeerMessage::Forgotten(forgotten) if group == self.group() => {
+                if self.repair(effects).is_outrun(*forgotten) {
+                    let _ = self.campaign(effects);
+                }
+            }
+            PeerMessage::Forgotten(decided) if self.is_leader() => self.on_decided(*decided, None, effects),
+            PeerMessage::Seek(wanted) if !self.is_joining() => self.no_ops(effects).on_seek(from, *wanted),
+            PeerMessage::Refused(refused) if self.is_leader() => {
+                if self.no_ops(effects).on_refused(*refused) {
+                    self.advance(refused.client, effects);
+                }
+            }
+            PeerMessage::Lacking(lacked) if self.is_leader() => {
+                if self.no_ops(effects).on_lacking(from, *lacked) {
+                    self.advance(lacked.client, effects);
+                }
+            }
+            PeerMessage::NoOpProcessed(processed) if self.is_leader() => {
+                if self.no_ops(effects).on_processed(from, *processed) {
+                    self.advance(processed.client, effects);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Time passes: call every few milliseconds. What has made no progress for
+    /// [`retry_ticks`](ReplicaConfig::retry_ticks) ticks is asked for, or said, again.
+    pub fn on_tick<E: Effects>(&mut self, effects: &mut E) {
+        if self.is_superseded() {
+            return;
+        }
+        let (retry_ticks, ballot) = (self.agreement.id.config.retry_ticks, self.ballot());
+        if self.starvation.tick(self.agreement.counter, self.is_following(), retry_ticks.saturating_mul(4)) {
+            self.agreement.messages.catch_ups.starved += 1;
+            effects.send(ballot.leader(), &PeerMessage::Behind { ballot });
+        }
+        self.leadership.age = self.leadership.age.saturating_add(1);
+        if self.leadership.age >= retry_ticks {
+            self.leadership.age = 0;
+            self.recovery(effects).repeat_messages();
+        }
+        let held_up = self.is_leader() && effects.is_held_up();
+        for client in self.agreement.messages.clients() {
+            if self.is_leader() && self.no_ops(effects).look_for_gap(client) {
+                self.advance(client, effects);
+            }
+            if held_up {
+                // Nothing grows old meanwhile: a leader whose stream stands still would fill its memory with it.
+                continue;
+            }
+            for slot in self.agreement.messages.window(client).open() {
+                self.grow_old(client, slot, effects);
+            }
+        }
+    }
+
+    /// Reports that the head of the leader's stream has waited for a while; if it waits for its body, the member asks
+    /// for that. If it is for entries before it, see `Starvation`.
+    pub fn on_stalled<E: Effects>(&mut self, item: &StreamItem<'_>, effects: &mut E) {
+        let next = item.counter <= self.agreement.counter + 1;
+        let Agreement { id, ballots, .. } = &self.agreement;
+        let follows = ballots.is_current() && ballots.installed.leader() != id.me() && !self.is_joining();
+        if !next && ballots.stream == ballots.installed {
+            self.note_starved();
+        } else if next && follows {
+            self.repair(effects).want_bodies(item);
+        }
+    }
+
+    /// The connections with a member are up again; what was on its way either way is lost.
+    ///
+    /// # Errors
+    /// [`Rejected::Sender`] if it is not a member.
+    pub fn on_connected<E: Effects>(&mut self, peer: ProcessId, effects: &mut E) -> Result<(), Rejected> {
+        let (group, _) = self.agreement.id.member(peer)?;
+        let (own, ballot) = (self.group(), self.ballot());
+        if self.is_superseded() {
+            return Ok(());
+        }
+        if let Some(life) = self.membership.joining_life() {
+            if group == own {
+                effects.send(peer, &PeerMessage::Join { life });
+            }
+            return Ok(());
+        }
+        if group == own {
+            self.recovery(effects).on_connected(peer);
+        } else if self.is_leader() {
+            effects.send(peer, &PeerMessage::Announce { group: own, ballot });
+            if self.known(group).leader() == peer {
+                self.leader(effects).send_timestamps_to(group);
+            }
+        }
+        self.agreement.acknowledge_all(Some(peer), effects);
+        Ok(())
+    }
+
+    /// Begins a campaign for this group's leadership, in a ballot larger than all that were heard of. Nobody may be able to
+    /// write this member's stream regions, as with [`PeerMessage::fences`]. Returns the ballot.
+    ///
+    /// # Errors
+    /// [`Rejected::Joining`] without memory; [`Rejected::Superseded`] if another process of this member came later;
+    /// [`Rejected::Ballot`] if there is no larger one.
+    pub fn campaign<E: Effects>(&mut self, effects: &mut E) -> Result<Ballot, Rejected> {
+        self.recovery(effects).campaign()
+    }
+}
+
+/// How inputs reach the parts.
+impl Replica {
+    fn leader<'a, E>(&'a mut self, effects: &'a mut E) -> Leader<'a, E> {
+        Leader { agreement: &mut self.agreement, effects }
+    }
+
+    fn no_ops<'a, E>(&'a mut self, effects: &'a mut E) -> NoOps<'a, E> {
+        NoOps { agreement: &mut self.agreement, effects }
+    }
+
+    fn repair<'a, E>(&'a mut self, effects: &'a mut E) -> Repair<'a, E> {
+        let (leads, joining) = (self.is_leader(), self.is_joining());
+        Repair { agreement: &mut self.agreement, leads, joining, effects }
+    }
+
+    fn recovery<'a, E>(&'a mut self, effects: &'a mut E) -> Recovery<'a, E> {
+        let Replica { agreement, membership, leadership, .. } = self;
+        Recovery { agreement, membership, leadership, effects }
     }
 
     /// What every event ends with: assign what may be assigned now, deliver what is due.
-    fn settle<E: Effects>(&mut self, client: ClientId, effects: &mut E) {
-        if self.leads {
-            self.assign_ready(client, effects);
+    fn advance<E: Effects>(&mut self, client: ClientId, effects: &mut E) {
+        if self.is_leader() {
+            self.leader(effects).assign_ready(client);
         }
-        self.deliver_due(effects);
+        self.agreement.deliver_due(effects);
     }
 
-    /// Finds the slot that an item is about. `Ok(None)`: freed already, nothing to do.
-    #[inline]
-    fn locate(&mut self, head: &Head) -> Result<Option<u64>, Rejected> {
-        let plant = self.config.plant;
-        let window = self.windows.get_mut(usize::from(head.client.0)).ok_or(Rejected::Client(head.client.0))?;
-        let mut slot = window.resolve(head);
-        if planted!(plant, AckWithoutIdentity) && slot.is_none() {
-            let lap = u64::from(self.config.window);
-            slot = Some(window.base() + (head.slot.from(window.base()) - window.base()) % lap);
-        }
-        if planted!(plant, IdByHash) {
-            slot = window.first_with_hash(head.sequence).or(slot);
-        }
-        let Some(slot) = slot else { return Ok(None) };
-        window.check(head.client, slot)?;
-        window.make_room(slot);
-        let lenient = plant.confuses_messages();
-        window.slot_mut(slot).name(head, slot, lenient)?;
-        Ok(Some(slot))
+    fn advance_all<E: Effects>(&mut self, effects: &mut E) {
+        self.agreement.messages.clients().for_each(|client| self.advance(client, effects));
     }
 
-    /// Everything that decides what this member does next; the order is derived from it.
-    fn essence(&self) -> impl Hash + PartialEq + '_ {
-        let ballots =
-            (self.joining, self.fresh, self.promised, self.ballot, self.stream_ballot, &self.known, &self.said);
-        let roles = (&self.lives, self.superseded, &self.stage, &self.joiners, &self.admitted, self.installed);
-        let roles = (roles, self.standing, self.starved);
-        (ballots, roles, self.clock, self.counter, &self.windows, self.delivered, self.age, self.put_off)
+    /// One undelivered slot is a tick older.
+    fn grow_old<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
+        let window = self.agreement.messages.window(client);
+        if !window.is_here(slot) {
+            return;
+        }
+        if !window.slot(slot).no_op {
+            self.repair(effects).grow_old(client, slot);
+        } else if self.is_leader() && self.no_ops(effects).grow_old(client, slot) {
+            self.advance(client, effects);
+        }
+    }
+
+    /// Notes evidence that the stream does not bring what the leader has.
+    fn note_starved(&mut self) {
+        if self.is_following() && !planted!(self.agreement.id.plant(), StateSetBack) {
+            self.starvation.note(self.agreement.counter);
+        }
+    }
+
+    fn on_decided<E: Effects>(&mut self, decided: MessageRef, times: Option<&[u64]>, effects: &mut E) {
+        if self.agreement.on_decided(decided, times) {
+            self.advance(decided.client, effects);
+        }
+    }
+
+    fn on_ask<E: Effects>(&mut self, from: ProcessId, asked: MessageRef, effects: &mut E) {
+        // Who has installed this leader's state and asks about what everybody that counts has delivered, and that is
+        // forgotten, is behind. It asks about many messages at once; what is on its way already is repeated by time.
+        let installed = self.leadership.installed & self.agreement.id.bit_of(from) != 0;
+        if self.is_leader() && self.repair(effects).on_ask(from, asked) && installed {
+            self.recovery(effects).install_at(from, true);
+        }
     }
 }
 
 impl PartialEq for Replica {
     fn eq(&self, other: &Self) -> bool {
-        self.config.me == other.config.me && self.essence() == other.essence()
+        self.essence() == other.essence()
     }
 }
 
@@ -589,7 +730,6 @@ impl Eq for Replica {}
 
 impl Hash for Replica {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.config.me.hash(state);
         self.essence().hash(state);
     }
 }

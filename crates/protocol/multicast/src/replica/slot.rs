@@ -2,10 +2,10 @@
 
 use super::Rejected;
 use super::votes::Votes;
-use crate::item::{Head, ShortSlot, Times};
+use crate::item::{Ack, Head, ShortSlot, Times};
 use crate::message::Destination;
-use crate::places::heap_bytes;
-use crate::state::Entry;
+use crate::slot_table::heap_bytes;
+use crate::state::AssignedSlot;
 use crate::{Ballot, ClientId, GroupId, GroupSet, Header, Timestamp};
 
 /// One message. Reused for the message a window later, so that nothing is allocated per message.
@@ -34,12 +34,12 @@ pub(super) struct Slot {
     /// The final timestamp, once decided.
     pub(super) decided: Option<Timestamp>,
     pub(super) delivered: bool,
-    /// Never to be delivered, if the entry that says so is not lost with its ballot (see `void.rs`).
-    pub(super) void: bool,
-    /// Void for good: a majority of the group has processed that.
+    /// Never to be delivered, if the entry that says so is not lost with its ballot (see `no_op.rs`).
+    pub(super) no_op: bool,
+    /// A no-op for good: a majority of the group has processed that.
     pub(super) settled: bool,
-    /// Of a void slot that is not settled: members that have processed it, as its leader knows.
-    pub(super) voiders: u64,
+    /// Of a no-op that is not settled: members that have processed it, as its leader knows.
+    pub(super) processed_by: u64,
     /// Ticks since something was last done about it.
     pub(super) age: u8,
 }
@@ -70,17 +70,17 @@ impl Slot {
         self.age = 0;
     }
 
-    /// Not void.
+    /// No no-op.
     fn revive(&mut self) {
-        self.void = false;
+        self.no_op = false;
         self.settled = false;
-        self.voiders = 0;
+        self.processed_by = 0;
     }
 
     /// Whether a message with this sequence may be in this slot: it is the one that is known here, or a later process of
-    /// the client place uses the slot again, whose earlier message was never assigned.
+    /// the client id uses the slot again, whose earlier message was never assigned.
     pub(super) fn may_be(&self, sequence: u64) -> bool {
-        self.groups == 0 || self.sequence == sequence || (sequence > self.sequence && !self.ordered && !self.void)
+        self.groups == 0 || self.sequence == sequence || (sequence > self.sequence && !self.ordered && !self.no_op)
     }
 
     /// An item came for this slot: checks that it names the same message, or gives the slot its name.
@@ -94,7 +94,7 @@ impl Slot {
 
     fn name_anew(&mut self, head: &Head, slot: u64, lenient: bool) -> Result<(), Rejected> {
         let groups = usize::from(head.groups);
-        if self.void {
+        if self.no_op {
             // Whatever it is called, nothing comes of it.
             return Ok(());
         }
@@ -112,12 +112,12 @@ impl Slot {
         Ok(())
     }
 
-    /// The body is here.
+    /// The body is here; its destinations contain the own group.
     pub(super) fn hold(
         &mut self,
         client: ClientId,
         slot: u64,
-        own: usize,
+        group: GroupId,
         header: &Header<'_>,
     ) -> Result<(), Rejected> {
         let groups = header.groups() as u8;
@@ -126,11 +126,15 @@ impl Slot {
             self.clear();
         }
         self.name(&head, slot, false)?;
-        self.own = own;
         self.destinations.clear();
-        self.destinations.extend(header.destinations());
         self.set = GroupSet::default();
-        header.destinations().for_each(|to| self.set.insert(to.group));
+        for (position, to) in header.destinations().enumerate() {
+            if to.group == group {
+                self.own = position;
+            }
+            self.destinations.push(to);
+            self.set.insert(to.group);
+        }
         self.body = true;
         Ok(())
     }
@@ -170,7 +174,7 @@ impl Slot {
     }
 
     /// Whether it is decided, and the stream is processed through the vector that it is decided at.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn is_final(&self) -> bool {
         self.vector && self.decided.is_some() && self.decided == Some(self.latest(self.times()))
     }
 
@@ -178,6 +182,12 @@ impl Slot {
     pub(super) fn head(&self, client: ClientId, position: usize) -> Head {
         let slot = ShortSlot::of(self.destinations[position].slot);
         Head { client, sequence: self.sequence, slot, groups: self.groups as u8 }
+    }
+
+    /// An acknowledgement of the vector here, for the group at `position`.
+    #[inline]
+    pub(super) fn ack(&self, client: ClientId, position: usize, ballot: Ballot) -> Ack<'_> {
+        Ack { head: self.head(client, position), position: self.own as u8, ballot, times: self.times() }
     }
 
     /// Delivered: nobody's vote is needed any more.
@@ -204,7 +214,7 @@ impl Slot {
     }
 
     /// As another member has it.
-    pub(super) fn take(&mut self, entry: &Entry, group: GroupId) {
+    pub(super) fn take(&mut self, entry: &AssignedSlot, group: GroupId) {
         if self.sequence != entry.sequence || self.groups != entry.destinations.len() {
             self.clear();
             self.sequence = entry.sequence;
@@ -217,9 +227,9 @@ impl Slot {
             self.set = entry.destinations.iter().map(|to| to.group).collect();
             self.own = entry.position(group).unwrap_or(0);
         }
-        self.void = entry.void;
-        self.settled = entry.void && entry.decided;
-        if entry.void {
+        self.no_op = entry.no_op;
+        self.settled = entry.no_op && entry.decided;
+        if entry.no_op {
             return;
         }
         for (position, time) in entry.times.iter().enumerate().filter(|(_, time)| **time != 0) {

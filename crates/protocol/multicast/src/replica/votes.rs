@@ -2,7 +2,7 @@
 
 use crate::item::Times;
 use crate::message::Destination;
-use crate::places::heap_bytes;
+use crate::slot_table::heap_bytes;
 use crate::{Ballot, Topology};
 
 /// The acknowledgements of one message, by the exact vector of times that they name. The latest of each process counts.
@@ -56,7 +56,7 @@ impl Votes {
         self.tallies.clear();
     }
 
-    /// Counts a vote; `any_vector` is for a planted bug.
+    /// Counts a vote; `any_vector` is for a mutant.
     pub(super) fn record(&mut self, vote: &Vote<'_>, any_vector: bool) {
         let Vote { position, voter, implied, ballot, times } = *vote;
         let (groups, words, ballot) = (times.groups(), times.words(), ballot.to_word());
@@ -85,13 +85,14 @@ impl Votes {
         }
     }
 
-    /// The vector that a majority of every destination group acknowledged, each in one ballot of its own. `own`: position
-    /// of the own group and the ballot whose state is installed; what was acknowledged in a larger one does not count yet,
+    /// The vector that a majority of every destination group acknowledged, each in one ballot of its own. `own` is the
+    /// position of the own group. What that acknowledged in a larger ballot than the `installed` one does not count yet,
     /// because that ballot may have put something before.
     pub(super) fn quorum(
         &self,
         destinations: &[Destination],
-        own: (usize, Ballot),
+        own: usize,
+        installed: Ballot,
         topology: &Topology,
     ) -> Option<Times<'_>> {
         let groups = destinations.len();
@@ -100,7 +101,7 @@ impl Votes {
             let tallies = &self.tallies[first..first + groups];
             let mut each = tallies.iter().zip(destinations);
             let majority = each.all(|(tally, to)| tally.voters.count_ones() >= topology.majority(to.group));
-            if majority && Ballot::from_word(tallies[own.0].ballot) <= own.1 {
+            if majority && Ballot::from_word(tallies[own].ballot) <= installed {
                 return Some(Times::new(&self.vectors[first..first + groups]));
             }
             first += groups;

@@ -1,25 +1,26 @@
-//! The messages of one client at one member: those that are not delivered, and delivered ones until their places are
+//! The messages of one client at one member: those that are not delivered, and delivered ones until their slots are
 //! used again.
+
+use stentor_fabric::SplitMix64;
 
 use super::Rejected;
 use super::slot::Slot;
 use crate::item::{Head, ShortSlot};
 use crate::message::Destination;
-use crate::places::Places;
-use crate::state::{ClientState, Entry};
-use crate::{ClientId, GroupId, GroupSet, ids};
-use stentor_fabric::SplitMix64;
+use crate::slot_table::SlotTable;
+use crate::state::{AssignedSlot, ClientState};
+use crate::{ClientId, GroupId, GroupSet, Timestamp, ids};
 
 /// A client's slots at this group. The client uses a slot again, a window later, only when every member that it counts
 /// has delivered what was there; until then it is retained for whoever has not.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Window {
-    slots: Places<Slot>,
+    slots: SlotTable<Slot>,
     /// The first slot that is retained.
     base: u64,
     /// Sequence of the last slot before `base`: sequences rise with slots, so what is not above it is about freed ones.
     freed: u64,
-    /// The first slot that is neither delivered nor void for good.
+    /// The first slot that is neither delivered nor a settled no-op.
     delivered: u64,
     /// Sequence of the last slot before `delivered`.
     done: u64,
@@ -33,7 +34,7 @@ pub(super) struct Window {
     pub(super) closed: u64,
     /// Whatever process multicast what is held here is gone, and no other one has begun in its place.
     pub(super) over: bool,
-    /// The processes with eras below this are gone.
+    /// The processes with generations below this are gone.
     pub(super) over_below: u64,
     /// The first unassigned slot, if it stands in the way.
     pub(super) gap: Gap,
@@ -52,7 +53,7 @@ pub(super) struct Gap {
 impl Window {
     pub(super) fn new(window: u32) -> Self {
         Window {
-            slots: Places::new(window),
+            slots: SlotTable::new(window),
             base: 0,
             freed: 0,
             delivered: 0,
@@ -72,7 +73,7 @@ impl Window {
         self.base
     }
 
-    /// The first slot that is neither delivered nor void for good.
+    /// The first slot that is neither delivered nor a settled no-op.
     pub(super) fn first_undelivered(&self) -> u64 {
         self.delivered
     }
@@ -80,6 +81,11 @@ impl Window {
     /// Slots that something is known about and that are not delivered.
     pub(super) fn open(&self) -> std::ops::Range<u64> {
         self.delivered..self.top.max(self.delivered)
+    }
+
+    /// Slots that are assigned and not delivered.
+    pub(super) fn pending(&self) -> std::ops::Range<u64> {
+        self.delivered..self.assigned
     }
 
     #[inline]
@@ -106,12 +112,12 @@ impl Window {
         }
         // Sequences rise with slots: it can only be one of those that are delivered and retained.
         let slot = head.slot.from(self.base);
-        let same = |known: &Slot| known.sequence == head.sequence || known.void && ids::is_nameless(known.sequence);
+        let same = |known: &Slot| known.sequence == head.sequence || known.no_op && ids::is_nameless(known.sequence);
         (slot < self.delivered && same(self.slot(slot))).then_some(slot)
     }
 
-    /// The slot that an entry about a void one is about, if it is not freed already; it may be beyond the window.
-    pub(super) fn resolve_void(&self, head: &Head) -> Option<u64> {
+    /// The slot that an entry about a no-op is about, if it is not freed already; it may be beyond the window.
+    pub(super) fn resolve_no_op(&self, head: &Head) -> Option<u64> {
         let slot = head.slot.from(self.base);
         (slot - self.base < ShortSlot::SPAN / 2).then_some(slot)
     }
@@ -124,7 +130,7 @@ impl Window {
 
     /// Whether the process that multicast a message is gone.
     pub(super) fn is_over(&self, sequence: u64) -> bool {
-        self.over || ids::era(sequence) < self.over_below
+        self.over || ids::generation(sequence) < self.over_below
     }
 
     /// The first slot from `from` on that something is known about, and that satisfies a condition.
@@ -189,7 +195,7 @@ impl Window {
             return Err(Rejected::Sequence { client: client.0, sequence, last });
         }
         match self.slot_or_none(slot) {
-            Some(known) if known.void || known.body && known.sequence == sequence => Ok(None),
+            Some(known) if known.no_op || known.body && known.sequence == sequence => Ok(None),
             Some(known) if known.may_be(sequence) => Ok(Some(slot)),
             None => Ok(Some(slot)),
             Some(_) => Err(Rejected::OtherMessage { client: client.0, slot, sequence }),
@@ -238,9 +244,9 @@ impl Window {
         self.slots.get_mut(slot)
     }
 
-    /// Passes slots that are delivered or void for good.
+    /// Passes slots that are delivered, or no-ops that are settled.
     pub(super) fn pass_delivered(&mut self) {
-        while self.is_here(self.delivered) && self.slot(self.delivered).is_over() {
+        while self.is_here(self.delivered) && self.slot(self.delivered).is_done() {
             self.done = self.done.max(self.slot(self.delivered).sequence);
             self.delivered += 1;
         }
@@ -263,13 +269,57 @@ impl Window {
         }
     }
 
-    pub(super) fn count_decided(&mut self, set: GroupSet) {
+    fn count_decided(&mut self, set: GroupSet) {
         if let Some((_, count)) = self.undecided.iter_mut().find(|(known, _)| *known == set) {
             *count = count.saturating_sub(1);
         }
     }
 
-    /// For the planted bug that finds messages by a hash.
+    /// A message is decided at a vector with this maximum. `assigner`: the own process counts what it assigns.
+    #[inline]
+    pub(super) fn decide(&mut self, slot: u64, latest: Timestamp, assigner: bool) {
+        let message = self.slot_mut(slot);
+        message.decided = Some(latest);
+        let set = message.set;
+        if assigner && slot < self.assigned {
+            self.count_decided(set);
+        }
+    }
+
+    /// Makes a slot a no-op: what is in it will never be delivered, if this is not lost with its ballot; nor what the same
+    /// process of the client multicast after it.
+    pub(super) fn fill(&mut self, slot: u64, sequence: u64, assigner: bool) {
+        self.closed = self.closed.max(ids::generation(sequence) + 1);
+        self.over_below = self.over_below.max(self.closed);
+        let assigned = slot < self.assigned;
+        let message = self.slot_mut(slot);
+        if message.no_op || message.delivered {
+            return;
+        }
+        if message.sequence != sequence {
+            message.clear();
+            message.sequence = sequence;
+        }
+        let (undecided, set) = (message.decided.is_none() && assigned && assigner, message.set);
+        message.no_op = true;
+        message.votes.clear();
+        self.assigned = self.assigned.max(slot + 1);
+        if undecided {
+            self.count_decided(set);
+        }
+    }
+
+    /// A majority has processed that a slot is a no-op. Returns whether it was not passed before.
+    pub(super) fn settle(&mut self, slot: u64) -> bool {
+        let open = slot >= self.delivered;
+        if open {
+            self.slot_mut(slot).settled = true;
+            self.pass_delivered();
+        }
+        open
+    }
+
+    /// For the mutant that finds messages by a hash.
     pub(super) fn first_with_hash(&self, sequence: u64) -> Option<u64> {
         let hash = |sequence: u64| sequence.wrapping_mul(SplitMix64::GOLDEN) >> 62;
         self.open().find(|slot| self.holds(*slot) && hash(self.slot(*slot).sequence) == hash(sequence))
@@ -310,7 +360,7 @@ impl Window {
         entries
             .filter(|(slot, entry)| {
                 let held = self.slot_or_none(*slot).is_some_and(|known| known.body && known.sequence == entry.sequence);
-                *slot >= self.delivered && !entry.void && !held
+                *slot >= self.delivered && !entry.no_op && !held
             })
             .map(|(_, entry)| entry.sequence)
     }
@@ -365,9 +415,9 @@ impl Window {
         self.gap = Gap::default();
         self.pass_delivered();
         self.undecided.clear();
-        for slot in self.delivered..self.assigned {
+        for slot in self.pending() {
             let message = self.slot(slot);
-            if message.decided.is_none() && !message.void {
+            if message.decided.is_none() && !message.no_op {
                 let set = message.set;
                 self.count_undecided(set);
             }
@@ -377,20 +427,20 @@ impl Window {
 
 impl Slot {
     /// Whether nothing is left to do.
-    fn is_over(&self) -> bool {
-        self.delivered || self.void && self.settled
+    fn is_done(&self) -> bool {
+        self.delivered || self.no_op && self.settled
     }
 
     /// As it goes to other members.
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> AssignedSlot {
         let complete = self.vector && self.times().complete();
-        Entry {
+        AssignedSlot {
             sequence: self.sequence,
             destinations: self.destinations.clone(),
             times: if self.destinations.is_empty() { Vec::new() } else { self.times().words().to_vec() },
             vector: complete,
-            decided: if self.void { self.settled } else { complete && self.is_settled() },
-            void: self.void,
+            decided: if self.no_op { self.settled } else { complete && self.is_final() },
+            no_op: self.no_op,
         }
     }
 }

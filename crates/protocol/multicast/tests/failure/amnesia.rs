@@ -21,7 +21,7 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
     let (mut any, mut rounds) = (true, 0);
     while std::mem::take(&mut any) {
         rounds += 1;
-        assert!(rounds < 1000, "letters go to and fro for ever");
+        assert!(rounds < 1000, "messages go to and fro for ever");
         for wire in cluster.net.filled().into_iter().filter(|wire| open(*wire)) {
             any |= cluster.is_up(wire.receiver()) && cluster.take(wire, None).expect("sound input");
         }
@@ -133,7 +133,7 @@ fn a_promise_of_a_life_that_is_over_does_not_count_beside_a_smaller_ballot_that_
     // It asks the leader, whom nobody has told of the larger ballot, and who campaigns.
     take(&mut cluster, control(forgets, fast));
     for promises in [late, other] {
-        // A letter of the slow candidate is behind that of the fast one.
+        // A message of the slow candidate is behind that of the fast one.
         take(&mut cluster, control(fast, promises));
         take(&mut cluster, control(promises, fast));
     }
@@ -150,7 +150,7 @@ fn a_promise_of_a_life_that_is_over_does_not_count_beside_a_smaller_ballot_that_
             || matches!(wire, Wire::Stream { from, to } if from == fast && [forgets, other].contains(&to))
     });
     assert_eq!(replica(&cluster, fast).delivered(), 1, "a majority acknowledged");
-    // Now the slow candidate's letters arrive at all but the fast one.
+    // Now the slow candidate's messages arrive at all but the fast one.
     for member in [late, forgets, slow] {
         take(&mut cluster, Wire::Body { client: 1, to: member });
     }

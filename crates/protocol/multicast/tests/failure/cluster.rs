@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    ClientId, GroupId, Header, Item, Letter, MessageId, Place, Plant, Rejected, Replica, ReplicaConfig, Sender,
-    Topology, Variant,
+    ClientId, GroupId, Header, Item, MessageId, PeerMessage, Plant, ProcessRole, Rejected, Replica, ReplicaConfig,
+    Sender, Topology, Variant,
 };
 
 use super::judge::Sent;
@@ -75,7 +75,7 @@ impl Cluster {
         process: u16,
         (variant, window, plant): (Variant, u32, Plant),
     ) -> ReplicaConfig {
-        ReplicaConfig { topology: topology.clone(), me: ProcessId(process), variant, window, patience: 2, plant }
+        ReplicaConfig { topology: topology.clone(), me: ProcessId(process), variant, window, retry_ticks: 2, plant }
     }
 
     pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
@@ -135,7 +135,7 @@ impl Cluster {
         match (wire, &parcel) {
             (Wire::Stream { from, to }, _) if !self.net.streams[&(from, to)] => return,
             // An installed state says where the stream begins; what is in the stream may come before it.
-            (Wire::Control { from, to }, letter) if is_install(letter) && !self.net.streams[&(from, to)] => {
+            (Wire::Control { from, to }, message) if is_install(message) && !self.net.streams[&(from, to)] => {
                 self.net.queues.remove(&Wire::Stream { from, to });
                 self.net.streams.insert((from, to), true);
             }
@@ -185,11 +185,11 @@ impl Cluster {
                     }
                 })
             }
-            (Wire::Control { from, .. }, Parcel::Letter(words, state)) => {
+            (Wire::Control { from, .. }, Parcel::PeerMessage(words, state)) => {
                 self.step(to, state, until, |replica, recorder| {
-                    let letter = Letter::decode(&words).map_err(|e| e.to_string())?;
-                    let done = replica.on_letter(ProcessId(from), &letter, recorder);
-                    done.map_err(|rejected| format!("{to} refuses {letter:?} from {from}: {rejected}"))
+                    let message = PeerMessage::decode(&words).map_err(|e| e.to_string())?;
+                    let done = replica.on_peer_message(ProcessId(from), &message, recorder);
+                    done.map_err(|rejected| format!("{to} refuses {message:?} from {from}: {rejected}"))
                 })
             }
             (wire, parcel) => Err(format!("{parcel:?} in {wire:?}")),
@@ -302,7 +302,7 @@ impl Cluster {
     }
 
     fn uncount(&mut self, client: u16, process: u16) {
-        let Some(Place::Member { group, index }) = self.topology.place(ProcessId(process)) else { return };
+        let Some(ProcessRole::Member { group, index }) = self.topology.role(ProcessId(process)) else { return };
         if let Some(sender) = &mut self.senders[usize::from(client)] {
             sender.expel(group, usize::from(index));
         }
@@ -401,13 +401,13 @@ impl Cluster {
 }
 
 fn is_install(parcel: &Parcel) -> bool {
-    matches!(parcel, Parcel::Letter(words, _) if matches!(Letter::decode(words), Ok(Letter::Install { .. })))
+    matches!(parcel, Parcel::PeerMessage(words, _) if matches!(PeerMessage::decode(words), Ok(PeerMessage::Install { .. })))
 }
 
 fn describe(parcel: &Parcel) -> String {
     match parcel {
         Parcel::Body(client, words) => format!("body c{}:{}", client.0, words[0]),
         Parcel::Item(words) => format!("{:?}", Item::decode(words, 0).map(|(item, _)| item)),
-        Parcel::Letter(words, _) => format!("{:?}", Letter::decode(words)),
+        Parcel::PeerMessage(words, _) => format!("{:?}", PeerMessage::decode(words)),
     }
 }

@@ -1,4 +1,4 @@
-//! Groups whose members forget, one after the other, while letters of old campaigns are on their way: at every moment half
+//! Groups whose members forget, one after the other, while messages of old campaigns are on their way: at every moment half
 //! of the connections stand still, and others a moment later. Nothing is delivered in two orders, and what was synced is
 //! delivered.
 //!

@@ -1,9 +1,10 @@
-//! Letters with any numbers in them, from processes that may write such letters: a member refuses them or takes them, and
+//! Peer messages with any numbers in them, from processes that may write such messages: a member refuses them or takes them, and
 //! does not panic, whatever comes after them.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ballot, ClientId, ClientState, Destination, Entry, GroupId, Letter, MessageId, Plant, Spot, State, Subject, Variant,
+    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, Joiner, MessageId, MessageRef, PeerMessage,
+    Plant, SlotRef, State, Variant,
 };
 
 use super::cluster::Cluster;
@@ -15,8 +16,15 @@ const VICTIM: u16 = 0;
 impl Random {
     /// Small, or near to where something ends.
     fn number(&mut self) -> u64 {
-        let ends =
-            [0_u64, 1 << (64 - MessageId::ERA_BITS), 1 << MessageId::ERA_BITS, 1 << 47, 1 << 48, 1 << 62, 1 << 63];
+        let ends = [
+            0_u64,
+            1 << (64 - MessageId::GENERATION_BITS),
+            1 << MessageId::GENERATION_BITS,
+            1 << 47,
+            1 << 48,
+            1 << 62,
+            1 << 63,
+        ];
         match self.below(3) {
             0 => self.below(6),
             1 => ends[self.below(7) as usize].wrapping_sub(self.below(4)),
@@ -47,22 +55,22 @@ impl Random {
         ClientId(self.below(3) as u16)
     }
 
-    fn subject(&mut self) -> Subject {
-        Subject { client: self.client(), sequence: self.number() }
+    fn message_ref(&mut self) -> MessageRef {
+        MessageRef { client: self.client(), sequence: self.number() }
     }
 
-    fn spot(&mut self) -> Spot {
-        Spot { client: self.client(), slot: self.number(), ballot: self.ballot(), era: self.number() }
+    fn slot_ref(&mut self) -> SlotRef {
+        SlotRef { client: self.client(), slot: self.number(), ballot: self.ballot(), generation: self.number() }
     }
 
-    fn entry(&mut self) -> Entry {
-        let void = self.one_in(3);
-        let groups = if void && self.one_in(2) { 0 } else { 1 + self.below(2) as u16 };
+    fn entry(&mut self) -> AssignedSlot {
+        let no_op = self.one_in(3);
+        let groups = if no_op && self.one_in(2) { 0 } else { 1 + self.below(2) as u16 };
         let destinations: Vec<Destination> =
             (0..groups).map(|group| Destination { group: GroupId(group), slot: self.below(5) }).collect();
         let times = destinations.iter().map(|_| 1 + (self.number() >> 2)).collect();
         let vector = self.one_in(2);
-        Entry { sequence: self.number(), destinations, times, vector, decided: vector && self.one_in(2), void }
+        AssignedSlot { sequence: self.number(), destinations, times, vector, decided: vector && self.one_in(2), no_op }
     }
 
     fn client_state(&mut self) -> ClientState {
@@ -98,34 +106,34 @@ impl Random {
         }
     }
 
-    fn letter(&mut self) -> Letter {
+    fn peer_message(&mut self) -> PeerMessage {
         let (ballot, incarnation) = (self.ballot(), self.number());
         match self.below(23) {
-            0 => Letter::Join { incarnation },
-            1 => Letter::Begun { incarnation },
-            2 => Letter::Elder { incarnation },
-            3 => Letter::Campaign { ballot, lives: self.lives() },
-            4 => Letter::Promise { ballot, state: self.state() },
-            5 => Letter::Transfer { ballot, state: self.state() },
-            6 => Letter::Refuse { promised: ballot },
-            7 => Letter::Installed { ballot },
-            8 => Letter::Behind { ballot },
-            9 => Letter::Announce { group: GroupId(self.below(3) as u16), ballot },
-            10 => Letter::WantBody(self.subject()),
-            11 => Letter::WantBodies(self.subject()),
-            12 => Letter::Gone(self.subject()),
-            13 => Letter::Ask(self.subject()),
-            14 => Letter::Decided { subject: self.subject(), ballot, times: self.some(3, Random::number) },
-            15 => Letter::Forgotten(self.subject()),
-            16 => Letter::Refused(self.subject()),
-            17 => Letter::Seek(self.spot()),
-            18 => Letter::Lacking(self.spot()),
-            19 => Letter::Voided(self.spot()),
-            20 => Letter::Stand { ballot },
+            0 => PeerMessage::Join { life: incarnation },
+            1 => PeerMessage::Begun { life: incarnation },
+            2 => PeerMessage::Elder { life: incarnation },
+            3 => PeerMessage::Campaign { ballot, lives: self.lives() },
+            4 => PeerMessage::Promise { ballot, state: self.state() },
+            5 => PeerMessage::Transfer { ballot, state: self.state() },
+            6 => PeerMessage::Refuse { promised: ballot },
+            7 => PeerMessage::Installed { ballot },
+            8 => PeerMessage::Behind { ballot },
+            9 => PeerMessage::Announce { group: GroupId(self.below(3) as u16), ballot },
+            10 => PeerMessage::WantBody(self.message_ref()),
+            11 => PeerMessage::WantBodies(self.message_ref()),
+            12 => PeerMessage::Gone(self.message_ref()),
+            13 => PeerMessage::Ask(self.message_ref()),
+            14 => PeerMessage::Decided { message: self.message_ref(), ballot, times: self.some(3, Random::number) },
+            15 => PeerMessage::Forgotten(self.message_ref()),
+            16 => PeerMessage::Refused(self.message_ref()),
+            17 => PeerMessage::Seek(self.slot_ref()),
+            18 => PeerMessage::Lacking(self.slot_ref()),
+            19 => PeerMessage::NoOpProcessed(self.slot_ref()),
+            20 => PeerMessage::Probe { ballot },
             _ => {
-                let admits = self.some(2, |random| (random.member(), random.number()));
+                let admits = self.some(2, |random| Joiner { process: random.member(), life: random.number() });
                 let (state, snapshot) = (self.state(), self.one_in(2));
-                Letter::Install { ballot, counter: self.number(), state, admits, snapshot }
+                PeerMessage::Install { ballot, counter: self.number(), state, admits, snapshot }
             }
         }
     }
@@ -160,13 +168,13 @@ fn no_letter_panics_a_member() {
         let mut cluster = cluster(&mut random);
         for _ in 0..12 {
             let (from, mut words) = (1 + random.below(3) as u16, Vec::new());
-            random.letter().encode(&mut words);
-            let Ok(letter) = Letter::decode(&words) else {
+            random.peer_message().encode(&mut words);
+            let Ok(message) = PeerMessage::decode(&words) else {
                 undecodable += 1;
                 continue;
             };
             let step = cluster.step(VICTIM, Some(Vec::new()), None, |replica, recorder| {
-                let done = replica.on_letter(ProcessId(from), &letter, recorder);
+                let done = replica.on_peer_message(ProcessId(from), &message, recorder);
                 let promised = replica.promised();
                 if random.one_in(3) {
                     replica.on_tick(recorder);
@@ -186,6 +194,6 @@ fn no_letter_panics_a_member() {
             }
         }
     }
-    eprintln!("letters: {taken} taken, {refused} refused, {undecodable} not read");
+    eprintln!("messages: {taken} taken, {refused} refused, {undecodable} not read");
     assert!(taken.min(refused).min(undecodable) > 10_000, "{taken} taken, {refused} refused, {undecodable} not read");
 }

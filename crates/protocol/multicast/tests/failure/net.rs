@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Effects, GroupId, Item, Letter, MessageId, RemoteTimestamp, StreamItem, Timestamp,
-    Topology,
+    Ack, Ballot, ClientId, Delivery, Effects, GroupId, Item, MessageId, PeerMessage, RemoteTimestamp, StreamItem,
+    Timestamp, Topology,
 };
 
 /// What one process delivered, in its order.
@@ -19,8 +19,8 @@ pub(crate) enum Parcel {
     Body(ClientId, Vec<u64>),
     /// An item.
     Item(Vec<u64>),
-    /// A letter, with the application's state.
-    Letter(Vec<u64>, Option<Log>),
+    /// A message, with the application's state.
+    PeerMessage(Vec<u64>, Option<Log>),
 }
 
 /// A queue pair, one way.
@@ -84,7 +84,7 @@ pub(crate) struct Recorder<'a> {
     pub(crate) log: &'a mut Log,
     /// By client, group and slot: the message's words.
     pub(crate) bodies: &'a HashMap<(u16, u16, u64), Vec<u64>>,
-    /// The application's state that came with the letter at hand.
+    /// The application's state that came with the message at hand.
     pub(crate) came: Option<Log>,
     pub(crate) sends: Vec<(Wire, Parcel)>,
     pub(crate) deliveries: usize,
@@ -133,11 +133,11 @@ impl Effects for Recorder<'_> {
         self.stream(&Item::Begin(ballot));
     }
 
-    fn letter(&mut self, to: ProcessId, letter: &Letter) {
+    fn send(&mut self, to: ProcessId, message: &PeerMessage) {
         let mut words = Vec::new();
-        letter.encode(&mut words);
-        let state = letter.carries_snapshot().then(|| self.log.clone());
-        self.sends.push((Wire::Control { from: self.me, to: to.0 }, Parcel::Letter(words, state)));
+        message.encode(&mut words);
+        let state = message.carries_snapshot().then(|| self.log.clone());
+        self.sends.push((Wire::Control { from: self.me, to: to.0 }, Parcel::PeerMessage(words, state)));
     }
 
     fn body(&mut self, to: ProcessId, client: ClientId, slot: u64) {

@@ -70,7 +70,7 @@ impl Bed {
             me,
             variant: Variant::V2,
             window,
-            patience: ReplicaConfig::PATIENCE,
+            retry_ticks: ReplicaConfig::RETRY_TICKS,
             plant: self.plant,
         };
         let make = if self.incarnation == 1 { Member::new } else { Member::joining };

@@ -60,7 +60,7 @@ fn letters_wake_with_immediates_and_never_find_a_peer_without_receives() {
     }
     let faults = bed.world.fault_counts();
     assert_eq!((faults.rnr_retries, faults.rnr_exceeded), (0, 0));
-    assert!(bed.members[0].counts().writes(Step::Letter) >= 200);
+    assert!(bed.members[0].counts().writes(Step::PeerMessage) >= 200);
     let imms = bed.world.process_counts(ProcessId(0)).total().write_imm;
     assert!(imms > 12, "{imms}: receives are posted again, and that is heard of");
 }

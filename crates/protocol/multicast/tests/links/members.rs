@@ -200,13 +200,13 @@ fn a_group_waits_when_a_majority_has_forgotten_and_begins_anew_when_all_have() {
     assert_eq!(joining(&bed), [false; 3]);
     assert!(bed.delivered[3..].iter().all(Vec::is_empty), "nobody knows what was delivered");
     // Who knows that more was free is not connected; others go on, and whoever comes next does.
-    let mut submit = |client, to: &[u16]| bed.submit(client, to, b"after").map(|id| id.era());
+    let mut submit = |client, to: &[u16]| bed.submit(client, to, b"after").map(|id| id.generation());
     assert_eq!(submit(0, &[1]), Err(SubmitError::NotConnected { group: 1 }));
     assert_eq!((submit(0, &[0]), submit(1, &[0, 1])), (Ok(0), Ok(0)));
     bed.restart_client(0);
     bed.run(4 * RECONNECTED_NS);
     let after = bed.submit(0, &[0, 1], b"next").expect("all are connected");
-    assert!(after.era() > 0, "the other group remembers the first");
+    assert!(after.generation() > 0, "the other group remembers the first");
     bed.run(RECONNECTED_NS);
     assert!(bed.delivered.iter().all(|delivered| delivered.last() == Some(&(after, b"next".to_vec()))));
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Effects, Header, Item, Letter, Place, RemoteTimestamp, Replica, StreamItem,
-    Topology,
+    Ack, Ballot, ClientId, Delivery, Effects, Header, Item, PeerMessage, ProcessRole, RemoteTimestamp, Replica,
+    StreamItem, Topology,
 };
 
 /// A FIFO from one process to another.
@@ -46,7 +46,7 @@ impl Network {
         let (mut wires, mut followers) = (Vec::new(), vec![Vec::new(); usize::from(members)]);
         for to in 0..members {
             wires.extend((0..topology.clients() as u16).map(|client| Wire::Body { client, to }));
-            let Some(Place::Member { group, .. }) = topology.place(ProcessId(to)) else { continue };
+            let Some(ProcessRole::Member { group, .. }) = topology.role(ProcessId(to)) else { continue };
             let leader = topology.first_ballot(group).leader().0;
             if leader != to {
                 wires.push(Wire::Stream { from: leader, to });
@@ -115,8 +115,8 @@ impl Effects for Recorder<'_> {
 
     fn begin_stream(&mut self, _ballot: Ballot) {}
 
-    fn letter(&mut self, _to: ProcessId, letter: &Letter) {
-        self.step.rejected = Some(format!("a letter without a failure: {letter:?}"));
+    fn send(&mut self, _to: ProcessId, message: &PeerMessage) {
+        self.step.rejected = Some(format!("a message without a failure: {message:?}"));
     }
 
     fn body(&mut self, _to: ProcessId, _client: ClientId, _slot: u64) {}
@@ -128,7 +128,7 @@ impl Effects for Recorder<'_> {
 /// groups.
 pub(crate) fn is_genuine(network: &Network, wire: usize, about: &[u16]) -> bool {
     let receiver = ProcessId(network.wires[wire].receiver() as u16);
-    matches!(network.topology.place(receiver), Some(Place::Member { group, .. }) if about.contains(&group.0))
+    matches!(network.topology.role(receiver), Some(ProcessRole::Member { group, .. }) if about.contains(&group.0))
 }
 
 /// The message, as client and sequence, that an item is about.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    ClientId, Destination, GroupId, Header, Place, Plant, Replica, ReplicaConfig, Sender, Topology, Variant,
+    ClientId, Destination, GroupId, Header, Plant, ProcessRole, Replica, ReplicaConfig, Sender, Topology, Variant,
 };
 
 /// One message of a run.
@@ -97,7 +97,7 @@ impl Scenario {
                     me: ProcessId(process),
                     variant: self.variant,
                     window: self.window,
-                    patience: ReplicaConfig::PATIENCE,
+                    retry_ticks: ReplicaConfig::RETRY_TICKS,
                     plant: self.plant,
                 })
             })
@@ -115,7 +115,7 @@ impl Scenario {
     pub(crate) fn destined(&self, topology: &Topology) -> Vec<u32> {
         (0..topology.all_members() as u16)
             .map(|process| {
-                let Some(Place::Member { group, .. }) = topology.place(ProcessId(process)) else { return 0 };
+                let Some(ProcessRole::Member { group, .. }) = topology.role(ProcessId(process)) else { return 0 };
                 let messages = self.messages.iter().enumerate();
                 messages.filter(|(_, m)| m.to.contains(&group.0)).map(|(index, _)| 1 << index).sum()
             })

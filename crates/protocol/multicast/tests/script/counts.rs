@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Place, Variant};
+use stentor_multicast::{ProcessRole, Variant};
 
 use super::process::{Done, Effect, Process};
 
@@ -25,8 +25,8 @@ impl Cluster {
     }
 
     fn group_of(&self, process: u16) -> u16 {
-        match self.members[0].topology.place(ProcessId(process)) {
-            Some(Place::Member { group, .. }) => group.0,
+        match self.members[0].topology.role(ProcessId(process)) {
+            Some(ProcessRole::Member { group, .. }) => group.0,
             _ => panic!("{process} is not a member"),
         }
     }

@@ -1,7 +1,7 @@
 //! The processes that a member's place had, one after the other: what a life that is over promised does not count.
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, ClientId, ClientState, Letter, Rejected, State, Subject, Variant};
+use stentor_multicast::{Ballot, ClientId, ClientState, Joiner, MessageRef, PeerMessage, Rejected, State, Variant};
 
 use super::process::{Effect, Process, led_by};
 
@@ -23,11 +23,11 @@ fn state(lives: [u64; 5]) -> State {
 /// A process asks all others of five to be taken in.
 fn asks_as(me: u16, incarnation: u64) -> Vec<Effect> {
     let others = (0..5).filter(|to| *to != me);
-    others.map(|to| Effect::Letter { to, letter: Letter::Join { incarnation } }).collect()
+    others.map(|to| Effect::PeerMessage { to, message: PeerMessage::Join { life: incarnation } }).collect()
 }
 
 fn takes_over(effects: &[Effect]) -> bool {
-    effects.iter().any(|effect| matches!(effect, Effect::Letter { letter: Letter::Install { .. }, .. }))
+    effects.iter().any(|effect| matches!(effect, Effect::PeerMessage { message: PeerMessage::Install { .. }, .. }))
 }
 
 /// Member 4 of five, which campaigns.
@@ -41,7 +41,7 @@ fn candidate() -> (Process, Ballot) {
 fn a_promise_counts_no_more_when_who_promises_has_heard_that_its_sender_came_back() {
     let (mut candidate, ballot) = candidate();
     let mut promise = |from, lives| {
-        takes_over(&candidate.letter(from, &Letter::Promise { ballot, state: state(lives) }).expect("sound"))
+        takes_over(&candidate.peer_message(from, &PeerMessage::Promise { ballot, state: state(lives) }).expect("sound"))
     };
     assert!(!promise(1, [0, 3, 0, 0, 0]), "two of five");
     assert!(!promise(2, [0, 7, 0, 0, 0]), "that is two again: the first one's third life is over");
@@ -53,7 +53,7 @@ fn a_promise_counts_no_more_when_who_promises_has_heard_that_its_sender_came_bac
 fn a_promise_counts_whatever_earlier_lives_its_sender_and_others_have_heard_of() {
     let (mut candidate, ballot) = candidate();
     let mut promise = |from, lives| {
-        takes_over(&candidate.letter(from, &Letter::Promise { ballot, state: state(lives) }).expect("sound"))
+        takes_over(&candidate.peer_message(from, &PeerMessage::Promise { ballot, state: state(lives) }).expect("sound"))
     };
     assert!(!promise(1, [0, 7, 5, 0, 0]));
     assert!(promise(2, [0, 3, 5, 0, 0]));
@@ -66,16 +66,16 @@ fn a_promise_counts_no_more_when_its_sender_asks_to_be_taken_in() {
         let (mut candidate, ballot) = candidate();
         let held = ClientState { held: vec![(0, 1)], ..ClientState::default() };
         let holds = State { clients: vec![held, ClientState::default()], ..state([0; 5]) };
-        assert_eq!(candidate.letter(1, &Letter::Promise { ballot, state: state([0; 5]) }), Ok(Vec::new()));
-        let subject = Subject { client: ClientId(0), sequence: 1 };
-        let wants = vec![Effect::Letter { to: 2, letter: Letter::WantBody(subject) }];
-        assert_eq!(candidate.letter(2, &Letter::Promise { ballot, state: holds }), Ok(wants));
+        assert_eq!(candidate.peer_message(1, &PeerMessage::Promise { ballot, state: state([0; 5]) }), Ok(Vec::new()));
+        let wanted = MessageRef { client: ClientId(0), sequence: 1 };
+        let wants = vec![Effect::PeerMessage { to: 2, message: PeerMessage::WantBody(wanted) }];
+        assert_eq!(candidate.peer_message(2, &PeerMessage::Promise { ballot, state: holds }), Ok(wants));
         if asks {
-            assert_eq!(candidate.letter(1, &Letter::Join { incarnation: 5 }), Ok(Vec::new()));
+            assert_eq!(candidate.peer_message(1, &PeerMessage::Join { life: 5 }), Ok(Vec::new()));
         }
         let body = candidate.message(0, 1, &[(0, 0)]).expect("the body");
         assert_eq!(takes_over(&body), !asks, "two of five are left");
-        let third = candidate.letter(3, &Letter::Promise { ballot, state: state([0; 5]) }).expect("sound");
+        let third = candidate.peer_message(3, &PeerMessage::Promise { ballot, state: state([0; 5]) }).expect("sound");
         assert_eq!(takes_over(&third), asks);
     }
 }
@@ -85,25 +85,25 @@ fn a_promise_counts_no_more_when_its_sender_asks_to_be_taken_in() {
 #[test]
 fn who_asks_to_be_taken_in_is_not_forgotten_when_an_earlier_life_promises() {
     let (mut candidate, ballot) = candidate();
-    candidate.letter(1, &Letter::Join { incarnation: 5 }).expect("sound");
-    let promise = |lives| Letter::Promise { ballot, state: state(lives) };
-    assert_eq!(candidate.letter(1, &promise([0, 3, 0, 0, 0])), Ok(Vec::new()));
-    assert_eq!(candidate.letter(2, &promise([0; 5])), Ok(Vec::new()));
-    assert!(takes_over(&candidate.letter(3, &promise([0; 5])).expect("sound")));
+    candidate.peer_message(1, &PeerMessage::Join { life: 5 }).expect("sound");
+    let promise = |lives| PeerMessage::Promise { ballot, state: state(lives) };
+    assert_eq!(candidate.peer_message(1, &promise([0, 3, 0, 0, 0])), Ok(Vec::new()));
+    assert_eq!(candidate.peer_message(2, &promise([0; 5])), Ok(Vec::new()));
+    assert!(takes_over(&candidate.peer_message(3, &promise([0; 5])).expect("sound")));
     assert_eq!(next_campaign(&mut candidate, ballot), Some(vec![0, 5, 0, 0, 0]));
 }
 
 #[test]
 fn who_asks_to_be_taken_in_is_not_forgotten_when_an_earlier_life_is() {
     let mut candidate = Process::new(FIVE, 4, Variant::V2);
-    candidate.letter(1, &Letter::Join { incarnation: 5 }).expect("sound");
+    candidate.peer_message(1, &PeerMessage::Join { life: 5 }).expect("sound");
     let ballot = candidate.campaign();
     for from in [2, 3] {
-        candidate.letter(from, &Letter::Promise { ballot, state: state([0, 5, 0, 0, 0]) }).expect("sound");
+        candidate.peer_message(from, &PeerMessage::Promise { ballot, state: state([0, 5, 0, 0, 0]) }).expect("sound");
     }
     // The fifth life is taken in by this ballot, and over.
-    candidate.letter(1, &Letter::Join { incarnation: 9 }).expect("sound");
-    assert_eq!(candidate.letter(1, &Letter::Installed { ballot }), Ok(Vec::new()));
+    candidate.peer_message(1, &PeerMessage::Join { life: 9 }).expect("sound");
+    assert_eq!(candidate.peer_message(1, &PeerMessage::Installed { ballot }), Ok(Vec::new()));
     assert_eq!(next_campaign(&mut candidate, ballot), Some(vec![0, 9, 0, 0, 0]));
 }
 
@@ -111,10 +111,12 @@ fn who_asks_to_be_taken_in_is_not_forgotten_when_an_earlier_life_is() {
 fn next_campaign(candidate: &mut Process, ballot: Ballot) -> Option<Vec<u64>> {
     let mut done = Vec::new();
     for from in [2, 3] {
-        done.extend(candidate.letter(from, &Letter::Installed { ballot }).expect("sound"));
+        done.extend(candidate.peer_message(from, &PeerMessage::Installed { ballot }).expect("sound"));
     }
     done.into_iter().find_map(|effect| match effect {
-        Effect::Letter { letter: Letter::Campaign { ballot: next, lives }, .. } if next > ballot => Some(lives),
+        Effect::PeerMessage { message: PeerMessage::Campaign { ballot: next, lives }, .. } if next > ballot => {
+            Some(lives)
+        }
         _ => None,
     })
 }
@@ -122,31 +124,33 @@ fn next_campaign(candidate: &mut Process, ballot: Ballot) -> Option<Vec<u64>> {
 #[test]
 fn who_is_asked_for_a_promise_hears_of_lives_and_says_so_to_whomever_it_promises_next() {
     let mut member = Process::new(FIVE, 2, Variant::V2);
-    let asked = |number, from, lives: [u64; 5]| Letter::Campaign {
+    let asked = |number, from, lives: [u64; 5]| PeerMessage::Campaign {
         ballot: Ballot::new(number, ProcessId(from)),
         lives: lives.to_vec(),
     };
     let lives = |done: Vec<Effect>| match &done[..] {
-        [Effect::Letter { letter: Letter::Promise { state, .. }, .. }] => state.lives.clone(),
+        [Effect::PeerMessage { message: PeerMessage::Promise { state, .. }, .. }] => state.lives.clone(),
         other => panic!("no promise: {other:?}"),
     };
-    assert_eq!(lives(member.letter(0, &asked(2, 0, [0, 7, 0, 0, 0])).expect("sound")), [0, 7, 0, 0, 0]);
-    assert_eq!(lives(member.letter(4, &asked(2, 4, [0, 3, 0, 0, 9])).expect("sound")), [0, 7, 0, 0, 9]);
-    member.letter(3, &Letter::Join { incarnation: 8 }).expect("sound");
-    assert_eq!(lives(member.letter(0, &asked(3, 0, [0; 5])).expect("sound")), [0, 7, 0, 8, 9]);
-    let short = Letter::Campaign { ballot: Ballot::new(4, ProcessId(4)), lives: vec![0; 4] };
-    assert_eq!(member.letter(4, &short), Err(Rejected::State("another number of members")));
+    assert_eq!(lives(member.peer_message(0, &asked(2, 0, [0, 7, 0, 0, 0])).expect("sound")), [0, 7, 0, 0, 0]);
+    assert_eq!(lives(member.peer_message(4, &asked(2, 4, [0, 3, 0, 0, 9])).expect("sound")), [0, 7, 0, 0, 9]);
+    member.peer_message(3, &PeerMessage::Join { life: 8 }).expect("sound");
+    assert_eq!(lives(member.peer_message(0, &asked(3, 0, [0; 5])).expect("sound")), [0, 7, 0, 8, 9]);
+    let short = PeerMessage::Campaign { ballot: Ballot::new(4, ProcessId(4)), lives: vec![0; 4] };
+    assert_eq!(member.peer_message(4, &short), Err(Rejected::State("another number of members")));
 }
 
 #[test]
 fn who_installs_a_state_has_heard_of_the_lives_that_it_names() {
     let mut member = Process::joining(FIVE, 2);
     let ballot = Ballot::new(3, ProcessId(1));
-    let (state, admits) = (state([0, 7, 2, 0, 4]), vec![(ProcessId(2), 2)]);
-    member.letter(1, &Letter::Install { ballot, counter: 0, state, admits, snapshot: false }).expect("sound");
-    let asked = Letter::Campaign { ballot: Ballot::new(4, ProcessId(0)), lives: vec![0; 5] };
-    let promised = member.letter(0, &asked).expect("sound");
-    let [Effect::Letter { letter: Letter::Promise { state, .. }, .. }] = &promised[..] else {
+    let (state, admits) = (state([0, 7, 2, 0, 4]), vec![Joiner { process: ProcessId(2), life: 2 }]);
+    member
+        .peer_message(1, &PeerMessage::Install { ballot, counter: 0, state, admits, snapshot: false })
+        .expect("sound");
+    let asked = PeerMessage::Campaign { ballot: Ballot::new(4, ProcessId(0)), lives: vec![0; 5] };
+    let promised = member.peer_message(0, &asked).expect("sound");
+    let [Effect::PeerMessage { message: PeerMessage::Promise { state, .. }, .. }] = &promised[..] else {
         panic!("no promise: {promised:?}")
     };
     assert_eq!(state.lives, [0, 7, 2, 0, 4]);
@@ -156,19 +160,19 @@ fn who_installs_a_state_has_heard_of_the_lives_that_it_names() {
 #[test]
 fn who_comes_back_with_a_smaller_incarnation_than_its_place_had_takes_a_larger_one() {
     let (mut leader, mut returns) = (Process::new(FIVE, 0, Variant::V2), Process::joining(FIVE, 1));
-    leader.letter(1, &Letter::Join { incarnation: 40 }).expect("sound");
-    let told = leader.letter(1, &Letter::Join { incarnation: 2 }).expect("sound");
-    let elder = Letter::Elder { incarnation: 40 };
-    assert_eq!(told, [Effect::Letter { to: 1, letter: elder.clone() }], "it takes in nobody who may be older");
-    assert_eq!(returns.letter(0, &elder), Ok(asks_as(1, 2 + HALF)), "above 40, and its own in the lower half");
-    assert_eq!(returns.letter(2, &elder), Ok(Vec::new()), "once");
-    assert_eq!(returns.letter(2, &Letter::Elder { incarnation: u64::MAX }), Ok(Vec::new()), "there is none");
+    leader.peer_message(1, &PeerMessage::Join { life: 40 }).expect("sound");
+    let told = leader.peer_message(1, &PeerMessage::Join { life: 2 }).expect("sound");
+    let elder = PeerMessage::Elder { life: 40 };
+    assert_eq!(told, [Effect::PeerMessage { to: 1, message: elder.clone() }], "it takes in nobody who may be older");
+    assert_eq!(returns.peer_message(0, &elder), Ok(asks_as(1, 2 + HALF)), "above 40, and its own in the lower half");
+    assert_eq!(returns.peer_message(2, &elder), Ok(Vec::new()), "once");
+    assert_eq!(returns.peer_message(2, &PeerMessage::Elder { life: u64::MAX }), Ok(Vec::new()), "there is none");
     let mut member = Process::new(FIVE, 3, Variant::V2);
-    assert_eq!(member.letter(0, &elder), Ok(Vec::new()), "who has its memory keeps its name");
+    assert_eq!(member.peer_message(0, &elder), Ok(Vec::new()), "who has its memory keeps its name");
 }
 
-fn told_by(number: u64, from: u16, lives: [u64; 5]) -> Letter {
-    Letter::Campaign { ballot: Ballot::new(number, ProcessId(from)), lives: lives.to_vec() }
+fn told_by(number: u64, from: u16, lives: [u64; 5]) -> PeerMessage {
+    PeerMessage::Campaign { ballot: Ballot::new(number, ProcessId(from)), lives: lives.to_vec() }
 }
 
 /// Nothing keeps two processes out of one place between hosts. What the earlier one promises would count as the later one's
@@ -176,14 +180,15 @@ fn told_by(number: u64, from: u16, lives: [u64; 5]) -> Letter {
 #[test]
 fn who_hears_of_a_later_life_of_its_own_place_does_not_speak_for_it() {
     let mut earlier = Process::new(FIVE, 2, Variant::V2);
-    assert_eq!(earlier.letter(4, &told_by(2, 4, [0, 7, 9, 0, 0])), Ok(Vec::new()), "it promises nothing");
+    assert_eq!(earlier.peer_message(4, &told_by(2, 4, [0, 7, 9, 0, 0])), Ok(Vec::new()), "it promises nothing");
     assert!(earlier.replica.is_superseded());
     assert_eq!((earlier.replica.promised(), earlier.replica.counts_in()), (led_by(0), None));
     // From then on it says nothing, whoever asks.
     let ballot = Ballot::new(3, ProcessId(1));
-    let install = Letter::Install { ballot, counter: 0, state: state([0; 5]), admits: Vec::new(), snapshot: false };
-    for letter in [told_by(3, 1, [0; 5]), install, Letter::Join { incarnation: 5 }, Letter::Elder { incarnation: 9 }] {
-        assert_eq!(earlier.letter(1, &letter), Ok(Vec::new()));
+    let install =
+        PeerMessage::Install { ballot, counter: 0, state: state([0; 5]), admits: Vec::new(), snapshot: false };
+    for message in [told_by(3, 1, [0; 5]), install, PeerMessage::Join { life: 5 }, PeerMessage::Elder { life: 9 }] {
+        assert_eq!(earlier.peer_message(1, &message), Ok(Vec::new()));
     }
     assert_eq!((earlier.ticks(20), earlier.replica.ballot()), (Vec::new(), led_by(0)));
     assert_eq!(earlier.try_campaign(), Err(Rejected::Superseded));
@@ -192,20 +197,20 @@ fn who_hears_of_a_later_life_of_its_own_place_does_not_speak_for_it() {
 #[test]
 fn a_candidate_that_hears_of_its_successor_takes_nothing_over() {
     let (mut candidate, ballot) = candidate();
-    let promise = |lives| Letter::Promise { ballot, state: state(lives) };
-    assert_eq!(candidate.letter(1, &promise([0; 5])), Ok(Vec::new()));
-    assert_eq!(candidate.letter(2, &promise([0, 0, 0, 0, 3])), Ok(Vec::new()));
+    let promise = |lives| PeerMessage::Promise { ballot, state: state(lives) };
+    assert_eq!(candidate.peer_message(1, &promise([0; 5])), Ok(Vec::new()));
+    assert_eq!(candidate.peer_message(2, &promise([0, 0, 0, 0, 3])), Ok(Vec::new()));
     assert!(candidate.replica.is_superseded());
-    assert_eq!(candidate.letter(3, &promise([0; 5])), Ok(Vec::new()), "three of five, but not its own");
+    assert_eq!(candidate.peer_message(3, &promise([0; 5])), Ok(Vec::new()), "three of five, but not its own");
 }
 
 #[test]
 fn an_earlier_life_installs_no_state_that_names_a_later_one() {
     let mut earlier = Process::new(FIVE, 2, Variant::V2);
     let ballot = Ballot::new(3, ProcessId(1));
-    let (state, admits) = (state([0, 0, 4, 0, 0]), vec![(ProcessId(2), 4)]);
-    let install = Letter::Install { ballot, counter: 0, state, admits, snapshot: true };
-    assert_eq!(earlier.letter(1, &install), Ok(Vec::new()));
+    let (state, admits) = (state([0, 0, 4, 0, 0]), vec![Joiner { process: ProcessId(2), life: 4 }]);
+    let install = PeerMessage::Install { ballot, counter: 0, state, admits, snapshot: true };
+    assert_eq!(earlier.peer_message(1, &install), Ok(Vec::new()));
     assert_eq!((earlier.replica.ballot(), earlier.replica.is_superseded()), (led_by(0), true));
 }
 
@@ -213,10 +218,10 @@ fn an_earlier_life_installs_no_state_that_names_a_later_one() {
 #[test]
 fn who_is_taken_in_by_a_leader_that_has_heard_of_a_larger_name_asks_under_another() {
     let mut returns = Process::started_at(FIVE, 1, 3);
-    let (ballot, admits) = (Ballot::new(3, ProcessId(0)), vec![(ProcessId(1), 3)]);
+    let (ballot, admits) = (Ballot::new(3, ProcessId(0)), vec![Joiner { process: ProcessId(1), life: 3 }]);
     let state = state([0, 9, 0, 0, 0]);
-    let install = Letter::Install { ballot, counter: 0, state, admits, snapshot: false };
-    assert_eq!(returns.letter(0, &install), Ok(asks_as(1, HALF + 3)));
+    let install = PeerMessage::Install { ballot, counter: 0, state, admits, snapshot: false };
+    assert_eq!(returns.peer_message(0, &install), Ok(asks_as(1, HALF + 3)));
     assert!(returns.replica.is_joining() && !returns.replica.is_superseded());
 }
 
@@ -224,42 +229,47 @@ fn who_is_taken_in_by_a_leader_that_has_heard_of_a_larger_name_asks_under_anothe
 /// second's new name.
 #[test]
 fn two_processes_that_hear_of_the_same_elder_do_not_take_the_same_name() {
-    let elder = Letter::Elder { incarnation: 40 };
+    let elder = PeerMessage::Elder { life: 40 };
     let [mut second, mut third] = [2, 3].map(|incarnation| Process::started_at(FIVE, 1, incarnation));
-    assert_eq!(second.letter(0, &elder), Ok(asks_as(1, HALF + 2)));
-    assert_eq!(third.letter(0, &elder), Ok(asks_as(1, HALF + 3)));
-    // A ballot took in the second one, and its leader's letter comes late. It may lean on what the third has forgotten.
+    assert_eq!(second.peer_message(0, &elder), Ok(asks_as(1, HALF + 2)));
+    assert_eq!(third.peer_message(0, &elder), Ok(asks_as(1, HALF + 3)));
+    // A ballot took in the second one, and its leader's message comes late. It may lean on what the third has forgotten.
     let ballot = Ballot::new(3, ProcessId(0));
     let install = |life| {
-        let (state, admits) = (state([0, life, 0, 0, 0]), vec![(ProcessId(1), life)]);
-        Letter::Install { ballot, counter: 0, state, admits, snapshot: false }
+        let (state, admits) = (state([0, life, 0, 0, 0]), vec![Joiner { process: ProcessId(1), life: life }]);
+        PeerMessage::Install { ballot, counter: 0, state, admits, snapshot: false }
     };
-    assert_eq!((third.letter(0, &install(HALF + 2)), third.replica.is_joining()), (Ok(Vec::new()), true));
-    third.letter(0, &install(HALF + 3)).expect("sound");
+    assert_eq!((third.peer_message(0, &install(HALF + 2)), third.replica.is_joining()), (Ok(Vec::new()), true));
+    third.peer_message(0, &install(HALF + 3)).expect("sound");
     assert!(!third.replica.is_joining());
     // Whoever is told of several names keeps its half; near the end of names there is none.
-    let twice = Letter::Elder { incarnation: 9 * HALF + 7 };
-    assert_eq!(second.letter(0, &twice), Ok(asks_as(1, 10 * HALF + 2)));
-    assert_eq!(second.letter(0, &Letter::Elder { incarnation: u64::MAX - HALF }), Ok(asks_as(1, u64::MAX - HALF + 3)));
-    assert_eq!(second.letter(0, &Letter::Elder { incarnation: u64::MAX - HALF + 4 }), Ok(Vec::new()));
+    let twice = PeerMessage::Elder { life: 9 * HALF + 7 };
+    assert_eq!(second.peer_message(0, &twice), Ok(asks_as(1, 10 * HALF + 2)));
+    assert_eq!(
+        second.peer_message(0, &PeerMessage::Elder { life: u64::MAX - HALF }),
+        Ok(asks_as(1, u64::MAX - HALF + 3))
+    );
+    assert_eq!(second.peer_message(0, &PeerMessage::Elder { life: u64::MAX - HALF + 4 }), Ok(Vec::new()));
 }
 
 /// The one that asked twice had not begun yet; it is no reason for another ballot, because it promises.
 #[test]
 fn a_group_that_begins_has_one_campaign_though_somebody_asks_again_meanwhile() {
     let mut leader = Process::joining(&[3], 0);
-    let join = Letter::Join { incarnation: 5 };
-    assert_eq!(leader.letter(1, &join), Ok(Vec::new()));
-    let begins = leader.letter(2, &join).expect("sound");
+    let join = PeerMessage::Join { life: 5 };
+    assert_eq!(leader.peer_message(1, &join), Ok(Vec::new()));
+    let begins = leader.peer_message(2, &join).expect("sound");
     let second = Ballot::new(2, ProcessId(0));
-    let asks = |effect: &Effect| matches!(effect, Effect::Letter { letter: Letter::Campaign { ballot, lives }, .. } if (*ballot, &lives[..]) == (second, &[2, 5, 5]));
+    let asks = |effect: &Effect| matches!(effect, Effect::PeerMessage { message: PeerMessage::Campaign { ballot, lives }, .. } if (*ballot, &lives[..]) == (second, &[2, 5, 5]));
     assert_eq!(begins.iter().filter(|effect| asks(effect)).count(), 2, "{begins:?}");
     assert_eq!(leader.replica.counts_in(), None);
-    let begun = Effect::Letter { to: 2, letter: Letter::Begun { incarnation: 2 } };
-    assert_eq!(leader.letter(2, &join), Ok(vec![begun]));
+    let begun = Effect::PeerMessage { to: 2, message: PeerMessage::Begun { life: 2 } };
+    assert_eq!(leader.peer_message(2, &join), Ok(vec![begun]));
     let promised = State { lives: vec![2, 5, 5], ..state([0; 5]) };
-    assert!(takes_over(&leader.letter(2, &Letter::Promise { ballot: second, state: promised }).expect("sound")));
-    leader.letter(2, &Letter::Installed { ballot: second }).expect("sound");
+    assert!(takes_over(
+        &leader.peer_message(2, &PeerMessage::Promise { ballot: second, state: promised }).expect("sound")
+    ));
+    leader.peer_message(2, &PeerMessage::Installed { ballot: second }).expect("sound");
     assert!(leader.replica.is_leader());
     assert_eq!((leader.replica.promised(), leader.replica.counts_in()), (second, Some(second)));
 }

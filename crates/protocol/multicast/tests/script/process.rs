@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Letter, MessageId, Place, Plant,
-    Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times, Timestamp, Topology,
-    Variant,
+    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, MessageId, PeerMessage, Plant,
+    ProcessRole, Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times,
+    Timestamp, Topology, Variant,
 };
 
 /// What a member does, owned, so that a test can list it.
@@ -19,11 +19,11 @@ pub(crate) enum Effect {
     Ack { to: u16, head: Head, position: u8, ballot: Ballot, times: Vec<u64> },
     Deliver(Delivery),
     Begin(Ballot),
-    Letter { to: u16, letter: Letter },
+    PeerMessage { to: u16, message: PeerMessage },
     Body { to: u16, slot: u64 },
     Restore(u64),
-    Void { head: Head, counter: u64, settled: bool },
-    Heard { counter: u64, ballot: Ballot },
+    NoOp { head: Head, counter: u64, settled: bool },
+    RemoteBallot { counter: u64, ballot: Ballot },
 }
 
 #[derive(Default)]
@@ -40,8 +40,8 @@ impl Effects for Recorder {
             StreamEntry::Assign { position, ballot, time } => Effect::Assign { head, counter, position, ballot, time },
             StreamEntry::Vector(times) => Effect::Vector { head, counter, times: times.words().to_vec() },
             StreamEntry::Remote { position, ballot, time } => Effect::Remote { head, counter, position, ballot, time },
-            StreamEntry::Void { settled } => Effect::Void { head, counter, settled },
-            StreamEntry::Heard(ballot) => Effect::Heard { counter, ballot },
+            StreamEntry::NoOp { settled } => Effect::NoOp { head, counter, settled },
+            StreamEntry::RemoteBallot(ballot) => Effect::RemoteBallot { counter, ballot },
         });
     }
 
@@ -62,8 +62,8 @@ impl Effects for Recorder {
         self.0.push(Effect::Begin(ballot));
     }
 
-    fn letter(&mut self, to: ProcessId, letter: &Letter) {
-        self.0.push(Effect::Letter { to: to.0, letter: letter.clone() });
+    fn send(&mut self, to: ProcessId, message: &PeerMessage) {
+        self.0.push(Effect::PeerMessage { to: to.0, message: message.clone() });
     }
 
     fn body(&mut self, to: ProcessId, _client: ClientId, slot: u64) {
@@ -112,7 +112,7 @@ impl Process {
             me,
             variant,
             window,
-            patience: ReplicaConfig::PATIENCE,
+            retry_ticks: ReplicaConfig::RETRY_TICKS,
             plant: Plant::None,
         };
         Process { replica: make(config), topology }
@@ -153,8 +153,8 @@ impl Process {
 
     /// An acknowledgement in the first ballot of the sender's group.
     pub(crate) fn ack(&mut self, from: u16, head: Head, position: u8, times: &[u64]) -> Done {
-        let ballot = match self.topology.place(ProcessId(from)) {
-            Some(Place::Member { group, .. }) => self.topology.first_ballot(group),
+        let ballot = match self.topology.role(ProcessId(from)) {
+            Some(ProcessRole::Member { group, .. }) => self.topology.first_ballot(group),
             _ => led_by(from),
         };
         self.ack_in(ballot, from, head, position, times)
@@ -177,13 +177,13 @@ impl Process {
         self.entry(head, counter, StreamEntry::Remote { position, ballot, time })
     }
 
-    pub(crate) fn void(&mut self, head: Head, counter: u64, settled: bool) -> Done {
-        self.entry(head, counter, StreamEntry::Void { settled })
+    pub(crate) fn no_op(&mut self, head: Head, counter: u64, settled: bool) -> Done {
+        self.entry(head, counter, StreamEntry::NoOp { settled })
     }
 
     pub(crate) fn heard(&mut self, counter: u64, ballot: Ballot) -> Done {
         let none = Head { client: ClientId(0), sequence: 0, slot: ShortSlot::of(0), groups: 1 };
-        self.entry(none, counter, StreamEntry::Heard(ballot))
+        self.entry(none, counter, StreamEntry::RemoteBallot(ballot))
     }
 
     /// Time passes; what is done in these ticks.
@@ -219,8 +219,8 @@ impl Process {
         })
     }
 
-    pub(crate) fn letter(&mut self, from: u16, letter: &Letter) -> Done {
-        self.step(|replica, recorder| replica.on_letter(ProcessId(from), letter, recorder))
+    pub(crate) fn peer_message(&mut self, from: u16, message: &PeerMessage) -> Done {
+        self.step(|replica, recorder| replica.on_peer_message(ProcessId(from), message, recorder))
     }
 
     /// An entry that would have to wait is at the head of the stream, and time passes; what is done in these ticks.

@@ -1,9 +1,10 @@
 //! States that come from somebody who does not keep to the protocol, or belongs to another cluster: refused with a
-//! reason, and nothing is changed; words that lie about a length are no letter.
+//! reason, and nothing is changed; words that lie about a length are no message.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ballot, ClientId, ClientState, Destination, Entry, GroupId, Letter, LetterError, Rejected, State, Subject, Variant,
+    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, Joiner, MessageRef, PeerMessage,
+    PeerMessageError, Rejected, State, Variant,
 };
 
 use super::process::{Effect, Process, led_by};
@@ -12,9 +13,9 @@ fn second() -> Ballot {
     Ballot::new(2, ProcessId(1))
 }
 
-fn entry(sequence: u64) -> Entry {
+fn entry(sequence: u64) -> AssignedSlot {
     let destinations = vec![Destination { group: GroupId(0), slot: sequence - 1 }];
-    Entry { sequence, destinations, times: vec![sequence], vector: true, decided: false, void: false }
+    AssignedSlot { sequence, destinations, times: vec![sequence], vector: true, decided: false, no_op: false }
 }
 
 /// A state of groups of 3 and 3 with two clients: one message of client 0 is assigned.
@@ -34,8 +35,8 @@ fn state() -> State {
 /// What is wrong with a state, and what that is called.
 type Lie = (fn(&mut State), &'static str);
 
-fn install(state: State) -> Letter {
-    Letter::Install { ballot: second(), counter: 0, state, admits: Vec::new(), snapshot: false }
+fn install(state: State) -> PeerMessage {
+    PeerMessage::Install { ballot: second(), counter: 0, state, admits: Vec::new(), snapshot: false }
 }
 
 /// Member 2 of group 0, which has the body.
@@ -47,8 +48,11 @@ fn follower() -> Process {
 
 #[test]
 fn a_sound_state_is_installed() {
-    let effects = follower().letter(1, &install(state())).expect("sound");
-    assert_eq!(effects.first(), Some(&Effect::Letter { to: 1, letter: Letter::Installed { ballot: second() } }));
+    let effects = follower().peer_message(1, &install(state())).expect("sound");
+    assert_eq!(
+        effects.first(),
+        Some(&Effect::PeerMessage { to: 1, message: PeerMessage::Installed { ballot: second() } })
+    );
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "two of three votes: {effects:?}");
 }
 
@@ -73,16 +77,17 @@ fn a_follower_with_another_clusters_state_is_refused_whatever_letter_it_comes_in
         let mut wrong = state();
         lie(&mut wrong);
         let refused = Err(Rejected::State(why));
-        assert_eq!(follower().letter(1, &install(wrong.clone())), refused, "{wrong:?}");
+        assert_eq!(follower().peer_message(1, &install(wrong.clone())), refused, "{wrong:?}");
         // A promise for this member's own candidacy, from a follower with such a state.
         let mut candidate = Process::new(super::process::TWO_GROUPS, 2, Variant::V2);
         let ballot = candidate.campaign();
-        let promise = Letter::Promise { ballot, state: wrong.clone() };
-        assert_eq!(candidate.letter(1, &promise), refused, "{wrong:?}");
-        let transfer = Letter::Transfer { ballot, state: wrong };
-        assert_eq!(candidate.letter(1, &transfer), refused);
-        let sound = Letter::Promise { ballot, state: State { clients: vec![ClientState::default(); 2], ..state() } };
-        assert!(!candidate.letter(1, &sound).expect("sound").is_empty(), "it still takes over");
+        let promise = PeerMessage::Promise { ballot, state: wrong.clone() };
+        assert_eq!(candidate.peer_message(1, &promise), refused, "{wrong:?}");
+        let transfer = PeerMessage::Transfer { ballot, state: wrong };
+        assert_eq!(candidate.peer_message(1, &transfer), refused);
+        let sound =
+            PeerMessage::Promise { ballot, state: State { clients: vec![ClientState::default(); 2], ..state() } };
+        assert!(!candidate.peer_message(1, &sound).expect("sound").is_empty(), "it still takes over");
     }
     assert_eq!(Rejected::State(numbers).to_string(), format!("a state that is not one of this group: {numbers}"));
 }
@@ -90,11 +95,15 @@ fn a_follower_with_another_clusters_state_is_refused_whatever_letter_it_comes_in
 #[test]
 fn states_of_strangers_are_refused() {
     for (from, why) in [(3, "another group's member"), (0, "not the ballot's leader"), (6, "a client"), (9, "nobody")] {
-        assert_eq!(follower().letter(from, &install(state())), Err(Rejected::Sender(ProcessId(from))), "{why}");
+        assert_eq!(follower().peer_message(from, &install(state())), Err(Rejected::Sender(ProcessId(from))), "{why}");
     }
-    let admits = vec![(ProcessId(4), 1)];
-    let other = Letter::Install { ballot: second(), counter: 0, state: state(), admits, snapshot: false };
-    assert_eq!(follower().letter(1, &other), Err(Rejected::Sender(ProcessId(1))), "it takes in another group's member");
+    let admits = vec![Joiner { process: ProcessId(4), life: 1 }];
+    let other = PeerMessage::Install { ballot: second(), counter: 0, state: state(), admits, snapshot: false };
+    assert_eq!(
+        follower().peer_message(1, &other),
+        Err(Rejected::Sender(ProcessId(1))),
+        "it takes in another group's member"
+    );
 }
 
 #[test]
@@ -103,11 +112,15 @@ fn a_promise_counts_when_what_its_process_holds_is_here() {
     let ballot = candidate.campaign();
     let mut held = State { clients: vec![ClientState::default(); 2], ..state() };
     held.clients[0].held = vec![(0, 1)];
-    let effects = candidate.letter(1, &Letter::Promise { ballot, state: held }).expect("sound");
-    let wanted = Letter::WantBody(Subject { client: ClientId(0), sequence: 1 });
-    assert_eq!(effects, [Effect::Letter { to: 1, letter: wanted }], "a majority, but it may forget what is synced");
+    let effects = candidate.peer_message(1, &PeerMessage::Promise { ballot, state: held }).expect("sound");
+    let wanted = PeerMessage::WantBody(MessageRef { client: ClientId(0), sequence: 1 });
+    assert_eq!(
+        effects,
+        [Effect::PeerMessage { to: 1, message: wanted }],
+        "a majority, but it may forget what is synced"
+    );
     let effects = candidate.message(0, 1, &[(0, 0)]).expect("the body");
-    let installs = |effect: &Effect| matches!(effect, Effect::Letter { letter: Letter::Install { .. }, .. });
+    let installs = |effect: &Effect| matches!(effect, Effect::PeerMessage { message: PeerMessage::Install { .. }, .. });
     assert_eq!(effects.iter().filter(|effect| installs(effect)).count(), 2, "{effects:?}");
 }
 
@@ -116,12 +129,14 @@ fn a_promise_counts_when_what_its_process_holds_is_here() {
 fn a_leader_tells_whoever_comes_back_what_it_holds() {
     let mut candidate = Process::new(super::process::TWO_GROUPS, 1, Variant::V2);
     candidate.message(0, 1, &[(0, 0)]).expect("the body");
-    candidate.letter(2, &Letter::Join { incarnation: 9 }).expect("sound");
+    candidate.peer_message(2, &PeerMessage::Join { life: 9 }).expect("sound");
     let ballot = candidate.campaign();
     let promised = State { clients: vec![ClientState::default(); 2], ..state() };
-    let effects = candidate.letter(0, &Letter::Promise { ballot, state: promised }).expect("sound");
+    let effects = candidate.peer_message(0, &PeerMessage::Promise { ballot, state: promised }).expect("sound");
     let installs = effects.iter().filter_map(|effect| match effect {
-        Effect::Letter { to, letter: Letter::Install { state, .. } } => Some((*to, state.clients[0].held.clone())),
+        Effect::PeerMessage { to, message: PeerMessage::Install { state, .. } } => {
+            Some((*to, state.clients[0].held.clone()))
+        }
         _ => None,
     });
     assert_eq!(installs.collect::<Vec<_>>(), [(0, vec![]), (2, vec![(0, 1)])], "{effects:?}");
@@ -132,37 +147,37 @@ fn whoever_comes_back_installs_what_the_leader_holds() {
     let mut joiner = Process::joining(super::process::TWO_GROUPS, 2);
     let mut held = State { clients: vec![ClientState::default(); 2], ..state() };
     held.clients[0].held = vec![(0, 1)];
-    let admits = vec![(ProcessId(2), 2)];
-    let install = Letter::Install { ballot: second(), counter: 0, state: held, admits, snapshot: true };
-    let wanted = Letter::WantBody(Subject { client: ClientId(0), sequence: 1 });
-    assert_eq!(joiner.letter(1, &install).expect("sound"), [Effect::Letter { to: 1, letter: wanted }]);
+    let admits = vec![Joiner { process: ProcessId(2), life: 2 }];
+    let install = PeerMessage::Install { ballot: second(), counter: 0, state: held, admits, snapshot: true };
+    let wanted = PeerMessage::WantBody(MessageRef { client: ClientId(0), sequence: 1 });
+    assert_eq!(joiner.peer_message(1, &install).expect("sound"), [Effect::PeerMessage { to: 1, message: wanted }]);
     let effects = joiner.message(0, 1, &[(0, 0)]).expect("the body");
-    assert_eq!(effects, [Effect::Letter { to: 1, letter: Letter::Installed { ballot: second() } }]);
+    assert_eq!(effects, [Effect::PeerMessage { to: 1, message: PeerMessage::Installed { ballot: second() } }]);
 }
 
-/// Every prefix of a letter, a letter with more behind it, and every word replaced by a number that no length can be.
+/// Every prefix of a message, a message with more behind it, and every word replaced by a number that no length can be.
 #[test]
 fn a_snapshot_that_lies_about_its_length_is_no_letter() {
     let mut words = Vec::new();
     install(state()).encode(&mut words);
-    assert!(Letter::decode(&words) == Ok(install(state())));
+    assert!(PeerMessage::decode(&words) == Ok(install(state())));
     for end in 0..words.len() {
-        assert_eq!(Letter::decode(&words[..end]), Err(LetterError::Truncated { words: end }), "{end} words");
+        assert_eq!(PeerMessage::decode(&words[..end]), Err(PeerMessageError::Truncated { words: end }), "{end} words");
     }
     let longer = [&words[..], &[0]].concat();
-    assert_eq!(Letter::decode(&longer), Err(LetterError::Trailing(1)));
+    assert_eq!(PeerMessage::decode(&longer), Err(PeerMessageError::Trailing(1)));
     let (mut lengths, mut members) = (0, Vec::new());
     for at in 0..words.len() {
         for lie in [1 << 32, u64::MAX / 8, u64::MAX] {
             let mut wrong = words.clone();
             wrong[at] = lie;
-            match Letter::decode(&wrong) {
-                Err(LetterError::Truncated { .. }) => lengths += 1,
+            match PeerMessage::decode(&wrong) {
+                Err(PeerMessageError::Truncated { .. }) => lengths += 1,
                 Err(_) => {}
                 // Not a length: whatever it is, it is refused or taken, and no harm is done.
-                Ok(letter) => {
+                Ok(message) => {
                     let mut member = follower();
-                    let _ = member.letter(1, &letter);
+                    let _ = member.peer_message(1, &message);
                     let _ = member.tick();
                     members.push(member);
                 }

@@ -1,7 +1,7 @@
 //! Another group's leader writes its timestamp (step 3).
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{ClientId, GroupId, Head, Letter, Rejected, ReplicaConfig, Variant};
+use stentor_multicast::{ClientId, GroupId, Head, PeerMessage, Rejected, ReplicaConfig, Variant};
 
 use super::process::{BOTH, Effect, Process, TWO_GROUPS, acks, head, led_by};
 
@@ -97,7 +97,7 @@ fn a_repeated_timestamp_changes_nothing() {
 #[test]
 fn what_is_refused() {
     let mut follower = Process::of_two_groups(1);
-    let leader = Effect::Letter { to: 3, letter: Letter::Announce { group: GroupId(0), ballot: led_by(0) } };
+    let leader = Effect::PeerMessage { to: 3, message: PeerMessage::Announce { group: GroupId(0), ballot: led_by(0) } };
     assert_eq!(follower.timestamp(3, head(1, 0, 2), 1, led_by(3), 1), Ok(vec![leader]), "a follower names its leader");
     let mut leader = Process::of_two_groups(0);
     leader.message(0, 1, BOTH).expect("the body");
@@ -123,9 +123,9 @@ fn a_leader_whose_stream_is_held_up_repeats_nothing() {
     let mut leader = Process::of_two_groups(0);
     leader.message(0, 1, BOTH).expect("the body");
     leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 5).expect("group 1's");
-    let patience = u32::from(ReplicaConfig::PATIENCE);
+    let retry_ticks = u32::from(ReplicaConfig::RETRY_TICKS);
     let appended =
         |effects: Vec<Effect>| effects.iter().filter(|effect| matches!(effect, Effect::Vector { .. })).count();
-    assert_eq!(appended(leader.ticks_while(100 * patience, true)), 0);
-    assert_eq!(appended(leader.ticks(3 * patience)), 3);
+    assert_eq!(appended(leader.ticks_while(100 * retry_ticks, true)), 0);
+    assert_eq!(appended(leader.ticks(3 * retry_ticks)), 3);
 }

@@ -79,7 +79,7 @@ impl Follower {
             me,
             variant: Variant::V2,
             window: limits.window,
-            patience: 3,
+            retry_ticks: 3,
             plant: Plant::None,
         };
         let mut member = Member::new(shared.world.fabric(me), config, limits, salt, 1)?;

@@ -1,7 +1,7 @@
 //! Who may still be taken away: of each group at most f = ⌊(n − 1)/2⌋ members are down or without memory at once.
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Place, Topology};
+use stentor_multicast::{ProcessRole, Topology};
 
 /// How a member stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,13 +37,13 @@ impl Budget {
 
     /// Members of the same group that are not well.
     pub(super) fn failed(&self, member: ProcessId, topology: &Topology) -> usize {
-        let Some(Place::Member { group, .. }) = topology.place(member) else { return 0 };
+        let Some(ProcessRole::Member { group, .. }) = topology.role(member) else { return 0 };
         topology.members(group).filter(|other| self.health(*other) != Health::Well).count()
     }
 
     /// Whether this member, which is well, may crash now.
     pub(super) fn allows(&self, member: ProcessId, topology: &Topology) -> bool {
-        let Some(Place::Member { group, .. }) = topology.place(member) else { return false };
+        let Some(ProcessRole::Member { group, .. }) = topology.role(member) else { return false };
         let most = (topology.size(group) - 1) / 2;
         self.health(member) == Health::Well && self.failed(member, topology) < most
     }

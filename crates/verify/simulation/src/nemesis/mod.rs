@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Fault as SimFault, World};
-use stentor_multicast::{ClientId, GroupId, Place, Topology};
+use stentor_multicast::{ClientId, GroupId, ProcessRole, Topology};
 
 use crate::chance::Chance;
 use budget::{Budget, Health};
@@ -115,8 +115,10 @@ impl Nemesis {
         plan.extend(plan::late_links(&mut Chance::new(seed, STREAM_OF_LATE_LINKS), profile, topology));
         plan.extend(plan::cut_client(&mut Chance::new(seed, STREAM_OF_CUTS), profile, topology));
         let reigns: Vec<Reign> = topology.group_ids().map(|group| Reign::new(topology, group)).collect();
-        let election = |member: u16| match topology.place(ProcessId(member)) {
-            Some(Place::Member { group, .. }) => Told::new(ProcessId(member), &reigns[usize::from(group.0)].epoch),
+        let election = |member: u16| match topology.role(ProcessId(member)) {
+            Some(ProcessRole::Member { group, .. }) => {
+                Told::new(ProcessId(member), &reigns[usize::from(group.0)].epoch)
+            }
             _ => unreachable!("members come first"),
         };
         let elections = (0..topology.all_members() as u16).map(election).collect();
@@ -231,8 +233,8 @@ impl Nemesis {
     }
 
     fn group_of(&self, process: ProcessId) -> Option<GroupId> {
-        match self.topology.place(process) {
-            Some(Place::Member { group, .. }) => Some(group),
+        match self.topology.role(process) {
+            Some(ProcessRole::Member { group, .. }) => Some(group),
             _ => None,
         }
     }

@@ -46,7 +46,7 @@ impl MemberActor {
             me,
             variant: scenario.variant,
             window: scenario.limits.window,
-            patience: 3,
+            retry_ticks: 3,
             plant: shared.plant,
         };
         let (fabric, limits) = (shared.world.fabric(me), scenario.limits);

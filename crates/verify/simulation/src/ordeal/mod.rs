@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, SimConfig, World};
-use stentor_multicast::{CatchUps, ClientId, Counts, NodeError, Place, Plant, Topology};
+use stentor_multicast::{CatchUps, ClientId, Counts, NodeError, Plant, ProcessRole, Topology};
 
 use crate::actor::Load;
 use crate::catch_ups;
@@ -134,8 +134,8 @@ impl Ordeal {
     /// A process of this place, in its present incarnation.
     fn actor(&self, process: ProcessId) -> Result<Actor, NodeError> {
         let incarnation = self.incarnations[process.index()];
-        Ok(match self.shared.topology.place(process) {
-            Some(Place::Client(client)) => {
+        Ok(match self.shared.topology.role(process) {
+            Some(ProcessRole::Client(client)) => {
                 self.shared.world.name(process, &format!("c{}", client.0));
                 Actor::Client(Box::new(ClientActor::new(&self.shared, client, incarnation)?))
             }
@@ -197,8 +197,8 @@ impl Ordeal {
         self.actors[process.index()] = None;
         self.shared.history.borrow_mut().crash(now, process);
         let mut progress = self.shared.progress.borrow_mut();
-        match self.shared.topology.place(process) {
-            Some(Place::Client(client)) => progress.client_crashed(client),
+        match self.shared.topology.role(process) {
+            Some(ProcessRole::Client(client)) => progress.client_crashed(client),
             _ => progress.member_crashed(process),
         }
         self.shared.nemesis.borrow_mut().crashed(now, process);

@@ -38,7 +38,7 @@ impl Bed {
                     me,
                     variant: Variant::V2,
                     window,
-                    patience: ReplicaConfig::PATIENCE,
+                    retry_ticks: ReplicaConfig::RETRY_TICKS,
                     plant: Plant::None,
                 };
                 Member::new(world.fabric(me), config, limits, SALT, 1).expect("a possible member")

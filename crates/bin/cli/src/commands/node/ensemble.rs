@@ -6,7 +6,7 @@ use stentor::config::ElectionTimes;
 use stentor::runtime::{Hosted, Keeper, Member, Plan};
 use stentor_election_zookeeper::{ZookeeperConfig, ZookeeperElection};
 use stentor_fabric::ProcessId;
-use stentor_multicast::Place;
+use stentor_multicast::ProcessRole;
 
 use crate::failure::Failure;
 
@@ -24,7 +24,7 @@ pub(super) struct Ensemble {
 impl Ensemble {
     /// Everything of a cluster is below `/stentor/CLUSTER`; sessions last as long as the longest silence.
     pub(super) fn new(plan: &Plan, me: ProcessId, servers: &[String]) -> Result<Self, Failure> {
-        let Some(Place::Member { group, .. }) = plan.topology().place(me) else {
+        let Some(ProcessRole::Member { group, .. }) = plan.topology().role(me) else {
             return Err(Failure::usage("a client elects nobody", "--id", "name a member of a group"));
         };
         let members: Vec<ProcessId> = plan.topology().members(group).collect();

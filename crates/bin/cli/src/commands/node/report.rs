@@ -66,7 +66,7 @@ impl Served {
     pub(in crate::commands) fn protocol_writes(&self) -> u64 {
         self.writes
             .iter()
-            .filter(|(step, _)| *step != Step::Credit.name() && *step != Step::Letter.name())
+            .filter(|(step, _)| *step != Step::Credit.name() && *step != Step::PeerMessage.name())
             .map(|(_, count)| count)
             .sum()
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use stentor::config::FabricKind;
 use stentor::runtime::{Hosted, Member, Plan};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, GroupId, Place, Replica};
+use stentor_multicast::{Ballot, GroupId, ProcessRole, Replica};
 
 use super::elsewhere::runs_here;
 use super::keeping::Keeping;
@@ -98,8 +98,8 @@ impl<'a> Talk<'a> {
     pub(super) fn new(plan: &'a Plan, me: ProcessId, output: Output, directory: PathBuf) -> Self {
         let topology = plan.topology();
         let members = (0..topology.all_members() as u16).map(ProcessId).filter(|process| *process != me);
-        let group = match topology.place(me) {
-            Some(Place::Member { group, .. }) => Some(group),
+        let group = match topology.role(me) {
+            Some(ProcessRole::Member { group, .. }) => Some(group),
             _ => None,
         };
         let own = group.into_iter().flat_map(|group| topology.members(group)).filter(|process| *process != me);
@@ -499,7 +499,7 @@ impl<'a> Talk<'a> {
     /// Counts the members of a member's group: the group's name, members that are there, its size, and its majority.
     fn strength(&self, process: ProcessId) -> Option<(&str, usize, usize, usize)> {
         let topology = self.plan.topology();
-        let Some(Place::Member { group, .. }) = topology.place(process) else { return None };
+        let Some(ProcessRole::Member { group, .. }) = topology.role(process) else { return None };
         let name = self.plan.config().groups()[usize::from(group.0)].id();
         let is_here = |member: &ProcessId| {
             self.plan.name(*member) == self.name || self.peers.iter().any(|peer| peer.process == *member && peer.here)

@@ -13,7 +13,7 @@ pub(super) struct Takeover {
     pub(super) done: bool,
     /// What members said the first time that they all were settled; they must say it again.
     once: Vec<Settled>,
-    /// The beginning of this process's era; 0 if it is the first of its place, or does not know yet.
+    /// The beginning of this process's generation; 0 if it is the first of its place, or does not know yet.
     pub(super) first: u64,
 }
 
@@ -34,15 +34,15 @@ impl<F: Fabric> Client<F> {
     /// this one may have passed a message on to the first in between. So they are asked twice; what they say only grows, and
     /// if all say the same again, all were settled at the moment at which they were asked the second time.
     ///
-    /// No id is used twice: each process has an era of its own, above all that members have seen or heard of. When they are
+    /// No id is used twice: each process has a generation of its own, above all that members have seen or heard of. When they are
     /// asked the second time they hear which it is, so the next process will not use it, whatever comes of this one.
     ///
-    /// And they hear it before all are settled: a member that was met before it had its group's state knows of no era, and
+    /// And they hear it before all are settled: a member that was met before it had its group's state knows of no generation, and
     /// would take what an earlier process left half-written for this one's.
     pub(super) fn resume(&mut self) -> Result<(), SubmitError> {
         let seen = self.seen();
         if seen > self.takeover.first {
-            self.takeover.first = ids::begin_of_era(ids::era(seen) + 1);
+            self.takeover.first = ids::first_of_generation(ids::generation(seen) + 1);
             self.ask_again();
         }
         for group in self.topology.group_ids() {

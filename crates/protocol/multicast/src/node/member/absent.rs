@@ -8,7 +8,7 @@
 //! never begins.
 //!
 //! # Invariants
-//! - A client that was given up, or whose era is closed (`void.rs`), is not let in any more: it is told that it is
+//! - A client that was given up, or whose generation is closed (`void.rs`), is not let in any more: it is told that it is
 //!   superseded. No credit goes to it, or it would count a void slot as a delivery.
 //! - Only what a client is away from while somebody waits for it gives it up: being silent, or away for hours with nothing
 //!   half-written, does no harm. Nor does a gap that others fill: a client that only the leader is cut off from goes on with
@@ -95,8 +95,8 @@ impl<F: Fabric> Member<F> {
             }
             self.recovery.absence.since[at].get_or_insert(now);
             let absence = &self.recovery.absence;
-            if let Some((_, era)) = gap.filter(|_| absence.is_over(client) && absence.is_awaited(client)) {
-                self.give_up(client, era);
+            if let Some((_, generation)) = gap.filter(|_| absence.is_over(client) && absence.is_awaited(client)) {
+                self.give_up(client, generation);
             }
         }
     }
@@ -108,38 +108,38 @@ impl<F: Fabric> Member<F> {
     }
 
     /// The leader looks for what a process of a client's place left out.
-    pub(super) fn give_up_if_absent(&mut self, client: ClientId, era: u64) {
+    pub(super) fn give_up_if_absent(&mut self, client: ClientId, generation: u64) {
         if usize::from(client.0) >= self.bodies.len() {
             return;
         }
         if self.recovery.absence.is_over(client) {
-            self.give_up(client, era);
+            self.give_up(client, generation);
         } else {
             self.call(client);
         }
     }
 
-    /// Nobody who has had the client's place up to this era goes on here.
-    fn give_up(&mut self, client: ClientId, era: u64) {
-        if era >= self.replica.over_below(client) {
-            self.replica.end_client(client, era);
-            // Nor does whoever comes next use that era, also if nothing of it came here.
+    /// Nobody who has had the client's place up to this generation goes on here.
+    fn give_up(&mut self, client: ClientId, generation: u64) {
+        if generation >= self.replica.over_below(client) {
+            self.replica.end_client(client, generation);
+            // Nor does whoever comes next use that generation, also if nothing of it came here.
             let body = &mut self.bodies[usize::from(client.0)];
-            body.last_sequence = body.last_sequence.max(ids::begin_of_era(era + 1));
+            body.last_sequence = body.last_sequence.max(ids::first_of_generation(generation + 1));
             self.gate.disturb();
         }
     }
 
-    /// Whether the process that has a client's place is of an era that is over, and may have begun. It came before that was
-    /// known here: as long as it is, its greeting is refused. Who cannot have begun hears which eras are over, and takes
+    /// Whether the process that has a client's place is of a generation that is over, and may have begun. It came before that was
+    /// known here: as long as it is, its greeting is refused. Who cannot have begun hears which generations are over, and takes
     /// another one.
     pub(super) fn is_outlived(&self, client: ClientId) -> bool {
         let body = &self.bodies[usize::from(client.0)];
         let may_have_begun = body.begun || !body.settling;
-        may_have_begun && body.era.is_some_and(|era| era < self.replica.over_below(client))
+        may_have_begun && body.generation.is_some_and(|generation| generation < self.replica.over_below(client))
     }
 
-    /// The process that has a client's place is of an era that is over. It is told so, now or when it comes back.
+    /// The process that has a client's place is of a generation that is over. It is told so, now or when it comes back.
     pub(super) fn turn_away(&mut self, client: ClientId) {
         let link = self.bodies[usize::from(client.0)].ring.credit.link;
         if self.links[link].is_met() {

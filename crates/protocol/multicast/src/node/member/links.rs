@@ -11,7 +11,7 @@ use crate::node::counts::Step;
 use crate::node::hello::{Hello, HelloKind, Start};
 use crate::node::peer_links::PeerEvent;
 use crate::plant::planted;
-use crate::{ClientId, Place};
+use crate::{ClientId, ProcessRole};
 
 impl<F: Fabric> Member<F> {
     /// Connections that came and went. Makes system calls on some fabrics: call it while connecting, when idle and
@@ -65,8 +65,8 @@ impl<F: Fabric> Member<F> {
     }
 
     fn client_of(&self, link: usize) -> Option<ClientId> {
-        match self.topology.place(self.links[link].peer()) {
-            Some(Place::Client(client)) => Some(client),
+        match self.topology.role(self.links[link].peer()) {
+            Some(ProcessRole::Client(client)) => Some(client),
             _ => None,
         }
     }
@@ -90,7 +90,7 @@ impl<F: Fabric> Member<F> {
     pub(super) fn greet(&mut self, link: usize, kind: HelloKind, start: Start) {
         let hello = Hello { kind, incarnation: self.links.incarnation, start, begun: false, first: 0 };
         let sent = self.links.greet(&mut self.fabric, link, hello);
-        self.outputs.counts.write(Step::Letter, sent);
+        self.outputs.counts.write(Step::PeerMessage, sent);
     }
 
     fn down(&mut self, link: usize) {

@@ -28,7 +28,7 @@ impl<F: Fabric> Member<F> {
         let waiting: usize = dirty.iter().map(|process| boxes[process.index()].len()).sum();
         let queued = ((waiting + stream.len()) * 8) as u64;
         if stream_out.is_late() {
-            counts.write(Step::Letter, stream_out.catch_up(fabric, links, scratch));
+            counts.write(Step::PeerMessage, stream_out.catch_up(fabric, links, scratch));
         }
         let mut sender = BoxSender { fabric, links, scratch, counts, sealed: Sealed::default(), batch: *batch };
         if !stream.is_empty() {
@@ -90,7 +90,7 @@ impl<F: Fabric> Member<F> {
             }
             let consumed = ring.targets[0].report.map_or(0, |told| told.freed);
             let wakes = assembler.immediates < consumed + IMMEDIATES;
-            outputs.counts.write(Step::Letter, ring.send_as(fabric, links, words * 8, scratch, wakes));
+            outputs.counts.write(Step::PeerMessage, ring.send_as(fabric, links, words * 8, scratch, wakes));
             assembler.immediates += u64::from(wakes);
             assembler.advance(words);
         }

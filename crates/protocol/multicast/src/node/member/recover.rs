@@ -18,7 +18,7 @@ use crate::node::hello::Start;
 use crate::node::message_assembler::Received;
 use crate::node::streams::HeldRecord;
 use crate::plant::planted;
-use crate::{Ballot, ClientId, Header, Letter, Rejected, Replica};
+use crate::{Ballot, ClientId, Header, PeerMessage, Rejected, Replica};
 
 /// First word of what goes as a letter: a letter of the state machine; a body; words of the caller's.
 const LETTER: u64 = 1;
@@ -77,7 +77,7 @@ impl Default for Recovery {
 #[derive(Debug)]
 pub(super) enum Fencing {
     /// A letter; and what came with it.
-    Letter(Letter, Received),
+    PeerMessage(PeerMessage, Received),
     /// This member wants to lead.
     Campaign,
 }
@@ -142,7 +142,7 @@ impl<F: Fabric> Member<F> {
 
     /// Asks another member of the group to take over the leadership.
     pub fn hand_over(&mut self, to: ProcessId) {
-        self.outputs.letters.push(Outgoing::Letter { to, letter: Letter::Lead, tail: Vec::new() });
+        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: PeerMessage::Lead, tail: Vec::new() });
         self.gate.disturb();
     }
 
@@ -225,15 +225,15 @@ impl<F: Fabric> Member<F> {
                 self.take_forwarded(client, &words, app)
             }
             LETTER => {
-                let letter = Letter::decode(words).ok()?;
-                if letter == Letter::Lead {
+                let letter = PeerMessage::decode(words).ok()?;
+                if letter == PeerMessage::Lead {
                     return self.campaign().ok();
                 }
-                if let Letter::Seek(spot) = &letter
+                if let PeerMessage::Seek(spot) = &letter
                     && spot.ballot == self.replica.ballot()
                     && spot.ballot.leader() == received.from
                 {
-                    self.give_up_if_absent(spot.client, spot.era);
+                    self.give_up_if_absent(spot.client, spot.generation);
                 }
                 if letter.fences().is_some_and(|ballot| ballot > self.replica.promised()) {
                     self.fence_first(letter, received);
@@ -265,24 +265,24 @@ impl<F: Fabric> Member<F> {
     }
 
     /// The letter waits for the fence; of two that fence, the one with the larger ballot counts.
-    fn fence_first(&mut self, letter: Letter, received: Received) {
+    fn fence_first(&mut self, letter: PeerMessage, received: Received) {
         let waiting = match &self.recovery.fencing {
-            Some(Fencing::Letter(waiting, _)) => waiting.fences(),
+            Some(Fencing::PeerMessage(waiting, _)) => waiting.fences(),
             _ => None,
         };
         if waiting <= letter.fences() {
-            self.recovery.fencing = Some(Fencing::Letter(letter, received));
+            self.recovery.fencing = Some(Fencing::PeerMessage(letter, received));
         }
     }
 
-    fn hand_letter<A: Application>(&mut self, letter: &Letter, received: &Received, app: &mut A) -> Option<()> {
+    fn hand_letter<A: Application>(&mut self, letter: &PeerMessage, received: &Received, app: &mut A) -> Option<()> {
         let (from, ballot) = (received.from, self.replica.ballot());
-        let done = self.with_replica(app, received.tail(), |replica, out| replica.on_letter(from, letter, out));
+        let done = self.with_replica(app, received.tail(), |replica, out| replica.on_peer_message(from, letter, out));
         done.ok()?;
         // A letter may also say that something is given up.
         self.note_state();
         self.follow(ballot);
-        if let (Letter::Install { ballot, .. }, [_, position, generation, ..]) = (letter, received.words())
+        if let (PeerMessage::Install { ballot, .. }, [_, position, generation, ..]) = (letter, received.words())
             && *generation != 0
             && self.replica.promised() == *ballot
         {
@@ -315,7 +315,7 @@ impl<F: Fabric> Member<F> {
     /// Hands over what waits for the fence, if it holds.
     fn go_on_fencing<A: Application>(&mut self, app: &mut A) -> bool {
         let leader = match &self.recovery.fencing {
-            Some(Fencing::Letter(letter, _)) => letter.fences().map(Ballot::leader),
+            Some(Fencing::PeerMessage(letter, _)) => letter.fences().map(Ballot::leader),
             Some(Fencing::Campaign) => None,
             None => return false,
         };
@@ -330,7 +330,7 @@ impl<F: Fabric> Member<F> {
             self.grant_stream(leader);
         }
         match fenced {
-            Some(Fencing::Letter(letter, received)) => {
+            Some(Fencing::PeerMessage(letter, received)) => {
                 let taken = self.hand_letter(&letter, &received, app).is_some();
                 self.outputs.counts.rejected += u64::from(!taken);
             }
@@ -380,15 +380,15 @@ impl<F: Fabric> Member<F> {
         for outgoing in std::mem::take(&mut self.outputs.letters) {
             words.clear();
             match outgoing {
-                Outgoing::Letter { to, letter, tail } => self.send_state_letter(to, &letter, &tail, &mut words),
+                Outgoing::PeerMessage { to, letter, tail } => self.send_state_letter(to, &letter, &tail, &mut words),
                 Outgoing::Body { to, client, slot, spare } => self.send_body(to, client, slot, spare, &mut words),
             }
         }
         self.gate.disturb();
     }
 
-    fn send_state_letter(&mut self, to: ProcessId, letter: &Letter, tail: &[u8], words: &mut Vec<u64>) {
-        let installs = matches!(letter, Letter::Install { .. });
+    fn send_state_letter(&mut self, to: ProcessId, letter: &PeerMessage, tail: &[u8], words: &mut Vec<u64>) {
+        let installs = matches!(letter, PeerMessage::Install { .. });
         if !self.is_connected_to(to) {
             // It is said again when the links are up.
             return;
@@ -410,7 +410,7 @@ impl<F: Fabric> Member<F> {
         let Some(record) = self.stores[at].record(slot, reader.touched(), reader.geometry().lap_cells()) else {
             // Delivered here and given up: who needs it needs the application's state.
             if let Some(sequence) = self.replica.sequence_of(client, slot).filter(|_| !spare) {
-                let gone = Letter::Gone(crate::Subject { client, sequence });
+                let gone = PeerMessage::Gone(crate::MessageRef { client, sequence });
                 words.extend_from_slice(&[LETTER, 0, 0]);
                 gone.encode(words);
                 self.send_letter(to, words, &[]);

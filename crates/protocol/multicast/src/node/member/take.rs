@@ -76,22 +76,22 @@ impl<F: Fabric> Member<F> {
         let Hello { incarnation, start, begun, first, .. } = greeting;
         let body = &mut self.bodies[at];
         if body.ring.incarnation().is_some_and(|before| before != incarnation) {
-            // Of what the process before multicast, nothing may have come here. Its era is not used again: not by
+            // Of what the process before multicast, nothing may have come here. Its generation is not used again: not by
             // this one, which begins above what it is told, nor by the next, if nothing of this one comes either.
-            body.last_sequence = ids::begin_of_era(ids::era(body.last_sequence) + 1);
+            body.last_sequence = ids::first_of_generation(ids::generation(body.last_sequence) + 1);
         }
         if begun {
             // Whoever has begun has outlived those before.
-            self.replica.succeed(client, ids::era(first));
+            self.replica.succeed(client, ids::generation(first));
             self.replica.begin_client(client);
         } else {
-            // Where nobody has seen anything, the first era is its own.
-            let unknown = if body.last_sequence == 0 { 0 } else { ids::era(body.last_sequence) + 1 };
-            self.replica.succeed(client, if first == 0 { unknown } else { ids::era(first) });
+            // Where nobody has seen anything, the first generation is its own.
+            let unknown = if body.last_sequence == 0 { 0 } else { ids::generation(body.last_sequence) + 1 };
+            self.replica.succeed(client, if first == 0 { unknown } else { ids::generation(first) });
         }
-        // Also if nothing of it comes, the next one hears of its era.
+        // Also if nothing of it comes, the next one hears of its generation.
         body.last_sequence = body.last_sequence.max(first);
-        (body.era, body.begun) = (greeting.era(), begun);
+        (body.generation, body.begun) = (greeting.generation(), begun);
         // What was taken just now may have freed slots: those behind the window that begins there move aside, too.
         let freed = self.free_delivered(client);
         self.stores[at].move_aside(freed);

@@ -49,7 +49,7 @@ impl Bed {
                 me,
                 variant: Variant::V2,
                 window: limits().window,
-                patience: ReplicaConfig::PATIENCE,
+                retry_ticks: ReplicaConfig::RETRY_TICKS,
                 plant: Plant::None,
             };
             let mut member = Member::new(world.fabric(me), config, limits(), SALT, 1).expect("a possible member");
@@ -82,11 +82,11 @@ impl Bed {
         self.world.advance(until - self.world.now_ns());
     }
 
-    /// A follower processes that a slot is void, of a process of the first era whose message nobody has seen.
+    /// A follower processes that a slot is void, of a process of the first generation whose message nobody has seen.
     fn void(&mut self, member: usize, (counter, slot): (u64, u64), settled: bool) {
         let Member { replica, outputs, stores, .. } = &mut self.members[member];
         let head = Head { client: C0, sequence: 0, slot: ShortSlot::of(slot), groups: 1 };
-        let item = StreamItem { head, counter, entry: StreamEntry::Void { settled } };
+        let item = StreamItem { head, counter, entry: StreamEntry::NoOp { settled } };
         let mut out = Out { outputs, stores, app: &mut Nothing, tail: &[] };
         replica.on_stream(LEADER, &item, &mut out).expect("the next entry of the stream");
     }
@@ -104,7 +104,7 @@ impl Bed {
 
 #[test]
 fn whoever_takes_a_place_that_nobody_had_is_of_the_first_era() {
-    assert_eq!(Bed::new().first_multicast().era(), 0);
+    assert_eq!(Bed::new().first_multicast().generation(), 0);
 }
 
 /// A follower that has met nobody gives up on its leader's word, and the leader forgets why.
@@ -113,17 +113,17 @@ fn whoever_takes_a_place_multicasts_in_no_era_that_was_given_up_where_nothing_of
     let mut bed = Bed::new();
     bed.members[1].give_up_if_absent(C0, 0);
     assert_eq!(bed.members[1].replica().over_below(C0), 1, "nobody was there for long enough");
-    assert!(bed.first_multicast().era() > 0);
+    assert!(bed.first_multicast().generation() > 0);
 }
 
-/// All that came to a follower of an era is that a slot of it is void, whose message nobody has seen.
+/// All that came to a follower of a generation is that a slot of it is void, whose message nobody has seen.
 #[test]
 fn whoever_takes_a_place_multicasts_in_no_era_that_is_closed_where_nothing_of_it_has_a_name() {
     let mut bed = Bed::new();
     bed.void(1, (1, 0), false);
     let replica = bed.members[1].replica();
     assert_eq!((replica.closed_below(C0), replica.last_sequence(C0)), (1, 0));
-    assert!(bed.first_multicast().era() > 0);
+    assert!(bed.first_multicast().generation() > 0);
 }
 
 /// Nothing is free that it has not used, but for what another process of its place used: it cannot tell what became of its

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{GroupId, Item, Letter, Place, Topology};
+use stentor_multicast::{GroupId, Item, PeerMessage, ProcessRole, Topology};
 
 use crate::network::Wire;
 use crate::verdict::Entry;
@@ -16,8 +16,8 @@ pub(crate) enum Parcel {
     Body(u16, Vec<u64>),
     /// An item.
     Item(Vec<u64>),
-    /// A letter, with the application's state if it carries that.
-    Letter(Vec<u64>, Option<Vec<Entry>>),
+    /// A message, with the application's state if it carries that.
+    PeerMessage(Vec<u64>, Option<Vec<Entry>>),
 }
 
 impl Parcel {
@@ -26,13 +26,13 @@ impl Parcel {
         match self {
             Parcel::Body(client, words) => format!("body {} of client {client}", words[0]),
             Parcel::Item(words) => format!("{:?}", Item::decode(words, 0).map(|(item, _)| item)),
-            Parcel::Letter(words, _) => format!("{:?}", Letter::decode(words)),
+            Parcel::PeerMessage(words, _) => format!("{:?}", PeerMessage::decode(words)),
         }
     }
 
-    /// Whether it is a letter that says where the leader's stream goes on.
+    /// Whether it is a message that says where the leader's stream goes on.
     pub(crate) fn opens_stream(&self) -> bool {
-        matches!(self, Parcel::Letter(words, _) if matches!(Letter::decode(words), Ok(Letter::Install { .. })))
+        matches!(self, Parcel::PeerMessage(words, _) if matches!(PeerMessage::decode(words), Ok(PeerMessage::Install { .. })))
     }
 }
 
@@ -49,8 +49,8 @@ pub(crate) struct Channels {
 impl Channels {
     pub(crate) fn new(topology: &Arc<Topology>) -> Self {
         let members = topology.all_members() as u16;
-        let group = |process| match topology.place(ProcessId(process)) {
-            Some(Place::Member { group, .. }) => group,
+        let group = |process| match topology.role(ProcessId(process)) {
+            Some(ProcessRole::Member { group, .. }) => group,
             _ => GroupId(u16::MAX),
         };
         let mut wires = Vec::new();
@@ -94,7 +94,7 @@ impl Channels {
 
     /// The other members of a member's group, and itself.
     pub(crate) fn group_of(&self, process: u16) -> Vec<u16> {
-        let Some(Place::Member { group, .. }) = self.topology.place(ProcessId(process)) else { return Vec::new() };
+        let Some(ProcessRole::Member { group, .. }) = self.topology.role(ProcessId(process)) else { return Vec::new() };
         self.topology.members(group).map(|member| member.0).collect()
     }
 }

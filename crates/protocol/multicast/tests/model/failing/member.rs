@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Effects, GroupId, Header, Item, Letter, Place, Rejected, RemoteTimestamp, Replica,
-    ReplicaConfig, StreamItem,
+    Ack, Ballot, ClientId, Delivery, Effects, GroupId, Header, Item, PeerMessage, ProcessRole, Rejected,
+    RemoteTimestamp, Replica, ReplicaConfig, StreamItem,
 };
 
 use super::channels::{Channels, Parcel};
@@ -74,15 +74,15 @@ impl Context {
             me: ProcessId(process),
             variant: self.scenario.variant,
             window: self.scenario.window,
-            patience: 1,
+            retry_ticks: 1,
             plant: self.scenario.plant,
         }
     }
 
     /// The group of a member.
     pub(crate) fn group(&self, process: u16) -> u16 {
-        match self.channels.topology.place(ProcessId(process)) {
-            Some(Place::Member { group, .. }) => group.0,
+        match self.channels.topology.role(ProcessId(process)) {
+            Some(ProcessRole::Member { group, .. }) => group.0,
             _ => u16::MAX,
         }
     }
@@ -186,11 +186,11 @@ impl Effects for Recorder<'_> {
         self.stream(&Item::Begin(ballot));
     }
 
-    fn letter(&mut self, to: ProcessId, letter: &Letter) {
+    fn send(&mut self, to: ProcessId, message: &PeerMessage) {
         let mut words = Vec::new();
-        letter.encode(&mut words);
-        let state = letter.carries_snapshot().then(|| self.log.clone());
-        self.send(Wire::Control { from: self.me, to: to.0 }, Parcel::Letter(words, state));
+        message.encode(&mut words);
+        let state = message.carries_snapshot().then(|| self.log.clone());
+        self.send(Wire::Control { from: self.me, to: to.0 }, Parcel::PeerMessage(words, state));
     }
 
     fn body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
@@ -248,7 +248,7 @@ impl Member {
     /// One step. `None`: it must wait.
     pub(crate) fn step(&mut self, context: &Context, event: Event<'_>) -> Option<Step> {
         let replica = self.replica.as_mut()?;
-        let came = if let Event::Take(_, Parcel::Letter(_, state)) = event { state.as_ref() } else { None };
+        let came = if let Event::Take(_, Parcel::PeerMessage(_, state)) = event { state.as_ref() } else { None };
         let me = self.process;
         let mut out = Recorder { context, me, log: &mut self.log, came, sends: Vec::new(), delivered: false, flaws: 0 };
         let done = match event {
@@ -308,9 +308,9 @@ fn take(
                 Item::Ack(ack) => replica.on_ack(from, &ack, out),
             }
         }
-        (Wire::Control { from, .. }, Parcel::Letter(words, _)) => {
-            let letter = Letter::decode(words).expect("a sound letter");
-            replica.on_letter(ProcessId(from), &letter, out)
+        (Wire::Control { from, .. }, Parcel::PeerMessage(words, _)) => {
+            let message = PeerMessage::decode(words).expect("a sound message");
+            replica.on_peer_message(ProcessId(from), &message, out)
         }
         (wire, parcel) => panic!("{parcel:?} in {wire:?}"),
     })

@@ -6,9 +6,9 @@
 //! time.
 //!
 //! # What may happen
-//! - A member takes the head of a queue pair; between two queue pairs there is no order. Letters and forwarded bodies
+//! - A member takes the head of a queue pair; between two queue pairs there is no order. Peer messages and forwarded bodies
 //!   share the queue pair of timestamps and acknowledgements, as they do in the node.
-//! - Any member campaigns, whoever leads: no election is trusted. The fence needs no step of its own: the letter that
+//! - Any member campaigns, whoever leads: no election is trusted. The fence needs no step of its own: the message that
 //!   asks for a promise is taken when any prefix of the old leader's stream is processed, and the rest of it never
 //!   counts.
 //! - A member crashes. What it wrote and nobody has taken is lost. A write that is taken after the crash is no other

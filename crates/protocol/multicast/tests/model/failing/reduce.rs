@@ -7,7 +7,7 @@
 //! lost does not make them effective again.)
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ack, ClientId, Header, Item, Letter, Replica, Subject};
+use stentor_multicast::{Ack, ClientId, Header, Item, MessageRef, PeerMessage, Replica};
 
 use super::channels::Parcel;
 use super::member::{Context, Member};
@@ -41,23 +41,23 @@ pub(crate) fn is_over(context: &Context, member: &Member, wire: Wire, parcel: &P
             Item::Ack(Ack { head, .. }) => is_delivered(context, member, head.client, head.sequence),
             _ => false,
         },
-        (_, Parcel::Letter(words, _)) => {
-            let letter = Letter::decode(words).expect("a sound letter");
-            letter_is_over(context, member, replica, &letter)
+        (_, Parcel::PeerMessage(words, _)) => {
+            let message = PeerMessage::decode(words).expect("a sound message");
+            message_is_over(context, member, replica, &message)
         }
     }
 }
 
-fn letter_is_over(context: &Context, member: &Member, replica: &Replica, letter: &Letter) -> bool {
-    match letter {
+fn message_is_over(context: &Context, member: &Member, replica: &Replica, message: &PeerMessage) -> bool {
+    match message {
         // Only a candidate counts promises, and only before it has taken over: then the ballot is installed there.
-        Letter::Promise { ballot, .. } => *ballot < replica.promised() || *ballot == replica.ballot(),
+        PeerMessage::Promise { ballot, .. } => *ballot < replica.promised() || *ballot == replica.ballot(),
         // Only the leader of the promised ballot counts who has installed it.
-        Letter::Installed { ballot } => *ballot < replica.promised(),
-        Letter::Refuse { promised } => *promised <= replica.known(replica.group()),
+        PeerMessage::Installed { ballot } => *ballot < replica.promised(),
+        PeerMessage::Refuse { promised } => *promised <= replica.known(replica.group()),
         // Who announces a smaller one than is known is told so, which a loss of the answer makes undone.
-        Letter::Announce { group, ballot } => *ballot < replica.known(*group),
-        Letter::Decided { subject: Subject { client, sequence }, .. } => {
+        PeerMessage::Announce { group, ballot } => *ballot < replica.known(*group),
+        PeerMessage::Decided { message: MessageRef { client, sequence }, .. } => {
             is_delivered(context, member, *client, *sequence)
         }
         _ => false,

@@ -139,7 +139,7 @@ fn actors(
             me,
             variant: Variant::V2,
             window: limits.window,
-            patience: ReplicaConfig::PATIENCE,
+            retry_ticks: ReplicaConfig::RETRY_TICKS,
             plant: Plant::None,
         };
         let mut member = Member::new(world.fabric(me), config, limits, SALT, 1).map_err(|error| error.to_string())?;

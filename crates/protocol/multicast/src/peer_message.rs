@@ -3,7 +3,7 @@
 //! | letter | from → to | says |
 //! |---|---|---|
 //! | `Join` | a process without memory → its group | take me in |
-//! | `Elder` | member → a process without memory | your place had a process with a larger incarnation: take a larger one |
+//! | `Elder` | member → a process without memory | your place had a process with a larger life: take a larger one |
 //! | `Campaign` (1A) | candidate → its group | promise me this ballot; these lives I have heard of |
 //! | `Promise` (1B) | member → candidate | promised; this is what I have processed |
 //! | `Refuse` | member → candidate or leader | I have promised a larger ballot |
@@ -30,19 +30,25 @@ use stentor_fabric::ProcessId;
 
 use crate::item::VERSION;
 use crate::state::{State, decode_lives, encode_lives};
-use crate::words::{LetterError, Words};
+use crate::word_reader::{PeerMessageError, WordReader};
 use crate::{Ballot, ClientId, GroupId, ids};
 
-/// A process that is taken in by a ballot: its id, and its incarnation. Those of a place rise.
-pub type Admitted = (ProcessId, u64);
+/// A process without memory that wants to be taken in, or that a ballot takes in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Joiner {
+    /// The process.
+    pub process: ProcessId,
+    /// Its life. Later lives of a process are larger.
+    pub life: u64,
+}
 
 /// A letter.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Letter {
+pub enum PeerMessage {
     /// A process without memory wants to be taken in.
     Join {
-        /// Its incarnation.
-        incarnation: u64,
+        /// Its life.
+        life: u64,
     },
     /// 1A.
     Campaign {
@@ -72,7 +78,7 @@ pub enum Letter {
         /// The state.
         state: State,
         /// Processes without memory that this ballot takes in.
-        admits: Vec<Admitted>,
+        admits: Vec<Joiner>,
         /// The application's state comes with it.
         snapshot: bool,
     },
@@ -101,54 +107,54 @@ pub enum Letter {
         ballot: Ballot,
     },
     /// Forward the message's body.
-    WantBody(Subject),
+    WantBody(MessageRef),
     /// Forward the message's body, and some of those behind it.
-    WantBodies(Subject),
+    WantBodies(MessageRef),
     /// The body is not held any more.
-    Gone(Subject),
+    Gone(MessageRef),
     /// Is it decided?
-    Ask(Subject),
+    Ask(MessageRef),
     /// It is decided at this vector.
     Decided {
         /// The message.
-        subject: Subject,
+        message: MessageRef,
         /// A ballot of the receiver's group: in it, or before, the group acknowledged.
         ballot: Ballot,
         /// The vector: a time per destination group.
         times: Vec<u64>,
     },
     /// The sender's group delivered it, and has forgotten it.
-    Forgotten(Subject),
+    Forgotten(MessageRef),
     /// A majority of a destination group has processed that it is void.
-    Refused(Subject),
+    Refused(MessageRef),
     /// Take over the leadership.
     Lead,
     /// The sender was without memory too, until it heard that all of its group are.
     Begun {
-        /// Its incarnation.
-        incarnation: u64,
+        /// Its life.
+        life: u64,
     },
     /// Does the receiver hold what is in this slot?
-    Seek(Spot),
+    Seek(SlotRef),
     /// It does not.
-    Lacking(Spot),
+    Lacking(SlotRef),
     /// It has processed that the slot is void.
-    Voided(Spot),
+    NoOpProcessed(SlotRef),
     /// A leader asks whether the receiver has promised nothing larger than its ballot; or a member that has not says so.
-    Stand {
+    Probe {
         /// The leader's ballot.
         ballot: Ballot,
     },
-    /// An earlier process of the receiver's place had an incarnation above the one that it asked with.
+    /// An earlier process of the receiver's place had an life above the one that it asked with.
     Elder {
-        /// That incarnation.
-        incarnation: u64,
+        /// That life.
+        life: u64,
     },
 }
 
 /// A slot of a client at the own group, under a ballot of the group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Spot {
+pub struct SlotRef {
     /// Whose.
     pub client: ClientId,
     /// The slot.
@@ -156,44 +162,44 @@ pub struct Spot {
     /// The ballot.
     pub ballot: Ballot,
     /// Era of the process that multicast what is behind the slot, or what was in it.
-    pub era: u64,
+    pub generation: u64,
 }
 
 /// The message that a letter is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Subject {
+pub struct MessageRef {
     /// Who multicast it.
     pub client: ClientId,
     /// The client's number for it.
     pub sequence: u64,
 }
 
-impl Letter {
+impl PeerMessage {
     fn kind(&self) -> u8 {
         match self {
-            Letter::Join { .. } => 1,
-            Letter::Campaign { .. } => 2,
-            Letter::Promise { .. } => 3,
-            Letter::Refuse { .. } => 4,
-            Letter::Install { .. } => 5,
-            Letter::Installed { .. } => 6,
-            Letter::Behind { .. } => 7,
-            Letter::Transfer { .. } => 8,
-            Letter::Announce { .. } => 9,
-            Letter::WantBody(_) => 10,
-            Letter::Gone(_) => 11,
-            Letter::Ask(_) => 12,
-            Letter::Decided { .. } => 13,
-            Letter::Forgotten(_) => 14,
-            Letter::Refused(_) => 15,
-            Letter::Lead => 16,
-            Letter::Begun { .. } => 17,
-            Letter::Seek(_) => 18,
-            Letter::Lacking(_) => 19,
-            Letter::Voided(_) => 20,
-            Letter::WantBodies(_) => 21,
-            Letter::Elder { .. } => 22,
-            Letter::Stand { .. } => 23,
+            PeerMessage::Join { .. } => 1,
+            PeerMessage::Campaign { .. } => 2,
+            PeerMessage::Promise { .. } => 3,
+            PeerMessage::Refuse { .. } => 4,
+            PeerMessage::Install { .. } => 5,
+            PeerMessage::Installed { .. } => 6,
+            PeerMessage::Behind { .. } => 7,
+            PeerMessage::Transfer { .. } => 8,
+            PeerMessage::Announce { .. } => 9,
+            PeerMessage::WantBody(_) => 10,
+            PeerMessage::Gone(_) => 11,
+            PeerMessage::Ask(_) => 12,
+            PeerMessage::Decided { .. } => 13,
+            PeerMessage::Forgotten(_) => 14,
+            PeerMessage::Refused(_) => 15,
+            PeerMessage::Lead => 16,
+            PeerMessage::Begun { .. } => 17,
+            PeerMessage::Seek(_) => 18,
+            PeerMessage::Lacking(_) => 19,
+            PeerMessage::NoOpProcessed(_) => 20,
+            PeerMessage::WantBodies(_) => 21,
+            PeerMessage::Elder { .. } => 22,
+            PeerMessage::Probe { .. } => 23,
         }
     }
 
@@ -228,10 +234,20 @@ impl Letter {
         NAMES[usize::from(self.kind()) - 1]
     }
 
+    /// The state that it carries.
+    pub(crate) fn state(&self) -> Option<&State> {
+        match self {
+            PeerMessage::Promise { state, .. }
+            | PeerMessage::Install { state, .. }
+            | PeerMessage::Transfer { state, .. } => Some(state),
+            _ => None,
+        }
+    }
+
     /// Whether the application's state goes with it.
     #[must_use]
     pub fn carries_snapshot(&self) -> bool {
-        matches!(self, Letter::Transfer { .. } | Letter::Install { snapshot: true, .. })
+        matches!(self, PeerMessage::Transfer { .. } | PeerMessage::Install { snapshot: true, .. })
     }
 
     /// The ballot for which whoever gets this letter must first fence its stream: only what the stream region of the old
@@ -239,7 +255,7 @@ impl Letter {
     #[must_use]
     pub fn fences(&self) -> Option<Ballot> {
         match self {
-            Letter::Campaign { ballot, .. } | Letter::Install { ballot, .. } => Some(*ballot),
+            PeerMessage::Campaign { ballot, .. } | PeerMessage::Install { ballot, .. } => Some(*ballot),
             _ => None,
         }
     }
@@ -248,58 +264,56 @@ impl Letter {
     pub fn encode(&self, out: &mut Vec<u64>) {
         out.push(u64::from(self.kind()) | u64::from(VERSION) << 8);
         match self {
-            Letter::Join { incarnation } | Letter::Begun { incarnation } | Letter::Elder { incarnation } => {
-                out.push(*incarnation);
+            PeerMessage::Join { life } | PeerMessage::Begun { life } | PeerMessage::Elder { life } => {
+                out.push(*life);
             }
-            Letter::Campaign { ballot, lives } => {
+            PeerMessage::Campaign { ballot, lives } => {
                 out.push(ballot.to_word());
                 encode_lives(lives, out);
             }
-            Letter::Installed { ballot } | Letter::Behind { ballot } | Letter::Stand { ballot } => {
+            PeerMessage::Installed { ballot } | PeerMessage::Behind { ballot } | PeerMessage::Probe { ballot } => {
                 out.push(ballot.to_word());
             }
-            Letter::Refuse { promised } => out.push(promised.to_word()),
-            Letter::Promise { ballot, state } | Letter::Transfer { ballot, state } => {
+            PeerMessage::Refuse { promised } => out.push(promised.to_word()),
+            PeerMessage::Promise { ballot, state } | PeerMessage::Transfer { ballot, state } => {
                 out.push(ballot.to_word());
                 state.encode(out);
             }
-            Letter::Install { ballot, counter, state, admits, snapshot } => {
+            PeerMessage::Install { ballot, counter, state, admits, snapshot } => {
                 out.extend_from_slice(&[ballot.to_word(), *counter, u64::from(*snapshot), admits.len() as u64]);
-                for (process, incarnation) in admits {
-                    out.extend_from_slice(&[u64::from(process.0), *incarnation]);
-                }
+                out.extend(admits.iter().flat_map(|joiner| [u64::from(joiner.process.0), joiner.life]));
                 state.encode(out);
             }
-            Letter::Announce { group, ballot } => out.extend_from_slice(&[u64::from(group.0), ballot.to_word()]),
-            Letter::WantBody(subject)
-            | Letter::WantBodies(subject)
-            | Letter::Gone(subject)
-            | Letter::Ask(subject)
-            | Letter::Forgotten(subject)
-            | Letter::Refused(subject) => subject.encode(out),
-            Letter::Decided { subject, ballot, times } => {
-                subject.encode(out);
+            PeerMessage::Announce { group, ballot } => out.extend_from_slice(&[u64::from(group.0), ballot.to_word()]),
+            PeerMessage::WantBody(subject)
+            | PeerMessage::WantBodies(subject)
+            | PeerMessage::Gone(subject)
+            | PeerMessage::Ask(subject)
+            | PeerMessage::Forgotten(subject)
+            | PeerMessage::Refused(subject) => subject.encode(out),
+            PeerMessage::Decided { message, ballot, times } => {
+                message.encode(out);
                 out.extend_from_slice(&[ballot.to_word(), times.len() as u64]);
                 out.extend_from_slice(times);
             }
-            Letter::Lead => {}
-            Letter::Seek(spot) | Letter::Lacking(spot) | Letter::Voided(spot) => spot.encode(out),
+            PeerMessage::Lead => {}
+            PeerMessage::Seek(spot) | PeerMessage::Lacking(spot) | PeerMessage::NoOpProcessed(spot) => spot.encode(out),
         }
     }
 
     /// Reads a letter.
     ///
     /// # Errors
-    /// See [`LetterError`].
-    pub fn decode(words: &[u64]) -> Result<Letter, LetterError> {
-        let mut words = Words::new(words);
+    /// See [`PeerMessageError`].
+    pub fn decode(words: &[u64]) -> Result<PeerMessage, PeerMessageError> {
+        let mut words = WordReader::new(words);
         let first = words.next()?;
         let (kind, version) = (first as u8, (first >> 8) as u8);
         if version != VERSION {
-            return Err(LetterError::Version(version));
+            return Err(PeerMessageError::Version(version));
         }
         if first >> 16 != 0 {
-            return Err(LetterError::Value("first word"));
+            return Err(PeerMessageError::Value("first word"));
         }
         let letter = decode_body(kind, &mut words)?;
         words.end()?;
@@ -307,82 +321,82 @@ impl Letter {
     }
 }
 
-fn decode_body(kind: u8, words: &mut Words<'_>) -> Result<Letter, LetterError> {
+fn decode_body(kind: u8, words: &mut WordReader<'_>) -> Result<PeerMessage, PeerMessageError> {
     Ok(match kind {
-        1 => Letter::Join { incarnation: words.next()? },
-        2 => Letter::Campaign { ballot: words.ballot()?, lives: decode_lives(words)? },
-        3 => Letter::Promise { ballot: words.ballot()?, state: State::decode(words)? },
-        4 => Letter::Refuse { promised: words.ballot()? },
+        1 => PeerMessage::Join { life: words.next()? },
+        2 => PeerMessage::Campaign { ballot: words.ballot()?, lives: decode_lives(words)? },
+        3 => PeerMessage::Promise { ballot: words.ballot()?, state: State::decode(words)? },
+        4 => PeerMessage::Refuse { promised: words.ballot()? },
         5 => decode_install(words)?,
-        6 => Letter::Installed { ballot: words.ballot()? },
-        7 => Letter::Behind { ballot: words.ballot()? },
-        8 => Letter::Transfer { ballot: words.ballot()?, state: State::decode(words)? },
+        6 => PeerMessage::Installed { ballot: words.ballot()? },
+        7 => PeerMessage::Behind { ballot: words.ballot()? },
+        8 => PeerMessage::Transfer { ballot: words.ballot()?, state: State::decode(words)? },
         9 => {
-            let group = u16::try_from(words.next()?).map_err(|_| LetterError::Value("group"))?;
-            Letter::Announce { group: GroupId(group), ballot: words.ballot()? }
+            let group = u16::try_from(words.next()?).map_err(|_| PeerMessageError::Value("group"))?;
+            PeerMessage::Announce { group: GroupId(group), ballot: words.ballot()? }
         }
-        10 => Letter::WantBody(Subject::decode(words)?),
-        11 => Letter::Gone(Subject::decode(words)?),
-        12 => Letter::Ask(Subject::decode(words)?),
+        10 => PeerMessage::WantBody(MessageRef::decode(words)?),
+        11 => PeerMessage::Gone(MessageRef::decode(words)?),
+        12 => PeerMessage::Ask(MessageRef::decode(words)?),
         13 => {
-            let (subject, ballot) = (Subject::decode(words)?, words.ballot()?);
+            let (message, ballot) = (MessageRef::decode(words)?, words.ballot()?);
             let length = words.length()?;
-            Letter::Decided { subject, ballot, times: words.take(length)?.to_vec() }
+            PeerMessage::Decided { message, ballot, times: words.take(length)?.to_vec() }
         }
-        14 => Letter::Forgotten(Subject::decode(words)?),
-        15 => Letter::Refused(Subject::decode(words)?),
-        16 => Letter::Lead,
-        17 => Letter::Begun { incarnation: words.next()? },
-        18 => Letter::Seek(Spot::decode(words)?),
-        19 => Letter::Lacking(Spot::decode(words)?),
-        20 => Letter::Voided(Spot::decode(words)?),
-        21 => Letter::WantBodies(Subject::decode(words)?),
-        22 => Letter::Elder { incarnation: words.next()? },
-        23 => Letter::Stand { ballot: words.ballot()? },
-        other => return Err(LetterError::Kind(other)),
+        14 => PeerMessage::Forgotten(MessageRef::decode(words)?),
+        15 => PeerMessage::Refused(MessageRef::decode(words)?),
+        16 => PeerMessage::Lead,
+        17 => PeerMessage::Begun { life: words.next()? },
+        18 => PeerMessage::Seek(SlotRef::decode(words)?),
+        19 => PeerMessage::Lacking(SlotRef::decode(words)?),
+        20 => PeerMessage::NoOpProcessed(SlotRef::decode(words)?),
+        21 => PeerMessage::WantBodies(MessageRef::decode(words)?),
+        22 => PeerMessage::Elder { life: words.next()? },
+        23 => PeerMessage::Probe { ballot: words.ballot()? },
+        other => return Err(PeerMessageError::Kind(other)),
     })
 }
 
-fn decode_install(words: &mut Words<'_>) -> Result<Letter, LetterError> {
+fn decode_install(words: &mut WordReader<'_>) -> Result<PeerMessage, PeerMessageError> {
     let (ballot, counter) = (words.ballot()?, words.next()?);
     if counter >> 63 != 0 {
-        return Err(LetterError::Value("counter"));
+        return Err(PeerMessageError::Value("counter"));
     }
     let snapshot = match words.next()? {
         0 => false,
         1 => true,
-        _ => return Err(LetterError::Value("flag")),
+        _ => return Err(PeerMessageError::Value("flag")),
     };
     let mut admits = Vec::new();
     for _ in 0..words.length()? {
-        let process = u16::try_from(words.next()?).map_err(|_| LetterError::Value("process"))?;
-        admits.push((ProcessId(process), words.next()?));
+        let process = u16::try_from(words.next()?).map_err(|_| PeerMessageError::Value("process"))?;
+        admits.push(Joiner { process: ProcessId(process), life: words.next()? });
     }
-    Ok(Letter::Install { ballot, counter, admits, snapshot, state: State::decode(words)? })
+    Ok(PeerMessage::Install { ballot, counter, admits, snapshot, state: State::decode(words)? })
 }
 
-impl Spot {
+impl SlotRef {
     fn encode(self, out: &mut Vec<u64>) {
-        out.extend_from_slice(&[u64::from(self.client.0), self.slot, self.ballot.to_word(), self.era]);
+        out.extend_from_slice(&[u64::from(self.client.0), self.slot, self.ballot.to_word(), self.generation]);
     }
 
-    fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
-        let client = u16::try_from(words.next()?).map_err(|_| LetterError::Value("client"))?;
-        let (slot, ballot, era) = (words.next()?, words.ballot()?, words.next()?);
-        if era >= ids::ERAS {
-            return Err(LetterError::Value("era"));
+    fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
+        let client = u16::try_from(words.next()?).map_err(|_| PeerMessageError::Value("client"))?;
+        let (slot, ballot, generation) = (words.next()?, words.ballot()?, words.next()?);
+        if generation >= ids::GENERATIONS {
+            return Err(PeerMessageError::Value("generation"));
         }
-        Ok(Spot { client: ClientId(client), slot, ballot, era })
+        Ok(SlotRef { client: ClientId(client), slot, ballot, generation })
     }
 }
 
-impl Subject {
+impl MessageRef {
     fn encode(self, out: &mut Vec<u64>) {
         out.extend_from_slice(&[u64::from(self.client.0), self.sequence]);
     }
 
-    fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
-        let client = u16::try_from(words.next()?).map_err(|_| LetterError::Value("client"))?;
-        Ok(Subject { client: ClientId(client), sequence: words.next()? })
+    fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
+        let client = u16::try_from(words.next()?).map_err(|_| PeerMessageError::Value("client"))?;
+        Ok(MessageRef { client: ClientId(client), sequence: words.next()? })
     }
 }

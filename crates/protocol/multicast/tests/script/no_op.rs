@@ -1,43 +1,43 @@
 //! What clients that died left half-written.
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, ClientId, Head, Letter, Rejected, ReplicaConfig, Spot, Subject, Variant};
+use stentor_multicast::{Ballot, ClientId, Head, MessageRef, PeerMessage, Rejected, ReplicaConfig, SlotRef, Variant};
 
 use super::process::{Effect, Process, TWO_GROUPS, head, led_by};
 
-const ERA: u64 = 1 << stentor_multicast::MessageId::ERA_BITS;
+const GENERATION: u64 = 1 << stentor_multicast::MessageId::GENERATION_BITS;
 
 /// Client 0's slot.
-fn spot(slot: u64, leader: u16) -> Spot {
-    Spot { client: ClientId(0), slot, ballot: led_by(leader), era: 0 }
+fn slot_ref(slot: u64, leader: u16) -> SlotRef {
+    SlotRef { client: ClientId(0), slot, ballot: led_by(leader), generation: 0 }
 }
 
 /// As long as a leader waits until it looks for what nobody told it.
-fn patience() -> u32 {
-    4 * u32::from(ReplicaConfig::PATIENCE)
+fn retry_ticks() -> u32 {
+    4 * u32::from(ReplicaConfig::RETRY_TICKS)
 }
 
-fn letters(effects: &[Effect]) -> Vec<(u16, Letter)> {
-    let letter = |effect: &Effect| match effect {
-        Effect::Letter { to, letter } => Some((*to, letter.clone())),
+fn peer_messages(effects: &[Effect]) -> Vec<(u16, PeerMessage)> {
+    let message = |effect: &Effect| match effect {
+        Effect::PeerMessage { to, message } => Some((*to, message.clone())),
         _ => None,
     };
-    effects.iter().filter_map(letter).collect()
+    effects.iter().filter_map(message).collect()
 }
 
-fn voids(effects: &[Effect]) -> Vec<(Head, bool)> {
-    let void = |effect: &Effect| match effect {
-        Effect::Void { head, settled, .. } => Some((*head, *settled)),
+fn no_ops(effects: &[Effect]) -> Vec<(Head, bool)> {
+    let no_op = |effect: &Effect| match effect {
+        Effect::NoOp { head, settled, .. } => Some((*head, *settled)),
         _ => None,
     };
-    effects.iter().filter_map(void).collect()
+    effects.iter().filter_map(no_op).collect()
 }
 
 /// The leader of a group of three, which holds the second message of a client and not the first.
 fn leader_before_a_gap(sizes: &[usize]) -> Process {
     let mut leader = Process::new(sizes, 0, Variant::V2);
     for member in 1..3 {
-        leader.letter(member, &Letter::Installed { ballot: led_by(0) }).expect("nothing to repeat");
+        leader.peer_message(member, &PeerMessage::Installed { ballot: led_by(0) }).expect("nothing to repeat");
     }
     leader.message(0, 2, &[(0, 1)]).expect("the second message");
     leader
@@ -46,19 +46,19 @@ fn leader_before_a_gap(sizes: &[usize]) -> Process {
 #[test]
 fn a_gap_of_a_client_that_lives_stays() {
     let mut leader = leader_before_a_gap(&[3]);
-    assert_eq!(letters(&leader.ticks(2 * patience())), []);
+    assert_eq!(peer_messages(&leader.ticks(2 * retry_ticks())), []);
     leader.replica.succeed(ClientId(0), 1);
     leader.replica.begin_client(ClientId(0));
-    // The one that begins now is of the next era; the message is of the first.
-    assert!(!leader.ticks(patience()).is_empty());
+    // The one that begins now is of the next generation; the message is of the first.
+    assert!(!leader.ticks(retry_ticks()).is_empty());
     let mut leader = Process::new(&[3], 0, Variant::V2);
     for member in 1..3 {
-        leader.letter(member, &Letter::Installed { ballot: led_by(0) }).expect("nothing to repeat");
+        leader.peer_message(member, &PeerMessage::Installed { ballot: led_by(0) }).expect("nothing to repeat");
     }
     leader.replica.succeed(ClientId(0), 1);
     leader.replica.begin_client(ClientId(0));
-    leader.message(0, ERA + 2, &[(0, 1)]).expect("the second message of the one that has begun");
-    assert_eq!(letters(&leader.ticks(2 * patience())), []);
+    leader.message(0, GENERATION + 2, &[(0, 1)]).expect("the second message of the one that has begun");
+    assert_eq!(peer_messages(&leader.ticks(2 * retry_ticks())), []);
 }
 
 /// The successor begins while the leader looks: what is behind the gap may be its own.
@@ -66,10 +66,10 @@ fn a_gap_of_a_client_that_lives_stays() {
 fn nobody_lacks_for_good_what_a_process_that_has_begun_may_have_written() {
     let mut leader = leader_before_a_gap(&[3]);
     leader.replica.succeed(ClientId(0), 0);
-    assert_eq!(letters(&leader.ticks(patience())), [1, 2].map(|to| (to, Letter::Seek(spot(0, 0)))));
+    assert_eq!(peer_messages(&leader.ticks(retry_ticks())), [1, 2].map(|to| (to, PeerMessage::Seek(slot_ref(0, 0)))));
     leader.replica.begin_client(ClientId(0));
-    let effects = leader.letter(1, &Letter::Lacking(spot(0, 0))).expect("it lacked it");
-    assert_eq!(voids(&effects), []);
+    let effects = leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacked it");
+    assert_eq!(no_ops(&effects), []);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn what_is_held_counts_in_no_ballot_once_another_is_promised() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
     assert_eq!(follower.replica.counts_in(), Some(led_by(0)));
     let ballot = Ballot::new(2, ProcessId(2));
-    follower.letter(2, &Letter::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
+    follower.peer_message(2, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
     assert_eq!(follower.replica.counts_in(), None);
 }
 
@@ -90,7 +90,7 @@ fn a_leader_knows_who_left_a_gap() {
     assert_eq!(leader.replica.gap_left_by(ClientId(0)), None);
     // A follower leaves that to its leader.
     let mut follower = Process::new(&[3], 1, Variant::V2);
-    follower.message(0, ERA + 2, &[(0, 1)]).expect("the second message");
+    follower.message(0, GENERATION + 2, &[(0, 1)]).expect("the second message");
     assert_eq!(follower.replica.gap_left_by(ClientId(0)), None);
 }
 
@@ -98,12 +98,15 @@ fn a_leader_knows_who_left_a_gap() {
 fn who_gave_a_client_up_looks_for_its_gap_and_lacks_it() {
     let mut leader = leader_before_a_gap(&[3]);
     leader.replica.end_client(ClientId(0), 0);
-    assert_eq!(letters(&leader.ticks(patience())), [1, 2].map(|to| (to, Letter::Seek(spot(0, 0)))));
+    assert_eq!(peer_messages(&leader.ticks(retry_ticks())), [1, 2].map(|to| (to, PeerMessage::Seek(slot_ref(0, 0)))));
     let mut follower = Process::new(&[3], 1, Variant::V2);
     follower.replica.end_client(ClientId(0), 0);
     assert!(!follower.replica.is_over(ClientId(0)), "another one may have begun elsewhere");
-    assert_eq!(answer(&mut follower, spot(0, 0)), [Effect::Letter { to: 0, letter: Letter::Lacking(spot(0, 0)) }]);
-    let later = Spot { era: 1, ..spot(0, 0) };
+    assert_eq!(
+        answer(&mut follower, slot_ref(0, 0)),
+        [Effect::PeerMessage { to: 0, message: PeerMessage::Lacking(slot_ref(0, 0)) }]
+    );
+    let later = SlotRef { generation: 1, ..slot_ref(0, 0) };
     assert_eq!(answer(&mut follower, later), [], "of a process that came after it");
     // An earlier one that is given up changes nothing.
     follower.replica.end_client(ClientId(0), 4);
@@ -114,91 +117,95 @@ fn who_gave_a_client_up_looks_for_its_gap_and_lacks_it() {
 #[test]
 fn who_hears_that_an_era_is_closed_regards_its_process_as_over() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
-    follower.void(head(0, 0, 1), 1, false).expect("void");
+    follower.no_op(head(0, 0, 1), 1, false).expect("a no-op");
     assert_eq!((follower.replica.over_below(ClientId(0)), follower.replica.closed_below(ClientId(0))), (1, 1));
     assert_eq!((follower.replica.over_below(ClientId(1)), follower.replica.closed_below(ClientId(1))), (0, 0));
 }
 
 #[test]
-fn a_gap_is_void_when_a_majority_lacks_it_and_counts_when_a_majority_has_processed_that() {
+fn a_gap_is_filled_when_a_majority_lacks_it_and_counts_when_a_majority_has_processed_that() {
     let mut leader = leader_before_a_gap(&[3]);
     leader.replica.succeed(ClientId(0), 1);
-    let asked = letters(&leader.ticks(patience()));
-    assert_eq!(asked, [1, 2].map(|to| (to, Letter::Seek(spot(0, 0)))));
-    let effects = leader.letter(1, &Letter::Lacking(spot(0, 0))).expect("it lacks it");
-    // Its name is not known; what comes behind it is of the same process, and void with it.
-    assert_eq!(voids(&effects), [(head(0, 0, 1), false), (head(2, 1, 1), false)]);
+    let asked = peer_messages(&leader.ticks(retry_ticks()));
+    assert_eq!(asked, [1, 2].map(|to| (to, PeerMessage::Seek(slot_ref(0, 0)))));
+    let effects = leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
+    // Its name is not known; what comes behind it is of the same process, and filled with it.
+    assert_eq!(no_ops(&effects), [(head(0, 0, 1), false), (head(2, 1, 1), false)]);
     assert_eq!(leader.replica.first_held(ClientId(0)), 0);
-    let effects = leader.letter(2, &Letter::Voided(spot(0, 0))).expect("it processed that");
-    assert_eq!(voids(&effects), [(head(0, 0, 1), true)]);
+    let effects = leader.peer_message(2, &PeerMessage::NoOpProcessed(slot_ref(0, 0))).expect("it processed that");
+    assert_eq!(no_ops(&effects), [(head(0, 0, 1), true)]);
     assert_eq!(leader.replica.first_held(ClientId(0)), 1);
     // Whatever comes late is not taken any more, and what the next process multicasts is.
     assert_eq!(leader.message(0, 1, &[(0, 0)]), Ok(vec![]));
-    leader.letter(1, &Letter::Voided(spot(1, 0))).expect("it processed that");
+    leader.peer_message(1, &PeerMessage::NoOpProcessed(slot_ref(1, 0))).expect("it processed that");
     leader.replica.begin_client(ClientId(0));
-    let effects = leader.message(0, ERA + 1, &[(0, 2)]).expect("the next process's first");
+    let effects = leader.message(0, GENERATION + 1, &[(0, 2)]).expect("the next process's first");
     assert!(matches!(effects[..], [Effect::Assign { time: 1, .. }]), "{effects:?}");
 }
 
 #[test]
 fn whoever_holds_what_the_leader_looks_for_forwards_it() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
-    let silent = follower.letter(0, &Letter::Seek(spot(0, 0)));
+    let silent = follower.peer_message(0, &PeerMessage::Seek(slot_ref(0, 0)));
     assert_eq!(silent, Ok(vec![]), "as far as it knows, the process lives, and may still write here");
     follower.replica.succeed(ClientId(0), 1);
     follower.replica.begin_client(ClientId(0));
-    let later = Spot { era: 1, ..spot(0, 0) };
-    assert_eq!(follower.letter(0, &Letter::Seek(later)), Ok(vec![]), "of the process that has begun");
+    let later = SlotRef { generation: 1, ..slot_ref(0, 0) };
+    assert_eq!(follower.peer_message(0, &PeerMessage::Seek(later)), Ok(vec![]), "of the process that has begun");
     assert_eq!(
-        follower.letter(0, &Letter::Seek(spot(0, 0))).map(|did| letters(&did)),
-        Ok(vec![(0, Letter::Lacking(spot(0, 0)))])
+        follower.peer_message(0, &PeerMessage::Seek(slot_ref(0, 0))).map(|did| peer_messages(&did)),
+        Ok(vec![(0, PeerMessage::Lacking(slot_ref(0, 0)))])
     );
     follower.message(0, 1, &[(0, 0)]).expect("the first message");
-    assert_eq!(follower.letter(0, &Letter::Seek(spot(0, 0))), Ok(vec![Effect::Body { to: 0, slot: 0 }]));
-    let other = Spot { ballot: Ballot::new(2, ProcessId(0)), ..spot(1, 0) };
-    assert_eq!(follower.letter(0, &Letter::Seek(other)), Ok(vec![]), "of a ballot that is not installed here");
+    assert_eq!(follower.peer_message(0, &PeerMessage::Seek(slot_ref(0, 0))), Ok(vec![Effect::Body { to: 0, slot: 0 }]));
+    let other = SlotRef { ballot: Ballot::new(2, ProcessId(0)), ..slot_ref(1, 0) };
+    assert_eq!(
+        follower.peer_message(0, &PeerMessage::Seek(other)),
+        Ok(vec![]),
+        "of a ballot that is not installed here"
+    );
 }
 
 /// What a follower of a group of three answers to its leader, which looks for what is in a slot.
-fn answer(follower: &mut Process, spot: Spot) -> Vec<Effect> {
-    follower.letter(0, &Letter::Seek(spot)).expect("the leader may ask")
+fn answer(follower: &mut Process, slot_ref: SlotRef) -> Vec<Effect> {
+    follower.peer_message(0, &PeerMessage::Seek(slot_ref)).expect("the leader may ask")
 }
 
 #[test]
 fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
-    let lacking = |spot| vec![Effect::Letter { to: 0, letter: Letter::Lacking(spot) }];
-    let later = Spot { era: 1, ..spot(0, 0) };
-    // A successor that has not begun: whatever comes before it is over, of whatever era.
+    let lacking = |slot_ref| vec![Effect::PeerMessage { to: 0, message: PeerMessage::Lacking(slot_ref) }];
+    let later = SlotRef { generation: 1, ..slot_ref(0, 0) };
+    // A successor that has not begun: whatever comes before it is over, of whatever generation.
     let mut follower = Process::new(&[3], 1, Variant::V2);
     follower.replica.succeed(ClientId(0), 0);
     assert_eq!(answer(&mut follower, later), lacking(later));
-    // It has begun, in the second era: only the first is over.
+    // It has begun, in the second generation: only the first is over.
     follower.replica.succeed(ClientId(0), 1);
     follower.replica.begin_client(ClientId(0));
     assert_eq!(answer(&mut follower, later), []);
-    assert_eq!(answer(&mut follower, spot(0, 0)), lacking(spot(0, 0)));
+    assert_eq!(answer(&mut follower, slot_ref(0, 0)), lacking(slot_ref(0, 0)));
     // Another client's place is another matter.
-    let other = Spot { client: ClientId(1), ..spot(0, 0) };
+    let other = SlotRef { client: ClientId(1), ..slot_ref(0, 0) };
     assert_eq!(answer(&mut follower, other), []);
-    assert_eq!(answer(&mut follower, Spot { client: ClientId(2), ..other }), [], "there is no such place");
+    assert_eq!(answer(&mut follower, SlotRef { client: ClientId(2), ..other }), [], "there is no such place");
     // What is delivered is not lacking, though its body is forgotten by and by.
     follower.message(0, 1, &[(0, 0)]).expect("the first message");
     follower.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("assigned");
     assert_eq!(follower.replica.delivered(), 1);
-    assert_eq!(answer(&mut follower, spot(0, 0)), [Effect::Body { to: 0, slot: 0 }]);
+    assert_eq!(answer(&mut follower, slot_ref(0, 0)), [Effect::Body { to: 0, slot: 0 }]);
     for slot in 1..3 {
         follower.message(0, slot + 1, &[(0, slot)]).expect("a message");
         follower.assign(head(slot + 1, slot, 1), slot + 1, 0, led_by(0), slot + 1).expect("assigned");
     }
-    assert_eq!(answer(&mut follower, spot(0, 0)), [], "delivered, and its place is another's");
+    assert_eq!(answer(&mut follower, slot_ref(0, 0)), [], "delivered, and its place is another's");
     // A ballot that it has promised another one over.
     follower.replica.succeed(ClientId(0), 1);
-    assert_eq!(answer(&mut follower, spot(3, 0)), lacking(spot(3, 0)));
+    assert_eq!(answer(&mut follower, slot_ref(3, 0)), lacking(slot_ref(3, 0)));
     let ballot = Ballot::new(2, ProcessId(2));
-    follower.letter(2, &Letter::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
-    assert_eq!(answer(&mut follower, spot(3, 0)), [], "that leader is none any more");
-    let early = Letter::Seek(Spot { ballot, ..spot(3, 0) });
-    assert_eq!(follower.letter(2, &early), Ok(vec![]), "its state is not installed here");
+    follower.peer_message(2, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
+    assert_eq!(answer(&mut follower, slot_ref(3, 0)), [], "that leader is none any more");
+    let early = PeerMessage::Seek(SlotRef { ballot, ..slot_ref(3, 0) });
+    assert_eq!(follower.peer_message(2, &early), Ok(vec![]), "its state is not installed here");
 }
 
 #[test]
@@ -206,40 +213,43 @@ fn a_process_without_memory_lacks_nothing() {
     let mut follower = Process::joining(&[3], 1);
     follower.replica.succeed(ClientId(0), 1);
     for ballot in [Ballot::NONE, led_by(0)] {
-        assert_eq!(answer(&mut follower, Spot { ballot, ..spot(0, 0) }), []);
+        assert_eq!(answer(&mut follower, SlotRef { ballot, ..slot_ref(0, 0) }), []);
     }
 }
 
 #[test]
-fn a_follower_passes_a_void_slot_when_it_is_settled() {
+fn a_follower_passes_a_no_op_when_it_is_settled() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
-    let effects = follower.void(head(0, 0, 1), 1, false).expect("void");
-    assert_eq!(effects, [Effect::Letter { to: 0, letter: Letter::Voided(spot(0, 0)) }]);
+    let effects = follower.no_op(head(0, 0, 1), 1, false).expect("a no-op");
+    assert_eq!(effects, [Effect::PeerMessage { to: 0, message: PeerMessage::NoOpProcessed(slot_ref(0, 0)) }]);
     assert_eq!(follower.replica.first_held(ClientId(0)), 0);
-    assert_eq!(follower.void(head(0, 0, 1), 2, true), Ok(vec![]));
+    assert_eq!(follower.no_op(head(0, 0, 1), 2, true), Ok(vec![]));
     assert_eq!(follower.replica.first_held(ClientId(0)), 1);
     // Said again to somebody else.
-    assert_eq!(follower.void(head(0, 0, 1), 3, false).map(|did| letters(&did).len()), Ok(1));
+    assert_eq!(follower.no_op(head(0, 0, 1), 3, false).map(|did| peer_messages(&did).len()), Ok(1));
     let beyond = Err(Rejected::BeyondWindow { client: 0, slot: 3, end: 3 });
-    assert_eq!(follower.void(head(0, 3, 1), 4, false), beyond);
+    assert_eq!(follower.no_op(head(0, 3, 1), 4, false), beyond);
 }
 
 #[test]
-fn a_void_that_was_not_settled_is_gone_with_its_ballot() {
+fn a_no_op_that_was_not_settled_is_gone_with_its_ballot() {
     let mut leader = leader_before_a_gap(&[3]);
     leader.replica.succeed(ClientId(0), 1);
-    leader.ticks(patience());
-    leader.letter(1, &Letter::Lacking(spot(0, 0))).expect("it lacks it");
+    leader.ticks(retry_ticks());
+    leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
     // Member 1 leads now and has not heard of it: it has found the message.
     let mut other = Process::new(&[3], 1, Variant::V2);
     other.message(0, 1, &[(0, 0)]).expect("the first message");
     let ballot = other.campaign();
     let mut third = Process::new(&[3], 2, Variant::V2);
-    let promise =
-        letters(&third.letter(1, &Letter::Campaign { ballot, lives: vec![0; 3] }).expect("it promises")).remove(0).1;
-    let effects = other.letter(2, &promise).expect("a majority");
-    let install = letters(&effects).into_iter().find(|(to, _)| *to == 0).expect("a state").1;
-    leader.letter(1, &install).expect("it installs");
+    let promise = peer_messages(
+        &third.peer_message(1, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises"),
+    )
+    .remove(0)
+    .1;
+    let effects = other.peer_message(2, &promise).expect("a majority");
+    let install = peer_messages(&effects).into_iter().find(|(to, _)| *to == 0).expect("a state").1;
+    leader.peer_message(1, &install).expect("it installs");
     assert_eq!((leader.replica.ballot(), leader.replica.first_held(ClientId(0))), (ballot, 0));
     leader.message(0, 1, &[(0, 0)]).expect("it may be held again");
     leader.replica.on_begin(ProcessId(1), ballot).expect("the stream of the new ballot");
@@ -248,28 +258,28 @@ fn a_void_that_was_not_settled_is_gone_with_its_ballot() {
 }
 
 #[test]
-fn another_group_is_told_when_the_void_is_settled_and_makes_the_message_void_in_turn() {
+fn another_group_is_told_when_the_no_op_is_settled_and_fills_the_slot_in_turn() {
     let mut leader = leader_before_a_gap(TWO_GROUPS);
     leader.replica.succeed(ClientId(0), 1);
-    leader.ticks(patience());
-    leader.letter(1, &Letter::Lacking(spot(0, 0))).expect("it lacks it");
+    leader.ticks(retry_ticks());
+    leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
     let theirs = head(1, 0, 2);
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), Ok(vec![]), "not yet");
-    leader.letter(1, &Letter::Voided(spot(0, 0))).expect("it processed that");
-    let refused = Letter::Refused(Subject { client: ClientId(0), sequence: 1 });
+    leader.peer_message(1, &PeerMessage::NoOpProcessed(slot_ref(0, 0))).expect("it processed that");
+    let refused = PeerMessage::Refused(MessageRef { client: ClientId(0), sequence: 1 });
     let told = leader.timestamp(3, theirs, 1, led_by(3), 7);
-    assert_eq!(told, Ok(vec![Effect::Letter { to: 3, letter: refused.clone() }]));
+    assert_eq!(told, Ok(vec![Effect::PeerMessage { to: 3, message: refused.clone() }]));
 
     let mut theirs = Process::new(TWO_GROUPS, 3, Variant::V2);
     theirs.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
     theirs.message(1, 1, &[(1, 0)]).expect("another client's, behind it");
     let decided = theirs.ack(4, Head { client: ClientId(1), ..head(1, 0, 1) }, 0, &[2]);
     assert_eq!(decided, Ok(vec![]), "the first can still come before it");
-    let effects = theirs.letter(0, &refused).expect("refused");
-    assert_eq!(voids(&effects), [(head(1, 0, 2), false)]);
+    let effects = theirs.peer_message(0, &refused).expect("refused");
+    assert_eq!(no_ops(&effects), [(head(1, 0, 2), false)]);
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
     // What the client multicast after it would be a hole.
-    assert_eq!(theirs.message(0, 2, &[(1, 1)]).map(|did| voids(&did)), Ok(vec![(head(2, 1, 1), false)]));
+    assert_eq!(theirs.message(0, 2, &[(1, 1)]).map(|did| no_ops(&did)), Ok(vec![(head(2, 1, 1), false)]));
 }
 
 #[test]
@@ -278,7 +288,7 @@ fn followers_hear_of_a_ballot_before_a_time_that_was_given_in_it() {
     leader.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
     let newer = Ballot::new(2, ProcessId(4));
     let effects = leader.timestamp(4, head(1, 0, 2), 1, newer, 9).expect("their new leader's");
-    assert_eq!(effects[0], Effect::Heard { counter: 2, ballot: newer });
+    assert_eq!(effects[0], Effect::RemoteBallot { counter: 2, ballot: newer });
     assert!(matches!(effects[1], Effect::Vector { counter: 3, .. }), "{effects:?}");
 
     let mut follower = Process::new(TWO_GROUPS, 1, Variant::V2);
@@ -289,11 +299,17 @@ fn followers_hear_of_a_ballot_before_a_time_that_was_given_in_it() {
     // It leads now. Their old leader, which does not know that it is deposed, gives its own time.
     let ballot = follower.campaign();
     let mut third = Process::new(TWO_GROUPS, 2, Variant::V2);
-    let promise =
-        letters(&third.letter(1, &Letter::Campaign { ballot, lives: vec![0; 3] }).expect("it promises")).remove(0).1;
-    follower.letter(2, &promise).expect("a majority");
-    follower.letter(2, &Letter::Installed { ballot }).expect("it leads");
+    let promise = peer_messages(
+        &third.peer_message(1, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises"),
+    )
+    .remove(0)
+    .1;
+    follower.peer_message(2, &promise).expect("a majority");
+    follower.peer_message(2, &PeerMessage::Installed { ballot }).expect("it leads");
     assert!(follower.replica.is_leader());
     let effects = follower.timestamp(3, head(1, 0, 2), 1, led_by(3), 5).expect("an old one");
-    assert!(matches!(letters(&effects)[..], [(3, Letter::Announce { ballot, .. })] if ballot == newer), "{effects:?}");
+    assert!(
+        matches!(peer_messages(&effects)[..], [(3, PeerMessage::Announce { ballot, .. })] if ballot == newer),
+        "{effects:?}"
+    );
 }

@@ -1,8 +1,8 @@
 //! A follower's stream that does not bring what the leader has, and states that the stream has overtaken.
 
 use stentor_multicast::{
-    Ballot, CatchUps, ClientId, ClientState, Destination, Entry, GroupId, Head, Letter, ReplicaConfig, State, Subject,
-    Variant,
+    AssignedSlot, Ballot, CatchUps, ClientId, ClientState, Destination, GroupId, Head, MessageRef, PeerMessage,
+    ReplicaConfig, State, Variant,
 };
 
 use super::process::{BOTH, Effect, Process, TWO_GROUPS, head, led_by};
@@ -11,11 +11,11 @@ use super::process::{BOTH, Effect, Process, TWO_GROUPS, head, led_by};
 const SECOND: &[(u16, u64)] = &[(0, 1), (1, 2)];
 
 /// As long as a follower waits until it asks for its leader's state.
-const PATIENCE: u32 = 4 * ReplicaConfig::PATIENCE as u32;
+const RETRY_TICKS: u32 = 4 * ReplicaConfig::RETRY_TICKS as u32;
 
-fn entry(sequence: u64, to: &[(u16, u64)], times: &[u64], decided: bool) -> Entry {
+fn entry(sequence: u64, to: &[(u16, u64)], times: &[u64], decided: bool) -> AssignedSlot {
     let destinations = to.iter().map(|(group, slot)| Destination { group: GroupId(*group), slot: *slot }).collect();
-    Entry { sequence, destinations, times: times.to_vec(), vector: true, decided, void: false }
+    AssignedSlot { sequence, destinations, times: times.to_vec(), vector: true, decided, no_op: false }
 }
 
 /// A state of group 0 of [`TWO_GROUPS`] in its first ballot.
@@ -32,20 +32,20 @@ fn state(counter: u64, delivered: u64, clients: [ClientState; 2]) -> State {
 }
 
 /// What leader 0 sends with that state.
-fn install(state: State, snapshot: bool) -> Letter {
-    Letter::Install { ballot: led_by(0), counter: state.counter, state, admits: Vec::new(), snapshot }
+fn install(state: State, snapshot: bool) -> PeerMessage {
+    PeerMessage::Install { ballot: led_by(0), counter: state.counter, state, admits: Vec::new(), snapshot }
 }
 
-fn letters(effects: &[Effect]) -> Vec<(u16, Letter)> {
-    let letter = |effect: &Effect| match effect {
-        Effect::Letter { to, letter } => Some((*to, letter.clone())),
+fn peer_messages(effects: &[Effect]) -> Vec<(u16, PeerMessage)> {
+    let message = |effect: &Effect| match effect {
+        Effect::PeerMessage { to, message } => Some((*to, message.clone())),
         _ => None,
     };
-    effects.iter().filter_map(letter).collect()
+    effects.iter().filter_map(message).collect()
 }
 
 fn behind(effects: &[Effect]) -> usize {
-    letters(effects).iter().filter(|letter| **letter == (0, Letter::Behind { ballot: led_by(0) })).count()
+    peer_messages(effects).iter().filter(|message| **message == (0, PeerMessage::Behind { ballot: led_by(0) })).count()
 }
 
 /// Member 1 of group 0. It has processed two messages to both groups, and acknowledged them; of group 1's acknowledgements it
@@ -65,9 +65,9 @@ fn follower_with_two() -> Process {
 /// What member 1 promises to a candidate.
 fn promise(follower: &mut Process) -> State {
     let ballot = Ballot::new(2, stentor_fabric::ProcessId(2));
-    let effects = follower.letter(2, &Letter::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
-    match &letters(&effects)[..] {
-        [(2, Letter::Promise { state, .. })] => state.clone(),
+    let effects = follower.peer_message(2, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
+    match &peer_messages(&effects)[..] {
+        [(2, PeerMessage::Promise { state, .. })] => state.clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -83,8 +83,8 @@ fn overtaken() -> State {
 #[test]
 fn a_state_that_the_stream_has_overtaken_takes_nothing_back() {
     let mut follower = follower_with_two();
-    let effects = follower.letter(0, &install(overtaken(), true)).expect("sound");
-    let installed = Effect::Letter { to: 0, letter: Letter::Installed { ballot: led_by(0) } };
+    let effects = follower.peer_message(0, &install(overtaken(), true)).expect("sound");
+    let installed = Effect::PeerMessage { to: 0, message: PeerMessage::Installed { ballot: led_by(0) } };
     assert_eq!(effects, [Effect::Restore(1), installed]);
     assert_eq!(follower.replica.catch_ups(), CatchUps { overtaken: 1, starved: 0 });
     follower.message(0, 3, &[(0, 2)]).expect("the third body");
@@ -94,7 +94,7 @@ fn a_state_that_the_stream_has_overtaken_takes_nothing_back() {
     assert_eq!(promised.clients[0].entries.last().map(|entry| entry.sequence), Some(2), "{promised:?}");
     // Behind what came with the state it delivers by itself.
     let mut follower = follower_with_two();
-    follower.letter(0, &install(overtaken(), true)).expect("sound");
+    follower.peer_message(0, &install(overtaken(), true)).expect("sound");
     follower.ack(3, head(2, 1, 2), 1, &[6, 6]).expect("of group 1");
     let effects = follower.ack(4, head(2, 1, 2), 1, &[6, 6]).expect("of group 1");
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(delivery) if delivery.number == 2)));
@@ -104,8 +104,8 @@ fn a_state_that_the_stream_has_overtaken_takes_nothing_back() {
 #[test]
 fn an_overtaken_state_without_the_applications_is_asked_for_with_it() {
     let mut follower = follower_with_two();
-    let effects = follower.letter(0, &install(overtaken(), false)).expect("sound");
-    assert_eq!(effects, [Effect::Letter { to: 0, letter: Letter::Behind { ballot: led_by(0) } }]);
+    let effects = follower.peer_message(0, &install(overtaken(), false)).expect("sound");
+    assert_eq!(effects, [Effect::PeerMessage { to: 0, message: PeerMessage::Behind { ballot: led_by(0) } }]);
     follower.message(0, 3, &[(0, 2)]).expect_err("no room yet");
     assert!(!follower.waits(head(2, 1, 2), 5), "meanwhile the stream goes on");
     assert_eq!(promise(&mut follower).counter, 4);
@@ -117,29 +117,30 @@ fn an_overtaken_state_without_the_applications_is_asked_for_with_it() {
 fn a_gap_that_no_state_fills_is_asked_about() {
     let mut follower = follower_with_two();
     assert!(follower.waits(head(4, 3, 1), 7));
-    assert_eq!(behind(&follower.stalled(head(4, 3, 1), 7, PATIENCE - 1)), 0, "a state may be on its way");
+    assert_eq!(behind(&follower.stalled(head(4, 3, 1), 7, RETRY_TICKS - 1)), 0, "a state may be on its way");
     assert_eq!(behind(&follower.stalled(head(4, 3, 1), 7, 1)), 1);
-    assert_eq!(behind(&follower.stalled(head(4, 3, 1), 7, PATIENCE)), 1, "the answer may be lost");
+    assert_eq!(behind(&follower.stalled(head(4, 3, 1), 7, RETRY_TICKS)), 1, "the answer may be lost");
     assert_eq!(follower.replica.catch_ups().starved, 2);
     // The state fills the gap.
     let entries = vec![entry(3, &[(0, 2)], &[7], true)];
     let client = ClientState { delivered: 3, from: 2, freed: 2, entries, ..ClientState::default() };
-    let effects = follower.letter(0, &install(state(6, 3, [client, ClientState::default()]), true)).expect("sound");
-    assert!(letters(&effects).contains(&(0, Letter::Installed { ballot: led_by(0) })), "{effects:?}");
+    let effects =
+        follower.peer_message(0, &install(state(6, 3, [client, ClientState::default()]), true)).expect("sound");
+    assert!(peer_messages(&effects).contains(&(0, PeerMessage::Installed { ballot: led_by(0) })), "{effects:?}");
     assert_eq!(follower.replica.delivered(), 3);
-    assert_eq!(behind(&follower.ticks(2 * PATIENCE)), 0, "it has what it asked for");
+    assert_eq!(behind(&follower.ticks(2 * RETRY_TICKS)), 0, "it has what it asked for");
 }
 
 #[test]
 fn a_stream_that_flows_again_is_not_asked_about() {
     let mut follower = follower_with_two();
-    assert_eq!(behind(&follower.stalled(head(4, 3, 1), 7, PATIENCE - 1)), 0);
+    assert_eq!(behind(&follower.stalled(head(4, 3, 1), 7, RETRY_TICKS - 1)), 0);
     follower.heard(5, Ballot::new(2, stentor_fabric::ProcessId(4))).expect("the next entry");
-    assert_eq!(behind(&follower.ticks(2 * PATIENCE)), 0);
+    assert_eq!(behind(&follower.ticks(2 * RETRY_TICKS)), 0);
     // An entry that waits for its body is no gap: its body is asked for.
-    let effects = follower.stalled(head(4, 3, 1), 6, 2 * PATIENCE);
+    let effects = follower.stalled(head(4, 3, 1), 6, 2 * RETRY_TICKS);
     assert_eq!(behind(&effects), 0);
-    assert!(letters(&effects).iter().any(|(_, letter)| matches!(letter, Letter::WantBodies(_))));
+    assert!(peer_messages(&effects).iter().any(|(_, message)| matches!(message, PeerMessage::WantBodies(_))));
 }
 
 /// `Ask` is answered by `Decided` again and again, but the entry with that vector never comes.
@@ -148,15 +149,15 @@ fn a_decision_that_cannot_be_used_becomes_a_request_for_the_state() {
     let mut follower = Process::new(TWO_GROUPS, 1, Variant::V2);
     follower.message(0, 1, BOTH).expect("the body");
     follower.assign(head(1, 0, 2), 1, 0, led_by(0), 1).expect("assigned, without a vector");
-    let subject = Subject { client: ClientId(0), sequence: 1 };
-    let decided = Letter::Decided { subject, ballot: led_by(0), times: vec![1, 5] };
+    let wanted = MessageRef { client: ClientId(0), sequence: 1 };
+    let decided = PeerMessage::Decided { message: wanted, ballot: led_by(0), times: vec![1, 5] };
     let (mut asked, mut behinds) = (0, 0);
-    for _ in 0..3 * PATIENCE {
+    for _ in 0..3 * RETRY_TICKS {
         let effects = follower.ticks(1);
         behinds += behind(&effects);
-        if letters(&effects).contains(&(0, Letter::Ask(subject))) {
+        if peer_messages(&effects).contains(&(0, PeerMessage::Ask(wanted))) {
             asked += 1;
-            assert_eq!(follower.letter(0, &decided).expect("sound"), []);
+            assert_eq!(follower.peer_message(0, &decided).expect("sound"), []);
         }
     }
     assert!(asked > 4 && behinds == 2, "{asked} questions, {behinds} requests for the state");
@@ -164,21 +165,21 @@ fn a_decision_that_cannot_be_used_becomes_a_request_for_the_state() {
     let mut other = Process::new(TWO_GROUPS, 1, Variant::V2);
     other.message(0, 1, BOTH).expect("the body");
     other.assign(head(1, 0, 2), 1, 0, led_by(0), 1).expect("assigned, without a vector");
-    other.letter(2, &decided).expect("sound");
-    assert_eq!(behind(&other.ticks(2 * PATIENCE)), 0);
+    other.peer_message(2, &decided).expect("sound");
+    assert_eq!(behind(&other.ticks(2 * RETRY_TICKS)), 0);
     // The state brings what was asked for.
     let client = ClientState { entries: vec![entry(1, BOTH, &[1, 5], true)], ..ClientState::default() };
-    follower.letter(0, &install(state(2, 0, [client, ClientState::default()]), true)).expect("sound");
-    assert_eq!((follower.replica.delivered(), behind(&follower.ticks(2 * PATIENCE))), (1, 0));
+    follower.peer_message(0, &install(state(2, 0, [client, ClientState::default()]), true)).expect("sound");
+    assert_eq!((follower.replica.delivered(), behind(&follower.ticks(2 * RETRY_TICKS))), (1, 0));
 }
 
-/// A candidate delivered more than a member that promises, which has passed a void slot that is not settled here. Asked for
+/// A candidate delivered more than a member that promises, which has passed a no-op that is not settled here. Asked for
 /// its state, that member sends the same again and again, unless what it has passed is passed here, too.
 #[test]
-fn a_candidate_that_has_delivered_more_passes_what_is_void_elsewhere() {
+fn a_candidate_that_has_delivered_more_passes_what_is_a_no_op_elsewhere() {
     let mut candidate = Process::new(TWO_GROUPS, 1, Variant::V2);
     candidate.message(1, 1, BOTH).expect("client 1's message");
-    candidate.void(head(1, 0, 1), 1, false).expect("client 0's is void, which is not settled");
+    candidate.no_op(head(1, 0, 1), 1, false).expect("client 0's is a no-op, which is not settled");
     let other = |slot| Head { client: ClientId(1), ..head(1, slot, 2) };
     candidate.assign(other(0), 2, 0, led_by(0), 1).expect("client 1's");
     candidate.vector(other(0), 3, &[1, 5]).expect("its vector");
@@ -189,10 +190,10 @@ fn a_candidate_that_has_delivered_more_passes_what_is_void_elsewhere() {
     let passed = ClientState { delivered: 1, from: 1, freed: 1, closed: 1, ..ClientState::default() };
     let undecided = ClientState { entries: vec![entry(1, BOTH, &[1, 5], false)], ..ClientState::default() };
     let state = state(4, 0, [passed, undecided]);
-    let effects = candidate.letter(2, &Letter::Promise { ballot, state: state.clone() }).expect("sound");
-    assert_eq!(letters(&effects), [(2, Letter::Behind { ballot })]);
-    let effects = candidate.letter(2, &Letter::Transfer { ballot, state }).expect("sound");
-    let installs = |letter: &&(u16, Letter)| matches!(letter.1, Letter::Install { .. });
-    assert_eq!(letters(&effects).iter().filter(installs).count(), 2, "it takes over: {effects:?}");
+    let effects = candidate.peer_message(2, &PeerMessage::Promise { ballot, state: state.clone() }).expect("sound");
+    assert_eq!(peer_messages(&effects), [(2, PeerMessage::Behind { ballot })]);
+    let effects = candidate.peer_message(2, &PeerMessage::Transfer { ballot, state }).expect("sound");
+    let installs = |message: &&(u16, PeerMessage)| matches!(message.1, PeerMessage::Install { .. });
+    assert_eq!(peer_messages(&effects).iter().filter(installs).count(), 2, "it takes over: {effects:?}");
     assert_eq!((candidate.replica.first_held(ClientId(0)), candidate.replica.delivered()), (1, 1));
 }

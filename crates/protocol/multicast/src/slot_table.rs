@@ -13,7 +13,7 @@ pub(crate) fn heap_bytes<T>(entries: usize) -> u64 {
 /// Address space for all of them is reserved at start. An entry is made when a slot first comes near it, so a client place
 /// that nobody uses costs a chunk, whatever the window.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Places<T> {
+pub(crate) struct SlotTable<T> {
     made: Vec<T>,
     /// One less than the window, which is a power of two.
     mask: u64,
@@ -21,13 +21,13 @@ pub(crate) struct Places<T> {
     blank: T,
 }
 
-impl<T: Default> Places<T> {
+impl<T: Default> SlotTable<T> {
     /// Makes a table for a window, which is a power of two.
     pub(crate) fn new(window: u32) -> Self {
         let window = window as usize;
         let mut made = Vec::with_capacity(window);
         made.resize_with(window.min(CHUNK), T::default);
-        Places { made, mask: window as u64 - 1, blank: T::default() }
+        SlotTable { made, mask: window as u64 - 1, blank: T::default() }
     }
 
     /// Returns how many places there are.
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_made_when_it_is_written() {
-        let mut places = Places::<u64>::new(1024);
+        let mut places = SlotTable::<u64>::new(1024);
         assert_eq!((places.window(), places.made().len()), (1024, CHUNK));
         let (room, start) = (places.made.capacity(), places.made.as_ptr());
         assert_eq!(*places.get(1000), 0);
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_window_of_less_than_a_chunk_is_whole_from_the_start() {
-        let mut places = Places::<u64>::new(4);
+        let mut places = SlotTable::<u64>::new(4);
         *places.get_mut(7) = 1;
         assert_eq!((places.made(), places.at(9)), (&[0, 0, 0, 1][..], 1));
     }

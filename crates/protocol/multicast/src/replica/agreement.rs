@@ -1,0 +1,327 @@
+//! What a group agrees on in the ballot that is installed: which vector each message is decided at, and in what order
+//! messages are delivered.
+
+use stentor_fabric::ProcessId;
+
+use super::ballots::Ballots;
+use super::clock::Clock;
+use super::identity::Identity;
+use super::lives::Lives;
+use super::messages::Messages;
+use super::order::Undelivered;
+use super::votes::Vote;
+use super::{Delivery, Effects, Rejected};
+use crate::item::{StreamEntry, StreamItem};
+use crate::peer_message::{MessageRef, PeerMessage};
+use crate::plant::planted;
+use crate::state::State;
+use crate::{Ack, ClientId, GroupId, MessageId, Timestamp};
+
+/// The messages of a member, and how far it is in the stream of its ballot.
+///
+/// # Invariants
+/// - What a member has processed of one ballot never becomes less: `(installed ballot, counter)` only rises. Its
+///   acknowledgements lean on that, and so does its stream, whose entries are read once.
+/// - Times given by one leader rise with the stream's counter.
+/// - A message is decided when, for one vector, a majority of every destination group acknowledged it in one ballot of
+///   that group. It is delivered when, besides, the stream is processed through the entry with that vector and no other
+///   undelivered message has a smaller key.
+#[derive(Clone, Debug)]
+pub(super) struct Agreement {
+    pub(super) id: Identity,
+    pub(super) ballots: Ballots,
+    pub(super) clock: Clock,
+    /// Entries of the installed ballot's stream that are processed; at its leader, appended.
+    pub(super) counter: u64,
+    pub(super) messages: Messages,
+}
+
+impl Agreement {
+    pub(super) fn new(id: Identity) -> Self {
+        let (ballots, messages) = (Ballots::new(id.topology()), Messages::new(&id));
+        Agreement { id, ballots, clock: Clock::default(), counter: 0, messages }
+    }
+
+    /// Whether the installed ballot is this member's own.
+    #[inline]
+    pub(super) fn owns_ballot(&self) -> bool {
+        self.ballots.installed.leader() == self.id.me()
+    }
+
+    /// What this member has processed.
+    pub(super) fn state(&self, lives: &Lives) -> State {
+        State {
+            synced: self.ballots.installed,
+            counter: self.counter,
+            clock: self.clock.now(),
+            delivered: self.messages.delivered,
+            known: self.ballots.all_known().to_vec(),
+            lives: lives.all().to_vec(),
+            clients: self.messages.states(),
+        }
+    }
+
+    /// Takes a state of the promised ballot in place of the own one.
+    pub(super) fn adopt(&mut self, state: &State, counter: u64, leads: bool) {
+        self.messages.adopt(state, self.id.group, leads);
+        self.clock.raise(state.clock);
+        self.ballots.hear_of_all(&state.known);
+        (self.ballots.installed, self.counter) = (self.ballots.promised, counter);
+        self.messages.order.clear();
+        for client in self.messages.clients() {
+            for slot in self.messages.pending(client) {
+                let message = self.messages.get(client, slot);
+                if message.ordered && !message.no_op && !message.delivered {
+                    self.enqueue(message.tentative(), client, slot);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn enqueue(&mut self, key: Timestamp, client: ClientId, slot: u64) {
+        let by_arrival = planted!(self.id.plant(), TiesByArrival);
+        let (key, arrival) = if by_arrival { (Timestamp { group: 0, ..key }, self.counter) } else { (key, 0) };
+        self.messages.order.push(Undelivered { key, arrival, client, slot });
+    }
+
+    /// Counts an acknowledgement of a member of another destination process. Returns whether it decides the message.
+    pub(super) fn on_ack(&mut self, from: ProcessId, ack: &Ack<'_>) -> Result<bool, Rejected> {
+        let position = usize::from(ack.position);
+        let (group, index) = self.id.member(from)?;
+        // The leader's vote is its vector entry: whoever acknowledges the vector has seen it.
+        let implied = self.id.topology().member_bit(group, ack.ballot.leader()).ok_or(Rejected::Sender(from))?;
+        let any_vector = planted!(self.id.plant(), AckWithoutIdentity);
+        let Some(slot) = self.messages.locate(&self.id, &ack.head)? else { return Ok(false) };
+        let message = self.messages.get_mut(ack.head.client, slot);
+        if message.destinations.get(position).is_some_and(|to| to.group != group) {
+            return Err(Rejected::Sender(from));
+        }
+        if message.delivered || message.no_op {
+            return Ok(false);
+        }
+        let vote = Vote { position, voter: 1 << index, implied, ballot: ack.ballot, times: ack.times };
+        message.votes.record(&vote, any_vector);
+        self.ballots.hear_of(group, ack.ballot);
+        Ok(self.decide(ack.head.client, slot))
+    }
+
+    /// Records this member's own vote for the vector in the slot, and the leader's that it implies.
+    pub(super) fn vote(&mut self, client: ClientId, slot: u64) {
+        let ballot = self.ballots.installed;
+        let (voter, implied) = (self.id.bit, self.id.bit_of(ballot.leader()));
+        let message = self.messages.get_mut(client, slot);
+        let mut votes = std::mem::take(&mut message.votes);
+        let times = message.times();
+        votes.record(&Vote { position: message.own, voter, implied, ballot, times }, false);
+        if planted!(self.id.plant(), SoloLeaderSilent) {
+            for (position, to) in message.destinations.iter().enumerate() {
+                if self.id.topology().size(to.group) == 1 {
+                    let ballot = self.id.topology().first_ballot(to.group);
+                    votes.record(&Vote { position, voter: 1, implied: 1, ballot, times }, false);
+                }
+            }
+        }
+        message.votes = votes;
+    }
+
+    /// Acknowledges to all other destination processes: N − 1 writes.
+    pub(super) fn acknowledge<E: Effects>(&self, client: ClientId, slot: u64, effects: &mut E) {
+        let message = self.messages.get(client, slot);
+        for (position, to) in message.destinations.iter().enumerate() {
+            let ack = message.ack(client, position, self.ballots.installed);
+            for process in self.id.topology().members(to.group).filter(|process| *process != self.id.me()) {
+                effects.acknowledge(process, &ack);
+            }
+        }
+    }
+
+    /// Acknowledges a message to one process, if it is one of its destinations.
+    fn acknowledge_to<E: Effects>(&self, to: ProcessId, client: ClientId, slot: u64, effects: &mut E) {
+        let message = self.messages.get(client, slot);
+        for (position, destination) in message.destinations.iter().enumerate() {
+            if self.id.topology().member_bit(destination.group, to).is_some() {
+                effects.acknowledge(to, &message.ack(client, position, self.ballots.installed));
+            }
+        }
+    }
+
+    /// Acknowledges every undecided message whose vector is processed: to all, or what was lost on the way to one process.
+    pub(super) fn acknowledge_all<E: Effects>(&mut self, only: Option<ProcessId>, effects: &mut E) {
+        if !self.ballots.is_current() {
+            return;
+        }
+        for client in self.messages.clients() {
+            for slot in self.messages.pending(client) {
+                let message = self.messages.get(client, slot);
+                if !message.vector || message.no_op || !message.body {
+                    continue;
+                }
+                if let Some(process) = only {
+                    self.acknowledge_to(process, client, slot, effects);
+                } else {
+                    self.vote(client, slot);
+                    self.acknowledge(client, slot, effects);
+                    self.decide(client, slot);
+                }
+            }
+        }
+    }
+
+    /// Whether the message is decided by now and was not before.
+    pub(super) fn decide(&mut self, client: ClientId, slot: u64) -> bool {
+        let owns_ballot = self.owns_ballot();
+        let any = planted!(self.id.plant(), NewerBallotCounts);
+        let installed = if any { self.ballots.known(self.id.group) } else { self.ballots.installed };
+        let window = self.messages.window_mut(client);
+        if !window.holds(slot) {
+            return false;
+        }
+        let message = window.slot(slot);
+        if message.decided.is_some() || message.no_op {
+            return false;
+        }
+        let quorum = message.votes.quorum(&message.destinations, message.own, installed, self.id.topology());
+        let Some(vector) = quorum else { return false };
+        let latest = message.latest(vector);
+        window.decide(slot, latest, owns_ballot);
+        self.order_without_density(client, slot, latest);
+        true
+    }
+
+    /// The message's vector is known to be decided. Returns whether that is news.
+    fn learn(&mut self, client: ClientId, slot: u64) -> bool {
+        let owns_ballot = self.owns_ballot();
+        let window = self.messages.window_mut(client);
+        let message = window.slot(slot);
+        if !message.vector || message.decided.is_some() || message.no_op || message.delivered {
+            return false;
+        }
+        window.decide(slot, message.latest(message.times()), owns_ballot);
+        true
+    }
+
+    /// A leader, of this group or of another, or a follower that has delivered it, says that a message is decided: at these
+    /// times, or so long ago that it has forgotten them. Then they are those of the vector here, if there is one:
+    ///
+    /// Let V be what the message is decided at, in ballot c of this group. A majority of this group processed the entry with
+    /// V in c, so every leader of c or later has appended or adopted it. V's time of another group came in a ballot b of that
+    /// group in which a majority acknowledged it, and that time stays the same in all later ballots of that group. Who has
+    /// processed V has heard of b before (see [`Ballots`]), so every later leader here has; it takes no timestamp of a smaller
+    /// ballot. So what replaces a time of V is equal to it.
+    ///
+    /// Returns whether that is news.
+    pub(super) fn on_decided(&mut self, message: MessageRef, times: Option<&[u64]>) -> bool {
+        let Some(slot) = self.messages.find(message) else { return false };
+        let known = self.messages.get(message.client, slot);
+        let same = times.is_none_or(|times| known.times().words() == times);
+        known.vector && same && self.learn(message.client, slot)
+    }
+
+    /// Tells what became of a message: a follower that asks, or another group's leader that gives its timestamp. What is
+    /// decided holds for the receiver's group from the largest ballot on that was heard of.
+    pub(super) fn tell_outcome<E: Effects>(
+        &self,
+        to: ProcessId,
+        group: GroupId,
+        client: ClientId,
+        slot: u64,
+        effects: &mut E,
+    ) {
+        let message = self.messages.get(client, slot);
+        if message.is_final() {
+            let (ballot, times) = (self.ballots.known(group), message.times().words().to_vec());
+            let message = MessageRef { client, sequence: message.sequence };
+            effects.send(to, &PeerMessage::Decided { message, ballot, times });
+        }
+    }
+
+    /// Delivers, in order, every decided message that no other message of the stream can still come before.
+    pub(super) fn deliver_due<E: Effects>(&mut self, effects: &mut E) {
+        if !self.ballots.is_current() {
+            // Another ballot decides what comes first now.
+            return;
+        }
+        let plant = self.id.plant();
+        while let Some(first) = self.messages.order.first() {
+            let window = self.messages.window(first.client);
+            let message = window.slot(first.slot);
+            if first.slot < window.first_undelivered() || message.delivered || message.no_op {
+                self.messages.order.pop();
+                continue;
+            }
+            let Some(last) = message.decided else {
+                if planted!(plant, TentativeIgnored) {
+                    self.messages.order.pop();
+                    continue;
+                }
+                if planted!(plant, VectorUnblocks) && message.vector {
+                    let full = message.latest(message.times());
+                    if full > first.key {
+                        self.messages.order.raise_first(full);
+                        continue;
+                    }
+                }
+                return;
+            };
+            let key = if planted!(plant, TiesByArrival) { Timestamp { group: 0, ..last } } else { last };
+            if key > first.key {
+                self.messages.order.raise_first(key);
+                continue;
+            }
+            // It is the entry with the decided vector that the stream must be processed through: after an earlier one,
+            // with other times, the leader may have given times that come before.
+            let dense = message.is_final() || message.vector && planted!(plant, AnyVectorIsDense);
+            if !dense && !planted!(plant, NoDensity) {
+                return;
+            }
+            self.messages.order.pop();
+            self.deliver(first.client, first.slot, last, effects);
+        }
+    }
+
+    fn deliver<E: Effects>(&mut self, client: ClientId, slot: u64, timestamp: Timestamp, effects: &mut E) {
+        self.messages.delivered += 1;
+        let number = self.messages.delivered;
+        let window = self.messages.window_mut(client);
+        let message = window.slot_mut(slot);
+        message.finish();
+        let id = MessageId { client, sequence: message.sequence };
+        window.pass_delivered();
+        effects.deliver(&Delivery { id, slot, timestamp, number, ballot: self.ballots.installed });
+    }
+
+    /// For the mutants that order a message as soon as it is decided.
+    fn order_without_density(&mut self, client: ClientId, slot: u64, latest: Timestamp) {
+        let no_density = planted!(self.id.plant(), NoDensity) && !self.messages.get(client, slot).ordered;
+        if no_density || planted!(self.id.plant(), TentativeIgnored) {
+            self.enqueue(latest, client, slot);
+        }
+    }
+
+    /// Whether entries of this process's stream are to be processed now.
+    #[inline]
+    pub(super) fn follows(&self, from: ProcessId) -> bool {
+        let Ballots { promised, installed, stream, .. } = self.ballots;
+        let fenced = promised != installed && !planted!(self.id.plant(), NotFenced);
+        stream == installed && !fenced && from == installed.leader() && from != self.id.me()
+    }
+
+    /// Whether a stream entry must wait: for its body, for the state of its ballot, or for the state that has the entries
+    /// before it, which were lost with a connection.
+    #[inline]
+    pub(super) fn stream_waits(&self, from: ProcessId, item: &StreamItem<'_>) -> bool {
+        if !self.follows(from) || item.counter <= self.counter {
+            return self.ballots.stream > self.ballots.installed && self.ballots.stream.leader() == from;
+        }
+        if item.counter > self.counter + 1 {
+            return true;
+        }
+        let Some(window) = self.messages.client(item.head.client) else { return false };
+        match item.entry {
+            StreamEntry::RemoteBallot(_) => false,
+            StreamEntry::NoOp { .. } => window.resolve_no_op(&item.head).is_some_and(|slot| window.is_beyond(slot)),
+            _ => window.resolve(&item.head).is_some_and(|slot| !window.holds_message(slot, item.head.sequence)),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Phase 1 at a candidate: the promises of its group. The candidate asks for them (1A); each member that promises sends what
+//! it has processed (1B); from a majority of the configured group the candidate takes the state that goes farthest.
+//!
+//! # Invariants
+//! Members lose their memory and are taken in again, as other *lives* of the same processes (`lives.rs`), while letters of
+//! old campaigns are on their way. A ballot is *complete* when its candidate takes over.
+//! 1. *A ballot takes in only lives that had asked before its campaign began*, and its 1A names them. So all who promised it
+//!    had heard of them by then.
+//! 2. *A promise carries the lives that its sender has heard of, of its own member itself; and a state those of its leader. A
+//!    promise counts only if nobody whose promise counts has heard of a later life of its sender.*
+//! 3. *A process that hears of a later life of its own member has no part in what it is told with that, and stops* (`Recovery::is_last_of`). It may
+//!    live still, where nothing keeps two processes out of one id. So if whoever takes over a ballot has heard of a life,
+//!    none that came before it under its id processes anything in that ballot, leads it, or says there what it holds.
+//!
+//! **Lemma.** Let e < c be complete ballots, and let all who promised e, in the lives in which they did, have heard of a
+//! life L by then. Then c's candidate has, when it takes over.
+//! *Proof*, by induction over c, then over e. The two majorities have a process z in common, which promised e in its life Z
+//! and c in Z'. If Z = Z' it promised e first, because what it promises rises, and its promise of c said so. Else:
+//! - Z' is the later one. It was taken in by a complete ballot d, and d < c, because it promised c afterwards. If d = e or
+//!   d > e then the state by which it was taken in names L: e's candidate promised e, too, and d's had heard of L by the
+//!   lemma for e and d. So its promise of c names L. If d < e: all who promised d had heard of Z'. By the lemma for d and e,
+//!   e's candidate had, too, and did not count what Z promised: a contradiction.
+//! - Z is the later one. It was taken in by a complete ballot d, and d < e, because it promised e afterwards. All who
+//!   promised d had heard of Z; by the lemma for d and c, c's candidate had: it did not count what Z' promised.
+//!
+//! (A life that began with its group is never the later one, unless a majority forgot: nobody begins with the group as long
+//! as anybody remembers that it began.)
+//!
+//! **Theorem.** What a majority processed in a ballot d, each in one life, is in the state of every complete c > d.
+//! *Proof*, by induction over c. Some z processed it in its life Y and promised c in X. If X = Y, it did so in this order,
+//! and what it promised with is of d, at least as far, or of a ballot between, which has it by induction. Else:
+//! - X is the later one, taken in by e < c. If e > d, e's state has it. e = d is impossible: by 1, whoever took over d had
+//!   heard of X, and by 3 Y processed nothing in it. If e < d, that is so by the lemma for e and d.
+//! - Y is the later one, taken in by e, and e = d or e < d, so e < c. By the lemma for e and c, c's candidate had heard of Y,
+//!   and did not count what X promised.
+//!
+//! The same with *holds, and says so in its installed ballot d* in place of *processed in d* shows that what is synced is
+//! held by whoever takes over a larger ballot: see `Recovery::count_promises`.
+//!
+//! Without 2 one crash in a group of five breaks the order (`tests/failure/amnesia.rs`). That of virtual synchrony's and
+//! viewstamped replication's recoveries without disks is the same idea: Michael, Ports, Sharma and Szekeres call it
+//! crash-consistent quorums (*Recovering Shared Objects Without Stable Storage*, DISC 2017).
+//!
+//! Adopting "the highest ballot that each message was accepted in" instead breaks total order in five steps:
+//! A(b1) assigns m1@1 to itself alone; B(b2, with C) assigns m2@1 and m2 is delivered; A(b3, with B) revives m1@1 before it.
+
+use stentor_fabric::ProcessId;
+
+use super::Effects;
+use super::identity::Identity;
+use super::lives::Lives;
+use super::messages::Messages;
+use crate::peer_message::{Joiner, PeerMessage};
+use crate::plant::planted;
+use crate::state::State;
+
+/// A member's promise, and what it has processed.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Promise {
+    pub(super) process: ProcessId,
+    pub(super) state: State,
+}
+
+/// A campaign under way.
+///
+/// # States
+/// *asking* (less than a majority's promises count) → *lacking* (the candidate waits for bodies, or for the application's
+/// state) → taken over. Nothing is forgotten on the way but promises of lives that are over.
+///
+/// # Invariants
+/// - A promise counts when all that its process holds is held here. So of what a majority held in one ballot, nothing is
+///   forgotten: one of them has promised, or lost its memory since and was given it with the state of a leader that had it,
+///   by the same reason (and the theorem above).
+/// - Each member has at most one promise.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Campaign {
+    pub(super) promises: Vec<Promise>,
+    /// Who had asked to be taken in when it began: all who promise have heard of these lives from the candidate.
+    pub(super) admits: Vec<Joiner>,
+}
+
+impl Campaign {
+    /// The promise of a process.
+    pub(super) fn promise_of(&mut self, process: ProcessId) -> Option<&mut Promise> {
+        self.promises.iter_mut().find(|promise| promise.process == process)
+    }
+
+    /// What lives promised that are over does not count.
+    pub(super) fn forget_promises(&mut self, lives: &Lives) {
+        self.promises.retain(|promise| lives.is_last(promise.process, &promise.state.lives));
+    }
+
+    /// Who promised and has forgotten what is not delivered here: the best state, or another one, whose process delivered
+    /// what the best one's, a leader's, does not know to be decided.
+    pub(super) fn ahead(&self, id: &Identity, messages: &Messages) -> Option<ProcessId> {
+        if (self.promises.len() as u32) < id.topology().majority(id.group) {
+            return None;
+        }
+        self.promises.iter().find(|promise| messages.is_behind(&promise.state)).map(|promise| promise.process)
+    }
+
+    /// Asks for what processes hold that promised, and that is missing here.
+    pub(super) fn want_held<E: Effects>(&mut self, messages: &Messages, effects: &mut E) {
+        for Promise { process, state } in &mut self.promises {
+            let mut lacks = messages.lacks_held(state).peekable();
+            if lacks.peek().is_some() {
+                lacks.for_each(|message| effects.send(*process, &PeerMessage::WantBody(message)));
+            } else {
+                drop(lacks);
+                state.forget_held();
+            }
+        }
+    }
+
+    /// Of a majority's promises the longest processed prefix among those with the highest synced ballot.
+    ///
+    /// Adopting "the highest ballot that each message was accepted in" instead breaks total order in five steps:
+    /// A(b1) assigns m1@1 to itself alone; B(b2, with C) assigns m2@1 and m2 is delivered; A(b3, with B) revives m1@1 before
+    /// it.
+    pub(super) fn best(&self, id: &Identity, messages: &Messages) -> Option<&Promise> {
+        let mut enough = id.topology().majority(id.group);
+        if planted!(id.plant(), QuorumOfConnected) {
+            enough = 1;
+        }
+        if planted!(id.plant(), WaitsForAll) {
+            enough = id.topology().size(id.group) as u32;
+        }
+        let mut complete = self.promises.iter().filter(|promise| messages.lacks_held(&promise.state).next().is_none());
+        if (complete.clone().count() as u32) < enough {
+            return None;
+        }
+        let mut best = complete.next()?;
+        for promise in complete {
+            let (this, other) = (&promise.state, &best.state);
+            let farther = if planted!(id.plant(), CounterBeforeBallot) {
+                (this.counter, this.synced) > (other.counter, other.synced)
+            } else {
+                (this.synced, this.counter) > (other.synced, other.counter)
+            };
+            if farther && !planted!(id.plant(), FirstPromiseOnly) {
+                best = promise;
+            }
+        }
+        Some(best)
+    }
+
+    /// For the mutant that adopts what anybody accepted: the state, and behind it what only other states have.
+    pub(super) fn revive(&self, state: &State) -> State {
+        let mut revived = state.clone();
+        for promise in &self.promises {
+            for (client, other) in revived.clients.iter_mut().zip(&promise.state.clients) {
+                let known = client.assigned().saturating_sub(other.from) as usize;
+                client.entries.extend(other.entries.iter().skip(known).cloned());
+            }
+        }
+        revived
+    }
+}

@@ -1,0 +1,40 @@
+//! How a member works.
+
+use std::sync::Arc;
+
+use stentor_fabric::ProcessId;
+
+use crate::{Plant, Topology};
+
+/// Which version of the notes' protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Variant {
+    /// Leaders pass on each other group's timestamp as it comes and acknowledge like followers.
+    V1,
+    /// Leaders wait for all timestamps and pass them on at once; that entry is their vote.
+    #[default]
+    V2,
+}
+
+/// Who this member is and how it works.
+#[derive(Clone, Debug)]
+pub struct ReplicaConfig {
+    /// The cluster.
+    pub topology: Arc<Topology>,
+    /// This process; a member of a group.
+    pub me: ProcessId,
+    /// Which protocol.
+    pub variant: Variant,
+    /// Slots per client: messages that a client may have undelivered at one group. A power of two. A [`Member`](crate::Member)
+    /// takes it from its [`Limits`](crate::Limits).
+    pub window: u32,
+    /// Ticks after which something that makes no progress is asked for, or said, again.
+    pub retry_ticks: u8,
+    /// A planted bug.
+    pub plant: Plant,
+}
+
+impl ReplicaConfig {
+    /// Ticks that are patient enough for a loaded host, if they come every few milliseconds.
+    pub const RETRY_TICKS: u8 = 5;
+}

@@ -1,0 +1,53 @@
+//! The output of a member's steps.
+
+use stentor_fabric::ProcessId;
+
+use crate::peer_message::PeerMessage;
+use crate::{Ack, Ballot, ClientId, MessageId, RemoteTimestamp, StreamItem, Timestamp};
+
+/// Where the output of a step goes.
+pub trait Effects {
+    /// Append to the stream of every follower of the own group, in this order.
+    fn to_followers(&mut self, item: &StreamItem<'_>);
+    /// Write a timestamp to another group's leader.
+    fn timestamp(&mut self, to: ProcessId, item: &RemoteTimestamp);
+    /// Write an acknowledgement to another destination process.
+    fn acknowledge(&mut self, to: ProcessId, ack: &Ack<'_>);
+    /// Hand a message to the application.
+    fn deliver(&mut self, delivery: &Delivery);
+    /// Slots of a client are free that were not delivered: its process may wait for them.
+    fn freed(&mut self, _client: ClientId) {}
+    /// Whether what was appended for followers before has not gone out yet: saying it again would only add to it.
+    fn is_held_up(&self) -> bool {
+        false
+    }
+    /// Append to the stream of every follower: what follows is of this ballot. What was not yet written of an earlier
+    /// ballot need not be written any more.
+    fn begin_stream(&mut self, ballot: Ballot);
+    /// Write a message to a member. If it [carries a snapshot](PeerMessage::carries_snapshot), the application's state as it
+    /// is now goes with it.
+    fn send(&mut self, to: ProcessId, message: &PeerMessage);
+    /// Forward the body that is held in a slot to a member; answer [`PeerMessage::Gone`] if it is not there any more.
+    fn body(&mut self, to: ProcessId, client: ClientId, slot: u64);
+    /// Forward a body as well, if it is still there.
+    fn spare_body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
+        self.body(to, client, slot);
+    }
+    /// The application takes over the state that came with the peer message at hand: that after `number` deliveries.
+    fn restore(&mut self, number: u64);
+}
+
+/// A message that is due.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Delivery {
+    /// The message.
+    pub id: MessageId,
+    /// Its slot at this group.
+    pub slot: u64,
+    /// Its final timestamp: its place in the order.
+    pub timestamp: Timestamp,
+    /// Number of this delivery at this process, from 1.
+    pub number: u64,
+    /// The own group's ballot; the message was decided under it, or was known by then to be decided.
+    pub ballot: Ballot,
+}

@@ -1,0 +1,146 @@
+//! Step 4: a follower processes its leader's dense stream and acknowledges.
+
+use stentor_fabric::ProcessId;
+
+use super::agreement::Agreement;
+use super::no_op::NoOps;
+use super::{Effects, Rejected};
+use crate::ClientId;
+use crate::item::{StreamEntry, StreamItem};
+use crate::peer_message::{MessageRef, PeerMessage};
+
+/// The part of a member that processes a leader's stream.
+///
+/// # Invariants
+/// - Entries are processed in the order of their counters, without gaps, and each once in a ballot.
+/// - A vector is acknowledged only when its message's body is held and the stream is processed through it.
+pub(super) struct Follower<'a, E> {
+    pub(super) agreement: &'a mut Agreement,
+    pub(super) effects: &'a mut E,
+}
+
+impl<E: Effects> Follower<'_, E> {
+    /// Processes the next entry of a leader's stream. Entries of ballots that are over, and those that the installed state
+    /// contains, change nothing.
+    pub(super) fn on_stream(&mut self, from: ProcessId, item: &StreamItem<'_>) -> Result<(), Rejected> {
+        let Agreement { id, ballots, counter, messages, .. } = &mut *self.agreement;
+        if item.counter != *counter + 1 {
+            return Err(Rejected::Counter { counter: item.counter, expected: *counter + 1 });
+        }
+        let client = item.head.client;
+        match item.entry {
+            StreamEntry::RemoteBallot(ballot) => {
+                // The leader has heard of another group's ballot.
+                let (group, _) = id.member(ballot.leader()).map_err(|_| Rejected::Ballot(ballot))?;
+                *counter += 1;
+                ballots.hear_of(group, ballot);
+                return Ok(());
+            }
+            StreamEntry::Assign { ballot, .. } if messages.client(client).is_some() && ballot != ballots.installed => {
+                return Err(Rejected::Ballot(ballot));
+            }
+            _ => {}
+        }
+        let window = messages.client(client).ok_or(Rejected::Client(client.0))?;
+        if let StreamEntry::NoOp { settled } = item.entry {
+            window.resolve_no_op(&item.head).map_or(Ok(()), |slot| window.check(client, slot))?;
+            *counter += 1;
+            NoOps { agreement: self.agreement, effects: self.effects }.on_entry(&item.head, settled);
+            return Ok(());
+        }
+        if let Some(slot) = window.resolve(&item.head) {
+            window.check(client, slot)?;
+            if !window.holds(slot) {
+                return Err(Rejected::NotHeld { client: client.0, slot });
+            }
+        }
+        let Some(slot) = messages.locate(id, &item.head)? else {
+            *counter += 1;
+            self.tell_forgotten(from, item);
+            return Ok(());
+        };
+        // A mutant may have found another slot.
+        if !messages.window(client).holds(slot) {
+            return Err(Rejected::NotHeld { client: client.0, slot });
+        }
+        *counter += 1;
+        let message = messages.get(client, slot);
+        if message.no_op {
+            // Refused by another group, which a leader since may not know.
+            return Ok(());
+        }
+        if message.delivered {
+            // The leader does not know: it is told what it needs by acknowledging again.
+            if matches!(item.entry, StreamEntry::Vector(times) if message.times() == times) {
+                self.agreement.acknowledge(client, slot, self.effects);
+                self.tell_delivered(client, slot);
+            }
+            return Ok(());
+        }
+        self.process(client, slot, item);
+        self.agreement.deliver_due(self.effects);
+        Ok(())
+    }
+
+    /// Delivered here, and the leader says it again: once that is no wonder, after a change of leaders. But what
+    /// acknowledgements of another group told this member may have been lost on the way to all others, and that group may be
+    /// gone.
+    fn tell_delivered(&mut self, client: ClientId, slot: u64) {
+        let ballot = self.agreement.ballots.installed;
+        let message = self.agreement.messages.get_mut(client, slot);
+        // Nothing else grows old once it is delivered.
+        message.age = message.age.saturating_add(1);
+        if message.age > 1 {
+            let times = message.times().words().to_vec();
+            let message = MessageRef { client, sequence: message.sequence };
+            self.effects.send(ballot.leader(), &PeerMessage::Decided { message, ballot, times });
+        }
+    }
+
+    /// Delivered and forgotten here; but the leader says it again, so it does not know.
+    fn tell_forgotten(&mut self, leader: ProcessId, item: &StreamItem<'_>) {
+        if matches!(item.entry, StreamEntry::Vector(_)) {
+            let forgotten = MessageRef { client: item.head.client, sequence: item.head.sequence };
+            self.effects.send(leader, &PeerMessage::Forgotten(forgotten));
+        }
+    }
+
+    fn process(&mut self, client: ClientId, slot: u64, item: &StreamItem<'_>) {
+        let message = self.agreement.messages.get_mut(client, slot);
+        let known = message.vector;
+        match item.entry {
+            StreamEntry::Assign { time, .. } => self.order_assigned(client, slot, time),
+            StreamEntry::Remote { position, ballot, time } => message.stamp(usize::from(position), ballot, time),
+            StreamEntry::Vector(times) => message.stamp_all(times),
+            StreamEntry::NoOp { .. } | StreamEntry::RemoteBallot(_) => return,
+        }
+        let message = self.agreement.messages.get(client, slot);
+        // A vector that comes again, with other times or not, is acknowledged again: that is what it came for.
+        let again = known && !matches!(item.entry, StreamEntry::Assign { .. });
+        if message.times().complete() && message.ordered && (!known || again) {
+            self.vector_processed(client, slot);
+        }
+    }
+
+    fn order_assigned(&mut self, client: ClientId, slot: u64, time: u64) {
+        let Agreement { ballots, clock, messages, .. } = &mut *self.agreement;
+        clock.raise(time);
+        let window = messages.window_mut(client);
+        window.assigned = window.assigned.max(slot + 1);
+        let message = window.slot_mut(slot);
+        message.stamp(message.own, ballots.installed, time);
+        message.ordered = true;
+        let key = message.tentative();
+        self.agreement.enqueue(key, client, slot);
+    }
+
+    fn vector_processed(&mut self, client: ClientId, slot: u64) {
+        let message = self.agreement.messages.get_mut(client, slot);
+        message.vector = true;
+        let latest = message.times().max();
+        self.agreement.clock.raise(latest);
+        self.agreement.vote(client, slot);
+        self.agreement.acknowledge(client, slot, self.effects);
+        self.agreement.decide(client, slot);
+    }
+}

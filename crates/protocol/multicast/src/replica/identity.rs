@@ -1,0 +1,104 @@
+//! Who a member is: what never changes while its process runs.
+
+use stentor_fabric::ProcessId;
+
+use super::{Rejected, ReplicaConfig};
+use crate::peer_message::PeerMessage;
+use crate::{GroupId, Plant, ProcessRole, Topology};
+
+/// A member's configuration, its group, and its bit in masks of that group.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) config: ReplicaConfig,
+    pub(super) group: GroupId,
+    pub(super) bit: u64,
+}
+
+impl Identity {
+    /// Finds the member's group.
+    ///
+    /// # Panics
+    /// If `config.me` is not a member of a group, or the window is not a power of two.
+    pub(super) fn new(config: ReplicaConfig) -> Self {
+        assert!(config.window.is_power_of_two(), "a window of {} slots is not a power of two", config.window);
+        let Some(ProcessRole::Member { group, index }) = config.topology.role(config.me) else {
+            panic!("{} is not a member of a group", config.me)
+        };
+        Identity { config, group, bit: 1 << index }
+    }
+
+    #[inline]
+    pub(super) fn me(&self) -> ProcessId {
+        self.config.me
+    }
+
+    #[inline]
+    pub(super) fn topology(&self) -> &Topology {
+        &self.config.topology
+    }
+
+    #[inline]
+    pub(super) fn plant(&self) -> Plant {
+        self.config.plant
+    }
+
+    /// The other members of the own group.
+    pub(super) fn others(&self) -> impl Iterator<Item = ProcessId> + use<> {
+        let me = self.config.me;
+        self.topology().members(self.group).filter(move |member| *member != me)
+    }
+
+    /// The bit of a process in masks of the own group; 0 if it is not a member of it.
+    pub(super) fn bit_of(&self, process: ProcessId) -> u64 {
+        self.topology().member_bit(self.group, process).unwrap_or(0)
+    }
+
+    /// Whether these members are a majority of the own group.
+    pub(super) fn is_majority(&self, members: u64) -> bool {
+        members.count_ones() >= self.topology().majority(self.group)
+    }
+
+    /// Whether this member is its whole group.
+    #[inline]
+    pub(super) fn is_alone(&self) -> bool {
+        self.topology().size(self.group) == 1
+    }
+
+    /// The group of a member and its index there.
+    ///
+    /// # Errors
+    /// [`Rejected::Sender`] if the process is not a member of a group.
+    #[inline]
+    pub(super) fn member(&self, process: ProcessId) -> Result<(GroupId, u8), Rejected> {
+        match self.topology().role(process) {
+            Some(ProcessRole::Member { group, index }) => Ok((group, index)),
+            _ => Err(Rejected::Sender(process)),
+        }
+    }
+
+    /// Checks whether a message may come from where it came.
+    ///
+    /// # Errors
+    /// [`Rejected::Sender`] if no process that keeps to the protocol writes it from there.
+    pub(super) fn check_sender(&self, from: ProcessId, group: GroupId, message: &PeerMessage) -> Result<(), Rejected> {
+        let topology = self.topology();
+        let own = group == self.group && from != self.me();
+        let member = |group, process| topology.member_bit(group, process).is_some();
+        let sound = match message {
+            PeerMessage::Campaign { ballot, .. } => own && ballot.leader() == from,
+            PeerMessage::Install { ballot, admits, .. } => {
+                own && ballot.leader() == from && admits.iter().all(|joiner| member(group, joiner.process))
+            }
+            PeerMessage::Announce { group, ballot } => topology.has_group(*group) && member(*group, ballot.leader()),
+            PeerMessage::Refuse { promised } => own && member(group, promised.leader()),
+            PeerMessage::WantBody(_)
+            | PeerMessage::WantBodies(_)
+            | PeerMessage::Gone(_)
+            | PeerMessage::Decided { .. }
+            | PeerMessage::Forgotten(_) => from != self.me(),
+            PeerMessage::Refused(_) => group != self.group,
+            _ => own,
+        };
+        if sound { Ok(()) } else { Err(Rejected::Sender(from)) }
+    }
+}

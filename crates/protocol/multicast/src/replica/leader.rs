@@ -1,0 +1,280 @@
+//! Steps 2 and 3: what a leader does with its clients' messages and with other groups' timestamps.
+
+use stentor_fabric::ProcessId;
+
+use super::agreement::Agreement;
+use super::no_op::NoOps;
+use super::{Effects, Rejected, Variant};
+use crate::item::{Head, RemoteTimestamp, StreamEntry, StreamItem};
+use crate::peer_message::{MessageRef, PeerMessage};
+use crate::plant::planted;
+use crate::{ClientId, GroupId};
+
+/// The part of a member that acts while it leads its group.
+///
+/// # Invariants
+/// - A client's messages are assigned in its order, and only as far as bodies are held and the FIFO rule allows.
+/// - The clock is raised to a vector's maximum before the entry with the vector is appended, in one step of one thread.
+///   So every message that this leader timestamps afterwards comes after that one.
+/// - The followers are told of another group's ballot before any of its times is appended.
+pub(super) struct Leader<'a, E> {
+    pub(super) agreement: &'a mut Agreement,
+    pub(super) effects: &'a mut E,
+}
+
+impl<E: Effects> Leader<'_, E> {
+    pub(super) fn no_ops(&mut self) -> NoOps<'_, E> {
+        NoOps { agreement: self.agreement, effects: self.effects }
+    }
+
+    /// Assigns a client's messages in its order, as far as bodies are held and the FIFO rule allows.
+    pub(super) fn assign_ready(&mut self, client: ClientId) {
+        loop {
+            let window = self.agreement.messages.window(client);
+            let slot = window.assigned;
+            if window.closed > 0 && self.no_ops().close(client, slot) {
+                continue;
+            }
+            let window = self.agreement.messages.window(client);
+            let any_order = planted!(self.agreement.id.plant(), NoFifo);
+            if !window.holds(slot) || !(any_order || window.may_assign(&window.slot(slot).set)) {
+                return;
+            }
+            self.assign(client, slot);
+        }
+    }
+
+    fn assign(&mut self, client: ClientId, slot: u64) {
+        let Agreement { id, ballots, clock, counter, messages } = &mut *self.agreement;
+        *counter += 1;
+        let (time, ballot) = (clock.next(), ballots.installed);
+        let window = messages.window_mut(client);
+        window.assigned += 1;
+        let message = window.slot_mut(slot);
+        let own = message.own;
+        message.stamp(own, ballot, time);
+        message.ordered = true;
+        let (set, key, position) = (message.set, message.tentative(), own as u8);
+        let entry = StreamEntry::Assign { position, ballot, time };
+        self.effects.to_followers(&StreamItem { head: message.head(client, own), counter: *counter, entry });
+        for (at, to) in message.destinations.iter().enumerate().filter(|(at, _)| *at != own) {
+            let item = RemoteTimestamp { head: message.head(client, at), position, ballot, time };
+            self.effects.timestamp(ballots.known(to.group).leader(), &item);
+        }
+        if planted!(id.plant(), NotGenuine) {
+            let leaders = ballots.all_known().iter().map(|ballot| ballot.leader());
+            for leader in leaders.filter(|leader| *leader != id.me()) {
+                let item = RemoteTimestamp { head: message.head(client, own), position, ballot, time };
+                self.effects.timestamp(leader, &item);
+            }
+        }
+        window.count_undecided(set);
+        let v1 = id.config.variant == Variant::V1;
+        self.agreement.enqueue(key, client, slot);
+        if v1 {
+            self.pass_on_known(client, slot);
+        }
+        self.complete_if_known(client, slot);
+    }
+
+    /// V1: every other group's timestamp goes to the followers on its own, as it comes.
+    fn pass_on_known(&mut self, client: ClientId, slot: u64) {
+        for position in 0..self.agreement.messages.get(client, slot).groups {
+            let message = self.agreement.messages.get(client, slot);
+            if position != message.own && message.times().time(position) != 0 {
+                self.pass_on(client, slot, position);
+            }
+        }
+    }
+
+    fn pass_on(&mut self, client: ClientId, slot: u64, position: usize) {
+        let Agreement { clock, counter, messages, .. } = &mut *self.agreement;
+        let message = messages.get(client, slot);
+        let (ballot, time) = (message.ballot(position), message.times().time(position));
+        clock.raise(time);
+        *counter += 1;
+        let entry = StreamEntry::Remote { position: position as u8, ballot, time };
+        let head = message.head(client, message.own);
+        self.effects.to_followers(&StreamItem { head, counter: *counter, entry });
+    }
+
+    /// Step 3, one step of one thread: clock first, then the entry.
+    fn complete_if_known(&mut self, client: ClientId, slot: u64) {
+        let Agreement { id, ballots, clock, messages, .. } = &mut *self.agreement;
+        let message = messages.get_mut(client, slot);
+        if !message.times().complete() || message.no_op || message.delivered {
+            return;
+        }
+        clock.raise_before_append(message.times().max(), id.plant());
+        message.vector = true;
+        // In V1 each time was passed on as it came; but what came before this ballot began was passed on in another one.
+        let first = ballots.installed == id.topology().first_ballot(id.group);
+        if message.groups > 1 && (id.config.variant == Variant::V2 || !first) {
+            self.append_vector(client, slot);
+        }
+        self.vote(client, slot, planted!(self.agreement.id.plant(), SoloLeaderSilent));
+    }
+
+    /// Votes for the vector in the slot. A follower's acknowledgement implies the leader's vote; a group of one process has
+    /// no follower to imply it. `silent` is for a mutant.
+    fn vote(&mut self, client: ClientId, slot: u64, silent: bool) {
+        self.agreement.vote(client, slot);
+        let alone = self.agreement.id.is_alone() && !silent;
+        if alone || self.agreement.id.config.variant == Variant::V1 {
+            self.agreement.acknowledge(client, slot, self.effects);
+        }
+        self.agreement.decide(client, slot);
+    }
+
+    /// Appends the vector as one entry of the stream.
+    pub(super) fn append_vector(&mut self, client: ClientId, slot: u64) {
+        self.agreement.counter += 1;
+        let message = self.agreement.messages.get(client, slot);
+        let (head, entry) = (message.head(client, message.own), StreamEntry::Vector(message.times()));
+        self.effects.to_followers(&StreamItem { head, counter: self.agreement.counter, entry });
+    }
+
+    /// A vector that is known counts as this leader's vote under its ballot.
+    pub(super) fn vote_again(&mut self, client: ClientId, slot: u64) {
+        let message = self.agreement.messages.get(client, slot);
+        if !message.times().complete() {
+            return;
+        }
+        if message.vector { self.vote(client, slot, false) } else { self.complete_if_known(client, slot) }
+    }
+
+    /// Says again what a leader said about an undecided message; who has heard it acknowledges again.
+    pub(super) fn repeat(&mut self, client: ClientId, slot: u64) {
+        self.send_timestamps(client, slot);
+        if self.agreement.messages.get(client, slot).vector && !planted!(self.agreement.id.plant(), VectorNotRepeated) {
+            self.append_vector(client, slot);
+            self.vote_again(client, slot);
+        }
+    }
+
+    /// Every message that is not decided: its timestamp to the other leaders, its vector voted for under this ballot.
+    pub(super) fn propose_again(&mut self) {
+        for client in self.agreement.messages.clients() {
+            for slot in self.agreement.messages.pending(client) {
+                let message = self.agreement.messages.get(client, slot);
+                if message.no_op && !message.settled {
+                    self.no_ops().propose(client, slot);
+                } else if message.decided.is_none() && !message.no_op && message.ordered {
+                    self.send_timestamps(client, slot);
+                    self.vote_again(client, slot);
+                }
+            }
+        }
+    }
+
+    /// Writes this group's timestamp to the leaders of all other destination groups.
+    fn send_timestamps(&mut self, client: ClientId, slot: u64) {
+        let message = self.agreement.messages.get(client, slot);
+        let own = message.own;
+        for position in (0..message.destinations.len()).filter(|position| *position != own) {
+            self.send_timestamp(client, slot, position);
+        }
+    }
+
+    fn send_timestamp(&mut self, client: ClientId, slot: u64, position: usize) {
+        if planted!(self.agreement.id.plant(), TimestampsNotRepeated) {
+            return;
+        }
+        let message = self.agreement.messages.get(client, slot);
+        let leader = self.agreement.ballots.known(message.destinations[position].group).leader();
+        let (head, time) = (message.head(client, position), message.times().time(message.own));
+        let ballot = self.agreement.ballots.installed;
+        self.effects.timestamp(leader, &RemoteTimestamp { head, position: message.own as u8, ballot, time });
+    }
+
+    /// Sends this group's timestamps of every undecided common message to the leader of another group.
+    pub(super) fn send_timestamps_to(&mut self, group: GroupId) {
+        for client in self.agreement.messages.clients() {
+            for slot in self.agreement.messages.pending(client) {
+                let message = self.agreement.messages.get(client, slot);
+                let common = message.destinations.iter().position(|to| to.group == group);
+                if let Some(position) = common.filter(|_| message.decided.is_none() && !message.no_op) {
+                    self.send_timestamp(client, slot, position);
+                }
+            }
+        }
+    }
+
+    /// Asks every leader that gave a timestamp of a message for its body: each of them has it.
+    pub(super) fn request_body(&mut self, client: ClientId, slot: u64) {
+        let message = self.agreement.messages.get(client, slot);
+        let wanted = MessageRef { client, sequence: message.sequence };
+        for position in (0..message.groups).filter(|position| message.times().time(*position) != 0) {
+            let leader = message.ballot(position).leader();
+            if leader != self.agreement.id.me() {
+                self.effects.send(leader, &PeerMessage::WantBody(wanted));
+            }
+        }
+    }
+
+    /// Tells the followers which ballots of other groups were heard of since they were told.
+    pub(super) fn relay_ballots(&mut self) {
+        let Agreement { id, ballots, counter, .. } = &mut *self.agreement;
+        for group in id.topology().group_ids() {
+            if let Some(ballot) = ballots.relay(group).filter(|_| group != id.group) {
+                *counter += 1;
+                let entry = StreamEntry::RemoteBallot(ballot);
+                self.effects.to_followers(&StreamItem { head: Head::NONE, counter: *counter, entry });
+            }
+        }
+    }
+
+    /// Another group's leader gave its timestamp, in the largest ballot of that group that was heard of. `leads`: a member
+    /// that only prepares to lead notes it. Returns whether messages may be due.
+    pub(super) fn on_timestamp(
+        &mut self,
+        from: ProcessId,
+        group: GroupId,
+        item: &RemoteTimestamp,
+        leads: bool,
+    ) -> Result<bool, Rejected> {
+        let (client, position) = (item.head.client, usize::from(item.position));
+        // By the name that the sender knows: nobody here may have seen the message.
+        let subject = MessageRef { client, sequence: item.head.sequence };
+        let Some(slot) = self.agreement.messages.locate(&self.agreement.id, &item.head)? else {
+            let superseded = self.agreement.messages.window(client).is_superseded(&item.head);
+            let outcome = if superseded { PeerMessage::Refused(subject) } else { PeerMessage::Forgotten(subject) };
+            self.effects.send(from, &outcome);
+            return Ok(false);
+        };
+        let message = self.agreement.messages.get(client, slot);
+        if message.destinations.get(position).is_some_and(|to| to.group != group) {
+            return Err(Rejected::Sender(from));
+        }
+        self.agreement.ballots.hear_of(group, item.ballot);
+        if leads && self.agreement.ballots.is_unrelayed(group, item.ballot) {
+            self.relay_ballots();
+        }
+        let message = self.agreement.messages.get_mut(client, slot);
+        if message.no_op {
+            if message.settled {
+                self.effects.send(from, &PeerMessage::Refused(subject));
+            }
+            return Ok(false);
+        }
+        if message.decided.is_some() {
+            self.agreement.tell_outcome(from, group, client, slot, self.effects);
+            return Ok(false);
+        }
+        let (time, keeps) = (message.times().time(position), planted!(self.agreement.id.plant(), FirstTimestampKept));
+        if time != 0 && (message.ballot(position) >= item.ballot || keeps) {
+            return Ok(false);
+        }
+        message.stamp(position, item.ballot, item.time);
+        // Appended afresh when this member is ready to lead.
+        message.vector &= leads || time == item.time;
+        if time == item.time || !leads || !message.ordered {
+            return Ok(false);
+        }
+        if self.agreement.id.config.variant == Variant::V1 {
+            self.pass_on(client, slot, position);
+        }
+        self.complete_if_known(client, slot);
+        Ok(true)
+    }
+}

@@ -1,0 +1,180 @@
+//! All clients' messages at one member.
+
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+
+use super::identity::Identity;
+use super::order::Order;
+use super::slot::Slot;
+use super::window::Window;
+use super::{CatchUps, Effects, Rejected};
+use crate::item::Head;
+use crate::peer_message::MessageRef;
+use crate::plant::planted;
+use crate::state::{ClientState, State};
+use crate::{ClientId, GroupId};
+
+/// A window for each client, and the order of what is undelivered in them.
+///
+/// # Invariants
+/// - The order follows from the windows, so two members with equal windows are equal.
+/// - `delivered` counts deliveries here, and those that came with another member's state. It never becomes less.
+#[derive(Clone, Debug)]
+pub(super) struct Messages {
+    windows: Vec<Window>,
+    pub(super) order: Order,
+    pub(super) delivered: u64,
+    /// States of other members that were taken over.
+    pub(super) states: u64,
+    pub(super) catch_ups: CatchUps,
+}
+
+impl Messages {
+    pub(super) fn new(id: &Identity) -> Self {
+        let (clients, window) = (id.topology().clients(), id.config.window);
+        Messages {
+            windows: (0..clients).map(|_| Window::new(window)).collect(),
+            order: Order::with_capacity(clients * window as usize),
+            delivered: 0,
+            states: 0,
+            catch_ups: CatchUps::default(),
+        }
+    }
+
+    /// All clients.
+    pub(super) fn clients(&self) -> impl Iterator<Item = ClientId> + use<> {
+        (0..self.windows.len() as u16).map(ClientId)
+    }
+
+    /// The window of a client that an input names; `None` if there is no such client.
+    #[inline]
+    pub(super) fn client(&self, client: ClientId) -> Option<&Window> {
+        self.windows.get(usize::from(client.0))
+    }
+
+    /// As [`client`](Messages::client).
+    pub(super) fn client_mut(&mut self, client: ClientId) -> Option<&mut Window> {
+        self.windows.get_mut(usize::from(client.0))
+    }
+
+    #[inline]
+    pub(super) fn window(&self, client: ClientId) -> &Window {
+        &self.windows[usize::from(client.0)]
+    }
+
+    #[inline]
+    pub(super) fn window_mut(&mut self, client: ClientId) -> &mut Window {
+        &mut self.windows[usize::from(client.0)]
+    }
+
+    #[inline]
+    pub(super) fn get(&self, client: ClientId, slot: u64) -> &Slot {
+        self.window(client).slot(slot)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, client: ClientId, slot: u64) -> &mut Slot {
+        self.window_mut(client).slot_mut(slot)
+    }
+
+    /// A client's slots that are assigned and not delivered.
+    pub(super) fn pending(&self, client: ClientId) -> Range<u64> {
+        self.window(client).pending()
+    }
+
+    /// Finds a retained message.
+    pub(super) fn find(&self, message: MessageRef) -> Option<u64> {
+        self.client(message.client)?.find(message.sequence)
+    }
+
+    /// Finds the slot that an item is about, and names it. `Ok(None)`: it is freed already, nothing is to be done.
+    ///
+    /// # Errors
+    /// [`Rejected`] if the item cannot be about any slot of the window, or names another message than the one there.
+    #[inline]
+    pub(super) fn locate(&mut self, id: &Identity, head: &Head) -> Result<Option<u64>, Rejected> {
+        let window = self.client_mut(head.client).ok_or(Rejected::Client(head.client.0))?;
+        let mut slot = window.resolve(head);
+        if planted!(id.plant(), AckWithoutIdentity) && slot.is_none() {
+            let lap = u64::from(id.config.window);
+            slot = Some(window.base() + (head.slot.from(window.base()) - window.base()) % lap);
+        }
+        if planted!(id.plant(), IdByHash) {
+            slot = window.first_with_hash(head.sequence).or(slot);
+        }
+        let Some(slot) = slot else { return Ok(None) };
+        window.check(head.client, slot)?;
+        window.make_room(slot);
+        window.slot_mut(slot).name(head, slot, id.plant().confuses_messages())?;
+        Ok(Some(slot))
+    }
+
+    /// Whether a state retains less than this member needs.
+    pub(super) fn is_behind(&self, state: &State) -> bool {
+        self.windows.iter().zip(&state.clients).any(|(window, client)| window.is_behind(client))
+    }
+
+    /// Each client's window, with what a state says of that client.
+    fn beside<'a>(
+        &'a self,
+        state: &'a State,
+    ) -> impl Iterator<Item = (ClientId, &'a Window, &'a ClientState)> + use<'a> {
+        let clients = self.clients().zip(&self.windows).zip(&state.clients);
+        clients.map(|((client, window), state)| (client, window, state))
+    }
+
+    /// Messages that a state's process holds, unassigned, and that are missing here.
+    pub(super) fn lacks_held<'a>(&'a self, state: &'a State) -> impl Iterator<Item = MessageRef> + use<'a> {
+        self.beside(state).flat_map(|(client, window, state)| {
+            window.lacks_held(client, state).map(move |sequence| MessageRef { client, sequence })
+        })
+    }
+
+    /// Messages of a state whose bodies are needed and missing.
+    pub(super) fn lacks<'a>(&'a self, state: &'a State) -> impl Iterator<Item = MessageRef> + use<'a> {
+        self.beside(state).flat_map(|(client, window, state)| {
+            window.lacks(state).map(move |sequence| MessageRef { client, sequence })
+        })
+    }
+
+    /// What this member has processed and holds, by client.
+    pub(super) fn states(&self) -> Vec<ClientState> {
+        self.windows.iter().map(Window::state).collect()
+    }
+
+    /// The application took over the state that this one's process had: what that process delivered is delivered here.
+    pub(super) fn jump<E: Effects>(&mut self, state: &State, group: GroupId, effects: &mut E) {
+        // Also when nothing was delivered, or less than here: no-ops are passed without that, and what was delivered there
+        // is the beginning of what was delivered here.
+        self.states += 1;
+        for (window, client) in self.windows.iter_mut().zip(&state.clients) {
+            window.jump(client, group);
+        }
+        if state.delivered > self.delivered {
+            self.delivered = state.delivered;
+            effects.restore(state.delivered);
+        }
+    }
+
+    /// Takes a state in place of the own one; see [`Window::adopt`].
+    pub(super) fn adopt(&mut self, state: &State, group: GroupId, leads: bool) {
+        self.states += 1;
+        for (window, client) in self.windows.iter_mut().zip(&state.clients) {
+            window.adopt(client, group, leads);
+        }
+    }
+}
+
+impl PartialEq for Messages {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.windows, self.delivered) == (&other.windows, other.delivered)
+    }
+}
+
+impl Eq for Messages {}
+
+impl Hash for Messages {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.windows, self.delivered).hash(state);
+    }
+}
