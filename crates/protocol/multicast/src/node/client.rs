@@ -45,7 +45,7 @@ pub struct Client<F: Fabric> {
     seals: Seals,
     /// By group.
     rings: Vec<Outbound>,
-    /// By group and member: the incarnation that greeted last.
+    /// By group and member: the life that greeted last.
     members: Vec<Vec<Option<u64>>>,
     /// By link: group and member.
     places: Vec<(usize, usize)>,
@@ -71,7 +71,7 @@ pub struct Client<F: Fabric> {
 }
 
 impl<F: Fabric> Client<F> {
-    /// Registers the regions and begins to connect to every member of the cluster. `salt` is the cluster's. `incarnation`
+    /// Registers the regions and begins to connect to every member of the cluster. `salt` is the cluster's. `life`
     /// tells this process from all that had its place before or will have it: the time of its start, say.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl<F: Fabric> Client<F> {
         limits: Limits,
         salt: u64,
         plant: Plant,
-        incarnation: u64,
+        life: u64,
     ) -> Result<Self, NodeError> {
         limits.check()?;
         let me = topology.client_process(client);
@@ -93,7 +93,7 @@ impl<F: Fabric> Client<F> {
         super::check_fabric(fabric.capabilities(), &limits, &topology)?;
         let seals = Seals::new(salt, plant.fabric());
         let geometry = limits.body_ring(&topology);
-        let links = PeerLinks::new(&mut fabric, topology.all_members(), seals, incarnation)?;
+        let links = PeerLinks::new(&mut fabric, topology.all_members(), seals, life)?;
         let (topology_, limits_) = (&*topology, &limits);
         let mut opener =
             Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, plant, registered: 0 };
@@ -411,8 +411,8 @@ impl<F: Fabric> Client<F> {
     fn greet(&mut self, link: usize) {
         let (group, member) = self.places[link];
         let start = self.rings[group].start(member, &self.links);
-        let (incarnation, begun, first) = (self.links.incarnation, self.takeover.done, self.takeover.first);
-        let hello = Hello { kind: HelloKind::Connection, incarnation, start, begun, first };
+        let (life, begun, first) = (self.links.life, self.takeover.done, self.takeover.first);
+        let hello = Hello { kind: HelloKind::Connection, life, start, begun, first };
         let sent = self.links.greet(&mut self.fabric, link, hello);
         self.counts.write(Step::Letter, sent);
         self.gate.disturb();
@@ -582,9 +582,9 @@ impl<F: Fabric> Client<F> {
             }
             PeerEvent::Greeted(link, hello) if hello.kind == HelloKind::Connection => {
                 let (group, member) = self.places[link];
-                self.links[link].greeted = Some(hello.incarnation);
-                if self.members[group][member].replace(hello.incarnation) != Some(hello.incarnation) {
-                    let seal = self.seals.of(self.links[link].peer(), hello.incarnation);
+                self.links[link].greeted = Some(hello.life);
+                if self.members[group][member].replace(hello.life) != Some(hello.life) {
+                    let seal = self.seals.of(self.links[link].peer(), hello.life);
                     self.rings[group].hear_credits(member, seal);
                 }
             }
