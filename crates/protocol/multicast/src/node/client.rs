@@ -20,7 +20,7 @@ use super::hello::{Hello, HelloKind};
 use super::in_flight::InFlight;
 use super::member::NO_COMPLETION;
 use super::open::Opener;
-use super::outbound::{Fanout, Outbound, Shape, scratch};
+use super::outbound::{Outbound, Shape, Way, scratch};
 use super::peer_links::{PeerEvent, PeerLinks};
 use super::poll_gate::PollGate;
 use super::seals::Seals;
@@ -182,11 +182,11 @@ impl<F: Fabric> Client<F> {
     /// Whether the network makes the copies of what goes to these groups now, for all of their members.
     #[must_use]
     pub fn is_copied(&self, to: &[GroupId]) -> bool {
-        let Some(fanout) = self.fanout.as_ref().filter(|fanout| fanout.can_post()) else { return false };
+        let Some(fanout) = self.fanout.as_ref().filter(|fanout| fanout.set.can_post()) else { return false };
         let meant = |link: &usize| to.contains(&GroupId(self.places[*link].0 as u16));
         (0..self.links.len())
             .filter(meant)
-            .all(|link| self.links[link].is_ready() && fanout.reaches(self.links[link].peer()))
+            .all(|link| self.links[link].is_ready() && fanout.set.reaches(self.links[link].peer()))
     }
 
     /// Whether an earlier process of this place left messages undelivered at some group. They may become delivered, or
@@ -331,7 +331,7 @@ impl<F: Fabric> Client<F> {
         let id = MessageId { client: self.sender.client(), sequence };
         let header = Header::words(to.len());
         let bytes = header * 8 + payload.len();
-        let fans_out = self.fanout.as_ref().is_some_and(FanoutSender::can_post);
+        let fans_out = self.fanout.as_ref().is_some_and(|fanout| fanout.set.can_post());
         let mut writes = 0;
         for group in to {
             let lap = self.rings[usize::from(group.0)].writer.lap();
@@ -350,8 +350,9 @@ impl<F: Fabric> Client<F> {
             body[header..].as_mut_bytes()[..payload.len()].copy_from_slice(payload);
             let ring = &mut self.rings[usize::from(group.0)];
             let sender = self.fanout.as_mut().filter(|_| fans_out);
-            let fanout = sender.map(|sender| Fanout { sender, ring: usize::from(group.0) });
-            writes += ring.send_with(&mut self.fabric, &mut self.links, bytes, &mut self.record, fanout);
+            let fanout = sender.map(|sender| (sender, usize::from(group.0)));
+            let way = Way { wakes: false, fanout };
+            writes += ring.send(&mut self.fabric, &mut self.links, bytes, &mut self.record, way);
             self.counts.item(Step::Body, self.topology.size(*group) as u64);
             if let Some(operations) = &mut self.operations {
                 let step = Step::Body;
@@ -369,9 +370,9 @@ impl<F: Fabric> Client<F> {
     /// Writes the record in work to those whom the set reaches. Returns the number of posts.
     fn fan_out(&mut self) -> u64 {
         let Some(fanout) = &mut self.fanout else { return 0 };
-        let before = fanout.copies();
+        let before = fanout.copies;
         let writes = fanout.write(&mut self.fabric, &mut self.links, &mut self.rings, &self.record);
-        self.counts.copy(fanout.copies() - before);
+        self.counts.copy(fanout.copies - before);
         writes
     }
 
@@ -497,7 +498,7 @@ impl<F: Fabric> Client<F> {
         let count = self.fabric.poll(&mut self.completions);
         for at in 0..count {
             let completion = self.completions[at];
-            if self.fanout.as_mut().is_some_and(|fanout| fanout.completed(&completion)) {
+            if self.fanout.as_mut().is_some_and(|fanout| fanout.set.completed(&completion)) {
                 continue;
             }
             if let Some(event) = self.links.completed(&mut self.fabric, &completion) {
@@ -513,7 +514,7 @@ impl<F: Fabric> Client<F> {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {
             any = true;
-            if self.fanout.as_mut().is_some_and(|fanout| fanout.happened(&self.fabric, &event)) {
+            if self.fanout.as_mut().is_some_and(|fanout| fanout.set.happened(&self.fabric, &event)) {
                 continue;
             }
             if let Some(event) = self.links.happened(&mut self.fabric, &event) {
@@ -538,7 +539,7 @@ impl<F: Fabric> Client<F> {
 
     /// Joins again what broke, and starts who waited for late copies to be over. Whether there was anything.
     fn look_after_set(&mut self) -> bool {
-        let broke = self.fanout.as_ref().is_some_and(|fanout| fanout.is_broken(&self.fabric));
+        let broke = self.fanout.as_ref().is_some_and(|fanout| fanout.set.is_broken(&self.fabric));
         if broke {
             // Its completions first: they say what arrived.
             while self.poll_completions() {}

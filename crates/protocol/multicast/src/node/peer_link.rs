@@ -48,17 +48,3 @@ impl DerefMut for PeerLink {
         &mut self.link
     }
 }
-
-impl AsRef<Link> for PeerLink {
-    #[inline]
-    fn as_ref(&self) -> &Link {
-        &self.link
-    }
-}
-
-impl AsMut<Link> for PeerLink {
-    #[inline]
-    fn as_mut(&mut self) -> &mut Link {
-        &mut self.link
-    }
-}
