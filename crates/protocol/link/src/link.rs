@@ -28,20 +28,6 @@ pub struct Link {
     queue: SendQueue,
 }
 
-impl AsRef<Link> for Link {
-    #[inline]
-    fn as_ref(&self) -> &Link {
-        self
-    }
-}
-
-impl AsMut<Link> for Link {
-    #[inline]
-    fn as_mut(&mut self) -> &mut Link {
-        self
-    }
-}
-
 impl Link {
     /// Begins to connect. The send queue is `sends` deep, or as deep as the fabric allows; `receives` can be posted.
     ///

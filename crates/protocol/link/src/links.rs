@@ -45,10 +45,10 @@ impl<L> DerefMut for Links<L> {
     }
 }
 
-impl<L: AsRef<Link> + AsMut<Link>> Links<L> {
+impl<L: DerefMut<Target = Link>> Links<L> {
     /// Adds a link. Returns its index.
     pub fn push(&mut self, link: L) -> usize {
-        let (index, qp) = (self.list.len(), link.as_ref().qp().index());
+        let (index, qp) = (self.list.len(), link.qp().index());
         self.by_qp.resize(self.by_qp.len().max(qp + 1), None);
         self.by_qp[qp] = Some(index);
         self.list.push(link);
@@ -68,7 +68,7 @@ impl<L: AsRef<Link> + AsMut<Link>> Links<L> {
     #[must_use]
     pub fn find(&self, completion: &Completion) -> Option<(usize, Option<u64>)> {
         let link = self.of(completion.qp)?;
-        Some((link, self.list[link].as_ref().number(completion.id)))
+        Some((link, self.list[link].number(completion.id)))
     }
 
     /// Takes an event of the fabric. `None`: it is no link's, or about a connection that is over.
@@ -76,7 +76,7 @@ impl<L: AsRef<Link> + AsMut<Link>> Links<L> {
         match *event {
             Event::Connected { qp, .. } => {
                 let link = self.of(qp)?;
-                self.list[link].as_mut().connected(fabric.state(qp)).then_some(LinkEvent::Up(link))
+                self.list[link].connected(fabric.state(qp)).then_some(LinkEvent::Up(link))
             }
             Event::Disconnected { qp, .. } => self.of(qp).and_then(|link| self.check(fabric, link)),
             Event::Revoked { .. } => None,
@@ -85,13 +85,13 @@ impl<L: AsRef<Link> + AsMut<Link>> Links<L> {
 
     /// Ends the connection of a link whose queue pair is broken, and resets the queue pair.
     pub fn check<F: Fabric>(&mut self, fabric: &mut F, link: usize) -> Option<LinkEvent> {
-        self.list[link].as_mut().check(fabric).then_some(LinkEvent::Down(link))
+        self.list[link].deref_mut().check(fabric).then_some(LinkEvent::Down(link))
     }
 
     /// The same for a link that is neither up nor closed: call it for every link now and then, because a reset may have been
     /// refused and a refused post may be all that says that a queue pair broke.
     pub fn check_down<F: Fabric>(&mut self, fabric: &mut F, link: usize) -> Option<LinkEvent> {
-        let checked = self.list[link].as_ref();
+        let checked = &self.list[link];
         if checked.is_ready() || checked.is_closed() { None } else { self.check(fabric, link) }
     }
 }

@@ -14,7 +14,7 @@ const PURPOSE: Purpose = Purpose(1);
 /// One end.
 struct End {
     fabric: SimFabric,
-    links: Links<Link>,
+    links: Links<Box<Link>>,
 }
 
 impl End {
@@ -24,7 +24,7 @@ impl End {
         fabric.grant(region, peer, Access::Write).expect("a grant");
         let mut links = Links::default();
         let link = Link::open(&mut fabric, peer, Service(1), 8, 0).expect("a queue pair");
-        assert_eq!(links.push(link), 0);
+        assert_eq!(links.push(Box::new(link)), 0);
         End { fabric, links }
     }
 

@@ -237,8 +237,7 @@ impl<F: Fabric> Endpoint<F> {
         if number >= limit {
             return Err(OpenError::Number { number, limit });
         }
-        let place =
-            self.links.iter().position(|known| known.link.peer() == peer).ok_or(OpenError::UnknownPeer(peer))?;
+        let place = self.links.iter().position(|known| known.peer() == peer).ok_or(OpenError::UnknownPeer(peer))?;
         let link = &mut self.links[place];
         if link.numbers.contains_key(&number) {
             return Err(OpenError::InUse { number, peer });

@@ -1,6 +1,7 @@
 //! The queue pair with one peer, and the memory that its connections use.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 
 use stentor_fabric::{Access, Fabric, ProcessId, RegionId, RegionSpec};
 use stentor_link::{Link, Resolved, purpose};
@@ -101,16 +102,18 @@ impl Peer {
     }
 }
 
-impl AsRef<Link> for Peer {
+impl Deref for Peer {
+    type Target = Link;
+
     #[inline]
-    fn as_ref(&self) -> &Link {
+    fn deref(&self) -> &Link {
         &self.link
     }
 }
 
-impl AsMut<Link> for Peer {
+impl DerefMut for Peer {
     #[inline]
-    fn as_mut(&mut self) -> &mut Link {
+    fn deref_mut(&mut self) -> &mut Link {
         &mut self.link
     }
 }

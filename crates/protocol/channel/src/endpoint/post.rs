@@ -93,7 +93,7 @@ impl<F: Fabric> Endpoint<F> {
     fn may_send(&self, index: u32) -> bool {
         let Some(entry) = &self.entries[index as usize] else { return false };
         let link = &self.links[entry.link as usize];
-        link.link.is_ready() && link.sends < self.config.send_depth && self.sends < self.most_sends
+        link.is_ready() && link.sends < self.config.send_depth && self.sends < self.most_sends
     }
 
     /// Sends the next part of a message, if that may be. Whether it was.
@@ -250,7 +250,7 @@ impl<F: Fabric> Endpoint<F> {
         let link = &mut self.links[place];
         while link.recvs < link.recvs_needed {
             let nowhere = Span { region: link.inbox, offset: 0, bytes: 0 };
-            if self.fabric.post_recv(link.link.qp(), nowhere, link.link.id(0)).is_err() {
+            if self.fabric.post_recv(link.qp(), nowhere, link.id(0)).is_err() {
                 return;
             }
             link.recvs += 1;
@@ -267,7 +267,7 @@ impl<F: Fabric> Endpoint<F> {
             return;
         }
         // A queue pair that is broken gives everything back by itself.
-        let _ = self.fabric.cancel_tagged_recv(link.link.qp(), link.link.id(number_of(index, op)));
+        let _ = self.fabric.cancel_tagged_recv(link.qp(), link.id(number_of(index, op)));
     }
 }
 

@@ -19,7 +19,7 @@ use super::fanout::FanoutSender;
 use super::hello::{Hello, HelloKind};
 use super::in_flight::InFlight;
 use super::open::Opener;
-use super::outbound::{Fanout, Outbound, Shape, scratch};
+use super::outbound::{Outbound, Shape, Way, scratch};
 use super::peer_links::{PeerEvent, PeerLinks};
 use super::poll_gate::PollGate;
 use super::seals::Seals;
@@ -44,7 +44,7 @@ pub struct Client<F: Fabric> {
     seals: Seals,
     /// By group.
     rings: Vec<Outbound>,
-    /// By group and member: the incarnation that greeted last.
+    /// By group and member: the life that greeted last.
     members: Vec<Vec<Option<u64>>>,
     /// By link: group and member.
     places: Vec<(usize, usize)>,
@@ -70,7 +70,7 @@ pub struct Client<F: Fabric> {
 }
 
 impl<F: Fabric> Client<F> {
-    /// Registers the regions and begins to connect to every member of the cluster. `salt` is the cluster's. `incarnation`
+    /// Registers the regions and begins to connect to every member of the cluster. `salt` is the cluster's. `life`
     /// tells this process from all that had its place before or will have it: the time of its start, say.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl<F: Fabric> Client<F> {
         limits: Limits,
         salt: u64,
         plant: Plant,
-        incarnation: u64,
+        life: u64,
     ) -> Result<Self, NodeError> {
         limits.check()?;
         let me = topology.client_process(client);
@@ -92,7 +92,7 @@ impl<F: Fabric> Client<F> {
         super::check_fabric(fabric.capabilities(), &limits, &topology)?;
         let seals = Seals::new(salt, plant.fabric());
         let geometry = limits.body_ring(&topology);
-        let links = PeerLinks::new(&mut fabric, topology.all_members(), seals, incarnation)?;
+        let links = PeerLinks::new(&mut fabric, topology.all_members(), seals, life)?;
         let (topology_, limits_) = (&*topology, &limits);
         let mut opener =
             Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, plant, registered: 0 };
@@ -181,11 +181,11 @@ impl<F: Fabric> Client<F> {
     /// Whether the network makes the copies of what goes to these groups now, for all of their members.
     #[must_use]
     pub fn is_copied(&self, to: &[GroupId]) -> bool {
-        let Some(fanout) = self.fanout.as_ref().filter(|fanout| fanout.can_post()) else { return false };
+        let Some(fanout) = self.fanout.as_ref().filter(|fanout| fanout.set.can_post()) else { return false };
         let meant = |link: &usize| to.contains(&GroupId(self.places[*link].0 as u16));
         (0..self.links.len())
             .filter(meant)
-            .all(|link| self.links[link].is_ready() && fanout.reaches(self.links[link].peer()))
+            .all(|link| self.links[link].is_ready() && fanout.set.reaches(self.links[link].peer()))
     }
 
     /// Whether an earlier process of this place left messages undelivered at some group. They may become delivered, or
@@ -330,7 +330,7 @@ impl<F: Fabric> Client<F> {
         let id = MessageId { client: self.sender.client(), sequence };
         let header = Header::words(to.len());
         let bytes = header * 8 + payload.len();
-        let fans_out = self.fanout.as_ref().is_some_and(FanoutSender::can_post);
+        let fans_out = self.fanout.as_ref().is_some_and(|fanout| fanout.set.can_post());
         let mut writes = 0;
         for group in to {
             let lap = self.rings[usize::from(group.0)].writer.lap();
@@ -349,8 +349,9 @@ impl<F: Fabric> Client<F> {
             body[header..].as_mut_bytes()[..payload.len()].copy_from_slice(payload);
             let ring = &mut self.rings[usize::from(group.0)];
             let sender = self.fanout.as_mut().filter(|_| fans_out);
-            let fanout = sender.map(|sender| Fanout { sender, ring: usize::from(group.0) });
-            writes += ring.send_with(&mut self.fabric, &mut self.links, bytes, &mut self.record, fanout);
+            let fanout = sender.map(|sender| (sender, usize::from(group.0)));
+            let way = Way { wakes: false, fanout };
+            writes += ring.send(&mut self.fabric, &mut self.links, bytes, &mut self.record, way);
             self.counts.item(Step::Body, self.topology.size(*group) as u64);
             if let Some(operations) = &mut self.operations {
                 let step = Step::Body;
@@ -368,9 +369,9 @@ impl<F: Fabric> Client<F> {
     /// Writes the record in work to those whom the set reaches. Returns the number of posts.
     fn fan_out(&mut self) -> u64 {
         let Some(fanout) = &mut self.fanout else { return 0 };
-        let before = fanout.copies();
+        let before = fanout.copies;
         let writes = fanout.write(&mut self.fabric, &mut self.links, &mut self.rings, &self.record);
-        self.counts.copy(fanout.copies() - before);
+        self.counts.copy(fanout.copies - before);
         writes
     }
 
@@ -410,8 +411,8 @@ impl<F: Fabric> Client<F> {
     fn greet(&mut self, link: usize) {
         let (group, member) = self.places[link];
         let start = self.rings[group].start(member, &self.links);
-        let (incarnation, begun, first) = (self.links.incarnation, self.takeover.done, self.takeover.first);
-        let hello = Hello { kind: HelloKind::Connection, incarnation, start, begun, first };
+        let (life, begun, first) = (self.links.life, self.takeover.done, self.takeover.first);
+        let hello = Hello { kind: HelloKind::Connection, life, start, begun, first };
         let sent = self.links.greet(&mut self.fabric, link, hello);
         self.counts.write(Step::PeerMessage, sent);
         self.gate.disturb();
@@ -496,7 +497,7 @@ impl<F: Fabric> Client<F> {
         let count = self.fabric.poll(&mut self.completions);
         for at in 0..count {
             let completion = self.completions[at];
-            if self.fanout.as_mut().is_some_and(|fanout| fanout.completed(&completion)) {
+            if self.fanout.as_mut().is_some_and(|fanout| fanout.set.completed(&completion)) {
                 continue;
             }
             if let Some(event) = self.links.completed(&mut self.fabric, &completion) {
@@ -512,7 +513,7 @@ impl<F: Fabric> Client<F> {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {
             any = true;
-            if self.fanout.as_mut().is_some_and(|fanout| fanout.happened(&self.fabric, &event)) {
+            if self.fanout.as_mut().is_some_and(|fanout| fanout.set.happened(&self.fabric, &event)) {
                 continue;
             }
             if let Some(event) = self.links.happened(&mut self.fabric, &event) {
@@ -537,7 +538,7 @@ impl<F: Fabric> Client<F> {
 
     /// Joins again what broke, and starts who waited for late copies to be over. Whether there was anything.
     fn look_after_set(&mut self) -> bool {
-        let broke = self.fanout.as_ref().is_some_and(|fanout| fanout.is_broken(&self.fabric));
+        let broke = self.fanout.as_ref().is_some_and(|fanout| fanout.set.is_broken(&self.fabric));
         if broke {
             // Its completions first: they say what arrived.
             while self.poll_completions() {}
@@ -581,9 +582,9 @@ impl<F: Fabric> Client<F> {
             }
             PeerEvent::Greeted(link, hello) if hello.kind == HelloKind::Connection => {
                 let (group, member) = self.places[link];
-                self.links[link].greeted = Some(hello.incarnation);
-                if self.members[group][member].replace(hello.incarnation) != Some(hello.incarnation) {
-                    let seal = self.seals.of(self.links[link].peer(), hello.incarnation);
+                self.links[link].greeted = Some(hello.life);
+                if self.members[group][member].replace(hello.life) != Some(hello.life) {
+                    let seal = self.seals.of(self.links[link].peer(), hello.life);
                     self.rings[group].hear_credits(member, seal);
                 }
             }

@@ -8,7 +8,7 @@
 //!   the target is settled ([`FanoutSet::is_settled`]).
 //! - A target whose link broke is started again only when nothing of the set can land there any more.
 
-use stentor_fabric::{Completion, Event, Fabric, ProcessId, SetTarget};
+use stentor_fabric::{Fabric, ProcessId, SetTarget};
 use stentor_link::{FanoutSet, JoinedSets};
 
 use super::outbound::Outbound;
@@ -49,13 +49,14 @@ pub(super) struct Part {
 /// A client's end of its set.
 #[derive(Debug)]
 pub(super) struct FanoutSender {
-    set: FanoutSet,
+    pub(super) set: FanoutSet,
     /// What the copies of the record in work are.
     parts: Vec<Part>,
     /// The lap that it is sealed for, and its words.
     lap: u64,
     words: usize,
-    copies: u64,
+    /// Copies that the network made.
+    pub(super) copies: u64,
     plant: Plant,
 }
 
@@ -73,26 +74,10 @@ impl FanoutSender {
         Ok(set.map(|set| FanoutSender { set, parts, lap: 0, words: 0, copies: 0, plant }))
     }
 
-    /// Copies that the network made.
-    pub(super) fn copies(&self) -> u64 {
-        self.copies
-    }
-
-    /// Whether a write can be posted now.
-    #[inline]
-    pub(super) fn can_post(&self) -> bool {
-        self.set.can_post()
-    }
-
     /// Whether a record that is sealed for this lap is another one than that in work.
     #[inline]
     pub(super) fn is_other(&self, lap: u64) -> bool {
         !self.parts.is_empty() && self.lap != lap
-    }
-
-    #[inline]
-    pub(super) fn reaches(&self, member: ProcessId) -> bool {
-        self.set.reaches(member)
     }
 
     /// Adds a copy to the record in work, which has so many `words` and is sealed for this lap.
@@ -131,21 +116,6 @@ impl FanoutSender {
         self.set.begin();
         self.parts.clear();
         writes
-    }
-
-    /// Takes a completion. Returns whether it is one of the set's.
-    pub(super) fn completed(&mut self, completion: &Completion) -> bool {
-        self.set.completed(completion)
-    }
-
-    /// Takes an event. Returns whether it is one of the set's.
-    pub(super) fn happened<F: Fabric>(&mut self, fabric: &F, event: &Event) -> bool {
-        self.set.happened(fabric, event)
-    }
-
-    #[inline]
-    pub(super) fn is_broken<F: Fabric>(&self, fabric: &F) -> bool {
-        self.set.is_broken(fabric)
     }
 
     /// The set is broken, and its completions were polled: joins again, and has the rings write what may not have arrived.

@@ -1,7 +1,7 @@
 //! What the two ends of a connection say first, by SEND.
 //!
-//! On every connection of the main queue pair each end sends one *hello*: its incarnation, and where it goes on writing
-//! its ring at the other end. With the incarnation comes the seal of everything that this process writes, so nothing that
+//! On every connection of the main queue pair each end sends one *hello*: its life, and where it goes on writing
+//! its ring at the other end. With the life comes the seal of everything that this process writes, so nothing that
 //! an earlier process of the same id wrote validates, wherever it lies; a process that lives on goes on at its own
 //! position, at and behind which it never wrote in that lap, or writes the same again. Nothing is zeroed, and no late write is
 //! waited for but where writes are not ordered and the connection stays (`outbound.rs`).
@@ -10,7 +10,7 @@
 //! |---|---|
 //! | 0 | what (8 bits), format version (8), 0 (16), `STEN` (32) |
 //! | 1 | check of the cluster's salt |
-//! | 2 | incarnation of the sender |
+//! | 2 | life of the sender |
 //! | 3 | ring position at which the sender goes on |
 //! | 4 | generation: the sender's number for this start of that ring; credits name it |
 //! | 5 | of a client: 1 if it has begun to multicast |
@@ -58,7 +58,7 @@ pub(super) struct Start {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hello {
     pub(super) kind: HelloKind,
-    pub(super) incarnation: u64,
+    pub(super) life: u64,
     pub(super) start: Start,
     /// A client that has multicast, or may at any time.
     pub(super) begun: bool,
@@ -80,9 +80,9 @@ impl Hello {
 
     /// The words that the sender of these seals sends.
     pub(super) fn encode(&self, seals: &Seals) -> [u64; HELLO_WORDS] {
-        let Hello { kind, incarnation, start, begun, first } = *self;
+        let Hello { kind, life, start, begun, first } = *self;
         let head = kind as u64 | u64::from(VERSION) << 8 | MAGIC << 32;
-        [head, seals.check(MAGIC), incarnation, start.position, start.generation, u64::from(begun), first, 0]
+        [head, seals.check(MAGIC), life, start.position, start.generation, u64::from(begun), first, 0]
     }
 
     /// `None`: another format version, another cluster, or not a hello.
@@ -91,7 +91,7 @@ impl Hello {
         for (to, from) in hello.iter_mut().zip(words) {
             *to = from.load(Ordering::Relaxed);
         }
-        let [head, check, incarnation, position, generation, begun, first, rest @ ..] = hello;
+        let [head, check, life, position, generation, begun, first, rest @ ..] = hello;
         let kind = match head & 0xff {
             1 => HelloKind::Connection,
             2 => HelloKind::Stream,
@@ -101,20 +101,17 @@ impl Hello {
         let known = head >> 8 == u64::from(VERSION) | MAGIC << 24 && check == seals.check(MAGIC) && rest == [0];
         let possible = position < END_OF_POSITIONS && begun <= 1 && ids::is_nameless(first);
         let start = Start { position, generation };
-        (known && possible).then_some(Hello { kind, incarnation, start, begun: begun == 1, first })
+        (known && possible).then_some(Hello { kind, life, start, begun: begun == 1, first })
     }
 }
 
 /// What a process would say and how it would seal, for tests that write what no process of ours writes.
 #[doc(hidden)]
 #[must_use]
-pub fn forged_hello(process: ProcessId, incarnation: u64, salt: u64) -> ([u64; HELLO_WORDS], Seal) {
+pub fn forged_hello(process: ProcessId, life: u64, salt: u64) -> ([u64; HELLO_WORDS], Seal) {
     let seals = Seals::new(salt, Plant::None);
     let start = Start { position: 0, generation: 1 };
-    (
-        Hello { kind: HelloKind::Connection, incarnation, start, begun: false, first: 0 }.encode(&seals),
-        seals.of(process, incarnation),
-    )
+    (Hello { kind: HelloKind::Connection, life, start, begun: false, first: 0 }.encode(&seals), seals.of(process, life))
 }
 
 #[cfg(test)]
@@ -128,13 +125,8 @@ mod tests {
     #[test]
     fn a_process_that_had_begun_does_not_come_back_after_it_was_given_up() {
         let start = Start { position: 64, generation: 1 };
-        let hello = Hello {
-            kind: HelloKind::Connection,
-            incarnation: 9,
-            start,
-            begun: true,
-            first: ids::first_of_generation(4),
-        };
+        let hello =
+            Hello { kind: HelloKind::Connection, life: 9, start, begun: true, first: ids::first_of_generation(4) };
         assert!(hello.is_superseded(5) && !hello.is_superseded(4) && !hello.is_superseded(0));
         let new = Hello { begun: false, first: 0, ..hello };
         assert!(!new.is_superseded(5), "it has not begun, and is told where to");
@@ -146,7 +138,7 @@ mod tests {
     fn a_greeting_comes_back_and_any_other_cluster_version_or_garbage_is_refused() {
         let seals = Seals::new(7, Plant::None);
         let start = Start { position: 640, generation: 3 };
-        let hello = Hello { kind: HelloKind::Stream, incarnation: 9, start, begun: true, first: 3 << 40 };
+        let hello = Hello { kind: HelloKind::Stream, life: 9, start, begun: true, first: 3 << 40 };
         let sound = hello.encode(&seals);
         assert_eq!(Hello::decode(&seals, &words(sound)), Some(hello));
         assert_eq!(Hello::decode(&Seals::new(8, Plant::None), &words(sound)), None);

@@ -42,7 +42,7 @@ pub(super) struct Inbound {
     pub(super) region: RegionId,
     pub(super) reader: RingReader,
     pub(super) credit: CreditOut,
-    /// The writer's incarnation and its number for the ring's last start; `None` before the first.
+    /// The writer's life and its number for the ring's last start; `None` before the first.
     writer: Option<(u64, u64)>,
 }
 
@@ -143,24 +143,24 @@ impl Inbound {
         self.writer.map_or(0, |(_, generation)| generation)
     }
 
-    /// The writer's incarnation.
-    pub(super) fn incarnation(&self) -> Option<u64> {
-        self.writer.map(|(incarnation, _)| incarnation)
+    /// The writer's life.
+    pub(super) fn life(&self) -> Option<u64> {
+        self.writer.map(|(life, _)| life)
     }
 
-    /// The writer goes on at a position; `seal` is that of its incarnation. Returns whether the reader goes on where it was,
+    /// The writer goes on at a position; `seal` is that of its life. Returns whether the reader goes on where it was,
     /// in what the same life of the writer wrote: then a record that it has seen there, and not advanced past, is still the
     /// next one.
-    pub(super) fn restart(&mut self, incarnation: u64, start: Start, seal: Seal) -> bool {
+    pub(super) fn restart(&mut self, life: u64, start: Start, seal: Seal) -> bool {
         // Of a writer that lives on, records behind the start may have been seen before the start was heard of.
-        let same = self.incarnation() == Some(incarnation);
+        let same = self.life() == Some(life);
         let seen = self.reader.position();
         self.reader.restart(start.position, seal);
         if same && seen > start.position {
             // The writer counts from the start, and has had no credit since: what was seen is still owed.
             self.reader.skip_to(seen);
         }
-        self.writer = Some((incarnation, start.generation));
+        self.writer = Some((life, start.generation));
         same && self.reader.position() == seen
     }
 

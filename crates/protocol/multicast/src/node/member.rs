@@ -104,18 +104,12 @@ pub struct Member<F: Fabric> {
 }
 
 impl<F: Fabric> Member<F> {
-    /// Registers the regions and begins to connect. `salt` is the cluster's. `incarnation` tells this process from all
+    /// Registers the regions and begins to connect. `salt` is the cluster's. `life` tells this process from all
     /// that had its place before or will have it, and rises: the time of its start, say.
     ///
     /// # Errors
     /// See [`NodeError`].
-    pub fn new(
-        mut fabric: F,
-        config: ReplicaConfig,
-        limits: Limits,
-        salt: u64,
-        incarnation: u64,
-    ) -> Result<Self, NodeError> {
+    pub fn new(mut fabric: F, config: ReplicaConfig, limits: Limits, salt: u64, life: u64) -> Result<Self, NodeError> {
         limits.check()?;
         let me = config.me;
         let topology = config.topology.clone();
@@ -126,7 +120,7 @@ impl<F: Fabric> Member<F> {
         let (batch, window, plant) = (config.variant != Variant::V1, config.window, config.plant);
         let replica = Replica::new(config);
         let mains = topology.all_members() - 1 + topology.clients();
-        let links = PeerLinks::new(&mut fabric, mains, seals, incarnation)?;
+        let links = PeerLinks::new(&mut fabric, mains, seals, life)?;
         let registered = mains as u64 * super::INBOX_BYTES;
         let (topology_, limits) = (&*topology, &limits);
         let mut opener = Opener { fabric: &mut fabric, links, topology: topology_, limits, seals, plant, registered };
@@ -192,15 +186,9 @@ impl<F: Fabric> Member<F> {
     ///
     /// # Errors
     /// See [`NodeError`].
-    pub fn joining(
-        fabric: F,
-        config: ReplicaConfig,
-        limits: Limits,
-        salt: u64,
-        incarnation: u64,
-    ) -> Result<Self, NodeError> {
-        let mut member = Member::new(fabric, config.clone(), limits, salt, incarnation)?;
-        member.replica = Replica::joining(ReplicaConfig { window: limits.window, ..config }, incarnation);
+    pub fn joining(fabric: F, config: ReplicaConfig, limits: Limits, salt: u64, life: u64) -> Result<Self, NodeError> {
+        let mut member = Member::new(fabric, config.clone(), limits, salt, life)?;
+        member.replica = Replica::joining(ReplicaConfig { window: limits.window, ..config }, life);
         Ok(member)
     }
 

@@ -58,7 +58,7 @@ pub(super) struct MessageAssembler {
     /// Words of the first that are written.
     written: usize,
     number: u32,
-    /// Immediates written in this life of the link.
+    /// Immediates written on this connection.
     pub(super) immediates: u64,
     arriving: Vec<u64>,
     /// Number and words of the letter that arrives; number 0: none.

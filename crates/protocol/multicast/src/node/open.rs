@@ -101,15 +101,15 @@ impl<F: Fabric> Opener<'_, F> {
     }
 
     /// A ring that `peer` writes and whose credit goes to `offset` of its control region. What it writes is sealed for an
-    /// incarnation that is not known before it greets.
+    /// life that is not known before it greets.
     fn inbound(&mut self, peer: ProcessId, region: RegionId, ring: Geometry, link: usize, offset: u64) -> Inbound {
-        let own = self.seals.of(self.fabric.me(), self.links.incarnation);
+        let own = self.seals.of(self.fabric.me(), self.links.life);
         let reader = RingReader::new(ring, self.seals.of(peer, 0));
         Inbound::new(region, reader, CreditOut::new(own, link, offset))
     }
 
     pub(super) fn outbound(&mut self, shape: Shape) -> Result<Outbound, NodeError> {
-        let own = self.seals.of(self.fabric.me(), self.links.incarnation);
+        let own = self.seals.of(self.fabric.me(), self.links.life);
         let outbound = Outbound::new(self.fabric, shape, own, self.plant)?;
         self.registered += outbound.staging_bytes();
         Ok(outbound)

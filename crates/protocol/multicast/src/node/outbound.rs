@@ -78,19 +78,13 @@ pub(super) struct Shape {
     pub(super) keeps: usize,
 }
 
-/// The client's set, and which ring this is.
-pub(super) struct Fanout<'a> {
-    pub(super) sender: &'a mut FanoutSender,
-    pub(super) ring: usize,
-}
-
 /// How a record goes out.
 #[derive(Default)]
-struct Way<'a> {
+pub(super) struct Way<'a> {
     /// With an immediate.
-    wakes: bool,
-    /// By the set where it reaches.
-    fanout: Option<Fanout<'a>>,
+    pub(super) wakes: bool,
+    /// By the client's set where it reaches, and which ring this is.
+    pub(super) fanout: Option<(&'a mut FanoutSender, usize)>,
 }
 
 impl Outbound {
@@ -324,43 +318,9 @@ impl Outbound {
         self.late = self.is_behind();
     }
 
-    /// Seals the payload in `record[3..]` and writes it to every target. Call when [`ready`](Outbound::ready) says so.
-    /// Returns the number of writes.
+    /// Seals the payload in `record[3..]` and writes it to every target, but leaves those whom the set reaches to its next
+    /// write. Call when [`ready`](Outbound::ready) says so. Returns the number of writes.
     pub(super) fn send<F: Fabric>(
-        &mut self,
-        fabric: &mut F,
-        links: &mut [PeerLink],
-        bytes: usize,
-        record: &mut [u64],
-    ) -> u64 {
-        self.send_by(fabric, links, bytes, record, Way::default())
-    }
-
-    /// The same, but those whom the set reaches are left to its next write.
-    pub(super) fn send_with<F: Fabric>(
-        &mut self,
-        fabric: &mut F,
-        links: &mut [PeerLink],
-        bytes: usize,
-        record: &mut [u64],
-        fanout: Option<Fanout<'_>>,
-    ) -> u64 {
-        self.send_by(fabric, links, bytes, record, Way { wakes: false, fanout })
-    }
-
-    /// The same; if it `wakes`, with an immediate.
-    pub(super) fn send_as<F: Fabric>(
-        &mut self,
-        fabric: &mut F,
-        links: &mut [PeerLink],
-        bytes: usize,
-        record: &mut [u64],
-        wakes: bool,
-    ) -> u64 {
-        self.send_by(fabric, links, bytes, record, Way { wakes, fanout: None })
-    }
-
-    fn send_by<F: Fabric>(
         &mut self,
         fabric: &mut F,
         links: &mut [PeerLink],
@@ -391,14 +351,13 @@ impl Outbound {
             }
             let Some(region) = target.region.last() else { continue };
             let target_span = RemoteSpan { region, offset: place.offset };
-            if let Some(fanout) = &mut fanout
+            if let Some((sender, ring)) = &mut fanout
                 && inline
-                && fanout.sender.reaches(target.peer)
+                && sender.set.reaches(target.peer)
                 && target.behind.is_none()
             {
                 let to = SetTarget { peer: target.peer, to: target_span };
-                let part = Part { ring: fanout.ring, target: at, link: target.link, position };
-                fanout.sender.add(part, to, lap, place.words);
+                sender.add(Part { ring: *ring, target: at, link: target.link, position }, to, lap, place.words);
                 continue;
             }
             let awaited = !inline || unordered && self.catches_up;

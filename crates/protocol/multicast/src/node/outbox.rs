@@ -4,7 +4,7 @@ use stentor_fabric::Fabric;
 use stentor_fabric::seal::HEADER_WORDS;
 
 use super::counts::{Counts, Step};
-use super::outbound::Outbound;
+use super::outbound::{Outbound, Way};
 use super::peer_link::PeerLink;
 use super::sealed::Sealed;
 use crate::item;
@@ -48,7 +48,7 @@ impl<F: Fabric> BoxSender<'_, F> {
                 break;
             }
             self.scratch[HEADER_WORDS..HEADER_WORDS + words].copy_from_slice(&outbox[sent..sent + words]);
-            let writes = outbound.send(self.fabric, self.links, words * 8, self.scratch);
+            let writes = outbound.send(self.fabric, self.links, words * 8, self.scratch, Way::default());
             self.counts.write(Step::from(kind), writes);
             sent += words;
         }

@@ -8,7 +8,7 @@ use stentor_link::Link;
 #[derive(Debug)]
 pub(super) struct PeerLink {
     link: Link,
-    /// The incarnation that greeted on this connection.
+    /// The life that greeted on this connection.
     pub(super) greeted: Option<u64>,
     /// Receives that the peer's writes with an immediate consumed on this connection.
     pub(super) consumed: u64,
@@ -45,20 +45,6 @@ impl Deref for PeerLink {
 impl DerefMut for PeerLink {
     #[inline]
     fn deref_mut(&mut self) -> &mut Link {
-        &mut self.link
-    }
-}
-
-impl AsRef<Link> for PeerLink {
-    #[inline]
-    fn as_ref(&self) -> &Link {
-        &self.link
-    }
-}
-
-impl AsMut<Link> for PeerLink {
-    #[inline]
-    fn as_mut(&mut self) -> &mut Link {
         &mut self.link
     }
 }

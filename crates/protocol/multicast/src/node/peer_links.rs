@@ -50,7 +50,7 @@ pub(super) struct PeerLinks {
     /// Hellos that found no place in their send queues.
     unsent: Vec<(usize, Hello)>,
     seals: Seals,
-    pub(super) incarnation: u64,
+    pub(super) life: u64,
 }
 
 impl Deref for PeerLinks {
@@ -71,16 +71,11 @@ impl DerefMut for PeerLinks {
 
 impl PeerLinks {
     /// With receives for `mains` main queue pairs. Registers `mains *` [`INBOX_BYTES`].
-    pub(super) fn new<F: Fabric>(
-        fabric: &mut F,
-        mains: usize,
-        seals: Seals,
-        incarnation: u64,
-    ) -> Result<Self, NodeError> {
+    pub(super) fn new<F: Fabric>(fabric: &mut F, mains: usize, seals: Seals, life: u64) -> Result<Self, NodeError> {
         let bytes = (mains as u64 * INBOX_BYTES).max(INBOX_BYTES);
         let inbox = fabric.register(RegionSpec { purpose: MULTICAST_INBOX, writer: fabric.me(), bytes })?;
         let (links, unsent) = (Links::default(), Vec::new());
-        Ok(PeerLinks { links, inbox, next_receives: 0, unsent, seals, incarnation })
+        Ok(PeerLinks { links, inbox, next_receives: 0, unsent, seals, life })
     }
 
     pub(super) fn open<F: Fabric>(

@@ -15,9 +15,9 @@ impl Seals {
         Seals { salt, plant }
     }
 
-    /// For what this incarnation of a process writes.
-    pub(super) fn of(&self, process: ProcessId, incarnation: u64) -> Seal {
-        Seal::new(process, SplitMix64::mix(self.salt ^ SplitMix64::mix(incarnation))).with_plant(self.plant)
+    /// For what this life of a process writes.
+    pub(super) fn of(&self, process: ProcessId, life: u64) -> Seal {
+        Seal::new(process, SplitMix64::mix(self.salt ^ SplitMix64::mix(life))).with_plant(self.plant)
     }
 
     /// Tells clusters apart, and does not tell the salt.

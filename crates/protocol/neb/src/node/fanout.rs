@@ -27,7 +27,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use stentor_fabric::{Completion, Event, Fabric, ProcessId, RemoteSpan, SetTarget, Status};
+use stentor_fabric::{Completion, Fabric, ProcessId, Status};
 use stentor_link::{FanoutSet, JoinedSets};
 
 use super::NodeError;
@@ -97,7 +97,7 @@ impl PeerProgress {
 /// This process's end of its set.
 #[derive(Debug)]
 pub(super) struct FanoutSender {
-    set: FanoutSet,
+    pub(super) set: FanoutSet,
     slow: bool,
     /// Rounds since a write was done, with others under way.
     waited: u32,
@@ -156,24 +156,6 @@ impl FanoutSender {
             return None;
         }
         progress.first_under_way()
-    }
-
-    /// Begins a write.
-    #[inline]
-    pub(super) fn begin(&mut self) {
-        self.set.begin();
-    }
-
-    /// A copy of the write in work.
-    #[inline]
-    pub(super) fn take(&mut self, peer: ProcessId, to: RemoteSpan) {
-        self.set.add(SetTarget { peer, to });
-    }
-
-    /// The copies of the write in work.
-    #[inline]
-    pub(super) fn taken(&self) -> impl Iterator<Item = ProcessId> {
-        self.set.targets().iter().map(|target| target.peer)
     }
 
     /// Posts the write in work, which brings these indices. Whether the set took it.
@@ -248,16 +230,6 @@ impl FanoutSender {
             progress.skipped = Some(Skipped { request: last.request, first });
             progress.flights.clear();
         }
-    }
-
-    /// Whether an event is one of this set's; takes it.
-    pub(super) fn happened<F: Fabric>(&mut self, fabric: &F, event: &Event) -> bool {
-        self.set.happened(fabric, event)
-    }
-
-    #[inline]
-    pub(super) fn is_broken<F: Fabric>(&self, fabric: &F) -> bool {
-        self.set.is_broken(fabric)
     }
 
     /// The set is broken, and its completions were taken: joins again, and has cursors go back to what may not have arrived.

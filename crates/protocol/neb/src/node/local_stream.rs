@@ -3,7 +3,7 @@
 //! What is posted to whom, by a queue pair or by the set, follows from cursors; states and invariants stand in `fanout.rs`.
 
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
-use stentor_fabric::{Fabric, ProcessId, RemoteSpan, SlotReader, Source, Span};
+use stentor_fabric::{Fabric, ProcessId, RemoteSpan, SetTarget, SlotReader, Source, Span};
 use stentor_link::purpose::NEB_BROADCAST;
 
 use super::endpoint::{Endpoint, store};
@@ -300,8 +300,8 @@ fn fan_out<F: Fabric>(end: &mut Endpoint<F>, own: &mut LocalStream, counts: &mut
         if !fanout.write(&mut end.fabric, data, first..upto) {
             break;
         }
-        for peer in fanout.taken() {
-            own.cursors[peer.index()].posted = upto;
+        for target in fanout.set.targets() {
+            own.cursors[target.peer.index()].posted = upto;
             counts.copies += 1;
         }
         counts.broadcast_writes += 1;
@@ -331,10 +331,10 @@ fn gather<F: Fabric>(end: &mut Endpoint<F>, own: &mut LocalStream) -> Option<(u6
             continue;
         }
         if cursor.posted > first || count == 0 {
-            fanout.begin();
+            fanout.set.begin();
             (first, until, count) = (cursor.posted, next, 0);
         }
-        fanout.take(peer, RemoteSpan { region, offset: end.layout.ring_offset(first) });
+        fanout.set.add(SetTarget { peer, to: RemoteSpan { region, offset: end.layout.ring_offset(first) } });
         (until, count) = (until.min(most), count + 1);
     }
     (count > 1).then_some((first, until))

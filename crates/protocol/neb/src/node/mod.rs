@@ -270,7 +270,7 @@ impl<F: Fabric> Node<F> {
         let mut any = false;
         while let Some(event) = self.end.fabric.next_event() {
             any = true;
-            if self.own.fanout.as_mut().is_some_and(|fanout| fanout.happened(&self.end.fabric, &event)) {
+            if self.own.fanout.as_mut().is_some_and(|fanout| fanout.set.happened(&self.end.fabric, &event)) {
                 continue;
             }
             if let Event::Revoked { region, peer } = event {
@@ -290,7 +290,7 @@ impl<F: Fabric> Node<F> {
     /// Joins again where a set broke. Whether it was the own one: then something may be to write again.
     fn look_after_sets(&mut self) -> bool {
         self.sets.mend(&mut self.end.fabric, |sender| self.removal.is_fenced(sender));
-        let broke = self.own.fanout.as_ref().is_some_and(|fanout| fanout.is_broken(&self.end.fabric));
+        let broke = self.own.fanout.as_ref().is_some_and(|fanout| fanout.set.is_broken(&self.end.fabric));
         if broke {
             // Its completions first: they say what arrived.
             while self.poll_completions() {}

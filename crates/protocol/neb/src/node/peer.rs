@@ -4,7 +4,7 @@
 //! for it stands in a queue beside it: one completion may speak for many requests.
 
 use std::collections::VecDeque;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use stentor_fabric::{Fabric, ProcessId, Purpose, RemoteRegion, RemoteSpan, Source, Span, Verb};
 use stentor_link::service::NEB;
@@ -94,12 +94,6 @@ impl Peer {
         posted.is_some()
     }
 
-    /// A request of the present connection completed.
-    #[inline]
-    pub(super) fn completed(&mut self, number: u64) {
-        self.link.completed(number);
-    }
-
     /// The next thing that is known to be done.
     #[inline]
     pub(super) fn next_done(&mut self) -> Option<Done> {
@@ -132,16 +126,9 @@ impl Deref for Peer {
     }
 }
 
-impl AsRef<Link> for Peer {
+impl DerefMut for Peer {
     #[inline]
-    fn as_ref(&self) -> &Link {
-        &self.link
-    }
-}
-
-impl AsMut<Link> for Peer {
-    #[inline]
-    fn as_mut(&mut self) -> &mut Link {
+    fn deref_mut(&mut self) -> &mut Link {
         &mut self.link
     }
 }

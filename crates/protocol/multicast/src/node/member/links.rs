@@ -88,7 +88,7 @@ impl<F: Fabric> Member<F> {
     }
 
     pub(super) fn greet(&mut self, link: usize, kind: HelloKind, start: Start) {
-        let hello = Hello { kind, incarnation: self.links.incarnation, start, begun: false, first: 0 };
+        let hello = Hello { kind, life: self.links.life, start, begun: false, first: 0 };
         let sent = self.links.greet(&mut self.fabric, link, hello);
         self.outputs.counts.write(Step::PeerMessage, sent);
     }
@@ -109,23 +109,23 @@ impl<F: Fabric> Member<F> {
     }
 
     fn greeted(&mut self, link: usize, hello: &Hello) {
-        let Hello { kind: HelloKind::Connection, incarnation, start, .. } = *hello else { return };
+        let Hello { kind: HelloKind::Connection, life, start, .. } = *hello else { return };
         let process = self.links[link].peer();
         if let Some(client) = self.client_of(link) {
             if hello.is_superseded(self.replica.over_below(client)) {
                 self.outputs.counts.rejected += 1;
                 return self.greet(link, HelloKind::Superseded, Start { position: 0, generation: 0 });
             }
-            self.links[link].greeted = Some(incarnation);
+            self.links[link].greeted = Some(life);
             self.bodies[usize::from(client.0)].greeted = Some(*hello);
             return;
         }
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
-        let known = peer.inbound.incarnation();
-        self.links[link].greeted = Some(incarnation);
-        let seal = self.seals.of(process, incarnation);
-        peer.inbound.restart(incarnation, start, seal);
-        if known != Some(incarnation) {
+        let known = peer.inbound.life();
+        self.links[link].greeted = Some(life);
+        let seal = self.seals.of(process, life);
+        peer.inbound.restart(life, start, seal);
+        if known != Some(life) {
             peer.outbound.hear_credits(0, seal);
             self.streams.hear_credits(process, seal);
         }
@@ -159,12 +159,12 @@ impl<F: Fabric> Member<F> {
 
     /// The leader's stream goes on here.
     pub(super) fn resume_stream(&mut self, leader: ProcessId, start: Start) {
-        let incarnation = self.peers.get(leader.index()).and_then(Option::as_ref).and_then(|p| p.inbound.incarnation());
-        let (Some(incarnation), Some(stream)) = (incarnation, self.streams.of_mut(leader)) else {
+        let life = self.peers.get(leader.index()).and_then(Option::as_ref).and_then(|p| p.inbound.life());
+        let (Some(life), Some(stream)) = (life, self.streams.of_mut(leader)) else {
             return;
         };
         let before = stream.ring.reader.position();
-        let mut goes_on = stream.ring.restart(incarnation, start, self.seals.of(leader, incarnation));
+        let mut goes_on = stream.ring.restart(life, start, self.seals.of(leader, life));
         if planted!(self.plant, HeldOfAnotherLife) {
             goes_on = stream.ring.reader.position() == before;
         }

@@ -7,6 +7,7 @@ use super::{Member, Rare};
 use crate::node::counts::Step;
 use crate::node::effects::Outputs;
 use crate::node::message_assembler::PIECE_WORDS;
+use crate::node::outbound::Way;
 use crate::node::outbox::BoxSender;
 use crate::node::peer_links::IMMEDIATES;
 use crate::node::sealed::Sealed;
@@ -90,7 +91,8 @@ impl<F: Fabric> Member<F> {
             }
             let consumed = ring.targets[0].report.map_or(0, |told| told.freed);
             let wakes = assembler.immediates < consumed + IMMEDIATES;
-            outputs.counts.write(Step::PeerMessage, ring.send_as(fabric, links, words * 8, scratch, wakes));
+            let way = Way { wakes, fanout: None };
+            outputs.counts.write(Step::PeerMessage, ring.send(fabric, links, words * 8, scratch, way));
             assembler.immediates += u64::from(wakes);
             assembler.advance(words);
         }

@@ -73,9 +73,9 @@ impl<F: Fabric> Member<F> {
         self.take_records(client, usize::MAX, app);
         let at = usize::from(client.0);
         let Some(greeting) = self.bodies[at].greeted.take() else { return };
-        let Hello { incarnation, start, begun, first, .. } = greeting;
+        let Hello { life, start, begun, first, .. } = greeting;
         let body = &mut self.bodies[at];
-        if body.ring.incarnation().is_some_and(|before| before != incarnation) {
+        if body.ring.life().is_some_and(|before| before != life) {
             // Of what the process before multicast, nothing may have come here. Its generation is not used again: not by
             // this one, which begins above what it is told, nor by the next, if nothing of this one comes either.
             body.last_sequence = ids::first_of_generation(ids::generation(body.last_sequence) + 1);
@@ -98,7 +98,7 @@ impl<F: Fabric> Member<F> {
         debug_assert!(self.stores[at].is_mirror_empty(), "the ring starts anew");
         let body = &mut self.bodies[at];
         let process = self.topology.client_process(client);
-        body.ring.restart(incarnation, start, self.seals.of(process, incarnation));
+        body.ring.restart(life, start, self.seals.of(process, life));
         body.freed_position = body.ring.reader.position();
         // The client learns where its place stands, whoever had it before.
         body.settling = true;
