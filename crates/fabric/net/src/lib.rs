@@ -40,4 +40,4 @@ pub use handshake::nonce;
 pub use message::{End, MAX_ADDRESS, Offer, Pair};
 pub use names::HostName;
 pub use remotes::{Granted, RemoteKey, Remotes};
-pub use sets::{RawWrite, SWITCH_PURPOSE, SetTransport, SwitchConfig, longest_list};
+pub use sets::{NO_SETS, NoSets, Sets};

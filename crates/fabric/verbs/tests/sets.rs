@@ -17,12 +17,12 @@ use stentor_fabric_verbs::{NetConfig, SwitchConfig, VerbsConfig};
 const REPEATS: u64 = 3;
 const NEEDS: &str = "run by `cargo xtask test --only switch-guests`";
 
-fn use_switch(config: &mut NetConfig, variable: &str) {
+fn use_switch(config: &mut VerbsConfig, variable: &str) {
     let control = std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: {NEEDS}"));
     config.switch = Some(SwitchConfig::new(control.parse::<SocketAddr>().unwrap()));
 }
 
-fn with_switch(config: &mut NetConfig, _: &mut VerbsConfig) {
+fn with_switch(_: &mut NetConfig, config: &mut VerbsConfig) {
     use_switch(config, "STENTOR_SWITCH");
 }
 
@@ -33,7 +33,7 @@ fn with_little_inline(net: &mut NetConfig, config: &mut VerbsConfig) {
 }
 
 /// Its addresses for packets are where no packet finds them.
-fn with_switch_out_of_reach(config: &mut NetConfig, _: &mut VerbsConfig) {
+fn with_switch_out_of_reach(_: &mut NetConfig, config: &mut VerbsConfig) {
     use_switch(config, "STENTOR_SWITCH_AFAR");
 }
 

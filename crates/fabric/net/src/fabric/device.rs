@@ -9,7 +9,7 @@ use stentor_fabric::{
     Access, Capabilities, Completion, PollHint, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
 
-use crate::{NetConfig, RemoteKey, Remotes, SetTransport, StartError};
+use crate::{NetConfig, RemoteKey, Remotes, Sets, StartError, Transport};
 
 /// Whether a grant that was taken back is worth nothing any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,9 +42,11 @@ pub enum Waiting {
 ///
 /// # An example
 /// `stentor-fabric-roce`'s device is the shortest one.
-pub trait Device: SetTransport + Sized {
+pub trait Device: Transport + Sized {
     /// What a process must know of the device besides its [`NetConfig`].
     type Config;
+    /// How it joins sets: [`NoSets`](crate::NoSets) where nothing in the network copies.
+    type Sets: Sets<Transport = Self>;
     /// Why a process could not start.
     type StartError: From<StartError>;
 
@@ -53,7 +55,8 @@ pub trait Device: SetTransport + Sized {
     ///
     /// # Errors
     /// Why it cannot be used, with the remedy.
-    fn open(net: &NetConfig, config: Self::Config, epoll: Arc<OwnedFd>) -> Result<Self, Self::StartError>;
+    fn open(net: &NetConfig, config: Self::Config, epoll: Arc<OwnedFd>)
+    -> Result<(Self, Self::Sets), Self::StartError>;
 
     /// Returns what both ends of a connection must have in common, 1 to 64 bytes: a peer that has another one is refused.
     fn protocol(&self) -> String {
@@ -69,7 +72,7 @@ pub trait Device: SetTransport + Sized {
     /// Why it cannot be made, with the remedy.
     fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String>;
 
-    /// Makes this process's end of a set of so many members, which a switch is at the other end of.
+    /// Makes this process's end of a set of so many members.
     ///
     /// # Errors
     /// As [`make`](Device::make).
