@@ -112,7 +112,7 @@ pub enum StartError {
         /// The name.
         name: String,
     },
-    /// The socket for bootstrap connections.
+    /// The socket for control connections.
     #[error("cannot listen for bootstrap connections at {address}: {source}")]
     Listen {
         /// The address.

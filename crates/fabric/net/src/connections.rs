@@ -1,4 +1,4 @@
-//! Queue pairs: made by both ends, brought together over the bootstrap connection, broken, reset.
+//! Queue pairs: made by both ends, brought together over the control connection, broken, reset.
 
 use std::time::{Duration, Instant};
 
@@ -92,7 +92,7 @@ impl Connection {
 
 /// Pause between two attempts to connect to an offer: what is missing may come (a route, a port, an address).
 const AGAIN: Duration = Duration::from_millis(100);
-/// How long packets may be slower than the bootstrap connection.
+/// How long packets may be slower than the control connection.
 const GRACE: Duration = Duration::from_millis(30);
 
 impl<S: Sets> ConnectionManager<S> {

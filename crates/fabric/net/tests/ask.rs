@@ -1,4 +1,4 @@
-//! Questions to a process at its bootstrap address, by somebody who has the key and is no process.
+//! Questions to a process at its control address, by somebody who has the key and is no process.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

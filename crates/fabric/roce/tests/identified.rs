@@ -1,5 +1,5 @@
 //! A peer whose packets have IPv4 identifications of their own, as those of the kernel and of cards have: a plain socket does
-//! not show them, the ICRC covers them. Who says so at the bootstrap is heard; of anybody else such a packet is damaged.
+//! not show them, the ICRC covers them. Who says so at the connection manager is heard; of anybody else such a packet is damaged.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};

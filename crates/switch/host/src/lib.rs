@@ -9,13 +9,13 @@
 //! # The life of a set's queue pair
 //! It begins ([`Transport::begin`]) and is enrolled with the switch over a [`ControlSession`]. When the switch says that a generation of the
 //! set is there the queue pair is connected to the switch ([`Transport::meet`], [`SetTransport::ready_at_switch`]). It breaks when the switch
-//! says that the generation is over, when the line ends, when the sender says so over the bootstrap, or by itself; then the
+//! says that the generation is over, when the line ends, when the sender says so over the connection manager, or by itself; then the
 //! switch is told. A queue pair has one life in one generation: nothing of an older one fits the next.
 //!
 //! # What may land late
-//! When the sender has left a generation it asks each process that it reached, over the bootstrap, whether it has left, too
+//! When the sender has left a generation it asks each process that it reached, over the connection manager, whether it has left, too
 //! ([`ConnectionManager::ask_to_leave`]). Who is asked leaves at once, and takes no notice of the generation should the switch speak of it later. A
-//! process with which there is no bootstrap connection needs not be asked: to be written to by any other way it must first have
+//! process with which there is no control connection needs not be asked: to be written to by any other way it must first have
 //! noticed that the connection was lost, and then it has left the set.
 
 #![forbid(unsafe_code)]
@@ -41,7 +41,7 @@ use stentor_switch::host::Sender;
 
 /// What lines to a switch are for, see [`SessionConfig::purpose`].
 pub const SWITCH_PURPOSE: &str = "switch";
-/// Numbers that sets of a bootstrap may have.
+/// Numbers that sets of a connection manager may have.
 const SETS: u16 = 1 << 15;
 /// Notes that are kept.
 const MAX_NOTES: usize = 64;
@@ -51,9 +51,9 @@ const MAX_NOTES: usize = 64;
 pub struct SwitchConfig {
     /// Where its control plane listens.
     pub control: SocketAddr,
-    /// The cluster's name, as the switch knows it; `None`: as the bootstrap does.
+    /// The cluster's name, as the switch knows it; `None`: as the connection manager does.
     pub cluster: Option<String>,
-    /// What the switch calls the set 0, and so on up to set 32767: so two bootstraps of one cluster can have one switch.
+    /// What the switch calls the set 0, and so on up to set 32767: so two connection managers of one cluster can have one switch.
     pub first_set: u16,
     /// How long a sender may be silent before another one may take the set.
     pub lease: Duration,

@@ -1,4 +1,4 @@
-//! Sets on a device: their lives are the bootstrap's, and so is what is to be posted.
+//! Sets on a device: their lives are the connection manager's, and so is what is to be posted.
 
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Opcode, ProcessId, QpConfig, QpId};
