@@ -134,12 +134,18 @@ pub(crate) const MAP: &[Place] = &[
     },
     Place {
         name: "stentor-fabric-verbs",
-        on: &["stentor-fabric-net", "stentor-atomic-copy", "stentor-fabric", "stentor-ibverbs-sys"],
+        on: &[
+            "stentor-fabric-net",
+            "stentor-atomic-copy",
+            "stentor-fabric",
+            "stentor-ibverbs-sys",
+            "stentor-switch-host",
+        ],
         tests_on: &["stentor-fabric-conformance", "stentor-fabric-roce"],
     },
     Place {
         name: "stentor-fabric-roce",
-        on: &["stentor-fabric-net", "stentor-fabric", "stentor-wire", "stentor-atomic-copy"],
+        on: &["stentor-fabric-net", "stentor-fabric", "stentor-switch-host", "stentor-wire", "stentor-atomic-copy"],
         tests_on: &["stentor-fabric-conformance", "stentor-switch"],
     },
     Place {
@@ -148,7 +154,12 @@ pub(crate) const MAP: &[Place] = &[
         tests_on: &["stentor-fabric-conformance"],
     },
     Place { name: "stentor-fabric-sim", on: &["stentor-fabric"], tests_on: &["stentor-fabric-conformance"] },
-    Place { name: "stentor-fabric-net", on: &["stentor-fabric", "stentor-switch", "stentor-wire"], tests_on: &[] },
+    Place { name: "stentor-fabric-net", on: &["stentor-fabric"], tests_on: &[] },
+    Place {
+        name: "stentor-switch-host",
+        on: &["stentor-fabric-net", "stentor-fabric", "stentor-switch", "stentor-wire"],
+        tests_on: &[],
+    },
     Place { name: "stentor-fabric-conformance", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-atomic-copy", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-host", on: &["stentor-fabric"], tests_on: &[] },

@@ -22,6 +22,7 @@ mod imm;
 mod link;
 mod loopback;
 mod post_errors;
+mod processes;
 mod queue;
 mod read;
 mod readers;
@@ -42,6 +43,7 @@ use bed::{Bed, Outcome};
 use stentor_fabric::{Fabric, ProcessId};
 
 pub use faults::{FaultInjector, Faults};
+pub use processes::{Processes, loopback_addresses};
 pub use report::{CaseReport, Report, Verdict};
 
 /// Some processes whose fabrics the suite may use in any order, from one thread.

@@ -2,17 +2,6 @@
 //!
 //! [`Symbols`] has the library's functions, which it finds when it is made from a loaded library. `cargo xtask bindings` writes
 //! the bindings; the layouts of all structures are asserted when they are compiled.
-#![allow(
-    clippy::all,
-    clippy::too_many_lines,
-    clippy::undocumented_unsafe_blocks,
-    dead_code,
-    missing_docs,
-    non_camel_case_types,
-    non_snake_case,
-    unreachable_pub,
-    reason = "generated: names and documentation are those of the headers; each function passes its arguments on"
-)]
 
 #[rustfmt::skip]
 mod bindings;

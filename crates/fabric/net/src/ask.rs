@@ -1,9 +1,9 @@
-//! A question to a process at its bootstrap address, by somebody who has the cluster's key and is no process; `docs/ask.md`
+//! A question to a process at its control address, by somebody who has the cluster's key and is no process; `docs/ask.md`
 //! specifies it.
 //!
-//! The handshake is the bootstrap's. The hello of whoever asks has [`PURPOSE`] in place of a fabric and no process; the answer's
+//! The handshake is the connection manager's. The hello of whoever asks has [`PURPOSE`] in place of a fabric and no process; the answer's
 //! hello must be that of the process that is meant. Then one question goes there, and one answer comes back in parts. All of
-//! it is authenticated and numbered, as everything is on a bootstrap connection; nothing is encrypted.
+//! it is authenticated and numbered, as everything is on a control connection; nothing is encrypted.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -5,28 +5,27 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use stentor_fabric::{Access, Event, ProcessId, Purpose, Refusal};
-use stentor_switch::enrol;
 
 use crate::config::{NetConfig, StartError};
 use crate::connections::Connection;
 use crate::control::Control;
-use crate::control_session::SessionConfig;
 use crate::handshake::nonce;
 use crate::hello::{Hello, MAX_NAME};
 use crate::message::Message;
 use crate::names::Names;
 use crate::remotes::{Granted, RemoteKey, Remotes};
-use crate::sets::{SWITCH_PURPOSE, Sets};
+use crate::sets::Sets;
 
 /// Peers, connections with them, and what was granted both ways.
 #[derive(Debug)]
-pub struct ConnectionManager {
+pub struct ConnectionManager<S> {
     pub(crate) me: ProcessId,
     pub(crate) processes: usize,
     pub(crate) control: Control,
     pub(crate) connections: Vec<Connection>,
     pub(crate) remotes: Remotes,
-    pub(crate) sets: Sets,
+    /// Sets, and what they know.
+    pub sets: S,
     grants: HashMap<(ProcessId, Purpose), Grant>,
 }
 
@@ -37,15 +36,15 @@ struct Grant {
     access: Access,
 }
 
-impl ConnectionManager {
+impl<S: Sets> ConnectionManager<S> {
     /// Listens: from here on peers can connect. `fabric` has 1 to 64 bytes and is equal at every process, except that `roce` and
     /// `verbs`, which both speak RoCEv2, connect with each other.
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn start(fabric: String, config: NetConfig) -> Result<ConnectionManager, StartError> {
+    pub fn start(fabric: String, config: NetConfig, sets: S) -> Result<Self, StartError> {
         let address = config.own_address()?;
-        let NetConfig { cluster, key, fingerprint, version, me, addresses, names, one_life, switch, .. } = config;
+        let NetConfig { cluster, key, fingerprint, version, me, addresses, names, one_life, .. } = config;
         let processes = addresses.len();
         for (what, name) in [("cluster", &cluster), ("fabric", &fabric)] {
             if name.is_empty() || name.len() > MAX_NAME {
@@ -67,14 +66,6 @@ impl ConnectionManager {
             fabric,
             cluster,
         };
-        let line = SessionConfig {
-            purpose: SWITCH_PURPOSE.to_owned(),
-            version: enrol::VERSION,
-            cluster: hello.cluster.clone(),
-            key: key.clone(),
-            me: Some(me),
-        };
-        let sets = Sets::new(switch, line, address.ip());
         let mut names = Names::new(names, processes);
         names.warn_of_loopback(me.index(), address.ip(), &addresses);
         let control = Control::new(hello, address.ip(), one_life, key, addresses, names, listener);
@@ -149,11 +140,17 @@ impl ConnectionManager {
     }
 
     /// Whether something here is due by the passing of time alone, within milliseconds: a peer is dialled again, or a
-    /// handshake or the switch is waited for. A peer that dials this process wakes whoever waits for the
+    /// handshake or what copies for sets is waited for. A peer that dials this process wakes whoever waits for the
     /// [sockets](ConnectionManager::sockets).
     #[must_use]
     pub fn is_dialling(&self) -> bool {
         self.control.is_dialling() || self.sets.is_connecting()
+    }
+
+    /// Returns this process.
+    #[must_use]
+    pub fn me(&self) -> ProcessId {
+        self.me
     }
 
     /// How many processes the cluster has.
@@ -170,7 +167,7 @@ impl ConnectionManager {
     }
 
     /// How many of [`sockets`](Self::sockets) there ever were: there is none that was not there before while this stays the
-    /// same. `None`: a switch is used, whose socket is made anew at any time.
+    /// same. `None`: one of them is that of [`sets`](Self::sets), which is made anew at any time.
     #[must_use]
     pub fn sockets_made(&self) -> Option<u64> {
         self.sets.socket().is_none().then_some(self.control.begun)

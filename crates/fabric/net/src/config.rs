@@ -6,7 +6,6 @@ use stentor_fabric::ProcessId;
 use thiserror::Error;
 
 use crate::names::HostName;
-use crate::sets::SwitchConfig;
 
 /// Configuration of one process, for every fabric that reaches other hosts.
 ///
@@ -32,14 +31,12 @@ pub struct NetConfig {
     pub names: Vec<Option<HostName>>,
     /// Whether peers that knew an earlier life of a process refuse its next one, for protocols in which no process may forget.
     pub one_life: bool,
-    /// The switch that copies writes of sets, if there is one.
-    pub switch: Option<SwitchConfig>,
     /// Limit of the memory of all regions of this process, bytes.
     pub max_bytes: u64,
 }
 
 impl NetConfig {
-    /// Configures a process without a key, names or a switch, with version 1 and at most 4 GiB of regions.
+    /// Configures a process without a key and names, with version 1 and at most 4 GiB of regions.
     #[must_use]
     pub fn new(cluster: &str, me: ProcessId, addresses: Vec<Option<SocketAddr>>) -> NetConfig {
         NetConfig {
@@ -51,7 +48,6 @@ impl NetConfig {
             addresses,
             names: Vec::new(),
             one_life: false,
-            switch: None,
             max_bytes: 4 << 30,
         }
     }
@@ -86,12 +82,6 @@ impl NetConfig {
         NetConfig { one_life: true, ..self }
     }
 
-    /// Sets the switch that copies writes of sets.
-    #[must_use]
-    pub fn switch(self, switch: Option<SwitchConfig>) -> NetConfig {
-        NetConfig { switch, ..self }
-    }
-
     /// Sets the limit of the memory of all regions, bytes.
     #[must_use]
     pub fn max_bytes(self, max_bytes: u64) -> NetConfig {
@@ -122,7 +112,7 @@ pub enum StartError {
         /// The name.
         name: String,
     },
-    /// The socket for bootstrap connections.
+    /// The socket for control connections.
     #[error("cannot listen for bootstrap connections at {address}: {source}")]
     Listen {
         /// The address.

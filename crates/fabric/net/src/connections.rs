@@ -1,4 +1,4 @@
-//! Queue pairs: made by both ends, brought together over the bootstrap connection, broken, reset.
+//! Queue pairs: made by both ends, brought together over the control connection, broken, reset.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use crate::control::{PeerEvent, started_again};
 use crate::handshake::nonce;
 use crate::message::{End, Message, Offer};
 use crate::remotes::{Granted, RemoteKey};
+use crate::sets::Sets;
 
 /// What a fabric's ends of connections do. Each belongs to a queue pair, whose number is its place among those that were
 /// [made](ConnectionManager::connect).
@@ -30,14 +31,6 @@ pub trait Transport {
     /// # Errors
     /// Why not, with the remedy.
     fn ready(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String>;
-
-    /// The same where a switch is at the other end: it may have to be waited for, and says so (RNR), without end.
-    ///
-    /// # Errors
-    /// Why not, with the remedy.
-    fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
-        self.ready(qp, ours, theirs)
-    }
 
     /// Takes in all that came.
     fn drive(&mut self);
@@ -67,7 +60,7 @@ pub(crate) struct Connection {
     unmet: Option<(u32, Instant)>,
     /// The peer has met this life before this one has met the peer's.
     is_met: bool,
-    /// The set that it is this process's end of: then the switch is at the other end, and no peer.
+    /// The set that it is this process's end of: then no peer is at the other end.
     pub(crate) set: Option<usize>,
 }
 
@@ -92,11 +85,6 @@ impl Connection {
         }
     }
 
-    /// This process's end of a set.
-    pub(crate) fn of_set(config: QpConfig, set: usize) -> Connection {
-        Connection::new((NOBODY, Service(0)), config, Some(set))
-    }
-
     fn is_with(&self, epoch: u32) -> bool {
         self.with.as_ref().is_some_and(|(with, _)| *with == epoch)
     }
@@ -104,21 +92,21 @@ impl Connection {
 
 /// Pause between two attempts to connect to an offer: what is missing may come (a route, a port, an address).
 const AGAIN: Duration = Duration::from_millis(100);
-/// How long packets may be slower than the bootstrap connection.
+/// How long packets may be slower than the control connection.
 const GRACE: Duration = Duration::from_millis(30);
 
-impl ConnectionManager {
+impl<S: Sets> ConnectionManager<S> {
     /// Makes an end. `make` makes the fabric's part of it, with the number that is given; should its life not begin, the number
     /// is given again.
     ///
     /// # Errors
     /// See [`ConnectError`]; what `make` says, too.
-    pub fn connect<E: Transport>(
+    pub fn connect(
         &mut self,
-        transport: &mut E,
+        transport: &mut S::Transport,
         (peer, service): (ProcessId, Service),
         config: QpConfig,
-        make: impl FnOnce(&mut E, QpId) -> Result<(), ConnectError>,
+        make: impl FnOnce(&mut S::Transport, QpId) -> Result<(), ConnectError>,
     ) -> Result<QpId, ConnectError> {
         if peer.index() >= self.processes {
             return Err(ConnectError::UnknownProcess(peer));
@@ -140,7 +128,7 @@ impl ConnectionManager {
     ///
     /// # Errors
     /// See [`ConnectError`]; the end is broken still.
-    pub fn reset(&mut self, transport: &mut impl Transport, qp: QpId) -> Result<(), ConnectError> {
+    pub fn reset(&mut self, transport: &mut S::Transport, qp: QpId) -> Result<(), ConnectError> {
         self.report_broken(transport);
         let own = self.connections.get_mut(qp.index()).ok_or(ConnectError::UnknownQp(qp))?;
         if own.state != QpState::Error {
@@ -148,7 +136,7 @@ impl ConnectionManager {
         }
         own.epoch += 1;
         match own.set {
-            Some(set) => self.begin_set(transport, set),
+            Some(set) => S::begin(self, transport, set),
             None => self.begin(transport, qp.index()),
         }
     }
@@ -166,6 +154,49 @@ impl ConnectionManager {
         self.connections.get(qp.index()).map(|own| if own.set.is_some() { self.me } else { own.peer })
     }
 
+    /// Gives a queue pair that is this process's end of a set another state.
+    ///
+    /// # Panics
+    /// If there is no such queue pair.
+    pub fn set_state(&mut self, qp: QpId, state: QpState) {
+        self.connections[qp.index()].state = state;
+    }
+
+    /// Adds a queue pair that is this process's end of a set, without a life.
+    pub fn add_set(&mut self, config: QpConfig, set: usize) -> QpId {
+        let qp = QpId(self.connections.len() as u32);
+        self.connections.push(Connection::new((NOBODY, Service(0)), config, Some(set)));
+        qp
+    }
+
+    /// Forgets the queue pair that was added last.
+    pub fn forget_last(&mut self) {
+        self.connections.pop();
+    }
+
+    /// Returns the set that a queue pair is this process's end of.
+    #[inline]
+    #[must_use]
+    pub fn set_of(&self, qp: QpId) -> Option<usize> {
+        self.connections.get(qp.index())?.set
+    }
+
+    /// Returns the number of the queue pair that is made next.
+    #[must_use]
+    pub fn next_qp(&self) -> QpId {
+        QpId(self.connections.len() as u32)
+    }
+
+    /// Asks a receiver whether it is out of a generation of a set, which [`Sets::left`] tells.
+    pub fn ask_to_leave(&mut self, receiver: ProcessId, (set, generation): (u16, u64)) {
+        self.control.tell(receiver, &Message::Ask { set, generation });
+    }
+
+    /// Tells the sender of a set that this process is out of a generation.
+    pub fn say_left(&mut self, sender: ProcessId, (set, generation): (u16, u64)) {
+        self.control.tell(sender, &Message::Left { set, generation });
+    }
+
     /// What a queue pair was made with.
     #[inline]
     #[must_use]
@@ -173,7 +204,7 @@ impl ConnectionManager {
         self.connections.get(qp.index()).map(|own| own.config)
     }
 
-    fn begin(&mut self, transport: &mut impl Transport, index: usize) -> Result<(), ConnectError> {
+    fn begin(&mut self, transport: &mut S::Transport, index: usize) -> Result<(), ConnectError> {
         let own = &mut self.connections[index];
         let begun = transport.begin(QpId(index as u32));
         let peer = own.peer;
@@ -206,7 +237,7 @@ impl ConnectionManager {
     }
 
     /// Connects to the peer's offer, if both are there.
-    fn meet(&mut self, transport: &mut impl Transport, index: usize) {
+    fn meet(&mut self, transport: &mut S::Transport, index: usize) {
         let own = &self.connections[index];
         let known = &self.control.peers[own.peer.index()];
         let (Some(offer), Some(ours)) = (known.offers.get(&own.service), &own.ours) else { return };
@@ -240,7 +271,7 @@ impl ConnectionManager {
     }
 
     /// The peer takes requests.
-    fn connected(&mut self, transport: &mut impl Transport, index: usize) {
+    fn connected(&mut self, transport: &mut S::Transport, index: usize) {
         let own = &mut self.connections[index];
         own.is_met = true;
         let (Some(ours), Some((_, theirs))) = (&own.ours, &own.with) else { return };
@@ -262,7 +293,7 @@ impl ConnectionManager {
     }
 
     /// One round: lets peers in, dials, hears, and does what follows from it.
-    pub fn pump(&mut self, transport: &mut impl Transport) {
+    pub fn pump(&mut self, transport: &mut S::Transport) {
         self.report_broken(transport);
         for heard in self.control.pump() {
             match heard {
@@ -287,11 +318,11 @@ impl ConnectionManager {
                 self.meet(transport, index);
             }
         }
-        self.pump_sets(transport);
+        S::pump(self, transport);
         self.report_broken(transport);
     }
 
-    fn hear(&mut self, transport: &mut impl Transport, peer: ProcessId, message: Message) {
+    fn hear(&mut self, transport: &mut S::Transport, peer: ProcessId, message: Message) {
         self.control.peers[peer.index()].taken = message == Message::Taken;
         match message {
             Message::Taken => {
@@ -334,12 +365,12 @@ impl ConnectionManager {
                 self.remotes.grant(peer, purpose, Granted { place, bytes, access });
             }
             Message::Revoke { purpose, key } => self.remotes.revoke(peer, purpose, key),
-            Message::Ask { set, generation } => self.hear_ask(transport, peer, (set, generation)),
-            Message::Left { set, generation } => self.hear_left(peer, (set, generation)),
+            Message::Ask { set, generation } => S::asked_to_leave(self, transport, peer, (set, generation)),
+            Message::Left { set, generation } => S::left(self, peer, (set, generation)),
         }
     }
 
-    fn hear_offer(&mut self, transport: &mut impl Transport, peer: ProcessId, offer: Offer) {
+    fn hear_offer(&mut self, transport: &mut S::Transport, peer: ProcessId, offer: Offer) {
         let (service, epoch) = (offer.service, offer.epoch);
         self.control.peers[peer.index()].offers.insert(service, offer);
         if let Some(index) = self.index_of(peer, service) {
@@ -355,7 +386,7 @@ impl ConnectionManager {
     }
 
     /// A peer is gone. What it acknowledged before is taken in first.
-    fn lose(&mut self, transport: &mut impl Transport, peer: ProcessId) {
+    fn lose(&mut self, transport: &mut S::Transport, peer: ProcessId) {
         transport.drive();
         for index in 0..self.connections.len() {
             let own = &mut self.connections[index];
@@ -367,14 +398,14 @@ impl ConnectionManager {
                 self.break_connection(transport, index, Status::RetryExceeded);
             }
         }
-        self.lose_sender(transport, peer);
+        S::lost(self, transport, peer);
         // What was heard in the same round as the end is from before it, too.
         self.control.peers[peer.index()].offers.clear();
         self.remotes.forget(peer);
     }
 
     /// Breaks all queue pairs to a peer.
-    pub fn break_all(&mut self, transport: &mut impl Transport, peer: ProcessId) {
+    pub fn break_all(&mut self, transport: &mut S::Transport, peer: ProcessId) {
         for index in 0..self.connections.len() {
             if self.connections[index].peer == peer {
                 self.break_connection(transport, index, Status::RetryExceeded);
@@ -382,16 +413,20 @@ impl ConnectionManager {
         }
     }
 
-    /// Breaks a queue pair that is not broken.
-    pub(crate) fn break_connection(&mut self, transport: &mut impl Transport, index: usize, status: Status) {
+    /// Breaks a queue pair, if it is not broken: what is outstanding fails with this status.
+    pub fn break_one(&mut self, transport: &mut S::Transport, qp: QpId, status: Status) {
+        self.break_connection(transport, qp.index(), status);
+    }
+
+    fn break_connection(&mut self, transport: &mut S::Transport, index: usize, status: Status) {
         if self.connections[index].state != QpState::Error {
             transport.fail(QpId(index as u32), status);
             self.tell_broken(index);
         }
     }
 
-    /// Queue pairs that broke by themselves.
-    pub(crate) fn report_broken(&mut self, transport: &mut impl Transport) {
+    /// Takes in which queue pairs broke by themselves.
+    pub fn report_broken(&mut self, transport: &mut S::Transport) {
         while let Some(qp) = transport.next_broken() {
             if self.connections.get(qp.index()).is_some_and(|own| own.state != QpState::Error) {
                 self.tell_broken(qp.index());
@@ -402,7 +437,7 @@ impl ConnectionManager {
     fn tell_broken(&mut self, index: usize) {
         let own = &mut self.connections[index];
         if let Some(set) = own.set {
-            return self.set_broke(set);
+            return S::broke(self, set);
         }
         (own.state, own.withdrawn, own.unmet) = (QpState::Error, None, None);
         let (peer, service, epoch) = (own.peer, own.service, own.epoch);

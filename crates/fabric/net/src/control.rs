@@ -85,7 +85,7 @@ pub(crate) enum PeerEvent {
     Lost(ProcessId),
 }
 
-/// Everything about bootstrap connections.
+/// Everything about control connections.
 #[derive(Debug)]
 pub(crate) struct Control {
     me: Hello,

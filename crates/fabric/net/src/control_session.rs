@@ -1,6 +1,6 @@
 //! A line between a process and something that is no process of the cluster, such as the control plane of a switch: one TCP
 //! connection, on which both ends show that they have the cluster's key before anything else is said, and on which every message
-//! is authenticated and numbered. The handshake is the bootstrap's.
+//! is authenticated and numbered. The handshake is the connection manager's.
 //!
 //! Nothing blocks. Whoever has a [`ControlSession`] asks it for messages now and then, or when its descriptor is readable; that also
 //! carries the handshake on and sends what waits.

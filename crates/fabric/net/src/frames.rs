@@ -1,4 +1,4 @@
-//! A bootstrap connection: frames in and out of a TCP stream that never blocks.
+//! A control connection: frames in and out of a TCP stream that never blocks.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! The handshake of the bootstrap: both ends show that they have the cluster's key before anything else is said.
+//! The handshake of the connection manager: both ends show that they have the cluster's key before anything else is said.
 //!
 //! Both send a hello with a fresh nonce. Both answer with HMAC-SHA-256, under the cluster's key, of their role and both
 //! hellos; so neither a replay nor a reflection proves anything. From the same a key for the connection is made, under

@@ -11,7 +11,7 @@
 //! Both ends offer theirs ([`Offer`]), with an epoch that counts its lives. Who has the other's offer can receive
 //! ([`Transport::meet`]), and says so; who hears that can send ([`Transport::ready`]). So no packet goes before the other end takes it.
 //! An end that breaks is withdrawn, which breaks the other one a little later, because what was sent before may still be on
-//! its way; so does a new offer, and the end of the bootstrap connection.
+//! its way; so does a new offer, and the end of the control connection.
 #![forbid(unsafe_code)]
 
 pub mod ask;
@@ -40,4 +40,4 @@ pub use handshake::nonce;
 pub use message::{End, MAX_ADDRESS, Offer, Pair};
 pub use names::HostName;
 pub use remotes::{Granted, RemoteKey, Remotes};
-pub use sets::{RawWrite, SWITCH_PURPOSE, SetTransport, SwitchConfig, longest_list};
+pub use sets::{NO_SETS, NoSets, Sets};

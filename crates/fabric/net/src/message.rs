@@ -1,4 +1,4 @@
-//! What processes tell each other over the bootstrap connection, as bytes.
+//! What processes tell each other over the control connection, as bytes.
 
 use std::net::Ipv6Addr;
 

@@ -1,4 +1,4 @@
-//! Questions to a process at its bootstrap address, by somebody who has the key and is no process.
+//! Questions to a process at its control address, by somebody who has the key and is no process.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::{ProcessId, QpId, Status};
 use stentor_fabric_net::ask::{AskConfig, AskError, MAX_ANSWER, ask};
-use stentor_fabric_net::{ConnectionManager, End, NetConfig, Transport};
+use stentor_fabric_net::{ConnectionManager, End, NetConfig, NoSets, Transport};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// There are no queue pairs.
-struct NoEnds;
+struct NoTransport;
 
-impl Transport for NoEnds {
+impl Transport for NoTransport {
     fn begin(&mut self, _: QpId) -> Result<End, String> {
         Err("none".into())
     }
@@ -39,14 +39,14 @@ impl Transport for NoEnds {
 }
 
 /// One that answers, and how it is asked.
-fn start() -> (ConnectionManager, AskConfig) {
+fn start() -> (ConnectionManager<NoSets<NoTransport>>, AskConfig) {
     static NEXT: AtomicU16 = AtomicU16::new(1);
     let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     let ip = Ipv4Addr::new(127, 64 + (std::process::id() % 100) as u8, low, 1 + high);
     let at = SocketAddr::new(ip.into(), 4791);
     let config = NetConfig::new("c", ProcessId(1), vec![None, Some(at)]).key(*b"key").fingerprint(1).one_life();
     let asks = AskConfig { cluster: "c".into(), key: b"key".to_vec(), process: ProcessId(1), at };
-    (ConnectionManager::start("test".to_owned(), config).unwrap(), asks)
+    (ConnectionManager::start("test".to_owned(), config, NoSets::default()).unwrap(), asks)
 }
 
 type Answer = Result<Vec<u8>, AskError>;
@@ -57,10 +57,10 @@ fn asking(config: &AskConfig, question: &'static [u8], within: Duration) -> Join
 }
 
 /// Answers all that is asked with as many bytes, until this one has its answer.
-fn answered(cm: &mut ConnectionManager, asked: JoinHandle<Answer>, bytes: usize) -> Answer {
+fn answered(cm: &mut ConnectionManager<NoSets<NoTransport>>, asked: JoinHandle<Answer>, bytes: usize) -> Answer {
     let since = Instant::now();
     while !asked.is_finished() {
-        cm.pump(&mut NoEnds);
+        cm.pump(&mut NoTransport);
         while let Some((question, text)) = cm.next_question() {
             assert_eq!(text, b"how");
             cm.answer(question, &vec![7; bytes]);
@@ -103,7 +103,7 @@ fn whoever_has_another_key_or_means_another_process_gets_nothing() {
     let told = |refusals: &[String], part: &str| refusals.iter().any(|text| text.contains(part));
     while !told(&refusals, "another key") || !told(&refusals, "of cluster d; here is") {
         assert!(since.elapsed() < PATIENCE, "{refusals:?}");
-        cm.pump(&mut NoEnds);
+        cm.pump(&mut NoTransport);
         refusals.extend(std::iter::from_fn(|| cm.next_refusal()).map(|refusal| refusal.to_string()));
     }
     // It goes on for others.
@@ -130,7 +130,7 @@ fn strangers_that_fill_the_door_keep_nobody_out() {
         let mut stream = TcpStream::connect(config.at).unwrap();
         let _ = stream.write_all(&[0, 5, b'H', n, n, n, n]);
         strangers.push(stream);
-        cm.pump(&mut NoEnds);
+        cm.pump(&mut NoTransport);
     }
     let asked = asking(&config, b"how", PATIENCE);
     assert_eq!(answered(&mut cm, asked, 9), Ok(vec![7; 9]));

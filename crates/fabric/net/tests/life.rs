@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use stentor_fabric::{
     Access, ConnectError, Event, ProcessId, Purpose, QpConfig, QpId, QpKind, QpState, Service, Status,
 };
-use stentor_fabric_net::{ConnectionManager, End, NetConfig, Pair, RemoteKey, Transport};
+use stentor_fabric_net::{ConnectionManager, End, NetConfig, NoSets, Pair, RemoteKey, Transport};
 
 const A: ProcessId = ProcessId(0);
 const B: ProcessId = ProcessId(1);
@@ -64,7 +64,7 @@ impl Transport for Script {
 }
 
 struct Process {
-    cm: ConnectionManager,
+    cm: ConnectionManager<NoSets<Script>>,
     transport: Script,
     events: Vec<Event>,
     refusals: Vec<String>,
@@ -112,7 +112,8 @@ impl Pairing {
 
     fn start(&mut self, process: ProcessId) {
         let n = process.index();
-        let cm = ConnectionManager::start(self.fabrics[n].to_owned(), self.configs[n].clone()).unwrap();
+        let cm =
+            ConnectionManager::start(self.fabrics[n].to_owned(), self.configs[n].clone(), NoSets::default()).unwrap();
         let (transport, events, refusals) = (Script::default(), Vec::new(), Vec::new());
         self.processes[process.index()] = Some(Process { cm, transport, events, refusals });
     }

@@ -16,4 +16,5 @@ pub mod peer;
 
 pub use fabric::{RoceConfig, RoceDevice, RoceFabric, StartError};
 pub use stentor_fabric_net::ask::{AskConfig, AskError, ask};
-pub use stentor_fabric_net::{HostName, NetConfig, StartError as NetError, SwitchConfig};
+pub use stentor_fabric_net::{HostName, NetConfig, StartError as NetError};
+pub use stentor_switch_host::SwitchConfig;

@@ -1,5 +1,5 @@
 //! A peer whose packets have IPv4 identifications of their own, as those of the kernel and of cards have: a plain socket does
-//! not show them, the ICRC covers them. Who says so at the bootstrap is heard; of anybody else such a packet is damaged.
+//! not show them, the ICRC covers them. Who says so at the connection manager is heard; of anybody else such a packet is damaged.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
     Access, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, Service, Status,
 };
-use stentor_fabric_net::{ConnectionManager, End, NetConfig, Pair, Transport};
+use stentor_fabric_net::{ConnectionManager, End, NetConfig, NoSets, Pair, Transport};
 use stentor_fabric_roce::{RoceConfig, RoceFabric};
 use stentor_wire::{Bth, Envelope, Headers, IpRepr, Message, Psn, Repr, Reth};
 
@@ -59,7 +59,7 @@ impl Transport for Card {
 struct Bed {
     fabric: RoceFabric,
     region: RegionId,
-    peer: ConnectionManager,
+    peer: ConnectionManager<NoSets<Card>>,
     card: Card,
     socket: UdpSocket,
     envelope: Envelope,
@@ -80,7 +80,7 @@ impl Bed {
         let mut bed = Bed {
             fabric,
             region,
-            peer: ConnectionManager::start("verbs".to_owned(), net(PEER)).expect("listens"),
+            peer: ConnectionManager::start("verbs".to_owned(), net(PEER), NoSets::default()).expect("listens"),
             card: Card { pair, theirs: None },
             socket,
             envelope: Envelope::plain(peer.into(), port, me.into()).expect("one family"),

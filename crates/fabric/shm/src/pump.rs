@@ -15,7 +15,7 @@ use crate::hello;
 use crate::mapping::{Mapping, ReadMapping};
 use crate::message::{Identity, Message};
 use crate::queue::Shape;
-use crate::remote::{Granted, RemoteMemory};
+use crate::remote::{Remote, RemoteMemory};
 use crate::socket::{self, Received};
 use stentor_host::Named;
 use stentor_host::Remade;
@@ -182,7 +182,8 @@ impl ShmFabric {
         let memory = memory.map_err(|error| format!("region {purpose:?} cannot be mapped: {error}"))?;
         // An older grant of the same name goes: what was written under it must be checked first.
         self.data.flush();
-        self.data.remotes.insert(Granted { peer, purpose, access, memory, words, region, generation, control });
+        let granted = Remote { peer, purpose, access, memory, words, region, generation, control, key: 0 };
+        self.data.remotes.insert(granted);
         Ok(())
     }
 

@@ -32,20 +32,8 @@ pub(crate) struct Remote {
     pub(crate) generation: u64,
     /// The owner's generations.
     pub(crate) control: Arc<ReadMapping>,
-    key: u64,
-}
-
-/// What a grant says.
-#[derive(Debug)]
-pub(crate) struct Granted {
-    pub(crate) peer: ProcessId,
-    pub(crate) purpose: Purpose,
-    pub(crate) access: Access,
-    pub(crate) memory: RemoteMemory,
-    pub(crate) words: usize,
-    pub(crate) region: u32,
-    pub(crate) generation: u64,
-    pub(crate) control: Arc<ReadMapping>,
+    /// No key is ever given twice: [`Remotes::insert`] does.
+    pub(crate) key: u64,
 }
 
 impl Remote {
@@ -130,8 +118,8 @@ impl Remotes {
         Some(RemoteRegion { peer, key: remote.key, bytes: (remote.words * WORD) as u64 })
     }
 
-    /// Takes up a grant. No key is ever given twice.
-    pub(crate) fn insert(&mut self, granted: Granted) {
+    /// Takes up a grant, and gives it its key.
+    pub(crate) fn insert(&mut self, granted: Remote) {
         let name = (granted.peer, granted.purpose);
         self.remove(name);
         let slot = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
@@ -139,9 +127,7 @@ impl Remotes {
             self.slots.len() - 1
         });
         self.grants += 1;
-        let Granted { peer, purpose, access, memory, words, region, generation, control } = granted;
-        let key = self.grants << 32 | slot as u64;
-        self.slots[slot] = Some(Remote { peer, purpose, access, memory, words, region, generation, control, key });
+        self.slots[slot] = Some(Remote { key: self.grants << 32 | slot as u64, ..granted });
         self.by_name.insert(name, slot);
     }
 

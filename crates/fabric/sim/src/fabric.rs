@@ -247,14 +247,8 @@ impl State {
             status: Status::Success,
             flow,
         };
-        self.trace_post(&message);
         self.process_counts[me.index()].to[to.index()].count(&request.verb, bytes);
-        let message = self.messages.insert(message);
-        if self.model.hold_until_flush {
-            self.processes[me.index()].unflushed.push(message);
-        } else {
-            self.transmit(message);
-        }
+        self.hand_to_network(me, message);
         self.crash_at_post(me);
         Ok(())
     }

@@ -4,7 +4,7 @@ use stentor_fabric::{Completion, ProcessId, QpId, Status};
 
 use crate::event::{End, Event};
 use crate::memory::LandingPlace;
-use crate::qp::{Qp, Queued};
+use crate::qp::{Message, Qp, Queued};
 use crate::state::State;
 
 /// Bytes of the smallest packets there are: a message of more is sent in several.
@@ -31,6 +31,17 @@ impl State {
         let gone: Vec<u32> = gone;
         for message in gone {
             self.discard(message);
+        }
+    }
+
+    /// Takes what was just posted: now, or with the doorbell.
+    pub(crate) fn hand_to_network(&mut self, me: ProcessId, message: Message) {
+        self.trace_post(&message);
+        let message = self.messages.insert(message);
+        if self.model.hold_until_flush {
+            self.processes[me.index()].unflushed.push(message);
+        } else {
+            self.transmit(message);
         }
     }
 

@@ -557,13 +557,7 @@ impl State {
                 status: Status::Success,
                 flow: self.flows,
             };
-            self.trace_post(&message);
-            let message = self.messages.insert(message);
-            if self.model.hold_until_flush {
-                self.processes[me.index()].unflushed.push(message);
-            } else {
-                self.transmit(message);
-            }
+            self.hand_to_network(me, message);
         }
         self.crash_at_post(me);
         Ok(())

@@ -34,4 +34,5 @@ pub use fabric::{StartError, Trouble, VerbsConfig, VerbsDevice, VerbsFabric};
 pub use load::{LoadError, Verbs};
 pub use probe::Granted;
 pub use stentor_atomic_copy::PageMemory;
-pub use stentor_fabric_net::{NetConfig, StartError as NetError, SwitchConfig};
+pub use stentor_fabric_net::{NetConfig, StartError as NetError};
+pub use stentor_switch_host::SwitchConfig;

@@ -4,13 +4,13 @@
 mod bed;
 mod processes;
 
-use bed::Bed;
+use bed::bed;
 use stentor_fabric_conformance::suite;
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs-conformance`"]
 fn the_suite() {
-    let report = suite(|count| Bed::new(count, |_, _| {}));
+    let report = suite(|count| bed(count, |_, _| {}));
     println!("{report}");
     report.assert_ok();
     let skipped = [

@@ -8,21 +8,21 @@ mod processes;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use bed::Bed;
+use bed::bed;
 use stentor_fabric::{Event, Fabric, ProcessId, QpConfig, QpState, Service, SetSpec};
-use stentor_fabric_conformance::{Testbed, suite_of};
+use stentor_fabric_conformance::{Processes, Testbed, suite_of};
 use stentor_fabric_verbs::{NetConfig, SwitchConfig, VerbsConfig};
 
 /// How often what must work any number of times is tried: each break of a set takes the guest a second or so.
 const REPEATS: u64 = 3;
 const NEEDS: &str = "run by `cargo xtask test --only switch-guests`";
 
-fn use_switch(config: &mut NetConfig, variable: &str) {
+fn use_switch(config: &mut VerbsConfig, variable: &str) {
     let control = std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: {NEEDS}"));
     config.switch = Some(SwitchConfig::new(control.parse::<SocketAddr>().unwrap()));
 }
 
-fn with_switch(config: &mut NetConfig, _: &mut VerbsConfig) {
+fn with_switch(_: &mut NetConfig, config: &mut VerbsConfig) {
     use_switch(config, "STENTOR_SWITCH");
 }
 
@@ -33,7 +33,7 @@ fn with_little_inline(net: &mut NetConfig, config: &mut VerbsConfig) {
 }
 
 /// Its addresses for packets are where no packet finds them.
-fn with_switch_out_of_reach(config: &mut NetConfig, _: &mut VerbsConfig) {
+fn with_switch_out_of_reach(_: &mut NetConfig, config: &mut VerbsConfig) {
     use_switch(config, "STENTOR_SWITCH_AFAR");
 }
 
@@ -41,7 +41,7 @@ fn with_switch_out_of_reach(config: &mut NetConfig, _: &mut VerbsConfig) {
 #[ignore = "needs Soft-RoCE and a switch: run by `cargo xtask test --only switch-guests`"]
 fn the_contracts_cases() {
     let began = Instant::now();
-    let make = |count| Bed { repeats: REPEATS, ..Bed::new(count, with_switch) };
+    let make = |count| Processes { repeats: REPEATS, ..bed(count, with_switch) };
     let report = suite_of(make, |name| name.starts_with("set::"));
     println!("{report}\nin {:.1} s", began.elapsed().as_secs_f64());
     report.assert_ok();
@@ -55,10 +55,10 @@ fn lists_that_are_longer_than_inline_data() {
     let mut seen = 0;
     let report = suite_of(
         |count| {
-            let mut bed = Bed { repeats: REPEATS, ..Bed::new(count, with_little_inline) };
-            assert_eq!(bed.fabric(ProcessId(0)).capabilities().inline_bytes, 24);
+            let mut made = Processes { repeats: REPEATS, ..bed(count, with_little_inline) };
+            assert_eq!(made.fabric(ProcessId(0)).capabilities().inline_bytes, 24);
             seen += 1;
-            bed
+            made
         },
         |name| some.contains(&name),
     );
@@ -73,7 +73,7 @@ fn lists_that_are_longer_than_inline_data() {
 #[ignore = "needs Soft-RoCE and a switch: run by `cargo xtask test --only switch-guests`"]
 fn a_switch_out_of_reach_is_named_once_and_nothing_else_suffers() {
     const MEMBERS: [ProcessId; 2] = [ProcessId(0), ProcessId(1)];
-    let mut bed = Bed::new(2, with_switch_out_of_reach);
+    let mut bed = bed(2, with_switch_out_of_reach);
     let spec = SetSpec { number: 0, members: &MEMBERS };
     let mut notes = [Vec::new(), Vec::new()];
     let mut ends = Vec::new();

@@ -38,7 +38,8 @@ impl Plan {
     /// [`StartError::Key`], [`StartError::Address`], [`StartError::Roce`].
     pub fn roce(&self, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
         let net = self.net_config(me, (seat.bind, &seat.directory))?;
-        Ok(RoceFabric::start(net, seat.config(me, self.longest_message()))?)
+        let switch = self.config().switch().cloned();
+        Ok(RoceFabric::start(net, RoceConfig { switch, ..seat.config(me, self.longest_message()) })?)
     }
 
     /// The same for a process of the broadcast of `[neb]`, counted in its group.
@@ -47,7 +48,8 @@ impl Plan {
     /// As [`roce`](Self::roce).
     pub fn neb_roce(&self, neb: &NebConfig, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
         let net = self.neb_net_config(neb, me, (seat.bind, &seat.directory))?;
-        Ok(RoceFabric::start(net, seat.config(me, neb.config().payload_bytes as u32))?)
+        let switch = self.neb_switch();
+        Ok(RoceFabric::start(net, RoceConfig { switch, ..seat.config(me, neb.config().payload_bytes as u32) })?)
     }
 }
 
@@ -77,7 +79,7 @@ impl Plan {
         let most = self.most_bytes(me)?;
         let names = hosts::names(self.config().groups().iter().flat_map(|group| group.members()));
         let net = NetConfig::new(self.config().cluster(), me, addresses).names(names);
-        self.with_key(net.switch(self.config().switch().cloned()), most, directory)
+        self.with_key(net, most, directory)
     }
 
     /// The same for a process of the broadcast of `[neb]`.
@@ -91,14 +93,15 @@ impl Plan {
         let most = self.neb_bytes(neb)?;
         let names = hosts::names(self.config().groups().get(neb.group()).into_iter().flat_map(|group| group.members()));
         let cluster = self.config().cluster();
-        let switch = self.config().switch().map(|switch| SwitchConfig {
-            cluster: Some(cluster.to_owned()),
-            first_set: NEB_SETS,
-            ..switch.clone()
-        });
         // Registers are written once: a process without its memory would split what others have agreed on.
         let net = NetConfig::new(&format!("{cluster}.neb"), me, addresses).names(names).one_life();
-        self.with_key(net.switch(switch), most, directory)
+        self.with_key(net, most, directory)
+    }
+
+    /// The switch, as a broadcast uses it beside the multicast.
+    pub(super) fn neb_switch(&self) -> Option<SwitchConfig> {
+        let cluster = Some(self.config().cluster().to_owned());
+        self.config().switch().map(|switch| SwitchConfig { cluster, first_set: NEB_SETS, ..switch.clone() })
     }
 
     /// With the cluster's key, and room for `most` bytes of regions.

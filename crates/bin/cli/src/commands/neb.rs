@@ -142,9 +142,10 @@ impl OnRoce {
             pcap: self.traffic.pcap.clone(),
             chances: self.traffic.bad.chances(),
             seed: self.traffic.seed.wrapping_add(u64::from(me.0)),
+            switch: self.switch.map(SwitchConfig::new),
             ..RoceConfig::default()
         };
-        let net = net(me, addresses(self.network, processes), &self.key)?.switch(self.switch.map(SwitchConfig::new));
+        let net = net(me, addresses(self.network, processes), &self.key)?;
         RoceFabric::start(net, config).map_err(failed)
     }
 }

@@ -22,16 +22,16 @@ use stentor_fabric::{
     SetSpec, SetWrite, Span, WaitError, Wake, WorkRequest,
 };
 
-use crate::{ConnectionManager, NetConfig, StartError};
+use crate::{ConnectionManager, NetConfig, Sets, StartError};
 pub use device::{Device, Fence, Waiting};
 use regions::Regions;
 
 /// One process of a cluster on a device.
-pub struct NetFabric<D> {
+pub struct NetFabric<D: Device> {
     // Dropped first: it uses nothing of the others.
     device: D,
     capabilities: Capabilities,
-    cm: ConnectionManager,
+    cm: ConnectionManager<D::Sets>,
     regions: Regions,
     epoll: Arc<OwnedFd>,
     /// How many sockets there ever were when they were added to the epoll instance.
@@ -45,9 +45,9 @@ pub struct NetFabric<D> {
     failure: Option<String>,
 }
 
-impl<D: fmt::Debug> fmt::Debug for NetFabric<D> {
+impl<D: Device + fmt::Debug> fmt::Debug for NetFabric<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NetFabric").field("device", &self.device).field("bootstrap", &self.cm).finish_non_exhaustive()
+        f.debug_struct("NetFabric").field("device", &self.device).finish_non_exhaustive()
     }
 }
 
@@ -60,12 +60,10 @@ impl<D: Device> NetFabric<D> {
         let failed = |what| move |error: rustix::io::Errno| StartError::System { what, source: error.into() };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an epoll instance"))?;
         let epoll = Arc::new(epoll);
-        let device = D::open(&net, config, Arc::clone(&epoll))?;
+        let (device, sets) = D::open(&net, config, Arc::clone(&epoll))?;
         let capabilities = device.capabilities().clone();
         let regions = Regions::new(net.max_bytes);
-        // A switch that the device cannot use is left alone.
-        let switch = net.switch.clone().filter(|_| capabilities.hardware_multicast);
-        let cm = ConnectionManager::start(device.protocol(), net.switch(switch))?;
+        let cm = ConnectionManager::start(device.protocol(), net, sets)?;
         let mut fabric = NetFabric {
             capabilities,
             device,
@@ -122,7 +120,7 @@ impl<D: Device> NetFabric<D> {
 
     /// Returns the next thing about the switch that a person should know: that it can be used, or why not. Told once.
     pub fn next_switch_note(&mut self) -> Option<String> {
-        self.cm.next_switch_note()
+        self.cm.sets.next_note()
     }
 
     /// Names a peer for people, with its address in the configuration.
@@ -242,17 +240,17 @@ impl<D: Device> Fabric for NetFabric<D> {
     }
 
     fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
-        self.state_of(set) == Some(QpState::Ready) && self.cm.set_reaches(set, peer)
+        self.state_of(set) == Some(QpState::Ready) && D::Sets::reaches(&self.cm, set, peer)
     }
 
     fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
-        self.cm.set_settled(set, peer)
+        D::Sets::is_settled(&self.cm, set, peer)
     }
 
     #[inline]
     fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
         let limits = (self.state_of(set) == Some(QpState::Ready), self.capabilities.inline_bytes);
-        self.cm.post_set(&mut self.device, set, &write, limits)
+        D::Sets::post(&mut self.cm, &mut self.device, set, &write, limits)
     }
 
     #[inline]
@@ -267,7 +265,7 @@ impl<D: Device> Fabric for NetFabric<D> {
 
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> usize {
-        if self.cm.has_sets() { self.poll_with_sets(out) } else { self.device.poll(out) }
+        if self.cm.sets.is_empty() { self.device.poll(out) } else { self.poll_with_sets(out) }
     }
 
     fn next_event(&mut self) -> Option<Event> {

@@ -1,8 +1,9 @@
-//! Sets: this process's end is a queue pair of the device, which the bootstrap drives.
+//! Sets: this process's end is a queue pair of the device, which [`Sets`] drives.
 
 use stentor_fabric::{Completion, ConnectError, QpConfig, QpId, SetSpec};
 
 use super::{Device, NetFabric};
+use crate::Sets;
 
 /// Of what is posted to a set so many bytes may wait for its member list to change, besides one write of the longest.
 const HELD: usize = 64 << 10;
@@ -12,7 +13,7 @@ impl<D: Device> NetFabric<D> {
         self.check_depths(config)?;
         let held = HELD + self.capabilities.inline_bytes as usize;
         let members = spec.members.len();
-        self.cm.join_set(&mut self.device, (spec, config), held, |device, qp, sender, config| {
+        D::Sets::join(&mut self.cm, &mut self.device, (spec, config), held, |device, qp, sender, config| {
             let made = device.make_set(qp, sender, config, members);
             made.map_err(|reason| ConnectError::System { peer: sender, reason })
         })
@@ -24,7 +25,7 @@ impl<D: Device> NetFabric<D> {
         while count < out.len() {
             let taken = self.device.poll(&mut out[count..]);
             if taken == 0 {
-                let Some(flushed) = self.cm.next_flushed() else { break };
+                let Some(flushed) = D::Sets::next_flushed(&mut self.cm) else { break };
                 out[count] = flushed;
                 count += 1;
             }
@@ -32,8 +33,11 @@ impl<D: Device> NetFabric<D> {
             let begin = count;
             for place in begin..begin + taken {
                 let done = out[place];
-                let told =
-                    if self.cm.is_set(done.qp) { self.cm.set_completed(&mut self.device, &done) } else { Some(done) };
+                let told = if self.cm.set_of(done.qp).is_some() {
+                    D::Sets::completed(&mut self.cm, &mut self.device, &done)
+                } else {
+                    Some(done)
+                };
                 if let Some(told) = told {
                     out[count] = told;
                     count += 1;

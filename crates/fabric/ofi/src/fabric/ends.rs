@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno as SystemError;
 use stentor_fabric::{Completion, QpId, Status};
-use stentor_fabric_net::{End, RawWrite, SetTransport, Transport};
+use stentor_fabric_net::{End, Transport};
 
 use super::OfiDevice;
 use super::frame::FrameKind;
@@ -210,12 +210,5 @@ impl Transport for OfiDevice {
 
     fn next_broken(&mut self) -> Option<QpId> {
         self.shared.broken.pop_front()
-    }
-}
-
-impl SetTransport for OfiDevice {
-    /// No provider has sets.
-    fn write(&mut self, _: QpId, _: &RawWrite<'_>) -> Result<(), String> {
-        Err("libfabric has no sets".to_owned())
     }
 }

@@ -26,7 +26,7 @@ use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, Capabilities, CapabilityMask, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
-use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, RemoteKey, Remotes, Transport, Waiting};
+use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, NoSets, RemoteKey, Remotes, Transport, Waiting};
 
 use crate::domain::Domain;
 use crate::info::Info;
@@ -133,10 +133,11 @@ fn capabilities(config: &OfiConfig, info: &Info) -> Capabilities {
 
 impl Device for OfiDevice {
     type Config = OfiConfig;
+    type Sets = NoSets<Self>;
     type StartError = StartError;
 
     /// Opens a provider. [`provider`](OfiDevice::provider) says which one was taken: print it.
-    fn open(net: &NetConfig, config: OfiConfig, epoll: Arc<OwnedFd>) -> Result<Self, StartError> {
+    fn open(net: &NetConfig, config: OfiConfig, epoll: Arc<OwnedFd>) -> Result<(Self, NoSets<Self>), StartError> {
         let info = config.choose(net)?;
         let capabilities = capabilities(&config, &info);
         let (depth, wide) = (info.send_depth() as usize, info.immediate_bytes() >= 8);
@@ -156,7 +157,7 @@ impl Device for OfiDevice {
             wide,
             epoll,
         };
-        Ok(OfiDevice {
+        let device = OfiDevice {
             me: net.me,
             ends: Vec::new(),
             locals: Vec::new(),
@@ -169,7 +170,8 @@ impl Device for OfiDevice {
             mask: config.mask,
             own_keys: HashMap::new(),
             trouble: Trouble::default(),
-        })
+        };
+        Ok((device, NoSets::default()))
     }
 
     fn capabilities(&self) -> &Capabilities {

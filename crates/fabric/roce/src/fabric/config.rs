@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use stentor_switch_host::SwitchConfig;
 use thiserror::Error;
 
 use crate::driver::{Chances, Mode, PortError};
@@ -32,6 +33,8 @@ pub struct RoceConfig {
     pub faults: bool,
     /// About how long a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
     pub rnr_timeout: Duration,
+    /// The switch that copies writes of sets, if there is one.
+    pub switch: Option<SwitchConfig>,
 }
 
 impl Default for RoceConfig {
@@ -48,6 +51,7 @@ impl Default for RoceConfig {
             seed: 1,
             faults: false,
             rnr_timeout: Duration::from_millis(250),
+            switch: None,
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use stentor_fabric::{QpId, Status};
-use stentor_fabric_net::{End, Pair, RawWrite, SetTransport, Transport, nonce};
+use stentor_fabric_net::{End, Pair, Transport, nonce};
+use stentor_switch_host::{RawWrite, SetTransport};
 use stentor_wire::{Psn, RnrTimer};
 
 use super::RoceDevice;
@@ -83,10 +84,6 @@ impl Transport for RoceDevice {
         self.begin_to_send(qp, (ours, theirs), RNR_RETRIES)
     }
 
-    fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
-        self.begin_to_send(qp, (ours, theirs), FOR_EVER)
-    }
-
     /// Takes in what came, lets time pass, sends what is due: what a NIC does by itself.
     fn drive(&mut self) {
         self.take_in();
@@ -119,6 +116,10 @@ pub(super) fn fresh_number() -> u32 {
 }
 
 impl SetTransport for RoceDevice {
+    fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
+        self.begin_to_send(qp, (ours, theirs), FOR_EVER)
+    }
+
     #[inline]
     fn write(&mut self, qp: QpId, write: &RawWrite<'_>) -> Result<(), String> {
         let RawWrite { id, data, va, rkey, signalled } = *write;

@@ -20,6 +20,7 @@ use stentor_fabric::{
     WorkRequest,
 };
 use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, RemoteKey, Remotes, Transport, nonce};
+use stentor_switch_host::SwitchSets;
 use stentor_wire::PATH_MTUS;
 
 use crate::driver::{Faults, Pcap, Port, PortCounters, Pump};
@@ -134,7 +135,7 @@ impl RoceDevice {
     }
 }
 
-fn capabilities(config: &RoceConfig, has_switch: bool) -> Capabilities {
+fn capabilities(config: &RoceConfig) -> Capabilities {
     Capabilities {
         name: NAME,
         ordered_writes: true,
@@ -150,7 +151,7 @@ fn capabilities(config: &RoceConfig, has_switch: bool) -> Capabilities {
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,
-        hardware_multicast: has_switch,
+        hardware_multicast: config.switch.is_some(),
         revokes_in_hardware: true,
     }
 }
@@ -162,9 +163,10 @@ fn domain(peer: ProcessId) -> ProtectionDomain {
 
 impl Device for RoceDevice {
     type Config = RoceConfig;
+    type Sets = SwitchSets<Self>;
     type StartError = StartError;
 
-    fn open(net: &NetConfig, config: RoceConfig, epoll: Arc<OwnedFd>) -> Result<Self, StartError> {
+    fn open(net: &NetConfig, config: RoceConfig, epoll: Arc<OwnedFd>) -> Result<(Self, SwitchSets<Self>), StartError> {
         if !PATH_MTUS.contains(&config.mtu) {
             return Err(StartError::Mtu(config.mtu));
         }
@@ -182,8 +184,9 @@ impl Device for RoceDevice {
             pump.capture(Pcap::create(path).map_err(failed)?);
         }
         pump.inject(config.chances, config.seed);
-        Ok(RoceDevice {
-            capabilities: capabilities(&config, net.switch.is_some()),
+        let sets = SwitchSets::new(config.switch.clone(), net)?;
+        let device = RoceDevice {
+            capabilities: capabilities(&config),
             config,
             endpoint: Endpoint::new(),
             pump,
@@ -193,7 +196,8 @@ impl Device for RoceDevice {
             failure: None,
             spared: 0,
             waits: false,
-        })
+        };
+        Ok((device, sets))
     }
 
     fn capabilities(&self) -> &Capabilities {

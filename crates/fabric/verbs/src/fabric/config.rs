@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use stentor_switch_host::SwitchConfig;
 use thiserror::Error;
 
 use crate::device::{ChooseError, ROOT};
@@ -9,9 +10,6 @@ use crate::qp::Tuning;
 use crate::{Errno, LoadError, MakeError, OpenError, QueryError};
 
 /// How a process chooses and uses its device.
-///
-/// A switch copies packets of RoCE v2 over IPv4 alone: with another GID it is not used, and
-/// [`Trouble::NoCopies`](crate::Trouble::NoCopies) says so.
 #[derive(Clone, Debug)]
 pub struct VerbsConfig {
     /// The device; `None`: the one whose GID stands for this process's address.
@@ -32,6 +30,9 @@ pub struct VerbsConfig {
     pub completions: u32,
     /// The deepest queue that may be asked for; the device may have less.
     pub max_depth: u32,
+    /// The switch that copies writes of sets, if there is one. It copies packets of RoCE v2 over IPv4 alone: with another GID it
+    /// is not used, and [`Trouble::NoCopies`](crate::Trouble::NoCopies) says so.
+    pub switch: Option<SwitchConfig>,
     /// The kernel's tree, in which devices are found: `/sys`, except in tests.
     pub sysfs: PathBuf,
 }
@@ -56,6 +57,7 @@ impl Default for VerbsConfig {
             inline_bytes: 512,
             completions: 1 << 14,
             max_depth: 1 << 14,
+            switch: None,
             sysfs: ROOT.into(),
         }
     }

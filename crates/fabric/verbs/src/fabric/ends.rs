@@ -22,8 +22,6 @@ use crate::{CompletionQueue, DeviceEvent, Domain, EventKind, MakeError, Mtu, Wor
 const BATCH: usize = 16;
 /// Things worth telling that are kept.
 const MAX_TROUBLES: usize = 64;
-/// How often to send again to a receiver that is not ready: without end.
-const FOR_EVER: u8 = 7;
 
 /// A completion queue, and how many of its places are promised to queue pairs.
 #[derive(Debug)]
@@ -306,7 +304,12 @@ impl VerbsDevice {
         }
     }
 
-    fn begin_to_send(&mut self, qp: QpId, (ours, theirs): (&End, &End), rnr_retries: u8) -> Result<(), String> {
+    pub(super) fn begin_to_send(
+        &mut self,
+        qp: QpId,
+        (ours, theirs): (&End, &End),
+        rnr_retries: u8,
+    ) -> Result<(), String> {
         let tuning = Tuning { rnr_retries, ..self.tuning(pair(theirs)?) };
         let own = self.halves[qp.index()].pair.as_ref().ok_or("it is broken")?;
         own.ready_to_send(self.place, pair(ours)?.psn, &tuning).map_err(|error| error.to_string())
@@ -384,10 +387,6 @@ impl Transport for VerbsDevice {
 
     fn ready(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
         self.begin_to_send(qp, (ours, theirs), self.config.tuning.rnr_retries)
-    }
-
-    fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
-        self.begin_to_send(qp, (ours, theirs), FOR_EVER)
     }
 
     fn drive(&mut self) {

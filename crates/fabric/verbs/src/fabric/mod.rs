@@ -26,6 +26,7 @@ use stentor_fabric::{
     Access, Capabilities, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
 use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, RemoteKey, Remotes};
+use stentor_switch_host::SwitchSets;
 
 use crate::device::{Choice, Gid};
 use crate::qp::Own;
@@ -126,9 +127,10 @@ fn check_room(qp: QpId) -> Result<(), String> {
 
 impl Device for VerbsDevice {
     type Config = VerbsConfig;
+    type Sets = SwitchSets<Self>;
     type StartError = StartError;
 
-    fn open(net: &NetConfig, config: VerbsConfig, epoll: Arc<OwnedFd>) -> Result<Self, StartError> {
+    fn open(net: &NetConfig, config: VerbsConfig, epoll: Arc<OwnedFd>) -> Result<(Self, SwitchSets<Self>), StartError> {
         Self::start(net, config, epoll)
     }
 

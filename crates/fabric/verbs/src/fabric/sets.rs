@@ -1,14 +1,18 @@
-//! Sets on a device: their lives are the bootstrap's, and so is what is to be posted.
+//! Sets on a device: their lives are the connection manager's, and so is what is to be posted.
 
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Opcode, ProcessId, QpConfig, QpId};
-use stentor_fabric_net::{RawWrite, SetTransport, longest_list};
+use stentor_fabric_net::End;
+use stentor_switch_host::{RawWrite, SetTransport, longest_list};
 
 use super::VerbsDevice;
 use super::outstanding::{Name, Posted};
 use crate::device::{Gid, GidKind};
 use crate::qp::{Data, Local, Remote, TransitionError, Work};
 use crate::{MakeError, Region};
+
+/// How often to send again to a receiver that is not ready: without end.
+const FOR_EVER: u8 = 7;
 
 /// Places of a set's send queue beside those that are asked for.
 pub(super) const SPARE: u32 = 2;
@@ -55,6 +59,10 @@ impl VerbsDevice {
 }
 
 impl SetTransport for VerbsDevice {
+    fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
+        self.begin_to_send(qp, (ours, theirs), FOR_EVER)
+    }
+
     #[inline]
     fn write(&mut self, qp: QpId, write: &RawWrite<'_>) -> Result<(), String> {
         let RawWrite { id, data, va, rkey, signalled } = *write;

@@ -8,6 +8,7 @@ use rustix::event::epoll;
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 use stentor_fabric::Capabilities;
 use stentor_fabric_net::NetConfig;
+use stentor_switch_host::SwitchSets;
 
 use super::config::{StartError, VerbsConfig};
 use super::regions::Regions;
@@ -26,7 +27,11 @@ impl VerbsDevice {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub(super) fn start(net: &NetConfig, config: VerbsConfig, epoll: Arc<OwnedFd>) -> Result<VerbsDevice, StartError> {
+    pub(super) fn start(
+        net: &NetConfig,
+        config: VerbsConfig,
+        epoll: Arc<OwnedFd>,
+    ) -> Result<(VerbsDevice, SwitchSets<VerbsDevice>), StartError> {
         let verbs = Verbs::load()?;
         let choice = choose(net, &config)?;
         let context = Context::open(verbs, &choice.device)?;
@@ -35,11 +40,12 @@ impl VerbsDevice {
         let (attributes, limits) = (context.port(port)?, context.limits()?);
         let mtu = mtu(&config, &context, &attributes)?;
         let granted = Granted::by(&context, &limits, config.inline_bytes)?;
-        let (has_switch, uncopied) = copied(net.switch.is_some(), &choice.gid);
+        let (has_switch, uncopied) = copied(config.switch.is_some(), &choice.gid);
         let capabilities = capabilities((&config, has_switch), &limits, &attributes, &granted);
         let channel = CompletionChannel::new(&context)?;
         let poll_timer = watched(&epoll, &channel, &context)?;
-        Ok(VerbsDevice {
+        let sets = SwitchSets::new(config.switch.clone().filter(|_| has_switch), net)?;
+        let device = VerbsDevice {
             me: net.me,
             capabilities,
             gid: choice.gid.clone(),
@@ -71,7 +77,8 @@ impl VerbsDevice {
             watched: false,
             rung: false,
             failure: None,
-        })
+        };
+        Ok((device, sets))
     }
 }
 

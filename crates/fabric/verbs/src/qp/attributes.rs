@@ -63,7 +63,7 @@ pub struct Own {
     pub gid_index: u8,
 }
 
-/// The other end, as it tells at the bootstrap.
+/// The other end, as it tells at the connection manager.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoint {
     /// Its queue pair.

@@ -256,9 +256,9 @@ impl Testbed for Bed {
 
     fn restart(&mut self, process: ProcessId) {
         let switch = Some(SwitchConfig::new(self.control));
-        let net = NetConfig::new("test", process, self.addresses.clone()).key(KEY).switch(switch);
+        let net = NetConfig::new("test", process, self.addresses.clone()).key(KEY);
         let rnr_timeout = Duration::from_millis(60);
-        let config = RoceConfig { rnr_timeout, seed: process.0.into(), ..RoceConfig::default() };
+        let config = RoceConfig { rnr_timeout, seed: process.0.into(), switch, ..RoceConfig::default() };
         self.fabrics[process.index()] = Some(RoceFabric::start(net, config).unwrap_or_else(|error| panic!("{error}")));
     }
 

@@ -1,4 +1,6 @@
-//! Sets: this process's ends of them, which a switch is at the other end of.
+//! A process's side of the switch: its ends of sets, which the switch is at the other end of, and their enrolment.
+//!
+//! [`SwitchSets`] is the [`Sets`] of fabrics that send RoCEv2.
 //!
 //! A set has one sender, the process that has its number; the others receive. So each process has one queue pair in it, that
 //! one of a pair which it needs. What a receiver has granted to the sender is registered for that queue pair, too, because both
@@ -6,36 +8,40 @@
 //!
 //! # The life of a set's queue pair
 //! It begins ([`Transport::begin`]) and is enrolled with the switch over a [`ControlSession`]. When the switch says that a generation of the
-//! set is there the queue pair is connected to the switch ([`Transport::meet`], [`Transport::ready_at_switch`]). It breaks when the switch
-//! says that the generation is over, when the line ends, when the sender says so over the bootstrap, or by itself; then the
+//! set is there the queue pair is connected to the switch ([`Transport::meet`], [`SetTransport::ready_at_switch`]). It breaks when the switch
+//! says that the generation is over, when the line ends, when the sender says so over the connection manager, or by itself; then the
 //! switch is told. A queue pair has one life in one generation: nothing of an older one fits the next.
 //!
 //! # What may land late
-//! When the sender has left a generation it asks each process that it reached, over the bootstrap, whether it has left, too
-//! ([`Message::Ask`]). Who is asked leaves at once, and takes no notice of the generation should the switch speak of it later. A
-//! process with which there is no bootstrap connection needs not be asked: to be written to by any other way it must first have
+//! When the sender has left a generation it asks each process that it reached, over the connection manager, whether it has left, too
+//! ([`ConnectionManager::ask_to_leave`]). Who is asked leaves at once, and takes no notice of the generation should the switch speak of it later. A
+//! process with which there is no control connection needs not be asked: to be written to by any other way it must first have
 //! noticed that the connection was lost, and then it has left the set.
 
-mod life;
+#![forbid(unsafe_code)]
+
+mod generations;
 mod post;
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use stentor_fabric::{Completion, ConnectError, ProcessId, QpConfig, QpId, QpKind, QpState, SetSpec, Status};
+use stentor_fabric::{
+    Completion, ConnectError, PostError, ProcessId, QpConfig, QpId, QpKind, QpState, SetSpec, SetWrite, Status,
+};
+use stentor_fabric_net::control_session::{ControlSession, SessionConfig};
+use stentor_fabric_net::{ConnectionManager, End, NetConfig, Sets, StartError, Transport};
 use stentor_switch::control::{HEAD_BYTES, LINK_BYTES};
+use stentor_switch::enrol;
 use stentor_switch::host::Sender;
-
-use crate::cm::ConnectionManager;
-use crate::connections::{Connection, Transport};
-use crate::control_session::{ControlSession, SessionConfig};
-use crate::message::End;
 
 /// What lines to a switch are for, see [`SessionConfig::purpose`].
 pub const SWITCH_PURPOSE: &str = "switch";
-/// Numbers that sets of a bootstrap may have.
+/// Numbers that sets of a connection manager may have.
 const SETS: u16 = 1 << 15;
 /// Notes that are kept.
 const MAX_NOTES: usize = 64;
@@ -45,9 +51,9 @@ const MAX_NOTES: usize = 64;
 pub struct SwitchConfig {
     /// Where its control plane listens.
     pub control: SocketAddr,
-    /// The cluster's name, as the switch knows it; `None`: as the bootstrap does.
+    /// The cluster's name, as the switch knows it; `None`: as the connection manager does.
     pub cluster: Option<String>,
-    /// What the switch calls the set 0, and so on up to set 32767: so two bootstraps of one cluster can have one switch.
+    /// What the switch calls the set 0, and so on up to set 32767: so two connection managers of one cluster can have one switch.
     pub first_set: u16,
     /// How long a sender may be silent before another one may take the set.
     pub lease: Duration,
@@ -73,6 +79,13 @@ pub const fn longest_list(members: usize) -> usize {
 
 /// What ends of sets do beside what all ends do.
 pub trait SetTransport: Transport {
+    /// As [`ready`](Transport::ready) where the switch is at the other end: it may have to be waited for, and says so (RNR),
+    /// without end.
+    ///
+    /// # Errors
+    /// Why not, with the remedy.
+    fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String>;
+
     /// Posts a WRITE whose data are copied while it is posted, or until the next one that is as long. There is room for it.
     ///
     /// # Errors
@@ -97,7 +110,7 @@ pub struct RawWrite<'a> {
 
 /// One set.
 #[derive(Debug)]
-pub(crate) struct Set {
+struct Set {
     number: u16,
     /// The same, as the switch calls it.
     name: u16,
@@ -145,9 +158,12 @@ impl Set {
     }
 }
 
-/// All sets of a process, and its line to the switch.
-#[derive(Debug)]
-pub(crate) struct Sets {
+/// A process's connection manager.
+type Cm<T> = ConnectionManager<SwitchSets<T>>;
+
+/// All sets of a process, and its session with the switch.
+pub struct SwitchSets<T> {
+    transport: PhantomData<fn(T)>,
     config: Option<SwitchConfig>,
     line_config: SessionConfig,
     from: IpAddr,
@@ -166,15 +182,31 @@ pub(crate) struct Sets {
     dying: bool,
 }
 
-impl Sets {
-    pub(crate) fn new(config: Option<SwitchConfig>, mut line_config: SessionConfig, from: IpAddr) -> Sets {
-        if let Some(cluster) = config.as_ref().and_then(|config| config.cluster.clone()) {
-            line_config.cluster = cluster;
-        }
-        Sets {
+impl<T> fmt::Debug for SwitchSets<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SwitchSets").field("config", &self.config).field("all", &self.all).finish_non_exhaustive()
+    }
+}
+
+impl<T> SwitchSets<T> {
+    /// Joins nothing yet. Without a switch there are no sets.
+    ///
+    /// # Errors
+    /// [`StartError::NoAddress`].
+    pub fn new(config: Option<SwitchConfig>, net: &NetConfig) -> Result<Self, StartError> {
+        let cluster = config.as_ref().and_then(|config| config.cluster.clone());
+        let line_config = SessionConfig {
+            purpose: SWITCH_PURPOSE.to_owned(),
+            version: enrol::VERSION,
+            cluster: cluster.unwrap_or_else(|| net.cluster.clone()),
+            key: net.key.clone(),
+            me: Some(net.me),
+        };
+        Ok(SwitchSets {
+            transport: PhantomData,
             config,
             line_config,
-            from,
+            from: net.own_address()?.ip(),
             line: None,
             next_dial: None,
             pause: Duration::ZERO,
@@ -184,16 +216,11 @@ impl Sets {
             identified: false,
             flushed: VecDeque::new(),
             dying: false,
-        }
+        })
     }
 
-    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
-        self.line.as_ref()?.socket()
-    }
-
-    /// Whether there are sets, and no switch for them.
-    pub(crate) fn is_connecting(&self) -> bool {
-        !self.all.is_empty() && !self.line.as_ref().is_some_and(ControlSession::is_ready)
+    fn of(&self, set: Option<usize>) -> Option<&Set> {
+        self.all.get(set?)
     }
 
     fn note(&mut self, note: String) {
@@ -232,56 +259,32 @@ impl Sets {
     }
 }
 
-impl ConnectionManager {
-    /// The next thing about the switch that a person should know, said once. The newest 64 are kept.
-    pub fn next_switch_note(&mut self) -> Option<String> {
-        self.sets.notes.pop_front()
-    }
-
-    /// Whether there is any set.
-    #[inline]
-    #[must_use]
-    pub fn has_sets(&self) -> bool {
-        !self.sets.all.is_empty()
-    }
-
-    /// Whether a queue pair is this process's end of a set.
-    #[inline]
-    #[must_use]
-    pub fn is_set(&self, qp: QpId) -> bool {
-        self.connections.get(qp.index()).is_some_and(|own| own.set.is_some())
-    }
-
-    /// Makes this process's end of a set. `make` makes the fabric's part of it, for this peer, with the number that is given,
-    /// and with this configuration. Of what is posted so many bytes may wait while the member list changes.
-    ///
-    /// # Errors
-    /// See [`ConnectError`]; what `make` says, too.
-    pub fn join_set<E: Transport>(
-        &mut self,
-        transport: &mut E,
+impl<T: SetTransport> SwitchSets<T> {
+    fn join_set(
+        cm: &mut Cm<T>,
+        transport: &mut T,
         (spec, config): (SetSpec<'_>, QpConfig),
         held_bytes: usize,
-        make: impl FnOnce(&mut E, QpId, ProcessId, QpConfig) -> Result<(), ConnectError>,
+        make: impl FnOnce(&mut T, QpId, ProcessId, QpConfig) -> Result<(), ConnectError>,
     ) -> Result<QpId, ConnectError> {
-        let first_set = self.sets.config.as_ref().map(|config| config.first_set).ok_or(ConnectError::NoSets)?;
-        let (me, sender) = (self.me, ProcessId(spec.number));
+        let first_set = cm.sets.config.as_ref().map(|config| config.first_set).ok_or(ConnectError::NoSets)?;
+        let (me, sender) = (cm.me(), ProcessId(spec.number));
         if spec.members.len() > SetSpec::MOST {
-            self.sets.say_too_many(spec.members.len());
+            cm.sets.say_too_many(spec.members.len());
         }
-        let ranks = self.ranks(spec)?;
-        let is_new = self.sets.all.iter().all(|set| set.number != spec.number);
+        let ranks = ranks(cm.processes(), spec)?;
+        let is_new = cm.sets.all.iter().all(|set| set.number != spec.number);
         let rank = ranks.get(me.index()).copied().filter(|rank| *rank != u8::MAX && is_new);
         let odd = ConnectError::Set { number: spec.number, members: spec.members.len() };
         let rank = rank.filter(|_| spec.members.contains(&sender) && spec.number < SETS).ok_or(odd)?;
-        let (qp, n) = (QpId(self.connections.len() as u32), self.sets.all.len());
+        let (qp, n) = (cm.next_qp(), cm.sets.all.len());
         let sends = sender == me;
         // A change of the list takes a place besides; the receivers post nothing.
         let (send_depth, recv_depth) = if sends { (config.send_depth + 2, 1) } else { (1, 1) };
         let raw = QpConfig { kind: QpKind::Reliable, send_depth, recv_depth };
         make(transport, qp, sender, raw)?;
-        self.connections.push(Connection::of_set(raw, n));
-        self.sets.all.push(Set {
+        cm.add_set(raw, n);
+        cm.sets.all.push(Set {
             number: spec.number,
             name: first_set.wrapping_add(spec.number),
             members: spec.members.to_vec(),
@@ -304,44 +307,110 @@ impl ConnectionManager {
             refused: None,
             ended: Status::Flushed,
         });
-        let begun = self.begin_set(transport, n);
+        let begun = Self::begin_set(cm, transport, n);
         if begun.is_err() {
-            self.connections.pop();
-            self.sets.all.pop();
+            cm.forget_last();
+            cm.sets.all.pop();
         }
         begun.map(|()| qp)
     }
+}
 
-    /// The rank of each process; 255 is none.
-    fn ranks(&self, spec: SetSpec<'_>) -> Result<Box<[u8]>, ConnectError> {
-        let odd = ConnectError::Set { number: spec.number, members: spec.members.len() };
-        if !(2..=SetSpec::MOST).contains(&spec.members.len()) {
+/// The rank of each process; 255 is none.
+fn ranks(processes: usize, spec: SetSpec<'_>) -> Result<Box<[u8]>, ConnectError> {
+    let odd = ConnectError::Set { number: spec.number, members: spec.members.len() };
+    if !(2..=SetSpec::MOST).contains(&spec.members.len()) {
+        return Err(odd);
+    }
+    let mut ranks = vec![u8::MAX; processes].into_boxed_slice();
+    for (rank, member) in spec.members.iter().enumerate() {
+        let place = ranks.get_mut(member.index()).ok_or(ConnectError::UnknownProcess(*member))?;
+        if std::mem::replace(place, rank as u8) != u8::MAX {
             return Err(odd);
         }
-        let mut ranks = vec![u8::MAX; self.processes].into_boxed_slice();
-        for (rank, member) in spec.members.iter().enumerate() {
-            let place = ranks.get_mut(member.index()).ok_or(ConnectError::UnknownProcess(*member))?;
-            if std::mem::replace(place, rank as u8) != u8::MAX {
-                return Err(odd);
-            }
-        }
-        Ok(ranks)
+    }
+    Ok(ranks)
+}
+
+impl<T: SetTransport> Sets for SwitchSets<T> {
+    type Transport = T;
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 
-    fn set_of(&self, qp: QpId) -> Option<&Set> {
-        self.sets.all.get(self.connections.get(qp.index())?.set?)
+    fn is_connecting(&self) -> bool {
+        !self.all.is_empty() && !self.line.as_ref().is_some_and(ControlSession::is_ready)
     }
 
-    /// Whether a set's queue pair is ready and reaches this peer.
-    #[must_use]
-    pub fn set_reaches(&self, qp: QpId, peer: ProcessId) -> bool {
-        let ready = self.state(qp) == Some(QpState::Ready);
-        ready && peer != self.me && self.set_of(qp).is_some_and(|set| set.who & set.bit(peer) != 0)
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.line.as_ref()?.socket()
     }
 
-    /// Whether nothing that was posted on earlier lives of a set's queue pair can land at this peer any more.
-    #[must_use]
-    pub fn set_settled(&self, qp: QpId, peer: ProcessId) -> bool {
-        self.set_of(qp).is_none_or(|set| set.unsettled & set.bit(peer) == 0)
+    fn next_note(&mut self) -> Option<String> {
+        self.notes.pop_front()
+    }
+
+    fn join(
+        cm: &mut Cm<T>,
+        transport: &mut T,
+        spec: (SetSpec<'_>, QpConfig),
+        held_bytes: usize,
+        make: impl FnOnce(&mut T, QpId, ProcessId, QpConfig) -> Result<(), ConnectError>,
+    ) -> Result<QpId, ConnectError> {
+        Self::join_set(cm, transport, spec, held_bytes, make)
+    }
+
+    fn begin(cm: &mut Cm<T>, transport: &mut T, set: usize) -> Result<(), ConnectError> {
+        Self::begin_set(cm, transport, set)
+    }
+
+    fn broke(cm: &mut Cm<T>, set: usize) {
+        Self::set_broke(cm, set);
+    }
+
+    fn pump(cm: &mut Cm<T>, transport: &mut T) {
+        Self::pump_sets(cm, transport);
+    }
+
+    fn asked_to_leave(cm: &mut Cm<T>, transport: &mut T, sender: ProcessId, generation: (u16, u64)) {
+        Self::hear_ask(cm, transport, sender, generation);
+    }
+
+    fn left(cm: &mut Cm<T>, receiver: ProcessId, generation: (u16, u64)) {
+        Self::hear_left(cm, receiver, generation);
+    }
+
+    fn lost(cm: &mut Cm<T>, transport: &mut T, peer: ProcessId) {
+        Self::lose_sender(cm, transport, peer);
+    }
+
+    fn reaches(cm: &Cm<T>, qp: QpId, peer: ProcessId) -> bool {
+        let ready = cm.state(qp) == Some(QpState::Ready);
+        ready && peer != cm.me() && cm.sets.of(cm.set_of(qp)).is_some_and(|set| set.who & set.bit(peer) != 0)
+    }
+
+    fn is_settled(cm: &Cm<T>, qp: QpId, peer: ProcessId) -> bool {
+        cm.sets.of(cm.set_of(qp)).is_none_or(|set| set.unsettled & set.bit(peer) == 0)
+    }
+
+    #[inline]
+    fn post(
+        cm: &mut Cm<T>,
+        transport: &mut T,
+        qp: QpId,
+        write: &SetWrite<'_>,
+        limits: (bool, u32),
+    ) -> Result<(), PostError> {
+        Self::post_set(cm, transport, qp, write, limits)
+    }
+
+    fn completed(cm: &mut Cm<T>, transport: &mut T, done: &Completion) -> Option<Completion> {
+        Self::set_completed(cm, transport, done)
+    }
+
+    fn next_flushed(cm: &mut Cm<T>) -> Option<Completion> {
+        Self::take_flushed(cm)
     }
 }

@@ -9,11 +9,10 @@ use stentor_fabric::{
     SetSpec, SetTarget, SetWrite, Status,
 };
 use stentor_fabric_net::control_session::{ControlSession, SessionConfig, SessionListener};
-use stentor_fabric_net::{
-    ConnectionManager, End, NetConfig, Pair, RawWrite, SWITCH_PURPOSE, SetTransport, SwitchConfig, Transport,
-};
+use stentor_fabric_net::{ConnectionManager, End, NetConfig, Pair, Sets, Transport};
 use stentor_switch::control::CONTROL_VA;
 use stentor_switch::enrol::{Join, Ready, Refusal, ToHost, ToSwitch, VERSION};
+use stentor_switch_host::{RawWrite, SWITCH_PURPOSE, SetTransport, SwitchConfig, SwitchSets};
 
 const A: ProcessId = ProcessId(0);
 const B: ProcessId = ProcessId(1);
@@ -52,11 +51,6 @@ impl Transport for Script {
         panic!("a switch may have to be waited for")
     }
 
-    fn ready_at_switch(&mut self, _: QpId, _: &End, _: &End) -> Result<(), String> {
-        self.log.push("ready".to_owned());
-        Ok(())
-    }
-
     fn drive(&mut self) {}
 
     fn fail(&mut self, _: QpId, status: Status) {
@@ -69,6 +63,11 @@ impl Transport for Script {
 }
 
 impl SetTransport for Script {
+    fn ready_at_switch(&mut self, _: QpId, _: &End, _: &End) -> Result<(), String> {
+        self.log.push("ready".to_owned());
+        Ok(())
+    }
+
     fn write(&mut self, _: QpId, write: &RawWrite<'_>) -> Result<(), String> {
         self.posted.push((write.id, write.va));
         Ok(())
@@ -76,7 +75,7 @@ impl SetTransport for Script {
 }
 
 struct Host {
-    cm: ConnectionManager,
+    cm: ConnectionManager<SwitchSets<Script>>,
     transport: Script,
     events: Vec<Event>,
     notes: Vec<String>,
@@ -86,12 +85,12 @@ impl Host {
     fn pump(&mut self) {
         self.cm.pump(&mut self.transport);
         self.events.extend(std::iter::from_fn(|| self.cm.next_event()));
-        self.notes.extend(std::iter::from_fn(|| self.cm.next_switch_note()));
+        self.notes.extend(std::iter::from_fn(|| self.cm.sets.next_note()));
     }
 
     fn join(&mut self) -> Result<QpId, ConnectError> {
         let spec = SetSpec { number: 0, members: &MEMBERS };
-        self.cm.join_set(&mut self.transport, (spec, CONFIG), 4096, |_, _, sender, _| {
+        SwitchSets::join(&mut self.cm, &mut self.transport, (spec, CONFIG), 4096, |_, _, sender, _| {
             assert_eq!(sender, A);
             Ok(())
         })
@@ -105,12 +104,12 @@ impl Host {
         let region = RemoteRegion { peer: B, key: 1, bytes: 64 };
         let targets = [SetTarget { peer: B, to: RemoteSpan { region, offset: 8 } }];
         let write = SetWrite { id, data: &[0; 8], targets: &targets, signalled: true };
-        self.cm.post_set(&mut self.transport, QpId(0), &write, (true, 1024))
+        SwitchSets::post(&mut self.cm, &mut self.transport, QpId(0), &write, (true, 1024))
     }
 
     fn completed(&mut self, token: u64, status: Status) -> Option<Completion> {
         let done = Completion { qp: QpId(0), id: token, opcode: Opcode::Write, status, bytes: 0, imm: None, tag: 0 };
-        self.cm.set_completed(&mut self.transport, &done)
+        SwitchSets::completed(&mut self.cm, &mut self.transport, &done)
     }
 }
 
@@ -118,6 +117,7 @@ impl Host {
 struct Three {
     hosts: [Option<Host>; 2],
     configs: [NetConfig; 2],
+    switch: SwitchConfig,
     listener: SessionListener,
     lines: Vec<ControlSession>,
     /// The newest that each host joined as.
@@ -141,17 +141,13 @@ impl Three {
         };
         let listener = SessionListener::bind(line, address(3)).unwrap();
         let configs = MEMBERS.map(|me| {
-            let switch = SwitchConfig {
-                patience,
-                cluster: Some("name of the switch's".into()),
-                first_set: FIRST,
-                ..SwitchConfig::new(address(3))
-            };
             let addresses = vec![Some(address(1)), Some(address(2))];
-            NetConfig::new("c", me, addresses).key(*b"key").fingerprint(1).switch(Some(switch))
+            NetConfig::new("c", me, addresses).key(*b"key").fingerprint(1)
         });
+        let cluster = Some("name of the switch's".into());
+        let switch = SwitchConfig { patience, cluster, first_set: FIRST, ..SwitchConfig::new(address(3)) };
         let (lines, joined, left) = (Vec::new(), [None, None], Vec::new());
-        let mut three = Three { hosts: [None, None], configs, listener, lines, joined, left };
+        let mut three = Three { hosts: [None, None], configs, switch, listener, lines, joined, left };
         MEMBERS.iter().for_each(|host| three.start(*host));
         let linked = |three: &Three| {
             MEMBERS.iter().all(|host| three.hosts[1 - host.index()].as_ref().unwrap().cm.is_linked(*host))
@@ -165,7 +161,9 @@ impl Three {
     }
 
     fn start(&mut self, host: ProcessId) {
-        let cm = ConnectionManager::start("test".to_owned(), self.configs[host.index()].clone()).unwrap();
+        let config = self.configs[host.index()].clone();
+        let sets = SwitchSets::new(Some(self.switch.clone()), &config).unwrap();
+        let cm = ConnectionManager::start("test".to_owned(), config, sets).unwrap();
         let (transport, events, notes) = (Script::default(), Vec::new(), Vec::new());
         self.hosts[host.index()] = Some(Host { cm, transport, events, notes });
     }
@@ -260,7 +258,7 @@ fn each_has_the_queue_pair_that_it_needs_and_meets_the_switch_with_it() {
         assert_eq!(three.at(host).events, [Event::Connected { qp: QpId(0), peer: host }]);
     }
     let cm = &three.at(A).cm;
-    assert!(cm.set_reaches(QpId(0), B) && !cm.set_reaches(QpId(0), A));
+    assert!(SwitchSets::reaches(cm, QpId(0), B) && !SwitchSets::reaches(cm, QpId(0), A));
     assert!(matches!(three.at(B).post(1), Err(PostError::NotReached { .. } | PostError::Unsupported(_))));
 }
 
@@ -275,9 +273,9 @@ fn who_is_asked_leaves_and_says_so() {
     for _ in 0..100 {
         three.at(A).pump();
     }
-    assert!(!three.at(A).cm.set_settled(QpId(0), B));
+    assert!(!SwitchSets::is_settled(&three.at(A).cm, QpId(0), B));
     assert_eq!(three.at(A).events.last(), Some(&Event::Disconnected { qp: QpId(0), peer: A }));
-    three.until("settled", |three| three.at(A).cm.set_settled(QpId(0), B));
+    three.until("settled", |three| SwitchSets::is_settled(&three.at(A).cm, QpId(0), B));
     assert_eq!(three.at(B).transport.log.last().unwrap(), "fail RetryExceeded");
     assert_eq!(three.at(B).state(), QpState::Error);
     three.until("the switch knows", |three| three.left.len() == 2);
@@ -292,7 +290,7 @@ fn what_the_sender_has_left_nobody_enters() {
     let life = three.joined[0].unwrap().life;
     three.tell(A, &ToHost::Renew { number: FIRST, life });
     three.until("broken", |three| three.at(A).state() == QpState::Error);
-    three.until("settled", |three| three.at(A).cm.set_settled(QpId(0), B));
+    three.until("settled", |three| SwitchSets::is_settled(&three.at(A).cm, QpId(0), B));
     assert_eq!(three.at(B).state(), QpState::Connecting);
     three.ready(B, 7);
     three.until("another life", |three| three.joined[1].unwrap().life == 2);
@@ -315,7 +313,8 @@ fn a_change_of_the_list_has_its_time() {
     assert!(posted.len() == 1 && posted[0].1 == CONTROL_VA, "{posted:?}");
     three.until("broken", |three| three.at(A).state() == QpState::Error);
     let host = three.at(A);
-    let ended: Vec<_> = std::iter::from_fn(|| host.cm.next_flushed()).map(|done| (done.id, done.status)).collect();
+    let ended: Vec<_> =
+        std::iter::from_fn(|| SwitchSets::next_flushed(&mut host.cm)).map(|done| (done.id, done.status)).collect();
     let flushed = |id| (id, Status::Flushed);
     assert_eq!(ended, [(1, Status::RetryExceeded), flushed(2), flushed(3), flushed(4)]);
     assert_eq!(host.completed(posted[0].0, Status::Flushed), None, "told already");
@@ -348,7 +347,7 @@ fn the_first_that_failed_says_why() {
     assert_eq!(first, Some((2, Status::RemoteAccess)));
     let second = host.completed(tokens[3], Status::Flushed).map(|done| (done.id, done.status));
     assert_eq!(second, Some((3, Status::Flushed)));
-    assert_eq!(host.cm.next_flushed(), None);
+    assert_eq!(SwitchSets::next_flushed(&mut host.cm), None);
 }
 
 /// A sender that is gone, and comes back: before anything of its next life is heard its receivers have left.
@@ -368,9 +367,9 @@ fn who_loses_the_sender_leaves() {
     let life = three.joined[0].unwrap().life;
     three.tell(A, &ToHost::Renew { number: FIRST, life });
     three.alone(A, "broken", |host| host.state() == QpState::Error);
-    assert!(!three.at(A).cm.set_settled(QpId(0), B), "it has not answered");
+    assert!(!SwitchSets::is_settled(&three.at(A).cm, QpId(0), B), "it has not answered");
     three.hosts[1] = None;
-    three.until("settled", |three| three.at(A).cm.set_settled(QpId(0), B));
+    three.until("settled", |three| SwitchSets::is_settled(&three.at(A).cm, QpId(0), B));
 }
 
 /// Of what is refused a person hears once, and it is tried again, later and later.
@@ -417,7 +416,7 @@ fn only_sets_that_can_be_are_joined() {
     let host = three.at(A);
     let join = |host: &mut Host, number, members: &[ProcessId]| {
         let spec = SetSpec { number, members };
-        host.cm.join_set(&mut host.transport, (spec, CONFIG), 64, |_, _, _, _| Ok(()))
+        SwitchSets::join(&mut host.cm, &mut host.transport, (spec, CONFIG), 64, |_, _, _, _| Ok(()))
     };
     let odd = |number, members| Err(ConnectError::Set { number, members });
     assert_eq!(join(host, 0, &MEMBERS), odd(0, 2), "twice");
@@ -426,7 +425,7 @@ fn only_sets_that_can_be_are_joined() {
     assert_eq!(join(host, 1, &[B, B, A]), odd(1, 3));
     assert_eq!(join(host, 1, &[B, ProcessId(9)]), Err(ConnectError::UnknownProcess(ProcessId(9))));
     assert_eq!(join(host, 1, &[B, A]), Ok(QpId(1)));
-    assert!(host.cm.is_set(QpId(1)) && !host.cm.is_set(QpId(2)));
+    assert!(host.cm.set_of(QpId(1)).is_some() && host.cm.set_of(QpId(2)).is_none());
     assert_eq!(host.cm.peer(QpId(1)), Some(A));
 }
 
@@ -437,7 +436,8 @@ fn a_set_of_too_many_is_refused_and_said_once() {
     let many: Vec<_> = (0..=SetSpec::MOST as u16).map(ProcessId).collect();
     let Host { cm, transport, .. } = three.at(A);
     for number in [0, 1] {
-        let made = cm.join_set(transport, (SetSpec { number, members: &many }, CONFIG), 4096, |_, _, _, _| Ok(()));
+        let made =
+            SwitchSets::join(cm, transport, (SetSpec { number, members: &many }, CONFIG), 4096, |_, _, _, _| Ok(()));
         assert_eq!(made, Err(ConnectError::Set { number, members: 33 }));
     }
     three.pass(Duration::from_millis(20));

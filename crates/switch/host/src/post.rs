@@ -4,31 +4,25 @@ use std::time::Instant;
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::{Completion, Opcode, PostError, QpId, QpState, SetSpec, SetTarget, SetWrite, Status};
+use stentor_fabric_net::NO_SETS;
 use stentor_switch::host::{Next, Sender, Target, Written};
 
-use super::{RawWrite, Set, SetTransport};
-use crate::cm::ConnectionManager;
+use super::{Cm, RawWrite, Set, SetTransport, SwitchSets};
 
-/// Where there is no switch.
-const NO_SETS: PostError = PostError::Unsupported("multicast by the network");
-
-impl ConnectionManager {
-    /// Posts a write of a set: for [`Fabric::post_set`](stentor_fabric::Fabric::post_set). `is_alive` is false where the fabric
-    /// knows that the queue pair broke a moment ago, `inline_bytes` the longest data.
-    ///
-    /// # Errors
-    /// See [`PostError`].
-    pub fn post_set<E: SetTransport>(
-        &mut self,
-        transport: &mut E,
+impl<T: SetTransport> SwitchSets<T> {
+    /// Posts a write: see [`Sets::post`](stentor_fabric_net::Sets::post).
+    #[inline]
+    pub(super) fn post_set(
+        cm: &mut Cm<T>,
+        transport: &mut T,
         qp: QpId,
         write: &SetWrite<'_>,
         (is_alive, inline_bytes): (bool, u32),
     ) -> Result<(), PostError> {
-        let missing = || if self.sets.config.is_none() { NO_SETS } else { PostError::UnknownQp(qp) };
-        let own = self.connections.get(qp.index()).ok_or_else(missing)?;
-        let n = own.set.ok_or(PostError::Unsupported("copies by the network on a queue pair that is no set"))?;
-        let state = if is_alive { own.state } else { QpState::Error };
+        let missing = || if cm.sets.config.is_none() { NO_SETS } else { PostError::UnknownQp(qp) };
+        let state = cm.state(qp).ok_or_else(missing)?;
+        let n = cm.set_of(qp).ok_or(PostError::Unsupported("copies by the network on a queue pair that is no set"))?;
+        let state = if is_alive { state } else { QpState::Error };
         if state != QpState::Ready {
             return Err(PostError::NotReady { qp, state });
         }
@@ -37,8 +31,8 @@ impl ConnectionManager {
             return Err(PostError::InlineTooLong { bytes, limit: inline_bytes });
         }
         let mut targets = [Target::default(); SetSpec::MOST];
-        let targets = self.targets(qp, n, write, &mut targets)?;
-        let set = &mut self.sets.all[n];
+        let targets = Self::targets(cm, qp, n, write, &mut targets)?;
+        let set = &mut cm.sets.all[n];
         let Some(sender) = &mut set.sender else {
             return Err(PostError::Unsupported("sets that another process writes to than the one with their number"));
         };
@@ -54,13 +48,13 @@ impl ConnectionManager {
     }
 
     fn targets<'a>(
-        &self,
+        cm: &Cm<T>,
         qp: QpId,
         n: usize,
         write: &SetWrite<'_>,
         to: &'a mut [Target; SetSpec::MOST],
     ) -> Result<&'a [Target], PostError> {
-        let set = &self.sets.all[n];
+        let set = &cm.sets.all[n];
         let bytes = write.data.len() as u64;
         let mut seen = 0_u32;
         for (place, SetTarget { peer, to: span }) in write.targets.iter().enumerate() {
@@ -71,24 +65,24 @@ impl ConnectionManager {
             let rank = set.rank_of(*peer).ok_or(refused)?;
             let bit = 1 << rank;
             let slot = to.get_mut(place).ok_or(refused)?;
-            if *peer == self.me || set.who & bit == 0 || seen & bit != 0 {
+            if *peer == cm.me() || set.who & bit == 0 || seen & bit != 0 {
                 return Err(refused);
             }
             seen |= bit;
-            let place = self.remotes.place(&span.region);
+            let place = cm.remotes().place(&span.region);
             *slot = Target { rank, rkey: place.key as u32, base: place.base, offset: span.offset };
         }
         if seen == 0 {
-            return Err(PostError::NotReached { qp, peer: self.me });
+            return Err(PostError::NotReached { qp, peer: cm.me() });
         }
         Ok(&to[..write.targets.len()])
     }
 
     /// A completion of a set's queue pair: what the caller is to hear of it. The id is what [`RawWrite::id`] said. What was kept
     /// back is posted.
-    pub fn set_completed<E: SetTransport>(&mut self, transport: &mut E, done: &Completion) -> Option<Completion> {
-        let n = self.connections.get(done.qp.index())?.set?;
-        let set = &mut self.sets.all[n];
+    pub(super) fn set_completed(cm: &mut Cm<T>, transport: &mut T, done: &Completion) -> Option<Completion> {
+        let n = cm.set_of(done.qp)?;
+        let set = &mut cm.sets.all[n];
         let sender = set.sender.as_mut().filter(|sender| sender.is_current(done.id))?;
         if done.status == Status::Success {
             let told = sender.completed(done.id);
@@ -96,30 +90,30 @@ impl ConnectionManager {
             return told.map(|id| completion(done.qp, id, Status::Success));
         }
         sender.completed_before(done.id);
-        self.flush_set(n, done.status);
-        self.sets.flushed.pop_front()
+        Self::flush_set(cm, n, done.status);
+        cm.sets.flushed.pop_front()
     }
 
     /// A completion that no queue pair told of; to be asked for when those of the queue pairs were taken.
-    pub fn next_flushed(&mut self) -> Option<Completion> {
-        if std::mem::take(&mut self.sets.dying) {
-            for n in 0..self.sets.all.len() {
-                let set = &self.sets.all[n];
-                if self.connections[set.qp.index()].state == QpState::Error {
+    pub(super) fn take_flushed(cm: &mut Cm<T>) -> Option<Completion> {
+        if std::mem::take(&mut cm.sets.dying) {
+            for n in 0..cm.sets.all.len() {
+                let set = &cm.sets.all[n];
+                if cm.state(set.qp) == Some(QpState::Error) {
                     let ended = set.ended;
-                    self.flush_set(n, ended);
+                    Self::flush_set(cm, n, ended);
                 }
             }
         }
-        self.sets.flushed.pop_front()
+        cm.sets.flushed.pop_front()
     }
 
     /// All that is not done ends: the first with a status.
-    pub(super) fn flush_set(&mut self, n: usize, first: Status) {
-        let (set, mut status) = (&mut self.sets.all[n], first);
+    pub(super) fn flush_set(cm: &mut Cm<T>, n: usize, first: Status) {
+        let (set, mut status) = (&mut cm.sets.all[n], first);
         let Some(sender) = &mut set.sender else { return };
         while let Some(id) = sender.next_failed() {
-            self.sets.flushed.push_back(completion(set.qp, id, std::mem::replace(&mut status, Status::Flushed)));
+            cm.sets.flushed.push_back(completion(set.qp, id, std::mem::replace(&mut status, Status::Flushed)));
         }
     }
 }
