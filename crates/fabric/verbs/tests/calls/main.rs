@@ -15,6 +15,7 @@ mod names;
 mod shim;
 #[allow(
     clippy::all,
+    clippy::too_many_lines,
     clippy::undocumented_unsafe_blocks,
     dead_code,
     missing_docs,
