@@ -8,14 +8,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
+use crate::tools::installed;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cargo::{Context, capture, run};
+use crate::cargo::{Context, capture};
 use crate::needs::Needs;
 use crate::step::Outcome;
 
@@ -147,20 +148,7 @@ fn per_message(text: &str) -> Result<BTreeMap<String, f64>> {
 fn runner(context: &Context) -> Result<PathBuf> {
     let lock = fs::read_to_string(context.root.join("Cargo.lock"))?;
     let version = locked(&lock, "gungraun-runner").context("Cargo.lock has no gungraun-runner")?;
-    let folder = context.root.join("target/tools");
-    let runner = folder.join("bin/gungraun-runner");
-    if version_of(&runner).as_deref() != Some(&format!("gungraun-runner {version}")) {
-        let mut command = context.cargo(["install", "gungraun-runner", "--locked", "--version"]);
-        command.arg(format!("={version}")).arg("--root").arg(&folder).arg("--target-dir").arg(folder.join("build"));
-        run(&mut command)?;
-        let _ = fs::remove_dir_all(folder.join("build"));
-    }
-    Ok(runner)
-}
-
-fn version_of(program: &Path) -> Option<String> {
-    let output = Command::new(program).arg("--version").output().ok()?;
-    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+    installed(context, "gungraun-runner", &version)
 }
 
 /// Returns the version of a package in a lock file.

@@ -97,6 +97,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "instructions per message of the hot paths: within 3 % of the baseline",
         run: crate::instructions::step,
     },
+    Step {
+        name: "mutants",
+        what: "one mutant in twenty of each protocol, the checker, wire and the switch: 95 % are caught by the crate's own tests",
+        run: crate::mutants::step,
+    },
     Step { name: "roce-fuzz-long", what: "an hour of mutated packets and an adversary", run: roce_fuzz },
 ];
 

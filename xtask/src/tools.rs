@@ -1,0 +1,28 @@
+//! Programs of other projects, installed below `target/tools`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::cargo::{Context, run};
+
+/// Installs a program of the registry in this version unless it is there, and returns its path.
+pub(crate) fn installed(context: &Context, name: &str, version: &str) -> Result<PathBuf> {
+    let folder = context.root.join("target/tools");
+    let program = folder.join("bin").join(name);
+    if version_of(&program).as_deref() != Some(&format!("{name} {version}")) {
+        let mut command = context.cargo(["install", name, "--locked", "--version"]);
+        command.arg(format!("={version}")).arg("--root").arg(&folder).arg("--target-dir").arg(folder.join("build"));
+        run(&mut command)?;
+        let _ = fs::remove_dir_all(folder.join("build"));
+    }
+    Ok(program)
+}
+
+/// Returns what a program says of its version, if it runs at all.
+pub(crate) fn version_of(program: &Path) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}
