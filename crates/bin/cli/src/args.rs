@@ -1,10 +1,8 @@
 //! The command line.
 
-mod bench;
 mod channel;
 mod chaos;
 mod leader;
-mod ofi;
 mod roce;
 mod run;
 mod sim;
@@ -14,17 +12,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use stentor_bench::BenchCommand;
+use stentor_support::args::{DemoFabric, OnOfi};
 
-pub(crate) use bench::{
-    BenchChannel, BenchCommand, BenchFabric, BenchFailover, BenchLength, BenchMulticast, BenchNeb, BenchSwitch,
-    MeasuredFabric, NebMode, Pinning, Protocol, Victims, Waiting,
-};
-pub(crate) use channel::{ChannelCat, ChannelCommand, ChannelFabric};
+pub(crate) use channel::{ChannelCat, ChannelCommand};
 pub(crate) use chaos::{Chaos, ChaosPlant, Fault};
 pub(crate) use leader::{LeaderCommand, LeaderMove, LeaderShow, Stop, Where};
-pub(crate) use ofi::OnOfi;
-pub(crate) use roce::{BadNetwork, Network, Networks, Pingpong, RoceCommand, SeededNetworks, Taking};
-pub(crate) use run::{Cast, Demo, DemoFabric, LoopbackFabric, Node, OnRoce, Wait};
+pub(crate) use roce::{Pingpong, RoceCommand, Taking};
+pub(crate) use run::{Cast, Demo, Node, OnRoce, Wait};
 pub(crate) use sim::{SimCommand, SimMulticast, SimNeb, SimSeeds};
 pub(crate) use switch::{Switch, SwitchCommand, SwitchInit, SwitchRun, SwitchShow};
 

@@ -17,15 +17,13 @@ use stentor_fabric::Backoff;
 use stentor_multicast::Place;
 
 use crate::args::{self, OnRoce};
-use crate::failure::{Failure, Verdict};
-use crate::live::{
+use report::Casted;
+use stentor_support::live::{
     self, HistoryFile, Input, Interrupt, Joining, Latency, Line, Lines, Repeats, TooLong, absent, begin_anew,
     unstarted, unwritten,
 };
-use crate::output::{Level, Output};
-use crate::streams::StandardInput;
-use crate::style::counted;
-use report::Casted;
+use stentor_support::streams::StandardInput;
+use stentor_support::{Failure, Level, Output, Verdict, counted};
 
 /// How long to wait for input while nothing is outstanding, before looking after the connections.
 const PATIENCE: Duration = Duration::from_millis(10);

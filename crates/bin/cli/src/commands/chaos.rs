@@ -64,14 +64,13 @@ use stentor::runtime::RoceSeat;
 use stentor_checker::check_files;
 
 use crate::args::{self, ChaosPlant, Fault};
-use crate::failure::{Failure, Verdict};
-use crate::live::{Interrupt, client_on_ofi, client_on_verbs};
-use crate::output::Output;
 use conductor::{Conductor, RunOutcome};
 use load::Loads;
 use report::{CheckResult, RunReport};
 use scene::Scene;
 use schedule::Bounds;
+use stentor_support::live::{Interrupt, client_on_ofi, client_on_verbs};
+use stentor_support::{Failure, Output, Verdict};
 
 /// The command's name in errors.
 const PLACE: &str = "stentor chaos";

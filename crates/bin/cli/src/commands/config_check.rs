@@ -9,12 +9,10 @@ use stentor::ClusterConfig;
 use stentor::config::{self, FabricKind, KeyError, OfiSettings, Role, VerbsSettings};
 use stentor::runtime::Room;
 use stentor_fabric_ofi::{DIRECTORY, SEGMENT_BYTES, Space, has_segments};
+use stentor_support::live::{key_fingerprint, key_in_words};
+use stentor_support::{Failure, Human, Output, Style, Verdict, bytes, columns};
 
-use crate::failure::{Failure, Verdict};
-use crate::live::{key_fingerprint, key_in_words};
 use crate::machine;
-use crate::output::{Human, Output};
-use crate::style::{Style, bytes, columns};
 
 #[derive(Serialize)]
 struct Checked {

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use stentor::ClusterConfig;
 use stentor::config::{Ground, Limits, Problem, Template};
+use stentor_support::args::DemoFabric;
+use stentor_support::live::write_key;
+use stentor_support::streams::{Existing, PLAIN, write_whole};
+use stentor_support::{Failure, Human, Output, Style, Verdict};
 
-use crate::args::{ConfigInit, DemoFabric};
-use crate::failure::{Failure, Verdict};
-use crate::live::write_key;
-use crate::output::{Human, Output};
-use crate::streams::{Existing, PLAIN, write_whole};
-use crate::style::Style;
+use crate::args::ConfigInit;
 
 /// Where a cluster between hosts has its key: beside its configuration.
 const KEY: &str = "file:cluster.key";
@@ -95,7 +94,7 @@ fn make_key(path: &Path) -> Result<bool, Failure> {
 
 /// That of this host's RDMA device; on a host without one something to be replaced.
 fn device_address() -> IpAddr {
-    crate::machine::rdma_address().unwrap_or(Ipv4Addr::new(192, 0, 2, 1).into())
+    stentor_support::rdma_address().unwrap_or(Ipv4Addr::new(192, 0, 2, 1).into())
 }
 
 fn unwritten(path: &Path, error: &std::io::Error) -> Failure {

@@ -3,7 +3,6 @@
 mod cluster;
 mod copier;
 mod drama;
-mod janitor;
 mod load;
 mod neb;
 mod outcome;
@@ -11,18 +10,13 @@ mod report;
 mod stage;
 mod text;
 
-pub(super) use janitor::Janitor;
-
 use std::time::Duration;
 
 use stentor::runtime::{Client, ClientId, Hosted, Plan, StartError};
 use stentor_checker::check_files;
 use stentor_fabric::ProcessId;
 
-use crate::args::{self, DemoFabric};
-use crate::failure::{Failure, Verdict};
-use crate::live::{self, Captures, Interrupt, Joining, client_on_roce, unstarted};
-use crate::output::Output;
+use crate::args;
 use cluster::Nodes;
 use copier::Copier;
 use drama::Drama;
@@ -30,6 +24,9 @@ use load::Sent;
 use outcome::Outcome;
 use report::Shown;
 use stage::{CLUSTER, Stage};
+use stentor_support::args::DemoFabric;
+use stentor_support::live::{self, Captures, Interrupt, Joining, client_on_roce, unstarted};
+use stentor_support::{Failure, Output, Verdict};
 use text::Text;
 
 /// How long processes may take to find each other, and the longest time without a delivery, where each has a processor.

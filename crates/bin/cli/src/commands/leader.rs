@@ -13,10 +13,9 @@ use stentor_fabric::ProcessId;
 use stentor_multicast::Place;
 
 use crate::args::{LeaderCommand, LeaderMove, LeaderShow, Where};
-use crate::failure::{Failure, Verdict};
-use crate::live::{self, Answer, Interrupt, Question, Standing, ask, unstarted};
-use crate::output::Output;
 use report::{Member, Moved, Shown};
+use stentor_support::live::{self, Answer, Interrupt, Question, Standing, ask, unstarted};
+use stentor_support::{Failure, Output, Verdict};
 
 /// Between two looks whether the other leads.
 const LOOK: Duration = Duration::from_millis(2);

@@ -1,6 +1,5 @@
 //! One file for each command.
 
-mod bench;
 mod cast;
 mod channel;
 mod chaos;
@@ -31,13 +30,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::builder::StyledStr;
 use clap::error::ErrorKind;
+use stentor_support::live::{outlive_file_sizes, watch_signals};
+use stentor_support::streams::{complain, finish};
+use stentor_support::{Failure, JANITOR, Output, Style, Verdict, print, unprinted};
 
 use crate::args::{Command, CommandLine, ConfigCommand, NebCommand};
-use crate::failure::{Failure, Verdict};
-use crate::live::{outlive_file_sizes, watch_signals};
-use crate::output::{Output, print, unprinted};
-use crate::streams::{complain, finish};
-use crate::style::Style;
 
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
@@ -53,7 +50,7 @@ fn perform() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let output = Output::new(line.json, line.quiet);
-    stentor_fabric_shm::become_janitor_by(janitor::NAME);
+    stentor_fabric_shm::become_janitor_by(JANITOR);
     if !matches!(line.command, Command::Janitor(_)) {
         watch_signals();
     }
@@ -78,7 +75,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Config(ConfigCommand::Check { file }) => config_check::run(file, output),
         Command::Check(args) => check::run(args, output),
         Command::Sim(command) => sim::run(command, output),
-        Command::Bench(command) => bench::run(command, output),
+        Command::Bench(command) => stentor_bench::run(command, output),
         Command::Channel(command) => channel::run(command, output),
         Command::Roce(command) => roce::run(command, output),
         Command::Switch(args) => switch::run(args, output),

@@ -16,11 +16,11 @@ use stentor_fabric_roce::{RoceConfig, SwitchConfig};
 use stentor_fabric_shm::ShmConfig;
 use stentor_fabric_verbs::VerbsConfig;
 use stentor_neb::{Authority, Config, FaultModel, Liar, Lies, Mode, Node, Notice, ProcessSet, Value};
+use stentor_support::args::Network;
+use stentor_support::live::stop_at_end_of_input;
+use stentor_support::{Failure, Verdict};
 
 use super::neb_history::NebHistory;
-use crate::args::Network;
-use crate::failure::{Failure, Verdict};
-use crate::live::stop_at_end_of_input;
 
 /// The name of a demonstration's cluster.
 pub(crate) const CLUSTER: &str = "demo-neb";

@@ -6,10 +6,9 @@ use stentor::runtime::now_ns;
 use stentor_checker::{self as checker, Author, Cluster, EventKind, HistoryWriter};
 use stentor_fabric::{Fabric, ProcessId};
 use stentor_neb::{Config, Evidence, Node, Notice, Value};
+use stentor_support::Failure;
+use stentor_support::live::{HistoryFile, unwritten};
 use xxhash_rust::xxh3::xxh3_64;
-
-use crate::failure::Failure;
-use crate::live::{HistoryFile, unwritten};
 
 /// Records what happens at one process. If that fails, the history ends there and says so.
 pub(super) struct NebHistory {

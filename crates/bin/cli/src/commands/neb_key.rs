@@ -6,11 +6,8 @@ use std::path::Path;
 
 use serde::Serialize;
 use stentor_neb::Authority;
-
-use crate::failure::{Failure, Verdict};
-use crate::output::{Human, Output};
-use crate::streams::{Existing, SECRET, write_whole};
-use crate::style::Style;
+use stentor_support::streams::{Existing, SECRET, write_whole};
+use stentor_support::{Failure, Human, Output, Style, Verdict};
 
 #[derive(Serialize)]
 struct Key {

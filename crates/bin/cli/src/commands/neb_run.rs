@@ -12,17 +12,16 @@ use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
 use stentor_fabric_shm::{Beside, Place, ShmConfig, Source, StartError};
 use stentor_neb::{Authority, Mode, Node, Notice};
+use stentor_support::live::{
+    self, At, Input, Interrupt, Line, Lines, Need, Refusals, Repeats, TooLong, Waiting, addressed, with_fault,
+};
+use stentor_support::streams::{StandardInput, write_until};
+use stentor_support::{Failure, Level, Output, Verdict, hex};
 
 use super::neb_history::NebHistory;
 use super::neb_remove::Listening;
 use super::neb_unsent::Unsent;
 use crate::args::{NebRun, OnRoce};
-use crate::failure::{Failure, Verdict};
-use crate::live::{
-    self, At, Input, Interrupt, Line, Lines, Need, Refusals, Repeats, TooLong, Waiting, addressed, with_fault,
-};
-use crate::output::{Level, Output, hex};
-use crate::streams::{StandardInput, write_until};
 
 /// Bytes of lines that are collected under load.
 const BATCH_BYTES: usize = 64 << 10;

@@ -21,15 +21,13 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_shm::{Beside, Place};
 
 use crate::args::{self, OnRoce};
-use crate::failure::{Failure, Verdict};
-use crate::live::{self, At, Interrupt, Need, stop_at_end_of_input, unstarted};
-use crate::output::{Level, Output};
-use crate::style::bytes;
 use goodbye::Goodbye;
 use keeping::Keeping;
 use operator::Operator;
 pub(super) use report::Served;
 use sink::{Sink, Told};
+use stentor_support::live::{self, At, Interrupt, Need, stop_at_end_of_input, unstarted};
+use stentor_support::{Failure, Level, Output, Verdict, bytes};
 use talk::Talk;
 
 pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure> {

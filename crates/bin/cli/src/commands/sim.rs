@@ -8,8 +8,6 @@ mod report;
 mod switch;
 
 use crate::args::SimCommand;
-use crate::failure::{Failure, Verdict};
-use crate::output::Output;
 
 pub(super) fn run(command: &SimCommand, output: Output) -> Result<Verdict, Failure> {
     match command {
@@ -65,3 +63,4 @@ macro_rules! planted {
     };
 }
 use planted;
+use stentor_support::{Failure, Output, Verdict};

@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use stentor::runtime::{Plan, ShmFabric};
 use stentor_fabric::ProcessId;
+use stentor_support::live::{self, Answer, Interrupt, Question, as_pid, ask, is_stopped, listener, unstarted};
+use stentor_support::{Failure, Human, Output, Style, Verdict, columns};
 
 use crate::args::Stop;
-use crate::failure::{Failure, Verdict};
-use crate::live::{self, Answer, Interrupt, Question, as_pid, ask, is_stopped, listener, unstarted};
-use crate::output::{Human, Output};
-use crate::style::{Style, columns};
 
 /// Between two looks whether a member is gone.
 const LOOK: Duration = Duration::from_millis(20);

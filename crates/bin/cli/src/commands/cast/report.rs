@@ -2,11 +2,10 @@
 
 use serde::Serialize;
 use stentor::runtime::{Hosted, Plan};
+use stentor_support::live::Micros;
+use stentor_support::{Human, Style, counted};
 
 use super::Caster;
-use crate::live::Micros;
-use crate::output::Human;
-use crate::style::{Style, counted};
 
 /// The document.
 #[derive(Serialize)]

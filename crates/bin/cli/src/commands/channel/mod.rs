@@ -14,14 +14,12 @@ use std::time::Duration;
 use serde::Serialize;
 use stentor::runtime::Hosted;
 
-use crate::args::{ChannelCat, ChannelCommand, ChannelFabric};
-use crate::failure::{Failure, Verdict};
-use crate::live::{Interrupt, refuse_network, refuse_traffic};
-use crate::output::{Human, Output};
-use crate::streams::StandardInput;
-use crate::style::Style;
+use crate::args::{ChannelCat, ChannelCommand};
 use line::Line;
-pub(super) use line::TAGGED_PIECE_BYTES;
+use stentor_support::args::ChannelFabric;
+use stentor_support::live::{Interrupt, refuse_network, refuse_traffic};
+use stentor_support::streams::StandardInput;
+use stentor_support::{Failure, Human, Output, Style, Verdict};
 use stream::{Sink, Source};
 use words::Whole;
 

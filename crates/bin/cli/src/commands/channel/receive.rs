@@ -4,11 +4,11 @@ use std::io;
 
 use indicatif::ProgressBar;
 use stentor::runtime::Hosted;
+use stentor_support::Failure;
 
 use super::line::Line;
 use super::stream::Sink;
 use super::words::{Whole, Words};
-use crate::failure::Failure;
 
 const AGAIN: &str = "nothing is resumed: send it again";
 

@@ -2,11 +2,11 @@
 
 use indicatif::ProgressBar;
 use stentor::runtime::Hosted;
+use stentor_support::Failure;
 
 use super::line::Line;
 use super::stream::{Filled, Source};
 use super::words::{Whole, Words};
-use crate::failure::Failure;
 
 /// What is handed over next.
 enum Next {

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process};
 use stentor::config::FabricKind;
+use stentor_support::{Failure, remedy_of};
 
 use super::PLACE;
 use super::scene::{Scene, cut};
 use crate::args;
-use crate::failure::{Failure, remedy_of};
 
 /// The time after which a node that was asked to end is killed.
 const GIVEN_UP: Duration = Duration::from_secs(2);

@@ -12,14 +12,14 @@ use stentor::runtime::{
 };
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_sim::SimRng;
+use stentor_support::Failure;
+use stentor_support::live::{HistoryFile, Joining, no_thread};
 
 use super::PLACE;
 use super::clock::RunClock;
 use super::hang::Waiting;
 use super::scene::Scene;
 use crate::args;
-use crate::failure::Failure;
-use crate::live::{HistoryFile, Joining, no_thread};
 
 /// The time within which a client must join.
 const JOINING: Duration = Duration::from_secs(60);

@@ -6,12 +6,10 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use stentor_checker::Report;
+use stentor_support::{Human, Style, bytes, in_order, title};
 
 use super::Script;
 use super::conductor::{RunOutcome, Trouble};
-use crate::commands::check::{in_order, title};
-use crate::output::Human;
-use crate::style::{Style, bytes};
 
 /// The checker's result.
 pub(super) struct CheckResult {

@@ -10,13 +10,12 @@ use stentor::ClusterConfig;
 use stentor::config::{Ground, Limits, Problem, Template};
 use stentor::runtime::Plan;
 use stentor_fabric::ProcessId;
+use stentor_support::args::DemoFabric;
+use stentor_support::live::{self, unstarted, write_key};
+use stentor_support::{Failure, Janitor, unique};
 
 use super::PLACE;
-use crate::args::{self, DemoFabric};
-use crate::commands::demo::Janitor;
-use crate::failure::Failure;
-use crate::live::{self, unstarted, write_key};
-use crate::unique;
+use crate::args;
 
 /// The longest path of the directory for sockets, bytes. A socket's path has at most 107 bytes, and its name takes the
 /// rest.
@@ -49,7 +48,7 @@ fn template(args: &args::Chaos) -> Result<Template, Failure> {
         DemoFabric::Ofi => Ground::Ofi { network, key, provider: args.ofi.provider.clone(), as_efa: args.ofi.as_efa },
         DemoFabric::Verbs => {
             let remedy = "`stentor doctor` says what this machine can do; `--fabric roce` needs no device";
-            let address = crate::machine::rdma_address().map_err(|error| Failure::run(error, PLACE, remedy))?;
+            let address = stentor_support::rdma_address().map_err(|error| Failure::run(error, PLACE, remedy))?;
             Ground::Verbs { address, key }
         }
     };

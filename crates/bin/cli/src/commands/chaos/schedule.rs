@@ -3,11 +3,11 @@
 use stentor::config::FabricKind;
 use stentor::runtime::Plan;
 use stentor_fabric_sim::SimRng;
+use stentor_support::Failure;
 
 use super::PLACE;
 use super::board::{Board, State, minority};
 use crate::args::{self, Fault};
-use crate::failure::Failure;
 
 /// All kinds of faults.
 pub(super) const ALL: [Fault; 6] = [Fault::Kill, Fault::Stop, Fault::Cut, Fault::Loss, Fault::Move, Fault::Restart];

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use stentor::runtime::Plan;
 use stentor_fabric::ProcessId;
+use stentor_support::Failure;
+use stentor_support::live::Interrupt;
 
 use super::stage::Stage;
 use crate::args::Wait;
 use crate::commands::node::Served;
-use crate::failure::Failure;
-use crate::live::Interrupt;
 
 /// How long a node may take to stop.
 const STOPPING: Duration = Duration::from_secs(10);

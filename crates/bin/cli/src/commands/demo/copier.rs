@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde::Serialize;
 use stentor_soft_switch::{Shown, example};
+use stentor_support::live::Interrupt;
+use stentor_support::{Failure, Style};
 
 use super::stage::{KEY, Stage, switch_places};
 use crate::args::Wait;
-use crate::failure::Failure;
-use crate::live::Interrupt;
-use crate::style::Style;
 
 /// How long it may take to stop.
 const STOPPING: Duration = Duration::from_secs(5);

@@ -7,12 +7,12 @@ use stentor::runtime::{Client, Hosted, Plan, Recorder, now_ns};
 use stentor_checker::history::Reader;
 use stentor_checker::{Event, EventKind};
 use stentor_fabric::ProcessId;
+use stentor_support::Failure;
+use stentor_support::live::HistoryFile;
 
 use super::cluster::Nodes;
 use super::stage::Stage;
 use crate::args::Wait;
-use crate::failure::Failure;
-use crate::live::HistoryFile;
 
 /// What happened; times in ns of the histories' clock.
 #[derive(Clone, Copy, Debug)]

@@ -8,13 +8,13 @@ use stentor::runtime::{
     Client, Counts, GroupId, Hosted, Housekeeper, Plan, Recorder, SubmitError, WaitMode, client_round, now_ns,
 };
 use stentor_fabric::Backoff;
+use stentor_support::Failure;
+use stentor_support::live::{HistoryFile, Joined, absent};
 
 use super::TIMEOUT;
 use super::drama::{Crash, Drama};
 use super::stage::Stage;
 use super::text::{Text, destinations};
-use crate::failure::Failure;
-use crate::live::{HistoryFile, Joined, absent};
 
 /// Messages that are sent one at a time, for their latency.
 const ALONE: usize = 1000;

@@ -12,17 +12,15 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use stentor_checker::{Report, check_files};
 use stentor_neb::Authority;
+use stentor_support::args::DemoFabric;
+use stentor_support::live::{Captures, Interrupt, thread};
+use stentor_support::{Failure, Human, Output, Style, Verdict, title};
 
 use super::copier::{Copier, Switched};
 use super::stage::{Stage, device_address, network_number, switch_places};
 use super::text::Text;
-use crate::args::{self, DemoFabric};
-use crate::commands::check::title;
+use crate::args;
 use crate::commands::neb::{CLUSTER, Errand, OnOfi, OnRoce, OnVerbs, Said};
-use crate::failure::{Failure, Verdict};
-use crate::live::{Captures, Interrupt, thread};
-use crate::output::{Human, Output};
-use crate::style::Style;
 
 const PROCESSES: usize = 5;
 /// Who lies.

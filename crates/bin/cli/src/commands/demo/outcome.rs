@@ -7,11 +7,11 @@ use stentor::runtime::Plan;
 use stentor_checker::history::Reader;
 use stentor_checker::{Event, EventKind, Process};
 use stentor_fabric::ProcessId;
+use stentor_support::Failure;
+use stentor_support::live::Latency;
 
 use super::load::Sent;
 use super::stage::Stage;
-use crate::failure::Failure;
-use crate::live::Latency;
 
 /// Times of one message, ns; `None`: it did not happen.
 #[derive(Clone, Copy, Default)]

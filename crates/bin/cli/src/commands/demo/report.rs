@@ -10,17 +10,15 @@ use stentor::runtime::{Hosted, OfiFabric, Plan, RoceFabric, ShmFabric, VerbsFabr
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_multicast::Step;
+use stentor_support::live::Micros;
+use stentor_support::{Human, Style, columns, counted, in_order, title};
 
 use super::copier::Switched;
 use super::load::Sent;
 use super::outcome::Outcome;
 use super::stage::Stage;
 use super::text::Text;
-use crate::commands::check::{in_order, title};
 use crate::commands::node::Served;
-use crate::live::Micros;
-use crate::output::Human;
-use crate::style::{Style, columns, counted};
 
 /// The document.
 #[derive(Serialize)]

@@ -8,12 +8,11 @@ use stentor::ClusterConfig;
 use stentor::config::{Ground, Limits, Problem, Template};
 use stentor::runtime::Plan;
 use stentor_fabric::{ProcessId, SetSpec};
+use stentor_support::args::DemoFabric;
+use stentor_support::live::{Captures, write_key};
+use stentor_support::{Failure, Janitor, unique};
 
-use super::janitor::Janitor;
-use crate::args::{self, DemoFabric};
-use crate::failure::Failure;
-use crate::live::{Captures, write_key};
-use crate::unique;
+use crate::args;
 
 /// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
 const LONGEST_SOCKETS: usize = 60;
@@ -69,7 +68,7 @@ fn template(args: &args::Demo) -> Result<Template, Failure> {
 /// Where all processes of a demonstration on verbs are.
 pub(super) fn device_address() -> Result<IpAddr, Failure> {
     let remedy = "`stentor doctor` says what this machine can do; `--fabric roce` needs no device";
-    crate::machine::rdma_address().map_err(|error| Failure::run(error, "stentor demo", remedy))
+    stentor_support::rdma_address().map_err(|error| Failure::run(error, "stentor demo", remedy))
 }
 
 /// The configuration; what it is refused for is the arguments' fault.

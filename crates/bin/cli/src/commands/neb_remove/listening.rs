@@ -3,10 +3,10 @@
 use stentor::runtime::Hosted;
 use stentor_fabric_shm::Beside;
 use stentor_neb::Node;
+use stentor_support::Failure;
+use stentor_support::live::{Asks, Control};
 
 use super::words::{Answer, Question};
-use crate::failure::Failure;
-use crate::live::{Asks, Control};
 
 /// Where a process of the broadcast listens for operators.
 pub(crate) struct Listening {

@@ -14,14 +14,11 @@ use stentor::runtime::{Plan, ShmFabric};
 use stentor_fabric::ProcessId;
 use stentor_neb::ProcessSet;
 use stentor_neb::removal::{Removal, RemovalError};
+use stentor_support::live::{self, Interrupt, ask, unstarted};
+use stentor_support::{Failure, Human, Output, Style, Verdict, unique};
 
 use self::words::{Answer, Question};
 use crate::args::NebRemove;
-use crate::failure::{Failure, Verdict};
-use crate::live::{self, Interrupt, ask, unstarted};
-use crate::output::{Human, Output};
-use crate::style::Style;
-use crate::unique;
 
 /// Between two looks whether a fence has taken effect.
 const LOOK: Duration = Duration::from_millis(2);

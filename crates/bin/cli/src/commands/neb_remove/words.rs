@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 use stentor_fabric::ProcessId;
 use stentor_neb::ProcessSet;
 use stentor_neb::removal::{self, Ballot, Holding, Kept, Standing};
-
-use crate::live::Asks;
+use stentor_support::live::Asks;
 
 /// What is asked, by whom has this configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -5,9 +5,9 @@ use std::path::Path;
 use stentor::config::FabricKind;
 use stentor::runtime::Plan;
 use stentor_fabric::ProcessId;
+use stentor_support::live::find;
 
 use super::loss::stopped;
-use crate::live::find;
 
 /// A member that is not connected and runs on this host.
 pub(super) struct RunsHere {

@@ -7,8 +7,7 @@ use stentor::runtime::{Hosted, Keeper, Member, Plan};
 use stentor_election_zookeeper::{ZookeeperConfig, ZookeeperElection};
 use stentor_fabric::ProcessId;
 use stentor_multicast::Place;
-
-use crate::failure::Failure;
+use stentor_support::Failure;
 
 /// How often it is looked how the election is doing.
 const LOOK: Duration = Duration::from_millis(100);

@@ -5,9 +5,9 @@ use std::time::Duration;
 use stentor::runtime::{Hosted, Keeper, Member, Plan};
 use stentor_election::{HandOverError, Heartbeat, Life};
 use stentor_fabric::ProcessId;
+use stentor_support::Failure;
 
 use crate::args;
-use crate::failure::Failure;
 
 #[cfg(feature = "zookeeper")]
 use super::ensemble::Ensemble;

@@ -7,10 +7,10 @@ use stentor::runtime::{Faults, Hosted, Member, Plan};
 use stentor_election::HandOverError;
 use stentor_fabric_shm::Beside;
 use stentor_multicast::Replica;
+use stentor_support::Failure;
+use stentor_support::live::{Answer, Control, Lag, Question, REMOTE_SHOW, Standing};
 
 use super::keeping::Keeping;
-use crate::failure::Failure;
-use crate::live::{Answer, Control, Lag, Question, REMOTE_SHOW, Standing};
 
 /// How often questions are looked for.
 const LOOK: Duration = Duration::from_millis(1);

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use stentor::runtime::{Counts, Hosted, Member};
 use stentor_multicast::Step;
-
-use crate::output::Human;
-use crate::style::{Style, bytes, counted};
+use stentor_support::{Human, Style, bytes, counted};
 
 /// The document.
 #[derive(Serialize, Deserialize, Debug)]

@@ -9,11 +9,9 @@ use serde::Serialize;
 use stentor::runtime::{Application, Delivered, Plan, Recorder, life_now, now_ns};
 use stentor_fabric::{OsError, ProcessId};
 use stentor_multicast::{Ballot, MemoryUse, RemoteOp};
-
-use crate::failure::Failure;
-use crate::live::{HistoryFile, unwritten};
-use crate::output::{Digits, hex};
-use crate::streams::write_until;
+use stentor_support::live::{HistoryFile, unwritten};
+use stentor_support::streams::write_until;
+use stentor_support::{Digits, Failure, hex};
 
 /// Bytes of lines that are collected under load.
 const BATCH_BYTES: usize = 64 << 10;

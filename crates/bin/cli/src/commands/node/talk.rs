@@ -9,14 +9,13 @@ use stentor::config::FabricKind;
 use stentor::runtime::{Hosted, Member, Plan};
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, GroupId, Place, Replica};
+use stentor_support::live::{MEND_NAME, Refusals, Repeats, Waiting, find, key_in_words, looked_in, whereabouts};
+use stentor_support::{Failure, Level, Output};
 
 use super::elsewhere::runs_here;
 use super::keeping::Keeping;
 use super::loss::{Loss, stopped};
 use super::majority::{Change, Majority, Own, Seen, Shape};
-use crate::failure::Failure;
-use crate::live::{MEND_NAME, Refusals, Repeats, Waiting, find, key_in_words, looked_in, whereabouts};
-use crate::output::{Level, Output};
 
 /// How often the other members are looked at.
 const LOOK: Duration = Duration::from_millis(100);

@@ -5,12 +5,11 @@ use std::time::Instant;
 use stentor_channel::Plant;
 use stentor_simulation::channel::{RunReport, Scenario, record_seed};
 use stentor_simulation::{ChannelCampaign, NemesisCounts};
+use stentor_support::{Failure, Output, Verdict};
 
 use super::recording;
 use super::report::{About, Ran, Simulated, Talk, impossible};
 use crate::args::SimSeeds;
-use crate::failure::{Failure, Verdict};
-use crate::output::Output;
 
 super::planted!(Plant, "channel");
 

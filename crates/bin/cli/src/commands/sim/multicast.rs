@@ -3,12 +3,11 @@
 use std::time::Instant;
 
 use stentor_simulation::{Campaign, Plant, Profile, RunReport, Scenario, Sets, record_seed};
+use stentor_support::{Failure, Output, Verdict};
 
 use super::recording;
 use super::report::{About, Cluster, Ran, Recovery, Simulated, impossible};
 use crate::args::{SimMulticast, SimSeeds};
-use crate::failure::{Failure, Verdict};
-use crate::output::Output;
 
 super::planted!(Plant, "multicast");
 

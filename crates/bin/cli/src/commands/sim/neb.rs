@@ -5,12 +5,11 @@ use std::time::Instant;
 use stentor_neb::Plant;
 use stentor_simulation::neb::{RunReport, Scenario, Severity, record_seed};
 use stentor_simulation::{NebCampaign, NemesisCounts, Sets};
+use stentor_support::{Failure, Output, Verdict};
 
 use super::recording;
 use super::report::{About, Ran, Simulated, Society, impossible};
 use crate::args::{SimNeb, SimSeeds};
-use crate::failure::{Failure, Verdict};
-use crate::output::Output;
 
 super::planted!(Plant, "neb");
 

@@ -8,12 +8,9 @@ use serde::Serialize;
 use stentor_simulation::{
     CampaignReport, FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, channel, neb, switch,
 };
+use stentor_support::{Failure, Human, Style, columns, in_order, title};
 
 use super::Planted;
-use crate::commands::check::{in_order, title};
-use crate::failure::Failure;
-use crate::output::Human;
-use crate::style::{Style, columns};
 
 /// The document.
 #[derive(Serialize)]

@@ -4,13 +4,12 @@ use std::time::Instant;
 
 use stentor_simulation::switch::{RunReport, Scenario, record_seed};
 use stentor_simulation::{FaultCounts, NemesisCounts, SwitchCampaign};
+use stentor_support::{Failure, Output, Verdict};
 use stentor_switch::Plant;
 
 use super::recording;
 use super::report::{About, Bench, Ran, Simulated, impossible};
 use crate::args::SimSeeds;
-use crate::failure::{Failure, Verdict};
-use crate::output::Output;
 
 super::planted!(Plant, "switch");
 

@@ -1,0 +1,242 @@
+//! What a process does in each phase.
+
+use std::time::Duration;
+
+use stentor::runtime::{Hosted, ShmFabric};
+use stentor_fabric::memory::Ordering;
+use stentor_fabric::{Backoff, ProcessId};
+use stentor_fabric_shm::ShmConfig;
+use stentor_neb::{Authority, BroadcastError, Config, FaultModel, Mode, Node, Notice};
+use stentor_support::Failure;
+
+use super::super::clock::now;
+use super::super::datagrams::{self, Datagrams, Ring, Sockets};
+use super::super::errand::{Errand, Neb, broken, pin, processors, serve};
+use super::super::pause::mode;
+use super::super::plain;
+use super::super::roce;
+use super::super::stage::{Command, Stage};
+use super::super::way::Lines;
+use super::chain::{Chain, steps};
+use super::{Kind, NS, READY};
+use crate::args::NebMode;
+
+/// Rounds between two looks at connections.
+const HOUSEKEEPING: u64 = 4096;
+const LONGEST: Duration = Duration::from_millis(20);
+
+pub(super) fn config(neb: &Neb) -> Config {
+    let n = neb.processes();
+    let mode = match neb.mode {
+        NebMode::All => Mode::All,
+        NebMode::LyingSender => Mode::Quorum(FaultModel::LyingSender),
+        NebMode::LyingHosts => Mode::Quorum(FaultModel::LyingHosts),
+    };
+    let faults = match neb.mode {
+        NebMode::All => 0,
+        NebMode::LyingSender => (n - 2) / 2,
+        NebMode::LyingHosts => (n - 1) / 3,
+    };
+    let sized = Config::new(n, mode, faults);
+    Config {
+        window: neb.window.max(1),
+        payload_bytes: (neb.bytes as usize).max(8),
+        fast_path: neb.fast,
+        signed: neb.signed,
+        ..sized
+    }
+}
+
+fn failed(what: impl std::fmt::Display) -> Failure {
+    Failure::run(what, "bench neb", "run `stentor doctor`")
+}
+
+pub(in super::super) fn run(errand: &Errand, stage: &Stage, neb: &Neb) -> Result<(), Failure> {
+    let me = ProcessId(errand.process as u16);
+    let shm = ShmConfig {
+        directory: errand.directory.clone(),
+        max_bytes: 4 << 30,
+        ..ShmConfig::new("bench-neb", me, &me.to_string(), neb.processes() as u16)
+    };
+    let Some(network) = neb.network else {
+        return play(errand, stage, neb, ShmFabric::start(shm).map_err(failed)?, None);
+    };
+    let fabric = roce::start(network, me, neb.processes(), config(neb).slot_bytes() as usize, &errand.traffic)?;
+    let ring = Ring { network, processes: neb.processes(), steps: steps(neb), mode: mode(neb.wait) };
+    play(errand, stage, neb, fabric, Some(Sockets::open(ring, errand.process)?))
+}
+
+/// A process's part, on any fabric.
+fn play<F: Hosted>(
+    errand: &Errand,
+    stage: &Stage,
+    neb: &Neb,
+    fabric: F,
+    sockets: Option<Sockets>,
+) -> Result<(), Failure> {
+    let me = ProcessId(errand.process as u16);
+    let secret = |process: u16| [process as u8 + 1; 32];
+    let public: Vec<_> = (0..neb.processes() as u16).map(|process| Authority::public_of(&secret(process))).collect();
+    let authority = neb.signed.then(|| Authority::new(1, me, &secret(me.0), &public)).transpose().map_err(failed)?;
+    let mut process = Process {
+        stage,
+        neb,
+        me: errand.process,
+        node: Node::new(fabric, config(neb), 1, authority).map_err(failed)?,
+        sockets,
+        payload: vec![0; neb.bytes as usize],
+        sent: 0,
+    };
+    serve(errand, stage, |command, phase| process.perform(&command, phase))
+}
+
+struct Process<'a, F: Hosted> {
+    stage: &'a Stage,
+    neb: &'a Neb,
+    me: usize,
+    node: Node<F>,
+    /// For the floors on a network.
+    sockets: Option<Sockets>,
+    payload: Vec<u8>,
+    sent: u64,
+}
+
+impl<F: Hosted> Process<'_, F> {
+    fn perform(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
+        match Kind::of(command.kind) {
+            Kind::Connect => self.connect(),
+            Kind::Chain => self.chain(command, phase).map_err(broken("wait")),
+            Kind::Lines => self.lines(command, phase).map_err(broken("stay on one processor, or use sockets")),
+            Kind::Broadcast => {
+                if self.me == 0 {
+                    self.send(command, phase)?;
+                } else {
+                    self.receive(command, phase)?;
+                }
+                self.tell_counts();
+                Ok(())
+            }
+        }
+    }
+
+    fn chain(&mut self, command: &Command, phase: u64) -> std::io::Result<()> {
+        let Process { stage, neb, me, sockets, .. } = self;
+        match sockets {
+            None => {
+                let way = Lines::new(stage, (neb.processes(), steps(neb)), *me, mode(neb.wait));
+                Chain { stage, neb, me: *me, phase, way }.run(command)
+            }
+            Some(sockets) => Chain { stage, neb, me: *me, phase, way: Datagrams::new(sockets) }.run(command),
+        }
+    }
+
+    /// What this process has written and read so far.
+    fn tell_counts(&self) {
+        let counts = self.node.counts();
+        let told = [counts.broadcast_writes + counts.register_writes + counts.credits, counts.reads];
+        for (word, count) in self.stage.results(self.me).iter().zip(told) {
+            word.store(count, Ordering::Relaxed);
+        }
+    }
+
+    fn lines(&mut self, command: &Command, phase: u64) -> std::io::Result<()> {
+        if self.me > 1 {
+            return Ok(());
+        }
+        let back = processors()?;
+        pin(&[if self.me == 0 { command.window } else { command.extra } as usize])?;
+        let ns = match &mut self.sockets {
+            None => plain::stream(self.stage, self.me == 0, command, phase, true),
+            Some(sockets) => sockets.stream(self.stage, command, phase, datagrams::LENGTH)?,
+        };
+        self.stage.results(self.me)[NS].store(ns, Ordering::Relaxed);
+        pin(&back)
+    }
+
+    fn connect(&mut self) -> Result<(), Failure> {
+        let mut backoff = Backoff::new(mode(self.neb.wait));
+        let all = |stage: &Stage| {
+            (0..stage.shape().processes).all(|process| stage.results(process)[READY].load(Ordering::Acquire) == 1)
+        };
+        while !all(self.stage) {
+            let worked = self.node.housekeep() | self.node.step(&mut |_| {});
+            if self.node.is_connected() {
+                self.stage.results(self.me)[READY].store(1, Ordering::Release);
+            }
+            backoff.pause(self.node.fabric_mut(), worked, Duration::from_millis(1)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Broadcasts, with at most a window outstanding, and waits until everybody has freed everything.
+    fn send(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
+        let Process { stage, neb, me, node, payload, sent, .. } = self;
+        let total = command.warmup + command.iterations;
+        let samples = stage.samples(*me);
+        let mut backoff = Backoff::new(mode(neb.wait));
+        let (base, mut round) = (*sent, 0_u64);
+        let others: Vec<ProcessId> = (1..neb.processes() as u16).map(ProcessId).collect();
+        loop {
+            round += 1;
+            let freed = others.iter().map(|other| node.own_stream().freed_by(*other)).min().unwrap_or(0);
+            let mut worked = false;
+            // The clock is read once for those that go out together, before the first.
+            let at = now();
+            while *sent < base + total && *sent - freed < command.window {
+                payload.fill(*sent as u8);
+                samples[(*sent - base) as usize].store(at, Ordering::Relaxed);
+                let taken = if command.window > 1 {
+                    node.enqueue(at, *sent, payload)
+                } else {
+                    node.broadcast(at, *sent, payload)
+                };
+                match taken {
+                    Ok(_) => (*sent, worked) = (*sent + 1, true),
+                    Err(BroadcastError::Full) => break,
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+            worked |= node.step(&mut |_| {});
+            if freed == base + total {
+                break;
+            }
+            if round.is_multiple_of(HOUSEKEEPING) {
+                node.housekeep();
+            }
+            backoff.pause(node.fabric_mut(), worked, LONGEST).map_err(failed)?;
+        }
+        stage.end(phase);
+        Ok(())
+    }
+
+    fn receive(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
+        let Process { stage, neb, me, node, sent, .. } = self;
+        let samples = stage.samples(*me);
+        let mut backoff = Backoff::new(mode(neb.wait));
+        let (base, mut round) = (*sent, 0_u64);
+        while !stage.is_over(phase) {
+            round += 1;
+            let before = *sent;
+            let worked = node.step(&mut |notice| {
+                if let Notice::Deliver(ProcessId(0), value) = notice {
+                    *sent = value.index() + 1;
+                    if command.window == 1 {
+                        samples[(value.index() - base) as usize].store(now(), Ordering::Relaxed);
+                    }
+                }
+            });
+            if command.window > 1 && before < *sent {
+                // The clock is read once for those that were delivered together, after the last.
+                let at = now();
+                samples[(before - base) as usize..(*sent - base) as usize].iter().for_each(|sample| {
+                    sample.store(at, Ordering::Relaxed);
+                });
+            }
+            if round.is_multiple_of(HOUSEKEEPING) {
+                node.housekeep();
+            }
+            backoff.pause(node.fabric_mut(), worked, LONGEST).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
