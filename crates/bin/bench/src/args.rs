@@ -25,13 +25,13 @@ pub enum BenchCommand {
     #[command(hide = true)]
     Load {
         /// What to do
-        errand: String,
+        spec: String,
     },
     /// One process of a bench; the bench starts these itself
     #[command(hide = true)]
     Process {
         /// What to do
-        errand: String,
+        spec: String,
     },
 }
 

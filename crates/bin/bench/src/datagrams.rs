@@ -15,7 +15,7 @@ use stentor_support::args::LoopbackFabric;
 
 use super::clock::now;
 use super::pause::LONGEST;
-use super::stage::{Command, Stage};
+use super::shared_area::{Command, SharedArea};
 use super::way::Way;
 
 /// What RoCEv2 adds to what a WRITE carries: BTH, RETH and ICRC, bytes.
@@ -34,7 +34,7 @@ pub(super) const BATCH: usize = 32;
 const OUTSTANDING: u64 = 4 * BATCH as u64;
 /// RoCEv2's.
 const UDP_PORT: u16 = 4791;
-/// The line of the stage with a stream's credit.
+/// The line of the shared area with a stream's credit.
 const CREDIT: usize = 0;
 /// Benches on RoCEv2 at the same time have addresses of their own, as many as these: behind the demonstrations' and before
 /// the tests'.
@@ -178,9 +178,15 @@ impl Sockets {
 
     /// Process 0 sends datagrams of a length to process 1, which says in shared memory how many it has; returns the time,
     /// ns, there.
-    pub(super) fn stream(&mut self, stage: &Stage, command: &Command, phase: u64, length: usize) -> io::Result<u64> {
+    pub(super) fn stream(
+        &mut self,
+        area: &SharedArea,
+        command: &Command,
+        phase: u64,
+        length: usize,
+    ) -> io::Result<u64> {
         let (base, total) = (phase << 32, command.warmup + command.iterations);
-        let credit = &stage.line(CREDIT)[0];
+        let credit = &area.line(CREDIT)[0];
         let mut done = 0;
         if self.me == 0 {
             while done < total {

@@ -1,18 +1,18 @@
 //! `stentor bench`: how fast, and how far from what the machine can do at best.
 //!
-//! A bench is a conductor and processes of the same binary. They share plain memory ([`stage`]), over which the conductor
+//! A bench is a conductor and processes of the same binary. They share plain memory ([`shared_area`]), over which the conductor
 //! begins one phase after the other: the floor, the subject, the floor again. What they find they leave in that memory.
 #![forbid(unsafe_code)]
 
 mod args;
 mod channel;
 mod clock;
-mod crew;
 mod datagrams;
 mod environment;
-mod errand;
 mod fabric;
 mod failover;
+mod harness;
+mod kinds;
 mod multicast;
 mod neb;
 mod ofi;
@@ -21,16 +21,18 @@ mod plain;
 mod report;
 mod roce;
 mod samples;
-mod stage;
+mod shared_area;
 mod still;
 mod switch;
 mod way;
+mod worker_spec;
+mod workers;
 
 use stentor_support::{Failure, Output, Verdict};
 
 pub use args::BenchCommand;
-use errand::{Errand, Part};
 use still::Still;
+use worker_spec::{Part, WorkerSpec};
 
 /// Runs a bench, or one of the processes that a bench starts, and prints the result.
 ///
@@ -47,8 +49,8 @@ pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
         BenchCommand::Channel(args) => (channel::run(args)?, Verdict::Good),
         BenchCommand::Switch(args) => switch::run(args)?,
         BenchCommand::Failover(args) => failover::run(args, output)?,
-        BenchCommand::Load { errand } => return failover::process::run(errand),
-        BenchCommand::Process { errand } => return process(&Errand::parse(errand)?),
+        BenchCommand::Load { spec } => return failover::process::run(spec),
+        BenchCommand::Process { spec } => return process(&WorkerSpec::parse(spec)?),
     };
     drop(still);
     output.report(&report)?;
@@ -56,13 +58,13 @@ pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
 }
 
 /// One of the processes that a bench starts.
-fn process(errand: &Errand) -> Result<Verdict, Failure> {
-    let stage = errand.enter()?;
-    match errand.part.clone() {
-        Part::Fabric { bytes, carrier } => fabric::process::run(errand, &stage, bytes, carrier)?,
-        Part::Channel { network, ofi } => channel::process::run(errand, &stage, network, ofi.as_deref())?,
-        Part::Neb(neb) => neb::process::run(errand, &stage, &neb)?,
-        Part::Multicast(cluster) => multicast::process::run(errand, &stage, &cluster)?,
+fn process(spec: &WorkerSpec) -> Result<Verdict, Failure> {
+    let area = spec.enter()?;
+    match spec.part.clone() {
+        Part::Fabric { bytes, carrier } => fabric::process::run(spec, &area, bytes, carrier)?,
+        Part::Channel { network, ofi } => channel::process::run(spec, &area, network, ofi.as_deref())?,
+        Part::Neb(neb) => neb::process::run(spec, &area, &neb)?,
+        Part::Multicast(cluster) => multicast::process::run(spec, &area, &cluster)?,
     }
     Ok(Verdict::Good)
 }

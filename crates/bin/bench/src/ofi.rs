@@ -10,7 +10,7 @@ use stentor_support::Failure;
 use stentor_support::args::OnOfi;
 use stentor_support::live::unstarted;
 
-use super::crew::KEY;
+use super::workers::KEY;
 
 /// Where connections are made.
 const PORT: u16 = 7398;

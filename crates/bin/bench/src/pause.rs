@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use stentor_fabric::{Backoff, Idle, WaitMode};
 
-use super::stage::Stage;
+use super::shared_area::SharedArea;
 use crate::args::Waiting;
 
 /// Longest sleep; as in the loops of members and clients.
@@ -23,14 +23,14 @@ pub(super) fn mode(waiting: Waiting) -> WaitMode {
 
 /// Pauses one process of a floor.
 pub(super) struct Pause<'a> {
-    stage: &'a Stage,
+    area: &'a SharedArea,
     bell: usize,
     backoff: Backoff,
 }
 
 impl<'a> Pause<'a> {
-    pub(super) fn new(stage: &'a Stage, process: usize, mode: WaitMode) -> Self {
-        Pause { stage, bell: stage.bell(process), backoff: Backoff::new(mode) }
+    pub(super) fn new(area: &'a SharedArea, process: usize, mode: WaitMode) -> Self {
+        Pause { area, bell: area.bell(process), backoff: Backoff::new(mode) }
     }
 
     /// After every round.
@@ -39,10 +39,10 @@ impl<'a> Pause<'a> {
         match self.backoff.after(worked) {
             Idle::Poll => Ok(()),
             Idle::Arm => {
-                self.stage.memory().arm(self.bell);
+                self.area.memory().arm(self.bell);
                 Ok(())
             }
-            Idle::Sleep => self.stage.memory().doze(self.bell, LONGEST),
+            Idle::Sleep => self.area.memory().doze(self.bell, LONGEST),
         }
     }
 }

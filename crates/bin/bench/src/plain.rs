@@ -6,7 +6,8 @@ use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, Word, fence};
 use stentor_support::Failure;
 
 use super::clock::now;
-use super::stage::{Command, Stage};
+use super::shared_area::{Command, NS, SharedArea};
+use super::worker_spec::{broken, pin, processors};
 
 /// One direction of a ping-pong and back.
 pub(super) trait Exchange {
@@ -18,7 +19,7 @@ pub(super) trait Exchange {
 
 /// Process 0 sends, process 1 answers; the samples of process 0 are round trips.
 pub(super) fn ping_pong(
-    stage: &Stage,
+    area: &SharedArea,
     process: usize,
     command: &Command,
     phase: u64,
@@ -33,7 +34,7 @@ pub(super) fn ping_pong(
         return Ok(());
     }
     let first = tags.start() + command.warmup;
-    let samples = stage.samples(0);
+    let samples = area.samples(0);
     let mut last = now();
     for tag in tags {
         exchange.send(tag)?;
@@ -59,11 +60,11 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(stage: &'a Stage, process: usize, bytes: usize) -> Self {
+    pub(super) fn new(area: &'a SharedArea, process: usize, bytes: usize) -> Self {
         let lines = lines_of(bytes);
         let words = (bytes / WORD).max(1);
         // A line apart, so that no prefetcher couples the two directions.
-        let (there, back) = (&stage.lines(0, lines)[..words], &stage.lines(lines + 1, lines)[..words]);
+        let (there, back) = (&area.lines(0, lines)[..words], &area.lines(lines + 1, lines)[..words]);
         if process == 0 { Lines { out: there, back } } else { Lines { out: back, back: there } }
     }
 }
@@ -92,8 +93,8 @@ impl Exchange for Lines<'_> {
 
 /// Hands one line over, and another one back, as often as the command says; returns the time of all hand-overs, ns, at
 /// process 0.
-pub(super) fn hand_over(stage: &Stage, process: usize, command: &Command, phase: u64) -> Result<u64, Failure> {
-    let mut lines = Lines::new(stage, process, LINE_WORDS * WORD);
+pub(super) fn hand_over(area: &SharedArea, process: usize, command: &Command, phase: u64) -> Result<u64, Failure> {
+    let mut lines = Lines::new(area, process, LINE_WORDS * WORD);
     let mut start = now();
     for n in 0..command.warmup + command.iterations {
         if n == command.warmup {
@@ -116,7 +117,7 @@ pub(super) const BATCH: u64 = 16;
 
 /// Times one thing after the other in process 0: a sample for each [`BATCH`].
 pub(super) fn repeat(
-    stage: &Stage,
+    area: &SharedArea,
     process: usize,
     command: &Command,
     mut operation: impl FnMut(u64) -> Result<(), Failure>,
@@ -125,7 +126,7 @@ pub(super) fn repeat(
         return Ok(());
     }
     (0..command.warmup).try_for_each(&mut operation)?;
-    for (batch, sample) in (0..command.iterations / BATCH).zip(stage.samples(0)) {
+    for (batch, sample) in (0..command.iterations / BATCH).zip(area.samples(0)) {
         let start = now();
         (batch * BATCH..(batch + 1) * BATCH).try_for_each(&mut operation)?;
         sample.store(now() - start, Ordering::Relaxed);
@@ -149,6 +150,24 @@ pub(super) fn store(to: &[Word], value: u64) {
     fence(Ordering::SeqCst);
 }
 
+/// Has the first two processes of a bench measure something on the processors that the command names, and leaves the time, ns,
+/// among the results; afterwards they go back to where they were.
+pub(super) fn on_processors(
+    area: &SharedArea,
+    me: usize,
+    command: &Command,
+    measure: impl FnOnce() -> Result<u64, Failure>,
+) -> Result<(), Failure> {
+    if me > 1 {
+        return Ok(());
+    }
+    let back = processors().map_err(broken("ask for processors"))?;
+    let own = if me == 0 { command.window } else { command.extra };
+    pin(&[own as usize]).map_err(broken("stay on one processor"))?;
+    area.results(me)[NS].store(measure()?, Ordering::Relaxed);
+    pin(&back).map_err(broken("go back to its processors"))
+}
+
 /// Lines of the ring that a stream goes through: as many as a control ring has by default.
 pub(super) const STREAM_LINES: usize = 1024;
 
@@ -158,9 +177,9 @@ pub(super) const STREAM_ALL_LINES: usize = STREAM_LINES + 8;
 /// One process stores lines into a ring, the other one picks each of them up; returns the time, ns, at the reader.
 /// `each` says that every line is a write of its own: a full fence after it, as before every look whether the peer must
 /// be woken. Otherwise the lines go in bulk.
-pub(super) fn stream(stage: &Stage, is_writer: bool, command: &Command, phase: u64, each: bool) -> u64 {
-    let ring = stage.lines(0, STREAM_LINES);
-    let credit = &stage.lines(STREAM_LINES + 4, 1)[0];
+pub(super) fn stream(area: &SharedArea, is_writer: bool, command: &Command, phase: u64, each: bool) -> u64 {
+    let ring = area.lines(0, STREAM_LINES);
+    let credit = &area.lines(STREAM_LINES + 4, 1)[0];
     let base = phase << 32;
     let total = command.warmup + command.iterations;
     let line = |n: u64| {

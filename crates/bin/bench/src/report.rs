@@ -96,6 +96,18 @@ impl Row {
         }
     }
 
+    /// A row about a latency beside a floor.
+    pub(super) fn latency(name: impl Into<String>, bytes: usize, rounds: u32, floor: Floor, found: &Summary) -> Self {
+        let ratio = found.typical / floor.value;
+        Row::new(name, bytes, rounds, floor, ratio).with_latency(found)
+    }
+
+    /// A row about a rate beside a floor.
+    pub(super) fn rate(name: impl Into<String>, bytes: usize, rounds: u32, floor: Floor, msgs_per_s: f64) -> Self {
+        let ratio = floor.value / msgs_per_s;
+        Row::new(name, bytes, rounds, floor, ratio).with_rate(msgs_per_s)
+    }
+
     /// With latencies.
     pub(super) fn with_latency(self, summary: &Summary) -> Self {
         Row {
@@ -200,6 +212,11 @@ fn number(value: Option<f64>, digits: usize) -> String {
 }
 
 impl Report {
+    /// Rows and nothing else.
+    pub(super) fn of(environment: Environment, rows: Vec<Row>) -> Self {
+        Report { environment, rows, trial: None, switch: None }
+    }
+
     fn latencies(&self) -> Vec<Vec<String>> {
         let head = [
             "row",

@@ -9,7 +9,7 @@ use stentor_support::Failure;
 use stentor_support::args::{Network, SeededNetworks};
 use stentor_support::live::{Captures, refuse_network};
 
-use super::crew::KEY;
+use super::workers::KEY;
 
 /// Where connections are made; packets have their own port.
 const PORT: u16 = 7399;

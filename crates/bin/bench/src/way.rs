@@ -6,7 +6,7 @@ use stentor_fabric::WaitMode;
 use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, fence};
 
 use super::pause::Pause;
-use super::stage::Stage;
+use super::shared_area::SharedArea;
 
 /// What carries the steps of a chain.
 pub(super) trait Way {
@@ -31,7 +31,7 @@ pub(super) trait Way {
 
 /// A line of shared memory for each writer, reader and step.
 pub(super) struct Lines<'a> {
-    stage: &'a Stage,
+    area: &'a SharedArea,
     processes: usize,
     steps: usize,
     me: usize,
@@ -42,9 +42,9 @@ pub(super) struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     /// Between so many processes, each of which may take so many steps towards another.
-    pub(super) fn new(stage: &'a Stage, (processes, steps): (usize, usize), me: usize, mode: WaitMode) -> Self {
-        let pause = Pause::new(stage, me, mode);
-        Lines { stage, processes, steps, me, pause, touched: Vec::with_capacity(processes) }
+    pub(super) fn new(area: &'a SharedArea, (processes, steps): (usize, usize), me: usize, mode: WaitMode) -> Self {
+        let pause = Pause::new(area, me, mode);
+        Lines { area, processes, steps, me, pause, touched: Vec::with_capacity(processes) }
     }
 
     #[inline]
@@ -55,7 +55,7 @@ impl<'a> Lines<'a> {
     /// What `writer` stored last for `reader`, who may be somebody else.
     #[inline]
     pub(super) fn load(&self, writer: usize, reader: usize, step: usize) -> u64 {
-        self.stage.line(self.line(writer, reader, step))[0].load(Ordering::Acquire)
+        self.area.line(self.line(writer, reader, step))[0].load(Ordering::Acquire)
     }
 }
 
@@ -67,7 +67,7 @@ impl Way for Lines<'_> {
 
     #[inline]
     fn body(&mut self, reader: usize, step: usize, bytes: usize, number: u64) {
-        let line = self.stage.line(self.line(self.me, reader, step));
+        let line = self.area.line(self.line(self.me, reader, step));
         let words = (bytes / WORD).min(LINE_WORDS);
         line.iter().take(words).skip(1).for_each(|word| word.store(number, Ordering::Relaxed));
         self.tell(reader, step, number);
@@ -75,7 +75,7 @@ impl Way for Lines<'_> {
 
     #[inline]
     fn tell(&mut self, reader: usize, step: usize, number: u64) {
-        self.stage.line(self.line(self.me, reader, step))[0].store(number, Ordering::Release);
+        self.area.line(self.line(self.me, reader, step))[0].store(number, Ordering::Release);
         if reader != self.me && !self.touched.contains(&reader) {
             self.touched.push(reader);
         }
@@ -94,7 +94,7 @@ impl Way for Lines<'_> {
         }
         fence(Ordering::SeqCst);
         for reader in self.touched.drain(..) {
-            self.stage.memory().ring(self.stage.bell(reader));
+            self.area.memory().ring(self.area.bell(reader));
         }
     }
 

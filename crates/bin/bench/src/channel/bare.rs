@@ -7,7 +7,7 @@ use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric_ofi::Bare;
 use stentor_support::Failure;
 
-use super::super::stage::{RESULTS, Stage};
+use super::super::shared_area::{RESULTS, SharedArea};
 use super::LARGE;
 use super::line::{Line, WINDOW, window};
 use super::talk::refused;
@@ -32,14 +32,14 @@ pub(super) struct Provider {
 
 impl Provider {
     /// Opens this end, and meets the other one.
-    pub(super) fn new(provider: &str, ip: IpAddr, stage: &Stage, me: usize, phase: u64) -> Result<Self, Failure> {
+    pub(super) fn new(provider: &str, ip: IpAddr, area: &SharedArea, me: usize, phase: u64) -> Result<Self, Failure> {
         let bare = Bare::open(provider, (ip, me), 2 * WINDOW as usize, PLACE_BYTES).map_err(refused)?;
         let free = (WINDOW as usize..2 * WINDOW as usize).rev().collect();
         let mut end = Provider { bare, posted: VecDeque::with_capacity(WINDOW as usize), free, seen: 0, taken: 0 };
         end.receive_ahead(0)?;
-        publish(stage.results(me), phase, &end.bare.address().map_err(refused)?)?;
+        publish(area.results(me), phase, &end.bare.address().map_err(refused)?)?;
         let theirs = loop {
-            if let Some(theirs) = published(stage.results(1 - me), phase) {
+            if let Some(theirs) = published(area.results(1 - me), phase) {
                 break theirs;
             }
             std::thread::yield_now();

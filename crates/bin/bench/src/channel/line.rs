@@ -4,7 +4,7 @@ use stentor_support::Failure;
 
 use super::super::clock::now;
 use super::super::plain::Exchange;
-use super::super::stage::Command;
+use super::super::shared_area::Command;
 
 /// Short messages on their way at most, and places for them.
 pub(super) const WINDOW: u64 = 16;

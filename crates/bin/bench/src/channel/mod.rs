@@ -11,15 +11,17 @@ mod talk;
 use stentor_channel::{Config, MAX_MESSAGE_BYTES, Scheme};
 use stentor_fabric::memory::Ordering;
 
-use super::crew::Crew;
 use super::datagrams::network;
 use super::environment::Environment;
-use super::errand::{Part, broken, processors};
+use super::harness::two_processors;
+use super::kinds::kinds;
 use super::ofi;
 use super::report::{Floor, Report, Row};
 use super::roce;
 use super::samples::{Samples, median};
-use super::stage::{Command, Shape};
+use super::shared_area::{Command, Shape};
+use super::worker_spec::Part;
+use super::workers::Workers;
 use crate::args::BenchChannel;
 use pingpong::PingPong;
 use stentor_support::args::{ChannelFabric, LoopbackFabric};
@@ -36,9 +38,7 @@ const ON_NETWORK: u64 = 21_000;
 /// A message of the bandwidth stands for so many of 8 bytes.
 const PER_LARGE: u64 = 64;
 
-/// What happens in a phase.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+kinds! {
     /// A new fabric, for the subject that `extra` names.
     Open,
     /// Messages to and fro.
@@ -47,19 +47,6 @@ enum Kind {
     Stream,
     /// The fabric is given up.
     Close,
-}
-
-impl Kind {
-    const ALL: [Kind; 4] = [Kind::Open, Kind::PingPong, Kind::Stream, Kind::Close];
-
-    /// 0 ends the processes.
-    fn number(self) -> u64 {
-        self as u64 + 1
-    }
-
-    fn of(number: u64) -> Self {
-        Kind::ALL[number as usize - 1]
-    }
 }
 
 /// What is measured.
@@ -133,10 +120,8 @@ struct Measured {
 }
 
 pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
-    let available = processors().map_err(broken("ask for processors"))?;
-    let [first, .., last] = available[..] else {
-        return Err(Failure::run("one processor", "bench channel", "two processes that spin need two processors"));
-    };
+    let available = two_processors("bench channel", "two processes that spin need two processors")?;
+    let (first, last) = (available[0], available[available.len() - 1]);
     let pinning = format!("two processes, pinned to processors {first} and {last}");
     let environment = Environment::new(fabric_name(args.fabric), "poll", pinning).with(&args.network.networks);
     let usual = if args.fabric == ChannelFabric::Shm { ITERATIONS } else { ON_NETWORK };
@@ -151,7 +136,7 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
         Part::Channel { ofi: Some(provider), .. } => Some(PingPong::new(provider, [first, last], &SIZES)),
         _ => None,
     };
-    let mut crew = Crew::start(part, shape, &[Some(first), Some(last)], |_| captures.asked().clone())?;
+    let mut workers = Workers::start(part, shape, &[Some(first), Some(last)], |_| captures.asked().clone())?;
     let sizes = SIZES.iter().copied().chain([LARGE]);
     let new =
         |subject, bytes| Measured { subject, bytes, samples: Samples::new(0.5, environment.clock), rates: vec![] };
@@ -160,23 +145,21 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
     for round in 0..args.rounds {
         for subject in Subject::ALL {
             let phase = |kind: Kind| Command { kind: kind.number(), extra: subject as u64, ..Command::default() };
-            crew.run(Command { window: u64::from(round), ..phase(Kind::Open) })?;
+            workers.run(Command { window: u64::from(round), ..phase(Kind::Open) })?;
             for measured in all.iter_mut().filter(|measured| measured.subject == subject) {
-                one(&mut crew, phase, measured, a_round)?;
+                one(&mut workers, phase, measured, a_round)?;
             }
-            crew.run(phase(Kind::Close))?;
+            workers.run(phase(Kind::Close))?;
         }
         if let Some(beside) = &mut beside {
             beside.round(|bytes| messages(a_round, bytes));
         }
     }
-    let tagged = crew.stage.results(0)[2].load(Ordering::Acquire) != 0;
-    Ok(Report {
+    let tagged = workers.area.results(0)[2].load(Ordering::Acquire) != 0;
+    Ok(Report::of(
         environment,
-        rows: rows(&all, beside.as_ref(), operation(args.fabric, tagged), tagged, (args.rounds, a_round)),
-        trial: None,
-        switch: None,
-    })
+        rows(&all, beside.as_ref(), operation(args.fabric, tagged), tagged, (args.rounds, a_round)),
+    ))
 }
 
 /// What becomes of packets, where that can be seen.
@@ -210,15 +193,20 @@ fn messages(a_round: u64, bytes: usize) -> u64 {
     if bytes == LARGE { (a_round / PER_LARGE).max(1) } else { (a_round / (1 + bytes as u64 / 4096)).max(10) }
 }
 
-fn one(crew: &mut Crew, phase: impl Fn(Kind) -> Command, measured: &mut Measured, a_round: u64) -> Result<(), Failure> {
+fn one(
+    workers: &mut Workers,
+    phase: impl Fn(Kind) -> Command,
+    measured: &mut Measured,
+    a_round: u64,
+) -> Result<(), Failure> {
     let iterations = messages(a_round, measured.bytes).min(a_round);
     let kind = if measured.bytes == LARGE { Kind::Stream } else { Kind::PingPong };
-    crew.run(Command { bytes: measured.bytes as u64, warmup: iterations / 10, iterations, ..phase(kind) })?;
+    workers.run(Command { bytes: measured.bytes as u64, warmup: iterations / 10, iterations, ..phase(kind) })?;
     if kind == Kind::Stream {
-        let time_ns = crew.stage.results(0)[0].load(Ordering::Acquire).max(1);
+        let time_ns = workers.area.results(0)[0].load(Ordering::Acquire).max(1);
         measured.rates.push(iterations as f64 * 1e9 / time_ns as f64);
     } else {
-        let taken = &crew.stage.samples(0)[..iterations as usize];
+        let taken = &workers.area.samples(0)[..iterations as usize];
         measured.samples.round(taken.iter().map(|sample| sample.load(Ordering::Relaxed)));
     }
     Ok(())
@@ -296,11 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_and_subjects_go_through_the_command_and_back() {
-        for kind in Kind::ALL {
-            assert_ne!(kind.number(), Command::END);
-            assert_eq!(Kind::of(kind.number()), kind);
-        }
+    fn subjects_go_through_the_command_and_back() {
         for subject in Subject::ALL {
             assert_eq!(Subject::of(subject as u64), subject);
             assert!([true, false].iter().all(|tagged| subject.config(*tagged).check().is_ok()));

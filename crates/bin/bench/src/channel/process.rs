@@ -9,9 +9,9 @@ use stentor_support::Failure;
 use stentor_support::live::Captures;
 
 use super::super::clock::now;
-use super::super::errand::{Errand, serve};
 use super::super::plain::{Exchange, ping_pong};
-use super::super::stage::{Command, Stage};
+use super::super::shared_area::{Command, SharedArea};
+use super::super::worker_spec::{WorkerSpec, serve};
 use super::super::{ofi, roce};
 use super::bare::Provider;
 use super::line::{self, Messages};
@@ -25,17 +25,17 @@ const FABRIC_BYTES: usize = LARGE + 64;
 const ANSWER_BYTES: usize = 8;
 
 pub(in super::super) fn run(
-    errand: &Errand,
-    stage: &Stage,
+    spec: &WorkerSpec,
+    area: &SharedArea,
     network: Option<u8>,
     provider: Option<&str>,
 ) -> Result<(), Failure> {
-    let me = ProcessId(errand.process as u16);
+    let me = ProcessId(spec.process as u16);
     let Some(network) = network else {
-        return play(errand, stage, None, |phase| {
+        return play(spec, area, None, |phase| {
             // A cluster of its own for each: nobody meets the fabric of the phase before.
             let config = ShmConfig {
-                directory: errand.directory.clone(),
+                directory: spec.directory.clone(),
                 message_bytes: FABRIC_BYTES as u32,
                 populate: true,
                 ..ShmConfig::new(&format!("bench{phase}"), me, &format!("p{}", me.0), 2)
@@ -44,15 +44,15 @@ pub(in super::super) fn run(
         });
     };
     if let Some(provider) = provider {
-        let floor = Floor { provider, ip: ofi::address(network, errand.process) };
-        return play(errand, stage, Some(floor), |phase| {
+        let floor = Floor { provider, ip: ofi::address(network, spec.process) };
+        return play(spec, area, Some(floor), |phase| {
             ofi::start(network, me, 2, FABRIC_BYTES, (provider, &format!("bench{phase}")))
         });
     }
-    let (captures, mut life) = (Captures::from(errand.traffic.clone()), 0);
-    play(errand, stage, None, |_| {
+    let (captures, mut life) = (Captures::from(spec.traffic.clone()), 0);
+    play(spec, area, None, |_| {
         life += 1;
-        roce::start(network, me, 2, FABRIC_BYTES, &captures.of(&roce::name(errand.process), life))
+        roce::start(network, me, 2, FABRIC_BYTES, &captures.of(&roce::name(spec.process), life))
     })
 }
 
@@ -94,50 +94,51 @@ impl<F: Fabric> End<F> {
 
 /// A process's part, on any fabric; `start` makes one for a phase.
 fn play<F: Fabric>(
-    errand: &Errand,
-    stage: &Stage,
+    spec: &WorkerSpec,
+    area: &SharedArea,
     floor: Option<Floor<'_>>,
     mut start: impl FnMut(u64) -> Result<F, Failure>,
 ) -> Result<(), Failure> {
-    let me = errand.process;
+    let me = spec.process;
     let mut end: Option<End<F>> = None;
-    serve(errand, stage, |command, phase| {
+    serve(spec, area, |command, phase| {
         let bytes = command.bytes as usize;
         match (Kind::of(command.kind), &mut end) {
             (Kind::Open, _) => {
                 let subject = Subject::of(command.extra);
                 let made = match floor.filter(|_| subject == Subject::Raw) {
-                    Some(Floor { provider, ip }) => End::Bare(Box::new(Provider::new(provider, ip, stage, me, phase)?)),
+                    Some(Floor { provider, ip }) => End::Bare(Box::new(Provider::new(provider, ip, area, me, phase)?)),
                     None => {
                         let fabric = start(phase)?;
-                        stage.results(me)[2].store(fabric.capabilities().tagged.into(), Ordering::Release);
+                        area.results(me)[2].store(fabric.capabilities().tagged.into(), Ordering::Release);
                         End::new(fabric, subject)?
                     }
                 };
-                end = Some(open(stage, me, phase, made)?);
+                let open = end.insert(made);
+                area.connect_two(me, phase, || open.turn())?;
             }
             (Kind::Close, _) => end = None,
             (Kind::PingPong, Some(End::Raw(raw))) => {
-                ping_pong(stage, me, &command, phase, &mut Messages { line: &mut **raw, bytes })?;
+                ping_pong(area, me, &command, phase, &mut Messages { line: &mut **raw, bytes })?;
             }
             (Kind::PingPong, Some(End::Channel(talk))) => {
-                ping_pong(stage, me, &command, phase, &mut talk.exchange(bytes))?;
+                ping_pong(area, me, &command, phase, &mut talk.exchange(bytes))?;
             }
             (Kind::PingPong, Some(End::Bare(provider))) => {
-                ping_pong(stage, me, &command, phase, &mut Messages { line: &mut **provider, bytes })?;
+                ping_pong(area, me, &command, phase, &mut Messages { line: &mut **provider, bytes })?;
             }
             (Kind::Stream, Some(End::Bare(provider))) => {
-                line::stream(&mut **provider, me, &command, |ns| tell(stage, me, ns))?;
+                line::stream(&mut **provider, me, &command, |ns| tell(area, me, ns))?;
             }
-            (Kind::Stream, Some(End::Raw(raw))) => line::stream(&mut **raw, me, &command, |ns| tell(stage, me, ns))?,
-            (Kind::Stream, Some(End::Channel(talk))) => stream(stage, me, talk, &command)?,
+            (Kind::Stream, Some(End::Raw(raw))) => line::stream(&mut **raw, me, &command, |ns| tell(area, me, ns))?,
+            (Kind::Stream, Some(End::Channel(talk))) => stream(area, me, talk, &command)?,
             (kind, None) => unreachable!("{kind:?} before there is a fabric"),
         }
         // The first process ends the phase; until then it may need the other one's answers.
         if me == 0 {
-            stage.end(phase);
+            area.end(phase);
         }
-        while me != 0 && !stage.is_over(phase) {
+        while me != 0 && !area.is_over(phase) {
             if let Some(end) = &mut end {
                 end.turn()?;
             }
@@ -146,26 +147,12 @@ fn play<F: Fabric>(
     })
 }
 
-/// Until both are connected.
-fn open<F: Fabric>(stage: &Stage, me: usize, phase: u64, mut end: End<F>) -> Result<End<F>, Failure> {
-    while !end.turn()? {
-        std::thread::yield_now();
-    }
-    // The other one may still need this one's answers.
-    stage.results(me)[1].store(phase, Ordering::Release);
-    while stage.results(1 - me)[1].load(Ordering::Acquire) != phase {
-        end.turn()?;
-        std::thread::yield_now();
-    }
-    Ok(end)
-}
-
-fn tell(stage: &Stage, me: usize, time_ns: u64) {
-    stage.results(me)[0].store(time_ns, Ordering::Release);
+fn tell(area: &SharedArea, me: usize, time_ns: u64) {
+    area.results(me)[0].store(time_ns, Ordering::Release);
 }
 
 /// Process 0 writes one message after the other; the last one is answered.
-fn stream<F: Fabric>(stage: &Stage, me: usize, talk: &mut Talk<F>, command: &Command) -> Result<(), Failure> {
+fn stream<F: Fabric>(area: &SharedArea, me: usize, talk: &mut Talk<F>, command: &Command) -> Result<(), Failure> {
     let bytes = command.bytes as usize;
     let (warmup, all) = (command.warmup, command.warmup + command.iterations);
     for part in [0..warmup, warmup..all] {
@@ -175,7 +162,7 @@ fn stream<F: Fabric>(stage: &Stage, me: usize, talk: &mut Talk<F>, command: &Com
         }
         if me == 0 {
             talk.exchange(ANSWER_BYTES).receive(all)?;
-            tell(stage, me, now() - start);
+            tell(area, me, now() - start);
         } else {
             talk.exchange(ANSWER_BYTES).send(all)?;
         }

@@ -5,9 +5,9 @@ use stentor_fabric::memory::Ordering;
 use stentor_support::Failure;
 
 use super::super::datagrams::{ACKNOWLEDGEMENT, REQUEST, Ring, Sockets, packets_of};
-use super::super::errand::broken;
 use super::super::plain::{Exchange, ping_pong, repeat};
-use super::super::stage::{Command, Stage};
+use super::super::shared_area::{Command, SharedArea};
+use super::super::worker_spec::broken;
 use super::Kind;
 
 /// A payload, there and back.
@@ -26,7 +26,7 @@ pub(super) fn open(network: u8, me: usize) -> Result<Sockets, Failure> {
 /// One process's part in a phase of one of the floors.
 pub(super) fn perform(
     kind: Kind,
-    stage: &Stage,
+    area: &SharedArea,
     me: usize,
     sockets: &mut Sockets,
     command: &Command,
@@ -36,13 +36,13 @@ pub(super) fn perform(
     let base = phase << 32;
     let mut pings = Pings { sockets, peer: 1 - me, bytes };
     match kind {
-        Kind::DatagramAsk if me == 1 => pings.answer(stage, phase, ASK, |pings, tag| pings.payload(tag)),
+        Kind::DatagramAsk if me == 1 => pings.answer(area, phase, ASK, |pings, tag| pings.payload(tag)),
         Kind::DatagramGot if me == 1 => {
-            pings.answer(stage, phase, PAYLOAD, |pings, tag| pings.short(GOT, tag, ACKNOWLEDGEMENT))
+            pings.answer(area, phase, PAYLOAD, |pings, tag| pings.short(GOT, tag, ACKNOWLEDGEMENT))
         }
         Kind::DatagramAsk => {
             let mut tag = base;
-            repeat(stage, me, command, |_| {
+            repeat(area, me, command, |_| {
                 tag += 1;
                 pings.short(ASK, tag, REQUEST);
                 pings.await_step(PAYLOAD, tag)
@@ -50,26 +50,26 @@ pub(super) fn perform(
         }
         Kind::DatagramGot => {
             let mut tag = base;
-            repeat(stage, me, command, |_| {
+            repeat(area, me, command, |_| {
                 tag += 1;
                 pings.payload(tag);
                 pings.await_step(GOT, tag)
             })
         }
-        Kind::DatagramStream => stream(stage, me, pings.sockets, command, phase),
-        _ => ping_pong(stage, me, command, phase, &mut pings),
+        Kind::DatagramStream => stream(area, me, pings.sockets, command, phase),
+        _ => ping_pong(area, me, command, phase, &mut pings),
     }
 }
 
 /// Payloads one after the other; the receiver measures.
-fn stream(stage: &Stage, me: usize, sockets: &mut Sockets, command: &Command, phase: u64) -> Result<(), Failure> {
+fn stream(area: &SharedArea, me: usize, sockets: &mut Sockets, command: &Command, phase: u64) -> Result<(), Failure> {
     let packets = packets_of(command.bytes as usize);
     let length = REQUEST + command.bytes as usize / packets;
     let [warmup, iterations] = [command.warmup, command.iterations].map(|count| count * packets as u64);
-    let ns = sockets.stream(stage, &Command { warmup, iterations, ..*command }, phase, length);
+    let ns = sockets.stream(area, &Command { warmup, iterations, ..*command }, phase, length);
     let ns = ns.map_err(broken("use sockets"))?;
     if me == 1 {
-        stage.results(0)[0].store(ns, Ordering::Relaxed);
+        area.results(0)[0].store(ns, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -106,13 +106,13 @@ impl Pings<'_> {
     /// Answers each new number of a step until the phase is over.
     fn answer(
         &mut self,
-        stage: &Stage,
+        area: &SharedArea,
         phase: u64,
         step: usize,
         answer: impl Fn(&mut Self, u64),
     ) -> Result<(), Failure> {
         let mut last = self.sockets.newest(self.peer, step);
-        while !stage.is_over(phase) {
+        while !area.is_over(phase) {
             self.look()?;
             let newest = self.sockets.newest(self.peer, step);
             if newest != last {

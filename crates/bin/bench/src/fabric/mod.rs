@@ -5,8 +5,6 @@ mod datagrams;
 pub(super) mod process;
 mod verbs;
 
-use std::time::{Duration, Instant};
-
 use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD};
 use stentor_fabric::seal::record_words;
 use stentor_support::args::{BadNetwork, Network};
@@ -14,15 +12,17 @@ use stentor_support::live::{Captures, refuse_traffic};
 use stentor_support::{Failure, rdma_address};
 
 use super::clock::Grain;
-use super::crew::Crew;
 use super::datagrams::{own_network, packets_of};
 use super::environment::Environment;
-use super::errand::{Carrier, Part, broken, processors};
+use super::harness::{rounds, sizes};
+use super::kinds::kinds;
 use super::plain::{BATCH, lines_of};
 use super::report::{Floor, Report, Row};
 use super::roce;
 use super::samples::{Samples, median};
-use super::stage::{Command, Shape};
+use super::shared_area::{Command, Shape};
+use super::worker_spec::{Carrier, Part, broken, processors};
+use super::workers::Workers;
 use crate::args::{BenchFabric, BenchLength, MeasuredFabric};
 
 /// Posts between two flushes of a stream.
@@ -41,9 +41,7 @@ const MAX_SAMPLES: u64 = 1 << 20;
 /// Lines of the floors: two areas of the longest payload, a line apart.
 const FLOOR_LINES: usize = 2 * (MAX_BYTES / 64) + 2;
 
-/// What happens in a phase.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+kinds! {
     Connect,
     PlainLines,
     PlainLoad,
@@ -71,39 +69,6 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 21] = [
-        Kind::Connect,
-        Kind::PlainLines,
-        Kind::PlainLoad,
-        Kind::PlainStore,
-        Kind::PlainStream,
-        Kind::RawWrite,
-        Kind::SealedInAll,
-        Kind::Sealed,
-        Kind::Send,
-        Kind::Read,
-        Kind::WriteSignalled,
-        Kind::WriteUnsignalled,
-        Kind::WriteUc,
-        Kind::WriteImm,
-        Kind::Stream,
-        Kind::StreamRegion,
-        Kind::StreamSend,
-        Kind::Datagrams,
-        Kind::DatagramAsk,
-        Kind::DatagramGot,
-        Kind::DatagramStream,
-    ];
-
-    /// 0 ends the processes.
-    fn number(self) -> u64 {
-        self as u64 + 1
-    }
-
-    fn of(number: u64) -> Self {
-        Kind::ALL[number as usize - 1]
-    }
-
     /// A floor on a network.
     fn is_datagrams(self) -> bool {
         matches!(self, Kind::Datagrams | Kind::DatagramAsk | Kind::DatagramGot | Kind::DatagramStream)
@@ -194,7 +159,8 @@ const ROWS: [(Kind, &str); 12] = [
 struct Length {
     iterations: u64,
     rounds: u32,
-    duration: Option<Duration>,
+    /// Seconds.
+    duration: Option<u64>,
 }
 
 impl Length {
@@ -207,17 +173,15 @@ impl Length {
         };
         let all = length.iterations.unwrap_or(usual);
         let iterations = (all / u64::from(rounds)).clamp(1, MAX_SAMPLES);
-        Length { iterations, rounds, duration: length.duration.map(Duration::from_secs) }
-    }
-
-    /// Whether there is another round.
-    fn goes_on(&self, done: u32, since: Instant) -> bool {
-        self.duration.map_or(done < self.rounds, |duration| done < 3 || since.elapsed() < duration)
+        Length { iterations, rounds, duration: length.duration }
     }
 }
 
 pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
-    let sizes = sizes(&args.length)?;
+    let sizes = sizes(&args.length, |size| {
+        let what = format!("{size} bytes: one-sided verbs take multiples of 8, up to {MAX_BYTES}");
+        (size == 0 || !size.is_multiple_of(8) || size > MAX_BYTES).then_some((what, "choose such a size"))
+    })?;
     let length = Length::of(&args.length, args.fabric);
     let chosen = chosen(&args.only)?;
     let captures = captures(args)?;
@@ -227,19 +191,19 @@ pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
     let longest = sizes.iter().copied().max().unwrap_or(8);
     let traffic = |process| captures.of(&roce::name(process), 1);
     let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: length.iterations.max(BATCH) as usize };
-    let mut crew = Crew::start(Part::Fabric { bytes: longest, carrier }, shape, &places.map(Some), traffic)?;
-    crew.run(Command { kind: Kind::Connect.number(), ..Command::default() })?;
-    let inline = crew.stage.results(0)[1].load(Ordering::Relaxed);
+    let mut workers = Workers::start(Part::Fabric { bytes: longest, carrier }, shape, &places.map(Some), traffic)?;
+    workers.run(Command { kind: Kind::Connect.number(), ..Command::default() })?;
+    let inline = workers.area.results(0)[1].load(Ordering::Relaxed);
     let mut rows = Vec::new();
     for bytes in sizes {
         for &(kind, name) in &chosen {
             // A record has at least a word of payload.
             if kind.inline_bytes(bytes) <= inline && (kind != Kind::SealedInAll || bytes >= 32) {
-                rows.push(row(&mut crew, kind, name, bytes, length, environment.clock, carrier)?);
+                rows.push(row(&mut workers, kind, name, bytes, length, environment.clock, carrier)?);
             }
         }
     }
-    Ok(Report { environment, rows, trial: None, switch: None })
+    Ok(Report::of(environment, rows))
 }
 
 /// The rows that are asked for; all of them if nothing is.
@@ -315,29 +279,17 @@ pub(super) fn hop(processors: &[usize]) -> Result<f64, Failure> {
     let (bytes, carrier) = (LINE_WORDS * WORD, Carrier::Roce(own_network()));
     let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: HOPS as usize };
     let places = [Some(first), Some(last)];
-    let mut crew = Crew::start(Part::Fabric { bytes, carrier }, shape, &places, |_| Network::default())?;
+    let mut workers = Workers::start(Part::Fabric { bytes, carrier }, shape, &places, |_| Network::default())?;
     let kind = Kind::Datagrams.number();
-    crew.run(Command { kind, bytes: bytes as u64, warmup: HOPS / 4, iterations: HOPS, ..Command::default() })?;
+    workers.run(Command { kind, bytes: bytes as u64, warmup: HOPS / 4, iterations: HOPS, ..Command::default() })?;
     let mut samples = Samples::new(Kind::Datagrams.scale(), Grain::measure());
-    samples.round(crew.stage.samples(0).iter().map(|sample| sample.load(Ordering::Relaxed)));
+    samples.round(workers.area.samples(0).iter().map(|sample| sample.load(Ordering::Relaxed)));
     Ok(samples.summary().typical * 1000.0)
-}
-
-fn sizes(length: &BenchLength) -> Result<Vec<usize>, Failure> {
-    if length.all {
-        return Ok((3..=16).map(|shift| 1 << shift).collect());
-    }
-    let size = length.size;
-    if size == 0 || !size.is_multiple_of(8) || size > MAX_BYTES {
-        let what = format!("{size} bytes: one-sided verbs take multiples of 8, up to {MAX_BYTES}");
-        return Err(Failure::usage(what, "--size", "choose such a size"));
-    }
-    Ok(vec![size])
 }
 
 /// One row: its floor, if it has one, and it take turns.
 fn row(
-    crew: &mut Crew,
+    workers: &mut Workers,
     kind: Kind,
     name: &str,
     bytes: usize,
@@ -357,29 +309,27 @@ fn row(
     };
     let (mut floors, mut subjects) = (Samples::new(kind.scale(), clock), Samples::new(kind.scale(), clock));
     let (mut floor_rates, mut rates) = (Vec::new(), Vec::new());
-    let (since, mut rounds) = (Instant::now(), 0);
-    while length.goes_on(rounds, since) {
-        rounds += 1;
+    let rounds = rounds((length.rounds, length.duration), || {
         let beside = floor.map(|(kind, _)| (kind, &mut floors, &mut floor_rates));
         for (kind, samples, rates) in beside.into_iter().chain([(kind, &mut subjects, &mut rates)]) {
-            crew.run(command(kind))?;
-            let results = &crew.stage.results(0)[0];
+            workers.run(command(kind))?;
+            let results = &workers.area.results(0)[0];
             rates.push(iterations as f64 * 1e9 / results.load(Ordering::Acquire).max(1) as f64);
-            let taken = &crew.stage.samples(0)[..(iterations / batch) as usize];
+            let taken = &workers.area.samples(0)[..(iterations / batch) as usize];
             samples.round(taken.iter().map(|sample| sample.load(Ordering::Relaxed)));
         }
-    }
+        Ok(())
+    })?;
     if kind.is_stream() {
         let rate = median(rates);
         let row = match floor {
             Some((_, what)) => {
                 let floor = Floor { what: what.to_owned(), value: median(floor_rates), unit: "msgs/s" };
-                let ratio = floor.value / rate;
-                Row::new(name, bytes, rounds, floor, ratio)
+                Row::rate(name, bytes, rounds, floor, rate)
             }
-            None => Row::alone(name, bytes, rounds),
+            None => Row::alone(name, bytes, rounds).with_rate(rate),
         };
-        return Ok(Row { iterations: iterations * u64::from(rounds), ..row.with_rate(rate) });
+        return Ok(Row { iterations: iterations * u64::from(rounds), ..row });
     }
     let mut subject = subjects.summary();
     subject.iterations *= batch;
@@ -391,19 +341,5 @@ fn row(
         _ => format!("{what} ({} a message, as long as packets; nothing is checked)", packets_of(bytes)),
     };
     let floor = Floor { what, value: floors.summary().typical, unit: "us" };
-    let ratio = subject.typical / floor.value;
-    Ok(Row::new(name, bytes, rounds, floor, ratio).with_latency(&subject))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_go_through_the_command_and_back() {
-        for kind in Kind::ALL {
-            assert_ne!(kind.number(), Command::END);
-            assert_eq!(Kind::of(kind.number()), kind);
-        }
-    }
+    Ok(Row::latency(name, bytes, rounds, floor, &subject))
 }

@@ -8,46 +8,51 @@ use stentor_support::Failure;
 
 use super::super::clock::now;
 use super::super::datagrams::Sockets;
-use super::super::errand::{Carrier, Errand, serve};
 use super::super::plain::{self, Exchange, Lines, ping_pong, repeat};
-use super::super::stage::{Command, Stage};
+use super::super::shared_area::{Command, SharedArea};
+use super::super::worker_spec::{Carrier, WorkerSpec, serve};
 use super::verbs::{self, AREA, Lane, Pair, Room, Verbs};
 use super::{Kind, POSTS_PER_FLUSH, datagrams};
 
-pub(in super::super) fn run(errand: &Errand, stage: &Stage, longest: usize, carrier: Carrier) -> Result<(), Failure> {
+pub(in super::super) fn run(
+    spec: &WorkerSpec,
+    area: &SharedArea,
+    longest: usize,
+    carrier: Carrier,
+) -> Result<(), Failure> {
     let verbs = |yields| Room { longest, yields };
     match carrier {
-        Carrier::Shm => play(errand, stage, &mut Verbs::new(verbs::shm(errand, longest)?, errand, verbs(false))?, None),
+        Carrier::Shm => play(spec, area, &mut Verbs::new(verbs::shm(spec, longest)?, spec, verbs(false))?, None),
         Carrier::Roce(network) => {
-            let sockets = datagrams::open(network, errand.process)?;
-            let fabric = verbs::roce(errand, longest, network)?;
-            play(errand, stage, &mut Verbs::new(fabric, errand, verbs(false))?, Some(sockets))
+            let sockets = datagrams::open(network, spec.process)?;
+            let fabric = verbs::roce(spec, longest, network)?;
+            play(spec, area, &mut Verbs::new(fabric, spec, verbs(false))?, Some(sockets))
         }
         Carrier::Verbs { address, yields } => {
-            play(errand, stage, &mut Verbs::new(verbs::device(errand, address)?, errand, verbs(yields))?, None)
+            play(spec, area, &mut Verbs::new(verbs::device(spec, address)?, spec, verbs(yields))?, None)
         }
     }
 }
 
 /// A process's part, on any fabric.
 fn play<F: Pair>(
-    errand: &Errand,
-    stage: &Stage,
+    spec: &WorkerSpec,
+    area: &SharedArea,
     verbs: &mut Verbs<F>,
     mut sockets: Option<Sockets>,
 ) -> Result<(), Failure> {
-    let me = errand.process;
-    serve(errand, stage, |command, phase| {
+    let me = spec.process;
+    serve(spec, area, |command, phase| {
         match (Kind::of(command.kind), &mut sockets) {
             (kind, Some(sockets)) if kind.is_datagrams() => {
-                datagrams::perform(kind, stage, me, sockets, &command, phase)?;
+                datagrams::perform(kind, area, me, sockets, &command, phase)?;
             }
-            _ => perform(me, stage, verbs, &command, phase)?,
+            _ => perform(me, area, verbs, &command, phase)?,
         }
         // The first process ends the phase; until then it may need the other one's answers.
         match me {
-            0 => stage.end(phase),
-            _ if F::DRIVEN => verbs.drive_until(|| stage.is_over(phase))?,
+            0 => area.end(phase),
+            _ if F::DRIVEN => verbs.drive_until(|| area.is_over(phase))?,
             _ => {}
         }
         Ok(())
@@ -56,69 +61,61 @@ fn play<F: Pair>(
 
 fn perform<F: Pair>(
     me: usize,
-    stage: &Stage,
+    area: &SharedArea,
     verbs: &mut Verbs<F>,
     command: &Command,
     phase: u64,
 ) -> Result<(), Failure> {
     let bytes = command.bytes as usize;
     let words = (bytes / WORD).max(1);
-    let area = stage.lines(0, super::FLOOR_LINES);
-    let mut pass = |shape: Exchanged| ping_pong(stage, me, command, phase, &mut Over { verbs, words, shape });
+    let lines = area.lines(0, super::FLOOR_LINES);
+    let mut pass = |shape: Exchanged| ping_pong(area, me, command, phase, &mut Over { verbs, words, shape });
     match Kind::of(command.kind) {
-        Kind::Connect => connect(stage, me, verbs, phase),
-        Kind::PlainLines => ping_pong(stage, me, command, phase, &mut Lines::new(stage, me, bytes)),
+        Kind::Connect => connect(area, me, verbs, phase),
+        Kind::PlainLines => ping_pong(area, me, command, phase, &mut Lines::new(area, me, bytes)),
         Kind::PlainLoad => {
-            let (from, mut to) = (&stage.lines(0, plain::lines_of(bytes))[..words], vec![0; words]);
-            repeat(stage, me, command, |_| {
+            let (from, mut to) = (&area.lines(0, plain::lines_of(bytes))[..words], vec![0; words]);
+            repeat(area, me, command, |_| {
                 plain::load(from, &mut to);
                 Ok(())
             })
         }
         Kind::PlainStore => {
-            let to = &stage.lines(0, plain::lines_of(bytes))[..words];
-            repeat(stage, me, command, |n| {
+            let to = &area.lines(0, plain::lines_of(bytes))[..words];
+            repeat(area, me, command, |n| {
                 plain::store(to, n);
                 Ok(())
             })
         }
-        Kind::PlainStream => timed(stage, me, command, |n, _| {
+        Kind::PlainStream => timed(area, me, command, |n, _| {
             let first = place(n, words);
-            let to = &area[first..first + words];
+            let to = &lines[first..first + words];
             to.iter().for_each(|word| word.store(n, Ordering::Relaxed));
             Ok(())
         }),
         Kind::RawWrite => pass(Exchanged::Inline(Lane::Reliable)),
         Kind::SealedInAll => {
             let payload = (words - HEADER_WORDS) * WORD;
-            ping_pong(stage, me, command, phase, &mut Records { verbs, bytes: payload })
+            ping_pong(area, me, command, phase, &mut Records { verbs, bytes: payload })
         }
-        Kind::Sealed => ping_pong(stage, me, command, phase, &mut Records { verbs, bytes }),
+        Kind::Sealed => ping_pong(area, me, command, phase, &mut Records { verbs, bytes }),
         Kind::Send => pass(Exchanged::Send),
         Kind::WriteUnsignalled => pass(Exchanged::Region),
         Kind::WriteUc => pass(Exchanged::Inline(Lane::Unreliable)),
         Kind::WriteImm => pass(Exchanged::Imm),
-        Kind::Read => repeat(stage, me, command, |_| verbs.read_to_completion(words)),
-        Kind::WriteSignalled => repeat(stage, me, command, |n| verbs.write_to_completion(words, n)),
-        Kind::Stream => stream(stage, me, verbs, command, words),
-        Kind::StreamRegion => stream_region(stage, me, verbs, command, (Lane::Reliable, words)),
-        Kind::StreamSend => stream_region(stage, me, verbs, command, (Lane::Send, words)),
+        Kind::Read => repeat(area, me, command, |_| verbs.read_to_completion(words)),
+        Kind::WriteSignalled => repeat(area, me, command, |n| verbs.write_to_completion(words, n)),
+        Kind::Stream => stream(area, me, verbs, command, words),
+        Kind::StreamRegion => stream_region(area, me, verbs, command, (Lane::Reliable, words)),
+        Kind::StreamSend => stream_region(area, me, verbs, command, (Lane::Send, words)),
         kind => unreachable!("{kind:?} needs a network"),
     }
 }
 
-fn connect<F: Pair>(stage: &Stage, me: usize, verbs: &mut Verbs<F>, phase: u64) -> Result<(), Failure> {
-    while !verbs.connect() {
-        std::thread::yield_now();
-    }
+fn connect<F: Pair>(area: &SharedArea, me: usize, verbs: &mut Verbs<F>, phase: u64) -> Result<(), Failure> {
+    area.connect_two(me, phase, || Ok::<_, Failure>(verbs.connect()))?;
     // Which rows there are depends on it.
-    stage.results(me)[1].store(verbs.inline_limit(), Ordering::Relaxed);
-    // The other one may still need this one's answers.
-    stage.results(me)[0].store(phase, Ordering::Release);
-    while stage.results(1 - me)[0].load(Ordering::Acquire) != phase {
-        verbs.connect();
-        std::thread::yield_now();
-    }
+    area.results(me)[1].store(verbs.inline_limit(), Ordering::Relaxed);
     Ok(())
 }
 
@@ -132,7 +129,7 @@ fn place(n: u64, words: usize) -> usize {
 /// when it is the last one, of those before the clock starts, too: whoever has something under way waits for it then, or it
 /// would be done in the time of others.
 fn timed(
-    stage: &Stage,
+    area: &SharedArea,
     me: usize,
     command: &Command,
     mut operation: impl FnMut(u64, bool) -> Result<(), Failure>,
@@ -144,18 +141,18 @@ fn timed(
     all(command.warmup)?;
     let start = now();
     all(command.iterations)?;
-    stage.results(0)[0].store(now() - start, Ordering::Relaxed);
+    area.results(0)[0].store(now() - start, Ordering::Relaxed);
     Ok(())
 }
 
 fn stream<F: Pair>(
-    stage: &Stage,
+    area: &SharedArea,
     me: usize,
     verbs: &mut Verbs<F>,
     command: &Command,
     words: usize,
 ) -> Result<(), Failure> {
-    timed(stage, me, command, |n, is_last| {
+    timed(area, me, command, |n, is_last| {
         verbs.record[..words].fill(n);
         let flush = (n + 1) % POSTS_PER_FLUSH == 0;
         verbs.write_inline(Lane::Reliable, words, (place(n, words) * WORD) as u64, flush)?;
@@ -165,7 +162,7 @@ fn stream<F: Pair>(
 
 /// From a region, until the last one has its completion. The other process takes what is sent.
 fn stream_region<F: Pair>(
-    stage: &Stage,
+    area: &SharedArea,
     me: usize,
     verbs: &mut Verbs<F>,
     command: &Command,
@@ -174,7 +171,7 @@ fn stream_region<F: Pair>(
     if me != 0 && lane == Lane::Send {
         return (0..command.warmup + command.iterations).try_for_each(|_| verbs.receive(lane));
     }
-    timed(stage, me, command, |n, is_last| {
+    timed(area, me, command, |n, is_last| {
         let number = verbs.stream_region(lane, words, (n + 1) % POSTS_PER_FLUSH == 0, is_last)?;
         if is_last { verbs.complete(lane, number) } else { Ok(()) }
     })

@@ -14,9 +14,9 @@ use stentor_fabric_verbs::{VerbsConfig, VerbsFabric};
 use stentor_support::Failure;
 use zerocopy::IntoBytes;
 
-use super::super::crew::KEY;
-use super::super::errand::Errand;
 use super::super::roce;
+use super::super::worker_spec::WorkerSpec;
+use super::super::workers::KEY;
 
 /// What the peer writes.
 const TARGET: Purpose = Purpose(1);
@@ -76,10 +76,10 @@ fn place_of(longest: usize) -> usize {
 }
 
 /// This process on shared memory.
-pub(super) fn shm(errand: &Errand, longest: usize) -> Result<ShmFabric, Failure> {
-    let me = ProcessId(errand.process as u16);
+pub(super) fn shm(spec: &WorkerSpec, longest: usize) -> Result<ShmFabric, Failure> {
+    let me = ProcessId(spec.process as u16);
     let config = ShmConfig {
-        directory: errand.directory.clone(),
+        directory: spec.directory.clone(),
         message_bytes: (place_of(longest) + 64) as u32,
         populate: true,
         ..ShmConfig::new("bench", me, &format!("p{}", me.0), 2)
@@ -88,15 +88,15 @@ pub(super) fn shm(errand: &Errand, longest: usize) -> Result<ShmFabric, Failure>
 }
 
 /// This process on RoCEv2.
-pub(super) fn roce(errand: &Errand, longest: usize, network: u8) -> Result<RoceFabric, Failure> {
-    roce::start(network, ProcessId(errand.process as u16), 2, place_of(longest) + 64, &errand.traffic)
+pub(super) fn roce(spec: &WorkerSpec, longest: usize, network: u8) -> Result<RoceFabric, Failure> {
+    roce::start(network, ProcessId(spec.process as u16), 2, place_of(longest) + 64, &spec.traffic)
 }
 
 /// This process on the device with an address, which the other one has, too.
-pub(super) fn device(errand: &Errand, address: IpAddr) -> Result<VerbsFabric, Failure> {
+pub(super) fn device(spec: &WorkerSpec, address: IpAddr) -> Result<VerbsFabric, Failure> {
     let key = std::env::var(KEY).map_err(refused)?.into_bytes();
     let addresses = (0..2).map(|process| Some(SocketAddr::new(address, FIRST_PORT + process))).collect();
-    let config = VerbsConfig::new("bench", ProcessId(errand.process as u16), addresses);
+    let config = VerbsConfig::new("bench", ProcessId(spec.process as u16), addresses);
     VerbsFabric::start(VerbsConfig { key, ..config }).map_err(refused)
 }
 
@@ -136,8 +136,8 @@ pub(super) fn refused(error: impl std::error::Error) -> Failure {
 }
 
 impl<F: Pair> Verbs<F> {
-    pub(super) fn new(mut fabric: F, errand: &Errand, room: Room) -> Result<Self, Failure> {
-        let me = ProcessId(errand.process as u16);
+    pub(super) fn new(mut fabric: F, spec: &WorkerSpec, room: Room) -> Result<Self, Failure> {
+        let me = ProcessId(spec.process as u16);
         let peer = ProcessId(1 - me.0);
         let longest = place_of(room.longest);
         let bytes = (AREA + longest) as u64;

@@ -15,7 +15,7 @@ use stentor_support::live::{Answer, Question, ask, meeting_name};
 use stentor_support::{Failure, remedy_of};
 
 use super::Patience;
-use super::process::{Errand, READY};
+use super::process::{READY, WorkerSpec};
 use super::scene::Scene;
 use crate::args::BenchFailover;
 
@@ -90,7 +90,7 @@ pub(super) fn pace(args: &BenchFailover) -> Option<u32> {
 }
 
 fn client(scene: &Scene, args: &BenchFailover, life: u32) -> Result<Running, Failure> {
-    let errand = Errand {
+    let spec = WorkerSpec {
         config: scene.config(),
         sockets: scene.sockets(),
         histories: scene.path().to_owned(),
@@ -102,7 +102,7 @@ fn client(scene: &Scene, args: &BenchFailover, life: u32) -> Result<Running, Fai
         parent: std::process::id() as i32,
     };
     let mut command = program()?;
-    command.args(["bench", "load", &serde_json::to_string(&errand).expect("an errand has string keys")]);
+    command.args(["bench", "load", &serde_json::to_string(&spec).expect("a specification has string keys")]);
     spawn(scene, "client", life, command)
 }
 

@@ -19,11 +19,11 @@ use stentor_fabric::ProcessId;
 
 use super::clock::Grain;
 use super::environment::{Environment, fabric_name, wait_name};
-use super::errand::{broken, processors};
 use super::fabric;
 use super::multicast;
 use super::report::{Floor, Report, Row, Trial};
 use super::samples::Samples;
+use super::worker_spec::{broken, processors};
 use crate::args::{BenchFailover, Victims};
 use outages::Outages;
 use rounds::{Kill, Role};
@@ -138,8 +138,7 @@ fn row(args: &BenchFailover, outages: &Outages, hop_us: f64) -> Option<Row> {
         "fail-over, {}x{}, {killed} killed: last delivery before to first after, {} ms",
         args.groups, args.replicas, args.timeout_ms
     );
-    let ratio = summary.typical / floor.value;
-    Some(Row::new(name, load::PAYLOAD_BYTES, args.rounds, floor, ratio).with_latency(&summary))
+    Some(Row::latency(name, load::PAYLOAD_BYTES, args.rounds, floor, &summary))
 }
 
 fn simulated(args: &BenchFailover, interrupt: &Interrupt) -> Result<Row, Failure> {
@@ -159,8 +158,7 @@ fn simulated(args: &BenchFailover, interrupt: &Interrupt) -> Result<Row, Failure
     );
     let floor = Floor { what, value: SIMULATED_US, unit: "us" };
     let name = format!("fail-over, simulated, 1x{}: last delivery before to first after", args.replicas);
-    let ratio = summary.typical / floor.value;
-    Ok(Row::new(name, load::PAYLOAD_BYTES, args.sim_runs, floor, ratio).with_latency(&summary))
+    Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, floor, &summary))
 }
 
 /// Time that this process has seen pass. While it was stopped, or had no processor, others may have been, too.

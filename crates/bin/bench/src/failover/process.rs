@@ -17,8 +17,8 @@ use stentor_support::{Failure, Verdict};
 use super::load::{Load, Pace};
 use super::scene::history;
 use crate::args::Waiting;
-use crate::errand::broken;
 use crate::pause::mode;
+use crate::worker_spec::broken;
 
 /// How long it may take to get in.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ pub(super) const READY: &str = "ready ";
 
 /// What it is told on its command line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Errand {
+pub(super) struct WorkerSpec {
     pub(super) config: PathBuf,
     pub(super) sockets: PathBuf,
     pub(super) histories: PathBuf,
@@ -41,43 +41,43 @@ pub(super) struct Errand {
     pub(super) parent: i32,
 }
 
-pub(in super::super) fn run(errand: &str) -> Result<Verdict, Failure> {
-    let errand: Errand = serde_json::from_str(errand)
+pub(in super::super) fn run(spec: &str) -> Result<Verdict, Failure> {
+    let spec: WorkerSpec = serde_json::from_str(spec)
         .map_err(|error| Failure::usage(error, "bench load", "use `stentor bench failover`"))?;
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| broken("follow the parent")(error.into()))?;
-    if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != errand.parent) {
+    if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != spec.parent) {
         return Err(Failure::run("the bench is gone", "bench load", "start it again"));
     }
-    let plan = live::plan(&errand.config)?;
+    let plan = live::plan(&spec.config)?;
     if plan.config().fabric() != FabricKind::Roce {
-        return load(&errand, &plan, &|client| plan.client(client, errand.sockets.clone()));
+        return load(&spec, &plan, &|client| plan.client(client, spec.sockets.clone()));
     }
-    let told = |name: &str| errand.captures.of(name, errand.life);
-    load(&errand, &plan, &|client| client_on_roce(&plan, client, &errand.config, told))
+    let told = |name: &str| spec.captures.of(name, spec.life);
+    load(&spec, &plan, &|client| client_on_roce(&plan, client, &spec.config, told))
 }
 
 /// On any fabric.
 fn load<F: Hosted>(
-    errand: &Errand,
+    spec: &WorkerSpec,
     plan: &Plan,
     start: &dyn Fn(ClientId) -> Result<Client<F>, StartError>,
 ) -> Result<Verdict, Failure> {
     let to: Vec<_> = plan.topology().group_ids().collect();
     let joining = Joining {
         plan,
-        config: &errand.config,
+        config: &spec.config,
         start,
-        meet: errand.sockets.display().to_string(),
+        meet: spec.sockets.display().to_string(),
         directory: None,
         to: &to,
-        wait: mode(errand.wait),
+        wait: mode(spec.wait),
         timeout: TIMEOUT,
         check: &|| Ok(()),
     };
     let joined = joining.join(None, |text| complain(format!("{text}\n")))?;
     let name = plan.name(plan.topology().client_process(joined.id)).to_owned();
-    let pace = Pace { seed: errand.seed, rate: errand.rate, wait: mode(errand.wait), ahead: true, life: errand.life };
-    let mut load = Load::new(plan, joined, &history(&errand.histories, &name, errand.life), &pace)?;
+    let pace = Pace { seed: spec.seed, rate: spec.rate, wait: mode(spec.wait), ahead: true, life: spec.life };
+    let mut load = Load::new(plan, joined, &history(&spec.histories, &name, spec.life), &pace)?;
     let stop = Arc::new(Stop::default());
     stop_at_end_of_input(Arc::clone(&stop))?;
     let mut said = false;

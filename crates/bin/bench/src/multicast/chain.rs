@@ -9,9 +9,9 @@ use std::io;
 use stentor_fabric::memory::Ordering;
 
 use super::super::clock::now;
-use super::super::errand::Cluster;
-use super::super::stage::{Command, Stage};
+use super::super::shared_area::{Command, SharedArea};
 use super::super::way::Way;
+use super::super::worker_spec::Cluster;
 use crate::args::Protocol;
 
 /// A client's message to a member; as long as the payload is.
@@ -40,7 +40,7 @@ pub(super) fn steps(cluster: &Cluster) -> usize {
 
 /// One process of the chain. The client is the process behind the members.
 pub(super) struct Chain<'a, W: Way> {
-    stage: &'a Stage,
+    area: &'a SharedArea,
     cluster: &'a Cluster,
     me: usize,
     phase: u64,
@@ -48,8 +48,8 @@ pub(super) struct Chain<'a, W: Way> {
 }
 
 impl<'a, W: Way> Chain<'a, W> {
-    pub(super) fn new(stage: &'a Stage, cluster: &'a Cluster, me: usize, phase: u64, way: W) -> Self {
-        Chain { stage, cluster, me, phase, way }
+    pub(super) fn new(area: &'a SharedArea, cluster: &'a Cluster, me: usize, phase: u64, way: W) -> Self {
+        Chain { area, cluster, me, phase, way }
     }
 
     /// This process's part, until the client ends the phase.
@@ -82,7 +82,7 @@ impl<'a, W: Way> Chain<'a, W> {
 
     /// The client: one message after the other, each when the last one was delivered everywhere.
     fn multicast(&mut self, command: &Command) -> io::Result<()> {
-        let samples = self.stage.samples(self.me);
+        let samples = self.area.samples(self.me);
         let destinations = self.cluster.destinations();
         for n in 0..command.warmup + command.iterations {
             let number = (self.phase << 32) + n + 1;
@@ -97,17 +97,17 @@ impl<'a, W: Way> Chain<'a, W> {
             }
             self.way.pause(true)?;
         }
-        self.stage.end(self.phase);
+        self.area.end(self.phase);
         Ok(())
     }
 
     /// A member, until the client ends the phase.
     fn member(&mut self) -> io::Result<()> {
-        let samples = self.stage.samples(self.me);
+        let samples = self.area.samples(self.me);
         let is_destination = self.me < self.cluster.destinations();
         let mut n = 0;
         let mut state = State::default();
-        while !self.stage.is_over(self.phase) {
+        while !self.area.is_over(self.phase) {
             self.way.look()?;
             let number = (self.phase << 32) + n + 1;
             let worked = is_destination && self.step(number, &mut state);

@@ -4,28 +4,25 @@
 mod chain;
 pub(super) mod process;
 
-use std::time::{Duration, Instant};
-
 use stentor_fabric::memory::Ordering;
 use stentor_multicast::Step;
 use stentor_support::Failure;
 use stentor_support::args::{LoopbackFabric, Network};
 
 use super::clock::Grain;
-use super::crew::Crew;
 use super::datagrams;
 use super::environment::{Environment, fabric_name, wait_name};
-use super::errand::{Cluster, Part, broken, processors};
+use super::harness::{Harness, messages, rounds, sizes, two_processors};
+use super::kinds::kinds;
 use super::plain::STREAM_ALL_LINES;
 use super::report::{Floor, Report, Row, Writes};
 use super::roce;
 use super::samples::{Samples, median};
-use super::stage::{Command, Shape, Stage};
+use super::shared_area::{Command, Shape};
+use super::worker_spec::{Cluster, Part};
 use crate::args::{BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
 
 /// Results beside the counts, words.
-const NS: usize = 8;
-const READY: usize = 9;
 const FIRST: usize = 10;
 const LAST: usize = 11;
 const DONE: usize = 12;
@@ -34,8 +31,6 @@ const DONE: usize = 12;
 const ITERATIONS: u64 = 14_000;
 /// So many times as many with a window.
 const WINDOWED: u64 = 10;
-/// Messages of one round, at most.
-const MAX_SAMPLES: u64 = 1 << 20;
 /// Lines that are streamed to find what one of many costs.
 const LINES: u64 = 400_000;
 /// Lines that are handed over and back to find what a write and its pick-up cost.
@@ -45,43 +40,25 @@ const DATAGRAMS: u64 = 50_000;
 /// The longest payload, bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What happens in a phase.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Connect = 1,
-    Chain = 2,
-    One = 3,
-    Window = 4,
+kinds! {
+    Connect,
+    Chain,
+    One,
+    Window,
     /// A stream of lines, each a write of its own.
-    Lines = 5,
+    Lines,
     /// A stream of lines in bulk.
-    Bulk = 6,
+    Bulk,
     /// Lines handed over to and fro.
-    HandOver = 7,
+    HandOver,
     /// A stream of datagrams, in batches.
-    Datagrams = 8,
-}
-
-impl Kind {
-    fn of(number: u64) -> Self {
-        match number {
-            1 => Kind::Connect,
-            2 => Kind::Chain,
-            3 => Kind::One,
-            4 => Kind::Window,
-            5 => Kind::Lines,
-            6 => Kind::Bulk,
-            7 => Kind::HandOver,
-            _ => Kind::Datagrams,
-        }
-    }
+    Datagrams,
 }
 
 struct Bench<'a> {
-    crew: Crew,
+    harness: Harness,
     cluster: Cluster,
     length: &'a BenchLength,
-    processors: Vec<usize>,
 }
 
 pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
@@ -89,40 +66,28 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
         let what = format!("messages to {} of {} groups", args.dest, args.groups);
         return Err(Failure::usage(what, "--dest", "choose as many as there are groups, or fewer"));
     }
-    let processors = processors().map_err(broken("ask for processors"))?;
-    if processors.len() < 2 {
-        let remedy =
-            "the floor of the throughput is measured on two: allow this process two (taskset, container limits)";
-        return Err(Failure::run("one processor", "bench multicast", remedy));
-    }
+    let remedy = "the floor of the throughput is measured on two: allow this process two (taskset, container limits)";
+    let processors = two_processors("bench multicast", remedy)?;
     let mut rows = Vec::new();
     let environment = Environment::new(fabric_name(args.fabric), wait_name(args.wait), pinning(args, &processors))
         .with(&args.network.networks);
     let captures = roce::captures(&args.network, args.fabric == LoopbackFabric::Roce, "stentor bench multicast")?;
-    let sizes = sizes(&args.length)?;
+    let sizes = sizes(&args.length, |size| {
+        let what = format!("{size} bytes: benches go up to {MAX_BYTES}");
+        (size > MAX_BYTES).then_some((what, "choose a smaller size"))
+    })?;
     let any = cluster(args, 0);
     captures.check((0..any.processes()).map(|process| name(&any, process)), sizes.len() as u32)?;
     for (n, bytes) in sizes.into_iter().enumerate() {
         let cluster = cluster(args, bytes);
         let traffic = |process| captures.of(&name(&cluster, process), n as u32 + 1);
-        let mut bench = Bench::start(cluster, &args.length, processors.clone(), traffic)?;
+        let mut bench = Bench::start(cluster, &args.length, &processors, traffic)?;
         rows.push(bench.one()?);
         if cluster.window > 1 {
             rows.push(bench.window()?);
         }
     }
-    Ok(Report { environment, rows, trial: None, switch: None })
-}
-
-fn sizes(length: &BenchLength) -> Result<Vec<usize>, Failure> {
-    if length.all {
-        return Ok((3..=16).map(|shift| 1 << shift).collect());
-    }
-    if length.size > MAX_BYTES {
-        let what = format!("{} bytes: benches go up to {MAX_BYTES}", length.size);
-        return Err(Failure::usage(what, "--size", "choose a smaller size"));
-    }
-    Ok(vec![length.size])
+    Ok(Report::of(environment, rows))
 }
 
 fn cluster(args: &BenchMulticast, bytes: usize) -> Cluster {
@@ -186,39 +151,30 @@ pub(super) fn hand_over(processors: &[usize]) -> Result<f64, Failure> {
         network: None,
     };
     let length = BenchLength { size: 64, all: false, iterations: Some(100), duration: None, rounds: 1 };
-    Bench::start(cluster, &length, processors.to_vec(), |_| Network::default())?.hand_over_cost()
+    Bench::start(cluster, &length, processors, |_| Network::default())?.hand_over_cost()
 }
 
 impl<'a> Bench<'a> {
     fn start(
         cluster: Cluster,
         length: &'a BenchLength,
-        processors: Vec<usize>,
+        processors: &[usize],
         traffic: impl Fn(usize) -> Network,
     ) -> Result<Self, Failure> {
         let lines = chain::lines(&cluster).max(STREAM_ALL_LINES);
-        let samples = (Self::messages(length, WINDOWED) * 5 / 4 + 1) * u64::from(cluster.clients);
+        let samples = (messages(length, ITERATIONS * WINDOWED) * 5 / 4 + 1) * u64::from(cluster.clients);
         let shape = Shape { processes: cluster.processes(), lines, samples: samples as usize };
-        let places: Vec<_> = (0..cluster.processes()).map(|process| place(&cluster, &processors, process)).collect();
-        let mut crew = Crew::start(Part::Multicast(cluster), shape, &places, traffic)?;
-        crew.run(Command { kind: Kind::Connect as u64, ..Command::default() })?;
-        Ok(Bench { crew, cluster, length, processors })
-    }
-
-    /// Messages of one round.
-    fn messages(length: &BenchLength, times: u64) -> u64 {
-        let all = length.iterations.unwrap_or(ITERATIONS * times);
-        (all / u64::from(length.rounds)).clamp(10, MAX_SAMPLES)
+        let places: Vec<_> = (0..cluster.processes()).map(|process| place(&cluster, processors, process)).collect();
+        let part = (Part::Multicast(cluster), cluster.bytes, Kind::Connect.number());
+        Ok(Bench { harness: Harness::start(part, shape, (&places, processors), traffic)?, cluster, length })
     }
 
     fn command(&self, kind: Kind, iterations: u64, window: u64) -> Command {
-        let bytes = u64::from(self.cluster.bytes);
-        Command { kind: kind as u64, bytes, warmup: iterations / 4, iterations, window, extra: 0 }
+        self.harness.command(kind.number(), iterations, window)
     }
 
-    fn goes_on(&self, done: u32, since: Instant) -> bool {
-        let duration = self.length.duration.map(Duration::from_secs);
-        duration.map_or(done < self.length.rounds, |duration| done < 3 || since.elapsed() < duration)
+    fn rounds(&mut self, mut round: impl FnMut(&mut Self) -> Result<(), Failure>) -> Result<u32, Failure> {
+        rounds((self.length.rounds, self.length.duration), || round(self))
     }
 
     fn name(&self, what: &str) -> String {
@@ -232,21 +188,20 @@ impl<'a> Bench<'a> {
 
     /// Latency of messages one at a time, from the call to the delivery at the last destination.
     fn one(&mut self) -> Result<Row, Failure> {
-        let iterations = Self::messages(self.length, 1);
+        let iterations = messages(self.length, ITERATIONS);
         let (mut floors, mut subjects, mut written) =
             (Samples::new(1.0, Grain::default()), Samples::new(1.0, Grain::default()), Written::default());
-        let (since, mut rounds) = (Instant::now(), 0);
-        while self.goes_on(rounds, since) {
-            rounds += 1;
-            let chain = self.command(Kind::Chain, iterations, 1);
-            self.crew.run(chain)?;
-            floors.round((chain.warmup..chain.warmup + iterations).map(|n| self.latency(0, n as usize)));
-            let subject = self.command(Kind::One, iterations, 1);
-            let before = self.writes();
-            self.crew.run(subject)?;
-            written.add(before, self.writes(), subject.warmup + iterations);
-            subjects.round(self.sent(0).map(|at| self.latency(0, at)));
-        }
+        let rounds = self.rounds(|bench| {
+            let chain = bench.command(Kind::Chain, iterations, 1);
+            bench.harness.workers.run(chain)?;
+            floors.round((chain.warmup..chain.warmup + iterations).map(|n| bench.latency(0, n as usize)));
+            let subject = bench.command(Kind::One, iterations, 1);
+            let before = bench.writes();
+            bench.harness.workers.run(subject)?;
+            written.add(before, bench.writes(), subject.warmup + iterations);
+            subjects.round(bench.sent(0).map(|at| bench.latency(0, at)));
+            Ok(())
+        })?;
         let (floor, subject) = (floors.summary(), subjects.summary());
         let what = match self.cluster.network {
             None => "the same chain of plain stores and loads by the same processes in the same wait mode".to_owned(),
@@ -258,43 +213,36 @@ impl<'a> Bench<'a> {
             ),
         };
         let floor = Floor { what, value: floor.typical, unit: "us" };
-        let ratio = subject.typical / floor.value;
-        let row = Row::new(self.name("one outstanding"), self.cluster.bytes as usize, rounds, floor, ratio);
-        let row = row.with_latency(&subject).with_rate(1e6 / subject.avg);
+        let row = Row::latency(self.name("one outstanding"), self.cluster.bytes as usize, rounds, floor, &subject);
+        let row = row.with_rate(1e6 / subject.avg);
         Ok(Row { writes: Some(written.per_message(&self.cluster)), ..row })
     }
 
     /// Rate of messages with a window, beside what their writes cost.
     fn window(&mut self) -> Result<Row, Failure> {
-        let iterations = Self::messages(self.length, WINDOWED);
+        let iterations = messages(self.length, ITERATIONS * WINDOWED);
         let window = u64::from(self.cluster.window);
         let (mut subjects, mut written) = (Samples::new(1.0, Grain::default()), Written::default());
         let (mut costs, mut rates) = (Costs::default(), Vec::new());
-        let (since, mut rounds) = (Instant::now(), 0);
-        while self.goes_on(rounds, since) {
-            rounds += 1;
-            self.measure_costs(&mut costs)?;
-            let subject = self.command(Kind::Window, iterations, window);
-            let before = self.writes();
-            self.crew.run(subject)?;
-            let clients = u64::from(self.cluster.clients);
-            written.add(before, self.writes(), (subject.warmup + iterations) * clients);
-            rates.push(self.rate());
-            let clients = 0..usize::from(self.cluster.clients);
-            subjects.round(
-                clients
-                    .flat_map(|client| self.sent(client).map(move |at| (client, at)))
-                    .map(|(client, at)| self.latency(client, at)),
-            );
-        }
+        let rounds = self.rounds(|bench| {
+            bench.measure_costs(&mut costs)?;
+            let subject = bench.command(Kind::Window, iterations, window);
+            let before = bench.writes();
+            bench.harness.workers.run(subject)?;
+            let clients = u64::from(bench.cluster.clients);
+            written.add(before, bench.writes(), (subject.warmup + iterations) * clients);
+            rates.push(bench.rate());
+            let clients = 0..usize::from(bench.cluster.clients);
+            let sent = clients.flat_map(|client| bench.sent(client).map(move |at| (client, at)));
+            subjects.round(sent.map(|(client, at)| bench.latency(client, at)));
+            Ok(())
+        })?;
         let rate = median(rates);
         let writes = written.per_message(&self.cluster);
         let floor = costs.floor(&writes);
-        let ratio = floor.value / rate;
         let name = self.name(&format!("{window} outstanding"));
-        let row = Row::new(name, self.cluster.bytes as usize, rounds, floor, ratio);
-        let row = row.with_latency(&subjects.summary()).with_rate(rate);
-        Ok(Row { writes: Some(writes), ..row })
+        let row = Row::rate(name, self.cluster.bytes as usize, rounds, floor, rate);
+        Ok(Row { writes: Some(writes), ..row.with_latency(&subjects.summary()) })
     }
 
     /// What a write costs at best.
@@ -311,44 +259,25 @@ impl<'a> Bench<'a> {
 
     /// What it costs to hand a line over to another processor, ns.
     fn hand_over_cost(&mut self) -> Result<f64, Failure> {
-        let (first, last) = (self.processors[0], self.processors[self.processors.len() - 1]);
-        let command = self.command(Kind::HandOver, HAND_OVERS, first as u64);
-        self.crew.run(Command { extra: last as u64, ..command })?;
-        Ok(self.crew.stage.results(0)[NS].load(Ordering::Relaxed) as f64 / (2 * HAND_OVERS) as f64)
+        Ok(self.harness.between_ends(Kind::HandOver.number(), HAND_OVERS, 0)? / (2 * HAND_OVERS) as f64)
     }
 
     /// What each of many lines or datagrams, sent on one processor and picked up on another, costs, ns.
     fn stream_cost(&mut self, kind: Kind, count: u64) -> Result<f64, Failure> {
-        let (first, last) = (self.processors[0], self.processors[self.processors.len() - 1]);
-        let command = self.command(kind, count, first as u64);
-        self.crew.run(Command { extra: last as u64, ..command })?;
-        Ok(self.crew.stage.results(1)[NS].load(Ordering::Relaxed) as f64 / count as f64)
-    }
-
-    fn stage(&self) -> &Stage {
-        &self.crew.stage
+        Ok(self.harness.between_ends(kind.number(), count, 1)? / count as f64)
     }
 
     /// Where the measured messages of a client are.
     fn sent(&self, client: usize) -> impl Iterator<Item = usize> + use<> {
-        let results = self.stage().results(self.cluster.members() + client);
+        let area = &self.harness.workers.area;
+        let results = area.results(self.cluster.members() + client);
         let (first, last) = (results[FIRST].load(Ordering::Relaxed), results[LAST].load(Ordering::Relaxed));
-        let (cluster, samples) = (self.cluster, self.stage().shape().samples);
+        let (cluster, samples) = (self.cluster, area.shape().samples);
         (first..=last).map(move |sequence| process::sample(&cluster, samples, client, sequence))
     }
 
-    fn submitted(&self, client: usize, at: usize) -> u64 {
-        self.stage().samples(self.cluster.members() + client)[at].load(Ordering::Relaxed)
-    }
-
-    /// When the last destination delivered it.
-    fn delivered(&self, at: usize) -> u64 {
-        let members = 0..self.cluster.destinations();
-        members.map(|member| self.stage().samples(member)[at].load(Ordering::Relaxed)).max().unwrap_or(0)
-    }
-
     fn latency(&self, client: usize, at: usize) -> u64 {
-        self.delivered(at).saturating_sub(self.submitted(client, at))
+        self.harness.latency(self.cluster.members() + client, 0..self.cluster.destinations(), at)
     }
 
     /// Messages per second, from the first call to the last delivery.
@@ -356,8 +285,8 @@ impl<'a> Bench<'a> {
         let (mut start, mut end, mut messages) = (u64::MAX, 0, 0_u64);
         for client in 0..usize::from(self.cluster.clients) {
             for at in self.sent(client) {
-                start = start.min(self.submitted(client, at));
-                end = end.max(self.delivered(at));
+                start = start.min(self.harness.time(self.cluster.members() + client, at));
+                end = end.max(self.harness.delivered(0..self.cluster.destinations(), at));
                 messages += 1;
             }
         }
@@ -366,8 +295,7 @@ impl<'a> Bench<'a> {
 
     /// Remote writes of all processes so far, by step.
     fn writes(&self) -> [u64; Step::ALL.len()] {
-        let of = |process: usize, step: usize| self.stage().results(process)[step].load(Ordering::Relaxed);
-        std::array::from_fn(|step| (0..self.cluster.processes()).map(|process| of(process, step)).sum())
+        std::array::from_fn(|step| self.harness.sum(step))
     }
 }
 

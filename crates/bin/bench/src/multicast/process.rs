@@ -15,15 +15,15 @@ use stentor_support::Failure;
 use stentor_support::live::roce_seat;
 
 use super::super::clock::now;
-use super::super::crew::KEY;
 use super::super::datagrams::{self, Datagrams, Ring, Sockets};
-use super::super::errand::{Cluster, Errand, broken, pin, processors, serve};
 use super::super::pause::mode;
 use super::super::plain;
-use super::super::stage::{Command, Stage};
+use super::super::shared_area::{Command, SharedArea};
 use super::super::way::Lines;
+use super::super::worker_spec::{Cluster, WorkerSpec, broken, serve};
+use super::super::workers::KEY;
 use super::chain::{Chain, steps};
-use super::{DONE, FIRST, Kind, LAST, NS, READY};
+use super::{DONE, FIRST, Kind, LAST};
 use crate::args::Protocol;
 
 /// Messages between two looks at the fabric, when many may go.
@@ -35,7 +35,7 @@ enum Node<F: Hosted> {
 }
 
 struct Process<'a, F: Hosted> {
-    stage: &'a Stage,
+    area: &'a SharedArea,
     cluster: &'a Cluster,
     me: usize,
     node: Node<F>,
@@ -44,37 +44,37 @@ struct Process<'a, F: Hosted> {
     payload: Vec<u8>,
 }
 
-pub(in super::super) fn run(errand: &Errand, stage: &Stage, cluster: &Cluster) -> Result<(), Failure> {
+pub(in super::super) fn run(spec: &WorkerSpec, area: &SharedArea, cluster: &Cluster) -> Result<(), Failure> {
     let plan = plan(cluster)?;
-    let me = ProcessId(errand.process as u16);
+    let me = ProcessId(spec.process as u16);
     let Some(network) = cluster.network else {
-        let fabric = plan.shm(me, errand.directory.clone()).map_err(unstarted)?;
-        return play(errand, stage, cluster, &plan, fabric, None);
+        let fabric = plan.shm(me, spec.directory.clone()).map_err(unstarted)?;
+        return play(spec, area, cluster, &plan, fabric, None);
     };
-    let fabric = plan.roce(me, &roce_seat(Path::new(""), None, &errand.traffic)).map_err(unstarted)?;
+    let fabric = plan.roce(me, &roce_seat(Path::new(""), None, &spec.traffic)).map_err(unstarted)?;
     let ring = Ring { network, processes: cluster.processes(), steps: steps(cluster), mode: mode(cluster.wait) };
-    let sockets = Sockets::open(ring, errand.process)?;
-    play(errand, stage, cluster, &plan, fabric, Some(sockets))
+    let sockets = Sockets::open(ring, spec.process)?;
+    play(spec, area, cluster, &plan, fabric, Some(sockets))
 }
 
 /// A process's part, on any fabric.
 fn play<F: Hosted>(
-    errand: &Errand,
-    stage: &Stage,
+    spec: &WorkerSpec,
+    area: &SharedArea,
     cluster: &Cluster,
     plan: &Plan,
     fabric: F,
     sockets: Option<Sockets>,
 ) -> Result<(), Failure> {
-    let me = errand.process;
+    let me = spec.process;
     let node = if me < cluster.members() {
         Node::Member(Box::new(plan.member_on(fabric, ProcessId(me as u16)).map_err(unstarted)?))
     } else {
         let client = ClientId((me - cluster.members()) as u16);
         Node::Client(Box::new(plan.client_on(fabric, client).map_err(unstarted)?))
     };
-    let mut process = Process { stage, cluster, me, node, sockets, payload: vec![0; cluster.bytes as usize] };
-    serve(errand, stage, |command, phase| process.perform(&command, phase))
+    let mut process = Process { area, cluster, me, node, sockets, payload: vec![0; cluster.bytes as usize] };
+    serve(spec, area, |command, phase| process.perform(&command, phase))
 }
 
 fn unstarted(error: StartError) -> Failure {
@@ -123,49 +123,37 @@ impl<F: Hosted> Process<'_, F> {
     }
 
     fn chain(&mut self, command: &Command, phase: u64) -> io::Result<()> {
-        let Process { stage, cluster, me, sockets, .. } = self;
+        let Process { area, cluster, me, sockets, .. } = self;
         match sockets {
             None => {
                 let shape = (cluster.members() + 1, steps(cluster));
-                Chain::new(stage, cluster, *me, phase, Lines::new(stage, shape, *me, mode(cluster.wait))).run(command)
+                Chain::new(area, cluster, *me, phase, Lines::new(area, shape, *me, mode(cluster.wait))).run(command)
             }
-            Some(sockets) => Chain::new(stage, cluster, *me, phase, Datagrams::new(sockets)).run(command),
+            Some(sockets) => Chain::new(area, cluster, *me, phase, Datagrams::new(sockets)).run(command),
         }
     }
 
-    /// Two processes on two processors; afterwards they go back to where they were.
     fn lines(&mut self, kind: Kind, command: &Command, phase: u64) -> Result<(), Failure> {
-        if self.me > 1 {
-            return Ok(());
-        }
-        let back = processors().map_err(broken("ask for processors"))?;
-        let own = if self.me == 0 { command.window } else { command.extra };
-        pin(&[own as usize]).map_err(broken("stay on one processor"))?;
-        let ns = match (kind, &mut self.sockets) {
+        let Process { area, me, sockets, .. } = self;
+        plain::on_processors(area, *me, command, || match (kind, sockets) {
             (Kind::Datagrams, Some(sockets)) => {
-                sockets.stream(self.stage, command, phase, datagrams::LENGTH).map_err(broken("use sockets"))?
+                sockets.stream(area, command, phase, datagrams::LENGTH).map_err(broken("use sockets"))
             }
-            (Kind::HandOver, _) => plain::hand_over(self.stage, self.me, command, phase)?,
-            (kind, _) => plain::stream(self.stage, self.me == 0, command, phase, kind == Kind::Lines),
-        };
-        self.result(NS).store(ns, Ordering::Relaxed);
-        pin(&back).map_err(broken("go back to its processors"))
-    }
-
-    fn result(&self, word: usize) -> &Word {
-        &self.stage.results(self.me)[word]
+            (Kind::HandOver, _) => plain::hand_over(area, *me, command, phase),
+            (kind, _) => Ok(plain::stream(area, *me == 0, command, phase, kind == Kind::Lines)),
+        })
     }
 
     fn multicast(&mut self, kind: Kind, command: &Command, phase: u64) -> Result<(), Failure> {
-        let Process { stage, cluster, me, node, payload, .. } = self;
-        let results = stage.results(*me);
+        let Process { area, cluster, me, node, payload, .. } = self;
+        let results = area.results(*me);
         let counts = match node {
             Node::Member(node) => {
-                member(node, stage, cluster, *me, phase)?;
+                member(node, area, cluster, *me, phase)?;
                 node.counts()
             }
             Node::Client(node) => {
-                let mut driver = Driver::new(node, stage, cluster, *me, phase);
+                let mut driver = Driver::new(node, area, cluster, *me, phase);
                 match kind {
                     Kind::Connect => driver.connect()?,
                     Kind::One if driver.place == 0 => driver.multicast(command, payload, 1)?,
@@ -188,24 +176,23 @@ impl<F: Hosted> Process<'_, F> {
 /// A member's loop, until the first client ends the phase.
 fn member<F: Hosted>(
     member: &mut Member<F>,
-    stage: &Stage,
+    area: &SharedArea,
     cluster: &Cluster,
     me: usize,
     phase: u64,
 ) -> Result<(), Failure> {
     let stop = Stop::default();
-    let samples = stage.samples(me);
-    let ready = &stage.results(me)[READY];
+    let samples = area.samples(me);
     let deliver = |delivered: &Delivered<'_>| {
         let MessageId { client, sequence } = delivered.id;
         let at = sample(cluster, samples.len(), usize::from(client.0), sequence);
         samples[at].store(now(), Ordering::Relaxed);
     };
     let round = |member: &mut Member<F>, _, worked: bool| {
-        if stage.is_over(phase) {
+        if area.is_over(phase) {
             stop.stop();
-        } else if !worked && ready.load(Ordering::Relaxed) == 0 && member.is_connected() {
-            ready.store(1, Ordering::Release);
+        } else if !worked && !area.is_ready(me) && member.is_connected() {
+            area.set_ready(me);
         }
     };
     run_member(member, mode(cluster.wait), &stop, &mut stateless(deliver), round).map_err(ended)
@@ -214,7 +201,7 @@ fn member<F: Hosted>(
 /// A client's loops.
 struct Driver<'a, F: Hosted> {
     client: &'a mut Client<F>,
-    stage: &'a Stage,
+    area: &'a SharedArea,
     cluster: &'a Cluster,
     to: Vec<GroupId>,
     phase: u64,
@@ -226,10 +213,10 @@ struct Driver<'a, F: Hosted> {
 }
 
 impl<'a, F: Hosted> Driver<'a, F> {
-    fn new(client: &'a mut Client<F>, stage: &'a Stage, cluster: &'a Cluster, me: usize, phase: u64) -> Self {
+    fn new(client: &'a mut Client<F>, area: &'a SharedArea, cluster: &'a Cluster, me: usize, phase: u64) -> Self {
         Driver {
             client,
-            stage,
+            area,
             cluster,
             to: (0..cluster.dest).map(GroupId).collect(),
             phase,
@@ -241,7 +228,7 @@ impl<'a, F: Hosted> Driver<'a, F> {
     }
 
     fn result(&self, word: usize) -> &Word {
-        &self.stage.results(self.me)[word]
+        &self.area.results(self.me)[word]
     }
 
     fn round(&mut self, submitted: bool) -> Result<(), Failure> {
@@ -253,9 +240,8 @@ impl<'a, F: Hosted> Driver<'a, F> {
         while !self.client.is_connected(&self.to) {
             self.round(false)?;
         }
-        self.result(READY).store(1, Ordering::Release);
-        let stage = self.stage;
-        while !(0..stage.shape().processes).all(|process| stage.results(process)[READY].load(Ordering::Acquire) == 1) {
+        self.area.set_ready(self.me);
+        while !self.area.all_are_ready() {
             self.round(false)?;
         }
         Ok(())
@@ -265,7 +251,7 @@ impl<'a, F: Hosted> Driver<'a, F> {
     fn multicast(&mut self, command: &Command, payload: &mut [u8], window: u64) -> Result<(), Failure> {
         let total = command.warmup + command.iterations;
         let base = self.client.delivered_up_to();
-        let samples = self.stage.samples(self.me);
+        let samples = self.area.samples(self.me);
         let (mut sent, mut done, mut last) = (0, 0, (0, 0));
         while done < total {
             let mut burst = 0;
@@ -298,18 +284,18 @@ impl<'a, F: Hosted> Driver<'a, F> {
 
     /// Whether the message with this sample, multicast at `start`, was delivered by all members of its groups.
     fn is_everywhere(&self, (at, start): (usize, u64)) -> bool {
-        (0..self.cluster.destinations()).all(|member| self.stage.samples(member)[at].load(Ordering::Relaxed) >= start)
+        (0..self.cluster.destinations()).all(|member| self.area.samples(member)[at].load(Ordering::Relaxed) >= start)
     }
 
     /// The first client ends the phase, after the others if they have a part in it.
     fn finish(&mut self, is_shared: bool) -> Result<(), Failure> {
-        let (stage, phase) = (self.stage, self.phase);
-        let others = self.cluster.members() + 1..stage.shape().processes;
-        let is_done = |client: usize| stage.results(client)[DONE].load(Ordering::Acquire) == phase;
+        let (area, phase) = (self.area, self.phase);
+        let others = self.cluster.members() + 1..area.shape().processes;
+        let is_done = |client: usize| area.results(client)[DONE].load(Ordering::Acquire) == phase;
         while is_shared && !others.clone().all(is_done) {
             self.round(false)?;
         }
-        stage.end(self.phase);
+        area.end(self.phase);
         Ok(())
     }
 }

@@ -9,9 +9,9 @@ use stentor_fabric::memory::{Ordering, WORD};
 
 use super::super::clock::now;
 use super::super::datagrams::{ACKNOWLEDGEMENT, Datagrams, REQUEST};
-use super::super::errand::Neb;
-use super::super::stage::{Command, Stage};
+use super::super::shared_area::{Command, SharedArea};
 use super::super::way::{Lines, Way};
+use super::super::worker_spec::Neb;
 use crate::args::NebMode;
 
 /// The sender's value to a receiver.
@@ -87,7 +87,7 @@ impl Reads for Datagrams<'_> {
 
 /// One process of the chain; process 0 sends.
 pub(super) struct Chain<'a, W: Reads> {
-    pub(super) stage: &'a Stage,
+    pub(super) area: &'a SharedArea,
     pub(super) neb: &'a Neb,
     pub(super) me: usize,
     pub(super) phase: u64,
@@ -102,7 +102,7 @@ impl<W: Reads> Chain<'_, W> {
 
     /// One broadcast after the other, each when the last one was delivered everywhere.
     fn send(mut self, command: &Command) -> io::Result<()> {
-        let samples = self.stage.samples(self.me);
+        let samples = self.area.samples(self.me);
         let bytes = command.bytes as usize + WORD;
         let receivers = 1..self.neb.processes();
         for n in 0..command.warmup + command.iterations {
@@ -118,17 +118,17 @@ impl<W: Reads> Chain<'_, W> {
             }
             self.way.pause(true)?;
         }
-        self.stage.end(self.phase);
+        self.area.end(self.phase);
         Ok(())
     }
 
     /// A receiver, until the sender ends the phase.
     fn receive(mut self, command: &Command) -> io::Result<()> {
-        let samples = self.stage.samples(self.me);
+        let samples = self.area.samples(self.me);
         let bytes = command.bytes as usize + WORD;
         let mut answered = vec![0; self.neb.processes() * self.neb.processes()];
         let (mut n, mut published) = (0, false);
-        while !self.stage.is_over(self.phase) {
+        while !self.area.is_over(self.phase) {
             self.way.look()?;
             let number = (self.phase << 32) + n + 1;
             let mut worked = self.way.answer(&mut answered, bytes);

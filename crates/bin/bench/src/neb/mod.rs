@@ -4,74 +4,44 @@
 mod chain;
 pub(super) mod process;
 
-use std::time::{Duration, Instant};
-
-use stentor_fabric::memory::Ordering;
 use stentor_support::Failure;
 use stentor_support::args::{LoopbackFabric, Network};
 
 use super::clock::Grain;
-use super::crew::Crew;
 use super::datagrams;
 use super::environment::{Environment, fabric_name, wait_name};
-use super::errand::{Neb, Part, broken, processors};
+use super::harness::{Harness, messages, rounds, sizes, two_processors};
+use super::kinds::kinds;
 use super::plain::STREAM_ALL_LINES;
 use super::report::{Floor, Report, Row};
 use super::roce;
 use super::samples::{Samples, median};
-use super::stage::{Command, Shape};
+use super::shared_area::{Command, Shape};
+use super::worker_spec::{Neb, Part};
 use crate::args::{BenchLength, BenchNeb, NebMode, Pinning};
-
-/// Results, words.
-const NS: usize = 8;
-const READY: usize = 9;
 
 /// Broadcasts one at a time, over all rounds; so many times as many with a window.
 const ITERATIONS: u64 = 14_000;
 const WINDOWED: u64 = 5;
-const MAX_SAMPLES: u64 = 1 << 20;
 const LINES: u64 = 400_000;
 const DATAGRAMS: u64 = 50_000;
 const MAX_BYTES: usize = 64 << 10;
 
-/// What happens in a phase.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Connect = 1,
-    Chain = 2,
-    Broadcast = 3,
-    Lines = 4,
-}
-
-impl Kind {
-    fn of(number: u64) -> Self {
-        match number {
-            1 => Kind::Connect,
-            2 => Kind::Chain,
-            3 => Kind::Broadcast,
-            _ => Kind::Lines,
-        }
-    }
-}
+kinds! { Connect, Chain, Broadcast, Lines }
 
 struct Bench<'a> {
-    crew: Crew,
+    harness: Harness,
     neb: Neb,
     length: &'a BenchLength,
-    processors: Vec<usize>,
 }
 
 pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
-    let processors = processors().map_err(broken("ask for processors"))?;
-    if processors.len() < 2 {
-        let remedy = "the floor of the throughput is measured on two: allow this process two (taskset)";
-        return Err(Failure::run("one processor", "bench neb", remedy));
-    }
-    let sizes = if args.length.all { (3..=16).map(|shift| 1 << shift).collect() } else { vec![args.length.size] };
-    if let Some(bytes) = sizes.iter().find(|bytes| **bytes > MAX_BYTES) {
-        let what = format!("{bytes} bytes: this bench goes up to {MAX_BYTES}");
-        return Err(Failure::usage(what, "--size", "choose a smaller size"));
-    }
+    let remedy = "the floor of the throughput is measured on two: allow this process two (taskset)";
+    let processors = two_processors("bench neb", remedy)?;
+    let sizes = sizes(&args.length, |size| {
+        let what = format!("{size} bytes: this bench goes up to {MAX_BYTES}");
+        (size > MAX_BYTES).then_some((what, "choose a smaller size"))
+    })?;
     let mut rows = Vec::new();
     let pinning = format!("{} processes on {} processors, {}", args.processes, processors.len(), how(args.pin));
     let environment =
@@ -90,14 +60,14 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
             })?;
             life += 1;
             let traffic = |process| captures.of(&roce::name(process), life);
-            let mut bench = Bench::start(neb, &args.length, processors.clone(), traffic)?;
+            let mut bench = Bench::start(neb, &args.length, &processors, traffic)?;
             rows.push(bench.one()?);
             if window > 1 {
                 rows.push(bench.window()?);
             }
         }
     }
-    Ok(Report { environment, rows, trial: None, switch: None })
+    Ok(Report::of(environment, rows))
 }
 
 fn how(pin: Pinning) -> &'static str {
@@ -111,33 +81,24 @@ impl<'a> Bench<'a> {
     fn start(
         neb: Neb,
         length: &'a BenchLength,
-        processors: Vec<usize>,
+        processors: &[usize],
         traffic: impl Fn(usize) -> Network,
     ) -> Result<Self, Failure> {
         let lines = chain::lines(&neb).max(STREAM_ALL_LINES);
-        let samples = Self::broadcasts(length, WINDOWED) * 5 / 4 + 2;
+        let samples = messages(length, ITERATIONS * WINDOWED) * 5 / 4 + 2;
         let shape = Shape { processes: neb.processes(), lines, samples: samples as usize };
         let place = |process: usize| (neb.pin != Pinning::None).then(|| processors[process % processors.len()]);
         let places: Vec<_> = (0..neb.processes()).map(place).collect();
-        let mut crew = Crew::start(Part::Neb(neb), shape, &places, traffic)?;
-        crew.run(Command { kind: Kind::Connect as u64, ..Command::default() })?;
-        Ok(Bench { crew, neb, length, processors })
-    }
-
-    /// Broadcasts of one round.
-    fn broadcasts(length: &BenchLength, times: u64) -> u64 {
-        let all = length.iterations.unwrap_or(ITERATIONS * times);
-        (all / u64::from(length.rounds)).clamp(10, MAX_SAMPLES)
+        let part = (Part::Neb(neb), neb.bytes, Kind::Connect.number());
+        Ok(Bench { harness: Harness::start(part, shape, (&places, processors), traffic)?, neb, length })
     }
 
     fn command(&self, kind: Kind, iterations: u64, window: u64) -> Command {
-        let bytes = u64::from(self.neb.bytes);
-        Command { kind: kind as u64, bytes, warmup: iterations / 4, iterations, window, extra: 0 }
+        self.harness.command(kind.number(), iterations, window)
     }
 
-    fn goes_on(&self, done: u32, since: Instant) -> bool {
-        let duration = self.length.duration.map(Duration::from_secs);
-        duration.map_or(done < self.length.rounds, |duration| done < 3 || since.elapsed() < duration)
+    fn rounds(&mut self, mut round: impl FnMut(&mut Self) -> Result<(), Failure>) -> Result<u32, Failure> {
+        rounds((self.length.rounds, self.length.duration), || round(self))
     }
 
     fn name(&self, what: &str) -> String {
@@ -157,17 +118,16 @@ impl<'a> Bench<'a> {
 
     /// Latency of broadcasts one at a time, from the call to the delivery at the last receiver.
     fn one(&mut self) -> Result<Row, Failure> {
-        let iterations = Self::broadcasts(self.length, 1);
+        let iterations = messages(self.length, ITERATIONS);
         let (mut floors, mut subjects) = (Samples::new(1.0, Grain::default()), Samples::new(1.0, Grain::default()));
-        let (since, mut rounds) = (Instant::now(), 0);
-        while self.goes_on(rounds, since) {
-            rounds += 1;
+        let rounds = self.rounds(|bench| {
             for (kind, samples) in [(Kind::Chain, &mut floors), (Kind::Broadcast, &mut subjects)] {
-                let command = self.command(kind, iterations, 1);
-                self.crew.run(command)?;
-                samples.round((command.warmup..command.warmup + iterations).map(|at| self.latency(at as usize)));
+                let command = bench.command(kind, iterations, 1);
+                bench.harness.workers.run(command)?;
+                samples.round((command.warmup..command.warmup + iterations).map(|at| bench.latency(at as usize)));
             }
-        }
+            Ok(())
+        })?;
         let (floor, subject) = (floors.summary(), subjects.summary());
         let what = match self.neb.network {
             None => "the same chain of plain stores and loads by the same processes in the same wait mode".to_owned(),
@@ -178,40 +138,36 @@ impl<'a> Bench<'a> {
             }
         };
         let floor = Floor { what, value: floor.typical, unit: "us" };
-        let ratio = subject.typical / floor.value;
-        let row = Row::new(self.name("one outstanding"), self.neb.bytes as usize, rounds, floor, ratio);
-        Ok(row.with_latency(&subject).with_rate(1e6 / subject.avg))
+        let row = Row::latency(self.name("one outstanding"), self.neb.bytes as usize, rounds, floor, &subject);
+        Ok(row.with_rate(1e6 / subject.avg))
     }
 
     /// Rate of broadcasts with a window, beside what their writes and reads cost.
     fn window(&mut self) -> Result<Row, Failure> {
-        let iterations = Self::broadcasts(self.length, WINDOWED);
+        let iterations = messages(self.length, ITERATIONS * WINDOWED);
         let window = u64::from(self.neb.window);
         let mut subjects = Samples::new(1.0, Grain::default());
         let (mut costs, mut rates, mut made, mut broadcasts) = (Vec::new(), Vec::new(), [0; 2], 0);
-        let (since, mut rounds) = (Instant::now(), 0);
-        while self.goes_on(rounds, since) {
-            rounds += 1;
-            costs.push(self.line_cost()?);
-            let command = self.command(Kind::Broadcast, iterations, window);
-            let before = self.counts();
-            self.crew.run(command)?;
-            let after = self.counts();
+        let rounds = self.rounds(|bench| {
+            costs.push(bench.line_cost()?);
+            let command = bench.command(Kind::Broadcast, iterations, window);
+            let before = bench.counts();
+            bench.harness.workers.run(command)?;
+            let after = bench.counts();
             made.iter_mut().zip(before).zip(after).for_each(|((made, before), after)| *made += after - before);
             broadcasts += command.warmup + iterations;
             let measured = command.warmup..command.warmup + iterations;
-            rates.push(self.rate(measured.clone()));
-            subjects.round(measured.map(|at| self.latency(at as usize)));
-        }
+            rates.push(bench.rate(measured.clone()));
+            subjects.round(measured.map(|at| bench.latency(at as usize)));
+            Ok(())
+        })?;
         let (cost, rate) = (median(costs), median(rates));
         let floor = match self.neb.network {
             None => lines_floor(self.lines_per_broadcast(), cost),
             Some(_) => datagrams_floor(made.map(|count| count as f64 / broadcasts as f64), cost),
         };
-        let ratio = floor.value / rate;
         let name = self.name(&format!("{window} outstanding"));
-        let row = Row::new(name, self.neb.bytes as usize, rounds, floor, ratio);
-        Ok(row.with_latency(&subjects.summary()).with_rate(rate))
+        Ok(Row::rate(name, self.neb.bytes as usize, rounds, floor, rate).with_latency(&subjects.summary()))
     }
 
     /// Lines that are handed from one process to another for one broadcast: the sender's writes; in mode `quorum` a
@@ -232,38 +188,24 @@ impl<'a> Bench<'a> {
 
     /// What each of many lines or datagrams, sent on one processor and picked up on another, costs, ns.
     fn line_cost(&mut self) -> Result<f64, Failure> {
-        let (first, last) = (self.processors[0], self.processors[self.processors.len() - 1]);
         let count = if self.neb.network.is_some() { DATAGRAMS } else { LINES };
-        let command = self.command(Kind::Lines, count, first as u64);
-        self.crew.run(Command { extra: last as u64, ..command })?;
-        Ok(self.crew.stage.results(1)[NS].load(Ordering::Relaxed) as f64 / count as f64)
+        Ok(self.harness.between_ends(Kind::Lines.number(), count, 1)? / count as f64)
     }
 
     /// Remote writes and reads of all processes so far.
     fn counts(&self) -> [u64; 2] {
-        let of = |process: usize, what: usize| self.crew.stage.results(process)[what].load(Ordering::Relaxed);
-        std::array::from_fn(|what| (0..self.neb.processes()).map(|process| of(process, what)).sum())
-    }
-
-    fn sent(&self, at: usize) -> u64 {
-        self.crew.stage.samples(0)[at].load(Ordering::Relaxed)
-    }
-
-    /// When the last receiver delivered it.
-    fn delivered(&self, at: usize) -> u64 {
-        let receivers = 1..self.neb.processes();
-        receivers.map(|process| self.crew.stage.samples(process)[at].load(Ordering::Relaxed)).max().unwrap_or(0)
+        std::array::from_fn(|what| self.harness.sum(what))
     }
 
     fn latency(&self, at: usize) -> u64 {
-        self.delivered(at).saturating_sub(self.sent(at))
+        self.harness.latency(0, 1..self.neb.processes(), at)
     }
 
     /// Broadcasts per second, from the first call to the last delivery.
     fn rate(&self, measured: std::ops::Range<u64>) -> f64 {
         let count = measured.end - measured.start;
-        let start = self.sent(measured.start as usize);
-        let end = self.delivered(measured.end as usize - 1);
+        let start = self.harness.time(0, measured.start as usize);
+        let end = self.harness.delivered(1..self.neb.processes(), measured.end as usize - 1);
         count as f64 * 1e9 / end.saturating_sub(start).max(1) as f64
     }
 }

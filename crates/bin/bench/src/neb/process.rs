@@ -11,14 +11,14 @@ use stentor_support::Failure;
 
 use super::super::clock::now;
 use super::super::datagrams::{self, Datagrams, Ring, Sockets};
-use super::super::errand::{Errand, Neb, broken, pin, processors, serve};
 use super::super::pause::mode;
 use super::super::plain;
 use super::super::roce;
-use super::super::stage::{Command, Stage};
+use super::super::shared_area::{Command, SharedArea};
 use super::super::way::Lines;
+use super::super::worker_spec::{Neb, WorkerSpec, broken, serve};
+use super::Kind;
 use super::chain::{Chain, steps};
-use super::{Kind, NS, READY};
 use crate::args::NebMode;
 
 /// Rounds between two looks at connections.
@@ -51,47 +51,47 @@ fn failed(what: impl std::fmt::Display) -> Failure {
     Failure::run(what, "bench neb", "run `stentor doctor`")
 }
 
-pub(in super::super) fn run(errand: &Errand, stage: &Stage, neb: &Neb) -> Result<(), Failure> {
-    let me = ProcessId(errand.process as u16);
+pub(in super::super) fn run(spec: &WorkerSpec, area: &SharedArea, neb: &Neb) -> Result<(), Failure> {
+    let me = ProcessId(spec.process as u16);
     let shm = ShmConfig {
-        directory: errand.directory.clone(),
+        directory: spec.directory.clone(),
         max_bytes: 4 << 30,
         ..ShmConfig::new("bench-neb", me, &me.to_string(), neb.processes() as u16)
     };
     let Some(network) = neb.network else {
-        return play(errand, stage, neb, ShmFabric::start(shm).map_err(failed)?, None);
+        return play(spec, area, neb, ShmFabric::start(shm).map_err(failed)?, None);
     };
-    let fabric = roce::start(network, me, neb.processes(), config(neb).slot_bytes() as usize, &errand.traffic)?;
+    let fabric = roce::start(network, me, neb.processes(), config(neb).slot_bytes() as usize, &spec.traffic)?;
     let ring = Ring { network, processes: neb.processes(), steps: steps(neb), mode: mode(neb.wait) };
-    play(errand, stage, neb, fabric, Some(Sockets::open(ring, errand.process)?))
+    play(spec, area, neb, fabric, Some(Sockets::open(ring, spec.process)?))
 }
 
 /// A process's part, on any fabric.
 fn play<F: Hosted>(
-    errand: &Errand,
-    stage: &Stage,
+    spec: &WorkerSpec,
+    area: &SharedArea,
     neb: &Neb,
     fabric: F,
     sockets: Option<Sockets>,
 ) -> Result<(), Failure> {
-    let me = ProcessId(errand.process as u16);
+    let me = ProcessId(spec.process as u16);
     let secret = |process: u16| [process as u8 + 1; 32];
     let public: Vec<_> = (0..neb.processes() as u16).map(|process| Authority::public_of(&secret(process))).collect();
     let authority = neb.signed.then(|| Authority::new(1, me, &secret(me.0), &public)).transpose().map_err(failed)?;
     let mut process = Process {
-        stage,
+        area,
         neb,
-        me: errand.process,
+        me: spec.process,
         node: Node::new(fabric, config(neb), 1, authority).map_err(failed)?,
         sockets,
         payload: vec![0; neb.bytes as usize],
         sent: 0,
     };
-    serve(errand, stage, |command, phase| process.perform(&command, phase))
+    serve(spec, area, |command, phase| process.perform(&command, phase))
 }
 
 struct Process<'a, F: Hosted> {
-    stage: &'a Stage,
+    area: &'a SharedArea,
     neb: &'a Neb,
     me: usize,
     node: Node<F>,
@@ -106,7 +106,7 @@ impl<F: Hosted> Process<'_, F> {
         match Kind::of(command.kind) {
             Kind::Connect => self.connect(),
             Kind::Chain => self.chain(command, phase).map_err(broken("wait")),
-            Kind::Lines => self.lines(command, phase).map_err(broken("stay on one processor, or use sockets")),
+            Kind::Lines => self.lines(command, phase),
             Kind::Broadcast => {
                 if self.me == 0 {
                     self.send(command, phase)?;
@@ -120,13 +120,13 @@ impl<F: Hosted> Process<'_, F> {
     }
 
     fn chain(&mut self, command: &Command, phase: u64) -> std::io::Result<()> {
-        let Process { stage, neb, me, sockets, .. } = self;
+        let Process { area, neb, me, sockets, .. } = self;
         match sockets {
             None => {
-                let way = Lines::new(stage, (neb.processes(), steps(neb)), *me, mode(neb.wait));
-                Chain { stage, neb, me: *me, phase, way }.run(command)
+                let way = Lines::new(area, (neb.processes(), steps(neb)), *me, mode(neb.wait));
+                Chain { area, neb, me: *me, phase, way }.run(command)
             }
-            Some(sockets) => Chain { stage, neb, me: *me, phase, way: Datagrams::new(sockets) }.run(command),
+            Some(sockets) => Chain { area, neb, me: *me, phase, way: Datagrams::new(sockets) }.run(command),
         }
     }
 
@@ -134,34 +134,25 @@ impl<F: Hosted> Process<'_, F> {
     fn tell_counts(&self) {
         let counts = self.node.counts();
         let told = [counts.broadcast_writes + counts.register_writes + counts.credits, counts.reads];
-        for (word, count) in self.stage.results(self.me).iter().zip(told) {
+        for (word, count) in self.area.results(self.me).iter().zip(told) {
             word.store(count, Ordering::Relaxed);
         }
     }
 
-    fn lines(&mut self, command: &Command, phase: u64) -> std::io::Result<()> {
-        if self.me > 1 {
-            return Ok(());
-        }
-        let back = processors()?;
-        pin(&[if self.me == 0 { command.window } else { command.extra } as usize])?;
-        let ns = match &mut self.sockets {
-            None => plain::stream(self.stage, self.me == 0, command, phase, true),
-            Some(sockets) => sockets.stream(self.stage, command, phase, datagrams::LENGTH)?,
-        };
-        self.stage.results(self.me)[NS].store(ns, Ordering::Relaxed);
-        pin(&back)
+    fn lines(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
+        let Process { area, me, sockets, .. } = self;
+        plain::on_processors(area, *me, command, || match sockets {
+            None => Ok(plain::stream(area, *me == 0, command, phase, true)),
+            Some(sockets) => sockets.stream(area, command, phase, datagrams::LENGTH).map_err(broken("use sockets")),
+        })
     }
 
     fn connect(&mut self) -> Result<(), Failure> {
         let mut backoff = Backoff::new(mode(self.neb.wait));
-        let all = |stage: &Stage| {
-            (0..stage.shape().processes).all(|process| stage.results(process)[READY].load(Ordering::Acquire) == 1)
-        };
-        while !all(self.stage) {
+        while !self.area.all_are_ready() {
             let worked = self.node.housekeep() | self.node.step(&mut |_| {});
             if self.node.is_connected() {
-                self.stage.results(self.me)[READY].store(1, Ordering::Release);
+                self.area.set_ready(self.me);
             }
             backoff.pause(self.node.fabric_mut(), worked, Duration::from_millis(1)).map_err(failed)?;
         }
@@ -170,9 +161,9 @@ impl<F: Hosted> Process<'_, F> {
 
     /// Broadcasts, with at most a window outstanding, and waits until everybody has freed everything.
     fn send(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
-        let Process { stage, neb, me, node, payload, sent, .. } = self;
+        let Process { area, neb, me, node, payload, sent, .. } = self;
         let total = command.warmup + command.iterations;
-        let samples = stage.samples(*me);
+        let samples = area.samples(*me);
         let mut backoff = Backoff::new(mode(neb.wait));
         let (base, mut round) = (*sent, 0_u64);
         let others: Vec<ProcessId> = (1..neb.processes() as u16).map(ProcessId).collect();
@@ -205,16 +196,16 @@ impl<F: Hosted> Process<'_, F> {
             }
             backoff.pause(node.fabric_mut(), worked, LONGEST).map_err(failed)?;
         }
-        stage.end(phase);
+        area.end(phase);
         Ok(())
     }
 
     fn receive(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
-        let Process { stage, neb, me, node, sent, .. } = self;
-        let samples = stage.samples(*me);
+        let Process { area, neb, me, node, sent, .. } = self;
+        let samples = area.samples(*me);
         let mut backoff = Backoff::new(mode(neb.wait));
         let (base, mut round) = (*sent, 0_u64);
-        while !stage.is_over(phase) {
+        while !area.is_over(phase) {
             round += 1;
             let before = *sent;
             let worked = node.step(&mut |notice| {

@@ -163,6 +163,5 @@ pub(super) fn row(size: usize, rounds: u32, iterations: u64) -> Result<Row, Fail
     let what = format!("{N} WRITEs one after the other, to the last receiver");
     let floor = Floor { what, value: unicast.summary().typical, unit: "us" };
     let found = switched.summary();
-    let ratio = found.typical / floor.value;
-    Ok(Row::new(LAST_OF, size, rounds, floor, ratio).with_latency(&found))
+    Ok(Row::latency(LAST_OF, size, rounds, floor, &found))
 }

@@ -23,9 +23,9 @@ use stentor_switch::Aggregation;
 use super::clock::Grain;
 use super::datagrams::own_network;
 use super::environment::Environment;
-use super::errand::{pin, processors};
 use super::report::{Report, Row};
 use super::samples::{Samples, Summary};
+use super::worker_spec::{pin, processors};
 use crate::args::BenchSwitch;
 
 use report::Aggregated;

@@ -99,8 +99,7 @@ pub(super) fn rows(size: usize, rounds: u32) -> Result<Vec<Row>, Failure> {
         }
         let what = format!("{receivers} times a packet to one receiver");
         let floor = Floor { what, value: receivers * one, unit: "us" };
-        let ratio = found.typical / floor.value;
-        Row::new(name, size, rounds, floor, ratio).with_latency(&found)
+        Row::latency(name, size, rounds, floor, &found)
     };
     Ok((0..RECEIVERS.len()).map(row).collect())
 }

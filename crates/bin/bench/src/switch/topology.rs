@@ -180,6 +180,5 @@ pub(super) fn row(rounds: u32) -> Result<Row, Failure> {
     let what = format!("the queue pairs of all {HOSTS} hosts made anew through the control plane, then the same");
     let floor = Floor { what, value: median(anew), unit: "us" };
     let found = times.summary();
-    let ratio = found.typical / floor.value;
-    Ok(Row::new(MEMBERS, 8, rounds, floor, ratio).with_latency(&found))
+    Ok(Row::latency(MEMBERS, 8, rounds, floor, &found))
 }

@@ -8,8 +8,8 @@ use stentor_support::args::Network;
 use stentor_support::live::random_key;
 use stentor_support::{Failure, unique};
 
-use super::errand::{Errand, Part, broken};
-use super::stage::{Command, Shape, Stage};
+use super::shared_area::{Command, Shape, SharedArea};
+use super::worker_spec::{Part, WorkerSpec, broken};
 
 /// The environment variable with the key of this bench's cluster, where its fabric takes one.
 pub(super) const KEY: &str = "STENTOR_BENCH_KEY";
@@ -21,13 +21,13 @@ const LOOK: Duration = Duration::from_millis(200);
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// The processes of a bench. Dropping it ends them.
-pub(super) struct Crew {
-    pub(super) stage: Stage,
+pub(super) struct Workers {
+    pub(super) area: SharedArea,
     children: Vec<Child>,
     directory: PathBuf,
 }
 
-impl Crew {
+impl Workers {
     /// Starts one process for each part of `processors`, which says where it stays; `traffic` says what becomes of its
     /// packets.
     pub(super) fn start(
@@ -36,18 +36,18 @@ impl Crew {
         processors: &[Option<usize>],
         traffic: impl Fn(usize) -> Network,
     ) -> Result<Self, Failure> {
-        let stage = Stage::create(shape).map_err(broken("share memory"))?;
+        let area = SharedArea::create(shape).map_err(broken("share memory"))?;
         let directory = std::env::temp_dir().join(unique::name("bench"));
         let program = std::env::current_exe().map_err(broken("find this program"))?;
         let key = random_key().map_err(broken("make a key"))?;
-        let mut crew = Crew { stage, children: Vec::new(), directory };
+        let mut workers = Workers { area, children: Vec::new(), directory };
         let parts = std::iter::repeat_n(part, processors.len());
         for (process, (processor, part)) in processors.iter().zip(parts).enumerate() {
-            let (directory, parent) = (crew.directory.clone(), std::process::id() as i32);
+            let (directory, parent) = (workers.directory.clone(), std::process::id() as i32);
             let traffic = traffic(process);
-            let errand = Errand { process, directory, parent, shape, part, processor: *processor, traffic };
-            let text = serde_json::to_string(&errand).expect("an errand has string keys");
-            let memory = crew.stage.memory().descriptor().map_err(broken("share memory"))?;
+            let spec = WorkerSpec { process, directory, parent, shape, part, processor: *processor, traffic };
+            let text = serde_json::to_string(&spec).expect("a specification has string keys");
+            let memory = workers.area.memory().descriptor().map_err(broken("share memory"))?;
             let child = Program::new(&program)
                 .args(["bench", "process", &text])
                 // Not among the arguments, which everybody may see.
@@ -56,16 +56,16 @@ impl Crew {
                 .stdout(Stdio::null())
                 .spawn()
                 .map_err(broken("start a process"))?;
-            crew.children.push(child);
+            workers.children.push(child);
         }
-        Ok(crew)
+        Ok(workers)
     }
 
     /// One phase, from beginning to end.
     pub(super) fn run(&mut self, command: Command) -> Result<(), Failure> {
-        let phase = self.stage.begin(command);
+        let phase = self.area.begin(command);
         let since = Instant::now();
-        while !self.stage.await_finish(phase, LOOK).map_err(broken("wait"))? {
+        while !self.area.await_finish(phase, LOOK).map_err(broken("wait"))? {
             self.look()?;
             if since.elapsed() > PATIENCE {
                 let what = format!("phase {phase} ({command:?}) takes longer than {} s", PATIENCE.as_secs());
@@ -86,9 +86,9 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for Workers {
     fn drop(&mut self) {
-        self.stage.begin(Command::default());
+        self.area.begin(Command::default());
         let until = Instant::now() + FAREWELL;
         for child in &mut self.children {
             // Whoever does not go in time is made to; all of them are our own.

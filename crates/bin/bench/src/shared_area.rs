@@ -21,6 +21,12 @@ const OWN: usize = 4 * LINE_WORDS;
 /// Results of one process, words.
 pub(super) const RESULTS: usize = 16;
 const OWN_WORDS: usize = 3 * LINE_WORDS + RESULTS;
+/// The result with a time, ns.
+pub(super) const NS: usize = 8;
+/// The result that says that a process is connected.
+const READY: usize = 9;
+/// The result of one of two processes: the phase in which it was connected.
+const CONNECTED: usize = 15;
 /// In a process's own lines.
 const ARRIVED: usize = 0;
 const FINISHED: usize = LINE_WORDS;
@@ -84,18 +90,18 @@ impl Command {
 
 /// The shared memory.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct SharedArea {
     memory: BareMemory,
     shape: Shape,
 }
 
-impl Stage {
+impl SharedArea {
     pub(super) fn create(shape: Shape) -> io::Result<Self> {
-        Ok(Stage { memory: BareMemory::create(shape.words())?, shape })
+        Ok(SharedArea { memory: BareMemory::create(shape.words())?, shape })
     }
 
     pub(super) fn adopt(fd: std::os::fd::OwnedFd, shape: Shape) -> io::Result<Self> {
-        Ok(Stage { memory: BareMemory::adopt(fd, shape.words())?, shape })
+        Ok(SharedArea { memory: BareMemory::adopt(fd, shape.words())?, shape })
     }
 
     pub(super) fn memory(&self) -> &BareMemory {
@@ -144,6 +150,40 @@ impl Stage {
     pub(super) fn results(&self, process: usize) -> &[Word] {
         let first = self.own(process, RESULT);
         &self.memory.words()[first..first + RESULTS]
+    }
+
+    /// A process is connected.
+    pub(super) fn set_ready(&self, process: usize) {
+        self.results(process)[READY].store(1, Ordering::Release);
+    }
+
+    /// Whether it said so.
+    pub(super) fn is_ready(&self, process: usize) -> bool {
+        self.results(process)[READY].load(Ordering::Acquire) == 1
+    }
+
+    /// Whether all are.
+    pub(super) fn all_are_ready(&self) -> bool {
+        (0..self.shape.processes).all(|process| self.is_ready(process))
+    }
+
+    /// Calls `turn`, which returns whether this one of two processes is connected, until both are: the other one may need this
+    /// one's answers until then.
+    pub(super) fn connect_two<E>(
+        &self,
+        process: usize,
+        phase: u64,
+        mut turn: impl FnMut() -> Result<bool, E>,
+    ) -> Result<(), E> {
+        while !turn()? {
+            std::thread::yield_now();
+        }
+        self.results(process)[CONNECTED].store(phase, Ordering::Release);
+        while self.results(1 - process)[CONNECTED].load(Ordering::Acquire) != phase {
+            turn()?;
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     /// The conductor begins a phase; returns its number.
@@ -216,58 +256,54 @@ mod tests {
 
     #[test]
     fn nothing_overlaps() {
-        let stage = Stage::create(Shape { processes: 3, lines: 5, samples: 10 }).unwrap();
+        let area = SharedArea::create(Shape { processes: 3, lines: 5, samples: 10 }).unwrap();
         let mut places: Vec<(usize, usize)> = vec![(PHASE, 1), (PROGRESS, 1), (OVER, 1), (COMMAND, COMMAND_WORDS)];
         for process in 0..3 {
-            places.extend([
-                (stage.own(process, ARRIVED), 1),
-                (stage.own(process, FINISHED), 1),
-                (stage.bell(process), 1),
-            ]);
-            places.push((stage.own(process, RESULT), RESULTS));
-            places.push((stage.shape.first_sample(process), stage.samples(process).len()));
+            places.extend([(area.own(process, ARRIVED), 1), (area.own(process, FINISHED), 1), (area.bell(process), 1)]);
+            places.push((area.own(process, RESULT), RESULTS));
+            places.push((area.shape.first_sample(process), area.samples(process).len()));
         }
-        places.push((stage.shape.first_line(), 5 * LINE_WORDS));
+        places.push((area.shape.first_line(), 5 * LINE_WORDS));
         places.sort_unstable();
         for pair in places.windows(2) {
             assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");
         }
         let (first, words) = *places.last().unwrap();
-        assert!(first + words <= stage.memory.words().len());
+        assert!(first + words <= area.memory.words().len());
     }
 
     #[test]
     fn phases_go_round() {
-        let stage = Stage::create(Shape { processes: 2, lines: 0, samples: 0 }).unwrap();
+        let area = SharedArea::create(Shape { processes: 2, lines: 0, samples: 0 }).unwrap();
         let command = Command { kind: 3, bytes: 64, warmup: 1, iterations: 2, window: 4, extra: 5 };
         std::thread::scope(|scope| {
             for process in 0..2 {
-                let stage = &stage;
+                let area = &area;
                 scope.spawn(move || {
                     let mut phase = 0;
                     loop {
-                        let (next, heard) = stage.next(phase).unwrap();
+                        let (next, heard) = area.next(phase).unwrap();
                         phase = next;
                         if heard.kind == Command::END {
                             return;
                         }
                         assert_eq!(heard, command);
-                        stage.meet(process, phase);
+                        area.meet(process, phase);
                         if process == 0 {
-                            stage.end(phase);
+                            area.end(phase);
                         }
-                        while !stage.is_over(phase) {
+                        while !area.is_over(phase) {
                             std::thread::yield_now();
                         }
-                        stage.finish(process, phase);
+                        area.finish(process, phase);
                     }
                 });
             }
             for _ in 0..50 {
-                let phase = stage.begin(command);
-                while !stage.await_finish(phase, Duration::from_secs(1)).unwrap() {}
+                let phase = area.begin(command);
+                while !area.await_finish(phase, Duration::from_secs(1)).unwrap() {}
             }
-            stage.begin(Command::default());
+            area.begin(Command::default());
         });
     }
 }

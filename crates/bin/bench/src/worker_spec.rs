@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use stentor_support::Failure;
 use stentor_support::args::Network;
 
-use super::stage::{Command, Shape, Stage};
+use super::shared_area::{Command, Shape, SharedArea};
 use crate::args::{NebMode, Pinning, Protocol, Waiting};
 
 /// A process's part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Errand {
+pub(super) struct WorkerSpec {
     /// Its index among the bench's processes.
     pub(super) process: usize,
     /// Where the control sockets are.
@@ -147,31 +147,31 @@ pub(super) fn broken(what: &str) -> impl Fn(io::Error) -> Failure {
 
 /// Runs one process until the conductor ends it. `perform` does one phase.
 pub(super) fn serve(
-    errand: &Errand,
-    stage: &Stage,
+    spec: &WorkerSpec,
+    area: &SharedArea,
     mut perform: impl FnMut(Command, u64) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut phase = 0;
     loop {
-        let (next, command) = stage.next(phase).map_err(broken("wait"))?;
+        let (next, command) = area.next(phase).map_err(broken("wait"))?;
         phase = next;
         if command.kind == Command::END {
             return Ok(());
         }
-        stage.meet(errand.process, phase);
+        area.meet(spec.process, phase);
         perform(command, phase)?;
-        stage.finish(errand.process, phase);
+        area.finish(spec.process, phase);
     }
 }
 
-impl Errand {
+impl WorkerSpec {
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
         serde_json::from_str(text)
             .map_err(|error| Failure::usage(error, "bench process", "use `stentor bench fabric` or `bench multicast`"))
     }
 
     /// Takes up the shared memory; ends with the conductor from here on.
-    pub(super) fn enter(&self) -> Result<Stage, Failure> {
+    pub(super) fn enter(&self) -> Result<SharedArea, Failure> {
         set_parent_process_death_signal(Some(Signal::KILL))
             .map_err(|error| broken("follow the parent")(error.into()))?;
         if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != self.parent) {
@@ -181,6 +181,6 @@ impl Errand {
             pin(&[processor]).map_err(broken("stay on one processor"))?;
         }
         let fd = io::stdin().as_fd().try_clone_to_owned().map_err(broken("take the shared memory"))?;
-        Stage::adopt(fd, self.shape).map_err(broken("map the shared memory"))
+        SharedArea::adopt(fd, self.shape).map_err(broken("map the shared memory"))
     }
 }
