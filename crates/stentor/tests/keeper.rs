@@ -62,7 +62,8 @@ impl<K> Group<K> {
 
     fn begin(&mut self, at: usize, keeper: impl Fn(&Plan, ProcessId) -> K) {
         let me = ProcessId(at as u16);
-        let member = self.plan.joining(me, self.directory.0.clone()).expect("starts");
+        let member =
+            self.plan.joining_on(self.plan.shm(me, self.directory.0.clone()).expect("starts"), me).expect("starts");
         self.members[at] = Some((member, keeper(&self.plan, me)));
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stentor::ClusterConfig;
-use stentor::runtime::{Keeper, Plan, Recorder, RoceSeat, StartError};
+use stentor::runtime::{BindConfig, ClusterFabric, Keeper, Plan, Recorder, RoceFabric, Role, StartError};
 use stentor_checker as checker;
 use stentor_election::{Flapping, Heartbeat, HeartbeatConfig};
 use stentor_fabric::ProcessId;
@@ -88,7 +88,7 @@ fn a_plan_starts_no_process_that_it_has_not() {
         assert!(matches!(plan.member(process, directory.clone()).map(drop), Err(StartError::Role(..))));
         assert!(plan.shm(process, directory.clone()).is_err());
         assert!(plan.client(ClientId(n), directory.clone()).is_err());
-        let refused = plan.roce(process, &RoceSeat::default()).map(drop).unwrap_err();
+        let refused = RoceFabric::start_in(&plan, Role::Groups, process, &BindConfig::default()).map(drop).unwrap_err();
         assert!(refused.to_string().contains("is not one of the 4 processes"), "{refused}");
         assert!(Keeper::heartbeat(&plan, process).is_err());
         assert!(plan.config().process_table().get(process).is_none());

@@ -109,6 +109,16 @@ impl Plan {
         Some(Source { cluster: self.config.cluster().to_owned(), file: self.file.clone()?, addresses })
     }
 
+    /// From what a process of a broadcast starts, in this group.
+    #[must_use]
+    pub fn neb_source(&self, group: usize) -> Option<Source> {
+        let source = self.source()?;
+        let members = self.config.groups().get(group).map_or(&[][..], |group| group.members());
+        let addresses = members.iter().map(|member| member.address().to_owned());
+        let addresses = if self.config.fabric().is_between_hosts() { addresses.collect() } else { Vec::new() };
+        Some(Source { cluster: format!("{}.neb", source.cluster), addresses, ..source })
+    }
+
     /// The configuration.
     #[must_use]
     pub fn config(&self) -> &ClusterConfig {
@@ -190,22 +200,8 @@ impl Plan {
     /// # Errors
     /// See [`StartError`].
     pub fn member(&self, me: ProcessId, directory: PathBuf) -> Result<Member<ShmFabric>, StartError> {
-        self.start(me, directory, Member::new)
-    }
-
-    /// The same for a process that may come back: its group takes it in, or begins its life when all its members are there.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn joining(&self, me: ProcessId, directory: PathBuf) -> Result<Member<ShmFabric>, StartError> {
-        self.start(me, directory, Member::joining)
-    }
-
-    fn start(&self, me: ProcessId, directory: PathBuf, make: Make<ShmFabric>) -> Result<Member<ShmFabric>, StartError> {
-        if !matches!(self.topology.place(me), Some(Place::Member { .. })) {
-            return Err(StartError::Role(self.name(me).to_owned(), "member of a group"));
-        }
-        self.make_on(self.shm(me, directory)?, me, make)
+        self.check_member(me)?;
+        self.member_on(self.shm(me, directory)?, me)
     }
 
     /// A member of a group on a fabric that has started, with `me` as its process.
@@ -224,10 +220,19 @@ impl Plan {
         self.make_on(fabric, me, Member::joining)
     }
 
-    fn make_on<F: Fabric>(&self, fabric: F, me: ProcessId, make: Make<F>) -> Result<Member<F>, StartError> {
-        if !matches!(self.topology.place(me), Some(Place::Member { .. })) {
-            return Err(StartError::Role(self.name(me).to_owned(), "member of a group"));
+    /// Refuses a process that is no member.
+    ///
+    /// # Errors
+    /// [`StartError::Role`].
+    pub fn check_member(&self, me: ProcessId) -> Result<(), StartError> {
+        match self.topology.place(me) {
+            Some(Place::Member { .. }) => Ok(()),
+            _ => Err(StartError::Role(self.name(me).to_owned(), "member of a group")),
         }
+    }
+
+    fn make_on<F: Fabric>(&self, fabric: F, me: ProcessId, make: Make<F>) -> Result<Member<F>, StartError> {
+        self.check_member(me)?;
         let replica = ReplicaConfig {
             topology: self.topology.clone(),
             me,

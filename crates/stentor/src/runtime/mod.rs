@@ -1,18 +1,16 @@
 //! A configuration's processes on their fabric: start, polling loops, histories.
 
 mod address;
+mod addresses;
 mod clock;
 mod cluster;
 mod hosted;
 mod hosts;
 mod keeper;
 mod looping;
-mod ofi;
 mod recorder;
-mod roce;
 mod room;
-mod seat;
-mod verbs;
+mod start;
 
 pub use address::AddressError;
 pub use clock::{clock_name, life_now, now_ns};
@@ -20,11 +18,9 @@ pub use cluster::{Plan, StartError};
 pub use hosted::{Carrier, Hosted};
 pub use keeper::Keeper;
 pub use looping::{Housekeeper, RunError, Stop, client_round, run_member};
-pub use ofi::RestrictedOfi;
 pub use recorder::Recorder;
-pub use roce::RoceSeat;
 pub use room::{Quota, Room, Shortage};
-pub use seat::Seat;
+pub use start::{BindConfig, ClusterFabric, RestrictedOfi, Role};
 
 pub use stentor_fabric::WaitMode;
 pub use stentor_fabric_ofi::OfiFabric;

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
-use stentor::config::FabricKind;
-use stentor::runtime::{Client, ClientId, Hosted, Plan, StartError, Stop};
-use stentor_support::live::{self, Captures, Joining, client_on_roce, stop_at_end_of_input};
+use stentor::runtime::{ClusterFabric, Plan, Stop};
+use stentor::with_fabric;
+use stentor_support::live::{self, Captures, Joining, start_client, stop_at_end_of_input};
 use stentor_support::streams::complain;
 use stentor_support::{Failure, Verdict};
 
@@ -49,24 +49,18 @@ pub(in super::super) fn run(spec: &str) -> Result<Verdict, Failure> {
         return Err(Failure::run("the bench is gone", "bench load", "start it again"));
     }
     let plan = live::plan(&spec.config)?;
-    if plan.config().fabric() != FabricKind::Roce {
-        return load(&spec, &plan, &|client| plan.client(client, spec.sockets.clone()));
-    }
-    let told = |name: &str| spec.captures.of(name, spec.life);
-    load(&spec, &plan, &|client| client_on_roce(&plan, client, &spec.config, told))
+    with_fabric!(plan.config().fabric(), F => load::<F>(&spec, &plan))
 }
 
 /// On any fabric.
-fn load<F: Hosted>(
-    spec: &WorkerSpec,
-    plan: &Plan,
-    start: &dyn Fn(ClientId) -> Result<Client<F>, StartError>,
-) -> Result<Verdict, Failure> {
+fn load<F: ClusterFabric>(spec: &WorkerSpec, plan: &Plan) -> Result<Verdict, Failure> {
+    let told = |name: &str| spec.captures.of(name, spec.life);
+    let start = |client| start_client::<F>(plan, client, (&spec.config, &spec.sockets), told);
     let to: Vec<_> = plan.topology().group_ids().collect();
     let joining = Joining {
         plan,
         config: &spec.config,
-        start,
+        start: &start,
         meet: spec.sockets.display().to_string(),
         directory: None,
         to: &to,

@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use stentor::runtime::{Client, ClientId, Hosted, Plan, StartError, now_ns};
+use stentor::runtime::{ClusterFabric, Hosted, Plan, now_ns};
+use stentor::with_fabric;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimRng;
-use stentor_support::args::LoopbackFabric;
-use stentor_support::live::{Interrupt, Joining, client_on_roce};
+use stentor_support::live::{Interrupt, Joining, start_client};
 use stentor_support::{Failure, Output};
 
 use super::Patience;
@@ -64,9 +64,6 @@ pub(super) struct Played {
     pub(super) kills: Vec<Kill>,
 }
 
-/// Starts the client of a place.
-type Start<'a, F> = &'a dyn Fn(ClientId) -> Result<Client<F>, StartError>;
-
 /// Whoever kills, and multicasts meanwhile.
 struct Script<'a, F: Hosted> {
     plan: &'a Plan,
@@ -90,23 +87,18 @@ pub(super) fn play(
     interrupt: &Interrupt,
     output: Output,
 ) -> Result<Played, Failure> {
-    if args.fabric == LoopbackFabric::Shm {
-        return run(args, plan, scene, interrupt, output, &|client| plan.client(client, scene.sockets()));
-    }
-    let (config, told) = (scene.config(), |name: &str| scene.captures().of(name, 1));
-    run(args, plan, scene, interrupt, output, &|client| client_on_roce(plan, client, &config, told))
+    with_fabric!(plan.config().fabric(), F => run::<F>(args, plan, scene, interrupt, output))
 }
 
 /// On any fabric.
-fn run<F: Hosted>(
+fn run<F: ClusterFabric>(
     args: &BenchFailover,
     plan: &Plan,
     scene: &Scene,
     interrupt: &Interrupt,
     output: Output,
-    start: Start<'_, F>,
 ) -> Result<Played, Failure> {
-    let mut script = Script::begin(args, plan, scene, interrupt, start)?;
+    let mut script = Script::<F>::begin(args, plan, scene, interrupt)?;
     let bar = output.progress_count("killing", u64::from(args.rounds));
     let mut kills = Vec::new();
     for round in 0..args.rounds {
@@ -122,22 +114,24 @@ fn in_round(round: u32, seed: u64, failure: Failure) -> Failure {
     Failure { what: format!("round {round} of seed {seed}: {}", failure.what), ..failure }
 }
 
-impl<'a, F: Hosted> Script<'a, F> {
+impl<'a, F: ClusterFabric> Script<'a, F> {
     fn begin(
         args: &'a BenchFailover,
         plan: &'a Plan,
         scene: &'a Scene,
         interrupt: &'a Interrupt,
-        start: Start<'_, F>,
     ) -> Result<Self, Failure> {
         let to: Vec<_> = plan.topology().group_ids().collect();
         // The first place is ours; nobody else is there yet.
         let fleet = RefCell::new(Fleet::start(plan, scene, args)?);
         let wait = mode(args.wait);
+        let (config, sockets) = (scene.config(), scene.sockets());
+        let told = |name: &str| scene.captures().of(name, 1);
+        let start = |client| start_client::<F>(plan, client, (&config, &sockets), told);
         let joining = Joining {
             plan,
-            config: &scene.config(),
-            start,
+            config: &config,
+            start: &start,
             meet: scene.sockets().display().to_string(),
             directory: None,
             to: &to,

@@ -1,18 +1,18 @@
 //! What a member or a client does in each phase.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use stentor::config::{ClusterConfig, Ground, Limits, Template};
 use stentor::runtime::{
-    Client, ClientId, Delivered, GroupId, Hosted, Housekeeper, Member, MessageId, Plan, RunError, StartError, Stop,
-    SubmitError, Variant, client_round, run_member, stateless,
+    Client, ClientId, ClusterFabric, Delivered, GroupId, Hosted, Housekeeper, Member, MessageId, Plan, RoceFabric,
+    Role, RunError, StartError, Stop, SubmitError, Variant, client_round, run_member, stateless,
 };
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_multicast::Step;
 use stentor_support::Failure;
-use stentor_support::live::roce_seat;
+use stentor_support::live::bind_config;
 
 use super::super::clock::now;
 use super::super::datagrams::{self, Datagrams, Ring, Sockets};
@@ -51,7 +51,8 @@ pub(in super::super) fn run(spec: &WorkerSpec, area: &SharedArea, cluster: &Clus
         let fabric = plan.shm(me, spec.directory.clone()).map_err(unstarted)?;
         return play(spec, area, cluster, &plan, fabric, None);
     };
-    let fabric = plan.roce(me, &roce_seat(Path::new(""), None, &spec.traffic)).map_err(unstarted)?;
+    let bind = bind_config(Path::new(""), PathBuf::new(), None, &spec.traffic);
+    let fabric = RoceFabric::start_in(&plan, Role::Groups, me, &bind).map_err(unstarted)?;
     let ring = Ring { network, processes: cluster.processes(), steps: steps(cluster), mode: mode(cluster.wait) };
     let sockets = Sockets::open(ring, spec.process)?;
     play(spec, area, cluster, &plan, fabric, Some(sockets))

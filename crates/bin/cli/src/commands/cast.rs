@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use stentor::config::FabricKind;
 use stentor::runtime::{
-    Client, ClientId, GroupId, Hosted, Housekeeper, Plan, Recorder, StartError, SubmitError, client_round, life_now,
-    now_ns,
+    BindConfig, Client, ClientId, ClusterFabric, GroupId, Hosted, Housekeeper, Plan, Recorder, SubmitError,
+    client_round, life_now, now_ns,
 };
+use stentor::with_fabric;
 use stentor_fabric::Backoff;
 use stentor_multicast::Place;
 
@@ -36,29 +37,16 @@ pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure>
     super::node::make_room(&live::Need::of(&plan), "cast", output);
     let casting = Casting { args, plan: &plan, to: &to, asked, output };
     let OnRoce { bind, network } = &args.meeting.roce;
-    if plan.config().fabric() == FabricKind::Roce {
-        let seat = live::roce_seat(config, *bind, network);
-        let process = |client| plan.topology().client_process(client);
-        let made = Cell::new(false);
-        let start = |client| {
-            let fabric = begin_anew(seat.pcap.as_deref(), &made, || plan.roce(process(client), &seat))?;
-            plan.client_on(fabric, client)
-        };
-        return casting.run(&start, "on RoCEv2".to_owned());
-    }
-    if plan.config().fabric() == FabricKind::Verbs {
-        live::refuse_traffic(network, config.display())?;
-        let start = |client| live::client_on_verbs(&plan, client, config, *bind);
-        return casting.run(&start, "on RDMA devices".to_owned());
-    }
-    if plan.config().fabric() == FabricKind::Ofi {
-        live::refuse_traffic(network, config.display())?;
-        let start = |client| live::client_on_ofi(&plan, client, config, *bind);
-        return casting.run(&start, "on libfabric".to_owned());
-    }
-    live::refuse_network(*bind, network, config.display())?;
+    live::refuse_foreign(&plan, *bind, network, config)?;
     let directory = live::directory(args.meeting.directory.as_ref());
-    casting.run(&|client| plan.client(client, directory.clone()), format!("sockets in {}", live::looked_in(&directory)))
+    let meet = match plan.config().fabric() {
+        FabricKind::Roce => "on RoCEv2".to_owned(),
+        FabricKind::Verbs => "on RDMA devices".to_owned(),
+        FabricKind::Ofi => "on libfabric".to_owned(),
+        FabricKind::Shm | FabricKind::Sim => format!("sockets in {}", live::looked_in(&directory)),
+    };
+    let bind = live::bind_config(config, directory, *bind, network);
+    with_fabric!(plan.config().fabric(), F => casting.run::<F>(&bind, meet))
 }
 
 /// What is to be done, on any fabric.
@@ -71,17 +59,15 @@ struct Casting<'a> {
 }
 
 impl Casting<'_> {
-    fn run<F: Hosted>(
-        &self,
-        start: &dyn Fn(ClientId) -> Result<Client<F>, StartError>,
-        meet: String,
-    ) -> Result<Verdict, Failure> {
+    fn run<F: ClusterFabric>(&self, bind: &BindConfig, meet: String) -> Result<Verdict, Failure> {
         let Casting { args, plan, to, asked, output } = *self;
         let interrupt = Interrupt::catch()?;
+        let made = Cell::new(false);
+        let start = |client| begin_anew(bind.pcap.as_deref(), &made, || plan.start_client::<F>(client, bind));
         let joining = Joining {
             plan,
             config: &args.meeting.config,
-            start,
+            start: &start,
             meet,
             directory: args.meeting.directory.as_deref(),
             to,

@@ -59,8 +59,8 @@ mod schedule;
 
 use std::time::Instant;
 
-use stentor::config::FabricKind;
-use stentor::runtime::RoceSeat;
+use stentor::runtime::{BindConfig, ClusterFabric};
+use stentor::with_fabric;
 use stentor_checker::check_files;
 
 use crate::args::{self, ChaosPlant, Fault};
@@ -69,7 +69,7 @@ use load::Loads;
 use report::{CheckResult, RunReport};
 use scene::Scene;
 use schedule::Bounds;
-use stentor_support::live::{Interrupt, client_on_ofi, client_on_verbs};
+use stentor_support::live::Interrupt;
 use stentor_support::{Failure, Output, Verdict};
 
 /// The command's name in errors.
@@ -94,7 +94,7 @@ pub(super) fn run(args: &args::Chaos, output: Output) -> Result<Verdict, Failure
     script.announce();
     let interrupt = Interrupt::catch()?;
     let begin = Instant::now();
-    let played = script.play(&interrupt);
+    let played = with_fabric!(scene.plan().config().fabric(), F => script.play::<F>(&interrupt));
     let seconds = begin.elapsed().as_secs_f64();
     let played = match played {
         Ok(played) => played,
@@ -141,26 +141,15 @@ impl Script<'_> {
         ));
     }
 
-    fn play(&self, interrupt: &Interrupt) -> Result<RunOutcome, Failure> {
+    fn play<F: ClusterFabric>(&self, interrupt: &Interrupt) -> Result<RunOutcome, Failure> {
         let (plan, scene) = (self.scene.plan(), self.scene);
         let loads = Loads::new(plan, scene, self.args, self.seed);
-        let config = scene.config();
-        let on_shm = |client| plan.client(client, scene.sockets());
-        let on_roce = |client| {
-            let process = plan.topology().client_process(client);
-            plan.client_on(plan.roce(process, &RoceSeat::beside(&config))?, client)
-        };
-        let on_verbs = |client| client_on_verbs(plan, client, &config, None);
-        let on_ofi = |client| client_on_ofi(plan, client, &config, None);
+        let bind = BindConfig { sockets: scene.sockets(), ..BindConfig::beside(&scene.config()) };
+        let start = |client| plan.start_client::<F>(client, &bind);
         std::thread::scope(|scope| {
             // However this ends, the clients end, too: the scope waits for them.
             let _end = loads.end_with();
-            match plan.config().fabric() {
-                FabricKind::Roce => loads.start(scope, &on_roce),
-                FabricKind::Verbs => loads.start(scope, &on_verbs),
-                FabricKind::Ofi => loads.start(scope, &on_ofi),
-                FabricKind::Shm | FabricKind::Sim => loads.start(scope, &on_shm),
-            }?;
+            loads.start(scope, &start)?;
             Conductor::begin(self, &loads, interrupt)?.play()
         })
     }

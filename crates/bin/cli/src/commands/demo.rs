@@ -12,7 +12,8 @@ mod text;
 
 use std::time::Duration;
 
-use stentor::runtime::{Client, ClientId, Hosted, Plan, StartError};
+use stentor::runtime::{ClusterFabric, Plan};
+use stentor::with_fabric;
 use stentor_checker::check_files;
 use stentor_fabric::ProcessId;
 
@@ -25,7 +26,7 @@ use outcome::Outcome;
 use report::Shown;
 use stage::{CLUSTER, Stage};
 use stentor_support::args::DemoFabric;
-use stentor_support::live::{self, Captures, Interrupt, Joining, client_on_roce, unstarted};
+use stentor_support::live::{self, Captures, Interrupt, Joining, unstarted};
 use stentor_support::{Failure, Output, Verdict};
 use text::Text;
 
@@ -72,7 +73,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
         nodes.check()
     };
     let scene = Scene { args, plan: &plan, stage: &stage, nodes: &nodes, text: &text, check: &look, output };
-    let sent = send(&scene)?;
+    let sent = with_fabric!(plan.config().fabric(), F => scene.send::<F>())?;
     sent.troubles.iter().for_each(|trouble| output.note(trouble));
     let served = nodes.stop(&interrupt)?;
     let switched = copier.as_mut().map(|copier| copier.stop(sent.counts.copies(), &interrupt)).transpose()?;
@@ -87,21 +88,6 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
 /// Lines of a text that is long enough for somebody to be killed and to come back meanwhile.
 const SHORTEST_DRAMA: usize = 100;
 
-fn send(scene: &Scene<'_>) -> Result<Sent, Failure> {
-    let Scene { args, plan, stage, .. } = *scene;
-    if args.fabric == DemoFabric::Roce {
-        let (config, told) = (stage.config(), |name: &str| stage.captures().of(name, 1));
-        return scene.send(&|client| client_on_roce(plan, client, &config, told));
-    }
-    if args.fabric == DemoFabric::Verbs {
-        return scene.send(&|client| live::client_on_verbs(plan, client, &stage.config(), None));
-    }
-    if args.fabric == DemoFabric::Ofi {
-        return scene.send(&|client| live::client_on_ofi(plan, client, &stage.config(), None));
-    }
-    scene.send(&|client| plan.client(client, stage.sockets()))
-}
-
 /// Everything that the client needs to know.
 struct Scene<'a> {
     args: &'a args::Demo,
@@ -115,13 +101,16 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    fn send<F: Hosted>(&self, start: &dyn Fn(ClientId) -> Result<Client<F>, StartError>) -> Result<Sent, Failure> {
+    fn send<F: ClusterFabric>(&self) -> Result<Sent, Failure> {
         let Scene { args, plan, stage, nodes, text, check, output } = *self;
+        let (config, sockets) = (stage.config(), stage.sockets());
+        let told = |name: &str| stage.captures().of(name, 1);
+        let start = |client| live::start_client::<F>(plan, client, (&config, &sockets), told);
         let to: Vec<_> = plan.topology().group_ids().collect();
         let joining = Joining {
             plan,
-            config: &stage.config(),
-            start,
+            config: &config,
+            start: &start,
             meet: stage.path().display().to_string(),
             directory: None,
             to: &to,

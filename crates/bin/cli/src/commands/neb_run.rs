@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use stentor::ClusterConfig;
-use stentor::config::{FabricKind, NebConfig};
-use stentor::runtime::{Hosted, Plan, Room, Seat, ShmFabric, clock_name, now_ns};
+use stentor::config::NebConfig;
+use stentor::runtime::{ClusterFabric, Hosted, Plan, Role, clock_name, now_ns};
+use stentor::with_fabric;
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
-use stentor_fabric_shm::{Beside, Place, ShmConfig, Source, StartError};
+use stentor_fabric_shm::{Beside, Place};
 use stentor_neb::{Authority, Mode, Node, Notice};
 use stentor_support::live::{
     self, At, Input, Interrupt, Line, Lines, Need, Refusals, Repeats, TooLong, Waiting, addressed, with_fault,
@@ -63,41 +64,29 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
     };
     let me = ProcessId(me as u16);
     let authority = authority(config, neb, me, args)?;
-    let say = |text: &str| output.log(Level::Info, &args.id, text);
     let need = Need::of_neb(&plan, neb.config().processes);
     need.refuse(args.config.display())?;
     super::node::make_room(&need, &args.id, output);
+    with_fabric!(config.fabric(), F => start::<F>(args, &plan, (neb, me), authority, output))
+}
+
+/// Starts the process on its fabric and runs it.
+fn start<F: ClusterFabric>(
+    args: &NebRun,
+    plan: &Plan,
+    (neb, me): (&NebConfig, ProcessId),
+    authority: Option<Authority>,
+    output: Output,
+) -> Result<Verdict, Failure> {
     let OnRoce { bind, network } = &args.roce;
-    if config.fabric() == FabricKind::Roce {
-        let seat = live::roce_seat(&args.config, *bind, network);
-        let place = beside(args, &plan, neb, me, output)?;
-        let fabric = live::patiently(|| plan.neb_roce(neb, me, &seat), say)
-            .map_err(|error| live::unstarted(error, &args.config))?;
-        return serve(args, &plan, neb, fabric, authority, place.as_ref().map(Place::beside), output);
-    }
-    if config.fabric() == FabricKind::Verbs {
-        live::refuse_traffic(network, args.config.display())?;
-        let seat = Seat::beside(&args.config, *bind);
-        let place = beside(args, &plan, neb, me, output)?;
-        let fabric = live::patiently(|| plan.neb_verbs(neb, me, &seat), say)
-            .map_err(|error| live::unstarted(error, &args.config))?;
-        return serve(args, &plan, neb, fabric, authority, place.as_ref().map(Place::beside), output);
-    }
-    if config.fabric() == FabricKind::Ofi {
-        live::refuse_traffic(network, args.config.display())?;
-        let seat = Seat::beside(&args.config, *bind);
-        let place = beside(args, &plan, neb, me, output)?;
-        let fabric = live::patiently(|| plan.neb_ofi(neb, me, &seat), say)
-            .map_err(|error| live::unstarted(error, &args.config))?;
-        return serve(args, &plan, neb, fabric, authority, place.as_ref().map(Place::beside), output);
-    }
-    live::refuse_network(*bind, network, args.config.display())?;
-    let room = Room::here().check(neb.config().memory_bytes());
-    room.map_err(|shortage| live::unstarted(shortage.into(), &args.config))?;
-    let fabric = live::patiently(|| shm(config, neb, me, args, live::neb_source(&plan, neb.group())), say)
-        .map_err(|error| live::unstarted(error.into(), &args.config))?;
-    let path = fabric.beside();
-    serve(args, &plan, neb, fabric, authority, Some(path), output)
+    live::refuse_foreign(plan, *bind, network, &args.config)?;
+    let say = |text: &str| output.log(Level::Info, &args.id, text);
+    let place = if F::MEETS_IN_DIRECTORY { None } else { beside(args, plan, neb, me, output)? };
+    let bind = live::bind_config(&args.config, live::directory(args.directory.as_ref()), *bind, network);
+    let fabric = live::patiently(|| F::start_in(plan, Role::Broadcast(neb), me, &bind), say)
+        .map_err(|error| live::unstarted(error, &args.config))?;
+    let operator = fabric.operator_socket().or_else(|| place.as_ref().map(Place::beside));
+    serve(args, plan, neb, fabric, authority, operator, output)
 }
 
 /// Where a process listens for operators whose fabric needs no directory. Without such a place it runs as well, but not beside
@@ -111,7 +100,7 @@ fn beside(
 ) -> Result<Option<Place>, Failure> {
     let name = args.id.clone();
     let say = move |text: &str| output.log(Level::Warn, &name, text);
-    let (meeting, source) = (live::neb_meeting_name(plan), live::neb_source(plan, neb.group()));
+    let (meeting, source) = (live::neb_meeting_name(plan), plan.neb_source(neb.group()));
     let directory = live::directory(args.directory.as_ref());
     At { directory, meeting, me, name: &args.id, source, config: &args.config }.take("stentor neb remove", say)
 }
@@ -207,28 +196,6 @@ fn authority(
             Err(Failure::usage("[neb] has no keys, so nothing is signed", place, "add `keys`, or leave out --secret"))
         }
     }
-}
-
-fn shm(
-    config: &ClusterConfig,
-    neb: &NebConfig,
-    me: ProcessId,
-    args: &NebRun,
-    source: Option<Source>,
-) -> Result<ShmFabric, StartError> {
-    let sized = neb.config();
-    // As `meeting_name` says.
-    let name = format!("{}.neb", config.cluster());
-    let shm = ShmConfig {
-        directory: live::directory(args.directory.as_ref()),
-        fingerprint: config.fingerprint(),
-        max_bytes: 2 * sized.memory_bytes() + (64 << 20),
-        // Registers are written once: a process without its memory would split what others have agreed on.
-        one_life: true,
-        source,
-        ..ShmConfig::new(&name, me, &args.id, sized.processes as u16)
-    };
-    ShmFabric::start(shm)
 }
 
 /// A process at work.

@@ -15,8 +15,8 @@ mod talk;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use stentor::config::FabricKind;
-use stentor::runtime::{Hosted, Member, Plan, RoceSeat, RunError, Seat, Stop, run_member};
+use stentor::runtime::{BindConfig, ClusterFabric, Hosted, Member, Plan, Role, RunError, Stop, run_member};
+use stentor::with_fabric;
 use stentor_fabric::ProcessId;
 use stentor_fabric_shm::{Beside, Place};
 
@@ -35,39 +35,32 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     args.follow.map_or(Ok(()), live::follow)?;
     let plan = live::plan(&meeting.config)?;
     let me = plan.process(&args.id).map_err(|error| unstarted(error, &meeting.config))?;
-    let failed = |error| unstarted(error, &meeting.config);
-    let say = |text: &str| output.log(Level::Info, &args.id, text);
     let need = Need::of(&plan);
     need.refuse(meeting.config.display())?;
     make_room(&need, &args.id, output);
-    let OnRoce { bind, network } = &meeting.roce;
-    if plan.config().fabric() == FabricKind::Roce {
-        let seat = RoceSeat { faults: args.faults, ..live::roce_seat(&meeting.config, *bind, network) };
-        let place = beside(args, &plan, me, output)?;
-        let fabric = live::patiently(|| plan.roce(me, &seat), say).map_err(failed)?;
-        let member = plan.joining_on(fabric, me).map_err(failed)?;
-        return live(args, &plan, me, member, place.as_ref().map(Place::beside).as_ref(), output);
-    }
-    if plan.config().fabric() == FabricKind::Verbs {
-        live::refuse_traffic(network, meeting.config.display())?;
-        let place = beside(args, &plan, me, output)?;
-        let fabric = live::patiently(|| plan.verbs(me, &Seat::beside(&meeting.config, *bind)), say).map_err(failed)?;
-        let member = plan.joining_on(fabric, me).map_err(failed)?;
-        return live(args, &plan, me, member, place.as_ref().map(Place::beside).as_ref(), output);
-    }
-    if plan.config().fabric() == FabricKind::Ofi {
-        live::refuse_traffic(network, meeting.config.display())?;
-        let place = beside(args, &plan, me, output)?;
-        let fabric = live::patiently(|| plan.ofi(me, &Seat::beside(&meeting.config, *bind)), say).map_err(failed)?;
-        let member = plan.joining_on(fabric, me).map_err(failed)?;
-        return live(args, &plan, me, member, place.as_ref().map(Place::beside).as_ref(), output);
-    }
-    live::refuse_network(*bind, network, meeting.config.display())?;
-    let directory = live::directory(meeting.directory.as_ref());
-    plan.source().map_or(Ok(()), |source| live::refuse_twin(&source, &args.id, me, say))?;
-    let member = live::patiently(|| plan.joining(me, directory.clone()), say).map_err(failed)?;
-    let path = member.fabric().beside();
-    live(args, &plan, me, member, Some(&path), output)
+    with_fabric!(plan.config().fabric(), F => start::<F>(args, &plan, me, output))
+}
+
+/// Starts the member on its fabric and runs it.
+fn start<F: ClusterFabric>(args: &args::Node, plan: &Plan, me: ProcessId, output: Output) -> Result<Verdict, Failure> {
+    let config = &args.meeting.config;
+    let failed = |error| unstarted(error, config);
+    let say = |text: &str| output.log(Level::Info, &args.id, text);
+    let OnRoce { bind, network } = &args.meeting.roce;
+    live::refuse_foreign(plan, *bind, network, config)?;
+    let directory = live::directory(args.meeting.directory.as_ref());
+    let place = if F::MEETS_IN_DIRECTORY {
+        plan.source().map_or(Ok(()), |source| live::refuse_twin(&source, &args.id, me, say))?;
+        plan.check_member(me).map_err(failed)?;
+        None
+    } else {
+        beside(args, plan, me, output)?
+    };
+    let bind = BindConfig { faults: args.faults, ..live::bind_config(config, directory, *bind, network) };
+    let fabric = live::patiently(|| F::start_in(plan, Role::Groups, me, &bind), say).map_err(failed)?;
+    let member = plan.joining_on(fabric, me).map_err(failed)?;
+    let operator = member.fabric().operator_socket().or_else(|| place.as_ref().map(Place::beside));
+    live(args, plan, me, member, operator.as_ref(), output)
 }
 
 /// Sees to it that all peers can be let in, or says which cannot.

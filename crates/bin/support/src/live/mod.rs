@@ -46,12 +46,10 @@ use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
 use stentor::config::{FabricKind, MemberConfig};
-use stentor::runtime::{
-    Client, ClientId, GroupId, Plan, RestrictedOfi, RoceFabric, RoceSeat, Seat, StartError, VerbsFabric,
-};
+use stentor::runtime::{BindConfig, Client, ClientId, ClusterFabric, GroupId, Plan, StartError};
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_shm::{Source, absolute};
+use stentor_fabric_shm::absolute;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::Failure;
@@ -68,44 +66,30 @@ pub fn plan(config: &Path) -> Result<Plan, Failure> {
     Plan::new(parsed).map(|plan| plan.with_file(config)).map_err(|error| unstarted(error, config))
 }
 
-/// What a process on RoCEv2 is told.
-pub fn roce_seat(config: &Path, bind: Option<IpAddr>, network: &Network) -> RoceSeat {
+/// What a process is told besides its configuration, on whatever fabric.
+pub fn bind_config(config: &Path, sockets: PathBuf, bind: Option<IpAddr>, network: &Network) -> BindConfig {
     let (pcap, chances, seed) = (network.pcap.clone(), network.bad.chances(), network.seed);
-    RoceSeat { bind, pcap, chances, seed, ..RoceSeat::beside(config) }
+    BindConfig { sockets, bind, pcap, chances, seed, ..BindConfig::beside(config) }
 }
 
 /// Starts the client of a place, which is told what its name says.
-pub fn client_on_roce(
+pub fn start_client<F: ClusterFabric>(
     plan: &Plan,
     client: ClientId,
-    config: &Path,
+    (config, sockets): (&Path, &Path),
     told: impl Fn(&str) -> Network,
-) -> Result<Client<RoceFabric>, StartError> {
-    let process = plan.topology().client_process(client);
-    let seat = roce_seat(config, None, &told(plan.name(process)));
-    plan.client_on(plan.roce(process, &seat)?, client)
+) -> Result<Client<F>, StartError> {
+    let network = told(plan.name(plan.topology().client_process(client)));
+    plan.start_client(client, &bind_config(config, sockets.to_owned(), None, &network))
 }
 
-/// The same on an RDMA device.
-pub fn client_on_verbs(
-    plan: &Plan,
-    client: ClientId,
-    config: &Path,
-    bind: Option<IpAddr>,
-) -> Result<Client<VerbsFabric>, StartError> {
-    let process = plan.topology().client_process(client);
-    plan.client_on(plan.verbs(process, &Seat::beside(config, bind))?, client)
-}
-
-/// The same on a provider of libfabric.
-pub fn client_on_ofi(
-    plan: &Plan,
-    client: ClientId,
-    config: &Path,
-    bind: Option<IpAddr>,
-) -> Result<Client<RestrictedOfi>, StartError> {
-    let process = plan.topology().client_process(client);
-    plan.client_on(plan.ofi(process, &Seat::beside(config, bind))?, client)
+/// Refuses an address, a capture or a bad network that means nothing on the fabric of a configuration.
+pub fn refuse_foreign(plan: &Plan, bind: Option<IpAddr>, network: &Network, config: &Path) -> Result<(), Failure> {
+    match plan.config().fabric() {
+        FabricKind::Roce => Ok(()),
+        FabricKind::Verbs | FabricKind::Ofi => refuse_traffic(network, config.display()),
+        FabricKind::Shm | FabricKind::Sim => refuse_network(bind, network, config.display()),
+    }
 }
 
 /// Refuses what means nothing where others make the packets, which nobody sees on their way.
@@ -203,15 +187,6 @@ pub fn addressed(config: &ClusterConfig, member: &MemberConfig) -> String {
 /// The same of a broadcast.
 pub fn neb_meeting_name(plan: &Plan) -> String {
     format!("{}.neb", meeting_name(plan))
-}
-
-/// From what a process of a broadcast starts.
-pub fn neb_source(plan: &Plan, group: usize) -> Option<Source> {
-    let source = plan.source()?;
-    let members = plan.config().groups().get(group).map_or(&[][..], |group| group.members());
-    let addresses = members.iter().map(|member| member.address().to_owned());
-    let addresses = if plan.config().fabric().is_between_hosts() { addresses.collect() } else { Vec::new() };
-    Some(Source { cluster: format!("{}.neb", source.cluster), addresses, ..source })
 }
 
 /// Where the control sockets are. A relative path is made absolute at once: processes may change their directory.

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use stentor::config::FabricKind;
-use stentor::runtime::{Hosted, OfiFabric, Plan, RoceFabric, ShmFabric, VerbsFabric};
+use stentor::runtime::{Hosted, Plan};
+use stentor::with_fabric;
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_multicast::Step;
@@ -121,12 +121,7 @@ impl Shown {
             rejoin_ms: outcome.outage.map(|(_, rejoin)| rejoin as f64 / 1e6),
             history: stage.path().to_owned(),
             input: text.source().to_owned(),
-            fabric: match plan.config().fabric() {
-                FabricKind::Roce => RoceFabric::NAME,
-                FabricKind::Verbs => VerbsFabric::NAME,
-                FabricKind::Ofi => OfiFabric::NAME,
-                FabricKind::Shm | FabricKind::Sim => ShmFabric::NAME,
-            },
+            fabric: with_fabric!(plan.config().fabric(), F => F::NAME),
             carrier: sent.carrier.clone(),
             groups: plan.topology().groups(),
             replicas: members / plan.topology().groups(),

@@ -1,70 +1,16 @@
-//! Processes of a configuration on RoCEv2.
+//! Where the processes of a configuration are, on fabrics between hosts.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_roce::driver::{Chances, source_address};
-use stentor_fabric_roce::{HostName, RoceConfig, RoceFabric, SwitchConfig};
+use stentor_fabric_roce::driver::source_address;
+use stentor_fabric_roce::{HostName, SwitchConfig};
 use stentor_multicast::{ClientId, Place};
 
 use super::address::AddressError;
-use super::cluster::{Plan, StartError};
+use super::cluster::Plan;
 use super::hosts::{self, Found};
-use crate::config::{ClusterConfig, KeyError, MemberConfig, NebConfig};
-
-/// What a process is told besides the configuration.
-#[derive(Clone, Debug, Default)]
-pub struct RoceSeat {
-    /// Directory of the configuration: a key's file may be relative to it.
-    pub directory: PathBuf,
-    /// This process's address; `None`: a member's is in the configuration, a client's is the one that this host reaches the
-    /// first member from.
-    pub bind: Option<IpAddr>,
-    /// Where to write a capture of all packets.
-    pub pcap: Option<PathBuf>,
-    /// A bad network.
-    pub chances: Chances,
-    /// The seed of its badness.
-    pub seed: u64,
-    /// Whether the network's faults may be set while the process runs.
-    pub faults: bool,
-}
-
-impl Plan {
-    /// Starts a process on RoCEv2 in user space.
-    ///
-    /// # Errors
-    /// [`StartError::Key`], [`StartError::Address`], [`StartError::Roce`].
-    pub fn roce(&self, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
-        let addresses = self.addresses(me, seat.bind)?;
-        let most = self.most_bytes(me)?;
-        let longest = self.limits().body_ring(self.topology()).max_payload() as u32;
-        let switch = self.config().switch().cloned();
-        let process =
-            RoceConfig { names: self.host_names(), switch, ..RoceConfig::new(self.config().cluster(), me, addresses) };
-        seat.start(self.config(), most, longest, process)
-    }
-
-    /// The same for a process of the broadcast of `[neb]`, counted in its group.
-    ///
-    /// # Errors
-    /// As [`roce`](Self::roce).
-    pub fn neb_roce(&self, neb: &NebConfig, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
-        let addresses = self.neb_addresses(neb, me, seat.bind)?;
-        let (most, longest) = (self.neb_bytes(neb)?, neb.config().payload_bytes as u32);
-        let name = format!("{}.neb", self.config().cluster());
-        // Registers are written once: a process without its memory would split what others have agreed on.
-        let switch = self.neb_switch();
-        let process = RoceConfig {
-            names: self.neb_host_names(neb),
-            one_life: true,
-            switch,
-            ..RoceConfig::new(&name, me, addresses)
-        };
-        seat.start(self.config(), most, longest, process)
-    }
-}
+use crate::config::{MemberConfig, NebConfig};
 
 impl Plan {
     /// Returns the address of a process, unless it is started at another one.
@@ -176,36 +122,6 @@ fn one_family<'a>(
     let mut all = members.into_iter().zip(addresses);
     let Some((member, Some(address))) = all.find(|(_, address)| other(address)) else { return Ok(()) };
     Err(AddressError::Family { process: member.id().to_owned(), address: address.ip(), own })
-}
-
-impl RoceSeat {
-    /// Starts a process whose memory is `most` bytes large and whose messages are at most `longest`.
-    fn start(
-        &self,
-        config: &ClusterConfig,
-        most: u64,
-        longest: u32,
-        process: RoceConfig,
-    ) -> Result<RoceFabric, StartError> {
-        Ok(RoceFabric::start(RoceConfig {
-            key: config.key().ok_or(KeyError::Unnamed)?.read(&self.directory)?,
-            fingerprint: config.fingerprint(),
-            // As on shared memory: staging doubles what is printed where records are longer than the inline limit.
-            max_bytes: 2 * most + (64 << 20),
-            message_bytes: (longest + 4096).max(256 << 10),
-            pcap: self.pcap.clone(),
-            chances: self.chances,
-            seed: self.seed.wrapping_add(u64::from(process.me.0)),
-            faults: self.faults,
-            ..process
-        })?)
-    }
-
-    /// A process whose configuration is in this file.
-    #[must_use]
-    pub fn beside(config: &Path) -> Self {
-        RoceSeat { directory: config.parent().unwrap_or(Path::new("")).to_owned(), seed: 1, ..RoceSeat::default() }
-    }
 }
 
 /// Where a client is that was not told.
