@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use stentor::ClusterConfig;
-use stentor::runtime::{Client, ClientId, GroupId, Housekeeper, Member, Plan, ShmFabric, SubmitError, stateless};
+use stentor::runtime::{
+    Client, ClientId, ClusterRuntime, GroupId, Housekeeper, Member, ShmFabric, SubmitError, stateless,
+};
 use stentor_fabric::ProcessId;
 
 const CLUSTER: &str = r#"
@@ -55,7 +57,7 @@ struct Cluster {
 impl Cluster {
     fn start(directory: &Path) -> Self {
         let config = ClusterConfig::parse(Path::new("cluster.toml"), CLUSTER).expect("valid");
-        let plan = Plan::new(config).expect("possible");
+        let plan = ClusterRuntime::new(config).expect("possible");
         let members = (0..4).map(|me| plan.member(ProcessId(me), directory.to_owned()).expect("starts")).collect();
         let client = plan.client(ClientId(0), directory.to_owned()).expect("starts");
         let housekeeper = Housekeeper::default();

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use stentor::ClusterConfig;
 use stentor::runtime::{
-    Application, ClientId, Delivered, GroupId, Housekeeper, Plan, Recorder, Stop, WaitMode, client_round, now_ns,
-    run_member,
+    Application, ClientId, ClusterRuntime, Delivered, GroupId, Housekeeper, Recorder, Stop, WaitMode, client_round,
+    now_ns, run_member,
 };
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_roce::driver::Chances;
@@ -37,7 +37,7 @@ const PROCESSES: u16 = 6;
 
 /// The same cluster for all, and where each process is.
 struct Stage {
-    plan: Plan,
+    plan: ClusterRuntime,
     addresses: Vec<Option<SocketAddr>>,
     chances: Chances,
 }
@@ -45,7 +45,7 @@ struct Stage {
 impl Stage {
     fn new(name: &str, net: u8, chances: Chances) -> Stage {
         let text = CLUSTER.replace("CLUSTER", name);
-        let plan = Plan::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid"));
+        let plan = ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid"));
         let second = 64 + (std::process::id() % 128) as u8;
         let address = |n| SocketAddr::new(Ipv4Addr::new(127, second, net, n as u8 + 1).into(), 4791);
         let addresses = (0..PROCESSES).map(|n| Some(address(n))).collect();

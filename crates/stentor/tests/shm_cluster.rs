@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use stentor::ClusterConfig;
 use stentor::runtime::{
-    ClientId, GroupId, Housekeeper, Plan, Recorder, Stop, WaitMode, client_round, now_ns, run_member, stateless,
+    ClientId, ClusterRuntime, GroupId, Housekeeper, Recorder, Stop, WaitMode, client_round, now_ns, run_member,
+    stateless,
 };
 use stentor_fabric::{Backoff, ProcessId};
 
@@ -36,9 +37,9 @@ impl Drop for Directory {
     }
 }
 
-fn plan(name: &str) -> Plan {
+fn plan(name: &str) -> ClusterRuntime {
     let text = CLUSTER.replace("CLUSTER", name);
-    Plan::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid")).expect("possible")
+    ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid")).expect("possible")
 }
 
 #[derive(Clone, Default)]
@@ -55,7 +56,7 @@ impl std::io::Write for Sink {
     }
 }
 
-fn member(plan: &Plan, me: ProcessId, directory: PathBuf, stop: &Stop, sink: Sink) {
+fn member(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop, sink: Sink) {
     let mut member = plan.member(me, directory).expect("starts");
     let mut recorder = Recorder::new(plan, me, sink).expect("records");
     let deliver = |delivered: &stentor::runtime::Delivered<'_>| recorder.deliver(now_ns(), delivered).expect("records");
@@ -64,7 +65,7 @@ fn member(plan: &Plan, me: ProcessId, directory: PathBuf, stop: &Stop, sink: Sin
     assert_eq!(member.counts().rejected, 0);
 }
 
-fn client(plan: &Plan, place: ClientId, directory: PathBuf, messages: u64, sink: Sink) {
+fn client(plan: &ClusterRuntime, place: ClientId, directory: PathBuf, messages: u64, sink: Sink) {
     let me = plan.topology().client_process(place);
     let mut client = plan.client(place, directory).expect("starts");
     let mut recorder = Recorder::new(plan, me, sink).expect("records");

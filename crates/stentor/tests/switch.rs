@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use stentor::ClusterConfig;
-use stentor::runtime::{BindConfig, ClusterFabric, Plan, RoceFabric, Role};
+use stentor::runtime::{BindConfig, ClusterFabric, ClusterRuntime, RoceFabric, Role};
 use stentor_fabric::{Fabric, ProcessId};
 
 #[test]
@@ -25,7 +25,7 @@ fn the_switch_of_the_configuration_is_for_both() {
         let path = directory.join("cluster.toml");
         let config = ClusterConfig::parse(&path, &table(switch)).unwrap();
         let neb = config.neb().cloned().unwrap();
-        let plan = Plan::new(config).unwrap();
+        let plan = ClusterRuntime::new(config).unwrap();
         let bind = BindConfig::beside(Path::new(&path));
         let multicast = RoceFabric::start_in(&plan, Role::Groups, ProcessId(0), &bind).unwrap();
         assert_eq!(multicast.capabilities().hardware_multicast, copies);

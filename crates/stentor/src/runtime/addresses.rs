@@ -8,11 +8,11 @@ use stentor_fabric_roce::{HostName, SwitchConfig};
 use stentor_multicast::{ClientId, Place};
 
 use super::address::AddressError;
-use super::cluster::Plan;
+use super::cluster::ClusterRuntime;
 use super::hosts::{self, Found};
 use crate::config::{MemberConfig, NebConfig};
 
-impl Plan {
+impl ClusterRuntime {
     /// Returns the address of a process, unless it is started at another one.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl Plan {
 /// The sets of a broadcast are numbered from here on: one switch serves both.
 const NEB_SETS: u16 = 1 << 15;
 
-impl Plan {
+impl ClusterRuntime {
     /// The switch, as a broadcast uses it beside the multicast.
     pub(super) fn neb_switch(&self) -> Option<SwitchConfig> {
         let cluster = Some(self.config().cluster().to_owned());
@@ -55,7 +55,7 @@ impl Plan {
             return Err(AddressError::NoProcess { process: me, processes });
         }
         let members = self.config().groups().iter().flat_map(|group| group.members());
-        let mut addresses = Plan::table(members, me, bind)?;
+        let mut addresses = ClusterRuntime::table(members, me, bind)?;
         addresses.resize(processes, None);
         let first = addresses.iter().flatten().next().copied();
         let own = &mut addresses[me.index()];
@@ -80,7 +80,7 @@ impl Plan {
         if me.index() >= members.len() {
             return Err(AddressError::NoProcess { process: me, processes: members.len() });
         }
-        Plan::table(members, me, bind)
+        ClusterRuntime::table(members, me, bind)
     }
 
     /// One address of each member.

@@ -62,7 +62,7 @@ type Make<F> = fn(F, ReplicaConfig, Limits, u64, u64) -> Result<Member<F>, NodeE
 
 /// A configuration with everything that follows from it.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ClusterRuntime {
     config: ClusterConfig,
     table: ProcessTable,
     topology: Arc<Topology>,
@@ -70,7 +70,7 @@ pub struct Plan {
     file: Option<PathBuf>,
 }
 
-impl Plan {
+impl ClusterRuntime {
     /// Works out the processes of a configuration.
     ///
     /// # Errors
@@ -78,20 +78,20 @@ impl Plan {
     pub fn new(config: ClusterConfig) -> Result<Self, StartError> {
         let sizes: Vec<usize> = config.groups().iter().map(|group| group.members().len()).collect();
         let topology = Arc::new(Topology::new(&sizes, config.limits().clients)?);
-        Ok(Plan { table: config.process_table(), config, topology, variant: Variant::V2, file: None })
+        Ok(ClusterRuntime { table: config.process_table(), config, topology, variant: Variant::V2, file: None })
     }
 
     /// The same with another variant of the protocol.
     #[must_use]
     pub fn with_variant(self, variant: Variant) -> Self {
-        Plan { variant, ..self }
+        ClusterRuntime { variant, ..self }
     }
 
     /// The same with the file that the configuration was read from. No second process of a name starts from one file,
     /// whatever its directory.
     #[must_use]
     pub fn with_file(self, file: &Path) -> Self {
-        Plan { file: Some(file.to_owned()), ..self }
+        ClusterRuntime { file: Some(file.to_owned()), ..self }
     }
 
     /// The file that the configuration was read from, if it is known.

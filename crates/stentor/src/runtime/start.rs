@@ -11,8 +11,8 @@ use stentor_fabric_shm::{Beside, ShmConfig, ShmFabric};
 use stentor_fabric_verbs::{VerbsConfig, VerbsFabric};
 use stentor_multicast::{Client, ClientId};
 
-use super::cluster::{Plan, StartError};
-use super::hosted::Hosted;
+use super::cluster::{ClusterRuntime, StartError};
+use super::fabric_diagnostics::FabricDiagnostics;
 use crate::config::{KeyError, NebConfig};
 
 /// A provider of libfabric, as it is or with EFA's restrictions.
@@ -56,15 +56,16 @@ pub enum Role<'a> {
 }
 
 /// A fabric that processes of a configuration are started on.
-pub trait ClusterFabric: Hosted + Sized {
+pub trait ClusterFabric: FabricDiagnostics + Sized {
     /// Whether its processes meet in a directory of their host, where operators find them as well.
     const MEETS_IN_DIRECTORY: bool = false;
 
-    /// Starts a process. What [`carrier`](Hosted::carrier) says was taken: print it.
+    /// Starts a process. What [`carrier`](FabricDiagnostics::carrier) says was taken: print it.
     ///
     /// # Errors
     /// [`StartError::Room`], [`StartError::Key`], [`StartError::Address`] and the fabric's own.
-    fn start_in(cluster: &Plan, role: Role<'_>, me: ProcessId, bind: &BindConfig) -> Result<Self, StartError>;
+    fn start_in(cluster: &ClusterRuntime, role: Role<'_>, me: ProcessId, bind: &BindConfig)
+    -> Result<Self, StartError>;
 
     /// Where operators find it, if it meets others in a directory.
     fn operator_socket(&self) -> Option<Beside> {
@@ -113,7 +114,7 @@ struct OnNetwork {
 }
 
 impl OnNetwork {
-    fn new(cluster: &Plan, role: Role<'_>, me: ProcessId, bind: &BindConfig) -> Result<Self, StartError> {
+    fn new(cluster: &ClusterRuntime, role: Role<'_>, me: ProcessId, bind: &BindConfig) -> Result<Self, StartError> {
         let config = cluster.config();
         let (addresses, most, longest) = match role {
             Role::Groups => {
@@ -146,7 +147,7 @@ impl OnNetwork {
 
 impl Role<'_> {
     /// The name by which its processes know each other.
-    fn cluster_name(self, cluster: &Plan) -> String {
+    fn cluster_name(self, cluster: &ClusterRuntime) -> String {
         match self {
             Role::Groups => cluster.config().cluster().to_owned(),
             Role::Broadcast(_) => format!("{}.neb", cluster.config().cluster()),
@@ -162,7 +163,12 @@ impl Role<'_> {
 impl ClusterFabric for ShmFabric {
     const MEETS_IN_DIRECTORY: bool = true;
 
-    fn start_in(cluster: &Plan, role: Role<'_>, me: ProcessId, bind: &BindConfig) -> Result<Self, StartError> {
+    fn start_in(
+        cluster: &ClusterRuntime,
+        role: Role<'_>,
+        me: ProcessId,
+        bind: &BindConfig,
+    ) -> Result<Self, StartError> {
         let Role::Broadcast(neb) = role else { return cluster.shm(me, bind.sockets.clone()) };
         let members = cluster.config().groups().get(neb.group()).map_or(&[][..], |group| group.members());
         let config = ShmConfig {
@@ -187,7 +193,12 @@ impl ClusterFabric for ShmFabric {
 }
 
 impl ClusterFabric for RoceFabric {
-    fn start_in(cluster: &Plan, role: Role<'_>, me: ProcessId, bind: &BindConfig) -> Result<Self, StartError> {
+    fn start_in(
+        cluster: &ClusterRuntime,
+        role: Role<'_>,
+        me: ProcessId,
+        bind: &BindConfig,
+    ) -> Result<Self, StartError> {
         let process = OnNetwork::new(cluster, role, me, bind)?;
         Ok(RoceFabric::start(RoceConfig {
             names: process.names,
@@ -207,7 +218,12 @@ impl ClusterFabric for RoceFabric {
 }
 
 impl ClusterFabric for VerbsFabric {
-    fn start_in(cluster: &Plan, role: Role<'_>, me: ProcessId, bind: &BindConfig) -> Result<Self, StartError> {
+    fn start_in(
+        cluster: &ClusterRuntime,
+        role: Role<'_>,
+        me: ProcessId,
+        bind: &BindConfig,
+    ) -> Result<Self, StartError> {
         let process = OnNetwork::new(cluster, role, me, bind)?;
         Ok(VerbsFabric::start(VerbsConfig {
             names: process.names,
@@ -222,7 +238,12 @@ impl ClusterFabric for VerbsFabric {
 }
 
 impl ClusterFabric for RestrictedOfi {
-    fn start_in(cluster: &Plan, role: Role<'_>, me: ProcessId, bind: &BindConfig) -> Result<Self, StartError> {
+    fn start_in(
+        cluster: &ClusterRuntime,
+        role: Role<'_>,
+        me: ProcessId,
+        bind: &BindConfig,
+    ) -> Result<Self, StartError> {
         let process = OnNetwork::new(cluster, role, me, bind)?;
         let settings = cluster.config().ofi();
         let fabric = OfiFabric::start(OfiConfig {
@@ -239,7 +260,7 @@ impl ClusterFabric for RestrictedOfi {
     }
 }
 
-impl Plan {
+impl ClusterRuntime {
     /// Starts a client on a fabric.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use stentor::runtime::{Plan, ShmFabric};
+use stentor::runtime::{ClusterRuntime, ShmFabric};
 use stentor_fabric::ProcessId;
 use stentor_support::args::LoopbackFabric;
 use stentor_support::live::{Answer, Question, ask, meeting_name};
@@ -108,7 +108,7 @@ fn client(scene: &Scene, args: &BenchFailover, life: u32) -> Result<Running, Fai
 
 impl<'a> Fleet<'a> {
     /// The members; the client comes when they are there.
-    pub(super) fn start(plan: &Plan, scene: &'a Scene, args: &'a BenchFailover) -> Result<Self, Failure> {
+    pub(super) fn start(plan: &ClusterRuntime, scene: &'a Scene, args: &'a BenchFailover) -> Result<Self, Failure> {
         let names = (0..plan.topology().all_members() as u16).map(|n| plan.name(ProcessId(n)).to_owned());
         let members = names.map(|name| member(scene, args, &name, 1)).collect::<Result<Vec<_>, _>>()?;
         let epochs = vec![(0, String::new()); plan.topology().groups()];
@@ -167,7 +167,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Who leads a group, as its members tell.
-    pub(super) fn leader(&mut self, plan: &Plan, group: usize) -> Option<ProcessId> {
+    pub(super) fn leader(&mut self, plan: &ClusterRuntime, group: usize) -> Option<ProcessId> {
         let members = &plan.config().groups()[group];
         for running in self.members.iter().filter(|r| members.members().iter().any(|member| member.id() == r.name)) {
             let said = fs::read_to_string(says(self.scene, &running.name, running.life, "err")).unwrap_or_default();
@@ -223,7 +223,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Whether the members of each group have all delivered the same number of messages.
-    pub(super) fn is_level(&self, plan: &Plan) -> bool {
+    pub(super) fn is_level(&self, plan: &ClusterRuntime) -> bool {
         let delivered = |member| match self.show(member) {
             Ok(Some(Answer::Standing(standing))) if !standing.joining => Some(standing.delivered),
             _ => None,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use stentor::runtime::{
-    Client, GroupId, Hosted, Housekeeper, MessageId, Plan, Recorder, SubmitError, WaitMode, now_ns,
+    Client, ClusterRuntime, FabricDiagnostics, GroupId, Housekeeper, MessageId, Recorder, SubmitError, WaitMode, now_ns,
 };
 use stentor_fabric::Backoff;
 use stentor_fabric_sim::SimRng;
@@ -21,7 +21,7 @@ const SLEEP: Duration = Duration::from_millis(5);
 const AT_ONCE: u32 = 64;
 
 /// A client with its history.
-pub(super) struct Load<F: Hosted> {
+pub(super) struct Load<F: FabricDiagnostics> {
     client: Client<F>,
     recorder: Recorder<HistoryFile>,
     path: PathBuf,
@@ -51,8 +51,8 @@ pub(super) struct Pace {
     pub(super) life: u32,
 }
 
-impl<F: Hosted> Load<F> {
-    pub(super) fn new(plan: &Plan, joined: Joined<F>, path: &Path, pace: &Pace) -> Result<Self, Failure> {
+impl<F: FabricDiagnostics> Load<F> {
+    pub(super) fn new(plan: &ClusterRuntime, joined: Joined<F>, path: &Path, pace: &Pace) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
         let recorder =
             Recorder::new(plan, me, HistoryFile::create(path)?).map_err(|error| Failure::cannot_write(path, &error))?;

@@ -13,7 +13,7 @@ mod sim;
 
 use std::time::Duration;
 
-use stentor::runtime::Plan;
+use stentor::runtime::ClusterRuntime;
 use stentor_checker::check_files;
 use stentor_fabric::ProcessId;
 
@@ -77,7 +77,7 @@ fn real(
     output: Output,
 ) -> Result<(Trial, Outages), Failure> {
     let mut scene = Scene::set(args, captures)?;
-    let plan = Plan::new(scene.cluster()?).map_err(|error| unstarted(error, &scene.config()))?;
+    let plan = ClusterRuntime::new(scene.cluster()?).map_err(|error| unstarted(error, &scene.config()))?;
     // Members, and the clients' first places.
     let processes = 0..plan.topology().processes() as u16;
     scene.captures().check(processes.map(|process| plan.name(ProcessId(process)).to_owned()), 1)?;

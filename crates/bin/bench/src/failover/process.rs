@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
-use stentor::runtime::{ClusterFabric, Plan, Stop};
+use stentor::runtime::{ClusterFabric, ClusterRuntime, Stop};
 use stentor::with_fabric;
 use stentor_support::live::{self, Captures, Joining, start_client, stop_at_end_of_input};
 use stentor_support::streams::complain;
@@ -53,7 +53,7 @@ pub(in super::super) fn run(spec: &str) -> Result<Verdict, Failure> {
 }
 
 /// On any fabric.
-fn load<F: ClusterFabric>(spec: &WorkerSpec, plan: &Plan) -> Result<Verdict, Failure> {
+fn load<F: ClusterFabric>(spec: &WorkerSpec, plan: &ClusterRuntime) -> Result<Verdict, Failure> {
     let told = |name: &str| spec.captures.of(name, spec.life);
     let start = |client| start_client::<F>(plan, client, (&spec.config, &spec.sockets), told);
     let to: Vec<_> = plan.topology().group_ids().collect();

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use stentor::runtime::{ClusterFabric, Hosted, Plan, now_ns};
+use stentor::runtime::{ClusterFabric, ClusterRuntime, FabricDiagnostics, now_ns};
 use stentor::with_fabric;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimRng;
@@ -65,8 +65,8 @@ pub(super) struct Played {
 }
 
 /// Whoever kills, and multicasts meanwhile.
-struct Script<'a, F: Hosted> {
-    plan: &'a Plan,
+struct Script<'a, F: FabricDiagnostics> {
+    plan: &'a ClusterRuntime,
     fleet: Fleet<'a>,
     load: Load<F>,
     rng: SimRng,
@@ -82,7 +82,7 @@ struct Script<'a, F: Hosted> {
 
 pub(super) fn play(
     args: &BenchFailover,
-    plan: &Plan,
+    plan: &ClusterRuntime,
     scene: &Scene,
     interrupt: &Interrupt,
     output: Output,
@@ -93,7 +93,7 @@ pub(super) fn play(
 /// On any fabric.
 fn run<F: ClusterFabric>(
     args: &BenchFailover,
-    plan: &Plan,
+    plan: &ClusterRuntime,
     scene: &Scene,
     interrupt: &Interrupt,
     output: Output,
@@ -117,7 +117,7 @@ fn in_round(round: u32, seed: u64, failure: Failure) -> Failure {
 impl<'a, F: ClusterFabric> Script<'a, F> {
     fn begin(
         args: &'a BenchFailover,
-        plan: &'a Plan,
+        plan: &'a ClusterRuntime,
         scene: &'a Scene,
         interrupt: &'a Interrupt,
     ) -> Result<Self, Failure> {

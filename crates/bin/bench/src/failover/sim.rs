@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor::runtime::{Client, ClientId, Delivered, GroupId, Keeper, Member, Variant, stateless};
+use stentor::runtime::{Client, ClientId, Delivered, ElectionDriver, GroupId, Member, Variant, stateless};
 use stentor_election::{Heartbeat, HeartbeatConfig};
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Actor, Delay, NetworkModel, SimConfig, SimFabric, SimRng, World};
@@ -48,7 +48,7 @@ enum Process {
 
 struct Follower {
     member: Member<SimFabric>,
-    keeper: Keeper<Heartbeat>,
+    keeper: ElectionDriver<Heartbeat>,
     me: ProcessId,
     world: Rc<World>,
     seen: Rc<RefCell<Seen>>,
@@ -150,7 +150,7 @@ fn actors(
             ..HeartbeatConfig::new(me, &members, INTERVAL)
         };
         let election = Heartbeat::new(heartbeat).map_err(|error| error.to_string())?;
-        let keeper = Keeper::new(election, me, &members, INTERVAL, TIMEOUT_MAX);
+        let keeper = ElectionDriver::new(election, me, &members, INTERVAL, TIMEOUT_MAX);
         let (world, seen) = (Rc::clone(world), Rc::clone(seen));
         actors.push(Some(Process::Member(Box::new(Follower { member, keeper, me, world, seen }))));
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use stentor::config::{ClusterConfig, Ground, Limits, Template};
 use stentor::runtime::{
-    Client, ClientId, ClusterFabric, Delivered, GroupId, Hosted, Housekeeper, Member, MessageId, Plan, RoceFabric,
-    Role, RunError, StartError, Stop, SubmitError, Variant, client_round, run_member, stateless,
+    Client, ClientId, ClusterFabric, ClusterRuntime, Delivered, FabricDiagnostics, GroupId, Housekeeper, Member,
+    MessageId, RoceFabric, Role, RunError, StartError, Stop, SubmitError, Variant, client_round, run_member, stateless,
 };
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::{Backoff, ProcessId};
@@ -29,12 +29,12 @@ use crate::args::Protocol;
 /// Messages between two looks at the fabric, when many may go.
 const BURST: u64 = 16;
 
-enum Node<F: Hosted> {
+enum Node<F: FabricDiagnostics> {
     Member(Box<Member<F>>),
     Client(Box<Client<F>>),
 }
 
-struct Process<'a, F: Hosted> {
+struct Process<'a, F: FabricDiagnostics> {
     area: &'a SharedArea,
     cluster: &'a Cluster,
     me: usize,
@@ -59,11 +59,11 @@ pub(in super::super) fn run(spec: &WorkerSpec, area: &SharedArea, cluster: &Clus
 }
 
 /// A process's part, on any fabric.
-fn play<F: Hosted>(
+fn play<F: FabricDiagnostics>(
     spec: &WorkerSpec,
     area: &SharedArea,
     cluster: &Cluster,
-    plan: &Plan,
+    plan: &ClusterRuntime,
     fabric: F,
     sockets: Option<Sockets>,
 ) -> Result<(), Failure> {
@@ -87,7 +87,7 @@ fn ended(error: RunError) -> Failure {
 }
 
 /// Everybody works out the same cluster.
-fn plan(cluster: &Cluster) -> Result<Plan, Failure> {
+fn plan(cluster: &Cluster) -> Result<ClusterRuntime, Failure> {
     let window = cluster.window.next_power_of_two().max(16);
     let body_ring = u64::from(window) * (u64::from(cluster.bytes) + 256);
     let limits = Limits {
@@ -106,7 +106,7 @@ fn plan(cluster: &Cluster) -> Result<Plan, Failure> {
         Protocol::V1 => Variant::V1,
         Protocol::V2 => Variant::V2,
     };
-    Ok(Plan::new(config).map_err(unstarted)?.with_variant(variant))
+    Ok(ClusterRuntime::new(config).map_err(unstarted)?.with_variant(variant))
 }
 
 /// Where the times of a message are, at the client and at the members.
@@ -114,7 +114,7 @@ pub(super) fn sample(cluster: &Cluster, samples: usize, client: usize, sequence:
     ((sequence * u64::from(cluster.clients) + client as u64) % samples as u64) as usize
 }
 
-impl<F: Hosted> Process<'_, F> {
+impl<F: FabricDiagnostics> Process<'_, F> {
     fn perform(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
         match Kind::of(command.kind) {
             Kind::Chain => self.chain(command, phase).map_err(broken("wait")),
@@ -175,7 +175,7 @@ impl<F: Hosted> Process<'_, F> {
 }
 
 /// A member's loop, until the first client ends the phase.
-fn member<F: Hosted>(
+fn member<F: FabricDiagnostics>(
     member: &mut Member<F>,
     area: &SharedArea,
     cluster: &Cluster,
@@ -200,7 +200,7 @@ fn member<F: Hosted>(
 }
 
 /// A client's loops.
-struct Driver<'a, F: Hosted> {
+struct Driver<'a, F: FabricDiagnostics> {
     client: &'a mut Client<F>,
     area: &'a SharedArea,
     cluster: &'a Cluster,
@@ -213,7 +213,7 @@ struct Driver<'a, F: Hosted> {
     housekeeper: Housekeeper,
 }
 
-impl<'a, F: Hosted> Driver<'a, F> {
+impl<'a, F: FabricDiagnostics> Driver<'a, F> {
     fn new(client: &'a mut Client<F>, area: &'a SharedArea, cluster: &'a Cluster, me: usize, phase: u64) -> Self {
         Driver {
             client,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stentor::runtime::{Hosted, ShmFabric};
+use stentor::runtime::{FabricDiagnostics, ShmFabric};
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_shm::ShmConfig;
@@ -67,7 +67,7 @@ pub(in super::super) fn run(spec: &WorkerSpec, area: &SharedArea, neb: &Neb) -> 
 }
 
 /// A process's part, on any fabric.
-fn play<F: Hosted>(
+fn play<F: FabricDiagnostics>(
     spec: &WorkerSpec,
     area: &SharedArea,
     neb: &Neb,
@@ -90,7 +90,7 @@ fn play<F: Hosted>(
     serve(spec, area, |command, phase| process.perform(&command, phase))
 }
 
-struct Process<'a, F: Hosted> {
+struct Process<'a, F: FabricDiagnostics> {
     area: &'a SharedArea,
     neb: &'a Neb,
     me: usize,
@@ -101,7 +101,7 @@ struct Process<'a, F: Hosted> {
     sent: u64,
 }
 
-impl<F: Hosted> Process<'_, F> {
+impl<F: FabricDiagnostics> Process<'_, F> {
     fn perform(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
         match Kind::of(command.kind) {
             Kind::Connect => self.connect(),

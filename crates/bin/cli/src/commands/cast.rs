@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use stentor::config::FabricKind;
 use stentor::runtime::{
-    BindConfig, Client, ClientId, ClusterFabric, GroupId, Hosted, Housekeeper, Plan, Recorder, SubmitError,
-    client_round, life_now, now_ns,
+    BindConfig, Client, ClientId, ClusterFabric, ClusterRuntime, FabricDiagnostics, GroupId, Housekeeper, Recorder,
+    SubmitError, client_round, life_now, now_ns,
 };
 use stentor::with_fabric;
 use stentor_fabric::Backoff;
@@ -52,7 +52,7 @@ pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure>
 /// What is to be done, on any fabric.
 struct Casting<'a> {
     args: &'a args::Cast,
-    plan: &'a Plan,
+    plan: &'a ClusterRuntime,
     to: &'a [GroupId],
     asked: Option<ClientId>,
     output: Output,
@@ -82,9 +82,9 @@ impl Casting<'_> {
     }
 }
 
-fn cast<F: Hosted>(
+fn cast<F: FabricDiagnostics>(
     args: &args::Cast,
-    plan: &Plan,
+    plan: &ClusterRuntime,
     to: &[GroupId],
     joined: live::Joined<F>,
     interrupt: &Interrupt,
@@ -111,7 +111,7 @@ fn cast<F: Hosted>(
     Ok(Verdict::Good)
 }
 
-fn client_place(plan: &Plan, name: &str, config: &Path) -> Result<ClientId, Failure> {
+fn client_place(plan: &ClusterRuntime, name: &str, config: &Path) -> Result<ClientId, Failure> {
     let process = plan.process(name).map_err(|error| unstarted(error, config))?;
     match plan.topology().place(process) {
         Some(Place::Client(client)) => Ok(client),
@@ -124,9 +124,9 @@ fn client_place(plan: &Plan, name: &str, config: &Path) -> Result<ClientId, Fail
 }
 
 /// A client that sends lines and waits for their deliveries.
-struct Caster<'a, F: Hosted> {
+struct Caster<'a, F: FabricDiagnostics> {
     args: &'a args::Cast,
-    plan: &'a Plan,
+    plan: &'a ClusterRuntime,
     to: &'a [GroupId],
     client: Client<F>,
     id: ClientId,
@@ -145,10 +145,10 @@ struct Caster<'a, F: Hosted> {
     progress: Instant,
 }
 
-impl<'a, F: Hosted> Caster<'a, F> {
+impl<'a, F: FabricDiagnostics> Caster<'a, F> {
     fn new(
         args: &'a args::Cast,
-        plan: &'a Plan,
+        plan: &'a ClusterRuntime,
         to: &'a [GroupId],
         joined: live::Joined<F>,
         output: Output,

@@ -12,7 +12,7 @@ mod text;
 
 use std::time::Duration;
 
-use stentor::runtime::{ClusterFabric, Plan};
+use stentor::runtime::{ClusterFabric, ClusterRuntime};
 use stentor::with_fabric;
 use stentor_checker::check_files;
 use stentor_fabric::ProcessId;
@@ -60,7 +60,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     }
     let config = stage::config(args)?;
     let text = Text::read(args, config.limits().message_bytes as usize)?;
-    let plan = Plan::new(config).map_err(|error| unstarted(error, std::path::Path::new("stentor demo")))?;
+    let plan = ClusterRuntime::new(config).map_err(|error| unstarted(error, std::path::Path::new("stentor demo")))?;
     let processes = (0..plan.topology().processes() as u16).map(|process| plan.name(ProcessId(process)).to_owned());
     Captures::from(&args.network).check(processes, 1)?;
     let interrupt = Interrupt::catch()?;
@@ -91,7 +91,7 @@ const SHORTEST_DRAMA: usize = 100;
 /// Everything that the client needs to know.
 struct Scene<'a> {
     args: &'a args::Demo,
-    plan: &'a Plan,
+    plan: &'a ClusterRuntime,
     stage: &'a Stage,
     nodes: &'a Nodes,
     text: &'a Text,

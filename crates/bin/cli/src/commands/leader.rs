@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use stentor::runtime::{GroupId, Plan, ShmFabric};
+use stentor::runtime::{ClusterRuntime, GroupId, ShmFabric};
 use stentor_fabric::ProcessId;
 use stentor_multicast::Place;
 
@@ -57,7 +57,7 @@ impl<T> Heard<T> {
 
 /// A cluster whose processes run, or do not.
 struct Cluster<'a> {
-    plan: Plan,
+    plan: ClusterRuntime,
     config: &'a Path,
     directory: PathBuf,
     /// The directory in it.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use stentor::config::{AsEfa, KeySource};
-use stentor::runtime::{Hosted, OfiFabric, RoceFabric, ShmFabric, Stop, VerbsFabric, now_ns};
+use stentor::runtime::{FabricDiagnostics, OfiFabric, RoceFabric, ShmFabric, Stop, VerbsFabric, now_ns};
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, Restricted, WaitMode};
 use stentor_fabric_ofi::OfiConfig;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use stentor::ClusterConfig;
 use stentor::config::NebConfig;
-use stentor::runtime::{ClusterFabric, Hosted, Plan, Role, clock_name, now_ns};
+use stentor::runtime::{ClusterFabric, ClusterRuntime, FabricDiagnostics, Role, clock_name, now_ns};
 use stentor::with_fabric;
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
@@ -73,7 +73,7 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
 /// Starts the process on its fabric and runs it.
 fn start<F: ClusterFabric>(
     args: &NebRun,
-    plan: &Plan,
+    plan: &ClusterRuntime,
     (neb, me): (&NebConfig, ProcessId),
     authority: Option<Authority>,
     output: Output,
@@ -93,7 +93,7 @@ fn start<F: ClusterFabric>(
 /// another process of its name.
 fn beside(
     args: &NebRun,
-    plan: &Plan,
+    plan: &ClusterRuntime,
     neb: &NebConfig,
     me: ProcessId,
     output: Output,
@@ -106,9 +106,9 @@ fn beside(
 }
 
 /// A process's life, on any fabric.
-fn serve<F: Hosted>(
+fn serve<F: FabricDiagnostics>(
     args: &NebRun,
-    plan: &Plan,
+    plan: &ClusterRuntime,
     neb: &NebConfig,
     fabric: F,
     authority: Option<Authority>,
@@ -199,7 +199,7 @@ fn authority(
 }
 
 /// A process at work.
-struct Serving<'a, F: Hosted> {
+struct Serving<'a, F: FabricDiagnostics> {
     node: Node<F>,
     history: Option<NebHistory>,
     /// A line that was read and could not go out yet.
@@ -223,7 +223,7 @@ struct Serving<'a, F: Hosted> {
     enough_since: Option<u64>,
 }
 
-impl<F: Hosted> Serving<'_, F> {
+impl<F: FabricDiagnostics> Serving<'_, F> {
     fn run(&mut self, names: &[&str], interrupt: &Interrupt, log: impl Fn(Level, &str)) -> Result<(), Failure> {
         let (say, trouble) = (|text: &str| log(Level::Warn, text), |text: &str| log(Level::Error, text));
         let limit = self.node.config().payload_bytes;

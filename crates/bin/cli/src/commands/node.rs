@@ -15,7 +15,9 @@ mod talk;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use stentor::runtime::{BindConfig, ClusterFabric, Hosted, Member, Plan, Role, RunError, Stop, run_member};
+use stentor::runtime::{
+    BindConfig, ClusterFabric, ClusterRuntime, FabricDiagnostics, Member, Role, RunError, Stop, run_member,
+};
 use stentor::with_fabric;
 use stentor_fabric::ProcessId;
 use stentor_fabric_shm::{Beside, Place};
@@ -42,7 +44,12 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
 }
 
 /// Starts the member on its fabric and runs it.
-fn start<F: ClusterFabric>(args: &args::Node, plan: &Plan, me: ProcessId, output: Output) -> Result<Verdict, Failure> {
+fn start<F: ClusterFabric>(
+    args: &args::Node,
+    plan: &ClusterRuntime,
+    me: ProcessId,
+    output: Output,
+) -> Result<Verdict, Failure> {
     let config = &args.meeting.config;
     let failed = |error| unstarted(error, config);
     let say = |text: &str| output.log(Level::Info, &args.id, text);
@@ -70,7 +77,7 @@ pub(super) fn make_room(need: &Need, name: &str, output: Output) {
 
 /// Where a node listens for operators whose fabric needs no directory. Without such a place it runs as well, but not beside
 /// another process of its name.
-fn beside(args: &args::Node, plan: &Plan, me: ProcessId, output: Output) -> Result<Option<Place>, Failure> {
+fn beside(args: &args::Node, plan: &ClusterRuntime, me: ProcessId, output: Output) -> Result<Option<Place>, Failure> {
     let name = args.id.clone();
     let say = move |text: &str| output.log(Level::Warn, &name, text);
     let (directory, config) = (live::directory(args.meeting.directory.as_ref()), &args.meeting.config);
@@ -79,9 +86,9 @@ fn beside(args: &args::Node, plan: &Plan, me: ProcessId, output: Output) -> Resu
 }
 
 /// The node's life; `operator` is where it listens for `stentor leader`.
-fn live<F: Hosted>(
+fn live<F: FabricDiagnostics>(
     args: &args::Node,
-    plan: &Plan,
+    plan: &ClusterRuntime,
     me: ProcessId,
     mut member: Member<F>,
     operator: Option<&Beside>,
@@ -127,7 +134,7 @@ fn live<F: Hosted>(
     Ok(Verdict::Good)
 }
 
-fn announce<F: Hosted>(plan: &Plan, member: &Member<F>) -> String {
+fn announce<F: FabricDiagnostics>(plan: &ClusterRuntime, member: &Member<F>) -> String {
     let size = plan.topology().size(member.replica().group());
     let planned = plan.config().memory().of(Some(size)).map_or(0, |process| process.bytes());
     let limits = plan.limits().memory(plan.topology(), size, u32::MAX);
@@ -148,7 +155,7 @@ struct Listeners<'a> {
     operator: Operator<'a>,
 }
 
-fn serve<F: Hosted>(
+fn serve<F: FabricDiagnostics>(
     member: &mut Member<F>,
     sink: &mut Sink,
     mut told: Listeners<'_>,

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use stentor::config::FabricKind;
-use stentor::runtime::Plan;
+use stentor::runtime::ClusterRuntime;
 
 use crate::Failure;
 use crate::counted;
@@ -38,7 +38,7 @@ pub struct Need {
 
 impl Need {
     /// Of a member or a client of a cluster.
-    pub fn of(plan: &Plan) -> Need {
+    pub fn of(plan: &ClusterRuntime) -> Need {
         let (members, clients) = (plan.topology().all_members() as u64, plan.topology().clients() as u64);
         let (member, client) = per_peer(plan.config().fabric());
         let whom =
@@ -48,7 +48,7 @@ impl Need {
     }
 
     /// Of a process of a broadcast.
-    pub fn of_neb(plan: &Plan, processes: usize) -> Need {
+    pub fn of_neb(plan: &ClusterRuntime, processes: usize) -> Need {
         let (member, _) = per_peer(plan.config().fabric());
         let others = member * processes.saturating_sub(1) as u64;
         Need { files: OWN + others, least: BARE + others, whom: format!("all {processes} processes") }

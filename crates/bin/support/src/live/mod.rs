@@ -46,7 +46,7 @@ use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
 use stentor::config::{FabricKind, MemberConfig};
-use stentor::runtime::{BindConfig, Client, ClientId, ClusterFabric, GroupId, Plan, StartError};
+use stentor::runtime::{BindConfig, Client, ClientId, ClusterFabric, ClusterRuntime, GroupId, StartError};
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_shm::absolute;
@@ -57,13 +57,13 @@ use crate::args::Network;
 use crate::streams::{Existing, SECRET, write_whole};
 
 /// Reads a configuration whose processes run on a system.
-pub fn plan(config: &Path) -> Result<Plan, Failure> {
+pub fn plan(config: &Path) -> Result<ClusterRuntime, Failure> {
     let parsed = ClusterConfig::load(config)?;
     if parsed.fabric() == FabricKind::Sim {
         let remedy = "set fabric = \"shm\", \"roce\", \"verbs\" or \"ofi\"; `stentor sim` simulates";
         return Err(Failure::usage("fabric \"sim\" has no processes of its own", config.display(), remedy));
     }
-    Plan::new(parsed).map(|plan| plan.with_file(config)).map_err(|error| unstarted(error, config))
+    ClusterRuntime::new(parsed).map(|plan| plan.with_file(config)).map_err(|error| unstarted(error, config))
 }
 
 /// What a process is told besides its configuration, on whatever fabric.
@@ -74,7 +74,7 @@ pub fn bind_config(config: &Path, sockets: PathBuf, bind: Option<IpAddr>, networ
 
 /// Starts the client of a place, which is told what its name says.
 pub fn start_client<F: ClusterFabric>(
-    plan: &Plan,
+    plan: &ClusterRuntime,
     client: ClientId,
     (config, sockets): (&Path, &Path),
     told: impl Fn(&str) -> Network,
@@ -84,7 +84,12 @@ pub fn start_client<F: ClusterFabric>(
 }
 
 /// Refuses an address, a capture or a bad network that means nothing on the fabric of a configuration.
-pub fn refuse_foreign(plan: &Plan, bind: Option<IpAddr>, network: &Network, config: &Path) -> Result<(), Failure> {
+pub fn refuse_foreign(
+    plan: &ClusterRuntime,
+    bind: Option<IpAddr>,
+    network: &Network,
+    config: &Path,
+) -> Result<(), Failure> {
     match plan.config().fabric() {
         FabricKind::Roce => Ok(()),
         FabricKind::Verbs | FabricKind::Ofi => refuse_traffic(network, config.display()),
@@ -116,7 +121,7 @@ pub fn refuse_network(bind: Option<IpAddr>, network: &Network, place: impl Displ
 }
 
 /// Groups by name, in rising order. Who names one twice may have meant another.
-pub fn groups(plan: &Plan, names: &[String], config: &Path) -> Result<Vec<GroupId>, Failure> {
+pub fn groups(plan: &ClusterRuntime, names: &[String], config: &Path) -> Result<Vec<GroupId>, Failure> {
     let known = || plan.config().groups().iter().map(stentor::config::GroupConfig::id).collect::<Vec<_>>().join(", ");
     let group = |name: &String| {
         plan.group(name).ok_or_else(|| {
@@ -147,7 +152,7 @@ pub fn write_key(path: &Path) -> std::io::Result<()> {
 
 /// The name of the directory in which the processes of a cluster that run on this host meet, or those who ask them. Where
 /// processes have addresses they do not meet there: clusters with the same name and other addresses may run on one host.
-pub fn meeting_name(plan: &Plan) -> String {
+pub fn meeting_name(plan: &ClusterRuntime) -> String {
     let config = plan.config();
     if !config.fabric().is_between_hosts() {
         return config.cluster().to_owned();
@@ -158,7 +163,7 @@ pub fn meeting_name(plan: &Plan) -> String {
 }
 
 /// A process with its address, where it has one, and why its name leads to none, if it does not.
-pub fn whereabouts(plan: &Plan, process: ProcessId, unresolved: Option<&str>) -> String {
+pub fn whereabouts(plan: &ClusterRuntime, process: ProcessId, unresolved: Option<&str>) -> String {
     let (config, name) = (plan.config(), plan.name(process));
     let mut members = config.groups().iter().flat_map(|group| group.members());
     let is_it = |member: &&MemberConfig| member.id() == name;
@@ -185,7 +190,7 @@ pub fn addressed(config: &ClusterConfig, member: &MemberConfig) -> String {
 }
 
 /// The same of a broadcast.
-pub fn neb_meeting_name(plan: &Plan) -> String {
+pub fn neb_meeting_name(plan: &ClusterRuntime) -> String {
     format!("{}.neb", meeting_name(plan))
 }
 

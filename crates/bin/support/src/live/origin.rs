@@ -5,14 +5,14 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 use stentor::ClusterConfig;
 use stentor::config::KeySource;
-use stentor::runtime::Plan;
+use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
 use stentor_fabric_shm::absolute;
 
 use super::looked_in;
 
 /// The configuration's file, its fingerprint and fabric, where this process is, and where its key is (never the key).
-pub fn origin(plan: &Plan, process: ProcessId, directory: &Path) -> String {
+pub fn origin(plan: &ClusterRuntime, process: ProcessId, directory: &Path) -> String {
     let config = plan.config();
     let file = plan.file().map(absolute).unwrap_or_default();
     let (fingerprint, fabric, sockets) = (config.fingerprint(), config.fabric(), looked_in(directory));

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use stentor::config::FabricKind;
-use stentor::runtime::{Client, ClientId, GroupId, Hosted, Housekeeper, Plan, StartError, WaitMode, client_round};
+use stentor::runtime::{
+    Client, ClientId, ClusterRuntime, FabricDiagnostics, GroupId, Housekeeper, StartError, WaitMode, client_round,
+};
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_roce::StartError as RoceError;
 use stentor_fabric_roce::driver::PortError;
@@ -17,7 +19,7 @@ use crate::Failure;
 const FINISHING: Duration = Duration::from_millis(300);
 
 /// A client that can reach all members of its groups.
-pub struct Joined<F: Hosted> {
+pub struct Joined<F: FabricDiagnostics> {
     /// The client.
     pub client: Client<F>,
     /// Its id.
@@ -25,9 +27,9 @@ pub struct Joined<F: Hosted> {
 }
 
 /// Where and how to join.
-pub struct Joining<'a, F: Hosted> {
+pub struct Joining<'a, F: FabricDiagnostics> {
     /// The cluster.
-    pub plan: &'a Plan,
+    pub plan: &'a ClusterRuntime,
     /// The configuration's file, for errors.
     pub config: &'a std::path::Path,
     /// Starts the client of a place.
@@ -75,7 +77,7 @@ impl Busy for Unstarted {
     }
 }
 
-impl<F: Hosted> Joining<'_, F> {
+impl<F: FabricDiagnostics> Joining<'_, F> {
     /// Takes the place that is asked for, or the first that is free; `note` hears of those that were skipped.
     pub fn join(&self, asked: Option<ClientId>, mut note: impl FnMut(&str)) -> Result<Joined<F>, Failure> {
         let until = Instant::now() + self.timeout;
@@ -211,7 +213,7 @@ impl<F: Hosted> Joining<'_, F> {
 }
 
 /// Names of the processes of these groups that are not connected.
-pub fn absent<F: Hosted>(plan: &Plan, client: &Client<F>, to: &[GroupId]) -> Vec<String> {
+pub fn absent<F: FabricDiagnostics>(plan: &ClusterRuntime, client: &Client<F>, to: &[GroupId]) -> Vec<String> {
     let members = to.iter().flat_map(|group| plan.topology().members(*group));
     let gone = |process: &ProcessId| !client.fabric().sees(*process);
     members.filter(gone).map(|process| plan.name(process).to_owned()).collect()

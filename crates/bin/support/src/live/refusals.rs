@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use stentor::runtime::Hosted;
+use stentor::runtime::FabricDiagnostics;
 use stentor_fabric::{ProcessId, Refusal};
 
 use super::Repeats;
@@ -55,7 +55,12 @@ impl Refusals {
     }
 
     /// Takes what the fabric has to tell. `name` names processes; what is to be said goes to `say`.
-    pub fn take<F: Hosted>(&mut self, fabric: &mut F, name: impl Fn(ProcessId) -> String, mut say: impl FnMut(&str)) {
+    pub fn take<F: FabricDiagnostics>(
+        &mut self,
+        fabric: &mut F,
+        name: impl Fn(ProcessId) -> String,
+        mut say: impl FnMut(&str),
+    ) {
         while let Some(refusal) = fabric.next_refusal() {
             self.hear(&refusal, &name, &mut say);
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use stentor::runtime::{Plan, ShmFabric};
+use stentor::runtime::{ClusterRuntime, ShmFabric};
 use stentor_fabric::ProcessId;
 use stentor_fabric_shm::{About, Running, Source};
 
@@ -21,7 +21,7 @@ pub struct Found {
 }
 
 /// Finds the processes of this user on this host that have a member's name in a cluster of this name.
-pub fn find(plan: &Plan, process: ProcessId) -> Vec<Found> {
+pub fn find(plan: &ClusterRuntime, process: ProcessId) -> Vec<Found> {
     plan.source().map_or_else(Vec::new, |source| named(&source, plan.name(process), process))
 }
 
@@ -95,7 +95,7 @@ pub fn is_stopped(pid: i32) -> bool {
 
 /// The processes of members that others miss and that run on this host. `directory`: where the others look for their sockets,
 /// where that matters.
-pub fn missed(plan: &Plan, members: &[ProcessId], directory: Option<&Path>) -> Vec<Missed> {
+pub fn missed(plan: &ClusterRuntime, members: &[ProcessId], directory: Option<&Path>) -> Vec<Missed> {
     let missed = |process: &ProcessId| {
         let found = find(plan, *process).into_iter().find(|found| found.is_same)?;
         let elsewhere = directory.and_then(|directory| found.elsewhere(directory)).map(Path::to_owned);

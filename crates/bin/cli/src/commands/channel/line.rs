@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use stentor::runtime::{Hosted, WaitMode};
+use stentor::runtime::{FabricDiagnostics, WaitMode};
 use stentor_channel::{ChannelError, Config, Endpoint, EndpointConfig, Handle, Notice, Scheme};
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_support::live::{Interrupt, Refusals, Repeats, Waiting};
@@ -32,7 +32,7 @@ pub(super) fn config(tagged: bool) -> EndpointConfig {
 }
 
 /// The connection between the two sides.
-pub(super) struct Line<F: Hosted> {
+pub(super) struct Line<F: FabricDiagnostics> {
     endpoint: Endpoint<F>,
     handle: Handle,
     place: String,
@@ -53,7 +53,7 @@ pub(super) struct Line<F: Hosted> {
     parted: Instant,
 }
 
-impl<F: Hosted> Line<F> {
+impl<F: FabricDiagnostics> Line<F> {
     /// Opens one end. `patience`: how long nothing may move before that is an error.
     pub(super) fn new(
         fabric: F,

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::time::Duration;
 
 use serde::Serialize;
-use stentor::runtime::Hosted;
+use stentor::runtime::FabricDiagnostics;
 
 use crate::args::{ChannelCat, ChannelCommand};
 use line::Line;
@@ -115,7 +115,7 @@ impl Task {
         Ok(Task::Send { source: Box::new(file), name: path.display().to_string(), bytes })
     }
 
-    fn perform<F: Hosted>(
+    fn perform<F: FabricDiagnostics>(
         self,
         fabric: F,
         args: &ChannelCat,
@@ -144,7 +144,7 @@ impl Task {
     }
 }
 
-fn report<F: Hosted>(role: &'static str, line: &Line<F>, whole: &Whole) -> Report {
+fn report<F: FabricDiagnostics>(role: &'static str, line: &Line<F>, whole: &Whole) -> Report {
     let seconds = line.time().as_secs_f64();
     Report {
         ok: true,

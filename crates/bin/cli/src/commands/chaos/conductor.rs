@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use stentor::runtime::{ClientId, Plan, Recorder, now_ns};
+use stentor::runtime::{ClientId, ClusterRuntime, Recorder, now_ns};
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
 use stentor_support::live::{HistoryFile, Interrupt, Question, Standing, meeting_name};
@@ -114,7 +114,7 @@ struct Next {
 
 pub(super) struct Conductor<'a> {
     script: &'a Script<'a>,
-    plan: &'a Plan,
+    plan: &'a ClusterRuntime,
     loads: &'a Loads<'a>,
     interrupt: &'a Interrupt,
     fleet: Fleet<'a>,

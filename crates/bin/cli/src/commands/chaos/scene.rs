@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use stentor::ClusterConfig;
 use stentor::config::{Ground, Limits, Problem, Template};
-use stentor::runtime::Plan;
+use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
 use stentor_support::args::DemoFabric;
 use stentor_support::live::{self, unstarted, write_key};
@@ -35,7 +35,7 @@ const KEY: &str = "cluster.key";
 pub(super) struct Scene {
     path: PathBuf,
     config: PathBuf,
-    plan: Plan,
+    plan: ClusterRuntime,
     keep: AtomicBool,
     janitor: Option<Janitor>,
 }
@@ -78,7 +78,7 @@ fn check_size(processes: usize) -> Result<(), Failure> {
 }
 
 /// Refuses a cluster that is not on this host alone, or that has no room for the clients.
-fn check_config(plan: &Plan, path: &Path, clients: u16) -> Result<(), Failure> {
+fn check_config(plan: &ClusterRuntime, path: &Path, clients: u16) -> Result<(), Failure> {
     let most = plan.config().limits().clients;
     if clients > most {
         let what = format_args!("{clients} clients: the cluster has places for {most}");
@@ -137,7 +137,7 @@ impl Scene {
         Ok(Scene { path, config, plan, keep: AtomicBool::new(keep), janitor })
     }
 
-    pub(super) fn plan(&self) -> &Plan {
+    pub(super) fn plan(&self) -> &ClusterRuntime {
         &self.plan
     }
 

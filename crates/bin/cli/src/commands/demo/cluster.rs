@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use stentor::runtime::Plan;
+use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
 use stentor_support::live::Interrupt;
@@ -33,7 +33,7 @@ struct Node {
 /// All of them, by process. None outlives this.
 pub(super) struct Nodes(RefCell<Vec<Node>>);
 
-fn spawn(plan: &Plan, stage: &Stage, wait: Wait, process: ProcessId, life: u32) -> Result<Node, Failure> {
+fn spawn(plan: &ClusterRuntime, stage: &Stage, wait: Wait, process: ProcessId, life: u32) -> Result<Node, Failure> {
     let program = std::env::current_exe().map_err(|error| unstarted("stentor", &error))?;
     let name = plan.name(process);
     let mut command = Command::new(program);
@@ -49,7 +49,7 @@ fn spawn(plan: &Plan, stage: &Stage, wait: Wait, process: ProcessId, life: u32) 
 }
 
 impl Nodes {
-    pub(super) fn start(plan: &Plan, stage: &Stage, wait: Wait) -> Result<Self, Failure> {
+    pub(super) fn start(plan: &ClusterRuntime, stage: &Stage, wait: Wait) -> Result<Self, Failure> {
         let nodes = Nodes(RefCell::new(Vec::new()));
         for process in (0..plan.topology().all_members() as u16).map(ProcessId) {
             let node = spawn(plan, stage, wait, process, 1)?;
@@ -67,7 +67,13 @@ impl Nodes {
     }
 
     /// Starts a process that was killed again, in its second life.
-    pub(super) fn restart(&self, plan: &Plan, stage: &Stage, wait: Wait, process: ProcessId) -> Result<(), Failure> {
+    pub(super) fn restart(
+        &self,
+        plan: &ClusterRuntime,
+        stage: &Stage,
+        wait: Wait,
+        process: ProcessId,
+    ) -> Result<(), Failure> {
         let node = spawn(plan, stage, wait, process, 2)?;
         self.0.borrow_mut()[process.index()] = node;
         Ok(())

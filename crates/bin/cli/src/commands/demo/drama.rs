@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::BufReader;
 
-use stentor::runtime::{Client, Hosted, Plan, Recorder, now_ns};
+use stentor::runtime::{Client, ClusterRuntime, FabricDiagnostics, Recorder, now_ns};
 use stentor_checker::history::Reader;
 use stentor_checker::{Event, EventKind};
 use stentor_fabric::ProcessId;
@@ -28,7 +28,7 @@ pub(super) struct Crash {
 
 /// Whoever kills.
 pub(super) struct Drama<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) plan: &'a ClusterRuntime,
     pub(super) stage: &'a Stage,
     pub(super) nodes: &'a Nodes,
     pub(super) wait: Wait,
@@ -56,7 +56,7 @@ impl Drama<'_> {
     }
 
     /// Whether it is back, if it was started again.
-    pub(super) fn is_back<F: Hosted>(&mut self, client: &Client<F>) -> bool {
+    pub(super) fn is_back<F: FabricDiagnostics>(&mut self, client: &Client<F>) -> bool {
         match &mut self.crash {
             Some(crash) if crash.restarted > 0 && crash.back == 0 => {
                 if client.counts_on(crash.process) {

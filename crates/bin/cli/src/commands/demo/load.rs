@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use stentor::runtime::{
-    Client, Counts, GroupId, Hosted, Housekeeper, Plan, Recorder, SubmitError, WaitMode, client_round, now_ns,
+    Client, ClusterRuntime, Counts, FabricDiagnostics, GroupId, Housekeeper, Recorder, SubmitError, WaitMode,
+    client_round, now_ns,
 };
 use stentor_fabric::Backoff;
 use stentor_support::Failure;
@@ -49,8 +50,8 @@ pub(super) struct Sent {
 type Check<'a> = &'a dyn Fn() -> Result<(), Failure>;
 
 /// A client with its history.
-pub(super) struct Loader<'a, F: Hosted> {
-    plan: &'a Plan,
+pub(super) struct Loader<'a, F: FabricDiagnostics> {
+    plan: &'a ClusterRuntime,
     stage: &'a Stage,
     client: Client<F>,
     recorder: Recorder<HistoryFile>,
@@ -63,9 +64,9 @@ pub(super) struct Loader<'a, F: Hosted> {
     delivered: u64,
 }
 
-impl<'a, F: Hosted> Loader<'a, F> {
+impl<'a, F: FabricDiagnostics> Loader<'a, F> {
     pub(super) fn new(
-        plan: &'a Plan,
+        plan: &'a ClusterRuntime,
         stage: &'a Stage,
         joined: Joined<F>,
         wait: WaitMode,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use stentor::runtime::{Hosted, Plan};
+use stentor::runtime::{ClusterRuntime, FabricDiagnostics};
 use stentor::with_fabric;
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
@@ -73,7 +73,7 @@ fn is_good(property: &str, verdict: &str, killed: bool) -> bool {
 
 impl Shown {
     pub(super) fn new(
-        plan: &Plan,
+        plan: &ClusterRuntime,
         stage: &Stage,
         text: &Text,
         sent: &Sent,

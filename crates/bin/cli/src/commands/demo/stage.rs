@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
 use stentor::config::{Ground, Limits, Problem, Template};
-use stentor::runtime::Plan;
+use stentor::runtime::ClusterRuntime;
 use stentor_fabric::{ProcessId, SetSpec};
 use stentor_support::args::DemoFabric;
 use stentor_support::live::{Captures, write_key};
@@ -130,7 +130,7 @@ impl Stage {
     }
 
     /// Makes the directory and writes the configuration.
-    pub(super) fn set(args: &args::Demo, plan: &Plan) -> Result<Self, Failure> {
+    pub(super) fn set(args: &args::Demo, plan: &ClusterRuntime) -> Result<Self, Failure> {
         let stage = Stage::bare(args)?;
         let config = stage.config();
         fs::write(&config, rendered(args)?).map_err(|error| Failure::cannot_write(&config, &error))?;
@@ -177,13 +177,13 @@ impl Stage {
     }
 
     /// Of a process in one of its lives.
-    pub(super) fn history(&self, plan: &Plan, process: ProcessId, life: u32) -> PathBuf {
+    pub(super) fn history(&self, plan: &ClusterRuntime, process: ProcessId, life: u32) -> PathBuf {
         let life = if life > 1 { format!(".{life}") } else { String::new() };
         self.path.join(format!("{}{life}.jsonl", plan.name(process)))
     }
 
     /// Of all processes, and of the second life of the one that was killed.
-    pub(super) fn histories(&self, plan: &Plan, killed: Option<ProcessId>) -> Vec<PathBuf> {
+    pub(super) fn histories(&self, plan: &ClusterRuntime, killed: Option<ProcessId>) -> Vec<PathBuf> {
         let first = (0..plan.topology().processes() as u16).map(|process| self.history(plan, ProcessId(process), 1));
         first.chain(killed.map(|process| self.history(plan, process, 2))).collect()
     }

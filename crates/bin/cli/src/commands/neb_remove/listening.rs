@@ -1,6 +1,6 @@
 //! A process's side: what an operator asks is answered between two rounds.
 
-use stentor::runtime::Hosted;
+use stentor::runtime::FabricDiagnostics;
 use stentor_fabric_shm::Beside;
 use stentor_neb::Node;
 use stentor_support::Failure;
@@ -27,7 +27,7 @@ impl Listening {
     }
 
     /// Answers what was asked. Whether anything was.
-    pub(crate) fn round<F: Hosted>(&self, node: &mut Node<F>) -> bool {
+    pub(crate) fn round<F: FabricDiagnostics>(&self, node: &mut Node<F>) -> bool {
         let Some(asked) = self.control.next() else { return false };
         let Question { fingerprint, ask } = &asked.question;
         let answer = if *fingerprint == self.fingerprint {

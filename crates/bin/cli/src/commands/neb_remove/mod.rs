@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use stentor::config::NebConfig;
-use stentor::runtime::{Plan, ShmFabric};
+use stentor::runtime::{ClusterRuntime, ShmFabric};
 use stentor_fabric::ProcessId;
 use stentor_neb::ProcessSet;
 use stentor_neb::removal::{Removal, RemovalError};
@@ -57,7 +57,7 @@ impl Human for Removed {
 
 /// A broadcast whose processes run, or do not.
 struct Cluster<'a> {
-    plan: &'a Plan,
+    plan: &'a ClusterRuntime,
     args: &'a NebRemove,
     names: Vec<&'a str>,
     directory: PathBuf,

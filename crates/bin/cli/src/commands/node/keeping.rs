@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stentor::runtime::{Hosted, Keeper, Member, Plan};
+use stentor::runtime::{ClusterRuntime, ElectionDriver, FabricDiagnostics, Member};
 use stentor_election::{HandOverError, Heartbeat, Life};
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
@@ -14,18 +14,18 @@ use super::ensemble::Ensemble;
 
 /// A keeper, by its election.
 pub(super) enum Keeping {
-    Heartbeat(Box<Keeper<Heartbeat>>),
+    Heartbeat(Box<ElectionDriver<Heartbeat>>),
     #[cfg(feature = "zookeeper")]
     Zookeeper(Box<Ensemble>),
 }
 
 impl Keeping {
-    pub(super) fn new(plan: &Plan, me: ProcessId, args: &args::Node) -> Result<Self, Failure> {
+    pub(super) fn new(plan: &ClusterRuntime, me: ProcessId, args: &args::Node) -> Result<Self, Failure> {
         #[cfg(feature = "zookeeper")]
         if !args.zookeeper.is_empty() {
             return Ok(Keeping::Zookeeper(Box::new(Ensemble::new(plan, me, &args.zookeeper)?)));
         }
-        let keeper = Keeper::heartbeat(plan, me).map_err(|error| {
+        let keeper = ElectionDriver::heartbeat(plan, me).map_err(|error| {
             let place = args.meeting.config.display();
             Failure::usage(error, place, "change timeout_min_ms and timeout_max_ms in [election]")
         })?;
@@ -33,7 +33,12 @@ impl Keeping {
     }
 
     /// After each of the member's steps. What there is to tell goes to `say`.
-    pub(super) fn round<F: Hosted>(&mut self, now: Duration, member: &mut Member<F>, say: impl FnOnce(&str)) {
+    pub(super) fn round<F: FabricDiagnostics>(
+        &mut self,
+        now: Duration,
+        member: &mut Member<F>,
+        say: impl FnOnce(&str),
+    ) {
         match self {
             Keeping::Heartbeat(keeper) => {
                 // It has no servers of which there is anything to tell.
@@ -54,8 +59,13 @@ impl Keeping {
         }
     }
 
-    /// Prepares the end of this process; see [`Keeper::leave`]. To whom it hands over goes to `say`.
-    pub(super) fn leave<F: Hosted>(&mut self, now: Duration, member: &Member<F>, say: impl FnOnce(ProcessId)) -> bool {
+    /// Prepares the end of this process; see [`ElectionDriver::leave`]. To whom it hands over goes to `say`.
+    pub(super) fn leave<F: FabricDiagnostics>(
+        &mut self,
+        now: Duration,
+        member: &Member<F>,
+        say: impl FnOnce(ProcessId),
+    ) -> bool {
         let before = self.heir();
         let may_end = match self {
             Keeping::Heartbeat(keeper) => keeper.leave(now, member),
@@ -97,7 +107,7 @@ impl Keeping {
         }
     }
 
-    /// When a member's heart beat last; see [`Keeper::heard`].
+    /// When a member's heart beat last; see [`ElectionDriver::heard`].
     pub(super) fn heard(&self, process: ProcessId) -> Option<Duration> {
         match self {
             Keeping::Heartbeat(keeper) => keeper.heard(process),

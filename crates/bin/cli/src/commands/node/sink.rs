@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use stentor::runtime::{Application, Delivered, Plan, Recorder, life_now, now_ns};
+use stentor::runtime::{Application, ClusterRuntime, Delivered, Recorder, life_now, now_ns};
 use stentor_fabric::{OsError, ProcessId};
 use stentor_multicast::{Ballot, MemoryUse, RemoteOp};
 use stentor_support::live::{HistoryFile, unwritten};
@@ -73,7 +73,7 @@ pub(super) struct Sink {
 
 impl Sink {
     pub(super) fn new(
-        plan: &Plan,
+        plan: &ClusterRuntime,
         me: ProcessId,
         history: Option<&Path>,
         life: Option<u64>,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use stentor::ClusterConfig;
-use stentor::runtime::{Keeper, Member, Plan, ShmFabric, stateless};
+use stentor::runtime::{ClusterRuntime, ElectionDriver, Member, ShmFabric, stateless};
 use stentor_election::{Change, Heartbeat, Scripted};
 use stentor_fabric::{Fabric as _, ProcessId};
 use stentor_multicast::Step;
@@ -37,30 +37,31 @@ impl Drop for Directory {
 
 /// Three members in one thread.
 struct Group<K> {
-    plan: Plan,
+    plan: ClusterRuntime,
     directory: Directory,
     members: Vec<Option<(Member<ShmFabric>, K)>>,
     start: Instant,
 }
 
 impl<K> Group<K> {
-    fn new(name: &str, keeper: impl Fn(&Plan, ProcessId) -> K) -> Self {
+    fn new(name: &str, keeper: impl Fn(&ClusterRuntime, ProcessId) -> K) -> Self {
         Self::with_times(name, [50, 100], keeper)
     }
 
     /// With these timeouts, ms.
-    fn with_times(name: &str, [min, max]: [u32; 2], keeper: impl Fn(&Plan, ProcessId) -> K) -> Self {
+    fn with_times(name: &str, [min, max]: [u32; 2], keeper: impl Fn(&ClusterRuntime, ProcessId) -> K) -> Self {
         let text = CLUSTER.replace("CLUSTER", name);
         let text = text.replace("min_ms = 50", &format!("min_ms = {min}"));
         let text = text.replace("max_ms = 100", &format!("max_ms = {max}"));
-        let plan = Plan::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid")).expect("possible");
+        let plan = ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid"))
+            .expect("possible");
         let directory = Directory(std::env::temp_dir().join(format!("stentor-{name}-{}", std::process::id())));
         let mut group = Group { plan, directory, members: vec![None, None, None], start: Instant::now() };
         (0..3).for_each(|at| group.begin(at, &keeper));
         group
     }
 
-    fn begin(&mut self, at: usize, keeper: impl Fn(&Plan, ProcessId) -> K) {
+    fn begin(&mut self, at: usize, keeper: impl Fn(&ClusterRuntime, ProcessId) -> K) {
         let me = ProcessId(at as u16);
         let member =
             self.plan.joining_on(self.plan.shm(me, self.directory.0.clone()).expect("starts"), me).expect("starts");
@@ -84,9 +85,9 @@ impl<K> Group<K> {
 
 #[test]
 fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
-    let keeper = |plan: &Plan, me| Keeper::heartbeat(plan, me).expect("sound times");
+    let keeper = |plan: &ClusterRuntime, me| ElectionDriver::heartbeat(plan, me).expect("sound times");
     let mut group = Group::new("keeper-heartbeat", keeper);
-    let until = |group: &mut Group<Keeper<Heartbeat>>, what: &str, done: &dyn Fn(&Group<_>) -> bool| {
+    let until = |group: &mut Group<ElectionDriver<Heartbeat>>, what: &str, done: &dyn Fn(&Group<_>) -> bool| {
         let since = Instant::now();
         while !done(group) {
             assert!(since.elapsed() < PATIENCE, "{what}");
@@ -95,12 +96,12 @@ fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
         since.elapsed()
     };
     until(&mut group, "the group begins its life", &|group| group.leader().is_some());
-    let named = |group: &Group<Keeper<Heartbeat>>| {
+    let named = |group: &Group<ElectionDriver<Heartbeat>>| {
         group.leader().is_some_and(|at| group.members[at].as_ref().is_some_and(|(_, keeper)| keeper.is_named()))
     };
     until(&mut group, "the election names who leads", &named);
     // A group that lives and has nothing to do falls silent: what is said once is not answered for ever.
-    let pause = |group: &mut Group<Keeper<Heartbeat>>| {
+    let pause = |group: &mut Group<ElectionDriver<Heartbeat>>| {
         let since = Instant::now();
         until(group, "time passes", &|_| since.elapsed() > Duration::from_millis(200));
         group.members.iter().flatten().map(|(member, _)| member.counts().writes(Step::Letter)).sum::<u64>()
@@ -123,10 +124,10 @@ fn members_campaign_when_they_are_named_and_never_otherwise() {
     let second = ProcessId(1);
     let when = Duration::from_secs(2);
     let script = [(when, Change::Leader { epoch: 7, process: second })];
-    let mut group = Group::new("keeper-scripted", |plan: &Plan, me| {
+    let mut group = Group::new("keeper-scripted", |plan: &ClusterRuntime, me| {
         let members: Vec<ProcessId> = plan.topology().members(stentor::runtime::GroupId(0)).collect();
         let tick = Duration::from_millis(5);
-        Keeper::new(Scripted::new(script), me, &members, tick, Duration::from_millis(100))
+        ElectionDriver::new(Scripted::new(script), me, &members, tick, Duration::from_millis(100))
     });
     let mut first = false;
     while group.start.elapsed() < PATIENCE && group.leader() != Some(1) {
@@ -141,12 +142,14 @@ fn members_campaign_when_they_are_named_and_never_otherwise() {
 /// Timeouts so long that nothing here waits for one.
 const LONG: [u32; 2] = [15_000, 30_000];
 
-impl Group<Keeper<Heartbeat>> {
+impl Group<ElectionDriver<Heartbeat>> {
     fn young(name: &str) -> Self {
-        let mut group = Group::with_times(name, LONG, |plan, me| Keeper::heartbeat(plan, me).expect("sound times"));
+        let mut group =
+            Group::with_times(name, LONG, |plan, me| ElectionDriver::heartbeat(plan, me).expect("sound times"));
         group.until("the election names who leads", |group| {
-            let leads =
-                |(member, keeper): &(Member<ShmFabric>, Keeper<_>)| member.replica().is_leader() && keeper.is_named();
+            let leads = |(member, keeper): &(Member<ShmFabric>, ElectionDriver<_>)| {
+                member.replica().is_leader() && keeper.is_named()
+            };
             group.members.iter().flatten().any(leads)
         });
         group
@@ -183,7 +186,7 @@ fn member_that_is_taken_in_leaves_the_leader_and_can_succeed_it() {
     let others: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
     for other in others {
         group.members[other] = None;
-        group.begin(other, |plan, me| Keeper::heartbeat(plan, me).expect("sound times"));
+        group.begin(other, |plan, me| ElectionDriver::heartbeat(plan, me).expect("sound times"));
         group.until("it is taken in", |group| {
             group.members[other].as_ref().is_some_and(|(member, _)| !member.replica().is_joining())
         });

@@ -23,7 +23,7 @@ use stentor_election::{Beat, Change, Election, HandOverError, Heartbeat, Heartbe
 use stentor_fabric::{Fabric, ProcessId};
 use stentor_multicast::{Member, Place, Pulse};
 
-use super::Plan;
+use super::ClusterRuntime;
 use super::clock::incarnation;
 use crate::config::ElectionTimes;
 
@@ -54,7 +54,7 @@ struct Other {
 
 /// One member's part in the election of its group's leader.
 #[derive(Debug)]
-pub struct Keeper<E> {
+pub struct ElectionDriver<E> {
     election: E,
     me: ProcessId,
     /// The other members of the group.
@@ -87,12 +87,12 @@ struct Leaving {
     heir: Option<ProcessId>,
 }
 
-impl Keeper<Heartbeat> {
+impl ElectionDriver<Heartbeat> {
     /// By heartbeats in the fabric, as the configuration has them.
     ///
     /// # Errors
     /// See [`HeartbeatError`].
-    pub fn heartbeat(plan: &Plan, me: ProcessId) -> Result<Self, HeartbeatError> {
+    pub fn heartbeat(plan: &ClusterRuntime, me: ProcessId) -> Result<Self, HeartbeatError> {
         let ElectionTimes { min, max } = plan.config().election_times();
         let members: Vec<ProcessId> = match plan.topology().place(me) {
             Some(Place::Member { group, .. }) => plan.topology().members(group).collect(),
@@ -105,7 +105,7 @@ impl Keeper<Heartbeat> {
             timeout_max: max,
             ..HeartbeatConfig::new(me, &members, interval)
         };
-        Ok(Keeper::new(Heartbeat::new(config)?, me, &members, interval, max))
+        Ok(ElectionDriver::new(Heartbeat::new(config)?, me, &members, interval, max))
     }
 
     /// One round, after the member's step: takes what was read of the others, lets the election decide, publishes what
@@ -145,7 +145,7 @@ impl Keeper<Heartbeat> {
 
     /// Checks whether the processes of other members still exist, and reports those that are gone to the election. One
     /// that was and is not any more has died, as the system says: that is believed at once. Cheap when it is not yet
-    /// time for a [`round`](Keeper::round); call it before that.
+    /// time for a [`round`](ElectionDriver::round); call it before that.
     pub fn watch(&mut self, now: Duration, sees: impl Fn(ProcessId) -> bool) {
         if now < self.next {
             return;
@@ -159,7 +159,7 @@ impl Keeper<Heartbeat> {
     }
 }
 
-impl<E: Election> Keeper<E> {
+impl<E: Election> ElectionDriver<E> {
     /// For the member `me` of a group of `members`, looking every `interval`. A campaign that has not succeeded after
     /// `patience` is begun again, each time after twice as long.
     pub fn new(election: E, me: ProcessId, members: &[ProcessId], interval: Duration, patience: Duration) -> Self {
@@ -173,7 +173,7 @@ impl<E: Election> Keeper<E> {
             beat: None,
         };
         let others = members.iter().filter(|process| **process != me).map(other).collect();
-        Keeper {
+        ElectionDriver {
             election,
             me,
             others,
@@ -197,7 +197,7 @@ impl<E: Election> Keeper<E> {
         &self.election
     }
 
-    /// When another member's heartbeat was seen to rise last, in the time of [`round`](Keeper::round). `None`: never; or
+    /// When another member's heartbeat was seen to rise last, in the time of [`round`](ElectionDriver::round). `None`: never; or
     /// the election does not look at members.
     #[must_use]
     pub fn heard(&self, process: ProcessId) -> Option<Duration> {
@@ -249,7 +249,7 @@ impl<E: Election> Keeper<E> {
 
     /// Prepares the end of this process: the member no longer stands, and a leader hands over to the connected member
     /// that has delivered most. Returns whether the process may end: it does not lead, nobody takes over, or 500 ms
-    /// have passed. Call it after each [`round`](Keeper::round) until then.
+    /// have passed. Call it after each [`round`](ElectionDriver::round) until then.
     pub fn leave<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
         let mut leaving = *self.leaving.get_or_insert(Leaving { since: now, heir: None });
         let replica = member.replica();

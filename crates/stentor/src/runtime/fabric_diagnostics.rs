@@ -9,7 +9,7 @@ use stentor_fabric_shm::ShmFabric;
 use stentor_fabric_verbs::VerbsDevice;
 
 /// A fabric between processes of a system.
-pub trait Hosted: Fabric {
+pub trait FabricDiagnostics: Fabric {
     /// As in a report.
     const NAME: &'static str;
 
@@ -72,7 +72,7 @@ pub trait Hosted: Fabric {
     }
 }
 
-impl Hosted for ShmFabric {
+impl FabricDiagnostics for ShmFabric {
     const NAME: &'static str = "shared memory";
 
     fn memory_bytes(&self) -> u64 {
@@ -97,11 +97,11 @@ impl Hosted for ShmFabric {
 }
 
 /// What people are told of a device that reaches other hosts.
-pub trait Carrier: Device {
-    /// See [`Hosted::NAME`].
+pub trait DeviceDiagnostics: Device {
+    /// See [`FabricDiagnostics::NAME`].
     const NAME: &'static str;
 
-    /// See [`Hosted::carrier`].
+    /// See [`FabricDiagnostics::carrier`].
     fn carrier(&self) -> Option<String> {
         None
     }
@@ -109,18 +109,18 @@ pub trait Carrier: Device {
     /// Returns the next thing of the device, names, addresses or the switch that a person should know.
     fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String>;
 
-    /// See [`Hosted::finish`].
+    /// See [`FabricDiagnostics::finish`].
     fn finish(&mut self) -> Option<String> {
         None
     }
 
-    /// See [`Hosted::set_faults`].
+    /// See [`FabricDiagnostics::set_faults`].
     fn set_faults(&mut self, _: &Faults) -> bool {
         false
     }
 }
 
-impl Carrier for RoceDevice {
+impl DeviceDiagnostics for RoceDevice {
     const NAME: &'static str = "RoCEv2 in user space";
 
     fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String> {
@@ -137,7 +137,7 @@ impl Carrier for RoceDevice {
     }
 }
 
-impl Carrier for VerbsDevice {
+impl DeviceDiagnostics for VerbsDevice {
     const NAME: &'static str = "RDMA verbs";
 
     fn carrier(&self) -> Option<String> {
@@ -153,7 +153,7 @@ impl Carrier for VerbsDevice {
     }
 }
 
-impl Carrier for OfiDevice {
+impl DeviceDiagnostics for OfiDevice {
     const NAME: &'static str = "libfabric";
 
     fn carrier(&self) -> Option<String> {
@@ -165,7 +165,7 @@ impl Carrier for OfiDevice {
     }
 }
 
-impl<D: Carrier> Hosted for NetFabric<D> {
+impl<D: DeviceDiagnostics> FabricDiagnostics for NetFabric<D> {
     const NAME: &'static str = D::NAME;
 
     fn carrier(&self) -> Option<String> {
@@ -213,11 +213,11 @@ impl<D: Carrier> Hosted for NetFabric<D> {
     }
 
     fn set_faults(&mut self, faults: &Faults) -> bool {
-        Carrier::set_faults(self.device_mut(), faults)
+        DeviceDiagnostics::set_faults(self.device_mut(), faults)
     }
 }
 
-impl<F: Hosted> Hosted for Restricted<F> {
+impl<F: FabricDiagnostics> FabricDiagnostics for Restricted<F> {
     const NAME: &'static str = F::NAME;
 
     fn carrier(&self) -> Option<String> {
