@@ -22,7 +22,7 @@ use crate::commands::node::Served;
 
 /// The document.
 #[derive(Serialize)]
-pub(super) struct Shown {
+pub(super) struct DemoReport {
     ok: bool,
     /// By name: `ok`, `violated` or `not_checked`.
     properties: BTreeMap<&'static str, &'static str>,
@@ -71,7 +71,7 @@ fn is_good(property: &str, verdict: &str, killed: bool) -> bool {
     verdict == "ok" || (verdict == "not_checked" && !killed && OF_FAILURES.contains(&property))
 }
 
-impl Shown {
+impl DemoReport {
     pub(super) fn new(
         plan: &ClusterRuntime,
         stage: &Stage,
@@ -102,7 +102,7 @@ impl Shown {
         let delivered = outcome.deliveries[..members].iter().zip(0..);
         let windowed = &sent.windowed;
         let killed = sent.crash.is_some();
-        Shown {
+        DemoReport {
             // What a process wrote before it was killed may be refused after that.
             ok: (rejected == 0 || killed)
                 && sent.crash.is_none_or(|crash| crash.back > 0 && outcome.outage.is_some())
@@ -148,7 +148,9 @@ impl Shown {
     }
 
     fn figures(&self, style: Style) -> String {
-        let Shown { messages, deliveries, messages_to_one_group: to_one, messages_alone, messages_windowed, .. } = self;
+        let DemoReport {
+            messages, deliveries, messages_to_one_group: to_one, messages_alone, messages_windowed, ..
+        } = self;
         let mut text = format!(
             "{messages} messages, {to_one} to one group and {} to several; {deliveries} deliveries\n",
             messages - to_one
@@ -186,7 +188,7 @@ impl Shown {
     }
 }
 
-impl Human for Shown {
+impl Human for DemoReport {
     fn human(&self, style: Style) -> String {
         let processes = self.delivered.len();
         let carrier = self.carrier.as_ref().map_or(String::new(), |carrier| format!(" ({carrier})"));

@@ -11,7 +11,7 @@ use stentor_support::live::{HistoryFile, unwritten};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Records what happens at one process. If that fails, the history ends there and says so.
-pub(super) struct NebHistory {
+pub(in crate::commands) struct NebHistory {
     path: PathBuf,
     /// `None`: it cannot be written any more.
     writer: Option<HistoryWriter<HistoryFile>>,
@@ -30,7 +30,12 @@ fn stream(process: ProcessId) -> checker::Process {
 impl NebHistory {
     /// Begins the history of `me`. The cluster's processes are those of the broadcast, in its order; the file must not
     /// exist.
-    pub(super) fn new(path: &Path, mut cluster: Cluster, me: ProcessId, config: &Config) -> Result<Self, Failure> {
+    pub(in crate::commands) fn new(
+        path: &Path,
+        mut cluster: Cluster,
+        me: ProcessId,
+        config: &Config,
+    ) -> Result<Self, Failure> {
         let file = HistoryFile::create(path)?;
         let regions = cluster.label("regions");
         let author = Author { process: stream(me), began: now_ns() };
@@ -58,13 +63,13 @@ impl NebHistory {
     }
 
     /// This process broadcasts. `t` is a time before the first write.
-    pub(super) fn broadcast(&mut self, t: u64, index: u64, payload: &[u8]) {
+    pub(in crate::commands) fn broadcast(&mut self, t: u64, index: u64, payload: &[u8]) {
         let (len, hash) = (payload.len() as u32, xxh3_64(payload));
         self.event(t, EventKind::Broadcast(checker::Broadcast { sender: self.me, index, len, hash }));
     }
 
     /// What the node told.
-    pub(super) fn notice(&mut self, notice: &Notice<'_>) {
+    pub(in crate::commands) fn notice(&mut self, notice: &Notice<'_>) {
         let kind = match notice {
             Notice::Deliver(sender, value) => {
                 let (len, hash) = (value.payload().len() as u32, xxh3_64(value.payload()));
@@ -98,24 +103,24 @@ impl NebHistory {
     }
 
     /// Registered memory, and what it may be.
-    pub(super) fn memory<F: Fabric>(&mut self, node: &Node<F>) {
+    pub(in crate::commands) fn memory<F: Fabric>(&mut self, node: &Node<F>) {
         let (bytes, limit) = (node.registered_bytes(), Some(node.config().memory_bytes()));
         self.event(now_ns(), EventKind::Memory { bytes, limit, what: self.regions });
     }
 
     /// Hands everything to the operating system.
-    pub(super) fn flush(&mut self) {
+    pub(in crate::commands) fn flush(&mut self) {
         self.write(HistoryWriter::flush);
     }
 
     /// Why it ended, once.
-    pub(super) fn news(&mut self) -> Option<&Failure> {
+    pub(in crate::commands) fn news(&mut self) -> Option<&Failure> {
         let (failure, told) = self.failed.as_mut()?;
         (!std::mem::replace(told, true)).then_some(&*failure)
     }
 
     /// Why it ended, if it has.
-    pub(super) fn check(&self) -> Result<(), Failure> {
+    pub(in crate::commands) fn check(&self) -> Result<(), Failure> {
         self.failed.as_ref().map_or(Ok(()), |(failure, _)| Err(failure.clone()))
     }
 }

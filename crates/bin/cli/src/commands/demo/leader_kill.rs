@@ -27,7 +27,7 @@ pub(super) struct Crash {
 }
 
 /// Whoever kills.
-pub(super) struct Drama<'a> {
+pub(super) struct LeaderKill<'a> {
     pub(super) plan: &'a ClusterRuntime,
     pub(super) stage: &'a Stage,
     pub(super) nodes: &'a Nodes,
@@ -35,7 +35,7 @@ pub(super) struct Drama<'a> {
     pub(super) crash: Option<Crash>,
 }
 
-impl Drama<'_> {
+impl LeaderKill<'_> {
     /// Kills whoever leads the first group.
     pub(super) fn kill(&mut self, recorder: &mut Recorder<HistoryFile>) -> Result<(), Failure> {
         let process = self.leader()?;

@@ -129,7 +129,7 @@ pub(crate) enum NebCommand {
     #[command(hide = true)]
     Process {
         /// What to do
-        errand: String,
+        spec: String,
     },
 }
 

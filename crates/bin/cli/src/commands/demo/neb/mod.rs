@@ -1,6 +1,8 @@
 //! `stentor demo --neb`: five real processes broadcast a text to each other; one of them tells different processes
 //! different things.
 
+mod process;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -19,8 +21,10 @@ use stentor_support::{Failure, Human, Output, Style, Verdict, title};
 use super::copier::{Copier, Switched};
 use super::stage::{Stage, device_address, network_number, switch_places};
 use super::text::Text;
+use process::{CLUSTER, OnOfi, OnRoce, OnVerbs, Said, WorkerSpec};
+
 use crate::args;
-use crate::commands::neb::{CLUSTER, Errand, OnOfi, OnRoce, OnVerbs, Said};
+pub(in crate::commands) use process::process;
 
 const PROCESSES: usize = 5;
 /// Who lies.
@@ -49,7 +53,7 @@ struct Evidence {
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct NebReport {
     ok: bool,
     properties: BTreeMap<&'static str, &'static str>,
     counter_example: Option<String>,
@@ -110,12 +114,12 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     Captures::from(&args.network).check((0..PROCESSES as u16).map(name), 1)?;
     let interrupt = Interrupt::catch()?;
     let mut stage = Stage::bare(args)?;
-    let errands = errands(args, &stage, &text)?;
+    let specs = specs(args, &stage, &text)?;
     let mut copier = args.switch.then(|| Copier::start(&stage, CLUSTER, args.wait)).transpose()?;
-    let mut cast = start(&errands)?;
+    let mut cast = start(&specs)?;
     output.note("five processes; one of them lies");
     let check = || interrupt.check().and_then(|()| copier.as_ref().map_or(Ok(()), Copier::check));
-    let mut shown = conduct(&mut cast, &errands, &text, stage.path(), &check)?;
+    let mut shown = conduct(&mut cast, &specs, &text, stage.path(), &check)?;
     if let Some(copier) = &mut copier {
         shown.copied(copier.stop(shown.copies_asked, &interrupt)?);
     }
@@ -125,7 +129,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
 }
 
 /// Splits the text among the correct processes and writes down what each is to do.
-fn errands(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<Errand>, Failure> {
+fn specs(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<WorkerSpec>, Failure> {
     let (directory, sockets) = (stage.path(), stage.sockets());
     let key = if args.fabric == DemoFabric::Shm { PathBuf::new() } else { stage.make_key()? };
     // How a process finds the others on RoCEv2.
@@ -163,11 +167,11 @@ fn errands(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<Errand>,
     // Keys of one run on one host: nothing is protected by them, they show how evidence is made.
     let secret = |process: u16| [process as u8 + 1; 32];
     let public: Vec<_> = (0..PROCESSES as u16).map(|process| Authority::public_of(&secret(process))).collect();
-    let mut errands = Vec::new();
+    let mut specs = Vec::new();
     for me in 0..PROCESSES as u16 {
         let input = directory.join(format!("{}.txt", name(me)));
         std::fs::write(&input, &shares[usize::from(me)]).map_err(|error| Failure::cannot_write(&input, &error))?;
-        errands.push(Errand {
+        specs.push(WorkerSpec {
             me,
             processes: PROCESSES,
             faults: 1,
@@ -189,25 +193,25 @@ fn errands(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<Errand>,
             ofi: ofi.clone(),
         });
     }
-    Ok(errands)
+    Ok(specs)
 }
 
-fn start(errands: &[Errand]) -> Result<Cast, Failure> {
+fn start(specs: &[WorkerSpec]) -> Result<Cast, Failure> {
     let refuse = |error: std::io::Error| {
         Failure::system("cannot start a process", &error, "stentor demo --neb", "allow more processes and memory")
     };
     let program = std::env::current_exe().map_err(refuse)?;
     let (tell, said) = channel();
     let mut cast = Cast { children: Vec::new(), said };
-    for errand in errands {
-        let text = serde_json::to_string(errand).expect("an errand has string keys");
+    for spec in specs {
+        let text = serde_json::to_string(spec).expect("a specification has string keys");
         let mut child = Command::new(&program)
             .args(["neb", "process", &text])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(refuse)?;
-        let (out, me, tell) = (child.stdout.take(), errand.me, tell.clone());
+        let (out, me, tell) = (child.stdout.take(), spec.me, tell.clone());
         let work = move || {
             for line in out.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
                 let Ok(said) = serde_json::from_str(&line) else { break };
@@ -225,14 +229,14 @@ fn start(errands: &[Errand]) -> Result<Cast, Failure> {
 /// Waits until every correct process is done and somebody has evidence, then ends them and judges.
 fn conduct(
     cast: &mut Cast,
-    errands: &[Errand],
+    specs: &[WorkerSpec],
     text: &Text,
     directory: &Path,
     check: &dyn Fn() -> Result<(), Failure>,
-) -> Result<Shown, Failure> {
+) -> Result<NebReport, Failure> {
     let (mut done, mut evidence, mut since) = (0, Vec::new(), Instant::now());
     let mut carrier = None;
-    let lies = errands[0].lies.clone();
+    let lies = specs[0].lies.clone();
     while done < PROCESSES - 1 || (is_caught(&lies) && evidence.is_empty()) {
         check()?;
         match cast.said.recv_timeout(Duration::from_millis(100)) {
@@ -251,7 +255,7 @@ fn conduct(
     for child in &mut cast.children {
         drop(child.stdin.take());
     }
-    let mut shown = Shown {
+    let mut shown = NebReport {
         ok: false,
         properties: BTreeMap::new(),
         counter_example: None,
@@ -284,7 +288,7 @@ fn conduct(
             }
         }
     }
-    let histories: Vec<_> = errands.iter().filter(|errand| errand.me != LIAR).map(|errand| &errand.history).collect();
+    let histories: Vec<_> = specs.iter().filter(|spec| spec.me != LIAR).map(|spec| &spec.history).collect();
     shown.judge(&check_files(&histories, true)?);
     Ok(shown)
 }
@@ -313,7 +317,7 @@ fn reported(by: u16, said: &Said) -> Option<Evidence> {
     Some(Evidence { by, sender, index: *index, ours, other, witness, proven: *proven })
 }
 
-impl Shown {
+impl NebReport {
     /// Adds what a process did. Whether it was that.
     fn add(&mut self, by: u16, said: &Said) -> bool {
         let Said::Summary { broadcasts, deliveries, fast, reads, skipped, equivocated, refused, copies, .. } = said
@@ -353,10 +357,11 @@ impl Shown {
     }
 }
 
-impl Human for Shown {
+impl Human for NebReport {
     fn human(&self, style: Style) -> String {
         let mut text = String::new();
-        let Shown { processes, liar, broadcasts, deliveries, fast, reads, skipped, equivocated, refused, .. } = self;
+        let NebReport { processes, liar, broadcasts, deliveries, fast, reads, skipped, equivocated, refused, .. } =
+            self;
         let lies = self.lies.join(", ");
         if let Some(carrier) = &self.carrier {
             let _ = writeln!(text, "on {carrier}");

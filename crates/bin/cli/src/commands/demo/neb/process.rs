@@ -20,7 +20,7 @@ use stentor_support::args::Network;
 use stentor_support::live::stop_at_end_of_input;
 use stentor_support::{Failure, Verdict};
 
-use super::neb_history::NebHistory;
+use crate::commands::neb::NebHistory;
 
 /// The name of a demonstration's cluster.
 pub(crate) const CLUSTER: &str = "demo-neb";
@@ -32,7 +32,7 @@ const COPYING: Duration = Duration::from_secs(10);
 
 /// What one process is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Errand {
+pub(crate) struct WorkerSpec {
     pub(crate) me: u16,
     pub(crate) processes: usize,
     pub(crate) faults: usize,
@@ -163,7 +163,7 @@ impl OnVerbs {
     }
 }
 
-impl Errand {
+impl WorkerSpec {
     pub(crate) fn config(&self) -> Config {
         let mode = Mode::Quorum(FaultModel::LyingHosts);
         let sized = Config::new(self.processes, mode, self.faults);
@@ -191,47 +191,47 @@ fn say(said: &Said) -> Result<(), Failure> {
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(failed)
 }
 
-pub(super) fn process(errand: &str) -> Result<Verdict, Failure> {
-    let errand: Errand = serde_json::from_str(errand)
-        .map_err(|error| Failure::usage(error, "neb process", "use `stentor demo --neb`"))?;
-    let me = ProcessId(errand.me);
-    if let Some(roce) = &errand.roce {
-        let fabric = RoceFabric::start(roce.config(me, errand.processes)?).map_err(failed)?;
-        return take_part(fabric, errand);
+pub(in crate::commands) fn process(spec: &str) -> Result<Verdict, Failure> {
+    let spec: WorkerSpec =
+        serde_json::from_str(spec).map_err(|error| Failure::usage(error, "neb process", "use `stentor demo --neb`"))?;
+    let me = ProcessId(spec.me);
+    if let Some(roce) = &spec.roce {
+        let fabric = RoceFabric::start(roce.config(me, spec.processes)?).map_err(failed)?;
+        return take_part(fabric, spec);
     }
-    if let Some(verbs) = &errand.verbs {
-        let fabric = VerbsFabric::start(verbs.config(me, errand.processes)?).map_err(failed)?;
-        return take_part(fabric, errand);
+    if let Some(verbs) = &spec.verbs {
+        let fabric = VerbsFabric::start(verbs.config(me, spec.processes)?).map_err(failed)?;
+        return take_part(fabric, spec);
     }
-    if let Some(ofi) = &errand.ofi {
-        let fabric = OfiFabric::start(ofi.config(me, errand.processes)?).map_err(failed)?;
+    if let Some(ofi) = &spec.ofi {
+        let fabric = OfiFabric::start(ofi.config(me, spec.processes)?).map_err(failed)?;
         let as_efa = ofi.as_efa.as_deref().map(AsEfa::named).transpose().map_err(failed)?;
         let fabric = Restricted::new(fabric, as_efa.map(|efa| efa.disorders(me.0.into())));
         if let Some(by) = fabric.carrier() {
             say(&Said::Carried { by })?;
         }
-        return take_part(fabric, errand);
+        return take_part(fabric, spec);
     }
     let shm = ShmConfig {
-        directory: errand.sockets.clone(),
-        ..ShmConfig::new(CLUSTER, me, &me.to_string(), errand.processes as u16)
+        directory: spec.sockets.clone(),
+        ..ShmConfig::new(CLUSTER, me, &me.to_string(), spec.processes as u16)
     };
-    take_part(ShmFabric::start(shm).map_err(failed)?, errand)
+    take_part(ShmFabric::start(shm).map_err(failed)?, spec)
 }
 
-fn take_part<F: Fabric>(fabric: F, errand: Errand) -> Result<Verdict, Failure> {
-    let (config, me) = (errand.config(), ProcessId(errand.me));
-    let authority = Authority::new(errand.salt, me, &errand.secret, &errand.public).map_err(failed)?;
+fn take_part<F: Fabric>(fabric: F, spec: WorkerSpec) -> Result<Verdict, Failure> {
+    let (config, me) = (spec.config(), ProcessId(spec.me));
+    let authority = Authority::new(spec.salt, me, &spec.secret, &spec.public).map_err(failed)?;
     let stop = Arc::new(Stop::default());
     stop_at_end_of_input(Arc::clone(&stop))?;
-    if errand.me == errand.liar {
-        let lies = errand.lies()?;
-        let victims: ProcessSet = errand.victims.iter().map(|victim| ProcessId(*victim)).collect();
-        let liar = Liar::new(fabric, config, errand.salt, Some(authority), lies, (30, victims)).map_err(failed)?;
+    if spec.me == spec.liar {
+        let lies = spec.lies()?;
+        let victims: ProcessSet = spec.victims.iter().map(|victim| ProcessId(*victim)).collect();
+        let liar = Liar::new(fabric, config, spec.salt, Some(authority), lies, (30, victims)).map_err(failed)?;
         lie(liar.equivocating_every(5), &stop)
     } else {
-        let node = Node::new(fabric, config, errand.salt, Some(authority)).map_err(failed)?;
-        Correct::new(node, errand)?.run(&stop)
+        let node = Node::new(fabric, config, spec.salt, Some(authority)).map_err(failed)?;
+        Correct::new(node, spec)?.run(&stop)
     }
 }
 
@@ -267,7 +267,7 @@ fn lie<F: Fabric>(mut liar: Liar<F>, stop: &Stop) -> Result<Verdict, Failure> {
 /// A process that keeps to the protocol.
 struct Correct<F: Fabric> {
     node: Node<F>,
-    errand: Errand,
+    spec: WorkerSpec,
     lines: Vec<Vec<u8>>,
     sent: usize,
     heads: Vec<u64>,
@@ -277,20 +277,20 @@ struct Correct<F: Fabric> {
 }
 
 /// The cluster that histories of a demonstration are about.
-fn cluster(errand: &Errand) -> Cluster {
-    let names = (0..errand.processes as u16).map(|process| ProcessId(process).to_string());
+fn cluster(spec: &WorkerSpec) -> Cluster {
+    let names = (0..spec.processes as u16).map(|process| ProcessId(process).to_string());
     let builder = Cluster::builder().global_clock().group("n", names);
-    let builder = builder.faulty([ProcessId(errand.liar).to_string()]).window(u64::from(errand.window));
+    let builder = builder.faulty([ProcessId(spec.liar).to_string()]).window(u64::from(spec.window));
     builder.build().expect("names are made unique here")
 }
 
 impl<F: Fabric> Correct<F> {
-    fn new(node: Node<F>, errand: Errand) -> Result<Self, Failure> {
-        let history = NebHistory::new(&errand.history, cluster(&errand), node.me(), node.config())?;
-        let lines = read(&errand.input)?;
-        let heads = vec![0; errand.processes];
-        let copied_by = errand.roce.as_ref().and_then(|roce| roce.switch).map(|_| Instant::now() + COPYING);
-        Ok(Correct { node, errand, lines, sent: 0, heads, history, copied_by })
+    fn new(node: Node<F>, spec: WorkerSpec) -> Result<Self, Failure> {
+        let history = NebHistory::new(&spec.history, cluster(&spec), node.me(), node.config())?;
+        let lines = read(&spec.input)?;
+        let heads = vec![0; spec.processes];
+        let copied_by = spec.roce.as_ref().and_then(|roce| roce.switch).map(|_| Instant::now() + COPYING);
+        Ok(Correct { node, spec, lines, sent: 0, heads, history, copied_by })
     }
 
     fn run(mut self, stop: &Stop) -> Result<Verdict, Failure> {
@@ -302,7 +302,7 @@ impl<F: Fabric> Correct<F> {
             worked |= self.step()?;
             worked |= self.broadcast()?;
             let all = |(head, share): (&u64, &u64)| head >= share;
-            if !done && self.heads.iter().zip(&self.errand.shares).all(all) {
+            if !done && self.heads.iter().zip(&self.spec.shares).all(all) {
                 done = true;
                 say(&Said::Done)?;
             }
@@ -316,14 +316,14 @@ impl<F: Fabric> Correct<F> {
 
     fn step(&mut self) -> Result<bool, Failure> {
         let mut evidences = Vec::new();
-        let Correct { node, heads, history, errand, .. } = self;
+        let Correct { node, heads, history, spec, .. } = self;
         let worked = node.step(&mut |notice| {
             history.notice(&notice);
             match notice {
                 Notice::Deliver(sender, _) | Notice::Skip(sender, _) => heads[sender.index()] += 1,
                 Notice::Equivocation(evidence) => {
                     let payload = |words: &[u64]| {
-                        let value = Value::new(words, words.len() * 8, true, errand.payload_bytes);
+                        let value = Value::new(words, words.len() * 8, true, spec.payload_bytes);
                         value.map(|value| value.payload().to_vec()).unwrap_or_default()
                     };
                     let (ours, other) = (payload(&evidence.ours), payload(&evidence.other));

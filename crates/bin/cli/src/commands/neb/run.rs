@@ -19,10 +19,11 @@ use stentor_support::live::{
 use stentor_support::streams::{StandardInput, write_until};
 use stentor_support::{Failure, Level, Output, Verdict, hex};
 
-use super::neb_history::NebHistory;
-use super::neb_remove::Listening;
-use super::neb_unsent::Unsent;
+use super::history::NebHistory;
+use super::remove::Listening;
+use super::unsent::Unsent;
 use crate::args::{NebRun, OnRoce};
+use crate::commands::node::make_room;
 
 /// Bytes of lines that are collected under load.
 const BATCH_BYTES: usize = 64 << 10;
@@ -66,7 +67,7 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
     let authority = authority(config, neb, me, args)?;
     let need = Need::of_neb(&plan, neb.config().processes);
     need.refuse(args.config.display())?;
-    super::node::make_room(&need, &args.id, output);
+    make_room(&need, &args.id, output);
     with_fabric!(config.fabric(), F => start::<F>(args, &plan, (neb, me), authority, output))
 }
 
@@ -185,7 +186,7 @@ fn authority(
     match (neb.config().signed, args.secret.as_deref()) {
         (false, None) => Ok(None),
         (true, Some(file)) => {
-            let secret = super::neb_key::read(file)?;
+            let secret = super::key::read(file)?;
             let refuse = |error| Failure::usage(error, file.display(), "name the secret key of this process");
             neb.authority(config.salt(), me, &secret).map(Some).map_err(refuse)
         }

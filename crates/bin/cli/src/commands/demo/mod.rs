@@ -2,7 +2,7 @@
 
 mod cluster;
 mod copier;
-mod drama;
+mod leader_kill;
 mod load;
 mod neb;
 mod outcome;
@@ -20,10 +20,11 @@ use stentor_fabric::ProcessId;
 use crate::args;
 use cluster::Nodes;
 use copier::Copier;
-use drama::Drama;
+use leader_kill::LeaderKill;
 use load::Sent;
+pub(super) use neb::process;
 use outcome::Outcome;
-use report::Shown;
+use report::DemoReport;
 use stage::{CLUSTER, Stage};
 use stentor_support::args::DemoFabric;
 use stentor_support::live::{self, Captures, Interrupt, Joining, unstarted};
@@ -80,13 +81,13 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let report = check_files(&stage.histories(&plan, sent.crash.map(|crash| crash.process)), true)?;
     let outcome = Outcome::read(&plan, &stage, &sent)?;
     stage.keep();
-    let shown = Shown::new(&plan, &stage, &text, &sent, &served, &report, &outcome).copied(switched);
+    let shown = DemoReport::new(&plan, &stage, &text, &sent, &served, &report, &outcome).copied(switched);
     output.report(&shown)?;
     Ok(Verdict::of(shown.ok()))
 }
 
 /// Lines of a text that is long enough for somebody to be killed and to come back meanwhile.
-const SHORTEST_DRAMA: usize = 100;
+const SHORTEST_WITH_KILL: usize = 100;
 
 /// Everything that the client needs to know.
 struct Scene<'a> {
@@ -121,9 +122,9 @@ impl Scene<'_> {
         let joined = joining.join(None, |text| output.note(text))?;
         let bar = output.progress_count("multicasting", text.lines().len() as u64);
         // A smaller group would not survive it.
-        let kills = !args.no_kill && args.replicas >= 3 && text.lines().len() >= SHORTEST_DRAMA;
-        let drama = kills.then_some(Drama { plan, stage, nodes, wait: args.wait, crash: None });
-        let mut loader = load::Loader::new(plan, stage, joined, args.wait.into(), drama)?;
+        let kills = !args.no_kill && args.replicas >= 3 && text.lines().len() >= SHORTEST_WITH_KILL;
+        let leader_kill = kills.then_some(LeaderKill { plan, stage, nodes, wait: args.wait, crash: None });
+        let mut loader = load::Loader::new(plan, stage, joined, args.wait.into(), leader_kill)?;
         let sent = if args.switch { loader.wait_for_copies(check, &bar) } else { Ok(()) };
         let sent = sent.and_then(|()| loader.run(text, check, &bar));
         bar.finish_and_clear();
