@@ -76,7 +76,7 @@ fn real(
     interrupt: &Interrupt,
     output: Output,
 ) -> Result<(Trial, Outages), Failure> {
-    let mut scene = Scene::set(args, captures)?;
+    let scene = Scene::set(args, captures)?;
     let plan = ClusterRuntime::new(scene.cluster()?).map_err(|error| unstarted(error, &scene.config()))?;
     // Members, and the clients' first places.
     let processes = 0..plan.topology().processes() as u16;

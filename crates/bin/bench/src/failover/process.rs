@@ -15,7 +15,6 @@ use stentor_support::streams::complain;
 use stentor_support::{Failure, Verdict};
 
 use super::load::{Load, Pace};
-use super::scene::history;
 use crate::args::Waiting;
 use crate::pause::mode;
 use crate::worker_spec::broken;
@@ -71,7 +70,7 @@ fn load<F: ClusterFabric>(spec: &WorkerSpec, plan: &ClusterRuntime) -> Result<Ve
     let joined = joining.join(None, |text| complain(format!("{text}\n")))?;
     let name = plan.name(plan.topology().client_process(joined.id)).to_owned();
     let pace = Pace { seed: spec.seed, rate: spec.rate, wait: mode(spec.wait), ahead: true, life: spec.life };
-    let mut load = Load::new(plan, joined, &history(&spec.histories, &name, spec.life), &pace)?;
+    let mut load = Load::new(plan, joined, &spec.histories.join(format!("{name}.{}.jsonl", spec.life)), &pace)?;
     let stop = Arc::new(Stop::default());
     stop_at_end_of_input(Arc::clone(&stop))?;
     let mut said = false;

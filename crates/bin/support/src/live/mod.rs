@@ -2,6 +2,7 @@
 
 mod at;
 mod capture;
+mod child_process;
 mod control;
 mod failure;
 mod files;
@@ -13,6 +14,7 @@ mod patient;
 mod place;
 mod refusals;
 mod repeats;
+mod run_directory;
 mod running;
 mod signals;
 mod threads;
@@ -20,6 +22,7 @@ mod waiting;
 
 pub use at::At;
 pub use capture::{Captures, begin_anew};
+pub use child_process::{ChildProcess, NodeCommand, ProcessOutput, this_program};
 pub use control::{Answer, Asks, Control, Lag, Question, REMOTE_SHOW, Standing, ask, ask_within, listener};
 pub use failure::{as_pid, unstarted};
 pub use files::Need;
@@ -31,6 +34,7 @@ pub use patient::{Busy, patiently};
 pub use place::{Joined, Joining, absent};
 pub use refusals::{Refusals, and};
 pub use repeats::Repeats;
+pub use run_directory::{RunDirectory, trim_history};
 pub use running::{Missed, already, find, is_stopped, missed, refuse_twin};
 pub use signals::{
     Interrupt, follow, ignore_signals, is_asked_to_end, outlive_file_sizes, stop_at_end_of_input, watch_signals,

@@ -1,6 +1,6 @@
 //! Half-way the leader of the first group is killed; later it is started again.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::BufReader;
 
 use stentor::runtime::{Client, ClusterRuntime, FabricDiagnostics, Recorder, now_ns};
@@ -8,7 +8,7 @@ use stentor_checker::history::Reader;
 use stentor_checker::{Event, EventKind};
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
-use stentor_support::live::HistoryFile;
+use stentor_support::live::{HistoryFile, trim_history};
 
 use super::cluster::Nodes;
 use super::stage::Stage;
@@ -42,7 +42,7 @@ impl LeaderKill<'_> {
         let killed = now_ns();
         self.nodes.kill(process)?;
         let path = self.stage.history(self.plan, process, 1);
-        trim(&path).map_err(|error| Failure::cannot_write(&path, &error))?;
+        trim_history(&path)?;
         recorder.crash(now_ns(), process, 1).map_err(|error| Failure::cannot_write(&path, &error))?;
         self.crash = Some(Crash { process, killed, restarted: 0, back: 0 });
         Ok(())
@@ -86,11 +86,4 @@ impl LeaderKill<'_> {
         }
         Ok(last.1)
     }
-}
-
-/// Removes a line that was cut off in its middle.
-fn trim(path: &std::path::Path) -> std::io::Result<()> {
-    let text = fs::read(path)?;
-    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    OpenOptions::new().write(true).open(path)?.set_len(whole as u64)
 }

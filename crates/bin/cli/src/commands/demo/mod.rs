@@ -65,7 +65,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let processes = (0..plan.topology().processes() as u16).map(|process| plan.name(ProcessId(process)).to_owned());
     Captures::from(&args.network).check(processes, 1)?;
     let interrupt = Interrupt::catch()?;
-    let mut stage = Stage::set(args, &plan)?;
+    let stage = Stage::set(args, &plan)?;
     let mut copier = args.switch.then(|| Copier::start(&stage, CLUSTER, args.wait)).transpose()?;
     let mut nodes = Nodes::start(&plan, &stage, args.wait)?;
     let look = || {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use serde::Serialize;
 use stentor_checker::{Report, check_files};
 use stentor_neb::Authority;
 use stentor_support::args::DemoFabric;
-use stentor_support::live::{Captures, Interrupt, thread};
+use stentor_support::live::{Captures, Interrupt, this_program, thread};
 use stentor_support::{Failure, Human, Output, Style, Verdict, title};
 
 use super::copier::{Copier, Switched};
@@ -113,7 +113,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let text = Text::read(&limited, PAYLOAD_BYTES)?;
     Captures::from(&args.network).check((0..PROCESSES as u16).map(name), 1)?;
     let interrupt = Interrupt::catch()?;
-    let mut stage = Stage::bare(args)?;
+    let stage = Stage::bare(args)?;
     let specs = specs(args, &stage, &text)?;
     let mut copier = args.switch.then(|| Copier::start(&stage, CLUSTER, args.wait)).transpose()?;
     let mut cast = start(&specs)?;
@@ -131,7 +131,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
 /// Splits the text among the correct processes and writes down what each is to do.
 fn specs(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<WorkerSpec>, Failure> {
     let (directory, sockets) = (stage.path(), stage.sockets());
-    let key = if args.fabric == DemoFabric::Shm { PathBuf::new() } else { stage.make_key()? };
+    let key = if args.fabric == DemoFabric::Shm { PathBuf::new() } else { stage.write_key()? };
     // How a process finds the others on RoCEv2.
     let roce = |me| {
         let traffic = stage.captures().of(&name(me), 1);
@@ -200,12 +200,12 @@ fn start(specs: &[WorkerSpec]) -> Result<Cast, Failure> {
     let refuse = |error: std::io::Error| {
         Failure::system("cannot start a process", &error, "stentor demo --neb", "allow more processes and memory")
     };
-    let program = std::env::current_exe().map_err(refuse)?;
     let (tell, said) = channel();
     let mut cast = Cast { children: Vec::new(), said };
     for spec in specs {
         let text = serde_json::to_string(spec).expect("a specification has string keys");
-        let mut child = Command::new(&program)
+        let mut child = this_program()
+            .map_err(refuse)?
             .args(["neb", "process", &text])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
