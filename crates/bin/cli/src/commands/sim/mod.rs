@@ -7,7 +7,14 @@ mod recording;
 mod report;
 mod switch;
 
-use crate::args::SimCommand;
+use std::fmt::Display;
+use std::time::Instant;
+
+use stentor_simulation::{CampaignReport, Record, Recorded};
+use stentor_support::{Failure, Output, Verdict};
+
+use crate::args::{SimCommand, SimSeeds};
+use report::Simulated;
 
 pub(super) fn run(command: &SimCommand, output: Output) -> Result<Verdict, Failure> {
     match command {
@@ -63,4 +70,41 @@ macro_rules! planted {
     };
 }
 use planted;
-use stentor_support::{Failure, Output, Verdict};
+
+/// Prints the names of planted bugs, as `--plants` asks.
+#[cfg(feature = "plants")]
+fn list(names: impl Iterator<Item = &'static str>, output: Output) -> Result<Verdict, Failure> {
+    output.payload(&report::Names(names.collect()))?;
+    Ok(Verdict::Good)
+}
+
+/// Runs all seeds that the arguments name, with a progress bar, and writes their hashes.
+fn run_seeds<E: Display>(
+    args: &SimSeeds,
+    output: Output,
+    run: impl FnOnce(&(dyn Fn(u64) + Sync)) -> Result<CampaignReport, E>,
+) -> Result<CampaignReport, Failure> {
+    let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
+    let report = run(&|done| bar.set_position(done));
+    bar.finish_and_clear();
+    let report = report.map_err(|error| report::impossible(&error))?;
+    recording::write_hashes(args, &report.hashes)?;
+    Ok(report)
+}
+
+/// Runs one seed, and writes what was recorded of it. Returns its report and how many seconds that took.
+fn run_seed<R, E: Display>(
+    args: &SimSeeds,
+    run: impl FnOnce(Record) -> Result<(R, Recorded), E>,
+) -> Result<(R, f64), Failure> {
+    let begin = Instant::now();
+    let (report, recorded) = run(recording::wanted(args)).map_err(|error| report::impossible(&error))?;
+    recording::write_one(args, &recorded)?;
+    Ok((report, begin.elapsed().as_secs_f64()))
+}
+
+/// Prints what came of it.
+fn tell(simulated: &Simulated, output: Output) -> Result<Verdict, Failure> {
+    output.report(simulated)?;
+    Ok(Verdict::of(simulated.ok()))
+}
