@@ -3,10 +3,9 @@
 use std::fs;
 
 use serde::Serialize;
-use stentor_support::args::{LoopbackFabric, Networks};
+use stentor_support::args::Networks;
 
 use super::clock::Grain;
-use crate::args::Waiting;
 
 /// The machine and how it was used.
 #[derive(Clone, Debug, Serialize)]
@@ -18,12 +17,12 @@ pub(super) struct Environment {
     /// Processors that this process may use.
     pub(super) cores: usize,
     pub(super) kernel: String,
-    pub(super) fabric: &'static str,
+    pub(super) fabric: String,
     /// What really carried it, where that is chosen at start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) carrier: Option<String>,
     /// What an idle process does.
-    pub(super) wait: &'static str,
+    pub(super) wait: String,
     /// Where the processes stay.
     pub(super) pinning: String,
     /// Processes that were running or waiting to on average, when the bench began.
@@ -36,7 +35,7 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    pub(super) fn new(fabric: &'static str, wait: &'static str, pinning: String) -> Self {
+    pub(super) fn new(fabric: impl Into<String>, wait: impl Into<String>, pinning: String) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let cpu =
@@ -48,9 +47,9 @@ impl Environment {
             cpu: cpu.unwrap_or("unknown").to_owned(),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            fabric,
+            fabric: fabric.into(),
             carrier: None,
-            wait,
+            wait: wait.into(),
             pinning,
             load,
             network: None,
@@ -73,23 +72,5 @@ impl Environment {
         let delay = (bad.delay > 0).then(|| format!("{} us late", bad.delay));
         let all: Vec<_> = captured.chain(chances).chain(delay).collect();
         Environment { network: (!all.is_empty()).then(|| format!("packets are {}", all.join(", "))), ..self }
-    }
-}
-
-/// As `--fabric` has it.
-pub(super) fn fabric_name(fabric: LoopbackFabric) -> &'static str {
-    match fabric {
-        LoopbackFabric::Shm => "shm",
-        LoopbackFabric::Roce => "roce",
-    }
-}
-
-/// As `--wait` has it.
-pub(super) fn wait_name(waiting: Waiting) -> &'static str {
-    match waiting {
-        Waiting::Poll => "poll",
-        Waiting::Yield => "yield",
-        Waiting::Block => "block",
-        Waiting::Adaptive => "adaptive",
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Floor {
 }
 
 /// One row.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) bytes: usize,
@@ -73,27 +73,7 @@ impl Row {
 
     /// A row without figures and without a floor.
     pub(super) fn alone(name: impl Into<String>, bytes: usize, rounds: u32) -> Self {
-        Row {
-            name: name.into(),
-            bytes,
-            iterations: 0,
-            rounds,
-            min_us: None,
-            max_us: None,
-            p50_us: None,
-            avg_us: None,
-            round_avg_us: None,
-            floor_round_avg_us: None,
-            above_pingpong_us: None,
-            stdev_us: None,
-            p99_us: None,
-            p999_us: None,
-            msgs_per_s: None,
-            mb_per_s: None,
-            floor: None,
-            ratio: None,
-            writes: None,
-        }
+        Row { name: name.into(), bytes, rounds, ..Row::default() }
     }
 
     /// A row about a latency beside a floor.

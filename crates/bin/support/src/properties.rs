@@ -1,6 +1,9 @@
 //! The names of the properties that a history is checked for.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::Style;
 
 /// The properties in words.
 const TITLES: [(&str, &str); 37] = [
@@ -55,4 +58,18 @@ pub fn in_order<'a>(
     let mut names: Vec<&'static str> = verdicts.keys().copied().collect();
     names.sort_by_key(|name| (name.as_bytes().first(), name.len(), *name));
     names.into_iter().map(|name| (name, verdicts[name]))
+}
+
+/// A line for each property with its verdict.
+pub fn verdict_lines(verdicts: &BTreeMap<&'static str, &'static str>, style: Style) -> String {
+    let mut text = String::new();
+    for (property, verdict) in in_order(verdicts) {
+        let verdict = match verdict {
+            "ok" => style.good("ok"),
+            "violated" => style.bad("violated"),
+            other => style.fair(other.replace('_', " ")),
+        };
+        let _ = writeln!(text, "{property:3} {:22} {verdict}", title(property));
+    }
+    text
 }

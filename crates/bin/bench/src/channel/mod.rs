@@ -24,7 +24,7 @@ use super::worker_spec::Part;
 use super::workers::Workers;
 use crate::args::BenchChannel;
 use pingpong::PingPong;
-use stentor_support::args::{ChannelFabric, LoopbackFabric};
+use stentor_support::args::{ChannelFabric, LoopbackFabric, name_of};
 use stentor_support::live::{Captures, refuse_traffic};
 use stentor_support::{Failure, TAGGED_PIECE_BYTES};
 
@@ -102,15 +102,6 @@ fn operation(fabric: ChannelFabric, tagged: bool) -> &'static str {
     }
 }
 
-/// As `--fabric` has it.
-fn fabric_name(fabric: ChannelFabric) -> &'static str {
-    match fabric {
-        ChannelFabric::Shm => "shm",
-        ChannelFabric::Roce => "roce",
-        ChannelFabric::Ofi => "ofi",
-    }
-}
-
 /// What the rounds of one subject at one size came to.
 struct Measured {
     subject: Subject,
@@ -123,7 +114,7 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
     let available = two_processors("bench channel", "two processes that spin need two processors")?;
     let (first, last) = (available[0], available[available.len() - 1]);
     let pinning = format!("two processes, pinned to processors {first} and {last}");
-    let environment = Environment::new(fabric_name(args.fabric), "poll", pinning).with(&args.network.networks);
+    let environment = Environment::new(name_of(&args.fabric), "poll", pinning).with(&args.network.networks);
     let usual = if args.fabric == ChannelFabric::Shm { ITERATIONS } else { ON_NETWORK };
     let a_round = (args.iterations.unwrap_or(usual) / u64::from(args.rounds)).max(PER_LARGE);
     let captures = captures(args)?;

@@ -7,9 +7,9 @@ mod verbs;
 
 use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD};
 use stentor_fabric::seal::record_words;
-use stentor_support::args::{BadNetwork, Network};
+use stentor_support::Failure;
+use stentor_support::args::{BadNetwork, Network, device_address, name_of};
 use stentor_support::live::{Captures, refuse_traffic};
-use stentor_support::{Failure, rdma_address};
 
 use super::clock::Grain;
 use super::datagrams::{own_network, packets_of};
@@ -228,8 +228,7 @@ fn place(fabric: MeasuredFabric, available: &[usize]) -> Result<(Carrier, [usize
         MeasuredFabric::Shm => Carrier::Shm,
         MeasuredFabric::Roce => Carrier::Roce(own_network()),
         MeasuredFabric::Verbs => {
-            let remedy = "`stentor doctor` says what this machine can do; `--fabric roce` needs no device";
-            let address = rdma_address().map_err(|error| Failure::run(error, "stentor bench fabric", remedy))?;
+            let address = device_address("stentor bench fabric")?;
             Carrier::Verbs { address, yields: places[0] == places[1] }
         }
     };
@@ -237,17 +236,13 @@ fn place(fabric: MeasuredFabric, available: &[usize]) -> Result<(Carrier, [usize
 }
 
 fn environment(args: &BenchFabric, carrier: Carrier, [first, last]: [usize; 2]) -> Environment {
-    let (name, yields) = match carrier {
-        Carrier::Shm => ("shm", false),
-        Carrier::Roce(_) => ("roce", false),
-        Carrier::Verbs { yields, .. } => ("verbs", yields),
-    };
+    let yields = matches!(carrier, Carrier::Verbs { yields: true, .. });
     let (wait, pinning) = if yields {
         ("yield", format!("two processes on processor {first}"))
     } else {
         ("poll", format!("two processes, pinned to processors {first} and {last}"))
     };
-    Environment::new(name, wait, pinning).with(&args.network.networks)
+    Environment::new(name_of(&args.fabric), wait, pinning).with(&args.network.networks)
 }
 
 /// What becomes of packets. None may be lost: of two processes one would wait for it in vain.

@@ -5,10 +5,9 @@ use std::io;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use stentor::runtime::{ClusterRuntime, ShmFabric};
 use stentor_fabric::ProcessId;
-use stentor_support::args::LoopbackFabric;
+use stentor_support::args::{LoopbackFabric, name_of};
 use stentor_support::live::{
     Answer, ChildProcess, NodeCommand, ProcessOutput, Question, ask, meeting_name, this_program, trim_history,
 };
@@ -41,8 +40,8 @@ fn spawn(scene: &Scene, name: &str, life: u32, command: Command) -> Result<Child
 }
 
 fn member(scene: &Scene, args: &BenchFailover, name: &str, life: u32) -> Result<ChildProcess, Failure> {
-    let (wait, history) = (args.wait.to_possible_value().expect("none is skipped"), scene.history(name, life));
-    let (config, sockets, wait) = (&scene.config(), &scene.sockets(), wait.get_name());
+    let (wait, history) = (name_of(&args.wait), scene.history(name, life));
+    let (config, sockets, wait) = (&scene.config(), &scene.sockets(), &*wait);
     let node = NodeCommand { name, life, wait, config, sockets, history: &history };
     let mut command = node.command().map_err(|error| unstarted("stentor", &error))?;
     if !args.full {

@@ -18,7 +18,7 @@ use stentor_checker::check_files;
 use stentor_fabric::ProcessId;
 
 use super::clock::Grain;
-use super::environment::{Environment, fabric_name, wait_name};
+use super::environment::Environment;
 use super::fabric;
 use super::multicast;
 use super::report::{Floor, Report, Row, Trial};
@@ -28,7 +28,7 @@ use crate::args::{BenchFailover, Victims};
 use outages::Outages;
 use rounds::{Kill, Role};
 use scene::Scene;
-use stentor_support::args::LoopbackFabric;
+use stentor_support::args::{LoopbackFabric, name_of};
 use stentor_support::live::{Captures, Interrupt, refuse_network, unstarted};
 use stentor_support::{Failure, Output, Verdict};
 
@@ -41,8 +41,8 @@ pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdi
     let interrupt = Interrupt::catch()?;
     let processors = processors().map_err(broken("ask for processors"))?;
     let environment = Environment::new(
-        fabric_name(args.fabric),
-        wait_name(args.wait),
+        name_of(&args.fabric),
+        name_of(&args.wait),
         format!("{} members and 2 clients on {} processors, not pinned", args.groups * args.replicas, processors.len()),
     )
     .with(&args.networks);

@@ -7,11 +7,11 @@ pub(super) mod process;
 use stentor_fabric::memory::Ordering;
 use stentor_multicast::Step;
 use stentor_support::Failure;
-use stentor_support::args::{LoopbackFabric, Network};
+use stentor_support::args::{LoopbackFabric, Network, name_of};
 
 use super::clock::Grain;
 use super::datagrams;
-use super::environment::{Environment, fabric_name, wait_name};
+use super::environment::Environment;
 use super::harness::{Harness, messages, rounds, sizes, two_processors};
 use super::kinds::kinds;
 use super::plain::STREAM_ALL_LINES;
@@ -69,7 +69,7 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
     let remedy = "the floor of the throughput is measured on two: allow this process two (taskset, container limits)";
     let processors = two_processors("bench multicast", remedy)?;
     let mut rows = Vec::new();
-    let environment = Environment::new(fabric_name(args.fabric), wait_name(args.wait), pinning(args, &processors))
+    let environment = Environment::new(name_of(&args.fabric), name_of(&args.wait), pinning(args, &processors))
         .with(&args.network.networks);
     let captures = roce::captures(&args.network, args.fabric == LoopbackFabric::Roce, "stentor bench multicast")?;
     let sizes = sizes(&args.length, |size| {

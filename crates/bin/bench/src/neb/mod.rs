@@ -5,11 +5,11 @@ mod chain;
 pub(super) mod process;
 
 use stentor_support::Failure;
-use stentor_support::args::{LoopbackFabric, Network};
+use stentor_support::args::{LoopbackFabric, Network, name_of};
 
 use super::clock::Grain;
 use super::datagrams;
-use super::environment::{Environment, fabric_name, wait_name};
+use super::environment::Environment;
 use super::harness::{Harness, messages, rounds, sizes, two_processors};
 use super::kinds::kinds;
 use super::plain::STREAM_ALL_LINES;
@@ -45,7 +45,7 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
     let mut rows = Vec::new();
     let pinning = format!("{} processes on {} processors, {}", args.processes, processors.len(), how(args.pin));
     let environment =
-        Environment::new(fabric_name(args.fabric), wait_name(args.wait), pinning).with(&args.network.networks);
+        Environment::new(name_of(&args.fabric), name_of(&args.wait), pinning).with(&args.network.networks);
     let captures = roce::captures(&args.network, args.fabric == LoopbackFabric::Roce, "stentor bench neb")?;
     captures.check((0..args.processes.into()).map(roce::name), sizes.len() as u32 * (1 + u32::from(args.signed)))?;
     let mut life = 0;

@@ -4,9 +4,9 @@ use std::io;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use rustix::process::Signal;
 use stentor::config::FabricKind;
+use stentor_support::args::name_of;
 use stentor_support::live::{ChildProcess, NodeCommand, ProcessOutput, trim_history};
 use stentor_support::{Failure, remedy_of};
 
@@ -40,8 +40,8 @@ impl<'a> Fleet<'a> {
 
     fn spawn(&self, name: &str, life: u32, operations: bool) -> Result<ChildProcess, Failure> {
         let Fleet { scene, args, .. } = self;
-        let (wait, history) = (args.wait.to_possible_value().expect("none is skipped"), scene.history(name, life));
-        let (config, sockets, wait) = (&scene.config(), &scene.sockets(), wait.get_name());
+        let (wait, history) = (name_of(&args.wait), scene.history(name, life));
+        let (config, sockets, wait) = (&scene.config(), &scene.sockets(), &*wait);
         let node = NodeCommand { name, life, wait, config, sockets, history: &history };
         let mut command = node.command().map_err(|error| unstarted(name, &error))?;
         // If this process is killed, so is the member.

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
-use stentor::config::{Ground, Limits, Problem, Template};
+use stentor::config::{Limits, Problem, Template};
 use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
@@ -30,17 +30,8 @@ pub(super) struct Scene {
 }
 
 fn template(args: &args::Chaos) -> Result<Template, Failure> {
-    let (network, key) = (192 + (std::process::id() % NETWORKS) as u8, format!("file:{}", RunDirectory::KEY));
-    let ground = match args.fabric {
-        DemoFabric::Shm => Ground::Shm,
-        DemoFabric::Roce => Ground::Roce { network, key },
-        DemoFabric::Ofi => Ground::Ofi { network, key, provider: args.ofi.provider.clone(), as_efa: args.ofi.as_efa },
-        DemoFabric::Verbs => {
-            let remedy = "`stentor doctor` says what this machine can do; `--fabric roce` needs no device";
-            let address = stentor_support::rdma_address().map_err(|error| Failure::run(error, PLACE, remedy))?;
-            Ground::Verbs { address, key }
-        }
-    };
+    let network = 192 + (std::process::id() % NETWORKS) as u8;
+    let ground = args.fabric.ground(network, &args.ofi, PLACE)?;
     let limits =
         Limits { message_bytes: 16_384, window: 256, clients: args.clients, ring_kib: 256, body_ring_kib: 1024 };
     Ok(Template { cluster: "chaos".to_owned(), groups: args.groups, replicas: args.replicas, limits, ground })

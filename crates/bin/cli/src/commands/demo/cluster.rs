@@ -5,10 +5,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
+use stentor_support::args::name_of;
 use stentor_support::live::{ChildProcess, Interrupt, NodeCommand, ProcessOutput};
 
 use super::stage::Stage;
@@ -32,8 +32,8 @@ fn spawn(
     life: u32,
 ) -> Result<ChildProcess, Failure> {
     let name = plan.name(process);
-    let (wait, history) = (wait.to_possible_value().expect("none is skipped"), stage.history(plan, process, life));
-    let (config, sockets, wait) = (&stage.config(), &stage.sockets(), wait.get_name());
+    let (wait, history) = (name_of(&wait), stage.history(plan, process, life));
+    let (config, sockets, wait) = (&stage.config(), &stage.sockets(), &*wait);
     let node = NodeCommand { name, life, wait, config, sockets, history: &history };
     let mut command = node.command().map_err(|error| unstarted("stentor", &error))?;
     command.args(["--quiet", "--operations"]).args(stage.arguments(name, life));

@@ -5,9 +5,9 @@ use std::io::Read;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use serde::Serialize;
 use stentor_soft_switch::{Shown, example};
+use stentor_support::args::name_of;
 use stentor_support::live::{Interrupt, RunDirectory, this_program};
 use stentor_support::{Failure, Style};
 
@@ -55,7 +55,7 @@ impl Copier {
         std::fs::write(&config, text).map_err(|error| Failure::cannot_write(&config, &error))?;
         let mut command = this_program().map_err(|error| unstarted(&error))?;
         command.args(["switch", "--json", "--quiet", "--until-eof"]);
-        command.args(["--wait", wait.to_possible_value().expect("none is skipped").get_name()]);
+        command.args(["--wait", &name_of(&wait)]);
         command.arg("--config").arg(&config).arg("--directory").arg(stage.sockets());
         // What is wrong with it is said where the user reads.
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -11,7 +11,7 @@ use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_multicast::Step;
 use stentor_support::live::Micros;
-use stentor_support::{Human, Style, columns, counted, in_order, title};
+use stentor_support::{Human, Style, columns, counted, verdict_lines};
 
 use super::copier::Switched;
 use super::load::Sent;
@@ -209,14 +209,7 @@ impl Human for DemoReport {
             (Some(killed), ..) => writeln!(text, "leaders     {changes}; {killed} was killed, nobody led\n"),
             (None, ..) => writeln!(text, "leaders     {changes}; nothing is killed\n"),
         };
-        for (property, verdict) in in_order(&self.properties) {
-            let verdict = match verdict {
-                "ok" => style.good("ok"),
-                "violated" => style.bad("violated"),
-                other => style.fair(other.replace('_', " ")),
-            };
-            let _ = writeln!(text, "{property:3} {:22} {verdict}", title(property));
-        }
+        text += &verdict_lines(&self.properties, style);
         if self.rejected > 0 {
             let _ = writeln!(text, "{}: {} inputs of peers were refused", style.bad("failed"), self.rejected);
         }

@@ -1,11 +1,11 @@
 //! Where a demonstration happens: a directory with its configuration and histories.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
-use stentor::config::{Ground, Limits, Problem, Template};
+use stentor::config::{Limits, Problem, Template};
 use stentor::runtime::ClusterRuntime;
 use stentor_fabric::{ProcessId, SetSpec};
 use stentor_support::Failure;
@@ -49,22 +49,8 @@ fn rendered(args: &args::Demo) -> Result<String, Failure> {
 }
 
 fn template(args: &args::Demo) -> Result<Template, Failure> {
-    let key = format!("file:{}", RunDirectory::KEY);
-    let ground = match args.fabric {
-        DemoFabric::Shm => Ground::Shm,
-        DemoFabric::Roce => Ground::Roce { network: network_number(), key },
-        DemoFabric::Ofi => {
-            Ground::Ofi { network: network_number(), key, provider: args.ofi.provider.clone(), as_efa: args.ofi.as_efa }
-        }
-        DemoFabric::Verbs => Ground::Verbs { address: device_address()?, key },
-    };
+    let ground = args.fabric.ground(network_number(), &args.ofi, "stentor demo")?;
     Ok(Template { cluster: CLUSTER.to_owned(), groups: args.groups, replicas: args.replicas, limits: LIMITS, ground })
-}
-
-/// Where all processes of a demonstration on verbs are.
-pub(super) fn device_address() -> Result<IpAddr, Failure> {
-    let remedy = "`stentor doctor` says what this machine can do; `--fabric roce` needs no device";
-    stentor_support::rdma_address().map_err(|error| Failure::run(error, "stentor demo", remedy))
 }
 
 /// The configuration; what it is refused for is the arguments' fault.

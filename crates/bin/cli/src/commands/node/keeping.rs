@@ -19,6 +19,17 @@ pub(super) enum Keeping {
     Zookeeper(Box<Ensemble>),
 }
 
+/// Calls a method of the driver, whichever election it is of.
+macro_rules! driver {
+    ($self:ident.$method:ident($($argument:expr),*)) => {
+        match $self {
+            Keeping::Heartbeat(driver) => driver.$method($($argument),*),
+            #[cfg(feature = "zookeeper")]
+            Keeping::Zookeeper(ensemble) => ensemble.keeper.$method($($argument),*),
+        }
+    };
+}
+
 impl Keeping {
     pub(super) fn new(plan: &ClusterRuntime, me: ProcessId, args: &args::Node) -> Result<Self, Failure> {
         #[cfg(feature = "zookeeper")]
@@ -52,11 +63,7 @@ impl Keeping {
     }
 
     pub(super) fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError> {
-        match self {
-            Keeping::Heartbeat(keeper) => keeper.hand_over(to),
-            #[cfg(feature = "zookeeper")]
-            Keeping::Zookeeper(ensemble) => ensemble.keeper.hand_over(to),
-        }
+        driver!(self.hand_over(to))
     }
 
     /// Prepares the end of this process; see [`ElectionDriver::leave`]. To whom it hands over goes to `say`.
@@ -67,11 +74,7 @@ impl Keeping {
         say: impl FnOnce(ProcessId),
     ) -> bool {
         let before = self.heir();
-        let may_end = match self {
-            Keeping::Heartbeat(keeper) => keeper.leave(now, member),
-            #[cfg(feature = "zookeeper")]
-            Keeping::Zookeeper(ensemble) => ensemble.keeper.leave(now, member),
-        };
+        let may_end = driver!(self.leave(now, member));
         if let Some(heir) = self.heir().filter(|heir| Some(*heir) != before) {
             say(heir);
         }
@@ -79,11 +82,7 @@ impl Keeping {
     }
 
     fn heir(&self) -> Option<ProcessId> {
-        match self {
-            Keeping::Heartbeat(keeper) => keeper.heir(),
-            #[cfg(feature = "zookeeper")]
-            Keeping::Zookeeper(ensemble) => ensemble.keeper.heir(),
-        }
+        driver!(self.heir())
     }
 
     /// Returns whether another member was heard and would not lead. An election by servers does not say.
@@ -109,18 +108,10 @@ impl Keeping {
 
     /// When a member's heart beat last; see [`ElectionDriver::heard`].
     pub(super) fn heard(&self, process: ProcessId) -> Option<Duration> {
-        match self {
-            Keeping::Heartbeat(keeper) => keeper.heard(process),
-            #[cfg(feature = "zookeeper")]
-            Keeping::Zookeeper(ensemble) => ensemble.keeper.heard(process),
-        }
+        driver!(self.heard(process))
     }
 
     pub(super) fn is_named(&self) -> bool {
-        match self {
-            Keeping::Heartbeat(keeper) => keeper.is_named(),
-            #[cfg(feature = "zookeeper")]
-            Keeping::Zookeeper(ensemble) => ensemble.keeper.is_named(),
-        }
+        driver!(self.is_named())
     }
 }

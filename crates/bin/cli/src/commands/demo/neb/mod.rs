@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use stentor_checker::{Report, check_files};
 use stentor_neb::Authority;
-use stentor_support::args::DemoFabric;
+use stentor_support::args::{DemoFabric, device_address};
 use stentor_support::live::{Captures, Interrupt, this_program, thread};
 use stentor_support::{Failure, Human, Output, Style, Verdict, title};
 
 use super::copier::{Copier, Switched};
-use super::stage::{Stage, device_address, network_number, switch_places};
+use super::stage::{Stage, network_number, switch_places};
 use super::text::Text;
 use process::{CLUSTER, OnOfi, OnRoce, OnVerbs, Said, WorkerSpec};
 
@@ -144,7 +144,7 @@ fn specs(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<WorkerSpec
         })
     };
     let verbs = match args.fabric {
-        DemoFabric::Verbs => Some(OnVerbs { address: device_address()?, key: key.clone() }),
+        DemoFabric::Verbs => Some(OnVerbs { address: device_address("stentor demo")?, key: key.clone() }),
         DemoFabric::Shm | DemoFabric::Roce | DemoFabric::Ofi => None,
     };
     let ofi = (args.fabric == DemoFabric::Ofi).then(|| OnOfi {
