@@ -1,39 +1,18 @@
 //! Keepers on shared memory: members campaign when the election names them, and never otherwise.
 
-use std::path::{Path, PathBuf};
+mod common;
+
 use std::time::{Duration, Instant};
 
-use stentor::ClusterConfig;
 use stentor::runtime::{ClusterRuntime, ElectionDriver, Member, ShmFabric, stateless};
 use stentor_election::{Change, Heartbeat, Scripted};
 use stentor_fabric::{Fabric as _, ProcessId};
 use stentor_multicast::Step;
 
-const CLUSTER: &str = r#"
-cluster = "CLUSTER"
-fabric = "shm"
-[election]
-kind = "heartbeat"
-timeout_min_ms = 50
-timeout_max_ms = 100
-[limits]
-message_bytes = 4096
-window = 64
-clients = 1
-[[group]]
-id = "g1"
-process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address = "127.0.0.1:7102" }, { id = "g1.3", address = "127.0.0.1:7103" } ]
-"#;
+use common::{Directory, cluster};
+
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-struct Directory(PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Three members in one thread.
 struct Group<K> {
@@ -50,11 +29,8 @@ impl<K> Group<K> {
 
     /// With these timeouts, ms.
     fn with_times(name: &str, [min, max]: [u32; 2], keeper: impl Fn(&ClusterRuntime, ProcessId) -> K) -> Self {
-        let text = CLUSTER.replace("CLUSTER", name);
-        let text = text.replace("min_ms = 50", &format!("min_ms = {min}"));
-        let text = text.replace("max_ms = 100", &format!("max_ms = {max}"));
-        let plan = ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid"))
-            .expect("possible");
+        let times = format!("timeout_min_ms = {min}\ntimeout_max_ms = {max}");
+        let plan = cluster(name, 1, &times, "clients = 1");
         let directory = Directory(std::env::temp_dir().join(format!("stentor-{name}-{}", std::process::id())));
         let mut group = Group { plan, directory, members: vec![None, None, None], start: Instant::now() };
         (0..3).for_each(|at| group.begin(at, &keeper));

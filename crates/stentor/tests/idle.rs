@@ -1,28 +1,18 @@
 //! The cost of an idle cluster in processor time. Wall time is not judged, so a busy machine does not count.
 
+mod common;
+
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use stentor::ClusterConfig;
 use stentor::runtime::{ClusterRuntime, ElectionDriver, Member, Stop, WaitMode, run_member, stateless};
 use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_roce::{RoceConfig, RoceFabric};
 
-const CLUSTER: &str = r#"
-cluster = "CLUSTER"
-fabric = "shm"
-[election]
-kind = "heartbeat"
-[limits]
-message_bytes = 4096
-window = 64
-clients = 1
-[[group]]
-id = "g1"
-process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address = "127.0.0.1:7102" }, { id = "g1.3", address = "127.0.0.1:7103" } ]
-"#;
+use common::cluster;
+
 const MEMBERS: u16 = 3;
 /// Members may begin to rest until this.
 const SETTLED: Duration = Duration::from_secs(3);
@@ -30,8 +20,7 @@ const SETTLED: Duration = Duration::from_secs(3);
 const MEASURED: Duration = Duration::from_secs(4);
 
 fn plan(name: &str) -> ClusterRuntime {
-    let text = CLUSTER.replace("CLUSTER", name);
-    ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid")).expect("possible")
+    cluster(name, 1, "", "clients = 1")
 }
 
 /// Processor time of this thread.

@@ -1,46 +1,19 @@
 //! A whole cluster on shared memory, each process a thread of this test, its histories checked.
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stentor::ClusterConfig;
 use stentor::runtime::{
     ClientId, ClusterRuntime, GroupId, Housekeeper, Recorder, Stop, WaitMode, client_round, now_ns, run_member,
     stateless,
 };
 use stentor_fabric::{Backoff, ProcessId};
 
-const CLUSTER: &str = r#"
-cluster = "CLUSTER"
-fabric = "shm"
-[election]
-kind = "heartbeat"
-[limits]
-message_bytes = 4096
-window = 64
-clients = 2
-[[group]]
-id = "g1"
-process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address = "127.0.0.1:7102" }, { id = "g1.3", address = "127.0.0.1:7103" } ]
-[[group]]
-id = "g2"
-process = [ { id = "g2.1", address = "127.0.0.1:7201" } ]
-"#;
-
-struct Directory(PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn plan(name: &str) -> ClusterRuntime {
-    let text = CLUSTER.replace("CLUSTER", name);
-    ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid")).expect("possible")
-}
+use common::{Directory, cluster};
 
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);
@@ -93,7 +66,7 @@ fn client(plan: &ClusterRuntime, place: ClientId, directory: PathBuf, messages: 
 #[test]
 fn two_clients_and_four_members_deliver_everything_in_one_order() {
     let directory = Directory(std::env::temp_dir().join(format!("stentor-test-{}", std::process::id())));
-    let (plan, stop) = (plan("threads"), Stop::default());
+    let (plan, stop) = (cluster("threads", 2, "", "clients = 2"), Stop::default());
     let sinks: Vec<Sink> = (0..6).map(|_| Sink::default()).collect();
     thread::scope(|scope| {
         for me in 0..4_u16 {
