@@ -21,7 +21,7 @@ use stentor_support::{Failure, Human, Output, Style, Verdict, title};
 use super::copier::{Copier, Switched};
 use super::stage::{Stage, network_number, switch_places};
 use super::text::Text;
-use process::{CLUSTER, OnOfi, OnRoce, OnVerbs, Said, WorkerSpec};
+use process::{CLUSTER, Carrier, Said, WorkerSpec};
 
 use crate::args;
 pub(in crate::commands) use process::process;
@@ -132,27 +132,22 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
 fn specs(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<WorkerSpec>, Failure> {
     let (directory, sockets) = (stage.path(), stage.sockets());
     let key = if args.fabric == DemoFabric::Shm { PathBuf::new() } else { stage.write_key()? };
-    // How a process finds the others on RoCEv2.
-    let roce = |me| {
-        let traffic = stage.captures().of(&name(me), 1);
-        let switch = args.switch.then(|| switch_places().2);
-        (args.fabric == DemoFabric::Roce).then(|| OnRoce {
-            network: network_number(),
-            key: key.clone(),
-            traffic,
-            switch,
+    let network = network_number();
+    let carrier = |me| {
+        let key = key.clone();
+        Ok::<_, Failure>(match args.fabric {
+            DemoFabric::Shm => Carrier::Shm,
+            DemoFabric::Roce => {
+                let (traffic, switch) = (stage.captures().of(&name(me), 1), args.switch.then(|| switch_places().2));
+                Carrier::Roce { network, key, traffic, switch }
+            }
+            DemoFabric::Verbs => Carrier::Verbs { address: device_address("stentor demo")?, key },
+            DemoFabric::Ofi => {
+                let as_efa = args.ofi.as_efa.map(|efa| efa.name().to_owned());
+                Carrier::Ofi { network, key, providers: args.ofi.providers(), as_efa }
+            }
         })
     };
-    let verbs = match args.fabric {
-        DemoFabric::Verbs => Some(OnVerbs { address: device_address("stentor demo")?, key: key.clone() }),
-        DemoFabric::Shm | DemoFabric::Roce | DemoFabric::Ofi => None,
-    };
-    let ofi = (args.fabric == DemoFabric::Ofi).then(|| OnOfi {
-        network: network_number(),
-        key: key.clone(),
-        providers: args.ofi.providers(),
-        as_efa: args.ofi.as_efa.map(|efa| efa.name().to_owned()),
-    });
     // Who never answers is waited for, once by each sender.
     let patience_ms = if args.lies.iter().any(|lie| lie == "silent") { 2_000 } else { 10_000 };
     let correct: Vec<u16> = (0..PROCESSES as u16).filter(|process| *process != LIAR).collect();
@@ -188,9 +183,7 @@ fn specs(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<WorkerSpec
             victims: VICTIMS.to_vec(),
             lies: args.lies.clone(),
             patience_ms,
-            roce: roce(me),
-            verbs: verbs.clone(),
-            ofi: ofi.clone(),
+            carrier: carrier(me)?,
         });
     }
     Ok(specs)

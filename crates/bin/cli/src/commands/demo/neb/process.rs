@@ -56,47 +56,41 @@ pub(crate) struct WorkerSpec {
     pub(crate) lies: Vec<String>,
     /// How long a sender waits for a process that is a window behind, ms.
     pub(crate) patience_ms: u64,
-    /// On RoCEv2 instead of shared memory.
-    pub(crate) roce: Option<OnRoce>,
-    /// On an RDMA device instead.
-    pub(crate) verbs: Option<OnVerbs>,
-    /// On a provider of libfabric instead.
-    pub(crate) ofi: Option<OnOfi>,
+    pub(crate) carrier: Carrier,
 }
 
-/// Processes of one host on RoCEv2.
+/// What processes of one host talk over. The file with the key is named, not the key: what a process is told is in the list of
+/// processes, for everybody to see.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct OnRoce {
-    /// Addresses are 127.network.0.1 and so on, by process.
-    pub(crate) network: u8,
-    /// The file with the key: what is told is in the list of processes, for everybody to see.
-    pub(crate) key: PathBuf,
-    /// Its capture, and a bad network.
-    pub(crate) traffic: Network,
-    /// Where a switch that makes copies is asked for sets.
-    pub(crate) switch: Option<SocketAddr>,
-}
-
-/// Processes of one host on a provider of libfabric.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct OnOfi {
-    /// Addresses are 127.network.0.1 and so on, by process.
-    pub(crate) network: u8,
-    /// The file with the key.
-    pub(crate) key: PathBuf,
-    /// What is tried, and nothing else.
-    pub(crate) providers: Vec<String>,
-    /// Whose restrictions are imposed.
-    pub(crate) as_efa: Option<String>,
-}
-
-/// Processes of one host on its RDMA device.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct OnVerbs {
-    /// The device's address, where all processes are.
-    pub(crate) address: IpAddr,
-    /// The file with the key.
-    pub(crate) key: PathBuf,
+pub(crate) enum Carrier {
+    /// Shared memory.
+    Shm,
+    /// RoCEv2.
+    Roce {
+        /// Addresses are 127.network.0.1 and so on, by process.
+        network: u8,
+        key: PathBuf,
+        /// Its capture, and a bad network.
+        traffic: Network,
+        /// Where a switch that makes copies is asked for sets.
+        switch: Option<SocketAddr>,
+    },
+    /// The RDMA device of the host.
+    Verbs {
+        /// Where all processes are.
+        address: IpAddr,
+        key: PathBuf,
+    },
+    /// A provider of libfabric.
+    Ofi {
+        /// Addresses are 127.network.0.1 and so on, by process.
+        network: u8,
+        key: PathBuf,
+        /// What is tried, and nothing else.
+        providers: Vec<String>,
+        /// Whose restrictions are imposed.
+        as_efa: Option<String>,
+    },
 }
 
 /// What a process says, one JSON document per line.
@@ -130,37 +124,9 @@ fn addresses(network: u8, processes: usize) -> Vec<Option<SocketAddr>> {
     (1..=processes as u8).map(address).collect()
 }
 
-impl OnRoce {
-    fn config(&self, me: ProcessId, processes: usize) -> Result<RoceConfig, Failure> {
-        Ok(RoceConfig {
-            key: KeySource::File(self.key.clone()).read(Path::new("")).map_err(failed)?,
-            pcap: self.traffic.pcap.clone(),
-            chances: self.traffic.bad.chances(),
-            seed: self.traffic.seed.wrapping_add(u64::from(me.0)),
-            switch: self.switch.map(SwitchConfig::new),
-            ..RoceConfig::new(CLUSTER, me, addresses(self.network, processes))
-        })
-    }
-}
-
-impl OnOfi {
-    fn config(&self, me: ProcessId, processes: usize) -> Result<OfiConfig, Failure> {
-        Ok(OfiConfig {
-            key: KeySource::File(self.key.clone()).read(Path::new("")).map_err(failed)?,
-            providers: self.providers.clone(),
-            ..OfiConfig::new(CLUSTER, me, addresses(self.network, processes))
-        })
-    }
-}
-
-impl OnVerbs {
-    fn config(&self, me: ProcessId, processes: usize) -> Result<VerbsConfig, Failure> {
-        let address = |n| Some(SocketAddr::new(self.address, PORT + n));
-        Ok(VerbsConfig {
-            key: KeySource::File(self.key.clone()).read(Path::new("")).map_err(failed)?,
-            ..VerbsConfig::new(CLUSTER, me, (0..processes as u16).map(address).collect())
-        })
-    }
+/// Reads the key.
+fn read_key(file: &Path) -> Result<Vec<u8>, Failure> {
+    KeySource::File(file.to_owned()).read(Path::new("")).map_err(failed)
 }
 
 impl WorkerSpec {
@@ -195,28 +161,42 @@ pub(in crate::commands) fn process(spec: &str) -> Result<Verdict, Failure> {
     let spec: WorkerSpec =
         serde_json::from_str(spec).map_err(|error| Failure::usage(error, "neb process", "use `stentor demo --neb`"))?;
     let me = ProcessId(spec.me);
-    if let Some(roce) = &spec.roce {
-        let fabric = RoceFabric::start(roce.config(me, spec.processes)?).map_err(failed)?;
-        return take_part(fabric, spec);
-    }
-    if let Some(verbs) = &spec.verbs {
-        let fabric = VerbsFabric::start(verbs.config(me, spec.processes)?).map_err(failed)?;
-        return take_part(fabric, spec);
-    }
-    if let Some(ofi) = &spec.ofi {
-        let fabric = OfiFabric::start(ofi.config(me, spec.processes)?).map_err(failed)?;
-        let as_efa = ofi.as_efa.as_deref().map(AsEfa::named).transpose().map_err(failed)?;
-        let fabric = Restricted::new(fabric, as_efa.map(|efa| efa.disorders(me.0.into())));
-        if let Some(by) = fabric.carrier() {
-            say(&Said::Carried { by })?;
+    let n = spec.processes;
+    match &spec.carrier {
+        Carrier::Shm => {
+            let shm =
+                ShmConfig { directory: spec.sockets.clone(), ..ShmConfig::new(CLUSTER, me, &me.to_string(), n as u16) };
+            take_part(ShmFabric::start(shm).map_err(failed)?, spec)
         }
-        return take_part(fabric, spec);
+        Carrier::Roce { network, key, traffic, switch } => {
+            let config = RoceConfig {
+                key: read_key(key)?,
+                pcap: traffic.pcap.clone(),
+                chances: traffic.bad.chances(),
+                seed: traffic.seed.wrapping_add(u64::from(me.0)),
+                switch: switch.map(SwitchConfig::new),
+                ..RoceConfig::new(CLUSTER, me, addresses(*network, n))
+            };
+            take_part(RoceFabric::start(config).map_err(failed)?, spec)
+        }
+        Carrier::Verbs { address, key } => {
+            let address = |process| Some(SocketAddr::new(*address, PORT + process));
+            let addresses = (0..n as u16).map(address).collect();
+            let config = VerbsConfig { key: read_key(key)?, ..VerbsConfig::new(CLUSTER, me, addresses) };
+            take_part(VerbsFabric::start(config).map_err(failed)?, spec)
+        }
+        Carrier::Ofi { network, key, providers, as_efa } => {
+            let (key, providers) = (read_key(key)?, providers.clone());
+            let config = OfiConfig { key, providers, ..OfiConfig::new(CLUSTER, me, addresses(*network, n)) };
+            let fabric = OfiFabric::start(config).map_err(failed)?;
+            let as_efa = as_efa.as_deref().map(AsEfa::named).transpose().map_err(failed)?;
+            let fabric = Restricted::new(fabric, as_efa.map(|efa| efa.disorders(me.0.into())));
+            if let Some(by) = fabric.carrier() {
+                say(&Said::Carried { by })?;
+            }
+            take_part(fabric, spec)
+        }
     }
-    let shm = ShmConfig {
-        directory: spec.sockets.clone(),
-        ..ShmConfig::new(CLUSTER, me, &me.to_string(), spec.processes as u16)
-    };
-    take_part(ShmFabric::start(shm).map_err(failed)?, spec)
 }
 
 fn take_part<F: Fabric>(fabric: F, spec: WorkerSpec) -> Result<Verdict, Failure> {
@@ -289,7 +269,8 @@ impl<F: Fabric> Correct<F> {
         let history = NebHistory::new(&spec.history, cluster(&spec), node.me(), node.config())?;
         let lines = read(&spec.input)?;
         let heads = vec![0; spec.processes];
-        let copied_by = spec.roce.as_ref().and_then(|roce| roce.switch).map(|_| Instant::now() + COPYING);
+        let is_switched = matches!(spec.carrier, Carrier::Roce { switch: Some(_), .. });
+        let copied_by = is_switched.then(|| Instant::now() + COPYING);
         Ok(Correct { node, spec, lines, sent: 0, heads, history, copied_by })
     }
 
