@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use stentor::ClusterConfig;
-use stentor::runtime::{Client, ClientId, GroupId, Member, Plan, ShmFabric, stateless};
+use stentor::runtime::{Client, ClientId, ClusterRuntime, GroupId, Member, ShmFabric, stateless};
 use stentor_fabric::ProcessId;
 
 const CLUSTER: &str = r#"
@@ -54,7 +54,7 @@ struct Nodes {
 impl Nodes {
     fn start(directory: &Path) -> Self {
         let config = ClusterConfig::parse(Path::new("cluster.toml"), CLUSTER).expect("valid");
-        let plan = Plan::new(config).expect("possible");
+        let plan = ClusterRuntime::new(config).expect("possible");
         let members =
             (0..MEMBERS).map(|me| plan.member(ProcessId(me), directory.to_owned()).expect("starts")).collect();
         let client = plan.client(ClientId(0), directory.to_owned()).expect("starts");

@@ -1,31 +1,16 @@
 //! After warm-up neither members nor clients allocate: two groups and a client on shared memory, stepped in turn by one
 //! thread, with a counting allocator.
 
+mod common;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use stentor::ClusterConfig;
-use stentor::runtime::{Client, ClientId, GroupId, Housekeeper, Member, Plan, ShmFabric, SubmitError, stateless};
+use stentor::runtime::{Client, ClientId, GroupId, Housekeeper, Member, ShmFabric, SubmitError, stateless};
 use stentor_fabric::ProcessId;
 use stentor_testutil::TempDir;
 
-const CLUSTER: &str = r#"
-cluster = "allocations"
-fabric = "shm"
-[election]
-kind = "heartbeat"
-[limits]
-message_bytes = 4096
-window = 64
-clients = 1
-body_ring_kib = 64
-[[group]]
-id = "g1"
-process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address = "127.0.0.1:7102" }, { id = "g1.3", address = "127.0.0.1:7103" } ]
-[[group]]
-id = "g2"
-process = [ { id = "g2.1", address = "127.0.0.1:7201" } ]
-"#;
+use common::cluster;
 
 /// Of each run; a multiple of the destination sets.
 const MESSAGES: u64 = 12_000;
@@ -47,8 +32,7 @@ struct Cluster {
 
 impl Cluster {
     fn start(directory: &Path) -> Self {
-        let config = ClusterConfig::parse(Path::new("cluster.toml"), CLUSTER).expect("valid");
-        let plan = Plan::new(config).expect("possible");
+        let plan = cluster("allocations", 2, "", "clients = 1\nbody_ring_kib = 64");
         let members = (0..4).map(|me| plan.member(ProcessId(me), directory.to_owned()).expect("starts")).collect();
         let client = plan.client(ClientId(0), directory.to_owned()).expect("starts");
         let housekeeper = Housekeeper::default();

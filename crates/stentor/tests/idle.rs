@@ -1,37 +1,26 @@
 //! The cost of an idle cluster in processor time. Wall time is not judged, so a busy machine does not count.
 
+mod common;
+
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use stentor::ClusterConfig;
-use stentor::runtime::{Keeper, Member, Plan, Stop, WaitMode, run_member, stateless};
+use stentor::runtime::{ClusterRuntime, ElectionDriver, Member, Stop, WaitMode, run_member, stateless};
 use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 
-const CLUSTER: &str = r#"
-cluster = "CLUSTER"
-fabric = "shm"
-[election]
-kind = "heartbeat"
-[limits]
-message_bytes = 4096
-window = 64
-clients = 1
-[[group]]
-id = "g1"
-process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address = "127.0.0.1:7102" }, { id = "g1.3", address = "127.0.0.1:7103" } ]
-"#;
+use common::cluster;
+
 const MEMBERS: u16 = 3;
 /// Members may begin to rest until this.
 const SETTLED: Duration = Duration::from_secs(3);
 /// For so long they are measured.
 const MEASURED: Duration = Duration::from_secs(4);
 
-fn plan(name: &str) -> Plan {
-    let text = CLUSTER.replace("CLUSTER", name);
-    Plan::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid")).expect("possible")
+fn plan(name: &str) -> ClusterRuntime {
+    cluster(name, 1, "", "clients = 1")
 }
 
 /// Processor time of this thread.
@@ -52,8 +41,8 @@ struct Used {
 }
 
 /// Runs one member that does nothing; the last to be measured stops all of them.
-fn idle<F: Fabric>(plan: &Plan, me: ProcessId, mut member: Member<F>, stop: &Stop) -> Used {
-    let mut keeper = Keeper::heartbeat(plan, me).expect("possible");
+fn idle<F: Fabric>(plan: &ClusterRuntime, me: ProcessId, mut member: Member<F>, stop: &Stop) -> Used {
+    let mut keeper = ElectionDriver::heartbeat(plan, me).expect("possible");
     let (mut from, mut to, mut silence) = (None, None, Duration::ZERO);
     let round = |member: &mut Member<F>, now: Duration, _: bool| {
         keeper.round(now, member);
@@ -75,7 +64,7 @@ fn idle<F: Fabric>(plan: &Plan, me: ProcessId, mut member: Member<F>, stop: &Sto
 }
 
 /// The median of three members is at most a hundredth of a processor each, and nobody's heartbeat is late.
-fn assert_cheap<F: Fabric>(plan: &Plan, make: impl Fn(ProcessId) -> Member<F> + Sync) {
+fn assert_cheap<F: Fabric>(plan: &ClusterRuntime, make: impl Fn(ProcessId) -> Member<F> + Sync) {
     let stop = Stop::default();
     let mut used: Vec<Used> = thread::scope(|scope| {
         let (stop, make) = (&stop, &make);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor::runtime::{Client, ClientId, Delivered, GroupId, Keeper, Member, Variant, stateless};
+use stentor::runtime::{Client, ClientId, Delivered, ElectionDriver, GroupId, Member, Variant, stateless};
 use stentor_election::{Change, Scripted};
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
@@ -30,7 +30,7 @@ type Script = Vec<(Duration, Change)>;
 
 struct Bed {
     world: World,
-    members: Vec<(Member<SimFabric>, Keeper<Scripted>)>,
+    members: Vec<(Member<SimFabric>, ElectionDriver<Scripted>)>,
     client: Client<SimFabric>,
     /// By member: messages delivered.
     delivered: Vec<usize>,
@@ -57,7 +57,7 @@ impl Bed {
             member.set_tick(round);
             // The client is there all the time, also for members that do not reach each other.
             member.set_client_timeout(Duration::MAX);
-            (member, Keeper::new(Scripted::new(script(*me)), *me, &processes, round, patience))
+            (member, ElectionDriver::new(Scripted::new(script(*me)), *me, &processes, round, patience))
         };
         let members = processes.iter().map(start).collect();
         let fabric = world.fabric(topology.client_process(ClientId(0)));

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stentor::ClusterConfig;
-use stentor::runtime::{Keeper, Plan, Recorder, RoceSeat, StartError};
+use stentor::runtime::{
+    BindConfig, ClusterFabric, ClusterRuntime, ElectionDriver, Recorder, RoceFabric, Role, StartError,
+};
 use stentor_checker as checker;
 use stentor_election::{Flapping, Heartbeat, HeartbeatConfig};
 use stentor_fabric::ProcessId;
@@ -27,8 +29,8 @@ process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address 
 /// Just behind the last, far behind it, and the largest that the type has.
 const OUTSIDE: [u16; 4] = [7, 64, 256, u16::MAX];
 
-fn plan() -> Plan {
-    Plan::new(ClusterConfig::parse(Path::new("cluster.toml"), CLUSTER).expect("valid")).expect("possible")
+fn plan() -> ClusterRuntime {
+    ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), CLUSTER).expect("valid")).expect("possible")
 }
 
 #[test]
@@ -88,9 +90,9 @@ fn a_plan_starts_no_process_that_it_has_not() {
         assert!(matches!(plan.member(process, directory.clone()).map(drop), Err(StartError::Role(..))));
         assert!(plan.shm(process, directory.clone()).is_err());
         assert!(plan.client(ClientId(n), directory.clone()).is_err());
-        let refused = plan.roce(process, &RoceSeat::default()).map(drop).unwrap_err();
+        let refused = RoceFabric::start_in(&plan, Role::Groups, process, &BindConfig::default()).map(drop).unwrap_err();
         assert!(refused.to_string().contains("is not one of the 4 processes"), "{refused}");
-        assert!(Keeper::heartbeat(&plan, process).is_err());
+        assert!(ElectionDriver::heartbeat(&plan, process).is_err());
         assert!(plan.config().process_table().get(process).is_none());
     }
     let _ = std::fs::remove_dir_all(&directory);

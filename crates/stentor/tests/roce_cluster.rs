@@ -1,55 +1,40 @@
 //! A whole cluster on RoCEv2 in user space, each process a thread of this test with an address of its own, on a good
 //! network and on one that loses packets; its histories checked.
 
+mod common;
+
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stentor::ClusterConfig;
 use stentor::runtime::{
-    Application, ClientId, Delivered, GroupId, Housekeeper, Plan, Recorder, Stop, WaitMode, client_round, now_ns,
-    run_member,
+    Application, ClientId, ClusterRuntime, Delivered, GroupId, Housekeeper, Recorder, Stop, WaitMode, client_round,
+    now_ns, run_member,
 };
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_roce::driver::Chances;
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 
-const CLUSTER: &str = r#"
-cluster = "CLUSTER"
-fabric = "shm"
-[election]
-kind = "heartbeat"
-[limits]
-message_bytes = 4096
-window = 64
-clients = 2
-[[group]]
-id = "g1"
-process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address = "127.0.0.1:7102" }, { id = "g1.3", address = "127.0.0.1:7103" } ]
-[[group]]
-id = "g2"
-process = [ { id = "g2.1", address = "127.0.0.1:7201" } ]
-"#;
+use common::cluster;
+
 const PROCESSES: u16 = 6;
 
 /// The same cluster for all, and where each process is.
 struct Stage {
-    plan: Plan,
+    plan: ClusterRuntime,
     addresses: Vec<Option<SocketAddr>>,
     chances: Chances,
 }
 
 impl Stage {
     fn new(name: &str, net: u8, chances: Chances) -> Stage {
-        let text = CLUSTER.replace("CLUSTER", name);
-        let plan = Plan::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid"));
+        let plan = cluster(name, 2, "", "clients = 2");
         let second = 64 + (std::process::id() % 128) as u8;
         let address = |n| SocketAddr::new(Ipv4Addr::new(127, second, net, n as u8 + 1).into(), 4791);
         let addresses = (0..PROCESSES).map(|n| Some(address(n))).collect();
-        Stage { plan: plan.expect("possible"), addresses, chances }
+        Stage { plan, addresses, chances }
     }
 
     fn fabric(&self, me: ProcessId) -> RoceFabric {

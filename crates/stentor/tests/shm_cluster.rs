@@ -1,38 +1,20 @@
 //! A whole cluster on shared memory, each process a thread of this test, its histories checked.
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stentor::ClusterConfig;
 use stentor::runtime::{
-    ClientId, GroupId, Housekeeper, Plan, Recorder, Stop, WaitMode, client_round, now_ns, run_member, stateless,
+    ClientId, ClusterRuntime, GroupId, Housekeeper, Recorder, Stop, WaitMode, client_round, now_ns, run_member,
+    stateless,
 };
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_testutil::TempDir;
 
-const CLUSTER: &str = r#"
-cluster = "CLUSTER"
-fabric = "shm"
-[election]
-kind = "heartbeat"
-[limits]
-message_bytes = 4096
-window = 64
-clients = 2
-[[group]]
-id = "g1"
-process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address = "127.0.0.1:7102" }, { id = "g1.3", address = "127.0.0.1:7103" } ]
-[[group]]
-id = "g2"
-process = [ { id = "g2.1", address = "127.0.0.1:7201" } ]
-"#;
-
-fn plan(name: &str) -> Plan {
-    let text = CLUSTER.replace("CLUSTER", name);
-    Plan::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid")).expect("possible")
-}
+use common::cluster;
 
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);
@@ -48,7 +30,7 @@ impl std::io::Write for Sink {
     }
 }
 
-fn member(plan: &Plan, me: ProcessId, directory: PathBuf, stop: &Stop, sink: Sink) {
+fn member(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop, sink: Sink) {
     let mut member = plan.member(me, directory).expect("starts");
     let mut recorder = Recorder::new(plan, me, sink).expect("records");
     let deliver = |delivered: &stentor::runtime::Delivered<'_>| recorder.deliver(now_ns(), delivered).expect("records");
@@ -57,7 +39,7 @@ fn member(plan: &Plan, me: ProcessId, directory: PathBuf, stop: &Stop, sink: Sin
     assert_eq!(member.counts().rejected, 0);
 }
 
-fn client(plan: &Plan, place: ClientId, directory: PathBuf, messages: u64, sink: Sink) {
+fn client(plan: &ClusterRuntime, place: ClientId, directory: PathBuf, messages: u64, sink: Sink) {
     let me = plan.topology().client_process(place);
     let mut client = plan.client(place, directory).expect("starts");
     let mut recorder = Recorder::new(plan, me, sink).expect("records");
@@ -85,7 +67,7 @@ fn client(plan: &Plan, place: ClientId, directory: PathBuf, messages: u64, sink:
 #[test]
 fn two_clients_and_four_members_deliver_everything_in_one_order() {
     let directory = TempDir::new();
-    let (plan, stop) = (plan("threads"), Stop::default());
+    let (plan, stop) = (cluster("threads", 2, "", "clients = 2"), Stop::default());
     let sinks: Vec<Sink> = (0..6).map(|_| Sink::default()).collect();
     thread::scope(|scope| {
         for me in 0..4_u16 {

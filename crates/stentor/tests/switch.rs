@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use stentor::ClusterConfig;
-use stentor::runtime::{Plan, RoceSeat};
+use stentor::runtime::{BindConfig, ClusterFabric, ClusterRuntime, RoceFabric, Role};
 use stentor_fabric::{Fabric, ProcessId};
 
 #[test]
@@ -25,12 +25,12 @@ fn the_switch_of_the_configuration_is_for_both() {
         let path = directory.join("cluster.toml");
         let config = ClusterConfig::parse(&path, &table(switch)).unwrap();
         let neb = config.neb().cloned().unwrap();
-        let plan = Plan::new(config).unwrap();
-        let seat = RoceSeat::beside(Path::new(&path));
-        let multicast = plan.roce(ProcessId(0), &seat).unwrap();
+        let plan = ClusterRuntime::new(config).unwrap();
+        let bind = BindConfig::beside(Path::new(&path));
+        let multicast = RoceFabric::start_in(&plan, Role::Groups, ProcessId(0), &bind).unwrap();
         assert_eq!(multicast.capabilities().hardware_multicast, copies);
         drop(multicast);
-        let broadcast = plan.neb_roce(&neb, ProcessId(0), &seat).unwrap();
+        let broadcast = RoceFabric::start_in(&plan, Role::Broadcast(&neb), ProcessId(0), &bind).unwrap();
         assert_eq!(broadcast.capabilities().hardware_multicast, copies);
     }
     std::fs::remove_dir_all(&directory).unwrap();

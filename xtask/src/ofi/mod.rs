@@ -22,7 +22,7 @@ pub(crate) const NEEDS: Needs = Needs {
         "crates/fabric/ofi/tests",
         "crates/protocol/channel/tests/fabric/ofi.rs",
         "crates/bin/cli/tests/cli/ofi.rs",
-        "crates/bin/cli/src/commands/bench/channel/pingpong.rs",
+        "crates/bin/bench/src/channel/pingpong.rs",
         "xtask/src/ofi",
     ],
 };

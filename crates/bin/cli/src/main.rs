@@ -3,13 +3,7 @@
 
 mod args;
 mod commands;
-mod failure;
-mod live;
 mod machine;
-mod output;
-mod streams;
-mod style;
-mod unique;
 
 use std::process::ExitCode;
 

@@ -64,7 +64,7 @@ type Make<F> = fn(F, ReplicaConfig, Limits, u64, u64) -> Result<Member<F>, NodeE
 
 /// A configuration with everything that follows from it.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ClusterRuntime {
     config: ClusterConfig,
     table: ProcessTable,
     topology: Arc<Topology>,
@@ -72,7 +72,7 @@ pub struct Plan {
     file: Option<PathBuf>,
 }
 
-impl Plan {
+impl ClusterRuntime {
     /// Works out the processes of a configuration.
     ///
     /// # Errors
@@ -80,20 +80,20 @@ impl Plan {
     pub fn new(config: ClusterConfig) -> Result<Self, StartError> {
         let sizes: Vec<usize> = config.groups().iter().map(|group| group.members().len()).collect();
         let topology = Arc::new(Topology::new(&sizes, config.limits().clients)?);
-        Ok(Plan { table: config.process_table(), config, topology, variant: Variant::V2, file: None })
+        Ok(ClusterRuntime { table: config.process_table(), config, topology, variant: Variant::V2, file: None })
     }
 
     /// The same with another variant of the protocol.
     #[must_use]
     pub fn with_variant(self, variant: Variant) -> Self {
-        Plan { variant, ..self }
+        ClusterRuntime { variant, ..self }
     }
 
     /// The same with the file that the configuration was read from. No second process of a name starts from one file,
     /// whatever its directory.
     #[must_use]
     pub fn with_file(self, file: &Path) -> Self {
-        Plan { file: Some(file.to_owned()), ..self }
+        ClusterRuntime { file: Some(file.to_owned()), ..self }
     }
 
     /// The file that the configuration was read from, if it is known.
@@ -109,6 +109,16 @@ impl Plan {
         let addresses = members.map(|member| member.address().to_owned());
         let addresses = if self.config.fabric().is_between_hosts() { addresses.collect() } else { Vec::new() };
         Some(Source { cluster: self.config.cluster().to_owned(), file: self.file.clone()?, addresses })
+    }
+
+    /// From what a process of a broadcast starts, in this group.
+    #[must_use]
+    pub fn neb_source(&self, group: usize) -> Option<Source> {
+        let source = self.source()?;
+        let members = self.config.groups().get(group).map_or(&[][..], |group| group.members());
+        let addresses = members.iter().map(|member| member.address().to_owned());
+        let addresses = if self.config.fabric().is_between_hosts() { addresses.collect() } else { Vec::new() };
+        Some(Source { cluster: format!("{}.neb", source.cluster), addresses, ..source })
     }
 
     /// The configuration.
@@ -192,22 +202,8 @@ impl Plan {
     /// # Errors
     /// See [`StartError`].
     pub fn member(&self, me: ProcessId, directory: PathBuf) -> Result<Member<ShmFabric>, StartError> {
-        self.start(me, directory, Member::new)
-    }
-
-    /// The same for a process that may come back: its group takes it in, or begins its life when all its members are there.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn joining(&self, me: ProcessId, directory: PathBuf) -> Result<Member<ShmFabric>, StartError> {
-        self.start(me, directory, Member::joining)
-    }
-
-    fn start(&self, me: ProcessId, directory: PathBuf, make: Make<ShmFabric>) -> Result<Member<ShmFabric>, StartError> {
-        if !matches!(self.topology.role(me), Some(ProcessRole::Member { .. })) {
-            return Err(StartError::Role(self.name(me).to_owned(), "member of a group"));
-        }
-        self.make_on(self.shm(me, directory)?, me, make)
+        self.check_member(me)?;
+        self.member_on(self.shm(me, directory)?, me)
     }
 
     /// A member of a group on a fabric that has started, with `me` as its process.
@@ -226,10 +222,19 @@ impl Plan {
         self.make_on(fabric, me, Member::joining)
     }
 
-    fn make_on<F: Fabric>(&self, fabric: F, me: ProcessId, make: Make<F>) -> Result<Member<F>, StartError> {
-        if !matches!(self.topology.role(me), Some(ProcessRole::Member { .. })) {
-            return Err(StartError::Role(self.name(me).to_owned(), "member of a group"));
+    /// Refuses a process that is no member.
+    ///
+    /// # Errors
+    /// [`StartError::Role`].
+    pub fn check_member(&self, me: ProcessId) -> Result<(), StartError> {
+        match self.topology.role(me) {
+            Some(ProcessRole::Member { .. }) => Ok(()),
+            _ => Err(StartError::Role(self.name(me).to_owned(), "member of a group")),
         }
+    }
+
+    fn make_on<F: Fabric>(&self, fabric: F, me: ProcessId, make: Make<F>) -> Result<Member<F>, StartError> {
+        self.check_member(me)?;
         let replica = ReplicaConfig {
             topology: self.topology.clone(),
             me,

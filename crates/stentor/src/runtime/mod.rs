@@ -1,29 +1,26 @@
 //! A configuration's processes on their fabric: start, polling loops, histories.
 
 mod address;
+mod addresses;
 mod clock;
 mod cluster;
-mod hosted;
+mod election_driver;
+mod fabric_diagnostics;
 mod hosts;
-mod keeper;
-mod looping;
-mod ofi;
 mod recorder;
-mod roce;
 mod room;
-mod seat;
-mod verbs;
+mod run_loop;
+mod start;
 
 pub use address::AddressError;
 pub use clock::{clock_name, life_now, now_ns};
-pub use cluster::{Plan, StartError};
-pub use hosted::{Carrier, Hosted};
-pub use keeper::Keeper;
-pub use looping::{Housekeeper, RunError, Stop, client_round, run_member};
+pub use cluster::{ClusterRuntime, StartError};
+pub use election_driver::ElectionDriver;
+pub use fabric_diagnostics::{DeviceDiagnostics, FabricDiagnostics};
 pub use recorder::Recorder;
-pub use roce::RoceSeat;
 pub use room::{Quota, Room, Shortage};
-pub use seat::Seat;
+pub use run_loop::{Housekeeper, RunError, Stop, client_round, run_member};
+pub use start::{BindConfig, ClusterFabric, Role};
 
 pub use stentor_fabric::WaitMode;
 pub use stentor_fabric_ofi::OfiFabric;

@@ -8,7 +8,7 @@ use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, Delivered, GroupId, MemoryUse, MessageId, RemoteOp};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Plan, now_ns};
+use super::{ClusterRuntime, now_ns};
 
 fn ballot_of(ballot: Ballot) -> checker::Ballot {
     checker::Ballot { number: ballot.number(), by: checker::Process(u32::from(ballot.leader().0)) }
@@ -31,7 +31,7 @@ impl<W: Write> Recorder<W> {
     ///
     /// # Errors
     /// What writing says.
-    pub fn new(plan: &Plan, me: ProcessId, output: W) -> io::Result<Self> {
+    pub fn new(plan: &ClusterRuntime, me: ProcessId, output: W) -> io::Result<Self> {
         let mut cluster: Cluster = plan.history_cluster();
         let labels = stentor_multicast::Step::ALL.iter().map(|step| cluster.label(step.name())).collect();
         let memory = ["regions", "queues"].map(|what| cluster.label(what));

@@ -8,7 +8,7 @@ use stentor_fabric::ProcessId;
 use stentor_multicast::ProcessRole;
 use thiserror::Error;
 
-use super::cluster::{Plan, StartError};
+use super::cluster::{ClusterRuntime, StartError};
 use crate::config::NebConfig;
 
 /// What is left of a control group's memory: the tightest of those that this process is in.
@@ -186,7 +186,7 @@ fn quota_of(folder: &Path, files: &Files) -> Option<Quota> {
     Some(Quota { file: folder.join(files.limit), limit, left })
 }
 
-impl Plan {
+impl ClusterRuntime {
     /// Returns the bytes of the largest process of the cluster, after it looked whether this one finds room here.
     pub(super) fn most_bytes(&self, me: ProcessId) -> Result<u64, StartError> {
         let memory = self.config().memory();

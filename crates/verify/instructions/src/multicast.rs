@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use stentor::ClusterConfig;
-use stentor::runtime::{Client, ClientId, GroupId, Member, Plan, ShmFabric, stateless};
+use stentor::runtime::{Client, ClientId, ClusterRuntime, GroupId, Member, ShmFabric, stateless};
 use stentor_fabric::ProcessId;
 use stentor_testutil::TempDir;
 
@@ -70,7 +70,7 @@ impl Cluster {
     pub fn ready(groups: usize) -> Self {
         let directory = TempDir::new();
         let config = ClusterConfig::parse(Path::new("cluster.toml"), &configuration(groups)).expect("valid");
-        let plan = Plan::new(config).expect("possible");
+        let plan = ClusterRuntime::new(config).expect("possible");
         let members = 0..GROUP_OF * groups as u16;
         let members = members.map(|me| plan.member(ProcessId(me), directory.to_path_buf()).expect("starts"));
         let members = members.collect();

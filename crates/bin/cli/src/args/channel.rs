@@ -3,21 +3,8 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
-
-use super::ofi::OnOfi;
-use super::roce::Network;
-
-/// What two processes talk over by a channel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum ChannelFabric {
-    /// Shared memory
-    Shm,
-    /// RoCEv2 in user space, each process with an address of its own
-    Roce,
-    /// A provider of libfabric
-    Ofi,
-}
+use clap::{Args, Subcommand, ValueHint};
+use stentor_support::args::{ChannelFabric, Network, OnOfi};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum ChannelCommand {

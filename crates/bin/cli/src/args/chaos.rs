@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
+use stentor_support::args::{DemoFabric, OnOfi};
 
-use super::ofi::OnOfi;
-use super::run::{DemoFabric, Wait};
+use super::run::Wait;
 
 /// A fault that the command injects into a member.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]

@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, ValueHint};
 use stentor::runtime::WaitMode;
 use stentor_neb::Lies;
-
-use super::ofi::OnOfi;
-use super::roce::{Network, SeededNetworks};
+use stentor_support::args::{DemoFabric, Network, OnOfi, SeededNetworks};
 
 /// What a process does when there is nothing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -66,28 +64,6 @@ pub(crate) struct OnRoce {
     pub(crate) bind: Option<IpAddr>,
     #[command(flatten)]
     pub(crate) network: Network,
-}
-
-/// What a demonstration runs on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum DemoFabric {
-    /// Shared memory
-    Shm,
-    /// RoCEv2 in user space, each process with a loopback address of its own
-    Roce,
-    /// The RDMA device of this host, all processes at its address (`stentor doctor` says which)
-    Verbs,
-    /// A provider of libfabric, each process with a loopback address of its own
-    Ofi,
-}
-
-/// What a bench runs on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum LoopbackFabric {
-    /// Shared memory
-    Shm,
-    /// RoCEv2 in user space, each process with a loopback address of its own
-    Roce,
 }
 
 #[derive(Args, Debug)]

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use stentor_support::args::Network;
 
-use super::roce::Network;
 use super::run::Wait;
 
 /// The switch, or something about one.

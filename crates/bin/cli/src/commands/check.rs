@@ -8,13 +8,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use stentor_checker::history::{Fault, HistoryError, Told, check_inputs_told};
+use stentor_checker::history::{Told, check_inputs_told};
 use stentor_checker::{Report, Verdict as Finding};
+use stentor_support::{Failure, Human, Output, Style, Verdict, counted, in_order, title};
 
 use crate::args::Check;
-use crate::failure::{Failure, Verdict};
-use crate::output::{Human, Output};
-use crate::style::{Style, counted};
 
 #[derive(Serialize)]
 struct Judgement {
@@ -49,61 +47,6 @@ struct Counts {
     skips: u64,
     sends: u64,
     receptions: u64,
-}
-
-/// The properties in words.
-const TITLES: [(&str, &str); 37] = [
-    ("B1", "agreement"),
-    ("B2", "validity"),
-    ("B3", "integrity"),
-    ("B4", "FIFO per sender"),
-    ("B5", "partition safety"),
-    ("B6", "bounded memory"),
-    ("B7", "evidence"),
-    ("C1", "delivery"),
-    ("C2", "callback order"),
-    ("C3", "credits"),
-    ("C4", "closing"),
-    ("C5", "errors"),
-    ("S1", "ack soundness"),
-    ("S2", "order at receivers"),
-    ("S3", "windows"),
-    ("S4", "progress"),
-    ("S5", "offsets"),
-    ("S6", "one holder"),
-    ("S7", "addresses"),
-    ("S8", "atomic control"),
-    ("S9", "message numbers"),
-    ("S10", "integrity"),
-    ("S11", "conservation"),
-    ("SL1", "liveness"),
-    ("SL2", "no timeouts"),
-    ("M1", "integrity"),
-    ("M2", "uniform agreement"),
-    ("M3", "validity"),
-    ("M4", "uniform acyclic order"),
-    ("M5", "uniform prefix order"),
-    ("M6", "FIFO per client"),
-    ("M7", "genuineness"),
-    ("M8", "bounded memory"),
-    ("M9", "liveness"),
-    ("M10", "fencing"),
-    ("M11", "rejoin"),
-    ("R1", "real-time order"),
-];
-
-/// A property in words; empty for one that has none here.
-pub(super) fn title(property: &str) -> &'static str {
-    TITLES.iter().find(|(name, _)| *name == property).map_or("", |(_, title)| title)
-}
-
-/// Verdicts in the order in which the properties are counted.
-pub(super) fn in_order<'a>(
-    verdicts: &'a BTreeMap<&'static str, &'static str>,
-) -> impl Iterator<Item = (&'static str, &'static str)> + use<'a> {
-    let mut names: Vec<&'static str> = verdicts.keys().copied().collect();
-    names.sort_by_key(|name| (name.as_bytes().first(), name.len(), *name));
-    names.into_iter().map(|name| (name, verdicts[name]))
 }
 
 /// Large enough that reading costs little beside parsing.
@@ -150,25 +93,6 @@ fn open(path: &PathBuf) -> Result<Opened, Failure> {
         return Err(refuse("cannot read the history: it is a directory".to_owned()));
     }
     Ok(Opened { name, file, bytes: metadata.len(), inode: (metadata.dev(), metadata.ino()) })
-}
-
-impl From<HistoryError> for Failure {
-    fn from(error: HistoryError) -> Self {
-        let remedy = match &error.fault {
-            Fault::Io(_) => "name a history file (JSON Lines) that this user may read",
-            Fault::Empty | Fault::NotACluster => "begin each file with the line that its producer writes first",
-            Fault::ClusterDiffers { .. } | Fault::SecondCluster => {
-                "check the files of one run together, and only those"
-            }
-            Fault::Truncated => "leave the file out: it records nothing",
-            Fault::Version(_) => "check it with the program of that version",
-            Fault::NotItsOwn { .. } => {
-                "correct the line or its producer: each process records what it sends, and nobody else does"
-            }
-            _ => "correct the line or its producer; docs/history.md has the schema",
-        };
-        Failure::usage(&error.fault, format_args!("{}:{}", error.file, error.line), remedy)
-    }
 }
 
 impl From<Report> for Judgement {

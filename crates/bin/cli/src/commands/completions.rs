@@ -3,11 +3,9 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 use serde::Serialize;
+use stentor_support::{Failure, Human, Output, Style, Verdict};
 
 use crate::args::CommandLine;
-use crate::failure::{Failure, Verdict};
-use crate::output::{Human, Output};
-use crate::style::Style;
 
 #[derive(Serialize)]
 struct Completions {

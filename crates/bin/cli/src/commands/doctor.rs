@@ -5,11 +5,9 @@ use std::fmt::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 
 use serde::Serialize;
+use stentor_support::{Failure, Human, Output, Style, Verdict};
 
-use crate::failure::{Failure, Verdict};
 use crate::machine::{self, Finding, State};
-use crate::output::{Human, Output};
-use crate::style::Style;
 
 #[derive(Serialize)]
 struct Diagnosis {

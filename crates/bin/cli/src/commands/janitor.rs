@@ -5,12 +5,11 @@ use std::io::{Read, stdin};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::args::Janitor;
-use crate::failure::{Failure, Verdict};
-use crate::live::ignore_signals;
+use stentor_support::live::ignore_signals;
+use stentor_support::{Failure, Verdict};
 
-/// The command, as the fabric calls it.
-pub(super) const NAME: &str = "janitor";
+use crate::args::Janitor;
+
 /// How often a tree is removed, and the pause after that: the processes in it end as well, and may still make a file.
 const TREE_TURNS: u32 = 5;
 const TREE_PAUSE: Duration = Duration::from_millis(200);

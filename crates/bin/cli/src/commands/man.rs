@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use serde::Serialize;
+use stentor_support::streams::{Existing, PLAIN, write_whole};
+use stentor_support::{Failure, Human, Output, Style, Verdict};
 
 use crate::args::CommandLine;
-use crate::failure::{Failure, Verdict};
-use crate::output::{Human, Output};
-use crate::streams::{Existing, PLAIN, write_whole};
-use crate::style::Style;
 
 #[derive(Serialize)]
 struct Manual {

@@ -1,24 +1,17 @@
-//! One file for each command.
+//! One module for each command: a file, or a folder.
 
-mod bench;
 mod cast;
 mod channel;
 mod chaos;
 mod check;
 mod completions;
-mod config_check;
-mod config_init;
+mod config;
 mod demo;
 mod doctor;
 mod janitor;
 mod leader;
 mod man;
 mod neb;
-mod neb_history;
-mod neb_key;
-mod neb_remove;
-mod neb_run;
-mod neb_unsent;
 mod node;
 mod roce;
 mod sim;
@@ -31,13 +24,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::builder::StyledStr;
 use clap::error::ErrorKind;
+use stentor_support::live::{outlive_file_sizes, watch_signals};
+use stentor_support::streams::{complain, finish};
+use stentor_support::{Failure, JANITOR, Output, Style, Verdict, print, unprinted};
 
-use crate::args::{Command, CommandLine, ConfigCommand, NebCommand};
-use crate::failure::{Failure, Verdict};
-use crate::live::{outlive_file_sizes, watch_signals};
-use crate::output::{Output, print, unprinted};
-use crate::streams::{complain, finish};
-use crate::style::Style;
+use crate::args::{Command, CommandLine};
 
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
@@ -53,7 +44,7 @@ fn perform() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let output = Output::new(line.json, line.quiet);
-    stentor_host::become_janitor_by(janitor::NAME);
+    stentor_host::become_janitor_by(JANITOR);
     if !matches!(line.command, Command::Janitor(_)) {
         watch_signals();
     }
@@ -74,18 +65,14 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Cast(args) => cast::run(args, output),
         Command::Stop(args) => stop::run(args, output),
         Command::Leader(command) => leader::run(command, output),
-        Command::Config(ConfigCommand::Init(args)) => config_init::run(args, output),
-        Command::Config(ConfigCommand::Check { file }) => config_check::run(file, output),
+        Command::Config(command) => config::run(command, output),
         Command::Check(args) => check::run(args, output),
         Command::Sim(command) => sim::run(command, output),
-        Command::Bench(command) => bench::run(command, output),
+        Command::Bench(command) => stentor_bench::run(command, output),
         Command::Channel(command) => channel::run(command, output),
         Command::Roce(command) => roce::run(command, output),
         Command::Switch(args) => switch::run(args, output),
-        Command::Neb(NebCommand::Run(args)) => neb_run::run(args, output),
-        Command::Neb(NebCommand::Remove(args)) => neb_remove::run(args, output),
-        Command::Neb(NebCommand::Key { file }) => neb_key::run(file, output),
-        Command::Neb(NebCommand::Process { errand }) => neb::process(errand),
+        Command::Neb(command) => neb::run(command, output),
         Command::Janitor(args) => janitor::run(args),
         Command::Doctor => doctor::run(output),
         Command::Completions { shell } => completions::run(*shell, output),

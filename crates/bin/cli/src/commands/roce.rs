@@ -6,15 +6,13 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use serde::Serialize;
-use stentor_fabric_roce::driver::{Chances, Mode, source_address};
+use stentor_fabric_roce::driver::{Mode, source_address};
 use stentor_fabric_roce::peer::{
     self, Destination, PeerConfig, PeerError, Pingpong as Game, PingpongOutcome, listen, meet,
 };
+use stentor_support::{Failure, Human, Output, Style, Verdict};
 
-use crate::args::{BadNetwork, Pingpong, RoceCommand, Taking};
-use crate::failure::{Failure, Verdict};
-use crate::output::{Human, Output};
-use crate::style::Style;
+use crate::args::{Pingpong, RoceCommand, Taking};
 
 /// How long a client waits for the server to start.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -65,19 +63,6 @@ impl Human for Report {
         }
         let _ = writeln!(text, "counters: {}", self.counters);
         text
-    }
-}
-
-impl BadNetwork {
-    /// What the network does.
-    pub(crate) fn chances(&self) -> Chances {
-        Chances {
-            drop: self.drop_chance,
-            duplicate: self.duplicate_chance,
-            reorder: self.reorder_chance,
-            corrupt: self.corrupt_chance,
-            delay: self.delay * 1000,
-        }
     }
 }
 

@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use stentor::runtime::Plan;
+use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
+use stentor_support::live::{self, Answer, Interrupt, Question, as_pid, ask, is_stopped, listener, unstarted};
+use stentor_support::{Failure, Human, Output, Style, Verdict, columns};
 
 use crate::args::Stop;
-use crate::failure::{Failure, Verdict};
-use crate::live::{self, Answer, Interrupt, Question, as_pid, ask, is_stopped, listener, unstarted};
-use crate::output::{Human, Output};
-use crate::style::{Style, columns};
 
 /// Between two looks whether a member is gone.
 const LOOK: Duration = Duration::from_millis(20);
@@ -93,7 +91,7 @@ pub(super) fn run(args: &Stop, output: Output) -> Result<Verdict, Failure> {
     Ok(Verdict::of(ok))
 }
 
-fn member(plan: &Plan, id: &str, args: &Stop) -> Result<ProcessId, Failure> {
+fn member(plan: &ClusterRuntime, id: &str, args: &Stop) -> Result<ProcessId, Failure> {
     let process = plan.process(id).map_err(|error| unstarted(error, &args.place.config))?;
     if process.index() < plan.topology().all_members() {
         return Ok(process);
@@ -123,7 +121,12 @@ impl From<&'static str> for Ended {
 
 /// Ends the member where it is if the configuration was edited since its start, or it was told another directory. A process of
 /// another cluster with the same name is named and not touched.
-fn end_elsewhere(plan: &Plan, process: ProcessId, until: Instant, interrupt: &Interrupt) -> Result<Member, Failure> {
+fn end_elsewhere(
+    plan: &ClusterRuntime,
+    process: ProcessId,
+    until: Instant,
+    interrupt: &Interrupt,
+) -> Result<Member, Failure> {
     let name = plan.name(process);
     let mut all = live::find(plan, process);
     all.sort_by_key(|found| !found.is_same);

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use stentor::runtime::{Quota, Room};
+use stentor_support::bytes;
 
 use super::Finding;
-use crate::style::bytes;
 
 pub(super) fn limits() -> Finding {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

@@ -5,9 +5,9 @@ use std::fs;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+use stentor_support::bytes;
 
 use super::Finding;
-use crate::style::bytes;
 
 const PAGE: u64 = 4096;
 const KERNEL: &str = "use Linux 5.1 or newer, and a sandbox that allows memfd_create and fcntl seals";

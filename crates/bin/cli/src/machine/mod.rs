@@ -12,7 +12,7 @@ use serde::Serialize;
 
 pub(crate) use ofi::{of_cluster as ofi_of, would_take as ofi_would_take};
 pub(crate) use shm::runtime_directory;
-pub(crate) use verbs::{rdma_address, would_take as verbs_would_take};
+pub(crate) use verbs::would_take as verbs_would_take;
 
 /// How a finding is to be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -11,9 +11,9 @@ use stentor_fabric_ofi::{
     DIRECTORY, Device, Info, Libfabric, NetConfig, ORDER, OfiConfig, SEGMENT_BYTES, Space, StartError, devices,
     has_segments, providers,
 };
+use stentor_support::bytes;
 
 use super::Finding;
-use crate::style::bytes;
 
 /// What the remedies of this file begin with: other fabrics need nothing of this.
 const OTHERS: &str = "nothing to do on shm, roce, verbs and sim; for ofi";

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use stentor_fabric::{Fabric, OsError, ProcessId, Purpose, RegionSpec};
 use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError};
 use stentor_host::default_directory;
+use stentor_support::unique;
 
 use super::Finding;
-
-use crate::unique;
 
 /// Where the processes of one user find each other's sockets.
 pub(crate) fn runtime_directory() -> PathBuf {

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicU32;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::futex;
+use stentor_support::bytes;
 
 use super::Finding;
-use crate::style::bytes;
 
 /// A process that has nothing to do sleeps on a futex in shared memory.
 pub(super) fn futex() -> Finding {

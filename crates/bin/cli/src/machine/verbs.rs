@@ -1,13 +1,12 @@
 //! What RDMA there is: the library, the kernel's modules, devices with their ports and GIDs.
 
-use std::net::IpAddr;
 use std::path::Path;
 
-use stentor_fabric_verbs::device::{self, Choice, Device, Port, Wanted};
+use stentor_fabric_verbs::device::{self, Choice, Device, Port};
 use stentor_fabric_verbs::{Context, Granted, PortNumber, Verbs, VerbsConfig};
+use stentor_support::{bytes, rdma_choice};
 
 use super::Finding;
-use crate::style::bytes;
 
 /// What the remedies of this file begin with: other fabrics need nothing of this.
 const OTHERS: &str = "nothing to do on shm, roce and sim; for RDMA devices";
@@ -47,7 +46,7 @@ pub(super) fn findings() -> Vec<Finding> {
 
 /// Whether the fabric `verbs` works here: what it would take, and why; or what it lacks.
 pub(crate) fn would_take() -> (bool, String) {
-    let tried = choice().and_then(|choice| {
+    let tried = rdma_choice().and_then(|choice| {
         let granted = granted(&choice.device)?;
         Ok((choice, granted))
     });
@@ -72,17 +71,6 @@ fn grants(Granted { inline_bytes, ordered_bytes, unreliable }: Granted) -> Strin
     let order = if ordered_bytes { "in rising order" } else { "in any order" };
     let kinds = if unreliable { "RC and UC" } else { "RC only" };
     format!("{kinds}, {inline_bytes} bytes inline, the bytes of a WRITE land {order}")
-}
-
-/// The address of the device that it would take.
-pub(crate) fn rdma_address() -> Result<IpAddr, String> {
-    choice().map(|choice| choice.gid.address())
-}
-
-fn choice() -> Result<Choice, String> {
-    Verbs::load().map_err(|error| error.to_string())?;
-    let root = Path::new(device::ROOT);
-    device::choose(&device::devices(root), &Wanted::here(root, None)).map_err(|error| error.to_string())
 }
 
 fn library() -> Finding {

@@ -1,12 +1,11 @@
 //! What was multicast.
 
 use serde::Serialize;
-use stentor::runtime::{Hosted, Plan};
+use stentor::runtime::{ClusterRuntime, FabricDiagnostics};
+use stentor_support::live::Micros;
+use stentor_support::{Human, Style, counted};
 
 use super::Caster;
-use crate::live::Micros;
-use crate::output::Human;
-use crate::style::{Style, counted};
 
 /// The document.
 #[derive(Serialize)]
@@ -24,7 +23,7 @@ pub(super) struct Casted {
 }
 
 impl Casted {
-    pub(super) fn new<F: Hosted>(plan: &Plan, caster: &Caster<'_, F>) -> Self {
+    pub(super) fn new<F: FabricDiagnostics>(plan: &ClusterRuntime, caster: &Caster<'_, F>) -> Self {
         let seconds = (caster.progress - caster.begin).as_secs_f64();
         let group = |group: &stentor::runtime::GroupId| plan.config().groups()[usize::from(group.0)].id().to_owned();
         Casted {

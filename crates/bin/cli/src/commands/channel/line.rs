@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use stentor::runtime::{Hosted, WaitMode};
+use stentor::runtime::{FabricDiagnostics, WaitMode};
 use stentor_channel::{ChannelError, Config, Endpoint, EndpointConfig, Handle, Notice, Scheme};
 use stentor_fabric::{Backoff, ProcessId};
+use stentor_support::live::{Interrupt, Refusals, Repeats, Waiting};
+use stentor_support::{Failure, Output, TAGGED_PIECE_BYTES};
 
 use super::words::{MESSAGE_BYTES, Words};
-use crate::failure::Failure;
-use crate::live::{Interrupt, Refusals, Repeats, Waiting};
-use crate::output::Output;
 
 /// The fabric is asked for events once in so many turns, and whenever there is nothing else to do.
 const HOUSEKEEP_TURNS: u32 = 64;
@@ -21,10 +20,6 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const LINGER: Duration = Duration::from_millis(100);
 /// Longest pieces of a message, bytes.
 const PIECE_BYTES: u32 = 64 << 10;
-/// The same on fabrics with tags: `ofi_rxm` of libfabric copies what is shorter than 128 KiB in parts, and asks for each piece; with
-/// 1 MiB the two ends do not copy at the same time.
-pub(in crate::commands) const TAGGED_PIECE_BYTES: u32 = 512 << 10;
-
 /// The other process, as a person calls it.
 const OTHER: &str = "the other side";
 
@@ -37,7 +32,7 @@ pub(super) fn config(tagged: bool) -> EndpointConfig {
 }
 
 /// The connection between the two sides.
-pub(super) struct Line<F: Hosted> {
+pub(super) struct Line<F: FabricDiagnostics> {
     endpoint: Endpoint<F>,
     handle: Handle,
     place: String,
@@ -58,7 +53,7 @@ pub(super) struct Line<F: Hosted> {
     parted: Instant,
 }
 
-impl<F: Hosted> Line<F> {
+impl<F: FabricDiagnostics> Line<F> {
     /// Opens one end. `patience`: how long nothing may move before that is an error.
     pub(super) fn new(
         fabric: F,

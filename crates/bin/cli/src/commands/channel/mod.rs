@@ -12,16 +12,14 @@ use std::io::{self, Read};
 use std::time::Duration;
 
 use serde::Serialize;
-use stentor::runtime::Hosted;
+use stentor::runtime::FabricDiagnostics;
 
-use crate::args::{ChannelCat, ChannelCommand, ChannelFabric};
-use crate::failure::{Failure, Verdict};
-use crate::live::{Interrupt, refuse_network, refuse_traffic};
-use crate::output::{Human, Output};
-use crate::streams::StandardInput;
-use crate::style::Style;
+use crate::args::{ChannelCat, ChannelCommand};
 use line::Line;
-pub(super) use line::TAGGED_PIECE_BYTES;
+use stentor_support::args::ChannelFabric;
+use stentor_support::live::{Interrupt, refuse_network, refuse_traffic};
+use stentor_support::streams::StandardInput;
+use stentor_support::{Failure, Human, Output, Style, Verdict};
 use stream::{Sink, Source};
 use words::Whole;
 
@@ -117,7 +115,7 @@ impl Task {
         Ok(Task::Send { source: Box::new(file), name: path.display().to_string(), bytes })
     }
 
-    fn perform<F: Hosted>(
+    fn perform<F: FabricDiagnostics>(
         self,
         fabric: F,
         args: &ChannelCat,
@@ -146,7 +144,7 @@ impl Task {
     }
 }
 
-fn report<F: Hosted>(role: &'static str, line: &Line<F>, whole: &Whole) -> Report {
+fn report<F: FabricDiagnostics>(role: &'static str, line: &Line<F>, whole: &Whole) -> Report {
     let seconds = line.time().as_secs_f64();
     Report {
         ok: true,

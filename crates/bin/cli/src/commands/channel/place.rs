@@ -11,12 +11,11 @@ use stentor_fabric_roce::driver::{PortError, source_address};
 use stentor_fabric_roce::{NetConfig, RoceConfig, StartError as RoceError};
 use stentor_fabric_shm::{ShmConfig, StartError as ShmError};
 
+use stentor_support::live::{as_pid, directory, patiently, unstarted};
+use stentor_support::{Failure, Output};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::args::ChannelCat;
-use crate::failure::Failure;
-use crate::live::{as_pid, directory, patiently, unstarted};
-use crate::output::Output;
 
 /// The cluster of a transfer between hosts; clusters of others have other names.
 const CLUSTER: &str = "channel-cat";

@@ -3,17 +3,17 @@
 use std::io;
 
 use indicatif::ProgressBar;
-use stentor::runtime::Hosted;
+use stentor::runtime::FabricDiagnostics;
+use stentor_support::Failure;
 
 use super::line::Line;
 use super::stream::Sink;
 use super::words::{Whole, Words};
-use crate::failure::Failure;
 
 const AGAIN: &str = "nothing is resumed: send it again";
 
 /// Receives everything and confirms it; returns what it was. `name` is where it is written.
-pub(super) fn run<F: Hosted>(
+pub(super) fn run<F: FabricDiagnostics>(
     line: &mut Line<F>,
     sink: &mut Sink,
     name: &str,
@@ -63,7 +63,7 @@ pub(super) fn run<F: Hosted>(
 }
 
 /// Tells the other side what was written, or why it cannot be.
-fn confirm<F: Hosted>(
+fn confirm<F: FabricDiagnostics>(
     line: &mut Line<F>,
     sink: &mut Sink,
     written: io::Result<Whole>,

@@ -1,12 +1,12 @@
 //! The side that sends.
 
 use indicatif::ProgressBar;
-use stentor::runtime::Hosted;
+use stentor::runtime::FabricDiagnostics;
+use stentor_support::Failure;
 
 use super::line::Line;
 use super::stream::{Filled, Source};
 use super::words::{Whole, Words};
-use crate::failure::Failure;
 
 /// What is handed over next.
 enum Next {
@@ -20,7 +20,7 @@ enum Next {
 
 /// Sends everything; returns what it was when the other side has confirmed it. `bytes`: how much it will be, if that is
 /// known; `name` is where it is read.
-pub(super) fn run<F: Hosted>(
+pub(super) fn run<F: FabricDiagnostics>(
     line: &mut Line<F>,
     source: &mut Source,
     (name, bytes): (&str, Option<u64>),
@@ -65,7 +65,7 @@ pub(super) fn run<F: Hosted>(
 }
 
 /// The other side answers, or cannot go on.
-fn heard<F: Hosted>(line: &mut Line<F>, answer: &[u8], next: &Next) -> Result<Whole, Failure> {
+fn heard<F: FabricDiagnostics>(line: &mut Line<F>, answer: &[u8], next: &Next) -> Result<Whole, Failure> {
     let failed = |what: String, line: &Line<F>| Failure::run(what, line.place(), "nothing is resumed: send it again");
     match Words::of(answer, line.place())? {
         Words::End(theirs) => {

@@ -5,10 +5,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
 
 use sha2::{Digest, Sha256};
-
-use crate::failure::Failure;
-use crate::live::thread;
-use crate::streams::{Partial, StandardOutput};
+use stentor_support::Failure;
+use stentor_support::live::thread;
+use stentor_support::streams::{Partial, StandardOutput};
 
 use super::words::{DATA, MESSAGE_BYTES, Whole};
 

@@ -1,6 +1,6 @@
 //! What the two sides say to each other: the first byte of a message says what it is.
 
-use crate::failure::Failure;
+use stentor_support::Failure;
 
 /// The longest message, bytes.
 pub(super) const MESSAGE_BYTES: usize = 1 << 20;

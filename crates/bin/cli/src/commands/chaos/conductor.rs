@@ -5,8 +5,10 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use stentor::runtime::{ClientId, Plan, Recorder, now_ns};
+use stentor::runtime::{ClientId, ClusterRuntime, Recorder, now_ns};
 use stentor_fabric::ProcessId;
+use stentor_support::Failure;
+use stentor_support::live::{HistoryFile, Interrupt, Question, Standing, meeting_name};
 
 use super::board::{Board, State};
 use super::clock::Looks;
@@ -17,8 +19,6 @@ use super::poller::{MemberAddress, MemberPoller};
 use super::schedule::{self, Order, Schedule, Step};
 use super::{PLACE, Script};
 use crate::args::{ChaosPlant, Fault};
-use crate::failure::Failure;
-use crate::live::{HistoryFile, Interrupt, Question, Standing, meeting_name};
 
 /// The time between two looks.
 const TICK: Duration = Duration::from_millis(5);
@@ -114,7 +114,7 @@ struct Next {
 
 pub(super) struct Conductor<'a> {
     script: &'a Script<'a>,
-    plan: &'a Plan,
+    plan: &'a ClusterRuntime,
     loads: &'a Loads<'a>,
     interrupt: &'a Interrupt,
     fleet: Fleet<'a>,

@@ -1,41 +1,29 @@
 //! The members' processes, which run this same program, one life after the other.
 
-use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use stentor::config::FabricKind;
+use stentor_support::args::name_of;
+use stentor_support::live::{ChildProcess, NodeCommand, ProcessOutput, trim_history};
+use stentor_support::{Failure, remedy_of};
 
 use super::PLACE;
-use super::scene::{Scene, cut};
+use super::scene::Scene;
 use crate::args;
-use crate::failure::{Failure, remedy_of};
 
 /// The time after which a node that was asked to end is killed.
 const GIVEN_UP: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(2);
 /// The number of last lines of standard error that are shown when a process ends.
 const LAST_LINES: usize = 4;
-
-/// One running process. Its standard input is held open: it ends when that ends; and if this process is killed, so is
-/// it.
-struct Running {
-    name: String,
-    life: u32,
-    child: Child,
-    /// The process has ended as intended.
-    over: bool,
-}
 
 /// All processes, indexed by member. None outlives this.
 pub(super) struct Fleet<'a> {
     scene: &'a Scene,
     args: &'a args::Chaos,
-    members: Vec<Running>,
+    members: Vec<ChildProcess>,
 }
 
 impl<'a> Fleet<'a> {
@@ -50,32 +38,25 @@ impl<'a> Fleet<'a> {
         Ok(fleet)
     }
 
-    fn spawn(&self, name: &str, life: u32, operations: bool) -> Result<Running, Failure> {
+    fn spawn(&self, name: &str, life: u32, operations: bool) -> Result<ChildProcess, Failure> {
         let Fleet { scene, args, .. } = self;
-        let program = std::env::current_exe().map_err(|error| unstarted(name, &error))?;
-        let mut command = Command::new(program);
-        command.args(["node", "--json", "--until-eof", "--follow", &std::process::id().to_string(), "--id", name]);
-        command.args(["--wait", args.wait.to_possible_value().expect("none is skipped").get_name()]);
-        command.arg("--config").arg(scene.config()).arg("--directory").arg(scene.sockets());
-        command.arg("--history").arg(scene.history(name, life)).arg("--life").arg(life.to_string());
+        let (wait, history) = (name_of(&args.wait), scene.history(name, life));
+        let (config, sockets, wait) = (&scene.config(), &scene.sockets(), &*wait);
+        let node = NodeCommand { name, life, wait, config, sockets, history: &history };
+        let mut command = node.command().map_err(|error| unstarted(name, &error))?;
+        // If this process is killed, so is the member.
+        command.args(["--follow", &std::process::id().to_string()]);
         if operations {
             command.arg("--operations");
         }
         if scene.plan().config().fabric() == FabricKind::Roce {
             command.args(["--faults", "--seed", &life.to_string()]);
         }
-        let file = |what: &str| {
-            let path = scene.says(name, life, what);
-            File::create(&path).map_err(|error| Failure::cannot_write(&path, &error))
-        };
-        command.stdin(Stdio::piped()).stdout(file("out")?).stderr(file("err")?);
-        // A signal from the terminal is for us: we end them in order.
-        let child = command.process_group(0).spawn().map_err(|error| unstarted(name, &error))?;
-        Ok(Running { name: name.to_owned(), life, child, over: false })
+        ChildProcess::start((name, life), command, ProcessOutput::Files(scene), |error| unstarted(name, error))
     }
 
     pub(super) fn pid(&self, member: usize) -> u32 {
-        self.members[member].child.id()
+        self.members[member].pid()
     }
 
     pub(super) fn life(&self, member: usize) -> u32 {
@@ -84,8 +65,8 @@ impl<'a> Fleet<'a> {
 
     /// Starts a member that has no process.
     pub(super) fn restart(&mut self, member: usize, operations: bool) -> Result<(), Failure> {
-        let Running { name, life, .. } = &self.members[member];
-        let running = self.spawn(&name.clone(), life + 1, operations)?;
+        let ChildProcess { name, life, .. } = &self.members[member];
+        let running = self.spawn(name, life + 1, operations)?;
         self.members[member] = running;
         Ok(())
     }
@@ -93,10 +74,8 @@ impl<'a> Fleet<'a> {
     /// Kills a member with SIGKILL. Returns once it is gone.
     pub(super) fn kill(&mut self, member: usize) -> Result<(), Failure> {
         let running = &mut self.members[member];
-        running.over = true;
-        let killed = running.child.kill().and_then(|()| running.child.wait());
-        killed.map_err(|error| unstarted(&running.name, &error))?;
-        cut(&self.scene.history(&running.name, running.life))
+        running.kill().map_err(|error| unstarted(&running.name, &error))?;
+        trim_history(&self.scene.history(&running.name, running.life))
     }
 
     pub(super) fn stop(&mut self, member: usize) -> Result<(), Failure> {
@@ -113,9 +92,8 @@ impl<'a> Fleet<'a> {
     }
 
     fn signal(&self, member: usize, signal: Signal) -> Result<(), Failure> {
-        let Running { name, child, .. } = &self.members[member];
-        // A child that was not waited for keeps its number.
-        kill_process(Pid::from_child(child), signal).map_err(|error| unstarted(name, &error.into()))
+        let running = &self.members[member];
+        running.signal(signal).map_err(|error| unstarted(&running.name, &error))
     }
 
     /// Returns whether a member that was asked to end has ended.
@@ -125,13 +103,13 @@ impl<'a> Fleet<'a> {
     pub(super) fn has_ended(&mut self, member: usize) -> Result<bool, Failure> {
         let scene = self.scene;
         let running = &mut self.members[member];
-        match running.child.try_wait() {
+        match running.ended() {
             Ok(None) => Ok(false),
             Ok(Some(status)) if status.success() => {
                 running.over = true;
                 Ok(true)
             }
-            Ok(Some(status)) => Err(running.gone(scene, status, "did not end as it should")),
+            Ok(Some(status)) => Err(gone(running, scene, status, "did not end as it should")),
             Err(error) => Err(unstarted(&running.name, &error)),
         }
     }
@@ -143,13 +121,12 @@ impl<'a> Fleet<'a> {
     pub(super) fn find_gone(&mut self, ending: impl Fn(usize) -> bool) -> Result<Option<(usize, Failure)>, Failure> {
         let scene = self.scene;
         for (member, running) in self.members.iter_mut().enumerate() {
-            if !running.over
-                && !ending(member)
-                && let Ok(Some(status)) = running.child.try_wait()
+            if !ending(member)
+                && let Some(status) = running.gone()
             {
                 running.over = true;
-                cut(&scene.history(&running.name, running.life))?;
-                return Ok(Some((member, running.gone(scene, status, "ended before it was told to"))));
+                trim_history(&scene.history(&running.name, running.life))?;
+                return Ok(Some((member, gone(running, scene, status, "ended before it was told to"))));
             }
         }
         Ok(None)
@@ -157,7 +134,7 @@ impl<'a> Fleet<'a> {
 
     /// Returns the last lines of a member's standard error.
     pub(super) fn last_words(&self, member: usize) -> Vec<String> {
-        self.members[member].last_words(self.scene)
+        last_words(&self.members[member], self.scene)
     }
 
     /// Sends SIGTERM to all members and kills those that do not end in time. Returns the names of those that were
@@ -174,16 +151,10 @@ impl<'a> Fleet<'a> {
         let scene = self.scene;
         let mut killed = Vec::new();
         for running in self.members.iter_mut().filter(|running| !running.over) {
-            while matches!(running.child.try_wait(), Ok(None)) && Instant::now() < until {
-                std::thread::sleep(LOOK);
-            }
-            if matches!(running.child.try_wait(), Ok(None)) {
+            if running.end_by(until) {
                 killed.push(running.name.clone());
-                let _ = running.child.kill();
-                let _ = running.child.wait();
-                let _ = cut(&scene.history(&running.name, running.life));
+                let _ = trim_history(&scene.history(&running.name, running.life));
             }
-            running.over = true;
         }
         killed
     }
@@ -195,19 +166,16 @@ impl Drop for Fleet<'_> {
     }
 }
 
-impl Running {
-    fn last_words(&self, scene: &Scene) -> Vec<String> {
-        let said = fs::read_to_string(scene.says(&self.name, self.life, "err")).unwrap_or_default();
-        let said: Vec<_> = said.lines().map(|line| line.trim().to_owned()).collect();
-        said[said.len().saturating_sub(LAST_LINES)..].to_vec()
-    }
+fn last_words(running: &ChildProcess, scene: &Scene) -> Vec<String> {
+    let mut said = running.said(scene);
+    said.split_off(said.len().saturating_sub(LAST_LINES))
+}
 
-    fn gone(&self, scene: &Scene, status: ExitStatus, how: &str) -> Failure {
-        let said = self.last_words(scene);
-        let remedy = remedy_of(said.iter().map(String::as_str)).unwrap_or("report this as a bug, with that directory");
-        let what = format_args!("`{}` {how} ({status}), in its life {}: {}", self.name, self.life, said.join("; "));
-        Failure::run(what, scene.path().display(), remedy)
-    }
+fn gone(running: &ChildProcess, scene: &Scene, status: ExitStatus, how: &str) -> Failure {
+    let (said, ChildProcess { name, life, .. }) = (last_words(running, scene), running);
+    let remedy = remedy_of(said.iter().map(String::as_str)).unwrap_or("report this as a bug, with that directory");
+    let what = format_args!("`{name}` {how} ({status}), in its life {life}: {}", said.join("; "));
+    Failure::run(what, scene.path().display(), remedy)
 }
 
 fn unstarted(name: &str, error: &io::Error) -> Failure {

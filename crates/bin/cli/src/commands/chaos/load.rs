@@ -8,18 +8,19 @@ use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
 use stentor::runtime::{
-    Client, ClientId, GroupId, Hosted, Housekeeper, Plan, Recorder, StartError, SubmitError, now_ns,
+    Client, ClientId, ClusterRuntime, FabricDiagnostics, GroupId, Housekeeper, Recorder, StartError, SubmitError,
+    now_ns,
 };
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_sim::SimRng;
+use stentor_support::Failure;
+use stentor_support::live::{HistoryFile, Joining, no_thread};
 
 use super::PLACE;
 use super::clock::RunClock;
 use super::hang::Waiting;
 use super::scene::Scene;
 use crate::args;
-use crate::failure::Failure;
-use crate::live::{HistoryFile, Joining, no_thread};
 
 /// The time within which a client must join.
 const JOINING: Duration = Duration::from_secs(60);
@@ -74,7 +75,7 @@ impl Shared {
 
 /// The threads of all clients.
 pub(super) struct Loads<'a> {
-    plan: &'a Plan,
+    plan: &'a ClusterRuntime,
     scene: &'a Scene,
     args: &'a args::Chaos,
     seed: u64,
@@ -94,7 +95,7 @@ impl Drop for EndWith {
 }
 
 impl<'a> Loads<'a> {
-    pub(super) fn new(plan: &'a Plan, scene: &'a Scene, args: &'a args::Chaos, seed: u64) -> Self {
+    pub(super) fn new(plan: &'a ClusterRuntime, scene: &'a Scene, args: &'a args::Chaos, seed: u64) -> Self {
         let (phase, delivered, clock) = (Arc::new(AtomicU8::new(SEND)), Arc::default(), Arc::default());
         let shared = |_| {
             let status = Mutex::new(ClientStatus::default());
@@ -109,7 +110,7 @@ impl<'a> Loads<'a> {
     }
 
     /// Starts a thread for each client; it joins when the members are ready.
-    pub(super) fn start<'scope, 'env, F: Hosted>(
+    pub(super) fn start<'scope, 'env, F: FabricDiagnostics>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
         start: &'env (dyn Fn(ClientId) -> Result<Client<F>, StartError> + Sync),
@@ -129,7 +130,7 @@ impl<'a> Loads<'a> {
         Ok(())
     }
 
-    fn run<F: Hosted>(
+    fn run<F: FabricDiagnostics>(
         &self,
         client: ClientId,
         shared: &Shared,
@@ -217,8 +218,8 @@ struct Message {
 }
 
 /// The state of one client.
-struct Load<'a, F: Hosted> {
-    plan: &'a Plan,
+struct Load<'a, F: FabricDiagnostics> {
+    plan: &'a ClusterRuntime,
     shared: &'a Shared,
     client: Client<F>,
     recorder: Recorder<HistoryFile>,
@@ -238,7 +239,7 @@ struct Load<'a, F: Hosted> {
     written: Instant,
 }
 
-impl<'a, F: Hosted> Load<'a, F> {
+impl<'a, F: FabricDiagnostics> Load<'a, F> {
     fn new(loads: &Loads<'a>, shared: &'a Shared, mut client: Client<F>, id: ClientId) -> Result<Self, Failure> {
         let Loads { plan, scene, args, seed, .. } = loads;
         let me = plan.topology().client_process(id);

@@ -8,9 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use stentor_fabric::ProcessId;
-
-use crate::failure::Failure;
-use crate::live::{Answer, Question, Standing, ask, no_thread};
+use stentor_support::Failure;
+use stentor_support::live::{Answer, Question, Standing, ask, no_thread};
 
 /// The time between two queries.
 const LOOK: Duration = Duration::from_millis(50);

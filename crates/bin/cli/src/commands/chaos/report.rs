@@ -6,12 +6,10 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use stentor_checker::Report;
+use stentor_support::{Human, Style, bytes, verdict_lines};
 
 use super::Script;
 use super::conductor::{RunOutcome, Trouble};
-use crate::commands::check::{in_order, title};
-use crate::output::Human;
-use crate::style::{Style, bytes};
 
 /// The checker's result.
 pub(super) struct CheckResult {
@@ -155,14 +153,7 @@ impl Human for RunReport {
             bytes(self.history_bytes),
             self.check_seconds
         );
-        for (property, verdict) in in_order(&self.properties) {
-            let verdict = match verdict {
-                "ok" => style.good("ok"),
-                "violated" => style.bad("violated"),
-                other => style.fair(other.replace('_', " ")),
-            };
-            let _ = writeln!(text, "{property:3} {:22} {verdict}", title(property));
-        }
+        text += &verdict_lines(&self.properties, style);
         if let Some(trouble) = &self.trouble {
             let _ = writeln!(text, "\n{} {}", style.bad("failed"), trouble.what);
             for member in &trouble.members {

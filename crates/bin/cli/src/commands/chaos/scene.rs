@@ -1,58 +1,37 @@
 //! The directory of a run, with the configuration, the histories and the output of all processes.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::net::UdpSocket;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use stentor::ClusterConfig;
-use stentor::config::{Ground, Limits, Problem, Template};
-use stentor::runtime::Plan;
+use stentor::config::{Limits, Problem, Template};
+use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
+use stentor_support::Failure;
+use stentor_support::args::DemoFabric;
+use stentor_support::live::{self, RunDirectory, unstarted};
 
 use super::PLACE;
-use crate::args::{self, DemoFabric};
-use crate::commands::demo::Janitor;
-use crate::failure::Failure;
-use crate::live::{self, unstarted, write_key};
-use crate::unique;
+use crate::args;
 
-/// The longest path of the directory for sockets, bytes. A socket's path has at most 107 bytes, and its name takes the
-/// rest.
-const LONGEST_SOCKETS: usize = 60;
 /// The most processes of a cluster, all of which share this host.
 const MOST_PROCESSES: usize = 100;
 /// The number of distinct address ranges. Concurrent runs use different ones if their process ids differ by less than
 /// this.
 const NETWORKS: u32 = 60;
-/// The longest line of a history, bytes.
-const LONGEST_LINE: u64 = 256 << 10;
-/// The file name of the cluster's key.
-const KEY: &str = "cluster.key";
-
-/// The directory of one run. It is removed at the end, even if this process is killed, unless it is to be kept; one
-/// that the user named is never removed.
+/// The directory of one run, with the configuration that the user named or that was made for the run.
 pub(super) struct Scene {
-    path: PathBuf,
+    directory: RunDirectory,
     config: PathBuf,
-    plan: Plan,
-    keep: AtomicBool,
-    janitor: Option<Janitor>,
+    plan: ClusterRuntime,
 }
 
 fn template(args: &args::Chaos) -> Result<Template, Failure> {
-    let (network, key) = (192 + (std::process::id() % NETWORKS) as u8, format!("file:{KEY}"));
-    let ground = match args.fabric {
-        DemoFabric::Shm => Ground::Shm,
-        DemoFabric::Roce => Ground::Roce { network, key },
-        DemoFabric::Ofi => Ground::Ofi { network, key, provider: args.ofi.provider.clone(), as_efa: args.ofi.as_efa },
-        DemoFabric::Verbs => {
-            let remedy = "`stentor doctor` says what this machine can do; `--fabric roce` needs no device";
-            let address = crate::machine::rdma_address().map_err(|error| Failure::run(error, PLACE, remedy))?;
-            Ground::Verbs { address, key }
-        }
-    };
+    let network = 192 + (std::process::id() % NETWORKS) as u8;
+    let ground = args.fabric.ground(network, &args.ofi, PLACE)?;
     let limits =
         Limits { message_bytes: 16_384, window: 256, clients: args.clients, ring_kib: 256, body_ring_kib: 1024 };
     Ok(Template { cluster: "chaos".to_owned(), groups: args.groups, replicas: args.replicas, limits, ground })
@@ -79,7 +58,7 @@ fn check_size(processes: usize) -> Result<(), Failure> {
 }
 
 /// Refuses a cluster that is not on this host alone, or that has no room for the clients.
-fn check_config(plan: &Plan, path: &Path, clients: u16) -> Result<(), Failure> {
+fn check_config(plan: &ClusterRuntime, path: &Path, clients: u16) -> Result<(), Failure> {
     let most = plan.config().limits().clients;
     if clients > most {
         let what = format_args!("{clients} clients: the cluster has places for {most}");
@@ -120,64 +99,25 @@ impl Scene {
                 Err(rendered(args)?)
             }
         };
-        let (path, keep) = match &args.directory {
-            Some(path) => (named(path)?, true),
-            None => (unique::directory("chaos")?, false),
-        };
-        let janitor = if keep { None } else { Some(Janitor::start(&path)?) };
+        let directory = RunDirectory::new("chaos", args.directory.as_deref())?;
         let (config, plan) = match given {
             Ok(given) => given,
             Err(text) => {
-                let (config, key) = (path.join("cluster.toml"), path.join(KEY));
-                fs::write(&config, text).map_err(|error| Failure::cannot_write(&config, &error))?;
-                write_key(&key).map_err(|error| Failure::cannot_write(&key, &error))?;
+                let config = directory.write_config(&text)?;
+                directory.write_key()?;
                 let plan = live::plan(&config)?;
                 (config, plan)
             }
         };
-        Ok(Scene { path, config, plan, keep: AtomicBool::new(keep), janitor })
+        Ok(Scene { directory, config, plan })
     }
 
-    pub(super) fn plan(&self) -> &Plan {
+    pub(super) fn plan(&self) -> &ClusterRuntime {
         &self.plan
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     pub(super) fn config(&self) -> PathBuf {
         self.config.clone()
-    }
-
-    /// Returns the directory of the control sockets; the fabric makes and removes it.
-    pub(super) fn sockets(&self) -> PathBuf {
-        let inside = self.path.join("sockets");
-        if inside.as_os_str().len() <= LONGEST_SOCKETS {
-            return inside;
-        }
-        Path::new("/tmp").join(format!("{}-sockets", unique::name("chaos")))
-    }
-
-    /// Returns the path of the history of a process in one of its lives.
-    pub(super) fn history(&self, name: &str, life: u32) -> PathBuf {
-        self.path.join(format!("{name}.{life}.jsonl"))
-    }
-
-    /// Returns the path of a file for one output stream of a process.
-    pub(super) fn says(&self, name: &str, life: u32, what: &str) -> PathBuf {
-        self.path.join(format!("{name}.{life}.{what}"))
-    }
-
-    /// Returns the paths of all histories.
-    pub(super) fn histories(&self) -> Result<Vec<PathBuf>, Failure> {
-        let unreadable = |error| Failure::run(error, self.path.display(), "let nobody else change that directory");
-        let entries = fs::read_dir(&self.path).map_err(unreadable)?;
-        let paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
-        let mut paths = paths.map_err(unreadable)?;
-        paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
-        paths.sort();
-        Ok(paths)
     }
 
     pub(super) fn history_bytes(&self) -> Result<u64, Failure> {
@@ -199,47 +139,13 @@ impl Scene {
         };
         spoil().map_err(|error| Failure::cannot_write(&path, &error))
     }
-
-    /// Keeps the directory after the run.
-    pub(super) fn keep(&self) {
-        self.keep.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns the directory if it is kept.
-    pub(super) fn kept(&self) -> Option<PathBuf> {
-        self.keep.load(Ordering::Relaxed).then(|| self.path.clone())
-    }
 }
 
-impl Drop for Scene {
-    fn drop(&mut self) {
-        if !self.keep.load(Ordering::Relaxed) {
-            // What cannot be removed is left to the system's own cleaning.
-            let _ = fs::remove_dir_all(&self.path);
-        }
-        if let Some(janitor) = self.janitor.take() {
-            janitor.dismiss();
-        }
-    }
-}
+impl Deref for Scene {
+    type Target = RunDirectory;
 
-/// Removes an incomplete last line from a history.
-pub(super) fn cut(path: &Path) -> Result<(), Failure> {
-    let cut = || -> io::Result<()> {
-        let mut file = OpenOptions::new().read(true).write(true).open(path)?;
-        let from = file.metadata()?.len().saturating_sub(LONGEST_LINE);
-        file.seek(SeekFrom::Start(from))?;
-        let mut end = Vec::new();
-        file.read_to_end(&mut end)?;
-        match end.iter().rposition(|byte| *byte == b'\n') {
-            Some(at) => file.set_len(from + at as u64 + 1),
-            // It was killed before it wrote anything: there is no history.
-            None => fs::remove_file(path),
-        }
-    };
-    match cut() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(|error| Failure::cannot_write(path, &error)),
+    fn deref(&self) -> &RunDirectory {
+        &self.directory
     }
 }
 
@@ -247,14 +153,4 @@ pub(super) fn cut(path: &Path) -> Result<(), Failure> {
 pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let written = File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| Failure::cannot_write(path, &error))
-}
-
-fn named(path: &Path) -> Result<PathBuf, Failure> {
-    fs::create_dir_all(path).map_err(|error| Failure::cannot_write(path, &error))?;
-    let mut entries = fs::read_dir(path).map_err(|error| Failure::cannot_write(path, &error))?;
-    if entries.next().is_some() {
-        let remedy = "name a directory that is empty or does not exist";
-        return Err(Failure::usage("the directory is not empty; nothing was changed", path.display(), remedy));
-    }
-    fs::canonicalize(path).map_err(|error| Failure::cannot_write(path, &error))
 }

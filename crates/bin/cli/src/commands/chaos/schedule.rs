@@ -1,13 +1,13 @@
 //! The schedule of faults: each is drawn from a seed and held back until its precondition holds. Pure.
 
 use stentor::config::FabricKind;
-use stentor::runtime::Plan;
+use stentor::runtime::ClusterRuntime;
 use stentor_fabric_sim::SimRng;
+use stentor_support::Failure;
 
 use super::PLACE;
 use super::board::{Board, State, minority};
 use crate::args::{self, Fault};
-use crate::failure::Failure;
 
 /// All kinds of faults.
 pub(super) const ALL: [Fault; 6] = [Fault::Kill, Fault::Stop, Fault::Cut, Fault::Loss, Fault::Move, Fault::Restart];
@@ -43,7 +43,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    pub(super) fn of(plan: &Plan, clients: u16, rate: u32) -> Self {
+    pub(super) fn of(plan: &ClusterRuntime, clients: u16, rate: u32) -> Self {
         let limits = plan.config().limits();
         let each = u64::from(rate).div_ceil(clients.into()).max(1);
         // The load's messages are shorter than that in the mean.
@@ -62,7 +62,7 @@ impl Bounds {
 ///
 /// # Errors
 /// Of those asked for, one that is not possible; or none is.
-pub(super) fn allowed(args: &args::Chaos, plan: &Plan, bounds: &Bounds) -> Result<Vec<Fault>, Failure> {
+pub(super) fn allowed(args: &args::Chaos, plan: &ClusterRuntime, bounds: &Bounds) -> Result<Vec<Fault>, Failure> {
     let largest = plan.config().groups().iter().map(|group| group.members().len()).max().unwrap_or(0);
     let roce = plan.config().fabric() == FabricKind::Roce;
     let why_not = |fault: Fault| match fault {

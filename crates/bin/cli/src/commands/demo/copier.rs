@@ -2,18 +2,17 @@
 
 use std::cell::RefCell;
 use std::io::Read;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use serde::Serialize;
 use stentor_soft_switch::{Shown, example};
+use stentor_support::args::name_of;
+use stentor_support::live::{Interrupt, RunDirectory, this_program};
+use stentor_support::{Failure, Style};
 
-use super::stage::{KEY, Stage, switch_places};
+use super::stage::{Stage, switch_places};
 use crate::args::Wait;
-use crate::failure::Failure;
-use crate::live::Interrupt;
-use crate::style::Style;
 
 /// How long it may take to stop.
 const STOPPING: Duration = Duration::from_secs(5);
@@ -52,12 +51,11 @@ impl Copier {
     pub(super) fn start(stage: &Stage, cluster: &str, wait: Wait) -> Result<Self, Failure> {
         let (forward, backward, control) = switch_places();
         let config = stage.path().join("switch.toml");
-        let text = example(cluster, forward, backward, control, &format!("file:{KEY}"));
+        let text = example(cluster, forward, backward, control, &format!("file:{}", RunDirectory::KEY));
         std::fs::write(&config, text).map_err(|error| Failure::cannot_write(&config, &error))?;
-        let program = std::env::current_exe().map_err(|error| unstarted(&error))?;
-        let mut command = Command::new(program);
+        let mut command = this_program().map_err(|error| unstarted(&error))?;
         command.args(["switch", "--json", "--quiet", "--until-eof"]);
-        command.args(["--wait", wait.to_possible_value().expect("none is skipped").get_name()]);
+        command.args(["--wait", &name_of(&wait)]);
         command.arg("--config").arg(&config).arg("--directory").arg(stage.sockets());
         // What is wrong with it is said where the user reads.
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -5,16 +5,17 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use stentor::runtime::{
-    Client, Counts, GroupId, Hosted, Housekeeper, Plan, Recorder, SubmitError, WaitMode, client_round, now_ns,
+    Client, ClusterRuntime, Counts, FabricDiagnostics, GroupId, Housekeeper, Recorder, SubmitError, WaitMode,
+    client_round, now_ns,
 };
 use stentor_fabric::Backoff;
+use stentor_support::Failure;
+use stentor_support::live::{HistoryFile, Joined, absent};
 
 use super::TIMEOUT;
-use super::drama::{Crash, Drama};
+use super::leader_kill::{Crash, LeaderKill};
 use super::stage::Stage;
 use super::text::{Text, destinations};
-use crate::failure::Failure;
-use crate::live::{HistoryFile, Joined, absent};
 
 /// Messages that are sent one at a time, for their latency.
 const ALONE: usize = 1000;
@@ -49,27 +50,27 @@ pub(super) struct Sent {
 type Check<'a> = &'a dyn Fn() -> Result<(), Failure>;
 
 /// A client with its history.
-pub(super) struct Loader<'a, F: Hosted> {
-    plan: &'a Plan,
+pub(super) struct Loader<'a, F: FabricDiagnostics> {
+    plan: &'a ClusterRuntime,
     stage: &'a Stage,
     client: Client<F>,
     recorder: Recorder<HistoryFile>,
     backoff: Backoff,
     housekeeper: Housekeeper,
     rounds: u32,
-    drama: Option<Drama<'a>>,
+    leader_kill: Option<LeaderKill<'a>>,
     /// When a message was sent or delivered last.
     progress: Instant,
     delivered: u64,
 }
 
-impl<'a, F: Hosted> Loader<'a, F> {
+impl<'a, F: FabricDiagnostics> Loader<'a, F> {
     pub(super) fn new(
-        plan: &'a Plan,
+        plan: &'a ClusterRuntime,
         stage: &'a Stage,
         joined: Joined<F>,
         wait: WaitMode,
-        drama: Option<Drama<'a>>,
+        leader_kill: Option<LeaderKill<'a>>,
     ) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
         let path = stage.history(plan, me, 1);
@@ -79,7 +80,18 @@ impl<'a, F: Hosted> Loader<'a, F> {
         client.record_operations();
         let (backoff, housekeeper) = (Backoff::new(wait), Housekeeper::default());
         let progress = Instant::now();
-        Ok(Loader { plan, stage, client, recorder, backoff, housekeeper, rounds: 0, drama, progress, delivered: 0 })
+        Ok(Loader {
+            plan,
+            stage,
+            client,
+            recorder,
+            backoff,
+            housekeeper,
+            rounds: 0,
+            leader_kill,
+            progress,
+            delivered: 0,
+        })
     }
 
     /// Waits until the network makes copies for everybody, or one patience is over.
@@ -122,7 +134,7 @@ impl<'a, F: Hosted> Loader<'a, F> {
             counts: *self.client.counts(),
             carrier: self.client.fabric().carrier(),
             troubles: self.client.fabric_mut().last_troubles(),
-            crash: self.drama.and_then(|drama| drama.crash),
+            crash: self.leader_kill.and_then(|leader_kill| leader_kill.crash),
             ended,
         })
     }
@@ -130,12 +142,12 @@ impl<'a, F: Hosted> Loader<'a, F> {
     /// What happens before message `n` of `all`: half-way the leader is killed, later it is started again. What follows
     /// goes slowly until it is back, so that it comes back under load; the last tenth waits for it.
     fn play(&mut self, n: usize, all: usize, check: Check<'_>, bar: &ProgressBar) -> Result<(), Failure> {
-        let Some(drama) = &mut self.drama else { return Ok(()) };
+        let Some(leader_kill) = &mut self.leader_kill else { return Ok(()) };
         if n == all / 2 {
-            return drama.kill(&mut self.recorder);
+            return leader_kill.kill(&mut self.recorder);
         }
         if n == all / 2 + all / 4 {
-            return drama.restart();
+            return leader_kill.restart();
         }
         let since = Instant::now();
         while !self.is_back() && (since.elapsed() < PACE || n >= all - all / 10) {
@@ -146,7 +158,7 @@ impl<'a, F: Hosted> Loader<'a, F> {
 
     /// Whether nobody is missing who was killed and started again.
     fn is_back(&mut self) -> bool {
-        self.drama.as_mut().is_none_or(|drama| drama.is_back(&self.client))
+        self.leader_kill.as_mut().is_none_or(|leader_kill| leader_kill.is_back(&self.client))
     }
 
     fn send(

@@ -3,15 +3,15 @@
 use std::fs::File;
 use std::io::BufReader;
 
-use stentor::runtime::Plan;
+use stentor::runtime::ClusterRuntime;
 use stentor_checker::history::Reader;
 use stentor_checker::{Event, EventKind, Process};
 use stentor_fabric::ProcessId;
+use stentor_support::Failure;
+use stentor_support::live::Latency;
 
 use super::load::Sent;
 use super::stage::Stage;
-use crate::failure::Failure;
-use crate::live::Latency;
 
 /// Times of one message, ns; `None`: it did not happen.
 #[derive(Clone, Copy, Default)]
@@ -53,7 +53,7 @@ impl Rate {
 }
 
 impl Outcome {
-    pub(super) fn read(plan: &Plan, stage: &Stage, sent: &Sent) -> Result<Self, Failure> {
+    pub(super) fn read(plan: &ClusterRuntime, stage: &Stage, sent: &Sent) -> Result<Self, Failure> {
         let mut times = vec![Times::default(); sent.messages as usize + 1];
         let mut deliveries = vec![0; plan.topology().processes()];
         let first_group = plan.topology().group_ids().next().map(|group| plan.topology().members(group));

@@ -5,26 +5,24 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use stentor::config::FabricKind;
-use stentor::runtime::{Hosted, OfiFabric, Plan, RoceFabric, ShmFabric, VerbsFabric};
+use stentor::runtime::{ClusterRuntime, FabricDiagnostics};
+use stentor::with_fabric;
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_multicast::Step;
+use stentor_support::live::Micros;
+use stentor_support::{Human, Style, columns, counted, verdict_lines};
 
 use super::copier::Switched;
 use super::load::Sent;
 use super::outcome::Outcome;
 use super::stage::Stage;
 use super::text::Text;
-use crate::commands::check::{in_order, title};
 use crate::commands::node::Served;
-use crate::live::Micros;
-use crate::output::Human;
-use crate::style::{Style, columns, counted};
 
 /// The document.
 #[derive(Serialize)]
-pub(super) struct Shown {
+pub(super) struct DemoReport {
     ok: bool,
     /// By name: `ok`, `violated` or `not_checked`.
     properties: BTreeMap<&'static str, &'static str>,
@@ -73,9 +71,9 @@ fn is_good(property: &str, verdict: &str, killed: bool) -> bool {
     verdict == "ok" || (verdict == "not_checked" && !killed && OF_FAILURES.contains(&property))
 }
 
-impl Shown {
+impl DemoReport {
     pub(super) fn new(
-        plan: &Plan,
+        plan: &ClusterRuntime,
         stage: &Stage,
         text: &Text,
         sent: &Sent,
@@ -104,7 +102,7 @@ impl Shown {
         let delivered = outcome.deliveries[..members].iter().zip(0..);
         let windowed = &sent.windowed;
         let killed = sent.crash.is_some();
-        Shown {
+        DemoReport {
             // What a process wrote before it was killed may be refused after that.
             ok: (rejected == 0 || killed)
                 && sent.crash.is_none_or(|crash| crash.back > 0 && outcome.outage.is_some())
@@ -123,12 +121,7 @@ impl Shown {
             rejoin_ms: outcome.outage.map(|(_, rejoin)| rejoin as f64 / 1e6),
             history: stage.path().to_owned(),
             input: text.source().to_owned(),
-            fabric: match plan.config().fabric() {
-                FabricKind::Roce => RoceFabric::NAME,
-                FabricKind::Verbs => VerbsFabric::NAME,
-                FabricKind::Ofi => OfiFabric::NAME,
-                FabricKind::Shm | FabricKind::Sim => ShmFabric::NAME,
-            },
+            fabric: with_fabric!(plan.config().fabric(), F => F::NAME),
             carrier: sent.carrier.clone(),
             groups: plan.topology().groups(),
             replicas: members / plan.topology().groups(),
@@ -155,7 +148,9 @@ impl Shown {
     }
 
     fn figures(&self, style: Style) -> String {
-        let Shown { messages, deliveries, messages_to_one_group: to_one, messages_alone, messages_windowed, .. } = self;
+        let DemoReport {
+            messages, deliveries, messages_to_one_group: to_one, messages_alone, messages_windowed, ..
+        } = self;
         let mut text = format!(
             "{messages} messages, {to_one} to one group and {} to several; {deliveries} deliveries\n",
             messages - to_one
@@ -193,7 +188,7 @@ impl Shown {
     }
 }
 
-impl Human for Shown {
+impl Human for DemoReport {
     fn human(&self, style: Style) -> String {
         let processes = self.delivered.len();
         let carrier = self.carrier.as_ref().map_or(String::new(), |carrier| format!(" ({carrier})"));
@@ -214,14 +209,7 @@ impl Human for Shown {
             (Some(killed), ..) => writeln!(text, "leaders     {changes}; {killed} was killed, nobody led\n"),
             (None, ..) => writeln!(text, "leaders     {changes}; nothing is killed\n"),
         };
-        for (property, verdict) in in_order(&self.properties) {
-            let verdict = match verdict {
-                "ok" => style.good("ok"),
-                "violated" => style.bad("violated"),
-                other => style.fair(other.replace('_', " ")),
-            };
-            let _ = writeln!(text, "{property:3} {:22} {verdict}", title(property));
-        }
+        text += &verdict_lines(&self.properties, style);
         if self.rejected > 0 {
             let _ = writeln!(text, "{}: {} inputs of peers were refused", style.bad("failed"), self.rejected);
         }

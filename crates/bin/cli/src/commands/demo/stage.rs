@@ -1,22 +1,19 @@
 //! Where a demonstration happens: a directory with its configuration and histories.
 
-use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
-use stentor::config::{Ground, Limits, Problem, Template};
-use stentor::runtime::Plan;
+use stentor::config::{Limits, Problem, Template};
+use stentor::runtime::ClusterRuntime;
 use stentor_fabric::{ProcessId, SetSpec};
+use stentor_support::Failure;
+use stentor_support::args::DemoFabric;
+use stentor_support::live::{Captures, RunDirectory};
 
-use super::janitor::Janitor;
-use crate::args::{self, DemoFabric};
-use crate::failure::Failure;
-use crate::live::{Captures, write_key};
-use crate::unique;
+use crate::args;
 
-/// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
-const LONGEST_SOCKETS: usize = 60;
 /// Each is a process of the system; a thousand of them would not find each other in time.
 const MOST_PROCESSES: usize = 100;
 /// One client, and as little memory as shows the work.
@@ -27,8 +24,6 @@ pub(super) const CLUSTER: &str = "demo";
 
 /// Demonstrations at the same time have addresses of their own, if their numbers differ by less than this.
 const NETWORKS: u32 = 128;
-/// The key's file, in the stage's directory.
-pub(super) const KEY: &str = "cluster.key";
 /// Where the switch is asked for sets.
 const SWITCH_PORT: u16 = 7480;
 
@@ -54,22 +49,8 @@ fn rendered(args: &args::Demo) -> Result<String, Failure> {
 }
 
 fn template(args: &args::Demo) -> Result<Template, Failure> {
-    let key = format!("file:{KEY}");
-    let ground = match args.fabric {
-        DemoFabric::Shm => Ground::Shm,
-        DemoFabric::Roce => Ground::Roce { network: network_number(), key },
-        DemoFabric::Ofi => {
-            Ground::Ofi { network: network_number(), key, provider: args.ofi.provider.clone(), as_efa: args.ofi.as_efa }
-        }
-        DemoFabric::Verbs => Ground::Verbs { address: device_address()?, key },
-    };
+    let ground = args.fabric.ground(network_number(), &args.ofi, "stentor demo")?;
     Ok(Template { cluster: CLUSTER.to_owned(), groups: args.groups, replicas: args.replicas, limits: LIMITS, ground })
-}
-
-/// Where all processes of a demonstration on verbs are.
-pub(super) fn device_address() -> Result<IpAddr, Failure> {
-    let remedy = "`stentor doctor` says what this machine can do; `--fabric roce` needs no device";
-    crate::machine::rdma_address().map_err(|error| Failure::run(error, "stentor demo", remedy))
 }
 
 /// The configuration; what it is refused for is the arguments' fault.
@@ -102,12 +83,9 @@ fn election(_: &args::Demo) -> Vec<String> {
     Vec::new()
 }
 
-/// The directory. It is removed at the end, even if this process is killed, unless it is to be kept; one that the user
-/// named is never removed.
+/// The directory, and what the processes are told besides the configuration.
 pub(super) struct Stage {
-    path: PathBuf,
-    keep: bool,
-    janitor: Option<Janitor>,
+    directory: RunDirectory,
     /// What members are told about the election.
     election: Vec<String>,
     captures: Captures,
@@ -117,36 +95,19 @@ pub(super) struct Stage {
 impl Stage {
     /// Makes the directory.
     pub(super) fn bare(args: &args::Demo) -> Result<Self, Failure> {
-        let path = match &args.keep {
-            Some(path) => named(path)?,
-            None => unique::directory("demo")?,
-        };
-        let (election, captures) = (election(args), Captures::from(&args.network));
-        let keep = args.keep.is_some();
-        let mut stage = Stage { path, keep, janitor: None, election, captures, fabric: args.fabric };
-        if !keep {
-            stage.janitor = Some(Janitor::start(&stage.path)?);
-        }
-        Ok(stage)
+        let directory = RunDirectory::new("demo", args.keep.as_deref())?;
+        Ok(Stage { directory, election: election(args), captures: Captures::from(&args.network), fabric: args.fabric })
     }
 
     /// Makes the directory and writes the configuration.
-    pub(super) fn set(args: &args::Demo, plan: &Plan) -> Result<Self, Failure> {
+    pub(super) fn set(args: &args::Demo, plan: &ClusterRuntime) -> Result<Self, Failure> {
         let stage = Stage::bare(args)?;
-        let config = stage.config();
-        fs::write(&config, rendered(args)?).map_err(|error| Failure::cannot_write(&config, &error))?;
+        stage.write_config(&rendered(args)?)?;
         if args.fabric != DemoFabric::Shm {
-            stage.make_key()?;
+            stage.write_key()?;
         }
         debug_assert_eq!(plan.topology().groups(), args.groups);
         Ok(stage)
-    }
-
-    /// Makes a key for this demonstration.
-    pub(super) fn make_key(&self) -> Result<PathBuf, Failure> {
-        let path = self.path.join(KEY);
-        write_key(&path).map_err(|error| Failure::cannot_write(&path, &error))?;
-        Ok(path)
     }
 
     /// Arguments of a member about the election and the network.
@@ -160,59 +121,23 @@ impl Stage {
         &self.captures
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn config(&self) -> PathBuf {
-        self.path.join("cluster.toml")
-    }
-
-    /// Directory of the control sockets; the fabric makes and removes it.
-    pub(super) fn sockets(&self) -> PathBuf {
-        let inside = self.path.join("sockets");
-        let name = format!("{}-sockets", unique::name("demo"));
-        let elsewhere = [inside, std::env::temp_dir().join(&name)];
-        let short = elsewhere.into_iter().find(|path| path.as_os_str().len() <= LONGEST_SOCKETS);
-        short.unwrap_or_else(|| Path::new("/tmp").join(name))
-    }
-
     /// Of a process in one of its lives.
-    pub(super) fn history(&self, plan: &Plan, process: ProcessId, life: u32) -> PathBuf {
+    pub(super) fn history(&self, plan: &ClusterRuntime, process: ProcessId, life: u32) -> PathBuf {
         let life = if life > 1 { format!(".{life}") } else { String::new() };
-        self.path.join(format!("{}{life}.jsonl", plan.name(process)))
+        self.path().join(format!("{}{life}.jsonl", plan.name(process)))
     }
 
     /// Of all processes, and of the second life of the one that was killed.
-    pub(super) fn histories(&self, plan: &Plan, killed: Option<ProcessId>) -> Vec<PathBuf> {
+    pub(super) fn histories(&self, plan: &ClusterRuntime, killed: Option<ProcessId>) -> Vec<PathBuf> {
         let first = (0..plan.topology().processes() as u16).map(|process| self.history(plan, ProcessId(process), 1));
         first.chain(killed.map(|process| self.history(plan, process, 2))).collect()
     }
-
-    /// From here on the directory stays.
-    pub(super) fn keep(&mut self) {
-        self.keep = true;
-    }
 }
 
-impl Drop for Stage {
-    fn drop(&mut self) {
-        if !self.keep {
-            // What cannot be removed is left to the system's own cleaning.
-            let _ = fs::remove_dir_all(&self.path);
-        }
-        if let Some(janitor) = self.janitor.take() {
-            janitor.dismiss();
-        }
-    }
-}
+impl Deref for Stage {
+    type Target = RunDirectory;
 
-fn named(path: &Path) -> Result<PathBuf, Failure> {
-    fs::create_dir_all(path).map_err(|error| Failure::cannot_write(path, &error))?;
-    let mut entries = fs::read_dir(path).map_err(|error| Failure::cannot_write(path, &error))?;
-    if entries.next().is_some() {
-        let remedy = "name a directory that is empty or does not exist";
-        return Err(Failure::usage("the directory is not empty; nothing was changed", path.display(), remedy));
+    fn deref(&self) -> &RunDirectory {
+        &self.directory
     }
-    fs::canonicalize(path).map_err(|error| Failure::cannot_write(path, &error))
 }

@@ -5,11 +5,11 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use stentor::runtime::GroupId;
+use stentor_support::Failure;
+use stentor_support::live::{Input, Line, Lines, TooLong};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::args;
-use crate::failure::Failure;
-use crate::live::{Input, Line, Lines, TooLong};
 
 /// What is at hand without an input.
 const DOCUMENTS: [&str; 7] = [

@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_roce::{AskConfig, AskError, ask};
+use stentor_support::Failure;
+use stentor_support::live::{
+    Answer, MEND_NAME, Question, REMOTE_SHOW, Standing, ask_within, find, listener, unstarted,
+};
 
 use super::{Cluster, Heard};
-use crate::failure::Failure;
-use crate::live::{Answer, MEND_NAME, Question, REMOTE_SHOW, Standing, ask_within, find, listener, unstarted};
 
 /// A member that is asked, and the places where it listens.
 struct Target {

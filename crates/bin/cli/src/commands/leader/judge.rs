@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use stentor_support::live::Standing;
 
 use super::report::Member;
-use crate::live::Standing;
 
 /// Besides the election's time, how long messages may not move, ms.
 const STILL_MS: u64 = 2000;

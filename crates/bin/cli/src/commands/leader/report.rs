@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
+use stentor_support::live::{Standing, is_stopped};
+use stentor_support::{Human, Style, columns};
 
 use super::Heard;
 use super::judge::{Judged, how, judge};
-use crate::live::{Standing, is_stopped};
-use crate::output::Human;
-use crate::style::{Style, columns};
 
 /// One member.
 #[derive(Serialize)]
@@ -213,7 +212,7 @@ impl Human for Moved {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::live::Lag;
+    use stentor_support::live::Lag;
 
     pub(in super::super) fn follower(id: &str, leader: &str, heard_ms: Option<u64>) -> Standing {
         Standing {

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use stentor::config::FabricKind;
-use stentor::runtime::Plan;
+use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
+use stentor_support::live::find;
 
 use super::loss::stopped;
-use crate::live::find;
 
 /// A member that is not connected and runs on this host.
 pub(super) struct RunsHere {
@@ -18,7 +18,7 @@ pub(super) struct RunsHere {
 }
 
 /// Looks whether a member that is not connected runs on this host. `directory`: where this process has its sockets.
-pub(super) fn runs_here(plan: &Plan, process: ProcessId, directory: &Path) -> Option<RunsHere> {
+pub(super) fn runs_here(plan: &ClusterRuntime, process: ProcessId, directory: &Path) -> Option<RunsHere> {
     let found = find(plan, process).into_iter().find(|found| found.is_same)?;
     // Only on shared memory processes have to meet there.
     let is_elsewhere = plan.config().fabric() == FabricKind::Shm && found.elsewhere(directory).is_some();

@@ -3,19 +3,18 @@
 use std::time::Duration;
 
 use stentor::config::ElectionTimes;
-use stentor::runtime::{Hosted, Keeper, Member, Plan};
+use stentor::runtime::{ClusterRuntime, ElectionDriver, FabricDiagnostics, Member};
 use stentor_election_zookeeper::{ZookeeperConfig, ZookeeperElection};
 use stentor_fabric::ProcessId;
-use stentor_multicast::ProcessRole;
-
-use crate::failure::Failure;
+use stentor_multicast::Place;
+use stentor_support::Failure;
 
 /// How often it is looked how the election is doing.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The keeper, and what was said of its servers.
 pub(super) struct Ensemble {
-    pub(super) keeper: Keeper<ZookeeperElection>,
+    pub(super) keeper: ElectionDriver<ZookeeperElection>,
     next: Duration,
     error: Option<String>,
     connected: bool,
@@ -23,7 +22,7 @@ pub(super) struct Ensemble {
 
 impl Ensemble {
     /// Everything of a cluster is below `/stentor/CLUSTER`; sessions last as long as the longest silence.
-    pub(super) fn new(plan: &Plan, me: ProcessId, servers: &[String]) -> Result<Self, Failure> {
+    pub(super) fn new(plan: &ClusterRuntime, me: ProcessId, servers: &[String]) -> Result<Self, Failure> {
         let Some(ProcessRole::Member { group, .. }) = plan.topology().role(me) else {
             return Err(Failure::usage("a client elects nobody", "--id", "name a member of a group"));
         };
@@ -37,11 +36,16 @@ impl Ensemble {
         let election = ZookeeperElection::start(config).map_err(|error| {
             Failure::usage(error, "--zookeeper", "name servers as HOST:PORT, and check [election] and the names")
         })?;
-        let keeper = Keeper::new(election, me, &members, ElectionTimes::INTERVAL, max);
+        let keeper = ElectionDriver::new(election, me, &members, ElectionTimes::INTERVAL, max);
         Ok(Ensemble { keeper, next: Duration::ZERO, error: None, connected: false })
     }
 
-    pub(super) fn round<F: Hosted>(&mut self, now: Duration, member: &mut Member<F>, say: impl FnOnce(&str)) {
+    pub(super) fn round<F: FabricDiagnostics>(
+        &mut self,
+        now: Duration,
+        member: &mut Member<F>,
+        say: impl FnOnce(&str),
+    ) {
         self.keeper.round_by(now, member, ZookeeperElection::stand);
         if now < self.next {
             return;

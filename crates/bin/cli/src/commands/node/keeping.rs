@@ -2,30 +2,41 @@
 
 use std::time::Duration;
 
-use stentor::runtime::{Hosted, Keeper, Member, Plan};
+use stentor::runtime::{ClusterRuntime, ElectionDriver, FabricDiagnostics, Member};
 use stentor_election::{HandOverError, Heartbeat, Life};
 use stentor_fabric::ProcessId;
+use stentor_support::Failure;
 
 use crate::args;
-use crate::failure::Failure;
 
 #[cfg(feature = "zookeeper")]
 use super::ensemble::Ensemble;
 
 /// A keeper, by its election.
 pub(super) enum Keeping {
-    Heartbeat(Box<Keeper<Heartbeat>>),
+    Heartbeat(Box<ElectionDriver<Heartbeat>>),
     #[cfg(feature = "zookeeper")]
     Zookeeper(Box<Ensemble>),
 }
 
+/// Calls a method of the driver, whichever election it is of.
+macro_rules! driver {
+    ($self:ident.$method:ident($($argument:expr),*)) => {
+        match $self {
+            Keeping::Heartbeat(driver) => driver.$method($($argument),*),
+            #[cfg(feature = "zookeeper")]
+            Keeping::Zookeeper(ensemble) => ensemble.keeper.$method($($argument),*),
+        }
+    };
+}
+
 impl Keeping {
-    pub(super) fn new(plan: &Plan, me: ProcessId, args: &args::Node) -> Result<Self, Failure> {
+    pub(super) fn new(plan: &ClusterRuntime, me: ProcessId, args: &args::Node) -> Result<Self, Failure> {
         #[cfg(feature = "zookeeper")]
         if !args.zookeeper.is_empty() {
             return Ok(Keeping::Zookeeper(Box::new(Ensemble::new(plan, me, &args.zookeeper)?)));
         }
-        let keeper = Keeper::heartbeat(plan, me).map_err(|error| {
+        let keeper = ElectionDriver::heartbeat(plan, me).map_err(|error| {
             let place = args.meeting.config.display();
             Failure::usage(error, place, "change timeout_min_ms and timeout_max_ms in [election]")
         })?;
@@ -33,7 +44,12 @@ impl Keeping {
     }
 
     /// After each of the member's steps. What there is to tell goes to `say`.
-    pub(super) fn round<F: Hosted>(&mut self, now: Duration, member: &mut Member<F>, say: impl FnOnce(&str)) {
+    pub(super) fn round<F: FabricDiagnostics>(
+        &mut self,
+        now: Duration,
+        member: &mut Member<F>,
+        say: impl FnOnce(&str),
+    ) {
         match self {
             Keeping::Heartbeat(keeper) => {
                 // It has no servers of which there is anything to tell.
@@ -47,21 +63,18 @@ impl Keeping {
     }
 
     pub(super) fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError> {
-        match self {
-            Keeping::Heartbeat(keeper) => keeper.hand_over(to),
-            #[cfg(feature = "zookeeper")]
-            Keeping::Zookeeper(ensemble) => ensemble.keeper.hand_over(to),
-        }
+        driver!(self.hand_over(to))
     }
 
-    /// Prepares the end of this process; see [`Keeper::leave`]. To whom it hands over goes to `say`.
-    pub(super) fn leave<F: Hosted>(&mut self, now: Duration, member: &Member<F>, say: impl FnOnce(ProcessId)) -> bool {
+    /// Prepares the end of this process; see [`ElectionDriver::leave`]. To whom it hands over goes to `say`.
+    pub(super) fn leave<F: FabricDiagnostics>(
+        &mut self,
+        now: Duration,
+        member: &Member<F>,
+        say: impl FnOnce(ProcessId),
+    ) -> bool {
         let before = self.heir();
-        let may_end = match self {
-            Keeping::Heartbeat(keeper) => keeper.leave(now, member),
-            #[cfg(feature = "zookeeper")]
-            Keeping::Zookeeper(ensemble) => ensemble.keeper.leave(now, member),
-        };
+        let may_end = driver!(self.leave(now, member));
         if let Some(heir) = self.heir().filter(|heir| Some(*heir) != before) {
             say(heir);
         }
@@ -69,11 +82,7 @@ impl Keeping {
     }
 
     fn heir(&self) -> Option<ProcessId> {
-        match self {
-            Keeping::Heartbeat(keeper) => keeper.heir(),
-            #[cfg(feature = "zookeeper")]
-            Keeping::Zookeeper(ensemble) => ensemble.keeper.heir(),
-        }
+        driver!(self.heir())
     }
 
     /// Returns whether another member was heard and would not lead. An election by servers does not say.
@@ -97,20 +106,12 @@ impl Keeping {
         }
     }
 
-    /// When a member's heart beat last; see [`Keeper::heard`].
+    /// When a member's heart beat last; see [`ElectionDriver::heard`].
     pub(super) fn heard(&self, process: ProcessId) -> Option<Duration> {
-        match self {
-            Keeping::Heartbeat(keeper) => keeper.heard(process),
-            #[cfg(feature = "zookeeper")]
-            Keeping::Zookeeper(ensemble) => ensemble.keeper.heard(process),
-        }
+        driver!(self.heard(process))
     }
 
     pub(super) fn is_named(&self) -> bool {
-        match self {
-            Keeping::Heartbeat(keeper) => keeper.is_named(),
-            #[cfg(feature = "zookeeper")]
-            Keeping::Zookeeper(ensemble) => ensemble.keeper.is_named(),
-        }
+        driver!(self.is_named())
     }
 }

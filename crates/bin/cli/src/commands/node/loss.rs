@@ -1,7 +1,8 @@
 //! What it means that members of the own group are gone or silent, and what to do about it.
 
+use stentor_support::live::and;
+
 use super::majority::Shape;
-use crate::live::and;
 
 /// The own group as this process sees it.
 pub(super) struct Loss<'a> {

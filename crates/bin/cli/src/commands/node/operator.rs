@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use stentor::runtime::{Faults, Hosted, Member, Plan};
+use stentor::runtime::{ClusterRuntime, FabricDiagnostics, Faults, Member};
 use stentor_election::HandOverError;
 use stentor_host::Beside;
 use stentor_multicast::Replica;
+use stentor_support::Failure;
+use stentor_support::live::{Answer, Control, Lag, Question, REMOTE_SHOW, Standing};
 
 use super::keeping::Keeping;
-use crate::failure::Failure;
-use crate::live::{Answer, Control, Lag, Question, REMOTE_SHOW, Standing};
 
 /// How often questions are looked for.
 const LOOK: Duration = Duration::from_millis(1);
@@ -26,7 +26,7 @@ const MILLION: u32 = 1_000_000;
 
 /// Answers between two rounds of the node's loop.
 pub(super) struct Operator<'a> {
-    plan: &'a Plan,
+    plan: &'a ClusterRuntime,
     /// Where this host asks; there may be no such place.
     control: Option<Control>,
     next: Duration,
@@ -70,7 +70,7 @@ impl Moves {
 
 impl<'a> Operator<'a> {
     /// Listens beside the member's socket, if there is such a place.
-    pub(super) fn listen(plan: &'a Plan, at: Option<&Beside>) -> Result<Self, Failure> {
+    pub(super) fn listen(plan: &'a ClusterRuntime, at: Option<&Beside>) -> Result<Self, Failure> {
         let listen = |at: &Beside| {
             Control::listen(at).map_err(|error| {
                 let place = at.path();
@@ -88,7 +88,7 @@ impl<'a> Operator<'a> {
 
     /// Answers what was asked. Cheap when it is not yet time.
     #[inline]
-    pub(super) fn round<F: Hosted>(&mut self, now: Duration, member: &mut Member<F>, keeper: &mut Keeping) {
+    pub(super) fn round<F: FabricDiagnostics>(&mut self, now: Duration, member: &mut Member<F>, keeper: &mut Keeping) {
         if now < self.next {
             return;
         }
@@ -131,7 +131,7 @@ impl<'a> Operator<'a> {
         self.moves.pause.take()
     }
 
-    fn standing<F: Hosted>(&self, now: Duration, member: &Member<F>, keeper: &Keeping) -> Standing {
+    fn standing<F: FabricDiagnostics>(&self, now: Duration, member: &Member<F>, keeper: &Keeping) -> Standing {
         let replica = member.replica();
         let name = |process| self.plan.name(process).to_owned();
         let mut by_client = BTreeMap::new();
@@ -163,7 +163,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    fn hand_over<F: Hosted>(&self, member: &Member<F>, keeper: &mut Keeping, to: &str) -> Answer {
+    fn hand_over<F: FabricDiagnostics>(&self, member: &Member<F>, keeper: &mut Keeping, to: &str) -> Answer {
         let refuse = |why: &dyn std::fmt::Display| Answer::Refused(why.to_string());
         let process = match self.plan.process(to) {
             Ok(process) => process,
@@ -192,7 +192,7 @@ impl<'a> Operator<'a> {
     }
 }
 
-fn disturb<F: Hosted>(member: &mut Member<F>, faults: &Faults) -> Answer {
+fn disturb<F: FabricDiagnostics>(member: &mut Member<F>, faults: &Faults) -> Answer {
     if member.fabric_mut().set_faults(faults) {
         return Answer::Done;
     }

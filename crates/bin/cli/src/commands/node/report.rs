@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use stentor::runtime::{Counts, Hosted, Member};
+use stentor::runtime::{Counts, FabricDiagnostics, Member};
 use stentor_multicast::Step;
-
-use crate::output::Human;
-use crate::style::{Style, bytes, counted};
+use stentor_support::{Human, Style, bytes, counted};
 
 /// The document.
 #[derive(Serialize, Deserialize, Debug)]
@@ -43,7 +41,7 @@ pub(in crate::commands) fn by_step(count: impl Fn(Step) -> u64) -> BTreeMap<Stri
 }
 
 impl Served {
-    pub(super) fn new<F: Hosted>(id: &str, (deliveries, skipped): (u64, u64), member: &Member<F>) -> Self {
+    pub(super) fn new<F: FabricDiagnostics>(id: &str, (deliveries, skipped): (u64, u64), member: &Member<F>) -> Self {
         let (counts, used): (&Counts, _) = (member.counts(), member.memory_use());
         Served {
             id: id.to_owned(),

@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use stentor::runtime::{Application, Delivered, Plan, Recorder, life_now, now_ns};
+use stentor::runtime::{Application, ClusterRuntime, Delivered, Recorder, life_now, now_ns};
 use stentor_fabric::{OsError, ProcessId};
 use stentor_multicast::{Ballot, MemoryUse, RemoteOp};
-
-use crate::failure::Failure;
-use crate::live::{HistoryFile, unwritten};
-use crate::output::{Digits, hex};
-use crate::streams::write_until;
+use stentor_support::live::{HistoryFile, unwritten};
+use stentor_support::streams::write_until;
+use stentor_support::{Digits, Failure, hex};
 
 /// Bytes of lines that are collected under load.
 const BATCH_BYTES: usize = 64 << 10;
@@ -75,7 +73,7 @@ pub(super) struct Sink {
 
 impl Sink {
     pub(super) fn new(
-        plan: &Plan,
+        plan: &ClusterRuntime,
         me: ProcessId,
         history: Option<&Path>,
         life: Option<u64>,

@@ -6,17 +6,16 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use stentor::config::FabricKind;
-use stentor::runtime::{Hosted, Member, Plan};
+use stentor::runtime::{ClusterRuntime, FabricDiagnostics, Member};
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, GroupId, ProcessRole, Replica};
+use stentor_support::live::{MEND_NAME, Refusals, Repeats, Waiting, find, key_in_words, looked_in, whereabouts};
+use stentor_support::{Failure, Level, Output};
 
 use super::elsewhere::runs_here;
 use super::keeping::Keeping;
 use super::loss::{Loss, stopped};
 use super::majority::{Change, Majority, Own, Seen, Shape};
-use crate::failure::Failure;
-use crate::live::{MEND_NAME, Refusals, Repeats, Waiting, find, key_in_words, looked_in, whereabouts};
-use crate::output::{Level, Output};
 
 /// How often the other members are looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -61,7 +60,7 @@ struct Waits {
 
 /// What was said: nothing is said twice in a row.
 pub(super) struct Talk<'a> {
-    plan: &'a Plan,
+    plan: &'a ClusterRuntime,
     output: Output,
     name: &'a str,
     peers: Vec<Peer>,
@@ -95,7 +94,7 @@ pub(super) struct Talk<'a> {
 
 impl<'a> Talk<'a> {
     /// `directory`: where the processes of this host meet.
-    pub(super) fn new(plan: &'a Plan, me: ProcessId, output: Output, directory: PathBuf) -> Self {
+    pub(super) fn new(plan: &'a ClusterRuntime, me: ProcessId, output: Output, directory: PathBuf) -> Self {
         let topology = plan.topology();
         let members = (0..topology.all_members() as u16).map(ProcessId).filter(|process| *process != me);
         let group = match topology.role(me) {
@@ -131,7 +130,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Looks at a member that has nothing to do.
-    pub(super) fn idle<F: Hosted>(&mut self, now: Duration, member: &mut Member<F>, keeper: &Keeping) {
+    pub(super) fn idle<F: FabricDiagnostics>(&mut self, now: Duration, member: &mut Member<F>, keeper: &Keeping) {
         // Connected is not enough: who has not its group's state yet takes over what the others deliver meanwhile.
         let connects = !self.ready && member.is_connected() && member.replica().counts_in().is_some();
         if connects {
@@ -154,7 +153,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Looks at all other members.
-    fn look_around<F: Hosted>(&mut self, now: Duration, member: &Member<F>, keeper: &Keeping) {
+    fn look_around<F: FabricDiagnostics>(&mut self, now: Duration, member: &Member<F>, keeper: &Keeping) {
         let late = self.looked.elapsed() > CONNECTING / 3;
         self.looked = Instant::now();
         let fabric = member.fabric();
@@ -267,7 +266,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Looks whether the group has another leader. Cheap if not.
-    pub(super) fn epoch<F: Hosted>(&mut self, member: &Member<F>) {
+    pub(super) fn epoch<F: FabricDiagnostics>(&mut self, member: &Member<F>) {
         let replica = member.replica();
         if self.ballot == replica.ballot() && self.joining == replica.is_joining() {
             return;

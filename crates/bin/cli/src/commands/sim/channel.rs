@@ -1,16 +1,13 @@
 //! `stentor sim channel`.
 
-use std::time::Instant;
-
 use stentor_channel::Plant;
 use stentor_simulation::channel::{RunReport, Scenario, record_seed};
 use stentor_simulation::{NemesisCounts, SimulationRun};
+use stentor_support::{Failure, Output, Verdict};
 
-use super::recording;
-use super::report::{About, Ran, Simulated, Talk, impossible};
+use super::report::{About, Ran, Simulated, Talk};
+use super::{recording, run_seed, run_seeds, tell};
 use crate::args::SimSeeds;
-use crate::failure::{Failure, Verdict};
-use crate::output::Output;
 
 super::planted!(Plant, "channel");
 
@@ -18,9 +15,7 @@ pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
     #[cfg(feature = "plants")]
     if args.plants {
         let hunted = Plant::ALL.iter().filter(|plant| plant.is_for_campaigns());
-        let names = hunted.map(|plant| plant.name()).collect();
-        output.payload(&super::report::Names(names))?;
-        return Ok(Verdict::Good);
+        return super::list(hunted.map(|plant| plant.name()), output);
     }
     let plant = plant(args)?;
     let planted = known(plant);
@@ -29,23 +24,16 @@ pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
     } else {
         let (seeds, threads) = (args.seeds.clone(), args.threads);
         let run = SimulationRun { seeds, until: planted.breaks, record: recording::wanted(args), threads };
-        let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
-        let report = run.channel(plant, |done| bar.set_position(done));
-        bar.finish_and_clear();
-        let report = report.map_err(|error| impossible(&error))?;
-        recording::write_hashes(args, &report.hashes)?;
+        let report = run_seeds(args, output, |done| run.channel(plant, done))?;
         Simulated::many(&report, planted, Scenario::claims(), report.unseen_channel_claims())
     };
-    output.report(&simulated)?;
-    Ok(Verdict::of(simulated.ok()))
+    tell(&simulated, output)
 }
 
 fn one(seed: u64, args: &SimSeeds, plant: Plant) -> Result<Simulated, Failure> {
-    let begin = Instant::now();
-    let (report, recorded) = record_seed(seed, plant, recording::wanted(args)).map_err(|error| impossible(&error))?;
-    recording::write_one(args, &recorded)?;
+    let (report, seconds) = run_seed(args, |record| record_seed(seed, plant, record))?;
     let about = About::Channel(Talk::of(&Scenario::draw(seed, plant)));
-    Ok(Simulated::one(ran(seed, report, begin.elapsed().as_secs_f64()), about, known(plant), args.trace.as_deref()))
+    Ok(Simulated::one(ran(seed, report, seconds), about, known(plant), args.trace.as_deref()))
 }
 
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {

@@ -1,14 +1,11 @@
 //! `stentor sim multicast`.
 
-use std::time::Instant;
-
 use stentor_simulation::{Plant, Profile, RunReport, Scenario, Sets, SimulationRun, record_seed};
+use stentor_support::{Failure, Output, Verdict};
 
-use super::recording;
-use super::report::{About, Cluster, Ran, Recovery, Simulated, impossible};
+use super::report::{About, Cluster, Ran, Recovery, Simulated};
+use super::{recording, run_seed, run_seeds, tell};
 use crate::args::{SimMulticast, SimSeeds};
-use crate::failure::{Failure, Verdict};
-use crate::output::Output;
 
 super::planted!(Plant, "multicast");
 
@@ -16,9 +13,8 @@ pub(super) fn run(args: &SimMulticast, output: Output) -> Result<Verdict, Failur
     let (args, profile, sets) = (&args.seeds, args.profile, args.sets);
     #[cfg(feature = "plants")]
     if args.plants {
-        let names = Plant::ALL.iter().filter(|plant| plant.shows_in_calm()).map(|plant| plant.name()).collect();
-        output.payload(&super::report::Names(names))?;
-        return Ok(Verdict::Good);
+        let names = Plant::ALL.iter().filter(|plant| plant.shows_in_calm());
+        return super::list(names.map(|plant| plant.name()), output);
     }
     let plant = plant(args)?;
     let planted = planted(plant, profile, sets);
@@ -27,17 +23,12 @@ pub(super) fn run(args: &SimMulticast, output: Output) -> Result<Verdict, Failur
     } else {
         let (seeds, threads) = (args.seeds.clone(), args.threads);
         let run = SimulationRun { seeds, until: planted.breaks, record: recording::wanted(args), threads };
-        let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
-        let report = run.multicast(profile, sets, plant, |done| bar.set_position(done));
-        bar.finish_and_clear();
-        let report = report.map_err(|error| impossible(&error))?;
-        recording::write_hashes(args, &report.hashes)?;
+        let report = run_seeds(args, output, |done| run.multicast(profile, sets, plant, done))?;
         let claims = Scenario::claims_under(profile);
         Simulated::many(&report, planted, &claims, report.unseen_claims(profile, sets))
             .under(Recovery::of(profile, report.most_recovery_steps))
     };
-    output.report(&simulated)?;
-    Ok(Verdict::of(simulated.ok()))
+    tell(&simulated, output)
 }
 
 /// What reproduces a violation names the profile as well.
@@ -47,11 +38,7 @@ fn planted(plant: Plant, profile: Profile, sets: Sets) -> super::Planted {
 }
 
 fn one(seed: u64, args: &SimSeeds, (profile, sets): (Profile, Sets), plant: Plant) -> Result<Simulated, Failure> {
-    let begin = Instant::now();
-    let (report, recorded) =
-        record_seed(seed, profile, sets, plant, recording::wanted(args)).map_err(|error| impossible(&error))?;
-    recording::write_one(args, &recorded)?;
-    let wall_seconds = begin.elapsed().as_secs_f64();
+    let (report, wall_seconds) = run_seed(args, |record| record_seed(seed, profile, sets, plant, record))?;
     let about = About::Multicast(Cluster::of(&Scenario::draw_under(seed, profile)));
     let recovery = Recovery::of(profile, report.recovery_steps);
     let ran = ran(seed, report, wall_seconds);

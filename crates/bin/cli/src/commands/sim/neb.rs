@@ -1,16 +1,13 @@
 //! `stentor sim neb`.
 
-use std::time::Instant;
-
 use stentor_neb::Plant;
 use stentor_simulation::neb::{RunReport, Scenario, Severity, record_seed};
 use stentor_simulation::{NemesisCounts, Sets, SimulationRun};
+use stentor_support::{Failure, Output, Verdict};
 
-use super::recording;
-use super::report::{About, Ran, Simulated, Society, impossible};
+use super::report::{About, Ran, Simulated, Society};
+use super::{recording, run_seed, run_seeds, tell};
 use crate::args::{SimNeb, SimSeeds};
-use crate::failure::{Failure, Verdict};
-use crate::output::Output;
 
 super::planted!(Plant, "neb");
 
@@ -19,9 +16,7 @@ pub(super) fn run(args: &SimNeb, output: Output) -> Result<Verdict, Failure> {
     #[cfg(feature = "plants")]
     if args.plants {
         let hunted = Plant::ALL.iter().filter(|plant| plant.is_for_campaigns());
-        let names = hunted.map(|plant| plant.name()).collect();
-        output.payload(&super::report::Names(names))?;
-        return Ok(Verdict::Good);
+        return super::list(hunted.map(|plant| plant.name()), output);
     }
     let plant = plant(args)?;
     let planted = planted(plant, severity, sets);
@@ -30,16 +25,11 @@ pub(super) fn run(args: &SimNeb, output: Output) -> Result<Verdict, Failure> {
     } else {
         let (seeds, threads) = (args.seeds.clone(), args.threads);
         let run = SimulationRun { seeds, until: planted.breaks, record: recording::wanted(args), threads };
-        let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
-        let report = run.neb(severity, sets, plant, |done| bar.set_position(done));
-        bar.finish_and_clear();
-        let report = report.map_err(|error| impossible(&error))?;
-        recording::write_hashes(args, &report.hashes)?;
+        let report = run_seeds(args, output, |done| run.neb(severity, sets, plant, done))?;
         let unseen = report.unseen_neb_claims(severity, sets);
         Simulated::many(&report, planted, &Scenario::claims_under(severity), unseen)
     };
-    output.report(&simulated)?;
-    Ok(Verdict::of(simulated.ok()))
+    tell(&simulated, output)
 }
 
 /// What reproduces a violation names the severity as well, and which runs have sets.
@@ -49,11 +39,7 @@ fn planted(plant: Plant, severity: Severity, sets: Sets) -> super::Planted {
 }
 
 fn one(seed: u64, args: &SimSeeds, (severity, sets): (Severity, Sets), plant: Plant) -> Result<Simulated, Failure> {
-    let begin = Instant::now();
-    let (report, recorded) =
-        record_seed(seed, severity, sets, plant, recording::wanted(args)).map_err(|error| impossible(&error))?;
-    recording::write_one(args, &recorded)?;
-    let wall_seconds = begin.elapsed().as_secs_f64();
+    let (report, wall_seconds) = run_seed(args, |record| record_seed(seed, severity, sets, plant, record))?;
     let about = About::Neb(Society::of(&Scenario::draw(seed, severity, plant)));
     let ran = Ran { claims: Scenario::claims_under(severity), ..ran(seed, report, wall_seconds) };
     Ok(Simulated::one(ran, about, planted(plant, severity, sets), args.trace.as_deref()))

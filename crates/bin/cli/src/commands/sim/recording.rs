@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use stentor_simulation::{Record, Recorded, SeedHashes};
+use stentor_support::Failure;
+use stentor_support::streams::{Existing, PLAIN, write_whole};
 
 use crate::args::SimSeeds;
-use crate::failure::Failure;
-use crate::streams::{Existing, PLAIN, write_whole};
 
 /// Returns what the arguments want recorded.
 pub(super) fn wanted(args: &SimSeeds) -> Record {

@@ -8,12 +8,9 @@ use serde::Serialize;
 use stentor_simulation::{
     FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, SimulationReport, channel, neb, switch,
 };
+use stentor_support::{Failure, Human, Style, columns, verdict_lines};
 
 use super::Planted;
-use crate::commands::check::{in_order, title};
-use crate::failure::Failure;
-use crate::output::Human;
-use crate::style::{Style, columns};
 
 /// The document.
 #[derive(Serialize)]
@@ -395,14 +392,7 @@ impl Human for One {
             }
         };
         let mut text = format!("seed {}: {about}; {:.3} ms of virtual time\n", self.seed, self.virtual_ns as f64 / 1e6);
-        for (property, state) in in_order(&self.properties) {
-            let state = match state {
-                "ok" => style.good("ok"),
-                "violated" => style.bad("violated"),
-                other => style.fair(other.replace('_', " ")),
-            };
-            let _ = writeln!(text, "{property:3} {:22} {state}", title(property));
-        }
+        text += &verdict_lines(&self.properties, style);
         for line in &self.happened {
             let _ = writeln!(text, "  {line}");
         }

@@ -6,12 +6,10 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use stentor_soft_switch::{Settings, example};
+use stentor_support::streams::{Existing, PLAIN, write_whole};
+use stentor_support::{Failure, Human, Output, Style, Verdict};
 
 use crate::args::SwitchInit;
-use crate::failure::{Failure, Verdict};
-use crate::output::{Human, Output};
-use crate::streams::{Existing, PLAIN, write_whole};
-use crate::style::Style;
 
 /// Where hosts ask for sets, if nothing is said.
 const PORT: u16 = 7300;

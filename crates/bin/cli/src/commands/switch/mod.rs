@@ -8,11 +8,10 @@ use std::path::Path;
 
 use stentor_fabric::ProcessId;
 use stentor_soft_switch::{ConfigError, Settings, Shown};
+use stentor_support::live::Asks;
+use stentor_support::{Failure, Output, Verdict};
 
 use crate::args::{Switch, SwitchCommand};
-use crate::failure::{Failure, Verdict};
-use crate::live::Asks;
-use crate::output::Output;
 
 /// The one process of a switch.
 const ME: ProcessId = ProcessId(0);

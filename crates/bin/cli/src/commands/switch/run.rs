@@ -13,13 +13,11 @@ use stentor_fabric::{Backoff, Idle, WaitMode};
 use stentor_fabric_roce::driver::Pcap;
 use stentor_host::StandingSeat;
 use stentor_soft_switch::{Faults, KeyPlace, Settings, Shown, SoftSwitch, StartError};
+use stentor_support::live::{self, Control, Interrupt, stop_at_end_of_input, unstarted};
+use stentor_support::{Failure, Human, Level, Output, Style, Verdict};
 
 use super::{Answer, ME, Question, load, meeting_name};
 use crate::args::SwitchRun;
-use crate::failure::{Failure, Verdict};
-use crate::live::{self, Control, Interrupt, stop_at_end_of_input, unstarted};
-use crate::output::{Human, Level, Output};
-use crate::style::Style;
 
 /// Longest sleep.
 const LONGEST: Duration = Duration::from_millis(20);
@@ -77,7 +75,7 @@ fn announce(settings: &Settings, switch: &SoftSwitch) -> String {
     let asked = switch.listens_at().map_or_else(String::new, |at| format!("; hosts ask for sets at TCP {at}"));
     format!(
         "from senders at {forward}, from receivers at {backward}, UDP 4791; room for {sets} sets, {} of registers{asked}",
-        crate::style::bytes(bits / 8)
+        stentor_support::bytes(bits / 8)
     )
 }
 

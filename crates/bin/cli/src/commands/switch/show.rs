@@ -6,13 +6,11 @@ use std::io::ErrorKind;
 
 use serde::Serialize;
 use stentor_soft_switch::{SetShown, Shown};
+use stentor_support::live::{self, ask, unstarted};
+use stentor_support::{Failure, Human, Output, Style, Verdict, columns};
 
 use super::{Answer, ME, Question, load, meeting_name};
 use crate::args::SwitchShow;
-use crate::failure::{Failure, Verdict};
-use crate::live::{self, ask, unstarted};
-use crate::output::{Human, Output};
-use crate::style::{Style, columns};
 
 pub(super) fn run(args: &SwitchShow, output: Output) -> Result<Verdict, Failure> {
     let settings = load(&args.config)?;

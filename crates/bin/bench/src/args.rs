@@ -1,0 +1,291 @@
+//! `stentor bench`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use serde::{Deserialize, Serialize};
+use stentor_support::args::{ChannelFabric, LoopbackFabric, Networks, OnOfi, SeededNetworks};
+
+/// A bench, or a process that a bench starts.
+#[derive(Subcommand, Debug)]
+pub enum BenchCommand {
+    /// The verbs of a fabric, between two pinned processes
+    Fabric(BenchFabric),
+    /// The atomic multicast, every member and client a process of its own
+    Multicast(BenchMulticast),
+    /// Messages of a channel between two pinned processes: each way of sending them beside the fabric's own operation
+    Channel(BenchChannel),
+    /// The broadcast: one process sends, all others deliver, each a process of its own
+    Neb(BenchNeb),
+    /// The software switch: copies beside unicast, forwarding beside a plain copier, other members beside connecting anew
+    Switch(BenchSwitch),
+    /// Leaders or any processes killed under load: how long nothing is delivered, with every property checked
+    Failover(BenchFailover),
+    /// A client that a bench kills; the bench starts it itself
+    #[command(hide = true)]
+    Load {
+        /// What to do
+        spec: String,
+    },
+    /// One process of a bench; the bench starts these itself
+    #[command(hide = true)]
+    Process {
+        /// What to do
+        spec: String,
+    },
+}
+
+/// How long, and how much.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct BenchLength {
+    /// Payload, bytes
+    #[arg(short = 's', long, value_name = "BYTES", default_value_t = 64, conflicts_with = "all")]
+    pub size: usize,
+    /// Every size from 8 bytes, doubling, up to 64 KiB
+    #[arg(short, long)]
+    pub all: bool,
+    /// Iterations of each row, over all its rounds
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
+    pub iterations: Option<u64>,
+    /// Seconds for each row, instead of iterations
+    #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iterations",
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub duration: Option<u64>,
+    /// Rounds of each row: floor and subject take turns, and medians of rounds are told
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+}
+
+/// Whose verbs are measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum MeasuredFabric {
+    /// Shared memory
+    Shm,
+    /// RoCEv2 in user space, each process with a loopback address of its own
+    Roce,
+    /// The RDMA device of this host, both processes at its address (`stentor doctor` says which)
+    Verbs,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchFabric {
+    /// The fabric
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub fabric: MeasuredFabric,
+    /// Only rows with this in their names, such as "SEND" or "rate"; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub only: Vec<String>,
+    #[command(flatten)]
+    pub length: BenchLength,
+    #[command(flatten, next_help_heading = "With --fabric roce")]
+    pub network: SeededNetworks,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchChannel {
+    /// The fabric
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub fabric: ChannelFabric,
+    /// Round trips of 8 bytes in each row, over all its rounds; rows of longer messages have fewer
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
+    pub iterations: Option<u64>,
+    /// Rounds: all rows take turns, and medians of rounds are told
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    #[command(flatten, next_help_heading = "With --fabric roce")]
+    pub network: SeededNetworks,
+    #[command(flatten, next_help_heading = "With --fabric ofi")]
+    pub ofi: OnOfi,
+}
+
+/// What an idle process does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Waiting {
+    /// Spin; for a core of its own
+    Poll,
+    /// Give the processor away each idle round, never sleep
+    Yield,
+    /// Sleep soon
+    Block,
+    /// Spin a little, give away a little, then sleep
+    Adaptive,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// The first version of the protocol
+    V1,
+    /// The version that is used
+    V2,
+}
+
+/// Where the processes run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pinning {
+    /// Where the system puts them
+    None,
+    /// One after the other on the next processor
+    Spread,
+    /// Each group on a processor, clients on the next
+    Groups,
+}
+
+/// Who must answer before a broadcast is delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NebMode {
+    /// Everybody
+    All,
+    /// A quorum; senders may lie, others only crash
+    LyingSender,
+    /// A quorum; hosts may lie
+    LyingHosts,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchNeb {
+    /// What the processes talk over
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub fabric: LoopbackFabric,
+    /// Processes; the first one sends
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=16))]
+    pub processes: u16,
+    /// Who must answer
+    #[arg(long, value_enum, default_value_t = NebMode::LyingSender)]
+    pub mode: NebMode,
+    /// Without the fast path: everything is read
+    #[arg(long)]
+    pub no_fast: bool,
+    /// Measure signed broadcasts, too
+    #[arg(long)]
+    pub signed: bool,
+    /// Broadcasts outstanding in the row for throughput; 1: no such row
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub window: u32,
+    /// What an idle process does
+    #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
+    pub wait: Waiting,
+    /// Where the processes run, for floor and row alike
+    #[arg(long, value_enum, default_value_t = Pinning::Spread)]
+    pub pin: Pinning,
+    #[command(flatten)]
+    pub length: BenchLength,
+    #[command(flatten, next_help_heading = "With --fabric roce")]
+    pub network: SeededNetworks,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchMulticast {
+    /// What the processes talk over
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub fabric: LoopbackFabric,
+    /// Groups
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub groups: u16,
+    /// Processes in each
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=15))]
+    pub replicas: u16,
+    /// Groups that each message goes to
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub dest: u16,
+    /// Clients; the row with one message outstanding uses the first alone
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub clients: u16,
+    /// Messages that each client has outstanding in the row for throughput; 1: only one at a time, no such row
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub window: u32,
+    /// What an idle process does
+    #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
+    pub wait: Waiting,
+    /// Where the processes run, for floor and row alike
+    #[arg(long, value_enum, default_value_t = Pinning::Groups)]
+    pub pin: Pinning,
+    /// The protocol
+    #[arg(long, value_enum, default_value_t = Protocol::V2)]
+    pub variant: Protocol,
+    #[command(flatten)]
+    pub length: BenchLength,
+    #[command(flatten, next_help_heading = "With --fabric roce")]
+    pub network: SeededNetworks,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchSwitch {
+    /// Payload, bytes: one packet
+    #[arg(short = 's', long, value_name = "BYTES", default_value_t = 64, value_parser = payload)]
+    pub size: usize,
+    /// Messages of the row with a latency, over all its rounds
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 7000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    pub iterations: u64,
+    /// Rounds of each row: floor and subject take turns, and medians of rounds are told
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Only what has this in its name: step, forward, last, members, packets, aggregation; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub only: Vec<String>,
+}
+
+fn payload(text: &str) -> Result<usize, String> {
+    let size = text.parse().ok().filter(|size| (8..=1024).contains(size) && size % 8 == 0);
+    size.ok_or_else(|| "it is a multiple of 8, from 8 to 1024".to_owned())
+}
+
+/// Who is killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Victims {
+    /// Leaders of groups
+    Leader,
+    /// Leaders, followers and a client, by turns
+    Any,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchFailover {
+    /// What the processes talk over
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub fabric: LoopbackFabric,
+    /// Kills of real processes, one after the other; 0: none, only the simulation
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub rounds: u32,
+    /// Who is killed
+    #[arg(long, value_enum, default_value_t = Victims::Leader)]
+    pub kill: Victims,
+    /// Decides who is killed and when, what is sent, and what a bad network does
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Groups
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
+    pub groups: u16,
+    /// Processes in each; three survive the death of one
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(3..=7))]
+    pub replicas: u16,
+    /// Messages per second of each of the two clients
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=20_000))]
+    pub rate: u32,
+    /// The limits that a cluster has without `[limits]`, and as many messages as they take, all to all groups: windows and
+    /// rings are full. What is written on behalf of each message is not recorded
+    #[arg(long, conflicts_with = "rate")]
+    pub full: bool,
+    /// A leader that is silent for longer is replaced, ms; half of that is never suspicious
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(40..=10_000))]
+    pub timeout_ms: u32,
+    /// What an idle process does
+    #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
+    pub wait: Waiting,
+    /// Elect leaders by ZooKeeper instead of heartbeats: the addresses of its servers
+    #[cfg(feature = "zookeeper")]
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
+    pub zookeeper: Vec<String>,
+    /// Keep histories and what the processes said in this directory; it must be empty or absent [default: only if
+    /// something is wrong]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub keep: Option<PathBuf>,
+    /// Simulated fail-overs, each from another seed; 0: none
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub sim_runs: u32,
+    #[command(flatten, next_help_heading = "With --fabric roce")]
+    pub networks: Networks,
+}

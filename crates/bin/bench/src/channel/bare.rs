@@ -1,0 +1,133 @@
+//! The floor on libfabric: tagged sends of the provider itself, without the fabric.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use stentor_fabric::memory::{Ordering, WORD, Word};
+use stentor_fabric_ofi::Bare;
+use stentor_support::Failure;
+
+use super::super::shared_area::{RESULTS, SharedArea};
+use super::LARGE;
+use super::line::{Line, WINDOW, window};
+use super::talk::refused;
+
+/// The word of a process's results with the length of its address, and behind it the address.
+const ADDRESS: usize = 3;
+/// Places are as far from each other as a message is long and a bit more: at multiples of a power of two they would contend for the
+/// same lines of a cache.
+const PLACE_BYTES: usize = LARGE + 4096 + 64;
+
+/// One end.
+pub(super) struct Provider {
+    /// With a window of places to send from, and behind them as many to receive into.
+    bare: Bare,
+    /// Places that receives are posted for, in their order, which is that of messages; and others, the last used last.
+    posted: VecDeque<usize>,
+    free: Vec<usize>,
+    /// Messages that came and whose places are free, and messages that were taken.
+    seen: u64,
+    taken: u64,
+}
+
+impl Provider {
+    /// Opens this end, and meets the other one.
+    pub(super) fn new(provider: &str, ip: IpAddr, area: &SharedArea, me: usize, phase: u64) -> Result<Self, Failure> {
+        let bare = Bare::open(provider, (ip, me), 2 * WINDOW as usize, PLACE_BYTES).map_err(refused)?;
+        let free = (WINDOW as usize..2 * WINDOW as usize).rev().collect();
+        let mut end = Provider { bare, posted: VecDeque::with_capacity(WINDOW as usize), free, seen: 0, taken: 0 };
+        end.receive_ahead(0)?;
+        publish(area.results(me), phase, &end.bare.address().map_err(refused)?)?;
+        let theirs = loop {
+            if let Some(theirs) = published(area.results(1 - me), phase) {
+                break theirs;
+            }
+            std::thread::yield_now();
+        };
+        end.bare.know(&theirs).map_err(refused)?;
+        Ok(end)
+    }
+
+    /// Messages come in the order of the receives: the first place is free when another one has come, and takes the next.
+    #[inline]
+    fn receive_ahead(&mut self, bytes: usize) -> Result<(), Failure> {
+        let (received, _) = self.bare.counts();
+        while self.seen < received {
+            self.free.extend(self.posted.pop_front());
+            self.seen += 1;
+        }
+        while (self.posted.len() as u64) < window(bytes)
+            && let Some(place) = self.free.last().copied()
+            && self.bare.receive(place, LARGE).map_err(refused)?
+        {
+            self.free.pop();
+            self.posted.push_back(place);
+        }
+        Ok(())
+    }
+
+    /// Lets the provider work.
+    #[inline]
+    pub(super) fn turn(&mut self) -> Result<bool, Failure> {
+        self.bare.progress().map_err(|failure| Failure::run(failure, "bench channel", "run `stentor doctor`"))?;
+        Ok(true)
+    }
+}
+
+impl Line for Provider {
+    #[inline]
+    fn send(&mut self, bytes: usize, number: u64) -> Result<(), Failure> {
+        while !self.bare.send((number % window(bytes)) as usize, bytes).map_err(refused)? {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.receive_ahead(bytes)?;
+        while self.bare.counts().0 == self.taken {
+            self.turn()?;
+        }
+        self.taken += 1;
+        Ok(())
+    }
+}
+
+/// Leaves an address for the other process.
+fn publish(results: &[Word], phase: u64, address: &[u8]) -> Result<(), Failure> {
+    if address.len() > (RESULTS - ADDRESS - 1) * WORD {
+        let what = format!("an address of {} bytes", address.len());
+        return Err(Failure::run(what, "bench channel", "report this as a bug"));
+    }
+    for (word, bytes) in results[ADDRESS + 1..].iter().zip(address.chunks(WORD)) {
+        let mut value = [0; WORD];
+        value[..bytes.len()].copy_from_slice(bytes);
+        word.store(u64::from_le_bytes(value), Ordering::Relaxed);
+    }
+    results[ADDRESS].store(phase << 16 | address.len() as u64, Ordering::Release);
+    Ok(())
+}
+
+/// The other process's address, once it is there.
+fn published(results: &[Word], phase: u64) -> Option<Vec<u8>> {
+    let said = results[ADDRESS].load(Ordering::Acquire);
+    let mut address: Vec<u8> =
+        results[ADDRESS + 1..].iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+    address.truncate(said as usize & 0xffff);
+    (said >> 16 == phase).then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_there_in_its_phase_only() {
+        let results: Vec<Word> = (0..RESULTS).map(|_| Word::new(0)).collect();
+        let address: Vec<u8> = (1..30).collect();
+        publish(&results, 7, &address).unwrap();
+        assert_eq!((published(&results, 7), published(&results, 8)), (Some(address), None));
+        assert!(publish(&results, 7, &[1; 97]).is_err());
+    }
+}

@@ -1,0 +1,171 @@
+//! What one of the two processes does in each phase.
+
+use std::net::IpAddr;
+
+use stentor_fabric::memory::Ordering;
+use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric_shm::{ShmConfig, ShmFabric};
+use stentor_support::Failure;
+use stentor_support::live::Captures;
+
+use super::super::clock::now;
+use super::super::plain::{Exchange, ping_pong};
+use super::super::shared_area::{Command, SharedArea};
+use super::super::worker_spec::{WorkerSpec, serve};
+use super::super::{ofi, roce};
+use super::bare::Provider;
+use super::line::{self, Messages};
+use super::raw::Raw;
+use super::talk::{Talk, refused};
+use super::{Kind, LARGE, Subject};
+
+/// Longest message of the fabric, bytes.
+const FABRIC_BYTES: usize = LARGE + 64;
+/// What answers a stream.
+const ANSWER_BYTES: usize = 8;
+
+pub(in super::super) fn run(
+    spec: &WorkerSpec,
+    area: &SharedArea,
+    network: Option<u8>,
+    provider: Option<&str>,
+) -> Result<(), Failure> {
+    let me = ProcessId(spec.process as u16);
+    let Some(network) = network else {
+        return play(spec, area, None, |phase| {
+            // A cluster of its own for each: nobody meets the fabric of the phase before.
+            let config = ShmConfig {
+                directory: spec.directory.clone(),
+                message_bytes: FABRIC_BYTES as u32,
+                populate: true,
+                ..ShmConfig::new(&format!("bench{phase}"), me, &format!("p{}", me.0), 2)
+            };
+            ShmFabric::start(config).map_err(refused)
+        });
+    };
+    if let Some(provider) = provider {
+        let floor = Floor { provider, ip: ofi::address(network, spec.process) };
+        return play(spec, area, Some(floor), |phase| {
+            ofi::start(network, me, 2, FABRIC_BYTES, (provider, &format!("bench{phase}")))
+        });
+    }
+    let (captures, mut life) = (Captures::from(spec.traffic.clone()), 0);
+    play(spec, area, None, |_| {
+        life += 1;
+        roce::start(network, me, 2, FABRIC_BYTES, &captures.of(&roce::name(spec.process), life))
+    })
+}
+
+/// One end of what is measured.
+enum End<F: Fabric> {
+    Raw(Box<Raw<F>>),
+    Channel(Box<Talk<F>>),
+    Bare(Box<Provider>),
+}
+
+/// What `raw` is on libfabric: the provider itself.
+#[derive(Clone, Copy)]
+struct Floor<'a> {
+    provider: &'a str,
+    ip: IpAddr,
+}
+
+impl<F: Fabric> End<F> {
+    fn new(fabric: F, subject: Subject) -> Result<Self, Failure> {
+        let tagged = fabric.capabilities().tagged;
+        Ok(match subject {
+            Subject::Raw => End::Raw(Box::new(Raw::new(fabric)?)),
+            subject => {
+                let in_place = subject == Subject::InPlace;
+                End::Channel(Box::new(Talk::new(fabric, subject.config(tagged), in_place)?))
+            }
+        })
+    }
+
+    /// Takes in what happened. Whether both ends are connected.
+    fn turn(&mut self) -> Result<bool, Failure> {
+        match self {
+            End::Raw(raw) => raw.turn(),
+            End::Channel(talk) => talk.turn(),
+            End::Bare(provider) => provider.turn(),
+        }
+    }
+}
+
+/// A process's part, on any fabric; `start` makes one for a phase.
+fn play<F: Fabric>(
+    spec: &WorkerSpec,
+    area: &SharedArea,
+    floor: Option<Floor<'_>>,
+    mut start: impl FnMut(u64) -> Result<F, Failure>,
+) -> Result<(), Failure> {
+    let me = spec.process;
+    let mut end: Option<End<F>> = None;
+    serve(spec, area, |command, phase| {
+        let bytes = command.bytes as usize;
+        match (Kind::of(command.kind), &mut end) {
+            (Kind::Open, _) => {
+                let subject = Subject::of(command.extra);
+                let made = match floor.filter(|_| subject == Subject::Raw) {
+                    Some(Floor { provider, ip }) => End::Bare(Box::new(Provider::new(provider, ip, area, me, phase)?)),
+                    None => {
+                        let fabric = start(phase)?;
+                        area.results(me)[2].store(fabric.capabilities().tagged.into(), Ordering::Release);
+                        End::new(fabric, subject)?
+                    }
+                };
+                let open = end.insert(made);
+                area.connect_two(me, phase, || open.turn())?;
+            }
+            (Kind::Close, _) => end = None,
+            (Kind::PingPong, Some(End::Raw(raw))) => {
+                ping_pong(area, me, &command, phase, &mut Messages { line: &mut **raw, bytes })?;
+            }
+            (Kind::PingPong, Some(End::Channel(talk))) => {
+                ping_pong(area, me, &command, phase, &mut talk.exchange(bytes))?;
+            }
+            (Kind::PingPong, Some(End::Bare(provider))) => {
+                ping_pong(area, me, &command, phase, &mut Messages { line: &mut **provider, bytes })?;
+            }
+            (Kind::Stream, Some(End::Bare(provider))) => {
+                line::stream(&mut **provider, me, &command, |ns| tell(area, me, ns))?;
+            }
+            (Kind::Stream, Some(End::Raw(raw))) => line::stream(&mut **raw, me, &command, |ns| tell(area, me, ns))?,
+            (Kind::Stream, Some(End::Channel(talk))) => stream(area, me, talk, &command)?,
+            (kind, None) => unreachable!("{kind:?} before there is a fabric"),
+        }
+        // The first process ends the phase; until then it may need the other one's answers.
+        if me == 0 {
+            area.end(phase);
+        }
+        while me != 0 && !area.is_over(phase) {
+            if let Some(end) = &mut end {
+                end.turn()?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn tell(area: &SharedArea, me: usize, time_ns: u64) {
+    area.results(me)[0].store(time_ns, Ordering::Release);
+}
+
+/// Process 0 writes one message after the other; the last one is answered.
+fn stream<F: Fabric>(area: &SharedArea, me: usize, talk: &mut Talk<F>, command: &Command) -> Result<(), Failure> {
+    let bytes = command.bytes as usize;
+    let (warmup, all) = (command.warmup, command.warmup + command.iterations);
+    for part in [0..warmup, warmup..all] {
+        let start = now();
+        for n in part {
+            if me == 0 { talk.exchange(bytes).send(n)? } else { talk.exchange(bytes).receive(n)? }
+        }
+        if me == 0 {
+            talk.exchange(ANSWER_BYTES).receive(all)?;
+            tell(area, me, now() - start);
+        } else {
+            talk.exchange(ANSWER_BYTES).send(all)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! Messages of a channel.
+
+use std::hint::black_box;
+
+use stentor_channel::{Config, Endpoint, EndpointConfig, Handle, Notice};
+use stentor_fabric::{Fabric, ProcessId, Purpose, RegionId, RegionSpec};
+use stentor_support::Failure;
+
+use super::super::plain::Exchange;
+use super::LARGE;
+
+/// The fabric is asked for events once in so many turns: every few hundred microseconds to few milliseconds, as it wants.
+const HOUSEKEEP_TURNS: u32 = 4096;
+
+/// What is sent from where it is.
+const MESSAGES: Purpose = Purpose(1);
+
+/// An error of a call of the fabric or the channel.
+pub(super) fn refused(error: impl std::error::Error + 'static) -> Failure {
+    Failure::refused(&error, "bench channel", "run `stentor doctor`; if it finds nothing, report this as a bug")
+}
+
+/// One end of a connection that is alone on its endpoint.
+pub(super) struct Talk<F: Fabric> {
+    endpoint: Endpoint<F>,
+    handle: Handle,
+    is_open: bool,
+    turns: u32,
+    writing: Vec<u8>,
+    /// What is sent from where it is, if nothing is copied.
+    region: Option<RegionId>,
+    reading: Vec<u8>,
+}
+
+impl<F: Fabric> Talk<F> {
+    pub(super) fn new(mut fabric: F, channel: Config, in_place: bool) -> Result<Self, Failure> {
+        let me = fabric.me();
+        let peer = ProcessId(1 - me.0);
+        let spec = RegionSpec { purpose: MESSAGES, writer: me, bytes: LARGE as u64 };
+        let region = if in_place { Some(fabric.register(spec).map_err(refused)?) } else { None };
+        let config = EndpointConfig { connections: 1, ..EndpointConfig::new(channel) };
+        let mut endpoint = Endpoint::new(fabric, config, &[peer]).map_err(refused)?;
+        let handle = endpoint.open(peer, 0).map_err(refused)?;
+        let writing = vec![7; LARGE];
+        let reading = Vec::with_capacity(LARGE);
+        Ok(Talk { endpoint, handle, is_open: false, turns: 0, writing, region, reading })
+    }
+
+    #[inline]
+    pub(super) fn turn(&mut self) -> Result<bool, Failure> {
+        self.turns = self.turns.wrapping_add(1);
+        self.endpoint.step();
+        if !self.is_open || self.turns.is_multiple_of(HOUSEKEEP_TURNS) {
+            self.endpoint.housekeep();
+        }
+        while let Some((_, notice)) = self.endpoint.next_notice() {
+            match notice {
+                Notice::Opened => self.is_open = true,
+                Notice::Written(_) => {}
+                Notice::Failed(error) => return Err(refused(error)),
+                Notice::Closed => return Err(Failure::run("closed", "bench channel", "report this as a bug")),
+            }
+        }
+        Ok(self.is_open)
+    }
+
+    /// Hands over what goes now. Whether that is all.
+    #[inline]
+    fn hand_over(&mut self, bytes: usize) -> bool {
+        let all = match self.region {
+            Some(region) => self.endpoint.hand_over_registered(self.handle, region, 0, bytes as u32),
+            None => self.endpoint.hand_over(self.handle, &self.writing[..bytes]),
+        };
+        all.expect("the message that was begun, in its region")
+    }
+
+    /// Messages of so many bytes.
+    pub(super) fn exchange(&mut self, bytes: usize) -> Messages<'_, F> {
+        Messages { talk: self, bytes }
+    }
+}
+
+/// Messages of one size.
+pub(super) struct Messages<'a, F: Fabric> {
+    talk: &'a mut Talk<F>,
+    bytes: usize,
+}
+
+impl<F: Fabric> Exchange for Messages<'_, F> {
+    #[inline]
+    fn send(&mut self, _: u64) -> Result<(), Failure> {
+        self.talk.endpoint.begin(self.talk.handle, self.bytes as u64).map_err(refused)?;
+        while !self.talk.hand_over(self.bytes) {
+            self.talk.turn()?;
+        }
+        self.talk.endpoint.fabric_mut().flush();
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self, _: u64) -> Result<(), Failure> {
+        self.talk.reading.clear();
+        let mut read = 0;
+        loop {
+            let Talk { endpoint, handle, region, reading, .. } = &mut *self.talk;
+            let whole = if region.is_some() {
+                endpoint.read_in_place(*handle, |memory, bytes| {
+                    black_box(memory);
+                    read += bytes as usize;
+                })
+            } else {
+                let whole = endpoint.read(*handle, reading);
+                read = black_box(&*reading).len();
+                whole
+            };
+            if whole {
+                break;
+            }
+            self.talk.turn()?;
+        }
+        if read == self.bytes {
+            return Ok(());
+        }
+        let what = format!("a message of {read} bytes where {} were written", self.bytes);
+        Err(Failure::run(what, "bench channel", "report this as a bug"))
+    }
+}

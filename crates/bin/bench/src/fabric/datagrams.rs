@@ -1,0 +1,138 @@
+//! The floors on a network: the same payload in datagrams over plain UDP sockets, to and fro.
+
+use stentor_fabric::WaitMode;
+use stentor_fabric::memory::Ordering;
+use stentor_support::Failure;
+
+use super::super::datagrams::{ACKNOWLEDGEMENT, REQUEST, Ring, Sockets, packets_of};
+use super::super::plain::{Exchange, ping_pong, repeat};
+use super::super::shared_area::{Command, SharedArea};
+use super::super::worker_spec::broken;
+use super::Kind;
+
+/// A payload, there and back.
+const PAYLOAD: usize = 0;
+/// What asks for one.
+const ASK: usize = 1;
+/// What says that one came.
+const GOT: usize = 2;
+const STEPS: usize = 3;
+
+/// Sockets of one of two processes that spin.
+pub(super) fn open(network: u8, me: usize) -> Result<Sockets, Failure> {
+    Sockets::open(Ring { network, processes: 2, steps: STEPS, mode: WaitMode::POLL }, me)
+}
+
+/// One process's part in a phase of one of the floors.
+pub(super) fn perform(
+    kind: Kind,
+    area: &SharedArea,
+    me: usize,
+    sockets: &mut Sockets,
+    command: &Command,
+    phase: u64,
+) -> Result<(), Failure> {
+    let bytes = command.bytes as usize;
+    let base = phase << 32;
+    let mut pings = Pings { sockets, peer: 1 - me, bytes };
+    match kind {
+        Kind::DatagramAsk if me == 1 => pings.answer(area, phase, ASK, |pings, tag| pings.payload(tag)),
+        Kind::DatagramGot if me == 1 => {
+            pings.answer(area, phase, PAYLOAD, |pings, tag| pings.short(GOT, tag, ACKNOWLEDGEMENT))
+        }
+        Kind::DatagramAsk => {
+            let mut tag = base;
+            repeat(area, me, command, |_| {
+                tag += 1;
+                pings.short(ASK, tag, REQUEST);
+                pings.await_step(PAYLOAD, tag)
+            })
+        }
+        Kind::DatagramGot => {
+            let mut tag = base;
+            repeat(area, me, command, |_| {
+                tag += 1;
+                pings.payload(tag);
+                pings.await_step(GOT, tag)
+            })
+        }
+        Kind::DatagramStream => stream(area, me, pings.sockets, command, phase),
+        _ => ping_pong(area, me, command, phase, &mut pings),
+    }
+}
+
+/// Payloads one after the other; the receiver measures.
+fn stream(area: &SharedArea, me: usize, sockets: &mut Sockets, command: &Command, phase: u64) -> Result<(), Failure> {
+    let packets = packets_of(command.bytes as usize);
+    let length = REQUEST + command.bytes as usize / packets;
+    let [warmup, iterations] = [command.warmup, command.iterations].map(|count| count * packets as u64);
+    let ns = sockets.stream(area, &Command { warmup, iterations, ..*command }, phase, length);
+    let ns = ns.map_err(broken("use sockets"))?;
+    if me == 1 {
+        area.results(0)[0].store(ns, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Datagrams with a payload, to the other process.
+struct Pings<'a> {
+    sockets: &'a mut Sockets,
+    peer: usize,
+    bytes: usize,
+}
+
+impl Pings<'_> {
+    fn payload(&mut self, tag: u64) {
+        self.sockets.push_all(self.peer, PAYLOAD, tag, self.bytes);
+        self.sockets.send();
+    }
+
+    fn short(&mut self, step: usize, tag: u64, length: usize) {
+        self.sockets.push(self.peer, step, tag, length);
+        self.sockets.send();
+    }
+
+    fn look(&mut self) -> Result<(), Failure> {
+        self.sockets.receive().map(drop).map_err(broken("use sockets"))
+    }
+
+    fn await_step(&mut self, step: usize, tag: u64) -> Result<(), Failure> {
+        while self.sockets.newest(self.peer, step) != tag {
+            self.look()?;
+        }
+        Ok(())
+    }
+
+    /// Answers each new number of a step until the phase is over.
+    fn answer(
+        &mut self,
+        area: &SharedArea,
+        phase: u64,
+        step: usize,
+        answer: impl Fn(&mut Self, u64),
+    ) -> Result<(), Failure> {
+        let mut last = self.sockets.newest(self.peer, step);
+        while !area.is_over(phase) {
+            self.look()?;
+            let newest = self.sockets.newest(self.peer, step);
+            if newest != last {
+                answer(self, newest);
+                last = newest;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Exchange for Pings<'_> {
+    #[inline]
+    fn send(&mut self, tag: u64) -> Result<(), Failure> {
+        self.payload(tag);
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self, tag: u64) -> Result<(), Failure> {
+        self.await_step(PAYLOAD, tag)
+    }
+}

@@ -1,0 +1,340 @@
+//! `stentor bench fabric`: the verbs between two pinned processes, each row beside plain stores and loads of the same
+//! payload; on a network beside plain datagrams.
+
+mod datagrams;
+pub(super) mod process;
+mod verbs;
+
+use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD};
+use stentor_fabric::seal::record_words;
+use stentor_support::Failure;
+use stentor_support::args::{BadNetwork, Network, device_address, name_of};
+use stentor_support::live::{Captures, refuse_traffic};
+
+use super::clock::Grain;
+use super::datagrams::{own_network, packets_of};
+use super::environment::Environment;
+use super::harness::{rounds, sizes};
+use super::kinds::kinds;
+use super::plain::{BATCH, lines_of};
+use super::report::{Floor, Report, Row};
+use super::roce;
+use super::samples::{Samples, median};
+use super::shared_area::{Command, Shape};
+use super::worker_spec::{Carrier, Part, broken, processors};
+use super::workers::Workers;
+use crate::args::{BenchFabric, BenchLength, MeasuredFabric};
+
+/// Posts between two flushes of a stream.
+const POSTS_PER_FLUSH: u64 = 16;
+/// The longest payload, bytes.
+const MAX_BYTES: usize = 1 << 20;
+/// Iterations of a row, over its rounds; on a network.
+const ITERATIONS: u64 = 140_000;
+const ON_NETWORK: u64 = 42_000;
+/// The same on a device, which may be software.
+const ON_DEVICE: u64 = 14_000;
+/// Datagrams that go to and fro to find what one hop takes.
+const HOPS: u64 = 10_000;
+/// Samples of one round, at most.
+const MAX_SAMPLES: u64 = 1 << 20;
+/// Lines of the floors: two areas of the longest payload, a line apart.
+const FLOOR_LINES: usize = 2 * (MAX_BYTES / 64) + 2;
+
+kinds! {
+    Connect,
+    PlainLines,
+    PlainLoad,
+    PlainStore,
+    PlainStream,
+    RawWrite,
+    SealedInAll,
+    Sealed,
+    Send,
+    Read,
+    WriteSignalled,
+    WriteUnsignalled,
+    WriteUc,
+    WriteImm,
+    Stream,
+    StreamRegion,
+    StreamSend,
+    /// A payload there and back.
+    Datagrams,
+    /// A request there, a payload back.
+    DatagramAsk,
+    /// A payload there, an acknowledgement back.
+    DatagramGot,
+    DatagramStream,
+}
+
+impl Kind {
+    /// A floor on a network.
+    fn is_datagrams(self) -> bool {
+        matches!(self, Kind::Datagrams | Kind::DatagramAsk | Kind::DatagramGot | Kind::DatagramStream)
+    }
+
+    /// What must go inline for a payload, bytes.
+    fn inline_bytes(self, payload: usize) -> u64 {
+        let bytes = match self {
+            Kind::RawWrite | Kind::SealedInAll | Kind::WriteUc | Kind::WriteImm | Kind::Stream => payload,
+            Kind::Sealed => record_words(payload) * WORD,
+            _ => 0,
+        };
+        bytes as u64
+    }
+
+    /// One after the other, nothing comes back.
+    fn is_stream(self) -> bool {
+        matches!(self, Kind::Stream | Kind::StreamRegion | Kind::StreamSend)
+    }
+
+    /// The floor, and what is told of it. Beside a device there is none: what it can do, rdma-core's own programs tell. Nor is
+    /// there one for messages of several packets, which go in runs that the kernel takes as one: datagrams one by one, as
+    /// sockets are used here, are slower.
+    fn floor(self, carrier: Carrier, bytes: usize) -> Option<(Kind, &'static str)> {
+        Some(match carrier {
+            Carrier::Shm => self.floor_of_stores(),
+            Carrier::Roce(_) if self.is_stream() && packets_of(bytes) > 1 => return None,
+            Carrier::Roce(_) => self.floor_of_datagrams(),
+            Carrier::Verbs { .. } => return None,
+        })
+    }
+
+    fn floor_of_datagrams(self) -> (Kind, &'static str) {
+        match self {
+            Kind::Read => (Kind::DatagramAsk, "a request and the payload back, plain datagrams"),
+            Kind::WriteSignalled => (Kind::DatagramGot, "the payload and an acknowledgement back, plain datagrams"),
+            kind if kind.is_stream() => (Kind::DatagramStream, "plain datagrams one after the other"),
+            _ => (Kind::Datagrams, "half a ping-pong of plain datagrams with the payload"),
+        }
+    }
+
+    fn floor_of_stores(self) -> (Kind, &'static str) {
+        match self {
+            Kind::Read => (Kind::PlainLoad, "plain loads of the peer's words, the peer idle"),
+            Kind::WriteSignalled => (Kind::PlainStore, "plain stores of the words and a full fence, the peer idle"),
+            kind if kind.is_stream() => (Kind::PlainStream, "plain stores of the words, one place after the other"),
+            _ => {
+                (Kind::PlainLines, "hand-over of the payload's cache lines: half a ping-pong of plain stores and loads")
+            }
+        }
+    }
+
+    /// Operations to one sample.
+    fn batch(self) -> u64 {
+        match self {
+            Kind::Read | Kind::WriteSignalled => BATCH,
+            _ => 1,
+        }
+    }
+
+    /// Half of a round trip is one way; the others are operations in a batch.
+    fn scale(self) -> f64 {
+        match self {
+            Kind::Read | Kind::WriteSignalled => 1.0 / BATCH as f64,
+            _ => 0.5,
+        }
+    }
+}
+
+/// The rows of a report.
+const ROWS: [(Kind, &str); 12] = [
+    (Kind::RawWrite, "raw WRITE inline, write to seen"),
+    (Kind::SealedInAll, "sealed record of that size in all, write to seen"),
+    (Kind::Sealed, "sealed record with that payload, write to seen"),
+    (Kind::Send, "SEND/RECV, one way"),
+    (Kind::Read, "READ, to completion"),
+    (Kind::WriteSignalled, "WRITE signalled, to completion"),
+    (Kind::WriteUnsignalled, "WRITE unsignalled, write to seen"),
+    (Kind::WriteUc, "WRITE inline unsignalled UC, write to seen"),
+    (Kind::WriteImm, "WRITE_WITH_IMM inline signalled, one way"),
+    (Kind::Stream, "WRITE inline unsignalled, rate"),
+    (Kind::StreamRegion, "WRITE unsignalled, rate"),
+    (Kind::StreamSend, "SEND/RECV, rate"),
+];
+
+/// How much one round does.
+#[derive(Clone, Copy, Debug)]
+struct Length {
+    iterations: u64,
+    rounds: u32,
+    /// Seconds.
+    duration: Option<u64>,
+}
+
+impl Length {
+    fn of(length: &BenchLength, fabric: MeasuredFabric) -> Self {
+        let rounds = length.rounds;
+        let usual = match fabric {
+            MeasuredFabric::Shm => ITERATIONS,
+            MeasuredFabric::Roce => ON_NETWORK,
+            MeasuredFabric::Verbs => ON_DEVICE,
+        };
+        let all = length.iterations.unwrap_or(usual);
+        let iterations = (all / u64::from(rounds)).clamp(1, MAX_SAMPLES);
+        Length { iterations, rounds, duration: length.duration }
+    }
+}
+
+pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
+    let sizes = sizes(&args.length, |size| {
+        let what = format!("{size} bytes: one-sided verbs take multiples of 8, up to {MAX_BYTES}");
+        (size == 0 || !size.is_multiple_of(8) || size > MAX_BYTES).then_some((what, "choose such a size"))
+    })?;
+    let length = Length::of(&args.length, args.fabric);
+    let chosen = chosen(&args.only)?;
+    let captures = captures(args)?;
+    let available = processors().map_err(broken("ask for processors"))?;
+    let (carrier, places) = place(args.fabric, &available)?;
+    let environment = environment(args, carrier, places);
+    let longest = sizes.iter().copied().max().unwrap_or(8);
+    let traffic = |process| captures.of(&roce::name(process), 1);
+    let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: length.iterations.max(BATCH) as usize };
+    let mut workers = Workers::start(Part::Fabric { bytes: longest, carrier }, shape, &places.map(Some), traffic)?;
+    workers.run(Command { kind: Kind::Connect.number(), ..Command::default() })?;
+    let inline = workers.area.results(0)[1].load(Ordering::Relaxed);
+    let mut rows = Vec::new();
+    for bytes in sizes {
+        for &(kind, name) in &chosen {
+            // A record has at least a word of payload.
+            if kind.inline_bytes(bytes) <= inline && (kind != Kind::SealedInAll || bytes >= 32) {
+                rows.push(row(&mut workers, kind, name, bytes, length, environment.clock, carrier)?);
+            }
+        }
+    }
+    Ok(Report::of(environment, rows))
+}
+
+/// The rows that are asked for; all of them if nothing is.
+fn chosen(only: &[String]) -> Result<Vec<(Kind, &'static str)>, Failure> {
+    if let Some(none) = only.iter().find(|only| !ROWS.iter().any(|(_, name)| name.contains(*only))) {
+        let names = ROWS.map(|(_, name)| format!("{name:?}")).join(", ");
+        let what = format!("no row has {none:?} in its name");
+        return Err(Failure::usage(what, "--only", format!("the rows are {names}")));
+    }
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|only| name.contains(only));
+    Ok(ROWS.into_iter().filter(|(_, name)| wanted(name)).collect())
+}
+
+/// What the two processes are on, and their processors: of their own, or on a device one that they give to each other.
+fn place(fabric: MeasuredFabric, available: &[usize]) -> Result<(Carrier, [usize; 2]), Failure> {
+    let places = match (available, fabric) {
+        ([first, .., last], _) => [*first, *last],
+        ([only], MeasuredFabric::Verbs) => [*only, *only],
+        _ => return Err(Failure::run("one processor", "bench fabric", "two processes that spin need two processors")),
+    };
+    let carrier = match fabric {
+        MeasuredFabric::Shm => Carrier::Shm,
+        MeasuredFabric::Roce => Carrier::Roce(own_network()),
+        MeasuredFabric::Verbs => {
+            let address = device_address("stentor bench fabric")?;
+            Carrier::Verbs { address, yields: places[0] == places[1] }
+        }
+    };
+    Ok((carrier, places))
+}
+
+fn environment(args: &BenchFabric, carrier: Carrier, [first, last]: [usize; 2]) -> Environment {
+    let yields = matches!(carrier, Carrier::Verbs { yields: true, .. });
+    let (wait, pinning) = if yields {
+        ("yield", format!("two processes on processor {first}"))
+    } else {
+        ("poll", format!("two processes, pinned to processors {first} and {last}"))
+    };
+    Environment::new(name_of(&args.fabric), wait, pinning).with(&args.network.networks)
+}
+
+/// What becomes of packets. None may be lost: of two processes one would wait for it in vain.
+fn captures(args: &BenchFabric) -> Result<Captures, Failure> {
+    if args.fabric == MeasuredFabric::Verbs {
+        let traffic = Captures::from(&args.network);
+        refuse_traffic(traffic.asked(), "stentor bench fabric")?;
+        return Ok(traffic);
+    }
+    let captures = roce::captures(&args.network, args.fabric == MeasuredFabric::Roce, "stentor bench fabric")?;
+    let BadNetwork { drop_chance, duplicate_chance, reorder_chance, corrupt_chance, .. } = args.network.networks.bad;
+    if [drop_chance, duplicate_chance, reorder_chance, corrupt_chance].iter().any(|chance| *chance > 0.0) {
+        let what = "one of the verbs is on an unreliable connection: what is lost there is waited for in vain";
+        return Err(Failure::usage(
+            what,
+            "stentor bench fabric",
+            "leave out the chances; `bench multicast` takes them",
+        ));
+    }
+    captures.check((0..2).map(roce::name), 1)?;
+    Ok(captures)
+}
+
+/// How long a datagram with a line takes from one processor to another, ns: two processes that do nothing else.
+pub(super) fn hop(processors: &[usize]) -> Result<f64, Failure> {
+    let [first, .., last] = *processors else {
+        return Err(Failure::run("one processor", "bench failover", "two processes that spin need two processors"));
+    };
+    let (bytes, carrier) = (LINE_WORDS * WORD, Carrier::Roce(own_network()));
+    let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: HOPS as usize };
+    let places = [Some(first), Some(last)];
+    let mut workers = Workers::start(Part::Fabric { bytes, carrier }, shape, &places, |_| Network::default())?;
+    let kind = Kind::Datagrams.number();
+    workers.run(Command { kind, bytes: bytes as u64, warmup: HOPS / 4, iterations: HOPS, ..Command::default() })?;
+    let mut samples = Samples::new(Kind::Datagrams.scale(), Grain::measure());
+    samples.round(workers.area.samples(0).iter().map(|sample| sample.load(Ordering::Relaxed)));
+    Ok(samples.summary().typical * 1000.0)
+}
+
+/// One row: its floor, if it has one, and it take turns.
+fn row(
+    workers: &mut Workers,
+    kind: Kind,
+    name: &str,
+    bytes: usize,
+    length: Length,
+    clock: Grain,
+    carrier: Carrier,
+) -> Result<Row, Failure> {
+    let floor = kind.floor(carrier, bytes);
+    let batch = kind.batch();
+    let iterations = (length.iterations / (1 + bytes as u64 / 4096)).max(10).next_multiple_of(batch);
+    let command = |kind: Kind| Command {
+        kind: kind.number(),
+        bytes: bytes as u64,
+        warmup: iterations / 10,
+        iterations,
+        ..Command::default()
+    };
+    let (mut floors, mut subjects) = (Samples::new(kind.scale(), clock), Samples::new(kind.scale(), clock));
+    let (mut floor_rates, mut rates) = (Vec::new(), Vec::new());
+    let rounds = rounds((length.rounds, length.duration), || {
+        let beside = floor.map(|(kind, _)| (kind, &mut floors, &mut floor_rates));
+        for (kind, samples, rates) in beside.into_iter().chain([(kind, &mut subjects, &mut rates)]) {
+            workers.run(command(kind))?;
+            let results = &workers.area.results(0)[0];
+            rates.push(iterations as f64 * 1e9 / results.load(Ordering::Acquire).max(1) as f64);
+            let taken = &workers.area.samples(0)[..(iterations / batch) as usize];
+            samples.round(taken.iter().map(|sample| sample.load(Ordering::Relaxed)));
+        }
+        Ok(())
+    })?;
+    if kind.is_stream() {
+        let rate = median(rates);
+        let row = match floor {
+            Some((_, what)) => {
+                let floor = Floor { what: what.to_owned(), value: median(floor_rates), unit: "msgs/s" };
+                Row::rate(name, bytes, rounds, floor, rate)
+            }
+            None => Row::alone(name, bytes, rounds).with_rate(rate),
+        };
+        return Ok(Row { iterations: iterations * u64::from(rounds), ..row });
+    }
+    let mut subject = subjects.summary();
+    subject.iterations *= batch;
+    let Some((_, what)) = floor else {
+        return Ok(Row::alone(name, bytes, rounds).with_latency(&subject));
+    };
+    let what = match carrier {
+        Carrier::Shm => format!("{what} ({} of 64 bytes)", lines_of(bytes)),
+        _ => format!("{what} ({} a message, as long as packets; nothing is checked)", packets_of(bytes)),
+    };
+    let floor = Floor { what, value: floors.summary().typical, unit: "us" };
+    Ok(Row::latency(name, bytes, rounds, floor, &subject))
+}

@@ -1,0 +1,383 @@
+//! One of the two processes: its regions and queue pairs, and the work requests of the rows.
+
+use std::net::{IpAddr, SocketAddr};
+
+use stentor_fabric::memory::{Ordering, WORD};
+use stentor_fabric::seal::{HEADER_WORDS, Seal, record_words};
+use stentor_fabric::{
+    Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpKind, QpState, RegionId,
+    RegionSpec, RemoteRegion, RemoteSpan, SendQueue, Service, Source, Span, Status, Verb, Word, WorkRequest,
+};
+use stentor_fabric_roce::RoceFabric;
+use stentor_fabric_shm::{ShmConfig, ShmFabric};
+use stentor_fabric_verbs::{NetConfig, VerbsConfig, VerbsFabric};
+use stentor_support::Failure;
+use zerocopy::IntoBytes;
+
+use super::super::roce;
+use super::super::worker_spec::WorkerSpec;
+use super::super::workers::KEY;
+
+/// What the peer writes.
+const TARGET: Purpose = Purpose(1);
+/// What region sources and receives use.
+const STAGING: Purpose = Purpose(2);
+/// Outstanding work requests.
+const DEPTH: u32 = 64;
+/// Receives that are always posted: whoever sends does not outrun them by what may be outstanding.
+const RECEIVES: u32 = DEPTH;
+/// Bytes over which a stream of writes goes round.
+pub(super) const AREA: usize = 64 << 10;
+
+/// Where the first process on a device listens; the second has the next one.
+const FIRST_PORT: u16 = 7399;
+
+/// Which queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lane {
+    /// For one-sided operations.
+    Reliable = 0,
+    /// The same, unreliable.
+    Unreliable = 1,
+    /// For SEND.
+    Send = 2,
+    /// For WRITE_WITH_IMM.
+    Imm = 3,
+}
+
+struct Queue {
+    qp: QpId,
+    sends: SendQueue,
+    /// Receives that completed and were not asked for yet.
+    received: u64,
+}
+
+/// A fabric between the two processes.
+pub(super) trait Pair: Fabric {
+    /// Packets move only while its process calls it.
+    const DRIVEN: bool;
+}
+
+impl Pair for ShmFabric {
+    const DRIVEN: bool = false;
+}
+
+impl Pair for RoceFabric {
+    const DRIVEN: bool = true;
+}
+
+impl Pair for VerbsFabric {
+    const DRIVEN: bool = false;
+}
+
+/// Bytes of one place for a message or a write.
+fn place_of(longest: usize) -> usize {
+    record_words(longest).next_multiple_of(8) * WORD
+}
+
+/// This process on shared memory.
+pub(super) fn shm(spec: &WorkerSpec, longest: usize) -> Result<ShmFabric, Failure> {
+    let me = ProcessId(spec.process as u16);
+    let config = ShmConfig {
+        directory: spec.directory.clone(),
+        message_bytes: (place_of(longest) + 64) as u32,
+        populate: true,
+        ..ShmConfig::new("bench", me, &format!("p{}", me.0), 2)
+    };
+    ShmFabric::start(config).map_err(refused)
+}
+
+/// This process on RoCEv2.
+pub(super) fn roce(spec: &WorkerSpec, longest: usize, network: u8) -> Result<RoceFabric, Failure> {
+    roce::start(network, ProcessId(spec.process as u16), 2, place_of(longest) + 64, &spec.traffic)
+}
+
+/// This process on the device with an address, which the other one has, too.
+pub(super) fn device(spec: &WorkerSpec, address: IpAddr) -> Result<VerbsFabric, Failure> {
+    let key = std::env::var(KEY).map_err(refused)?.into_bytes();
+    let addresses = (0..2).map(|process| Some(SocketAddr::new(address, FIRST_PORT + process))).collect();
+    let net = NetConfig::new("bench", ProcessId(spec.process as u16), addresses).key(key);
+    VerbsFabric::start(net, VerbsConfig::default()).map_err(refused)
+}
+
+/// What the rows need besides a fabric.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// The longest payload, bytes.
+    pub(super) longest: usize,
+    /// Both processes share a processor: whoever waits gives it away.
+    pub(super) yields: bool,
+}
+
+/// A process with everything that the rows need.
+pub(super) struct Verbs<F: Pair> {
+    fabric: F,
+    peer: ProcessId,
+    queues: Vec<Queue>,
+    target: RegionId,
+    staging: RegionId,
+    /// Bytes of one place in staging.
+    place: u64,
+    remote: Option<RemoteRegion>,
+    completions: [Completion; 16],
+    yields: bool,
+    /// Payload, and records.
+    pub(super) record: Vec<u64>,
+    pub(super) private: Vec<u64>,
+    pub(super) seal: (Seal, Seal),
+}
+
+/// An error of a call of the fabric.
+pub(super) fn refused(error: impl std::error::Error) -> Failure {
+    Failure::run(error, "bench fabric", "run `stentor doctor`; if it finds nothing, report this as a bug")
+}
+
+impl<F: Pair> Verbs<F> {
+    pub(super) fn new(mut fabric: F, spec: &WorkerSpec, room: Room) -> Result<Self, Failure> {
+        let me = ProcessId(spec.process as u16);
+        let peer = ProcessId(1 - me.0);
+        let longest = place_of(room.longest);
+        let bytes = (AREA + longest) as u64;
+        let target = fabric.register(RegionSpec { purpose: TARGET, writer: peer, bytes }).map_err(refused)?;
+        fabric.grant(target, peer, Access::Write).map_err(refused)?;
+        // A place for each outstanding request, then one for all receives, as perftest has it: nobody looks at what came.
+        let places = u64::from(DEPTH + 1);
+        let (place, writer) = (longest as u64, me);
+        let spec = RegionSpec { purpose: STAGING, writer, bytes: place * places };
+        let staging = fabric.register(spec).map_err(refused)?;
+        let kinds = [
+            (QpKind::Reliable, 0),
+            (QpKind::Unreliable, 0),
+            (QpKind::Reliable, RECEIVES),
+            (QpKind::Reliable, RECEIVES),
+        ];
+        let mut queues = Vec::new();
+        for (service, (kind, recv_depth)) in kinds.into_iter().enumerate() {
+            let config = QpConfig { kind, send_depth: DEPTH, recv_depth };
+            let qp = fabric.connect(peer, Service(service as u16), config).map_err(refused)?;
+            queues.push(Queue { qp, sends: SendQueue::new(DEPTH), received: 0 });
+            for receive in 0..recv_depth {
+                let span = receive_span(staging, place);
+                fabric.post_recv(qp, span, u64::from(receive)).map_err(refused)?;
+            }
+        }
+        let words = longest / WORD;
+        Ok(Verbs {
+            fabric,
+            peer,
+            queues,
+            target,
+            staging,
+            place,
+            remote: None,
+            completions: [Completion::BLANK; 16],
+            yields: room.yields,
+            record: vec![0; words + HEADER_WORDS],
+            private: vec![0; words + HEADER_WORDS],
+            seal: (Seal::new(me, 0), Seal::new(peer, 0)),
+        })
+    }
+
+    /// Drives the control plane; whether everything is connected.
+    pub(super) fn connect(&mut self) -> bool {
+        while let Some(event) = self.fabric.next_event() {
+            debug_assert!(!matches!(event, Event::Revoked { .. }));
+        }
+        self.remote = self.fabric.resolve(self.peer, TARGET);
+        self.remote.is_some() && self.queues.iter().all(|queue| self.fabric.state(queue.qp) == QpState::Ready)
+    }
+
+    /// What the peer writes.
+    #[inline]
+    pub(super) fn landed(&self) -> &[Word] {
+        self.fabric.memory(self.target)
+    }
+
+    fn target(&self, offset: u64) -> RemoteSpan {
+        RemoteSpan { region: self.remote.expect("rows begin when all is connected"), offset }
+    }
+
+    /// The longest inline source, bytes.
+    pub(super) fn inline_limit(&self) -> u64 {
+        self.fabric.capabilities().inline_bytes.into()
+    }
+
+    /// Lets packets move, where they do not by themselves, or the other process.
+    #[inline]
+    pub(super) fn drive(&mut self) -> Result<(), Failure> {
+        if self.yields {
+            std::thread::yield_now();
+        }
+        if F::DRIVEN { self.poll() } else { Ok(()) }
+    }
+
+    /// Lets packets move until something is so.
+    pub(super) fn drive_until(&mut self, done: impl Fn() -> bool) -> Result<(), Failure> {
+        while !done() {
+            self.drive()?;
+        }
+        Ok(())
+    }
+
+    /// Takes what completed. Fails if anything went wrong.
+    #[inline]
+    fn poll(&mut self) -> Result<(), Failure> {
+        let count = self.fabric.poll(&mut self.completions);
+        for at in 0..count {
+            let completion = self.completions[at];
+            if completion.status != Status::Success {
+                let what = format!("{:?} ended with {:?}", completion.opcode, completion.status);
+                return Err(Failure::run(what, "bench fabric", "report this as a bug"));
+            }
+            let queue = &mut self.queues[completion.qp.index()];
+            if matches!(completion.opcode, Opcode::Recv | Opcode::RecvWriteImm) {
+                queue.received += 1;
+                let span = receive_span(self.staging, self.place);
+                self.fabric.post_recv(completion.qp, span, completion.id).map_err(refused)?;
+            } else {
+                queue.sends.completed(completion.id);
+            }
+        }
+        if count == 0 && self.yields {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Makes room, posts, and flushes if asked to. Returns the number of the request.
+    #[inline]
+    fn post(&mut self, lane: Lane, verb: Verb<'_>, signalled: bool, flush: bool) -> Result<u64, Failure> {
+        while self.queues[lane as usize].sends.free() == 0 {
+            self.poll()?;
+        }
+        let queue = &mut self.queues[lane as usize];
+        let signalled = signalled || queue.sends.signal_next();
+        let request = WorkRequest { id: queue.sends.next_id(), verb, signalled };
+        self.fabric.post(queue.qp, request).map_err(refused)?;
+        let number = queue.sends.posted(signalled);
+        if flush {
+            self.fabric.flush();
+        }
+        Ok(number)
+    }
+
+    /// Waits for the completion of a signalled request.
+    #[inline]
+    pub(super) fn complete(&mut self, lane: Lane, number: u64) -> Result<(), Failure> {
+        while self.queues[lane as usize].sends.done() < number {
+            self.poll()?;
+        }
+        Ok(())
+    }
+
+    /// WRITE of the first `words` of `record`, inline.
+    #[inline]
+    pub(super) fn write_inline(&mut self, lane: Lane, words: usize, offset: u64, flush: bool) -> Result<(), Failure> {
+        let record = std::mem::take(&mut self.record);
+        let verb = Verb::Write { source: Source::Inline(record[..words].as_bytes()), target: self.target(offset) };
+        let posted = self.post(lane, verb, false, flush);
+        self.record = record;
+        posted.map(|_| ())
+    }
+
+    /// Words of one value in registered memory. The place is used again when the request before that used it is done for
+    /// certain.
+    #[inline]
+    fn fill(&mut self, lane: Lane, words: usize, value: u64) -> Result<Source<'static>, Failure> {
+        while self.queues[lane as usize].sends.free() == 0 {
+            self.poll()?;
+        }
+        let place = self.queues[lane as usize].sends.next_id() % u64::from(DEPTH);
+        let offset = place * self.place;
+        let first = offset as usize / WORD;
+        for word in &self.fabric.memory(self.staging)[first..first + words] {
+            word.store(value, Ordering::Relaxed);
+        }
+        Ok(Source::Region(Span { region: self.staging, offset, bytes: (words * WORD) as u32 }))
+    }
+
+    /// WRITE of `words` of one value from registered memory.
+    #[inline]
+    pub(super) fn write_region(&mut self, words: usize, value: u64, signalled: bool) -> Result<u64, Failure> {
+        let verb = Verb::Write { source: self.fill(Lane::Reliable, words, value)?, target: self.target(0) };
+        self.post(Lane::Reliable, verb, signalled, true)
+    }
+
+    /// WRITE, or SEND on the lane for it, of `words` of registered memory that nobody changes; the number of the request.
+    #[inline]
+    pub(super) fn stream_region(
+        &mut self,
+        lane: Lane,
+        words: usize,
+        flush: bool,
+        signalled: bool,
+    ) -> Result<u64, Failure> {
+        let source = Source::Region(Span { region: self.staging, offset: 0, bytes: (words * WORD) as u32 });
+        let verb = match lane {
+            Lane::Send => Verb::Send { source, imm: None },
+            _ => Verb::Write { source, target: self.target(0) },
+        };
+        self.post(lane, verb, signalled, flush || signalled)
+    }
+
+    /// WRITE, signalled, to its completion.
+    #[inline]
+    pub(super) fn write_to_completion(&mut self, words: usize, value: u64) -> Result<(), Failure> {
+        let number = self.write_region(words, value, true)?;
+        self.complete(Lane::Reliable, number)
+    }
+
+    /// READ, to its completion.
+    #[inline]
+    pub(super) fn read_to_completion(&mut self, words: usize) -> Result<(), Failure> {
+        let local = Span { region: self.staging, offset: 0, bytes: (words * WORD) as u32 };
+        let verb = Verb::Read { local, remote: self.target(0) };
+        let number = self.post(Lane::Reliable, verb, true, true)?;
+        self.complete(Lane::Reliable, number)
+    }
+
+    /// SEND of `words` of one value, inline if that is possible.
+    #[inline]
+    pub(super) fn send(&mut self, words: usize, value: u64) -> Result<(), Failure> {
+        if (words * WORD) as u64 > self.inline_limit() {
+            let source = self.fill(Lane::Send, words, value)?;
+            return self.post(Lane::Send, Verb::Send { source, imm: None }, false, true).map(|_| ());
+        }
+        let record = std::mem::take(&mut self.record);
+        let verb = Verb::Send { source: Source::Inline(record[..words].as_bytes()), imm: None };
+        let posted = self.post(Lane::Send, verb, false, true);
+        self.record = record;
+        posted.map(|_| ())
+    }
+
+    /// WRITE_WITH_IMM, inline, signalled.
+    #[inline]
+    pub(super) fn write_imm(&mut self, words: usize) -> Result<(), Failure> {
+        let record = std::mem::take(&mut self.record);
+        let source = Source::Inline(record[..words].as_bytes());
+        let verb = Verb::WriteImm { source, target: self.target(0), imm: 1 };
+        let posted = self.post(Lane::Imm, verb, true, true);
+        self.record = record;
+        posted.map(|_| ())
+    }
+
+    /// Waits for one completed receive.
+    #[inline]
+    pub(super) fn receive(&mut self, lane: Lane) -> Result<(), Failure> {
+        while self.queues[lane as usize].received == 0 {
+            self.poll()?;
+        }
+        self.queues[lane as usize].received -= 1;
+        Ok(())
+    }
+
+    /// Waits until everything that was posted is done.
+    pub(super) fn drain(&mut self) -> Result<(), Failure> {
+        let number = self.write_region(1, 0, true)?;
+        self.complete(Lane::Reliable, number)
+    }
+}
+
+fn receive_span(staging: RegionId, place: u64) -> Span {
+    Span { region: staging, offset: u64::from(DEPTH) * place, bytes: place as u32 }
+}

@@ -1,0 +1,292 @@
+//! The processes that may be killed: the members, and one client; all of this same program.
+
+use std::fs;
+use std::io;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use stentor::runtime::ClusterRuntime;
+use stentor_fabric::ProcessId;
+use stentor_support::args::{LoopbackFabric, name_of};
+use stentor_support::live::{
+    Answer, ChildProcess, NodeCommand, ProcessOutput, Question, ask, meeting_name, this_program, trim_history,
+};
+use stentor_support::{Failure, remedy_of};
+
+use super::Patience;
+use super::process::{READY, WorkerSpec};
+use super::scene::Scene;
+use crate::args::BenchFailover;
+
+/// How long a process may take to end when it is told to.
+const STOPPING: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(2);
+
+/// All of them. None outlives this.
+pub(super) struct Fleet<'a> {
+    scene: &'a Scene,
+    args: &'a BenchFailover,
+    /// By process.
+    members: Vec<ChildProcess>,
+    client: ChildProcess,
+    /// The highest epoch of each group that anybody told, and who leads in it.
+    epochs: Vec<(u64, String)>,
+    /// The directory of the members' control sockets, among the sockets.
+    meeting: String,
+}
+
+fn spawn(scene: &Scene, name: &str, life: u32, command: Command) -> Result<ChildProcess, Failure> {
+    ChildProcess::start((name, life), command, ProcessOutput::Files(scene), |error| unstarted(name, error))
+}
+
+fn member(scene: &Scene, args: &BenchFailover, name: &str, life: u32) -> Result<ChildProcess, Failure> {
+    let (wait, history) = (name_of(&args.wait), scene.history(name, life));
+    let (config, sockets, wait) = (&scene.config(), &scene.sockets(), &*wait);
+    let node = NodeCommand { name, life, wait, config, sockets, history: &history };
+    let mut command = node.command().map_err(|error| unstarted("stentor", &error))?;
+    if !args.full {
+        command.arg("--operations");
+    }
+    #[cfg(feature = "zookeeper")]
+    if !args.zookeeper.is_empty() {
+        command.args(["--zookeeper", &args.zookeeper.join(",")]);
+    }
+    if args.fabric == LoopbackFabric::Roce {
+        command.args(scene.captures().arguments(name, life));
+    }
+    spawn(scene, name, life, command)
+}
+
+/// Messages per second; `None`: as many as there is room for.
+pub(super) fn pace(args: &BenchFailover) -> Option<u32> {
+    (!args.full).then_some(args.rate)
+}
+
+fn client(scene: &Scene, args: &BenchFailover, life: u32) -> Result<ChildProcess, Failure> {
+    let spec = WorkerSpec {
+        config: scene.config(),
+        sockets: scene.sockets(),
+        histories: scene.path().to_owned(),
+        life,
+        captures: scene.captures().clone(),
+        seed: args.seed.wrapping_add(u64::from(life)),
+        rate: pace(args),
+        wait: args.wait,
+        parent: std::process::id() as i32,
+    };
+    let mut command = this_program().map_err(|error| unstarted("stentor", &error))?;
+    command.args(["bench", "load", &serde_json::to_string(&spec).expect("a specification has string keys")]);
+    spawn(scene, "client", life, command)
+}
+
+impl<'a> Fleet<'a> {
+    /// The members; the client comes when they are there.
+    pub(super) fn start(plan: &ClusterRuntime, scene: &'a Scene, args: &'a BenchFailover) -> Result<Self, Failure> {
+        let names = (0..plan.topology().all_members() as u16).map(|n| plan.name(ProcessId(n)).to_owned());
+        let members = names.map(|name| member(scene, args, &name, 1)).collect::<Result<Vec<_>, _>>()?;
+        let epochs = vec![(0, String::new()); plan.topology().groups()];
+        Ok(Fleet { scene, args, members, client: client(scene, args, 1)?, epochs, meeting: meeting_name(plan) })
+    }
+
+    /// Whether the client multicasts.
+    pub(super) fn client_is_in(&self) -> bool {
+        self.client_name().is_some()
+    }
+
+    /// The place that the client took, once it is in.
+    pub(super) fn client_name(&self) -> Option<String> {
+        let said = fs::read_to_string(self.scene.file("client", self.client.life, "out")).ok()?;
+        said.lines().find_map(|line| Some(line.strip_prefix(READY)?.to_owned()))
+    }
+
+    /// Kills a member as `kill -9` does. Returns its life, once it is gone.
+    pub(super) fn kill(&mut self, process: ProcessId) -> Result<u32, Failure> {
+        let running = &mut self.members[process.index()];
+        kill(running)?;
+        trim_history(&self.scene.history(&running.name, running.life))?;
+        Ok(running.life)
+    }
+
+    /// Kills the client. Returns its life.
+    pub(super) fn kill_client(&mut self) -> Result<u32, Failure> {
+        let name = self.client_name();
+        kill(&mut self.client)?;
+        name.into_iter().try_for_each(|name| trim_history(&self.scene.history(&name, self.client.life)))?;
+        Ok(self.client.life)
+    }
+
+    /// Starts a member again that was killed.
+    pub(super) fn restart(&mut self, process: ProcessId) -> Result<(), Failure> {
+        let running = &mut self.members[process.index()];
+        *running = member(self.scene, self.args, &running.name, running.life + 1)?;
+        Ok(())
+    }
+
+    /// Starts the client again.
+    pub(super) fn restart_client(&mut self) -> Result<(), Failure> {
+        self.client = client(self.scene, self.args, self.client.life + 1)?;
+        Ok(())
+    }
+
+    /// Fails if one of them is gone that should not be.
+    pub(super) fn check(&mut self) -> Result<(), Failure> {
+        let scene = self.scene;
+        for running in self.members.iter_mut().chain([&mut self.client]) {
+            if let Some(status) = running.gone() {
+                return Err(gone(running, scene, status));
+            }
+        }
+        Ok(())
+    }
+
+    /// Who leads a group, as its members tell.
+    pub(super) fn leader(&mut self, plan: &ClusterRuntime, group: usize) -> Option<ProcessId> {
+        let members = &plan.config().groups()[group];
+        for running in self.members.iter().filter(|r| members.members().iter().any(|member| member.id() == r.name)) {
+            let said = running.said(self.scene);
+            if let Some((epoch, name)) = said.iter().filter_map(|line| epoch(line)).max()
+                && epoch > self.epochs[group].0
+            {
+                self.epochs[group] = (epoch, name.to_owned());
+            }
+        }
+        plan.process(&self.epochs[group].1).ok()
+    }
+
+    /// Tells the client to end, and waits for it; meanwhile `round` is called.
+    pub(super) fn stop_client(&mut self, round: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
+        let scene = self.scene;
+        stop(&mut self.client, scene, round)
+    }
+
+    /// Tells the members to end, and waits for them.
+    pub(super) fn stop(mut self) -> Result<(), Failure> {
+        self.check_members()?;
+        for running in &mut self.members {
+            running.close_input();
+        }
+        let scene = self.scene;
+        let pause = || {
+            std::thread::sleep(LOOK);
+            Ok(())
+        };
+        self.members.iter_mut().try_for_each(|running| stop(running, scene, pause))
+    }
+
+    pub(super) fn check_members(&mut self) -> Result<(), Failure> {
+        self.client.over = true;
+        self.check()
+    }
+
+    /// What they said last, for whoever must find out why nothing goes on.
+    pub(super) fn last_words(&self) -> String {
+        let all = self.members.iter().chain([&self.client]);
+        let last = |running: &ChildProcess| running.said(self.scene).pop();
+        let stand = (0..self.members.len() as u16).map(|process| self.standing(ProcessId(process)));
+        all.filter_map(last).chain(stand).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Whether every member has its group's state.
+    pub(super) fn all_are_in(&self) -> bool {
+        let mut members = (0..self.members.len() as u16).map(ProcessId);
+        members.all(|member| matches!(self.show(member), Ok(Some(Answer::Standing(standing))) if !standing.joining))
+    }
+
+    /// Whether the members of each group have all delivered the same number of messages.
+    pub(super) fn is_level(&self, plan: &ClusterRuntime) -> bool {
+        let delivered = |member| match self.show(member) {
+            Ok(Some(Answer::Standing(standing))) if !standing.joining => Some(standing.delivered),
+            _ => None,
+        };
+        plan.topology().group_ids().all(|group| {
+            let mut members = plan.topology().members(group).map(delivered);
+            let first = members.next().flatten();
+            first.is_some() && members.all(|other| other == first)
+        })
+    }
+
+    /// Asks a member how it stands.
+    fn show(&self, process: ProcessId) -> std::io::Result<Option<Answer>> {
+        let paths = stentor_host::all_beside(&self.scene.sockets(), &self.meeting, process).unwrap_or_default();
+        ask(&paths, &Question::Show)
+    }
+
+    /// How a member stands, in its own words.
+    fn standing(&self, process: ProcessId) -> String {
+        match self.show(process) {
+            Ok(Some(Answer::Standing(standing))) => serde_json::to_string(&standing).unwrap_or_default(),
+            other => format!("{process}: {other:?}"),
+        }
+    }
+}
+
+impl Drop for Fleet<'_> {
+    fn drop(&mut self) {
+        for running in self.members.iter_mut().chain([&mut self.client]) {
+            running.end_by(Instant::now());
+        }
+    }
+}
+
+fn kill(running: &mut ChildProcess) -> Result<(), Failure> {
+    running.kill().map_err(|error| unstarted(&running.name, &error))
+}
+
+fn stop(
+    running: &mut ChildProcess,
+    scene: &Scene,
+    mut round: impl FnMut() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    running.close_input();
+    let mut patience = Patience::new();
+    loop {
+        match running.ended() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(gone(running, scene, status)),
+            Ok(None) if patience.look() < STOPPING => round()?,
+            Ok(None) => {
+                let what = format_args!("`{}` does not stop", running.name);
+                return Err(Failure::run(what, "bench failover", "it is killed; report this as a bug"));
+            }
+            Err(error) => return Err(unstarted(&running.name, &error)),
+        }
+    }
+}
+
+fn gone(running: &ChildProcess, scene: &Scene, status: ExitStatus) -> Failure {
+    let said = running.said(scene);
+    let remedy = remedy_of(said.iter().map(String::as_str)).unwrap_or("report this as a bug, with that directory");
+    let last = said[said.len().saturating_sub(4)..].join("; ");
+    let what = format_args!("`{}` ended before it was told to ({status}): {last}", running.name);
+    Failure::run(what, scene.path().display(), remedy)
+}
+
+/// `NAME: epoch N: LEADER leads`.
+fn epoch(line: &str) -> Option<(u64, &str)> {
+    let (_, rest) = line.split_once(": epoch ")?;
+    let (number, rest) = rest.split_once(": ")?;
+    Some((number.parse().ok()?, rest.strip_suffix(" leads")?))
+}
+
+fn unstarted(name: &str, error: &io::Error) -> Failure {
+    let what = format_args!("cannot start or end `{name}`");
+    Failure::system(
+        what,
+        error,
+        "bench failover",
+        "allow more processes; `stentor doctor` says what this machine can do",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_are_read_from_what_nodes_say() {
+        assert_eq!(epoch("g1.2: epoch 17: g1.3 leads"), Some((17, "g1.3")));
+        for other in ["g1.2: ready, leads its group", "g1.2: epoch x: g1.3 leads", "g1.2: epoch 3: g1.3 follows", ""] {
+            assert_eq!(epoch(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! `stentor bench failover`: real processes are killed under load, one after the other, and started again; how long did
+//! nothing arrive? And the same in virtual time, with links of 1 µs.
+//!
+//! Every process writes its history, and all of it is judged: a figure of a run that broke a promise is worth nothing.
+
+mod fleet;
+mod load;
+mod outages;
+pub(super) mod process;
+mod rounds;
+mod scene;
+mod sim;
+
+use std::time::Duration;
+
+use stentor::runtime::ClusterRuntime;
+use stentor_checker::check_files;
+use stentor_fabric::ProcessId;
+
+use super::clock::Grain;
+use super::environment::Environment;
+use super::fabric;
+use super::multicast;
+use super::report::{Floor, Report, Row, Trial};
+use super::samples::Samples;
+use super::worker_spec::{broken, processors};
+use crate::args::{BenchFailover, Victims};
+use outages::Outages;
+use rounds::{Kill, Role};
+use scene::Scene;
+use stentor_support::args::{LoopbackFabric, name_of};
+use stentor_support::live::{Captures, Interrupt, refuse_network, unstarted};
+use stentor_support::{Failure, Output, Verdict};
+
+/// A fail-over may take the timeout and so many hops.
+const HOPS: f64 = 20.0;
+/// What the simulated one may take, µs.
+const SIMULATED_US: f64 = 1000.0;
+
+pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdict), Failure> {
+    let interrupt = Interrupt::catch()?;
+    let processors = processors().map_err(broken("ask for processors"))?;
+    let environment = Environment::new(
+        name_of(&args.fabric),
+        name_of(&args.wait),
+        format!("{} members and 2 clients on {} processors, not pinned", args.groups * args.replicas, processors.len()),
+    )
+    .with(&args.networks);
+    let captures = Captures::new(&args.networks, args.seed);
+    if args.fabric == LoopbackFabric::Shm {
+        refuse_network(None, captures.asked(), "stentor bench failover")?;
+    }
+    let mut rows = Vec::new();
+    let mut trial = None;
+    if args.rounds > 0 {
+        let (found, outages) = real(args, captures, &interrupt, output)?;
+        // After the trial, which refuses bad arguments at once.
+        let hop_us = match args.fabric {
+            LoopbackFabric::Shm => multicast::hand_over(&processors)? / 1000.0,
+            LoopbackFabric::Roce => fabric::hop(&processors)? / 1000.0,
+        };
+        rows.extend(row(args, &outages, hop_us));
+        trial = Some(found);
+    }
+    if args.sim_runs > 0 {
+        rows.push(simulated(args, &interrupt)?);
+    }
+    let verdict = Verdict::of(trial.as_ref().is_none_or(|trial| trial.ok));
+    Ok((Report { environment, rows, trial, switch: None }, verdict))
+}
+
+/// Kills and starts again, then judges. The histories stay if something is wrong.
+fn real(
+    args: &BenchFailover,
+    captures: Captures,
+    interrupt: &Interrupt,
+    output: Output,
+) -> Result<(Trial, Outages), Failure> {
+    let scene = Scene::set(args, captures)?;
+    let plan = ClusterRuntime::new(scene.cluster()?).map_err(|error| unstarted(error, &scene.config()))?;
+    // Members, and the clients' first places.
+    let processes = 0..plan.topology().processes() as u16;
+    scene.captures().check(processes.map(|process| plan.name(ProcessId(process)).to_owned()), 1)?;
+    let played = rounds::play(args, &plan, &scene, interrupt, output).inspect_err(|_| scene.keep())?;
+    let files = scene.histories()?;
+    let report = check_files(&files, true).inspect_err(|_| scene.keep())?;
+    let outages = Outages::read(&files, &played.kills)?;
+    let kills = |role: Role| played.kills.iter().filter(|kill| kill.role == role).count() as u64;
+    let leaders = kills(Role::Leader);
+    let properties: std::collections::BTreeMap<_, _> =
+        report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+    let good = |(name, verdict): (&&str, &&str)| {
+        // Without a member that came back there is nothing to say about that, nor about writes that are not recorded.
+        let silent = *name == "M11" && leaders + kills(Role::Follower) == 0 || *name == "M7" && args.full;
+        *verdict == "ok" || (*verdict == "not_checked" && silent)
+    };
+    let ok = properties.iter().all(good);
+    if !ok {
+        scene.keep();
+    }
+    let back: Vec<u64> = played.kills.iter().filter(|kill| kill.role != Role::Client).map(Kill::rejoin_ns).collect();
+    let trial = Trial {
+        ok,
+        seed: args.seed,
+        kills: [("leader", leaders), ("follower", kills(Role::Follower)), ("client", kills(Role::Client))].into(),
+        properties,
+        counter_example: report.counter_example,
+        messages: report.counts.messages,
+        deliveries: report.counts.deliveries,
+        outage_ms: outages.ns.iter().map(|ns| *ns as f64 / 1e6).collect(),
+        rejoin_ms: back.iter().map(|ns| *ns as f64 / 1e6).collect(),
+        unobserved: outages.unobserved,
+        history: scene.kept(),
+    };
+    Ok((trial, outages))
+}
+
+/// `None`, if no leader was killed.
+fn row(args: &BenchFailover, outages: &Outages, hop_us: f64) -> Option<Row> {
+    let mut samples = Samples::new(1.0, Grain::default());
+    samples.round(outages.ns.iter().copied());
+    let summary = samples.summary();
+    if summary.iterations == 0 {
+        return None;
+    }
+    let timeout_us = f64::from(args.timeout_ms) * 1000.0;
+    let hop = match args.fabric {
+        LoopbackFabric::Shm => "a line takes from a store on one processor until it is seen on another",
+        LoopbackFabric::Roce => "a datagram with a line takes over plain UDP sockets from one processor to another",
+    };
+    let what = format!(
+        "a target: the configured timeout of {} ms and {HOPS} hops of {hop_us:.3} us, which is how long {hop}, measured before",
+        args.timeout_ms
+    );
+    let floor = Floor { what, value: timeout_us + HOPS * hop_us, unit: "us" };
+    let killed = if args.kill == Victims::Leader { "leaders" } else { "processes" };
+    let name = format!(
+        "fail-over, {}x{}, {killed} killed: last delivery before to first after, {} ms",
+        args.groups, args.replicas, args.timeout_ms
+    );
+    Some(Row::latency(name, load::PAYLOAD_BYTES, args.rounds, floor, &summary))
+}
+
+fn simulated(args: &BenchFailover, interrupt: &Interrupt) -> Result<Row, Failure> {
+    let mut samples = Samples::new(1.0, Grain::default());
+    let mut outages = Vec::new();
+    for run in 0..args.sim_runs {
+        interrupt.check()?;
+        outages.push(sim::outage(args.seed.wrapping_add(u64::from(run)), usize::from(args.replicas))?);
+    }
+    samples.round(outages);
+    let summary = samples.summary();
+    let what = format!(
+        "a target: 1 ms; virtual time, links of 1 us, members look at each other every {:?} and suspect after {:?} to {:?}",
+        sim::INTERVAL,
+        sim::TIMEOUT_MIN,
+        sim::TIMEOUT_MAX
+    );
+    let floor = Floor { what, value: SIMULATED_US, unit: "us" };
+    let name = format!("fail-over, simulated, 1x{}: last delivery before to first after", args.replicas);
+    Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, floor, &summary))
+}
+
+/// Time that this process has seen pass. While it was stopped, or had no processor, others may have been, too.
+#[derive(Debug)]
+struct Patience {
+    last: std::time::Instant,
+    spent: Duration,
+}
+
+impl Patience {
+    /// More between two looks does not count.
+    const STEP: Duration = Duration::from_millis(50);
+
+    fn new() -> Self {
+        Patience { last: std::time::Instant::now(), spent: Duration::ZERO }
+    }
+
+    /// What passed since it was made.
+    fn look(&mut self) -> Duration {
+        let now = std::time::Instant::now();
+        self.spent += (now - std::mem::replace(&mut self.last, now)).min(Self::STEP);
+        self.spent
+    }
+}

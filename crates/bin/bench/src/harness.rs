@@ -1,0 +1,114 @@
+//! What the benches of the protocols do alike: processes that send messages, one or many at a time, and leave in the shared
+//! memory when each was sent and delivered.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use stentor_fabric::memory::Ordering;
+use stentor_support::Failure;
+use stentor_support::args::Network;
+
+use super::shared_area::{Command, NS, Shape};
+use super::worker_spec::{Part, broken, processors};
+use super::workers::Workers;
+use crate::args::BenchLength;
+
+/// Messages of one round, at most.
+const MAX_MESSAGES: u64 = 1 << 20;
+/// Rounds of a row that is limited by time, at least.
+const LEAST_ROUNDS: u32 = 3;
+
+/// The payloads that are measured, bytes. `refuse` says what is wrong with one, and the remedy.
+pub(super) fn sizes(
+    length: &BenchLength,
+    refuse: impl Fn(usize) -> Option<(String, &'static str)>,
+) -> Result<Vec<usize>, Failure> {
+    if length.all {
+        return Ok((3..=16).map(|shift| 1 << shift).collect());
+    }
+    match refuse(length.size) {
+        Some((what, remedy)) => Err(Failure::usage(what, "--size", remedy)),
+        None => Ok(vec![length.size]),
+    }
+}
+
+/// The processors that this process may use: two at least.
+pub(super) fn two_processors(place: &str, remedy: &str) -> Result<Vec<usize>, Failure> {
+    let processors = processors().map_err(broken("ask for processors"))?;
+    if processors.len() < 2 { Err(Failure::run("one processor", place, remedy)) } else { Ok(processors) }
+}
+
+/// Messages of one round, where `usual` is the number over all rounds unless another is asked for.
+pub(super) fn messages(length: &BenchLength, usual: u64) -> u64 {
+    (length.iterations.unwrap_or(usual) / u64::from(length.rounds)).clamp(10, MAX_MESSAGES)
+}
+
+/// Runs rounds, as many as are asked for or for as long. Returns how many there were.
+pub(super) fn rounds(
+    (rounds, duration): (u32, Option<u64>),
+    mut round: impl FnMut() -> Result<(), Failure>,
+) -> Result<u32, Failure> {
+    let (since, mut done) = (Instant::now(), 0);
+    let duration = duration.map(Duration::from_secs);
+    while duration.map_or(done < rounds, |duration| done < LEAST_ROUNDS || since.elapsed() < duration) {
+        round()?;
+        done += 1;
+    }
+    Ok(done)
+}
+
+/// The processes of a bench of messages.
+pub(super) struct Harness {
+    pub(super) workers: Workers,
+    /// Between which lines and datagrams go that are measured alone.
+    ends: [usize; 2],
+    bytes: u32,
+}
+
+impl Harness {
+    /// Starts one process for each of `places` and has them connect, which is the kind `connect`.
+    pub(super) fn start(
+        (part, bytes, connect): (Part, u32, u64),
+        shape: Shape,
+        (places, processors): (&[Option<usize>], &[usize]),
+        traffic: impl Fn(usize) -> Network,
+    ) -> Result<Self, Failure> {
+        let mut workers = Workers::start(part, shape, places, traffic)?;
+        workers.run(Command { kind: connect, ..Command::default() })?;
+        Ok(Harness { workers, ends: [processors[0], processors[processors.len() - 1]], bytes })
+    }
+
+    /// A phase of so many measured messages, with a quarter as many before them.
+    pub(super) fn command(&self, kind: u64, iterations: u64, window: u64) -> Command {
+        Command { kind, bytes: self.bytes.into(), warmup: iterations / 4, iterations, window, extra: 0 }
+    }
+
+    /// The time, ns, that `process` takes in a phase in which the first two processes stay on the first and the last processor.
+    pub(super) fn between_ends(&mut self, kind: u64, count: u64, process: usize) -> Result<f64, Failure> {
+        let [first, last] = self.ends.map(|processor| processor as u64);
+        let command = self.command(kind, count, first);
+        self.workers.run(Command { extra: last, ..command })?;
+        Ok(self.workers.area.results(process)[NS].load(Ordering::Relaxed) as f64)
+    }
+
+    /// When a process sent or delivered the message at this place.
+    pub(super) fn time(&self, process: usize, at: usize) -> u64 {
+        self.workers.area.samples(process)[at].load(Ordering::Relaxed)
+    }
+
+    /// When the last of these processes delivered it.
+    pub(super) fn delivered(&self, receivers: Range<usize>, at: usize) -> u64 {
+        receivers.map(|process| self.time(process, at)).max().unwrap_or(0)
+    }
+
+    /// From the call of the sender until the last of the receivers delivered it.
+    pub(super) fn latency(&self, sender: usize, receivers: Range<usize>, at: usize) -> u64 {
+        self.delivered(receivers, at).saturating_sub(self.time(sender, at))
+    }
+
+    /// The sum of a result over all processes.
+    pub(super) fn sum(&self, result: usize) -> u64 {
+        let processes = 0..self.workers.area.shape().processes;
+        processes.map(|process| self.workers.area.results(process)[result].load(Ordering::Relaxed)).sum()
+    }
+}

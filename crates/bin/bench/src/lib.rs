@@ -1,0 +1,70 @@
+//! `stentor bench`: how fast, and how far from what the machine can do at best.
+//!
+//! A bench is a conductor and processes of the same binary. They share plain memory ([`shared_area`]), over which the conductor
+//! begins one phase after the other: the floor, the subject, the floor again. What they find they leave in that memory.
+#![forbid(unsafe_code)]
+
+mod args;
+mod channel;
+mod clock;
+mod datagrams;
+mod environment;
+mod fabric;
+mod failover;
+mod harness;
+mod kinds;
+mod multicast;
+mod neb;
+mod ofi;
+mod pause;
+mod plain;
+mod report;
+mod roce;
+mod samples;
+mod shared_area;
+mod still;
+mod switch;
+mod way;
+mod worker_spec;
+mod workers;
+
+use stentor_support::{Failure, Output, Verdict};
+
+pub use args::BenchCommand;
+use still::Still;
+use worker_spec::{Part, WorkerSpec};
+
+/// Runs a bench, or one of the processes that a bench starts, and prints the result.
+///
+/// # Errors
+/// When the arguments do not fit, or the system or a process of the bench refuses.
+pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
+    // The processes that a bench starts are this command as well.
+    let is_conductor = !matches!(command, BenchCommand::Load { .. } | BenchCommand::Process { .. });
+    let still = is_conductor.then(|| Still::begin(output));
+    let (report, verdict) = match command {
+        BenchCommand::Fabric(args) => (fabric::run(args)?, Verdict::Good),
+        BenchCommand::Multicast(args) => (multicast::run(args)?, Verdict::Good),
+        BenchCommand::Neb(args) => (neb::run(args)?, Verdict::Good),
+        BenchCommand::Channel(args) => (channel::run(args)?, Verdict::Good),
+        BenchCommand::Switch(args) => switch::run(args)?,
+        BenchCommand::Failover(args) => failover::run(args, output)?,
+        BenchCommand::Load { spec } => return failover::process::run(spec),
+        BenchCommand::Process { spec } => return process(&WorkerSpec::parse(spec)?),
+    };
+    drop(still);
+    output.report(&report)?;
+    Ok(verdict)
+}
+
+/// One of the processes that a bench starts.
+fn process(spec: &WorkerSpec) -> Result<Verdict, Failure> {
+    let area = spec.enter()?;
+    match spec.part.clone() {
+        Part::Fabric { bytes, carrier } => fabric::process::run(spec, &area, bytes, carrier)?,
+        Part::Channel { network, ofi } => channel::process::run(spec, &area, network, ofi.as_deref())?,
+        Part::Neb(neb) => neb::process::run(spec, &area, &neb)?,
+        Part::Multicast(cluster) => multicast::process::run(spec, &area, &cluster)?,
+    }
+    Ok(Verdict::Good)
+}

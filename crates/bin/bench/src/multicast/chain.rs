@@ -1,0 +1,220 @@
+//! The floor of one message's latency: the multicast's chain of messages between processes without the multicast.
+//!
+//! The same processes, the same fan-out, the same way to wait and wake; but each step is the message's number alone, by a
+//! [`Way`]: a plain store to a line of its own per writer, reader and step, or a datagram. No rings, no checksums, no order
+//! among messages: there is one at a time.
+
+use std::io;
+
+use stentor_fabric::memory::Ordering;
+
+use super::super::clock::now;
+use super::super::shared_area::{Command, SharedArea};
+use super::super::way::Way;
+use super::super::worker_spec::Cluster;
+use crate::args::Protocol;
+
+/// A client's message to a member; as long as the payload is.
+pub(super) const BODY: usize = 0;
+/// A leader's timestamp to a follower.
+const ASSIGN: usize = 1;
+/// A leader's timestamp to another leader.
+const TIMESTAMP: usize = 2;
+/// An acknowledgement.
+const ACK: usize = 3;
+/// Delivered: to the client.
+const DONE: usize = 4;
+/// A leader to a follower: all timestamps (V2), or each other group's (V1), one step per group.
+const VECTOR: usize = 5;
+
+/// Lines that a chain takes.
+pub(super) fn lines(cluster: &Cluster) -> usize {
+    let processes = cluster.members() + 1;
+    processes * processes * steps(cluster)
+}
+
+/// Steps that one process may take towards another.
+pub(super) fn steps(cluster: &Cluster) -> usize {
+    VECTOR + usize::from(cluster.groups)
+}
+
+/// One process of the chain. The client is the process behind the members.
+pub(super) struct Chain<'a, W: Way> {
+    area: &'a SharedArea,
+    cluster: &'a Cluster,
+    me: usize,
+    phase: u64,
+    way: W,
+}
+
+impl<'a, W: Way> Chain<'a, W> {
+    pub(super) fn new(area: &'a SharedArea, cluster: &'a Cluster, me: usize, phase: u64, way: W) -> Self {
+        Chain { area, cluster, me, phase, way }
+    }
+
+    /// This process's part, until the client ends the phase.
+    pub(super) fn run(mut self, command: &Command) -> io::Result<()> {
+        match self.me.checked_sub(self.cluster.members()) {
+            None => self.member(),
+            Some(0) => self.multicast(command),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn replicas(&self) -> usize {
+        usize::from(self.cluster.replicas)
+    }
+
+    fn client(&self) -> usize {
+        self.cluster.members()
+    }
+
+    #[inline]
+    fn tell(&mut self, reader: usize, step: usize, number: u64) {
+        self.way.tell(reader, step, number);
+    }
+
+    /// Whether `writer` has taken this step of message `number` towards this process.
+    #[inline]
+    fn sees(&self, writer: usize, step: usize, number: u64) -> bool {
+        self.way.sees(writer, step, number)
+    }
+
+    /// The client: one message after the other, each when the last one was delivered everywhere.
+    fn multicast(&mut self, command: &Command) -> io::Result<()> {
+        let samples = self.area.samples(self.me);
+        let destinations = self.cluster.destinations();
+        for n in 0..command.warmup + command.iterations {
+            let number = (self.phase << 32) + n + 1;
+            samples[n as usize].store(now(), Ordering::Relaxed);
+            for member in 0..destinations {
+                self.way.body(member, BODY, command.bytes as usize, number);
+            }
+            self.way.flush();
+            while !(0..destinations).all(|member| self.sees(member, DONE, number)) {
+                self.way.pause(false)?;
+                self.way.look()?;
+            }
+            self.way.pause(true)?;
+        }
+        self.area.end(self.phase);
+        Ok(())
+    }
+
+    /// A member, until the client ends the phase.
+    fn member(&mut self) -> io::Result<()> {
+        let samples = self.area.samples(self.me);
+        let is_destination = self.me < self.cluster.destinations();
+        let mut n = 0;
+        let mut state = State::default();
+        while !self.area.is_over(self.phase) {
+            self.way.look()?;
+            let number = (self.phase << 32) + n + 1;
+            let worked = is_destination && self.step(number, &mut state);
+            if state.delivered {
+                samples[n as usize].store(now(), Ordering::Relaxed);
+                self.tell(self.client(), DONE, number);
+                n += 1;
+                state = State::default();
+            }
+            self.way.flush();
+            self.way.pause(worked)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, number: u64, state: &mut State) -> bool {
+        let before = *state;
+        let replicas = self.replicas();
+        if self.me.is_multiple_of(replicas) {
+            self.lead(number, state);
+        } else {
+            self.follow(number, state);
+        }
+        state.delivered = state.voted && self.decided(number);
+        before != *state
+    }
+
+    /// A leader tells every follower of its group.
+    fn tell_followers(&mut self, step: usize, number: u64) {
+        for follower in self.me + 1..self.me + self.replicas() {
+            self.tell(follower, step, number);
+        }
+    }
+
+    fn lead(&mut self, number: u64, state: &mut State) {
+        let (replicas, own) = (self.replicas(), self.me / self.replicas());
+        let others = (0..usize::from(self.cluster.dest)).filter(|group| *group != own);
+        if !state.assigned && self.sees(self.client(), BODY, number) {
+            state.assigned = true;
+            self.tell_followers(ASSIGN, number);
+            for group in others.clone() {
+                self.tell(group * replicas, TIMESTAMP, number);
+            }
+        }
+        if !state.assigned || state.voted {
+            return;
+        }
+        let v1 = self.cluster.variant == Protocol::V1;
+        if v1 {
+            for group in others.clone() {
+                if state.passed & (1 << group) == 0 && self.sees(group * replicas, TIMESTAMP, number) {
+                    state.passed |= 1 << group;
+                    self.tell_followers(VECTOR + group, number);
+                }
+            }
+            state.voted = others.clone().all(|group| state.passed & (1 << group) != 0);
+        } else if others.clone().all(|group| self.sees(group * replicas, TIMESTAMP, number)) {
+            if self.cluster.dest > 1 {
+                self.tell_followers(VECTOR + own, number);
+            }
+            state.voted = true;
+        }
+        if state.voted && (v1 || replicas == 1) {
+            self.acknowledge(number);
+        }
+    }
+
+    fn follow(&mut self, number: u64, state: &mut State) {
+        let (replicas, own) = (self.replicas(), self.me / self.replicas());
+        let leader = own * replicas;
+        if state.voted || !self.sees(self.client(), BODY, number) || !self.sees(leader, ASSIGN, number) {
+            return;
+        }
+        let v1 = self.cluster.variant == Protocol::V1;
+        let has = |group: usize| (group == own) == v1 || self.sees(leader, VECTOR + group, number);
+        if self.cluster.dest == 1 || (0..usize::from(self.cluster.dest)).all(has) {
+            state.voted = true;
+            self.acknowledge(number);
+        }
+    }
+
+    fn acknowledge(&mut self, number: u64) {
+        let me = self.me;
+        for member in (0..self.cluster.destinations()).filter(|member| *member != me) {
+            self.tell(member, ACK, number);
+        }
+    }
+
+    /// Whether a majority of every destination group has voted. A follower's vote implies its leader's.
+    fn decided(&self, number: u64) -> bool {
+        let replicas = self.replicas();
+        (0..usize::from(self.cluster.dest)).all(|group| {
+            let members = group * replicas..(group + 1) * replicas;
+            let votes = members.clone().skip(1).filter(|member| *member == self.me || self.sees(*member, ACK, number));
+            let votes = votes.count();
+            let leader = members.start == self.me || votes > 0 || self.sees(members.start, ACK, number);
+            votes + usize::from(leader) > replicas / 2
+        })
+    }
+}
+
+/// How far a message is at a member.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct State {
+    assigned: bool,
+    /// Groups whose timestamps were passed on (V1).
+    passed: u32,
+    voted: bool,
+    delivered: bool,
+}

@@ -1,0 +1,384 @@
+//! `stentor bench multicast`: one message at a time, beside the bare chain of its stores and loads; then many, beside what
+//! its writes cost.
+
+mod chain;
+pub(super) mod process;
+
+use stentor_fabric::memory::Ordering;
+use stentor_multicast::Step;
+use stentor_support::Failure;
+use stentor_support::args::{LoopbackFabric, Network, name_of};
+
+use super::clock::Grain;
+use super::datagrams;
+use super::environment::Environment;
+use super::harness::{Harness, messages, rounds, sizes, two_processors};
+use super::kinds::kinds;
+use super::plain::STREAM_ALL_LINES;
+use super::report::{Floor, Report, Row, Writes};
+use super::roce;
+use super::samples::{Samples, median};
+use super::shared_area::{Command, Shape};
+use super::worker_spec::{Cluster, Part};
+use crate::args::{BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
+
+/// Results beside the counts, words.
+const FIRST: usize = 10;
+const LAST: usize = 11;
+const DONE: usize = 12;
+
+/// Messages one at a time, over all rounds.
+const ITERATIONS: u64 = 14_000;
+/// So many times as many with a window.
+const WINDOWED: u64 = 10;
+/// Lines that are streamed to find what one of many costs.
+const LINES: u64 = 400_000;
+/// Lines that are handed over and back to find what a write and its pick-up cost.
+const HAND_OVERS: u64 = 20_000;
+/// Datagrams that are streamed to find what one of many costs.
+const DATAGRAMS: u64 = 50_000;
+/// The longest payload, bytes.
+const MAX_BYTES: usize = 1 << 20;
+
+kinds! {
+    Connect,
+    Chain,
+    One,
+    Window,
+    /// A stream of lines, each a write of its own.
+    Lines,
+    /// A stream of lines in bulk.
+    Bulk,
+    /// Lines handed over to and fro.
+    HandOver,
+    /// A stream of datagrams, in batches.
+    Datagrams,
+}
+
+struct Bench<'a> {
+    harness: Harness,
+    cluster: Cluster,
+    length: &'a BenchLength,
+}
+
+pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
+    if args.dest > args.groups {
+        let what = format!("messages to {} of {} groups", args.dest, args.groups);
+        return Err(Failure::usage(what, "--dest", "choose as many as there are groups, or fewer"));
+    }
+    let remedy = "the floor of the throughput is measured on two: allow this process two (taskset, container limits)";
+    let processors = two_processors("bench multicast", remedy)?;
+    let mut rows = Vec::new();
+    let environment = Environment::new(name_of(&args.fabric), name_of(&args.wait), pinning(args, &processors))
+        .with(&args.network.networks);
+    let captures = roce::captures(&args.network, args.fabric == LoopbackFabric::Roce, "stentor bench multicast")?;
+    let sizes = sizes(&args.length, |size| {
+        let what = format!("{size} bytes: benches go up to {MAX_BYTES}");
+        (size > MAX_BYTES).then_some((what, "choose a smaller size"))
+    })?;
+    let any = cluster(args, 0);
+    captures.check((0..any.processes()).map(|process| name(&any, process)), sizes.len() as u32)?;
+    for (n, bytes) in sizes.into_iter().enumerate() {
+        let cluster = cluster(args, bytes);
+        let traffic = |process| captures.of(&name(&cluster, process), n as u32 + 1);
+        let mut bench = Bench::start(cluster, &args.length, &processors, traffic)?;
+        rows.push(bench.one()?);
+        if cluster.window > 1 {
+            rows.push(bench.window()?);
+        }
+    }
+    Ok(Report::of(environment, rows))
+}
+
+fn cluster(args: &BenchMulticast, bytes: usize) -> Cluster {
+    let BenchMulticast { groups, replicas, dest, clients, window, wait, pin, variant, .. } = *args;
+    let network = datagrams::network(args.fabric);
+    Cluster { groups, replicas, dest, clients, window, bytes: bytes as u32, wait, pin, variant, network }
+}
+
+fn pinning(args: &BenchMulticast, processors: &[usize]) -> String {
+    let count = args.groups * args.replicas + args.clients;
+    let how = match args.pin {
+        Pinning::None => "not pinned",
+        Pinning::Spread => "each pinned to the next processor",
+        Pinning::Groups => "each group pinned to a processor, clients to the next",
+    };
+    format!("{count} processes on {} processors, {how}", processors.len())
+}
+
+/// As the cluster's configuration has it.
+fn name(cluster: &Cluster, process: usize) -> String {
+    let replicas = usize::from(cluster.replicas);
+    match process.checked_sub(cluster.members()) {
+        Some(client) => format!("c{client}"),
+        None => format!("g{}.{}", process / replicas + 1, process % replicas + 1),
+    }
+}
+
+/// Where a process stays.
+fn place(cluster: &Cluster, processors: &[usize], process: usize) -> Option<usize> {
+    let at = match cluster.pin {
+        Pinning::None => return None,
+        Pinning::Spread => process,
+        Pinning::Groups => process / usize::from(cluster.replicas),
+    };
+    Some(processors[at % processors.len()])
+}
+
+/// Remote writes of one message alone, by the protocol's formula.
+fn formula(cluster: &Cluster) -> u64 {
+    let (g, p) = (u64::from(cluster.dest), u64::from(cluster.replicas));
+    let all = g * p;
+    let leader = match cluster.variant {
+        Protocol::V1 => (g - 1) + (p - 1) + (p - 1) * (g - 1) + all - 1,
+        Protocol::V2 => (g - 1) + (p - 1) + if g > 1 { p - 1 } else { 0 } + if p == 1 { all - 1 } else { 0 },
+    };
+    all + g * leader + g * (p - 1) * (all - 1)
+}
+
+/// What it costs to hand a line over to another processor, ns: two processes that do nothing else.
+pub(super) fn hand_over(processors: &[usize]) -> Result<f64, Failure> {
+    let cluster = Cluster {
+        groups: 1,
+        replicas: 1,
+        dest: 1,
+        clients: 1,
+        window: 1,
+        bytes: 64,
+        wait: Waiting::Poll,
+        pin: Pinning::None,
+        variant: Protocol::V2,
+        network: None,
+    };
+    let length = BenchLength { size: 64, all: false, iterations: Some(100), duration: None, rounds: 1 };
+    Bench::start(cluster, &length, processors, |_| Network::default())?.hand_over_cost()
+}
+
+impl<'a> Bench<'a> {
+    fn start(
+        cluster: Cluster,
+        length: &'a BenchLength,
+        processors: &[usize],
+        traffic: impl Fn(usize) -> Network,
+    ) -> Result<Self, Failure> {
+        let lines = chain::lines(&cluster).max(STREAM_ALL_LINES);
+        let samples = (messages(length, ITERATIONS * WINDOWED) * 5 / 4 + 1) * u64::from(cluster.clients);
+        let shape = Shape { processes: cluster.processes(), lines, samples: samples as usize };
+        let places: Vec<_> = (0..cluster.processes()).map(|process| place(&cluster, processors, process)).collect();
+        let part = (Part::Multicast(cluster), cluster.bytes, Kind::Connect.number());
+        Ok(Bench { harness: Harness::start(part, shape, (&places, processors), traffic)?, cluster, length })
+    }
+
+    fn command(&self, kind: Kind, iterations: u64, window: u64) -> Command {
+        self.harness.command(kind.number(), iterations, window)
+    }
+
+    fn rounds(&mut self, mut round: impl FnMut(&mut Self) -> Result<(), Failure>) -> Result<u32, Failure> {
+        rounds((self.length.rounds, self.length.duration), || round(self))
+    }
+
+    fn name(&self, what: &str) -> String {
+        let Cluster { groups, replicas, dest, clients, variant, .. } = self.cluster;
+        let variant = if variant == Protocol::V1 { "V1" } else { "V2" };
+        format!(
+            "multicast {variant}, {groups}x{replicas} to {dest}, {clients} client{}, {what}",
+            if clients == 1 { "" } else { "s" }
+        )
+    }
+
+    /// Latency of messages one at a time, from the call to the delivery at the last destination.
+    fn one(&mut self) -> Result<Row, Failure> {
+        let iterations = messages(self.length, ITERATIONS);
+        let (mut floors, mut subjects, mut written) =
+            (Samples::new(1.0, Grain::default()), Samples::new(1.0, Grain::default()), Written::default());
+        let rounds = self.rounds(|bench| {
+            let chain = bench.command(Kind::Chain, iterations, 1);
+            bench.harness.workers.run(chain)?;
+            floors.round((chain.warmup..chain.warmup + iterations).map(|n| bench.latency(0, n as usize)));
+            let subject = bench.command(Kind::One, iterations, 1);
+            let before = bench.writes();
+            bench.harness.workers.run(subject)?;
+            written.add(before, bench.writes(), subject.warmup + iterations);
+            subjects.round(bench.sent(0).map(|at| bench.latency(0, at)));
+            Ok(())
+        })?;
+        let (floor, subject) = (floors.summary(), subjects.summary());
+        let what = match self.cluster.network {
+            None => "the same chain of plain stores and loads by the same processes in the same wait mode".to_owned(),
+            Some(_) => format!(
+                "the same chain of datagrams over plain UDP sockets by the same processes in the same wait mode: each as \
+                 long as a packet of RoCEv2 ({} bytes with one line), by the same system calls; nothing is checked, \
+                 acknowledged or sent again",
+                datagrams::LENGTH
+            ),
+        };
+        let floor = Floor { what, value: floor.typical, unit: "us" };
+        let row = Row::latency(self.name("one outstanding"), self.cluster.bytes as usize, rounds, floor, &subject);
+        let row = row.with_rate(1e6 / subject.avg);
+        Ok(Row { writes: Some(written.per_message(&self.cluster)), ..row })
+    }
+
+    /// Rate of messages with a window, beside what their writes cost.
+    fn window(&mut self) -> Result<Row, Failure> {
+        let iterations = messages(self.length, ITERATIONS * WINDOWED);
+        let window = u64::from(self.cluster.window);
+        let (mut subjects, mut written) = (Samples::new(1.0, Grain::default()), Written::default());
+        let (mut costs, mut rates) = (Costs::default(), Vec::new());
+        let rounds = self.rounds(|bench| {
+            bench.measure_costs(&mut costs)?;
+            let subject = bench.command(Kind::Window, iterations, window);
+            let before = bench.writes();
+            bench.harness.workers.run(subject)?;
+            let clients = u64::from(bench.cluster.clients);
+            written.add(before, bench.writes(), (subject.warmup + iterations) * clients);
+            rates.push(bench.rate());
+            let clients = 0..usize::from(bench.cluster.clients);
+            let sent = clients.flat_map(|client| bench.sent(client).map(move |at| (client, at)));
+            subjects.round(sent.map(|(client, at)| bench.latency(client, at)));
+            Ok(())
+        })?;
+        let rate = median(rates);
+        let writes = written.per_message(&self.cluster);
+        let floor = costs.floor(&writes);
+        let name = self.name(&format!("{window} outstanding"));
+        let row = Row::rate(name, self.cluster.bytes as usize, rounds, floor, rate);
+        Ok(Row { writes: Some(writes), ..row.with_latency(&subjects.summary()) })
+    }
+
+    /// What a write costs at best.
+    fn measure_costs(&mut self, costs: &mut Costs) -> Result<(), Failure> {
+        if self.cluster.network.is_some() {
+            costs.datagrams.push(self.stream_cost(Kind::Datagrams, DATAGRAMS)?);
+            return Ok(());
+        }
+        costs.hand_overs.push(self.hand_over_cost()?);
+        costs.lines.push(self.stream_cost(Kind::Lines, LINES)?);
+        costs.bulk.push(self.stream_cost(Kind::Bulk, LINES)?);
+        Ok(())
+    }
+
+    /// What it costs to hand a line over to another processor, ns.
+    fn hand_over_cost(&mut self) -> Result<f64, Failure> {
+        Ok(self.harness.between_ends(Kind::HandOver.number(), HAND_OVERS, 0)? / (2 * HAND_OVERS) as f64)
+    }
+
+    /// What each of many lines or datagrams, sent on one processor and picked up on another, costs, ns.
+    fn stream_cost(&mut self, kind: Kind, count: u64) -> Result<f64, Failure> {
+        Ok(self.harness.between_ends(kind.number(), count, 1)? / count as f64)
+    }
+
+    /// Where the measured messages of a client are.
+    fn sent(&self, client: usize) -> impl Iterator<Item = usize> + use<> {
+        let area = &self.harness.workers.area;
+        let results = area.results(self.cluster.members() + client);
+        let (first, last) = (results[FIRST].load(Ordering::Relaxed), results[LAST].load(Ordering::Relaxed));
+        let (cluster, samples) = (self.cluster, area.shape().samples);
+        (first..=last).map(move |sequence| process::sample(&cluster, samples, client, sequence))
+    }
+
+    fn latency(&self, client: usize, at: usize) -> u64 {
+        self.harness.latency(self.cluster.members() + client, 0..self.cluster.destinations(), at)
+    }
+
+    /// Messages per second, from the first call to the last delivery.
+    fn rate(&self) -> f64 {
+        let (mut start, mut end, mut messages) = (u64::MAX, 0, 0_u64);
+        for client in 0..usize::from(self.cluster.clients) {
+            for at in self.sent(client) {
+                start = start.min(self.harness.time(self.cluster.members() + client, at));
+                end = end.max(self.harness.delivered(0..self.cluster.destinations(), at));
+                messages += 1;
+            }
+        }
+        messages as f64 * 1e9 / end.saturating_sub(start).max(1) as f64
+    }
+
+    /// Remote writes of all processes so far, by step.
+    fn writes(&self) -> [u64; Step::ALL.len()] {
+        std::array::from_fn(|step| self.harness.sum(step))
+    }
+}
+
+/// What writes cost at best, ns: by how they are made.
+#[derive(Default)]
+struct Costs {
+    hand_overs: Vec<f64>,
+    lines: Vec<f64>,
+    bulk: Vec<f64>,
+    datagrams: Vec<f64>,
+}
+
+impl Costs {
+    /// The rate of messages with these writes.
+    fn floor(self, writes: &Writes) -> Floor {
+        let (count, cost, what) = if self.datagrams.is_empty() {
+            let (cost, line, bulk) = (median(self.hand_overs), median(self.lines), median(self.bulk));
+            let what = format!(
+                "{} writes of the formula at {cost:.1} ns each: from the store of a 64-byte line on one processor until it is seen on another (a line \
+                 of a stream that nobody answers costs {line:.1} ns with a full fence for each, {bulk:.1} ns in bulk)",
+                writes.formula
+            );
+            (writes.formula, cost, what)
+        } else {
+            let (made, cost) = (writes.by_step.values().sum::<f64>(), median(self.datagrams));
+            let what = format!(
+                "{made:.1} writes, as many as were made, at {cost:.0} ns each: a datagram of {} bytes in a stream over plain UDP sockets from one processor to \
+                 another, by the same system calls in batches of {}",
+                datagrams::LENGTH,
+                datagrams::BATCH
+            );
+            (made, cost, what)
+        };
+        Floor { what, value: 1e9 / (cost * count), unit: "msgs/s" }
+    }
+}
+
+/// Remote writes and the messages that they were for.
+#[derive(Default)]
+struct Written {
+    writes: [u64; Step::ALL.len()],
+    messages: u64,
+}
+
+impl Written {
+    fn add(&mut self, before: [u64; Step::ALL.len()], after: [u64; Step::ALL.len()], messages: u64) {
+        for ((sum, before), after) in self.writes.iter_mut().zip(before).zip(after) {
+            *sum += after - before;
+        }
+        self.messages += messages;
+    }
+
+    fn per_message(&self, cluster: &Cluster) -> Writes {
+        let of = |writes: u64| writes as f64 / self.messages.max(1) as f64;
+        Writes {
+            per_message: of(self.writes[..Step::Credit as usize].iter().sum()),
+            formula: formula(cluster) as f64,
+            by_step: Step::ALL.iter().zip(self.writes).map(|(step, writes)| (step.name(), of(writes))).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_formula_is_the_documented_one() {
+        let cluster = |dest, replicas, variant| Cluster {
+            groups: dest,
+            replicas,
+            dest,
+            clients: 1,
+            window: 1,
+            bytes: 64,
+            wait: Waiting::Adaptive,
+            pin: Pinning::None,
+            variant,
+            network: None,
+        };
+        assert_eq!(formula(&cluster(2, 3, Protocol::V2)), 36);
+        assert_eq!(formula(&cluster(2, 3, Protocol::V1)), 46);
+        assert_eq!(formula(&cluster(1, 3, Protocol::V2)), 3 + 2 + 4);
+        assert_eq!(formula(&cluster(2, 1, Protocol::V2)), 2 + 2 + 2);
+    }
+}

@@ -1,0 +1,188 @@
+//! The floor of one broadcast's latency: the same chain of steps without the broadcast.
+//!
+//! The same processes, the same way to wait and wake; each step is the broadcast's number alone, by a [`Way`]. What is
+//! measured ends when the last receiver has delivered; then it tells the sender, which is not in the figure.
+
+use std::io;
+
+use stentor_fabric::memory::{Ordering, WORD};
+
+use super::super::clock::now;
+use super::super::datagrams::{ACKNOWLEDGEMENT, Datagrams, REQUEST};
+use super::super::shared_area::{Command, SharedArea};
+use super::super::way::{Lines, Way};
+use super::super::worker_spec::Neb;
+use crate::args::NebMode;
+
+/// The sender's value to a receiver.
+const VALUE: usize = 0;
+/// What a receiver publishes: at a host, or (mode `all`) for everybody to read.
+const REPLAY: usize = 1;
+/// Delivered: to the sender.
+const DONE: usize = 2;
+/// Over a network: asks for what each process published, one step for each; then what is answered.
+const ASK: usize = 3;
+
+/// Steps that one process may take towards another.
+pub(super) fn steps(neb: &Neb) -> usize {
+    ASK + 2 * neb.processes()
+}
+
+/// Lines that a chain takes.
+pub(super) fn lines(neb: &Neb) -> usize {
+    neb.processes() * neb.processes() * steps(neb)
+}
+
+/// A way that can also look at what lies elsewhere.
+pub(super) trait Reads: Way {
+    /// Begins to read what `other` published at `host` up to broadcast `number`.
+    fn ask(&mut self, other: usize, host: usize, number: u64);
+
+    /// Whether that is read.
+    fn is_read(&self, other: usize, host: usize, number: u64) -> bool;
+
+    /// Answers whoever reads here; `answered` has the newest number by process and what it read.
+    fn answer(&mut self, answered: &mut [u64], bytes: usize) -> bool;
+}
+
+impl Reads for Lines<'_> {
+    #[inline]
+    fn ask(&mut self, _: usize, _: usize, _: u64) {}
+
+    #[inline]
+    fn is_read(&self, other: usize, host: usize, number: u64) -> bool {
+        self.load(other, host, REPLAY) <= number
+    }
+
+    #[inline]
+    fn answer(&mut self, _: &mut [u64], _: usize) -> bool {
+        false
+    }
+}
+
+impl Reads for Datagrams<'_> {
+    fn ask(&mut self, other: usize, host: usize, number: u64) {
+        self.sockets.push(host, ASK + 2 * other, number, REQUEST);
+    }
+
+    fn is_read(&self, other: usize, host: usize, number: u64) -> bool {
+        self.sockets.newest(host, ASK + 2 * other + 1) == number
+    }
+
+    fn answer(&mut self, answered: &mut [u64], bytes: usize) -> bool {
+        let processes = self.sockets.processes();
+        let mut worked = false;
+        for (n, last) in answered.iter_mut().enumerate() {
+            let (asker, other) = (n / processes, n % processes);
+            let newest = self.sockets.newest(asker, ASK + 2 * other);
+            if newest != *last {
+                *last = newest;
+                self.sockets.push(asker, ASK + 2 * other + 1, newest, ACKNOWLEDGEMENT + bytes);
+                worked = true;
+            }
+        }
+        worked
+    }
+}
+
+/// One process of the chain; process 0 sends.
+pub(super) struct Chain<'a, W: Reads> {
+    pub(super) area: &'a SharedArea,
+    pub(super) neb: &'a Neb,
+    pub(super) me: usize,
+    pub(super) phase: u64,
+    pub(super) way: W,
+}
+
+impl<W: Reads> Chain<'_, W> {
+    /// This process's part.
+    pub(super) fn run(self, command: &Command) -> io::Result<()> {
+        if self.me == 0 { self.send(command) } else { self.receive(command) }
+    }
+
+    /// One broadcast after the other, each when the last one was delivered everywhere.
+    fn send(mut self, command: &Command) -> io::Result<()> {
+        let samples = self.area.samples(self.me);
+        let bytes = command.bytes as usize + WORD;
+        let receivers = 1..self.neb.processes();
+        for n in 0..command.warmup + command.iterations {
+            let number = (self.phase << 32) + n + 1;
+            samples[n as usize].store(now(), Ordering::Relaxed);
+            for receiver in receivers.clone() {
+                self.way.body(receiver, VALUE, bytes, number);
+            }
+            self.way.flush();
+            while !receivers.clone().all(|receiver| self.way.sees(receiver, DONE, number)) {
+                self.way.pause(false)?;
+                self.way.look()?;
+            }
+            self.way.pause(true)?;
+        }
+        self.area.end(self.phase);
+        Ok(())
+    }
+
+    /// A receiver, until the sender ends the phase.
+    fn receive(mut self, command: &Command) -> io::Result<()> {
+        let samples = self.area.samples(self.me);
+        let bytes = command.bytes as usize + WORD;
+        let mut answered = vec![0; self.neb.processes() * self.neb.processes()];
+        let (mut n, mut published) = (0, false);
+        while !self.area.is_over(self.phase) {
+            self.way.look()?;
+            let number = (self.phase << 32) + n + 1;
+            let mut worked = self.way.answer(&mut answered, bytes);
+            if !published && self.way.sees(0, VALUE, number) {
+                self.publish(number, bytes);
+                (published, worked) = (true, true);
+            }
+            if published && self.is_due(number) {
+                samples[n as usize].store(now(), Ordering::Relaxed);
+                self.way.tell(0, DONE, number);
+                (n, published, worked) = (n + 1, false, true);
+            }
+            self.way.flush();
+            self.way.pause(worked)?;
+        }
+        Ok(())
+    }
+
+    /// Mode `all`: one store that everybody reads. Mode `quorum`: a store at each host. Then what is to be read is asked
+    /// for.
+    fn publish(&mut self, number: u64, bytes: usize) {
+        if self.neb.mode == NebMode::All {
+            self.way.body(self.me, REPLAY, bytes, number);
+        } else {
+            (1..self.neb.processes()).for_each(|host| self.way.body(host, REPLAY, bytes, number));
+        }
+        self.way.flush();
+        for (other, host) in self.reads() {
+            self.way.ask(other, host, number);
+        }
+    }
+
+    /// What is read elsewhere: by whom it was published, and where. Mode `all`: everybody's. Mode `quorum` without its
+    /// fast path: everybody's at every host; what is here needs no way.
+    fn reads(&self) -> impl Iterator<Item = (usize, usize)> + use<W> {
+        let (processes, me, mode, fast) = (self.neb.processes(), self.me, self.neb.mode, self.neb.fast);
+        let others = (1..processes).filter(move |other| *other != me);
+        others.flat_map(move |other| {
+            let hosts = match (mode, fast) {
+                (NebMode::All, _) => other..other + 1,
+                (_, true) => 0..0,
+                (_, false) => 1..processes,
+            };
+            hosts.filter(move |host| *host != me).map(move |host| (other, host))
+        })
+    }
+
+    /// What the others show is read once and is no conflict, whether it is there or not. With the fast path everybody's
+    /// must be there.
+    fn is_due(&self, number: u64) -> bool {
+        if self.neb.mode != NebMode::All && self.neb.fast {
+            let mut others = (1..self.neb.processes()).filter(|other| *other != self.me);
+            return others.all(|other| self.way.sees(other, REPLAY, number));
+        }
+        self.reads().all(|(other, host)| self.way.is_read(other, host, number))
+    }
+}

@@ -1,0 +1,223 @@
+//! The floors: plain stores and loads to lines that processes share, no protocol and no fabric.
+
+use std::hint::black_box;
+
+use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, Word, fence};
+use stentor_support::Failure;
+
+use super::clock::now;
+use super::shared_area::{Command, NS, SharedArea};
+use super::worker_spec::{broken, pin, processors};
+
+/// One direction of a ping-pong and back.
+pub(super) trait Exchange {
+    /// Sends something that the other process can tell by `tag`, which rises.
+    fn send(&mut self, tag: u64) -> Result<(), Failure>;
+    /// Spins until the other's `tag` is there, wholly.
+    fn receive(&mut self, tag: u64) -> Result<(), Failure>;
+}
+
+/// Process 0 sends, process 1 answers; the samples of process 0 are round trips.
+pub(super) fn ping_pong(
+    area: &SharedArea,
+    process: usize,
+    command: &Command,
+    phase: u64,
+    exchange: &mut impl Exchange,
+) -> Result<(), Failure> {
+    let tags = (phase << 32) + 1..=(phase << 32) + command.warmup + command.iterations;
+    if process != 0 {
+        for tag in tags {
+            exchange.receive(tag)?;
+            exchange.send(tag)?;
+        }
+        return Ok(());
+    }
+    let first = tags.start() + command.warmup;
+    let samples = area.samples(0);
+    let mut last = now();
+    for tag in tags {
+        exchange.send(tag)?;
+        exchange.receive(tag)?;
+        let time = now();
+        if tag >= first {
+            samples[(tag - first) as usize].store(time - last, Ordering::Relaxed);
+        }
+        last = time;
+    }
+    Ok(())
+}
+
+/// Lines that hold so many bytes.
+pub(super) fn lines_of(bytes: usize) -> usize {
+    bytes.div_ceil(LINE_WORDS * WORD).max(1)
+}
+
+/// Hands lines over: every word is stored, the last one tells.
+pub(super) struct Lines<'a> {
+    out: &'a [Word],
+    back: &'a [Word],
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(area: &'a SharedArea, process: usize, bytes: usize) -> Self {
+        let lines = lines_of(bytes);
+        let words = (bytes / WORD).max(1);
+        // A line apart, so that no prefetcher couples the two directions.
+        let (there, back) = (&area.lines(0, lines)[..words], &area.lines(lines + 1, lines)[..words]);
+        if process == 0 { Lines { out: there, back } } else { Lines { out: back, back: there } }
+    }
+}
+
+impl Exchange for Lines<'_> {
+    #[inline]
+    fn send(&mut self, tag: u64) -> Result<(), Failure> {
+        let (last, rest) = self.out.split_last().expect("at least one word");
+        for word in rest {
+            word.store(tag, Ordering::Relaxed);
+        }
+        last.store(tag, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self, tag: u64) -> Result<(), Failure> {
+        let (last, rest) = self.back.split_last().expect("at least one word");
+        while last.load(Ordering::Acquire) != tag {}
+        for word in rest {
+            black_box(word.load(Ordering::Relaxed));
+        }
+        Ok(())
+    }
+}
+
+/// Hands one line over, and another one back, as often as the command says; returns the time of all hand-overs, ns, at
+/// process 0.
+pub(super) fn hand_over(area: &SharedArea, process: usize, command: &Command, phase: u64) -> Result<u64, Failure> {
+    let mut lines = Lines::new(area, process, LINE_WORDS * WORD);
+    let mut start = now();
+    for n in 0..command.warmup + command.iterations {
+        if n == command.warmup {
+            start = now();
+        }
+        let tag = (phase << 32) + n + 1;
+        if process == 0 {
+            lines.send(tag)?;
+            lines.receive(tag)?;
+        } else {
+            lines.receive(tag)?;
+            lines.send(tag)?;
+        }
+    }
+    Ok(now() - start)
+}
+
+/// Operations to one sample of [`repeat`]: one alone takes less than the clock can tell.
+pub(super) const BATCH: u64 = 16;
+
+/// Times one thing after the other in process 0: a sample for each [`BATCH`].
+pub(super) fn repeat(
+    area: &SharedArea,
+    process: usize,
+    command: &Command,
+    mut operation: impl FnMut(u64) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if process != 0 {
+        return Ok(());
+    }
+    (0..command.warmup).try_for_each(&mut operation)?;
+    for (batch, sample) in (0..command.iterations / BATCH).zip(area.samples(0)) {
+        let start = now();
+        (batch * BATCH..(batch + 1) * BATCH).try_for_each(&mut operation)?;
+        sample.store(now() - start, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Loads the peer's words.
+pub(super) fn load(from: &[Word], to: &mut [u64]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = from.load(Ordering::Relaxed);
+    }
+    black_box(to);
+}
+
+/// Stores words into the peer's memory, and lets nothing pass.
+pub(super) fn store(to: &[Word], value: u64) {
+    for to in to {
+        to.store(value, Ordering::Relaxed);
+    }
+    fence(Ordering::SeqCst);
+}
+
+/// Has the first two processes of a bench measure something on the processors that the command names, and leaves the time, ns,
+/// among the results; afterwards they go back to where they were.
+pub(super) fn on_processors(
+    area: &SharedArea,
+    me: usize,
+    command: &Command,
+    measure: impl FnOnce() -> Result<u64, Failure>,
+) -> Result<(), Failure> {
+    if me > 1 {
+        return Ok(());
+    }
+    let back = processors().map_err(broken("ask for processors"))?;
+    let own = if me == 0 { command.window } else { command.extra };
+    pin(&[own as usize]).map_err(broken("stay on one processor"))?;
+    area.results(me)[NS].store(measure()?, Ordering::Relaxed);
+    pin(&back).map_err(broken("go back to its processors"))
+}
+
+/// Lines of the ring that a stream goes through: as many as a control ring has by default.
+pub(super) const STREAM_LINES: usize = 1024;
+
+/// Lines with the ring's credit, which lies apart from the ring so that no prefetcher couples the two.
+pub(super) const STREAM_ALL_LINES: usize = STREAM_LINES + 8;
+
+/// One process stores lines into a ring, the other one picks each of them up; returns the time, ns, at the reader.
+/// `each` says that every line is a write of its own: a full fence after it, as before every look whether the peer must
+/// be woken. Otherwise the lines go in bulk.
+pub(super) fn stream(area: &SharedArea, is_writer: bool, command: &Command, phase: u64, each: bool) -> u64 {
+    let ring = area.lines(0, STREAM_LINES);
+    let credit = &area.lines(STREAM_LINES + 4, 1)[0];
+    let base = phase << 32;
+    let total = command.warmup + command.iterations;
+    let line = |n: u64| {
+        let first = (n as usize % STREAM_LINES) * LINE_WORDS;
+        &ring[first..first + LINE_WORDS]
+    };
+    let quarter = STREAM_LINES as u64 / 4;
+    if is_writer {
+        let mut freed = 0;
+        for n in 0..total {
+            while n >= freed + STREAM_LINES as u64 {
+                freed = credit.load(Ordering::Acquire).saturating_sub(base);
+            }
+            let [words @ .., last] = line(n) else { unreachable!("a line has words") };
+            for word in words {
+                word.store(n, Ordering::Relaxed);
+            }
+            last.store(base + n + 1, Ordering::Release);
+            if each {
+                fence(Ordering::SeqCst);
+            }
+        }
+        return 0;
+    }
+    let (mut sum, mut start) = (0_u64, now());
+    for n in 0..total {
+        if n == command.warmup {
+            start = now();
+        }
+        let [words @ .., last] = line(n) else { unreachable!("a line has words") };
+        while last.load(Ordering::Acquire) != base + n + 1 {}
+        for word in words {
+            sum = sum.wrapping_add(word.load(Ordering::Relaxed));
+        }
+        if (n + 1) % quarter == 0 {
+            credit.store(base + n + 1, Ordering::Release);
+        }
+    }
+    black_box(sum);
+    now() - start
+}

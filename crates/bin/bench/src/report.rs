@@ -1,0 +1,290 @@
+//! What a bench prints: perftest's columns, and beside each figure the floor that it stands against.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use stentor_support::{Human, Style, columns, in_order};
+
+use super::environment::Environment;
+use super::samples::{Summary, median};
+use super::switch::SwitchReport;
+
+/// What the machine can do at best, measured in the same run.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Floor {
+    pub(super) what: String,
+    pub(super) value: f64,
+    pub(super) unit: &'static str,
+}
+
+/// One row.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) bytes: usize,
+    pub(super) iterations: u64,
+    pub(super) rounds: u32,
+    pub(super) min_us: Option<f64>,
+    pub(super) max_us: Option<f64>,
+    pub(super) p50_us: Option<f64>,
+    pub(super) avg_us: Option<f64>,
+    /// Median of the rounds' means, where rows are set beside a program that tells of a mean only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) round_avg_us: Option<f64>,
+    /// The floor's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) floor_round_avg_us: Option<f64>,
+    /// So much more than the mean of `fi_pingpong` in the same round, the median of the rounds, microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) above_pingpong_us: Option<f64>,
+    pub(super) stdev_us: Option<f64>,
+    pub(super) p99_us: Option<f64>,
+    pub(super) p999_us: Option<f64>,
+    pub(super) msgs_per_s: Option<f64>,
+    /// 10^6 bytes of payload.
+    pub(super) mb_per_s: Option<f64>,
+    /// None where nothing that this program measures is one.
+    pub(super) floor: Option<Floor>,
+    /// 1.0 is at the floor, larger is worse.
+    pub(super) ratio: Option<f64>,
+    /// Remote writes per message by step; for the multicast.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) writes: Option<Writes>,
+}
+
+/// Remote writes of the multicast.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Writes {
+    /// Steps 1 to 4, per message.
+    pub(super) per_message: f64,
+    /// What the protocol's formula says for a message alone.
+    pub(super) formula: f64,
+    /// Per message.
+    pub(super) by_step: BTreeMap<&'static str, f64>,
+}
+
+impl Row {
+    /// A row without figures, beside a floor.
+    pub(super) fn new(name: impl Into<String>, bytes: usize, rounds: u32, floor: Floor, ratio: f64) -> Self {
+        Row { floor: Some(floor), ratio: Some(ratio), ..Row::alone(name, bytes, rounds) }
+    }
+
+    /// A row without figures and without a floor.
+    pub(super) fn alone(name: impl Into<String>, bytes: usize, rounds: u32) -> Self {
+        Row { name: name.into(), bytes, rounds, ..Row::default() }
+    }
+
+    /// A row about a latency beside a floor.
+    pub(super) fn latency(name: impl Into<String>, bytes: usize, rounds: u32, floor: Floor, found: &Summary) -> Self {
+        let ratio = found.typical / floor.value;
+        Row::new(name, bytes, rounds, floor, ratio).with_latency(found)
+    }
+
+    /// A row about a rate beside a floor.
+    pub(super) fn rate(name: impl Into<String>, bytes: usize, rounds: u32, floor: Floor, msgs_per_s: f64) -> Self {
+        let ratio = floor.value / msgs_per_s;
+        Row::new(name, bytes, rounds, floor, ratio).with_rate(msgs_per_s)
+    }
+
+    /// With latencies.
+    pub(super) fn with_latency(self, summary: &Summary) -> Self {
+        Row {
+            iterations: summary.iterations,
+            min_us: Some(summary.min),
+            max_us: Some(summary.max),
+            p50_us: Some(summary.typical),
+            avg_us: Some(summary.avg),
+            stdev_us: Some(summary.stdev),
+            p99_us: Some(summary.p99),
+            p999_us: Some(summary.p999),
+            ..self
+        }
+    }
+
+    /// Whether it is about messages a second, and so is its floor.
+    fn is_rate(&self) -> bool {
+        self.floor.as_ref().map_or(self.p50_us.is_none(), |floor| floor.unit == "msgs/s")
+    }
+
+    /// With a rate of messages.
+    pub(super) fn with_rate(self, msgs_per_s: f64) -> Self {
+        let mb_per_s = Some(msgs_per_s * self.bytes as f64 / 1e6);
+        Row { msgs_per_s: Some(msgs_per_s), mb_per_s, ..self }
+    }
+}
+
+/// A bench's result.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) environment: Environment,
+    pub(super) rows: Vec<Row>,
+    /// Of a bench that kills.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trial: Option<Trial>,
+    /// Of the bench of the switch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) switch: Option<SwitchReport>,
+}
+
+/// Real processes that were killed and started again, and what their histories say.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Trial {
+    /// No property is violated.
+    pub(super) ok: bool,
+    pub(super) seed: u64,
+    /// By what was killed.
+    pub(super) kills: BTreeMap<&'static str, u64>,
+    /// By name: `ok`, `violated` or `not_checked`.
+    pub(super) properties: BTreeMap<&'static str, &'static str>,
+    pub(super) counter_example: Option<String>,
+    pub(super) messages: u64,
+    pub(super) deliveries: u64,
+    /// After each leader's death: from the last delivery before to the first after.
+    pub(super) outage_ms: Vec<f64>,
+    /// Of each member: from its new start until it had what the others have.
+    pub(super) rejoin_ms: Vec<f64>,
+    /// Leaders' deaths without an outage to be told: others had taken over before.
+    pub(super) unobserved: u64,
+    /// Where the histories are, if they were kept.
+    pub(super) history: Option<PathBuf>,
+}
+
+impl Trial {
+    fn human(&self, style: Style) -> String {
+        let Trial { seed, messages, deliveries, .. } = self;
+        let kills: Vec<_> = self.kills.iter().map(|(what, n)| format!("{n} x {what}")).collect();
+        let mut text = format!(
+            "\nkilled and started again, seed {seed}: {}; {messages} messages, {deliveries} deliveries\n",
+            kills.join(", ")
+        );
+        let bad: Vec<_> = self.properties.iter().filter(|(_, verdict)| **verdict != "ok").collect();
+        let all: Vec<_> = in_order(&self.properties).filter(|(_, verdict)| *verdict == "ok").map(|(p, _)| p).collect();
+        let _ = writeln!(text, "{}: {}", style.good("ok"), all.join(" "));
+        for (property, verdict) in bad {
+            let _ = writeln!(text, "{property}: {}", style.bad(verdict));
+        }
+        if let Some(example) = &self.counter_example {
+            let _ = writeln!(text, "{}: {example}", style.bad("counter-example"));
+        }
+        if !self.rejoin_ms.is_empty() {
+            let most = self.rejoin_ms.iter().copied().fold(0.0, f64::max);
+            let median = median(self.rejoin_ms.iter().copied());
+            let _ = writeln!(text, "back with all that the others have: median {median:.1} ms, at most {most:.1} ms");
+        }
+        if self.unobserved > 0 {
+            let _ = writeln!(text, "{} of the leaders had been replaced when they were killed", self.unobserved);
+        }
+        if let Some(history) = &self.history {
+            let _ = writeln!(text, "history: {}", history.display());
+        }
+        text
+    }
+}
+
+const RATIO: &str = "ratio: 1.00 is at the floor, larger is worse; floor and row took turns in the same run";
+const NO_FLOOR: &str =
+    "no floor: set these figures beside those of ib_write_lat, ib_send_lat, ib_write_bw and ib_send_bw";
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+impl Report {
+    /// Rows and nothing else.
+    pub(super) fn of(environment: Environment, rows: Vec<Row>) -> Self {
+        Report { environment, rows, trial: None, switch: None }
+    }
+
+    fn latencies(&self) -> Vec<Vec<String>> {
+        let head = [
+            "row",
+            "#bytes",
+            "#iterations",
+            "t_min[usec]",
+            "t_max[usec]",
+            "t_typical[usec]",
+            "t_avg[usec]",
+            "t_stdev[usec]",
+            "99% percentile[usec]",
+            "99.9% percentile[usec]",
+            "floor[usec]",
+            "ratio",
+        ];
+        let cells = |row: &Row| {
+            let times = [row.min_us, row.max_us, row.p50_us, row.avg_us, row.stdev_us, row.p99_us, row.p999_us];
+            let mut cells = vec![row.name.clone(), row.bytes.to_string(), row.iterations.to_string()];
+            cells.extend(times.map(|time| number(time, 3)));
+            let floor = row.floor.as_ref().filter(|_| !row.is_rate());
+            cells.push(number(floor.map(|floor| floor.value), 3));
+            cells.push(number(floor.and(row.ratio), 2));
+            cells
+        };
+        table(&head, self.rows.iter().filter(|row| row.p50_us.is_some()).map(cells))
+    }
+
+    fn rates(&self) -> Vec<Vec<String>> {
+        let head = ["row", "#bytes", "#iterations", "msgs/s", "MB/s", "floor[msgs/s]", "ratio"];
+        let cells = |row: &Row| {
+            let mut cells = vec![row.name.clone(), row.bytes.to_string(), row.iterations.to_string()];
+            cells.extend([number(row.msgs_per_s, 0), number(row.mb_per_s, 1)]);
+            cells.extend([number(row.floor.as_ref().map(|floor| floor.value), 0), number(row.ratio, 2)]);
+            cells
+        };
+        table(&head, self.rows.iter().filter(|row| row.is_rate()).map(cells))
+    }
+
+    fn writes(&self) -> String {
+        let mut text = String::new();
+        for (row, writes) in self.rows.iter().filter_map(|row| Some((row, row.writes.as_ref()?))) {
+            let steps: Vec<_> = writes.by_step.iter().map(|(step, writes)| format!("{step} {writes:.2}")).collect();
+            let Writes { per_message, formula, .. } = writes;
+            let _ = writeln!(
+                text,
+                "{}: {per_message:.2} remote writes per message, the formula for one alone says {formula:.0} ({})",
+                row.name,
+                steps.join(", ")
+            );
+        }
+        text
+    }
+}
+
+pub(super) fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
+    let head = head.iter().map(|cell| (*cell).to_owned()).collect();
+    let table: Vec<_> = std::iter::once(head).chain(rows).collect();
+    if table.len() == 1 { Vec::new() } else { table }
+}
+
+impl Human for Report {
+    fn human(&self, style: Style) -> String {
+        let env = &self.environment;
+        let mut text = String::new();
+        let carrier = env.carrier.as_ref().map_or(String::new(), |carrier| format!(" ({carrier})"));
+        let _ = writeln!(text, "stentor {} ({}), fabric {}{carrier}", env.version, env.profile, env.fabric);
+        let _ = writeln!(text, "{}, {} cores, Linux {}, load {:.2}", env.cpu, env.cores, env.kernel, env.load);
+        let _ = writeln!(text, "wait mode {}; {}", env.wait, env.pinning);
+        if let Some(network) = &env.network {
+            let _ = writeln!(text, "{network}, which is in the figures but not in the floors");
+        }
+        if env.profile != "release" {
+            let _ = writeln!(text, "{}", style.bad("not a release build: these figures say nothing"));
+        }
+        for table in [self.latencies(), self.rates()].iter().filter(|table| !table.is_empty()) {
+            let _ = write!(text, "\n{}", columns(table));
+        }
+        let has_floor = self.rows.iter().any(|row| row.floor.is_some());
+        let _ = writeln!(text, "\n{}", if has_floor { RATIO } else { NO_FLOOR });
+        let floors = self.rows.iter().filter_map(|row| Some((&row.name, row.floor.as_ref()?)));
+        let floors = floors.map(|(row, floor)| format!("floor of {row}: {}", floor.what));
+        let mut told = BTreeSet::new();
+        for floor in floors.filter(|floor| told.insert(floor.clone())) {
+            let _ = writeln!(text, "{floor}");
+        }
+        text.push_str(&self.writes());
+        text.push_str(&self.switch.as_ref().map(|switch| switch.human(style)).unwrap_or_default());
+        text.push_str(&self.trial.as_ref().map(|trial| trial.human(style)).unwrap_or_default());
+        text
+    }
+}

@@ -1,0 +1,147 @@
+//! How many copies a second the switch makes, beside a plain copier between the same sockets: what it takes in by recvmmsg it
+//! sends to each receiver by sendmmsg, and does nothing else. Only the time between is counted in which switch or copier work,
+//! so that sender and receivers cost nothing; there are always packets to take in.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::Instant;
+
+use stentor_soft_switch::{Settings, SoftSwitch};
+use stentor_support::Failure;
+use stentor_switch::Cause;
+use stentor_wire::Psn;
+
+use super::packets::{self, FIRST};
+use super::{FORWARD, address, failed, switch_addresses};
+use crate::report::{Floor, Row};
+use crate::samples::median;
+
+const UDP_PORT: u16 = 4791;
+/// Packets that wait for switch or copier when their time begins.
+const WAITING: usize = 128;
+/// Turns of each in a round.
+const TURNS: usize = 20;
+
+struct Scene {
+    switch: SoftSwitch,
+    sender: UdpSocket,
+    own: Ipv4Addr,
+    receivers: Vec<(Ipv4Addr, UdpSocket)>,
+    psn: Psn,
+    payload: Vec<u8>,
+}
+
+impl Scene {
+    fn new(receivers: u8, size: usize) -> Result<Scene, Failure> {
+        let [forward, backward] = switch_addresses();
+        let mut switch = SoftSwitch::open(&Settings::new("bench", forward, backward)).map_err(failed)?;
+        let own = address(41, 1);
+        let sender = UdpSocket::bind((own, packets::PORT)).map_err(failed)?;
+        let socket = |rank| -> Result<(Ipv4Addr, UdpSocket), Failure> {
+            let place = address(42, 1 + rank);
+            let socket = UdpSocket::bind((place, UDP_PORT)).map_err(failed)?;
+            socket.set_nonblocking(true).map_err(failed)?;
+            Ok((place, socket))
+        };
+        let receivers = (0..receivers).map(socket).collect::<Result<Vec<_>, _>>()?;
+        let all: Vec<_> = receivers.iter().map(|(place, _)| *place).collect();
+        packets::create(switch.switch_mut(), own, &all)?;
+        let mut scene = Scene { switch, sender, own, receivers, psn: Psn::new(FIRST), payload: vec![7; size] };
+        let (link, outer) = packets::link(own, forward, scene.receivers.len() as u8);
+        scene.sender.send_to(&link[outer..], (forward, UDP_PORT)).map_err(failed)?;
+        scene.switch.round().map_err(failed)?;
+        if scene.switch.switch().counters().of(Cause::Began) != 1 {
+            return Err(failed("the session did not begin"));
+        }
+        Ok(scene)
+    }
+
+    /// Packets on their way to the switch.
+    fn fill(&mut self) -> Result<(), Failure> {
+        let [forward, _] = switch_addresses();
+        for _ in 0..WAITING {
+            self.psn = self.psn.next();
+            let (bytes, outer) = packets::write(self.own, forward, self.psn, &self.payload);
+            self.sender.send_to(&bytes[outer..], (forward, UDP_PORT)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Copies that arrived.
+    fn drain(&self) -> Result<u64, Failure> {
+        let (mut count, mut room) = (0, [0; 4096]);
+        for (_, socket) in &self.receivers {
+            loop {
+                match socket.recv(&mut room) {
+                    Ok(_) => count += 1,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// Seconds for a copy by the switch.
+    fn switched(&mut self) -> Result<f64, Failure> {
+        self.fill()?;
+        let since = Instant::now();
+        while self.switch.round().map_err(failed)? {}
+        self.per_copy(since)
+    }
+
+    /// Seconds for a copy by the copier.
+    fn copied(&mut self) -> Result<f64, Failure> {
+        self.fill()?;
+        let since = Instant::now();
+        let (inlets, outlets) = self.switch.sockets_mut();
+        let ([inlet, _], [_, outlet]) = (inlets, outlets);
+        loop {
+            let count = inlet.fill().map_err(failed)?;
+            if count == 0 {
+                break;
+            }
+            let receivers = &self.receivers;
+            let datagrams = (0..count).flat_map(|n| {
+                let bytes = inlet.packet(n).get(28..).unwrap_or(&[]);
+                receivers.iter().map(move |(place, _)| (*place, bytes))
+            });
+            outlet.send_plain(datagrams);
+        }
+        // What went around the switch is done for it: the next packet it sees follows the last one that it saw.
+        let time = self.per_copy(since)?;
+        self.psn = self.psn.minus(WAITING as u32);
+        Ok(time)
+    }
+
+    fn per_copy(&self, since: Instant) -> Result<f64, Failure> {
+        let seconds = since.elapsed().as_secs_f64();
+        let (copies, expected) = (self.drain()?, (WAITING * self.receivers.len()) as u64);
+        if copies == expected {
+            Ok(seconds / copies as f64)
+        } else {
+            Err(failed(format_args!("{copies} of {expected} copies arrived")))
+        }
+    }
+}
+
+/// Copies a second, beside those of the copier.
+pub(super) fn row(receivers: u8, size: usize, rounds: u32) -> Result<Row, Failure> {
+    let mut scene = Scene::new(receivers, size)?;
+    let (mut switched, mut copied) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            theirs.push(scene.copied()?);
+            ours.push(scene.switched()?);
+        }
+        switched.push(median(ours));
+        copied.push(median(theirs));
+    }
+    let (ours, theirs) = (1.0 / median(switched), 1.0 / median(copied));
+    let what = "copies by a plain recvmmsg/sendmmsg copier on the same sockets".to_owned();
+    let floor = Floor { what, value: theirs, unit: "msgs/s" };
+    let row = Row::new(format!("{FORWARD}{receivers}"), size, rounds, floor, theirs / ours);
+    let iterations = (TURNS * WAITING) as u64 * u64::from(rounds) * u64::from(receivers);
+    Ok(Row { iterations, ..row.with_rate(ours) })
+}

@@ -1,0 +1,167 @@
+//! From the post to the last of 32 receivers: by the switch, and by 32 WRITEs one after the other. Receivers are queue pairs of one
+//! host, so that a look at all of them costs one system call.
+
+use std::time::{Duration, Instant};
+
+use stentor_fabric_roce::driver::{Mode, Port, Pump};
+use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
+use stentor_soft_switch::{Settings, SoftSwitch};
+use stentor_support::Failure;
+use stentor_switch::control::{self, CONTROL_RKEY, CONTROL_VA, Head, Link, MAX_CONTROL_BYTES, Operation};
+use stentor_switch::{Attachment, Host, Switch};
+use stentor_wire::Psn;
+
+use super::ends::Ends;
+use super::{LAST_OF, Running, Times, address, failed, switch_addresses};
+use crate::report::{Floor, Row};
+
+const N: usize = 32;
+const GID: u16 = 2;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A host and its sockets.
+struct Side {
+    ends: Ends,
+    pump: Pump,
+}
+
+impl Side {
+    fn open(last: u8, pairs: usize) -> Result<Side, Failure> {
+        let place = address(43, last);
+        let port = Port::open(place.into(), Mode::Plain, last.into()).map_err(failed)?;
+        Ok(Side { ends: Ends::new(place, pairs)?, pump: Pump::new(port) })
+    }
+
+    fn connect(&mut self, n: usize, to: std::net::Ipv4Addr, other: (u32, Psn)) -> Result<(), Failure> {
+        let port = self.pump.port().envelope(to.into()).map_err(failed)?.source_port;
+        self.ends.connect(n, port, to, other)
+    }
+
+    #[inline]
+    fn drive(&mut self) -> Result<(), Failure> {
+        self.pump.send(&mut self.ends.endpoint);
+        self.pump.receive(&mut self.ends.endpoint).map_err(failed)?;
+        Ok(())
+    }
+}
+
+struct Scene {
+    sender: Side,
+    receiver: Side,
+    _switch: Running,
+    tag: u64,
+    payload: Vec<u8>,
+}
+
+impl Scene {
+    fn new(size: usize) -> Result<Scene, Failure> {
+        let [forward, backward] = switch_addresses();
+        let (mut sender, mut receiver) = (Side::open(1, 1 + N)?, Side::open(2, 2 * N)?);
+        let mut switch = SoftSwitch::open(&Settings::new("bench", forward, backward)).map_err(failed)?;
+        let (from, to) = (sender.ends.address, receiver.ends.address);
+        let host = |rank: usize| {
+            let (ip, pair) = (if rank == 0 { from } else { to }, sender.ends.pairs[0]);
+            let qpn = receiver.ends.pairs[rank].number;
+            Host {
+                sends: Attachment { ip, qpn: pair.number, first_psn: pair.psn },
+                receives: Attachment { ip: to, qpn, first_psn: Psn::new(7) },
+            }
+        };
+        let hosts: Vec<Host> = (0..N).map(host).collect();
+        switch.switch_mut().create(GID, Duration::from_secs(3600), &hosts).map_err(failed)?;
+        sender.connect(0, forward, (Switch::vrqpn(GID, 0), Psn::new(0)))?;
+        for k in 0..N {
+            receiver.connect(k, backward, (Switch::vsqpn(GID, k as u8), Psn::new(7)))?;
+            let (there, here) = (receiver.ends.pairs[N + k], sender.ends.pairs[1 + k]);
+            sender.connect(1 + k, to, (there.number, there.psn))?;
+            receiver.connect(N + k, from, (here.number, here.psn))?;
+        }
+        let payload = vec![0; size.max(8).next_multiple_of(8)];
+        let mut scene = Scene { sender, receiver, _switch: Running::start(switch)?, tag: 0, payload };
+        scene.link()?;
+        Ok(scene)
+    }
+
+    fn link(&mut self) -> Result<(), Failure> {
+        let (pair, receiver) = (self.sender.ends.pairs[0], &self.receiver.ends);
+        let member = |k: usize| Link { rank: k as u8, rkey: receiver.key, base: receiver.va(k) };
+        let links: Vec<Link> = (0..N).map(member).collect();
+        let mut payload = [0; MAX_CONTROL_BYTES];
+        let head = Head { operation: Operation::Link, lock_id: 1, epoch: 0, sqpn: pair.number, psn: pair.psn, msn: 0 };
+        let len = control::emit(&head, &[], &links, &mut payload).map_err(failed)?;
+        let remote = Remote { va: CONTROL_VA, rkey: CONTROL_RKEY };
+        let request = Request::Write { data: Data::Inline(&payload[..len]), remote, imm: None };
+        self.sender.ends.endpoint.post_send(pair.qp, &Work::signalled(0, request)).map_err(failed)?;
+        self.complete(1)
+    }
+
+    /// Until so many requests are done.
+    fn complete(&mut self, mut count: usize) -> Result<(), Failure> {
+        let since = Instant::now();
+        while count > 0 {
+            self.sender.drive()?;
+            self.receiver.drive()?;
+            while let Some(done) = self.sender.ends.endpoint.poll() {
+                if done.status != stentor_fabric::Status::Success {
+                    return Err(failed(format_args!("a request ended with {:?}", done.status)));
+                }
+                count -= 1;
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(failed("nothing is acknowledged"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Microseconds until the last receiver has it.
+    fn once(&mut self, switched: bool) -> Result<f64, Failure> {
+        self.tag += 1;
+        let end = self.payload.len() - 8;
+        self.payload[end..].copy_from_slice(&self.tag.to_le_bytes());
+        let data = Data::Inline(&self.payload);
+        let count = if switched { 1 } else { N };
+        let since = Instant::now();
+        for k in 0..count {
+            let receiver = &self.receiver.ends;
+            let (pair, remote) = if switched {
+                (0, Remote { va: 0, rkey: 1 })
+            } else {
+                (1 + k, Remote { va: receiver.va(k), rkey: receiver.key })
+            };
+            let work = Work::signalled(self.tag, Request::Write { data, remote, imm: None });
+            let qp = self.sender.ends.pairs[pair].qp;
+            self.sender.ends.endpoint.post_send(qp, &work).map_err(failed)?;
+        }
+        let (words, mut next) = (self.payload.len() / 8, 0);
+        while next < N {
+            self.sender.drive()?;
+            self.receiver.drive()?;
+            while next < N && self.receiver.ends.last(next, words) == self.tag {
+                next += 1;
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(failed(format_args!("receiver {next} does not get it")));
+            }
+        }
+        let time = since.elapsed().as_secs_f64() * 1e6;
+        self.complete(count)?;
+        Ok(time)
+    }
+}
+
+pub(super) fn row(size: usize, rounds: u32, iterations: u64) -> Result<Row, Failure> {
+    let mut scene = Scene::new(size)?;
+    let each = (iterations / u64::from(rounds)).max(10);
+    let (mut unicast, mut switched) = (Times::new(), Times::new());
+    for _ in 0..rounds {
+        for (times, by_switch) in [(&mut unicast, false), (&mut switched, true)] {
+            (0..each / 10).try_for_each(|_| scene.once(by_switch).map(|_| ()))?;
+            times.round(&(0..each).map(|_| scene.once(by_switch)).collect::<Result<Vec<_>, _>>()?);
+        }
+    }
+    let what = format!("{N} WRITEs one after the other, to the last receiver");
+    let floor = Floor { what, value: unicast.summary().typical, unit: "us" };
+    let found = switched.summary();
+    Ok(Row::latency(LAST_OF, size, rounds, floor, &found))
+}

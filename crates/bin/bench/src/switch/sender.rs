@@ -1,0 +1,194 @@
+//! What a sender sends and hears for a message to n receivers: by the switch, and by n WRITEs. Endpoints and data plane in one
+//! thread, without sockets; every packet is counted as it leaves and as it comes.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use stentor_fabric::Status;
+use stentor_fabric_roce::endpoint::{Arrival as Came, Check, Data, Outbox, Remote, Request, Work};
+use stentor_support::Failure;
+use stentor_switch::control::{self, CONTROL_RKEY, CONTROL_VA, Head, Link, MAX_CONTROL_BYTES, Operation};
+use stentor_switch::{Arrival, Attachment, Config, Host, Switch};
+use stentor_wire::{IpPacket, Psn};
+
+use super::ends::Ends;
+use super::failed;
+use super::report::Sender;
+
+const FORWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
+const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
+const PORT: u16 = 0xc001;
+const GID: u16 = 0;
+/// Messages.
+const MESSAGES: u64 = 200;
+const NOW: u64 = 1;
+
+/// Packets and bytes, IP headers included.
+#[derive(Clone, Copy, Default)]
+struct Traffic {
+    packets: u64,
+    bytes: u64,
+}
+
+impl Traffic {
+    fn count(&mut self, bytes: &[u8]) {
+        (self.packets, self.bytes) = (self.packets + 1, self.bytes + bytes.len() as u64);
+    }
+
+    fn per_message(self) -> (f64, f64) {
+        (self.packets as f64 / MESSAGES as f64, self.bytes as f64 / MESSAGES as f64)
+    }
+}
+
+/// A sender, a host with all receivers, and the switch between them.
+struct Net {
+    sender: Ends,
+    receiver: Ends,
+    switch: Switch,
+    sent: Traffic,
+    heard: Traffic,
+}
+
+impl Net {
+    /// Everything that is on its way arrives.
+    fn settle(&mut self, out: &mut Outbox) {
+        loop {
+            let mut flying = Vec::new();
+            for ends in [&mut self.sender, &mut self.receiver] {
+                ends.endpoint.transmit(NOW, out);
+                for (envelope, transport) in out.packets() {
+                    let outer = envelope.header_bytes();
+                    let mut bytes = vec![0; outer + transport.len()];
+                    bytes[outer..].copy_from_slice(transport);
+                    envelope.emit(&mut bytes, transport.len()).expect("room was made");
+                    if ends.address == SENDER {
+                        self.sent.count(&bytes);
+                    }
+                    flying.push(bytes);
+                }
+                out.clear();
+            }
+            if flying.is_empty() {
+                return;
+            }
+            flying.iter().for_each(|bytes| self.carry(bytes));
+        }
+    }
+
+    fn carry(&mut self, bytes: &[u8]) {
+        let to = |bytes: &[u8]| <[u8; 4]>::try_from(&bytes[16..20]).map(Ipv4Addr::from).unwrap_or(FORWARD);
+        if ![FORWARD, BACKWARD].contains(&to(bytes)) {
+            return self.arrive(bytes, to(bytes));
+        }
+        let mut bridge = None;
+        loop {
+            let departure = self.switch.step(&Arrival { bytes, bridge, now_ns: NOW });
+            if let Some(emission) = departure.emission {
+                self.arrive(&emission.to_vec(bytes), emission.to());
+            }
+            bridge = departure.mirror;
+            if bridge.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn arrive(&mut self, bytes: &[u8], to: Ipv4Addr) {
+        let Ok(packet) = IpPacket::new_checked(bytes) else { return };
+        let came = Came { envelope: packet.envelope, transport: packet.packet.as_bytes(), check: Check::Whole };
+        if to == SENDER {
+            self.heard.count(bytes);
+            self.sender.endpoint.receive(NOW, &came);
+        } else {
+            self.receiver.endpoint.receive(NOW, &came);
+        }
+    }
+}
+
+/// Queue pairs 0 to n of both are connected with the switch (0 of the sender's sends), the others with each other.
+fn net(n: usize) -> Result<Net, Failure> {
+    let (mut sender, mut receiver) = (Ends::new(SENDER, 1 + n)?, Ends::new(RECEIVER, 2 * n)?);
+    let mut switch = Switch::new(Config::new(FORWARD, BACKWARD), 1);
+    let host = |rank: usize| {
+        let (ip, pair) = (if rank == 0 { SENDER } else { RECEIVER }, sender.pairs[0]);
+        let own = receiver.pairs[rank];
+        Host {
+            sends: Attachment { ip, qpn: pair.number, first_psn: pair.psn },
+            receives: Attachment { ip: RECEIVER, qpn: own.number, first_psn: Psn::new(7) },
+        }
+    };
+    let hosts: Vec<Host> = (0..n).map(host).collect();
+    switch.create(GID, Duration::from_secs(60), &hosts).map_err(failed)?;
+    sender.connect(0, PORT, FORWARD, (Switch::vrqpn(GID, 0), Psn::new(0)))?;
+    for k in 0..n {
+        receiver.connect(k, PORT, BACKWARD, (Switch::vsqpn(GID, k as u8), Psn::new(7)))?;
+        let (there, here) = (receiver.pairs[n + k], sender.pairs[1 + k]);
+        sender.connect(1 + k, PORT, RECEIVER, (there.number, there.psn))?;
+        receiver.connect(n + k, PORT, SENDER, (here.number, here.psn))?;
+    }
+    Ok(Net { sender, receiver, switch, sent: Traffic::default(), heard: Traffic::default() })
+}
+
+fn link(net: &mut Net, n: usize, out: &mut Outbox) -> Result<(), Failure> {
+    let (pair, key) = (net.sender.pairs[0], net.receiver.key);
+    let links: Vec<Link> = (0..n).map(|k| Link { rank: k as u8, rkey: key, base: net.receiver.va(k) }).collect();
+    let mut payload = [0; MAX_CONTROL_BYTES];
+    let head = Head { operation: Operation::Link, lock_id: 1, epoch: 0, sqpn: pair.number, psn: pair.psn, msn: 0 };
+    let len = control::emit(&head, &[], &links, &mut payload).map_err(failed)?;
+    let remote = Remote { va: CONTROL_VA, rkey: CONTROL_RKEY };
+    let request = Request::Write { data: Data::Inline(&payload[..len]), remote, imm: None };
+    net.sender.endpoint.post_send(pair.qp, &Work::signalled(0, request)).map_err(failed)?;
+    net.settle(out);
+    (net.sent, net.heard) = (Traffic::default(), Traffic::default());
+    completed(net, 1)
+}
+
+fn completed(net: &mut Net, count: usize) -> Result<(), Failure> {
+    for _ in 0..count {
+        let done = net.sender.endpoint.poll();
+        if !done.is_some_and(|done| done.status == Status::Success) {
+            return Err(failed(format_args!("{done:?} instead of a success")));
+        }
+    }
+    Ok(())
+}
+
+/// Messages one after the other, each acknowledged by all.
+fn measure(n: usize, size: usize, switched: bool) -> Result<Sender, Failure> {
+    let (mut net, mut out) = (net(n)?, Outbox::new(64));
+    link(&mut net, n, &mut out)?;
+    for message in 1..=MESSAGES {
+        let payload = [&vec![0; size.saturating_sub(8)][..], &message.to_le_bytes()].concat();
+        let data = Data::Inline(&payload[payload.len() - size.max(8)..]);
+        let targets: Vec<_> = if switched {
+            vec![(0, Remote { va: 0, rkey: 1 })]
+        } else {
+            (0..n).map(|k| (1 + k, Remote { va: net.receiver.va(k), rkey: net.receiver.key })).collect()
+        };
+        for (pair, remote) in &targets {
+            let work = Work::signalled(message, Request::Write { data, remote: *remote, imm: None });
+            net.sender.endpoint.post_send(net.sender.pairs[*pair].qp, &work).map_err(failed)?;
+        }
+        net.settle(&mut out);
+        completed(&mut net, targets.len())?;
+        let words = size.max(8).div_ceil(8);
+        if let Some(k) = (0..n).find(|k| net.receiver.last(*k, words) != message) {
+            return Err(failed(format_args!("receiver {k} does not have message {message}")));
+        }
+    }
+    let ((packets, bytes), (answers, answer_bytes)) = (net.sent.per_message(), net.heard.per_message());
+    let way = if switched { "switch" } else { "unicast" };
+    Ok(Sender { receivers: n as u8, way, packets, bytes, answers, answer_bytes })
+}
+
+pub(super) fn lines(size: usize) -> Result<Vec<Sender>, Failure> {
+    let mut lines = Vec::new();
+    for n in [1, 2, 4, 8, 32] {
+        for switched in [true, false] {
+            lines.push(measure(n, size, switched)?);
+        }
+    }
+    Ok(lines)
+}

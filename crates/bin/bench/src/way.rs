@@ -1,0 +1,105 @@
+//! How one process of the floor's chain tells another: by plain memory that they share.
+
+use std::io;
+
+use stentor_fabric::WaitMode;
+use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, fence};
+
+use super::pause::Pause;
+use super::shared_area::SharedArea;
+
+/// What carries the steps of a chain.
+pub(super) trait Way {
+    /// Takes in what came; before what is [seen](Self::sees) changes.
+    fn look(&mut self) -> io::Result<()>;
+
+    /// A step with what the message carries, this many bytes.
+    fn body(&mut self, reader: usize, step: usize, bytes: usize, number: u64);
+
+    /// A step of message `number` to another process.
+    fn tell(&mut self, reader: usize, step: usize, number: u64);
+
+    /// Whether `writer` has taken this step of message `number` towards this process.
+    fn sees(&self, writer: usize, step: usize, number: u64) -> bool;
+
+    /// Nothing that was told stays here, and whoever sleeps wakes.
+    fn flush(&mut self);
+
+    /// After every round.
+    fn pause(&mut self, worked: bool) -> io::Result<()>;
+}
+
+/// A line of shared memory for each writer, reader and step.
+pub(super) struct Lines<'a> {
+    area: &'a SharedArea,
+    processes: usize,
+    steps: usize,
+    me: usize,
+    pause: Pause<'a>,
+    /// Processes that were stored to since the last flush.
+    touched: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    /// Between so many processes, each of which may take so many steps towards another.
+    pub(super) fn new(area: &'a SharedArea, (processes, steps): (usize, usize), me: usize, mode: WaitMode) -> Self {
+        let pause = Pause::new(area, me, mode);
+        Lines { area, processes, steps, me, pause, touched: Vec::with_capacity(processes) }
+    }
+
+    #[inline]
+    fn line(&self, writer: usize, reader: usize, step: usize) -> usize {
+        (writer * self.processes + reader) * self.steps + step
+    }
+
+    /// What `writer` stored last for `reader`, who may be somebody else.
+    #[inline]
+    pub(super) fn load(&self, writer: usize, reader: usize, step: usize) -> u64 {
+        self.area.line(self.line(writer, reader, step))[0].load(Ordering::Acquire)
+    }
+}
+
+impl Way for Lines<'_> {
+    #[inline]
+    fn look(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[inline]
+    fn body(&mut self, reader: usize, step: usize, bytes: usize, number: u64) {
+        let line = self.area.line(self.line(self.me, reader, step));
+        let words = (bytes / WORD).min(LINE_WORDS);
+        line.iter().take(words).skip(1).for_each(|word| word.store(number, Ordering::Relaxed));
+        self.tell(reader, step, number);
+    }
+
+    #[inline]
+    fn tell(&mut self, reader: usize, step: usize, number: u64) {
+        self.area.line(self.line(self.me, reader, step))[0].store(number, Ordering::Release);
+        if reader != self.me && !self.touched.contains(&reader) {
+            self.touched.push(reader);
+        }
+    }
+
+    #[inline]
+    fn sees(&self, writer: usize, step: usize, number: u64) -> bool {
+        self.load(writer, self.me, step) == number
+    }
+
+    /// One full fence for all.
+    #[inline]
+    fn flush(&mut self) {
+        if self.touched.is_empty() {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        for reader in self.touched.drain(..) {
+            self.area.memory().ring(self.area.bell(reader));
+        }
+    }
+
+    #[inline]
+    fn pause(&mut self, worked: bool) -> io::Result<()> {
+        self.pause.after(worked)
+    }
+}

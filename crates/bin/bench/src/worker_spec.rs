@@ -1,0 +1,186 @@
+//! What one process of a bench is told on its command line; everything else is in the shared memory that is its standard
+//! input.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+use stentor_support::Failure;
+use stentor_support::args::Network;
+
+use super::shared_area::{Command, Shape, SharedArea};
+use crate::args::{NebMode, Pinning, Protocol, Waiting};
+
+/// A process's part.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct WorkerSpec {
+    /// Its index among the bench's processes.
+    pub(super) process: usize,
+    /// Where the control sockets are.
+    pub(super) directory: PathBuf,
+    /// The conductor; when it ends, so does this process.
+    pub(super) parent: i32,
+    pub(super) shape: Shape,
+    pub(super) part: Part,
+    /// The processor to stay on.
+    pub(super) processor: Option<usize>,
+    /// Its capture and bad network, on RoCEv2.
+    pub(super) traffic: Network,
+}
+
+/// Which bench.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Part {
+    /// One of two processes that use the verbs.
+    Fabric {
+        /// Room for the longest payload, bytes.
+        bytes: usize,
+        carrier: Carrier,
+    },
+    /// One of two processes that send messages.
+    Channel {
+        /// On RoCEv2 or libfabric instead of shared memory: the second number of all loopback addresses.
+        network: Option<u8>,
+        /// On libfabric: the provider.
+        ofi: Option<String>,
+    },
+    /// A member or a client.
+    Multicast(Cluster),
+    /// A process of the broadcast.
+    Neb(Neb),
+}
+
+/// What the verbs of a bench are done on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Carrier {
+    /// Shared memory.
+    Shm,
+    /// RoCEv2: the second number of all loopback addresses.
+    Roce(u8),
+    /// The device with this address.
+    Verbs {
+        address: IpAddr,
+        /// Both processes share a processor: whoever waits gives it away.
+        yields: bool,
+    },
+}
+
+/// The processes of a broadcast's bench.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Neb {
+    pub(super) processes: u16,
+    pub(super) mode: NebMode,
+    pub(super) window: u32,
+    pub(super) bytes: u32,
+    pub(super) fast: bool,
+    pub(super) signed: bool,
+    pub(super) wait: Waiting,
+    pub(super) pin: Pinning,
+    /// On RoCEv2 instead of shared memory: the second number of all loopback addresses.
+    pub(super) network: Option<u8>,
+}
+
+impl Neb {
+    pub(super) fn processes(&self) -> usize {
+        usize::from(self.processes)
+    }
+}
+
+/// The cluster of a multicast bench.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Cluster {
+    pub(super) groups: u16,
+    pub(super) replicas: u16,
+    pub(super) dest: u16,
+    pub(super) clients: u16,
+    pub(super) window: u32,
+    pub(super) bytes: u32,
+    pub(super) wait: Waiting,
+    pub(super) pin: Pinning,
+    pub(super) variant: Protocol,
+    /// On RoCEv2 instead of shared memory: the second number of all loopback addresses.
+    pub(super) network: Option<u8>,
+}
+
+impl Cluster {
+    /// Members of all groups; clients come behind them.
+    pub(super) fn members(&self) -> usize {
+        usize::from(self.groups) * usize::from(self.replicas)
+    }
+
+    /// Members that a message goes to.
+    pub(super) fn destinations(&self) -> usize {
+        usize::from(self.dest) * usize::from(self.replicas)
+    }
+
+    /// All processes.
+    pub(super) fn processes(&self) -> usize {
+        self.members() + usize::from(self.clients)
+    }
+}
+
+/// The processors that this process may use.
+pub(super) fn processors() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect())
+}
+
+/// Stays on some processors.
+pub(super) fn pin(processors: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for processor in processors {
+        set.set(*processor);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Something that the system refused in the middle of a bench.
+pub(super) fn broken(what: &str) -> impl Fn(io::Error) -> Failure {
+    move |error| Failure::system(format_args!("cannot {what}"), &error, "bench", "run `stentor doctor`")
+}
+
+/// Runs one process until the conductor ends it. `perform` does one phase.
+pub(super) fn serve(
+    spec: &WorkerSpec,
+    area: &SharedArea,
+    mut perform: impl FnMut(Command, u64) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut phase = 0;
+    loop {
+        let (next, command) = area.next(phase).map_err(broken("wait"))?;
+        phase = next;
+        if command.kind == Command::END {
+            return Ok(());
+        }
+        area.meet(spec.process, phase);
+        perform(command, phase)?;
+        area.finish(spec.process, phase);
+    }
+}
+
+impl WorkerSpec {
+    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
+        serde_json::from_str(text)
+            .map_err(|error| Failure::usage(error, "bench process", "use `stentor bench fabric` or `bench multicast`"))
+    }
+
+    /// Takes up the shared memory; ends with the conductor from here on.
+    pub(super) fn enter(&self) -> Result<SharedArea, Failure> {
+        set_parent_process_death_signal(Some(Signal::KILL))
+            .map_err(|error| broken("follow the parent")(error.into()))?;
+        if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != self.parent) {
+            return Err(Failure::run("the bench is gone", "bench process", "start it again"));
+        }
+        if let Some(processor) = self.processor {
+            pin(&[processor]).map_err(broken("stay on one processor"))?;
+        }
+        let fd = io::stdin().as_fd().try_clone_to_owned().map_err(broken("take the shared memory"))?;
+        SharedArea::adopt(fd, self.shape).map_err(broken("map the shared memory"))
+    }
+}

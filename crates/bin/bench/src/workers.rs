@@ -1,0 +1,104 @@
+//! The conductor's side: starts the processes, tells them what to do, ends them.
+
+use std::path::PathBuf;
+use std::process::{Child, Command as Program, Stdio};
+use std::time::{Duration, Instant};
+
+use stentor_support::args::Network;
+use stentor_support::live::random_key;
+use stentor_support::{Failure, unique};
+
+use super::shared_area::{Command, Shape, SharedArea};
+use super::worker_spec::{Part, WorkerSpec, broken};
+
+/// The environment variable with the key of this bench's cluster, where its fabric takes one.
+pub(super) const KEY: &str = "STENTOR_BENCH_KEY";
+/// No phase takes longer, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often the conductor looks after its processes.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long they may take to end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// The processes of a bench. Dropping it ends them.
+pub(super) struct Workers {
+    pub(super) area: SharedArea,
+    children: Vec<Child>,
+    directory: PathBuf,
+}
+
+impl Workers {
+    /// Starts one process for each part of `processors`, which says where it stays; `traffic` says what becomes of its
+    /// packets.
+    pub(super) fn start(
+        part: Part,
+        shape: Shape,
+        processors: &[Option<usize>],
+        traffic: impl Fn(usize) -> Network,
+    ) -> Result<Self, Failure> {
+        let area = SharedArea::create(shape).map_err(broken("share memory"))?;
+        let directory = std::env::temp_dir().join(unique::name("bench"));
+        let program = std::env::current_exe().map_err(broken("find this program"))?;
+        let key = random_key().map_err(broken("make a key"))?;
+        let mut workers = Workers { area, children: Vec::new(), directory };
+        let parts = std::iter::repeat_n(part, processors.len());
+        for (process, (processor, part)) in processors.iter().zip(parts).enumerate() {
+            let (directory, parent) = (workers.directory.clone(), std::process::id() as i32);
+            let traffic = traffic(process);
+            let spec = WorkerSpec { process, directory, parent, shape, part, processor: *processor, traffic };
+            let text = serde_json::to_string(&spec).expect("a specification has string keys");
+            let memory = workers.area.memory().descriptor().map_err(broken("share memory"))?;
+            let child = Program::new(&program)
+                .args(["bench", "process", &text])
+                // Not among the arguments, which everybody may see.
+                .env(KEY, &key)
+                .stdin(Stdio::from(memory))
+                .stdout(Stdio::null())
+                .spawn()
+                .map_err(broken("start a process"))?;
+            workers.children.push(child);
+        }
+        Ok(workers)
+    }
+
+    /// One phase, from beginning to end.
+    pub(super) fn run(&mut self, command: Command) -> Result<(), Failure> {
+        let phase = self.area.begin(command);
+        let since = Instant::now();
+        while !self.area.await_finish(phase, LOOK).map_err(broken("wait"))? {
+            self.look()?;
+            if since.elapsed() > PATIENCE {
+                let what = format!("phase {phase} ({command:?}) takes longer than {} s", PATIENCE.as_secs());
+                return Err(Failure::run(what, "bench", "ask for fewer iterations, or report this as a bug"));
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<(), Failure> {
+        for (process, child) in self.children.iter_mut().enumerate() {
+            if let Some(status) = child.try_wait().map_err(broken("look after a process"))? {
+                let what = format!("process {process} of the bench ended early ({status})");
+                return Err(Failure::run(what, "bench", "see what it said above; run `stentor doctor`"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.area.begin(Command::default());
+        let until = Instant::now() + FAREWELL;
+        for child in &mut self.children {
+            // Whoever does not go in time is made to; all of them are our own.
+            while Instant::now() < until && matches!(child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        // The last of them has removed it, unless it was killed.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

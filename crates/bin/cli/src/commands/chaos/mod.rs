@@ -1,0 +1,156 @@
+//! `stentor chaos`: tortures a cluster of real processes on this host, and judges what they recorded.
+//!
+//! The members are processes of this same program (`stentor node`). The clients are threads of the command's own process:
+//! they live as long as the run. The main thread plays the faults.
+//!
+//! # Faults, and when each may begin
+//!
+//! | fault | what happens | precondition, besides the budget |
+//! |---|---|---|
+//! | kill | SIGKILL; a start after 0 to 2 s, one time in four at once | the member is ready |
+//! | stop | SIGSTOP; SIGCONT after less than what fills half of a window or ring at the load's rate, and at most 2 s | the same |
+//! | restart | SIGTERM; a start 0 to 2 s after the process has ended with exit code 0 | the same |
+//! | cut | for 0.2 to 3 s (bounded as a stop is), packets from or to one other process, or all, are lost at the member | the same; `roce` |
+//! | loss | for 0.2 to 3 s, 0.5 to 5 % of the packets to and from the member are lost | ready, without another loss; not in the budget; `roce` |
+//! | move | the leader is asked to let another member lead, as by `leader move` | both are sound |
+//!
+//! Cuts and losses are of datagrams. The TCP connections by which processes find each other stay.
+//!
+//! # States of a member
+//!
+//! `starting` (first start), `ready`, `stopped` (SIGSTOP), `ending` (SIGTERM was sent), `killed` (no process; its next start
+//! has a time), `restarting` (started again), `returning` (continued, or not cut any more). A member is *sound* while it is
+//! `ready` and not cut. From `starting`, `restarting` and `returning` it becomes `ready` when it says, by its control socket,
+//! that it has its group's state, and every client counts on it.
+//!
+//! # Budget
+//!
+//! At most a minority of each group is not sound at any time, and a fault that would break that waits. A fault that waits
+//! lets no later one pass: the order of faults is that of the seed.
+//!
+//! # Progress, and what the hang detector promises
+//!
+//! Each client looks at one message: its oldest that is not known to be delivered by a majority of each destination group,
+//! or, if there is none, the one for which it finds no room. Progress is that this message is delivered, or finds room.
+//!
+//! The detector reports a message that made no progress for 5 s during which every group that it is addressed to had a
+//! majority of sound members. The clock of a message starts again when one of its groups had no such majority. It counts
+//! only time in which this process ran: a pause of the whole machine counts 0.25 s at most.
+//!
+//! It also reports a member that is not `ready` after 30 s in `starting`, `restarting` or `returning`, or does not end within
+//! 20 s of SIGTERM, and a cluster that is not at rest 30 s after the last fault.
+//!
+//! It does not see: a message behind the oldest one of its client; a minority that delivers nothing, before the end.
+//!
+//! # What is excepted
+//!
+//! Stops that outlast a window, clients that begin while a member is down, groups that lose a majority.
+
+mod board;
+mod clock;
+mod conductor;
+mod fleet;
+mod hang;
+mod load;
+mod poller;
+mod report;
+mod scene;
+mod schedule;
+
+use std::time::Instant;
+
+use stentor::runtime::{BindConfig, ClusterFabric};
+use stentor::with_fabric;
+use stentor_checker::check_files;
+
+use crate::args::{self, ChaosPlant, Fault};
+use conductor::{Conductor, RunOutcome};
+use load::Loads;
+use report::{CheckResult, RunReport};
+use scene::Scene;
+use schedule::Bounds;
+use stentor_support::live::Interrupt;
+use stentor_support::{Failure, Output, Verdict};
+
+/// The command's name in errors.
+const PLACE: &str = "stentor chaos";
+
+/// The parameters of a run, with every default resolved.
+struct Script<'a> {
+    args: &'a args::Chaos,
+    scene: &'a Scene,
+    seed: u64,
+    faults: Vec<Fault>,
+    bounds: Bounds,
+    output: Output,
+}
+
+pub(super) fn run(args: &args::Chaos, output: Output) -> Result<Verdict, Failure> {
+    let scene = Scene::set(args)?;
+    let seed = args.seed.unwrap_or_else(|| stentor::runtime::life_now() % 1_000_000);
+    let bounds = Bounds::of(scene.plan(), args.clients, args.rate);
+    let faults = schedule::allowed(args, scene.plan(), &bounds)?;
+    let script = Script { args, scene: &scene, seed, faults, bounds, output };
+    script.announce();
+    let interrupt = Interrupt::catch()?;
+    let begin = Instant::now();
+    let played = with_fabric!(scene.plan().config().fabric(), F => script.play::<F>(&interrupt));
+    let seconds = begin.elapsed().as_secs_f64();
+    let played = match played {
+        Ok(played) => played,
+        Err(failure) => {
+            scene.keep();
+            output.note(&format!("everything is in {}", scene.path().display()));
+            return Err(failure);
+        }
+    };
+    if args.plant == Some(ChaosPlant::History) {
+        scene.spoil()?;
+    }
+    let begin = Instant::now();
+    let report = check_files(&scene.histories()?, false).map_err(|error| {
+        scene.keep();
+        // Whatever is wrong with them, this command wrote them.
+        Failure { exit_code: 1, ..Failure::from(error) }
+    })?;
+    let judged = CheckResult { report, seconds: begin.elapsed().as_secs_f64(), bytes: scene.history_bytes()? };
+    let document = RunReport::new(&script, &played, &judged, seconds);
+    let good = document.ok();
+    if !good || args.keep {
+        scene.keep();
+    }
+    output.report(&document.kept(scene.kept()))?;
+    Ok(Verdict::of(good))
+}
+
+impl Script<'_> {
+    fn announce(&self) {
+        let names: Vec<_> = self.faults.iter().map(|fault| schedule::name(*fault)).collect();
+        let Bounds { stop_ms, cut_ms } = self.bounds;
+        let lasts = |fault: Fault, what: &str, ms: u64| {
+            if self.faults.contains(&fault) { format!("; a {what} lasts {ms} ms at most") } else { String::new() }
+        };
+        self.output.note(&format!(
+            "seed {}; faults on {}: {}{}{}; {} messages/s",
+            self.seed,
+            self.scene.plan().config().fabric(),
+            names.join(", "),
+            lasts(Fault::Stop, "stop", stop_ms),
+            lasts(Fault::Cut, "cut", cut_ms),
+            self.args.rate
+        ));
+    }
+
+    fn play<F: ClusterFabric>(&self, interrupt: &Interrupt) -> Result<RunOutcome, Failure> {
+        let (plan, scene) = (self.scene.plan(), self.scene);
+        let loads = Loads::new(plan, scene, self.args, self.seed);
+        let bind = BindConfig { sockets: scene.sockets(), ..BindConfig::beside(&scene.config()) };
+        let start = |client| plan.start_client::<F>(client, &bind);
+        std::thread::scope(|scope| {
+            // However this ends, the clients end, too: the scope waits for them.
+            let _end = loads.end_with();
+            loads.start(scope, &start)?;
+            Conductor::begin(self, &loads, interrupt)?.play()
+        })
+    }
+}

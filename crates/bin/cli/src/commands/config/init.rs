@@ -1,0 +1,109 @@
+//! `stentor config init`: a commented configuration to begin with.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use stentor::ClusterConfig;
+use stentor::config::{Ground, Limits, Problem, Template};
+use stentor_support::args::DemoFabric;
+use stentor_support::live::write_key;
+use stentor_support::streams::{Existing, PLAIN, write_whole};
+use stentor_support::{Failure, Human, Output, Style, Verdict};
+
+use crate::args::ConfigInit;
+
+/// Where a cluster between hosts has its key: beside its configuration.
+const KEY: &str = "file:cluster.key";
+const KEY_FILE: &str = "cluster.key";
+
+#[derive(Serialize)]
+struct Written {
+    path: PathBuf,
+    cluster: String,
+    groups: usize,
+    replicas: usize,
+    /// The file with the key of a cluster between hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<PathBuf>,
+    /// It was there before, and was not changed.
+    #[serde(skip)]
+    old_key: bool,
+}
+
+impl Human for Written {
+    fn human(&self, _: Style) -> String {
+        let path = self.path.display();
+        let key = self.key.as_ref().map_or(String::new(), |key| match self.old_key {
+            true => format!("{}: was there, and is the cluster's key\n", key.display()),
+            false => format!("{}: a new key; every host of the cluster needs this file\n", key.display()),
+        });
+        format!("{path}: {} groups of {}\n{key}next: stentor config check {path}\n", self.groups, self.replicas)
+    }
+}
+
+pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure> {
+    if args.fabric != DemoFabric::Ofi {
+        args.ofi.refuse("stentor config init")?;
+    }
+    let template = Template {
+        cluster: args.cluster.clone(),
+        groups: args.groups,
+        replicas: args.replicas,
+        limits: Limits::default(),
+        ground: match args.fabric {
+            DemoFabric::Shm => Ground::Shm,
+            DemoFabric::Roce => Ground::Roce { network: 1, key: KEY.to_owned() },
+            DemoFabric::Ofi => Ground::Ofi {
+                network: 1,
+                key: KEY.to_owned(),
+                provider: args.ofi.provider.clone(),
+                as_efa: args.ofi.as_efa,
+            },
+            DemoFabric::Verbs => Ground::Verbs { address: device_address(), key: KEY.to_owned() },
+        },
+    };
+    // What the file would be refused for is refused before it is written.
+    let refuse =
+        |problem: &Problem| Failure::usage(problem, "the arguments of `stentor config init`", problem.remedy());
+    template.check_counts().map_err(|problem| refuse(&problem))?;
+    let text = template.render();
+    ClusterConfig::parse(&args.output, &text).map_err(|error| refuse(&error.problem))?;
+    if !args.force && args.output.symlink_metadata().is_ok() {
+        return Err(unwritten(&args.output, &ErrorKind::AlreadyExists.into()));
+    }
+    // The key first: a configuration without its key would have to be removed before another try.
+    let key = (args.fabric != DemoFabric::Shm).then(|| args.output.with_file_name(KEY_FILE));
+    let old_key = key.as_deref().map_or(Ok(false), make_key)?;
+    let existing = if args.force { Existing::Goes } else { Existing::Stays };
+    write_whole(&args.output, text.as_bytes(), existing, PLAIN).map_err(|error| unwritten(&args.output, &error))?;
+    let Template { cluster, groups, replicas, .. } = template;
+    output.report(&Written { path: args.output.clone(), cluster, groups, replicas, key, old_key })?;
+    Ok(Verdict::Good)
+}
+
+/// Makes a key that only this user may read. One that is there stays: others may have it. Whether there is one.
+fn make_key(path: &Path) -> Result<bool, Failure> {
+    match write_key(path) {
+        Ok(()) => Ok(false),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(true),
+        Err(error) => Err(Failure::cannot_write(path, &error)),
+    }
+}
+
+/// That of this host's RDMA device; on a host without one something to be replaced.
+fn device_address() -> IpAddr {
+    stentor_support::rdma_address().unwrap_or(Ipv4Addr::new(192, 0, 2, 1).into())
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::AlreadyExists => Failure::usage(
+            "the file exists already; it was not changed",
+            path.display(),
+            "name another file with -o, or overwrite it with --force",
+        ),
+        _ => Failure::cannot_write(path, error),
+    }
+}

@@ -1,0 +1,89 @@
+//! Half-way the leader of the first group is killed; later it is started again.
+
+use std::fs::File;
+use std::io::BufReader;
+
+use stentor::runtime::{Client, ClusterRuntime, FabricDiagnostics, Recorder, now_ns};
+use stentor_checker::history::Reader;
+use stentor_checker::{Event, EventKind};
+use stentor_fabric::ProcessId;
+use stentor_support::Failure;
+use stentor_support::live::{HistoryFile, trim_history};
+
+use super::cluster::Nodes;
+use super::stage::Stage;
+use crate::args::Wait;
+
+/// What happened; times in ns of the histories' clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crash {
+    pub(super) process: ProcessId,
+    /// Just before the signal.
+    pub(super) killed: u64,
+    /// Just before the process was started again.
+    pub(super) restarted: u64,
+    /// When the client counted on it again: it has what the others have. 0 until then.
+    pub(super) back: u64,
+}
+
+/// Whoever kills.
+pub(super) struct LeaderKill<'a> {
+    pub(super) plan: &'a ClusterRuntime,
+    pub(super) stage: &'a Stage,
+    pub(super) nodes: &'a Nodes,
+    pub(super) wait: Wait,
+    pub(super) crash: Option<Crash>,
+}
+
+impl LeaderKill<'_> {
+    /// Kills whoever leads the first group.
+    pub(super) fn kill(&mut self, recorder: &mut Recorder<HistoryFile>) -> Result<(), Failure> {
+        let process = self.leader()?;
+        let killed = now_ns();
+        self.nodes.kill(process)?;
+        let path = self.stage.history(self.plan, process, 1);
+        trim_history(&path)?;
+        recorder.crash(now_ns(), process, 1).map_err(|error| Failure::cannot_write(&path, &error))?;
+        self.crash = Some(Crash { process, killed, restarted: 0, back: 0 });
+        Ok(())
+    }
+
+    /// Starts it again.
+    pub(super) fn restart(&mut self) -> Result<(), Failure> {
+        let Some(crash) = &mut self.crash else { return Ok(()) };
+        crash.restarted = now_ns();
+        self.nodes.restart(self.plan, self.stage, self.wait, crash.process)
+    }
+
+    /// Whether it is back, if it was started again.
+    pub(super) fn is_back<F: FabricDiagnostics>(&mut self, client: &Client<F>) -> bool {
+        match &mut self.crash {
+            Some(crash) if crash.restarted > 0 && crash.back == 0 => {
+                if client.counts_on(crash.process) {
+                    crash.back = now_ns();
+                }
+                crash.back > 0
+            }
+            _ => true,
+        }
+    }
+
+    /// The process of the first group that said last that it leads: nodes write that to their histories at once.
+    fn leader(&self) -> Result<ProcessId, Failure> {
+        let mut last = (0, ProcessId(0));
+        let group = self.plan.topology().group_ids().next().expect("there is a group");
+        for process in self.plan.topology().members(group) {
+            let path = self.stage.history(self.plan, process, 1);
+            let file =
+                File::open(&path).map_err(|error| Failure::run(error, path.display(), "report this as a bug"))?;
+            let (reader, mut cluster) = Reader::open(path.display().to_string(), BufReader::new(file))?;
+            let mut reader = reader.tolerate_cut_off_line();
+            while let Some(Event { kind, .. }) = reader.next_event(&mut cluster)? {
+                if let EventKind::Epoch { ballot, .. } = kind {
+                    last = last.max((ballot, process));
+                }
+            }
+        }
+        Ok(last.1)
+    }
+}

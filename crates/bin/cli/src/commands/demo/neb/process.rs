@@ -1,0 +1,368 @@
+//! One process of the broadcast on shared memory, RoCEv2, an RDMA device or libfabric, as a demonstration starts it: correct, or a liar.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use stentor::config::{AsEfa, KeySource};
+use stentor::runtime::{FabricDiagnostics, OfiFabric, RoceFabric, ShmFabric, Stop, VerbsFabric, now_ns};
+use stentor_checker::Cluster;
+use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
+use stentor_fabric_ofi::OfiConfig;
+use stentor_fabric_roce::{NetConfig, RoceConfig, SwitchConfig};
+use stentor_fabric_shm::ShmConfig;
+use stentor_fabric_verbs::VerbsConfig;
+use stentor_neb::{Authority, Config, FaultModel, Liar, Lies, Mode, Node, Notice, ProcessSet, Value};
+use stentor_support::args::Network;
+use stentor_support::live::stop_at_end_of_input;
+use stentor_support::{Failure, Verdict};
+
+use crate::commands::neb::NebHistory;
+
+/// The name of a demonstration's cluster.
+pub(crate) const CLUSTER: &str = "demo-neb";
+/// Where the processes on RoCEv2 listen for each other.
+const PORT: u16 = 7101;
+
+/// How long a process waits for the switch before it broadcasts without it.
+const COPYING: Duration = Duration::from_secs(10);
+
+/// What one process is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct WorkerSpec {
+    pub(crate) me: u16,
+    pub(crate) processes: usize,
+    pub(crate) faults: usize,
+    pub(crate) window: u32,
+    pub(crate) payload_bytes: usize,
+    /// Secret keys; the demonstration makes them for one run.
+    pub(crate) secret: [u8; 32],
+    pub(crate) public: Vec<[u8; 32]>,
+    pub(crate) salt: u64,
+    pub(crate) sockets: PathBuf,
+    pub(crate) history: PathBuf,
+    /// Lines to broadcast, one to a broadcast.
+    pub(crate) input: PathBuf,
+    /// Who lies; nobody is told more of it than the histories are.
+    pub(crate) liar: u16,
+    /// By process: how many a correct process broadcasts.
+    pub(crate) shares: Vec<u64>,
+    /// The liar's second value goes to these.
+    pub(crate) victims: Vec<u16>,
+    /// What the liar does, by [`Lies::NAMES`].
+    pub(crate) lies: Vec<String>,
+    /// How long a sender waits for a process that is a window behind, ms.
+    pub(crate) patience_ms: u64,
+    pub(crate) carrier: Carrier,
+}
+
+/// What processes of one host talk over. The file with the key is named, not the key: what a process is told is in the list of
+/// processes, for everybody to see.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Carrier {
+    /// Shared memory.
+    Shm,
+    /// RoCEv2.
+    Roce {
+        /// Addresses are 127.network.0.1 and so on, by process.
+        network: u8,
+        key: PathBuf,
+        /// Its capture, and a bad network.
+        traffic: Network,
+        /// Where a switch that makes copies is asked for sets.
+        switch: Option<SocketAddr>,
+    },
+    /// The RDMA device of the host.
+    Verbs {
+        /// Where all processes are.
+        address: IpAddr,
+        key: PathBuf,
+    },
+    /// A provider of libfabric.
+    Ofi {
+        /// Addresses are 127.network.0.1 and so on, by process.
+        network: u8,
+        key: PathBuf,
+        /// What is tried, and nothing else.
+        providers: Vec<String>,
+        /// Whose restrictions are imposed.
+        as_efa: Option<String>,
+    },
+}
+
+/// What a process says, one JSON document per line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "said", rename_all = "lowercase")]
+pub(crate) enum Said {
+    /// What carries this process's data.
+    Carried { by: String },
+    /// An equivocation.
+    Evidence { sender: u16, index: u64, ours: String, other: String, witness: u16, proven: bool },
+    /// Everything that correct processes broadcast was delivered here.
+    Done,
+    /// At the end.
+    Summary {
+        broadcasts: u64,
+        deliveries: u64,
+        fast: u64,
+        reads: u64,
+        skipped: u64,
+        equivocated: u64,
+        suspicions: u64,
+        refused: u64,
+        /// Records that the network was to copy, one for each receiver.
+        copies: u64,
+    },
+}
+
+/// Where the processes of one host are, each at an address of its own.
+fn addresses(network: u8, processes: usize) -> Vec<Option<SocketAddr>> {
+    let address = |n| Some(SocketAddr::new(Ipv4Addr::new(127, network, 0, n).into(), PORT));
+    (1..=processes as u8).map(address).collect()
+}
+
+/// How a process meets the others; the key is in a file.
+fn net(me: ProcessId, addresses: Vec<Option<SocketAddr>>, key: &Path) -> Result<NetConfig, Failure> {
+    let key = KeySource::File(key.to_owned()).read(Path::new("")).map_err(failed)?;
+    Ok(NetConfig::new(CLUSTER, me, addresses).key(key))
+}
+
+impl WorkerSpec {
+    pub(crate) fn config(&self) -> Config {
+        let mode = Mode::Quorum(FaultModel::LyingHosts);
+        let sized = Config::new(self.processes, mode, self.faults);
+        let patience_ns = self.patience_ms * 1_000_000;
+        Config { window: self.window, payload_bytes: self.payload_bytes, signed: true, patience_ns, ..sized }
+    }
+
+    fn lies(&self) -> Result<Lies, Failure> {
+        let add = |lies: Lies, name: &String| {
+            let unknown =
+                || Failure::usage(format_args!("no lie is called `{name}`"), "neb process", "use `stentor demo`");
+            lies.with(name).ok_or_else(unknown)
+        };
+        self.lies.iter().try_fold(Lies::default(), add)
+    }
+}
+
+fn failed(what: impl std::fmt::Display) -> Failure {
+    Failure::run(what, "neb process", "`stentor doctor` says what this machine can do")
+}
+
+fn say(said: &Said) -> Result<(), Failure> {
+    let text = serde_json::to_string(said).expect("string keys");
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(failed)
+}
+
+pub(in crate::commands) fn process(spec: &str) -> Result<Verdict, Failure> {
+    let spec: WorkerSpec =
+        serde_json::from_str(spec).map_err(|error| Failure::usage(error, "neb process", "use `stentor demo --neb`"))?;
+    let me = ProcessId(spec.me);
+    let n = spec.processes;
+    match &spec.carrier {
+        Carrier::Shm => {
+            let shm =
+                ShmConfig { directory: spec.sockets.clone(), ..ShmConfig::new(CLUSTER, me, &me.to_string(), n as u16) };
+            take_part(ShmFabric::start(shm).map_err(failed)?, spec)
+        }
+        Carrier::Roce { network, key, traffic, switch } => {
+            let config = RoceConfig {
+                pcap: traffic.pcap.clone(),
+                chances: traffic.bad.chances(),
+                seed: traffic.seed.wrapping_add(u64::from(me.0)),
+                switch: switch.map(SwitchConfig::new),
+                ..RoceConfig::default()
+            };
+            take_part(RoceFabric::start(net(me, addresses(*network, n), key)?, config).map_err(failed)?, spec)
+        }
+        Carrier::Verbs { address, key } => {
+            let address = |process| Some(SocketAddr::new(*address, PORT + process));
+            let net = net(me, (0..n as u16).map(address).collect(), key)?;
+            take_part(VerbsFabric::start(net, VerbsConfig::default()).map_err(failed)?, spec)
+        }
+        Carrier::Ofi { network, key, providers, as_efa } => {
+            let as_efa = as_efa.as_deref().map(AsEfa::named).transpose().map_err(failed)?;
+            let mask = as_efa.map(AsEfa::mask).unwrap_or_default();
+            let config = OfiConfig { providers: providers.clone(), mask, ..OfiConfig::default() };
+            let fabric = OfiFabric::start(net(me, addresses(*network, n), key)?, config).map_err(failed)?;
+            if let Some(by) = fabric.carrier() {
+                say(&Said::Carried { by })?;
+            }
+            take_part(fabric, spec)
+        }
+    }
+}
+
+fn take_part<F: Fabric>(fabric: F, spec: WorkerSpec) -> Result<Verdict, Failure> {
+    let (config, me) = (spec.config(), ProcessId(spec.me));
+    let authority = Authority::new(spec.salt, me, &spec.secret, &spec.public).map_err(failed)?;
+    let stop = Arc::new(Stop::default());
+    stop_at_end_of_input(Arc::clone(&stop))?;
+    if spec.me == spec.liar {
+        let lies = spec.lies()?;
+        let victims: ProcessSet = spec.victims.iter().map(|victim| ProcessId(*victim)).collect();
+        let liar = Liar::new(fabric, config, spec.salt, Some(authority), lies, 30, victims).map_err(failed)?;
+        lie(liar.equivocating_every(5), &stop)
+    } else {
+        let node = Node::new(fabric, config, spec.salt, Some(authority)).map_err(failed)?;
+        Correct::new(node, spec)?.run(&stop)
+    }
+}
+
+fn lie<F: Fabric>(mut liar: Liar<F>, stop: &Stop) -> Result<Verdict, Failure> {
+    let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
+    // Its choices: a generator of George Marsaglia's, from a fixed beginning.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut chance = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    while !stop.is_stopped() {
+        let worked = liar.step(&mut chance, &mut |_| {});
+        backoff.pause(liar.node_mut().fabric_mut(), worked, Duration::from_millis(1)).map_err(failed)?;
+    }
+    let counts = *liar.node().counts();
+    say(&Said::Summary {
+        broadcasts: 0,
+        deliveries: counts.deliveries,
+        fast: counts.fast,
+        reads: counts.reads,
+        skipped: counts.skipped,
+        equivocated: liar.equivocated(),
+        suspicions: counts.suspicions,
+        refused: counts.denials,
+        copies: counts.copies,
+    })?;
+    Ok(Verdict::Good)
+}
+
+/// A process that keeps to the protocol.
+struct Correct<F: Fabric> {
+    node: Node<F>,
+    spec: WorkerSpec,
+    lines: Vec<Vec<u8>>,
+    sent: usize,
+    heads: Vec<u64>,
+    history: NebHistory,
+    /// Until when the first broadcast waits for the network to make copies.
+    copied_by: Option<Instant>,
+}
+
+/// The cluster that histories of a demonstration are about.
+fn cluster(spec: &WorkerSpec) -> Cluster {
+    let names = (0..spec.processes as u16).map(|process| ProcessId(process).to_string());
+    let builder = Cluster::builder().global_clock().group("n", names);
+    let builder = builder.faulty([ProcessId(spec.liar).to_string()]).window(u64::from(spec.window));
+    builder.build().expect("names are made unique here")
+}
+
+impl<F: Fabric> Correct<F> {
+    fn new(node: Node<F>, spec: WorkerSpec) -> Result<Self, Failure> {
+        let history = NebHistory::new(&spec.history, cluster(&spec), node.me(), node.config())?;
+        let lines = read(&spec.input)?;
+        let heads = vec![0; spec.processes];
+        let is_switched = matches!(spec.carrier, Carrier::Roce { switch: Some(_), .. });
+        let copied_by = is_switched.then(|| Instant::now() + COPYING);
+        Ok(Correct { node, spec, lines, sent: 0, heads, history, copied_by })
+    }
+
+    fn run(mut self, stop: &Stop) -> Result<Verdict, Failure> {
+        let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
+        let (mut done, mut round) = (false, 0_u64);
+        while !stop.is_stopped() {
+            round += 1;
+            let mut worked = (round.is_multiple_of(64) || !self.node.is_connected()) && self.node.housekeep();
+            worked |= self.step()?;
+            worked |= self.broadcast()?;
+            let all = |(head, share): (&u64, &u64)| head >= share;
+            if !done && self.heads.iter().zip(&self.spec.shares).all(all) {
+                done = true;
+                say(&Said::Done)?;
+            }
+            if !worked {
+                self.node.housekeep();
+            }
+            backoff.pause(self.node.fabric_mut(), worked, Duration::from_millis(5)).map_err(failed)?;
+        }
+        self.finish()
+    }
+
+    fn step(&mut self) -> Result<bool, Failure> {
+        let mut evidences = Vec::new();
+        let Correct { node, heads, history, spec, .. } = self;
+        let worked = node.step(&mut |notice| {
+            history.notice(&notice);
+            match notice {
+                Notice::Deliver(sender, _) | Notice::Skip(sender, _) => heads[sender.index()] += 1,
+                Notice::Equivocation(evidence) => {
+                    let payload = |words: &[u64]| {
+                        let value = Value::new(words, words.len() * 8, true, spec.payload_bytes);
+                        value.map(|value| value.payload().to_vec()).unwrap_or_default()
+                    };
+                    let (ours, other) = (payload(&evidence.ours), payload(&evidence.other));
+                    let text = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+                    evidences.push(Said::Evidence {
+                        sender: evidence.sender.0,
+                        index: evidence.index,
+                        ours: text(&ours),
+                        other: text(&other),
+                        witness: evidence.witness.0,
+                        proven: evidence.proven,
+                    });
+                }
+                Notice::Refused(..) | Notice::Removed(..) => {}
+            }
+        });
+        self.history.check()?;
+        evidences.iter().try_for_each(say)?;
+        Ok(worked)
+    }
+
+    fn broadcast(&mut self) -> Result<bool, Failure> {
+        if !self.node.is_connected() || self.sent == self.lines.len() {
+            return Ok(false);
+        }
+        if self.copied_by.is_some_and(|until| Instant::now() < until && !self.node.is_copied()) {
+            return Ok(false);
+        }
+        self.copied_by = None;
+        let payload = self.lines[self.sent].clone();
+        let now = now_ns();
+        let Ok(index) = self.node.broadcast(now, 1_000_000 + self.sent as u64, &payload) else { return Ok(false) };
+        self.sent += 1;
+        self.history.broadcast(now, index, &payload);
+        self.history.check()?;
+        Ok(true)
+    }
+
+    fn finish(mut self) -> Result<Verdict, Failure> {
+        self.history.memory(&self.node);
+        self.history.flush();
+        self.history.check()?;
+        let counts = self.node.counts();
+        say(&Said::Summary {
+            broadcasts: counts.broadcasts,
+            deliveries: counts.deliveries,
+            fast: counts.fast,
+            reads: counts.reads,
+            skipped: counts.skipped,
+            equivocated: 0,
+            suspicions: counts.suspicions,
+            refused: counts.denials,
+            copies: counts.copies,
+        })?;
+        Ok(Verdict::Good)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Vec<u8>>, Failure> {
+    let refuse = |error: std::io::Error| Failure::usage(error, path.display(), "name a text that can be read");
+    let file = std::fs::File::open(path).map_err(refuse)?;
+    BufReader::new(file).split(b'\n').collect::<Result<_, _>>().map_err(refuse)
+}

@@ -1,0 +1,288 @@
+//! `stentor leader`: who leads, and who is to.
+
+mod asking;
+mod judge;
+mod report;
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use stentor::runtime::{ClusterRuntime, GroupId};
+use stentor_fabric::ProcessId;
+use stentor_multicast::ProcessRole;
+
+use crate::args::{LeaderCommand, LeaderMove, LeaderShow, Where};
+use report::{Member, Moved, Shown};
+use stentor_support::live::{self, Answer, Interrupt, Question, Standing, ask, unstarted};
+use stentor_support::{Failure, Output, Verdict};
+
+/// Between two looks whether the other leads.
+const LOOK: Duration = Duration::from_millis(2);
+/// How long `leader show` waits for all members together.
+const BRIEF: Duration = Duration::from_millis(400);
+/// The same of `leader move`, which has no use for an answer that lacks somebody.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// If all answered at once and do not agree, they are asked once more after that long.
+const AGAIN: Duration = Duration::from_millis(100);
+/// The time for which a request that is refused at present is repeated.
+const SOON: Duration = Duration::from_secs(2);
+
+pub(super) fn run(command: &LeaderCommand, output: Output) -> Result<Verdict, Failure> {
+    match command {
+        LeaderCommand::Show(args) => show(args, output),
+        LeaderCommand::Move(args) => hand_over(args, output),
+    }
+}
+
+/// What comes of a question.
+enum Heard<T> {
+    Answer(T),
+    /// No process is there.
+    Nobody,
+    /// A process is there and says nothing: it is stopped, or very busy. Its pid, if that is known.
+    Silence(Option<i32>),
+    /// It cannot be asked from here, and why.
+    Unknown(String),
+}
+
+impl<T> Heard<T> {
+    fn answer(self) -> Option<T> {
+        match self {
+            Heard::Answer(answer) => Some(answer),
+            Heard::Nobody | Heard::Silence(_) | Heard::Unknown(_) => None,
+        }
+    }
+}
+
+/// A cluster whose processes run, or do not.
+struct Cluster<'a> {
+    plan: ClusterRuntime,
+    config: &'a Path,
+    directory: PathBuf,
+    /// The directory in it.
+    meeting: String,
+    /// Members may be on other hosts, where they cannot be asked.
+    spread: bool,
+}
+
+impl<'a> Cluster<'a> {
+    fn of(place: &'a Where) -> Result<Self, Failure> {
+        let plan = live::plan(&place.config)?;
+        let (meeting, spread) = (live::meeting_name(&plan), plan.config().fabric().is_between_hosts());
+        let directory = live::directory(place.directory.as_ref());
+        Ok(Cluster { plan, config: &place.config, directory, meeting, spread })
+    }
+
+    /// `None`: it does not run on this host, or is silent.
+    fn ask(&self, process: ProcessId, question: &Question) -> Result<Option<Answer>, Failure> {
+        let name = self.plan.name(process);
+        let paths = stentor_host::all_beside(&self.directory, &self.meeting, process)
+            .map_err(|error| unstarted(error.into(), self.config))?;
+        match ask(&paths, question) {
+            Ok(answer) => Ok(answer),
+            Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => Ok(None),
+            Err(error) => {
+                let what = format_args!("`{name}` does not answer as it should: {error}");
+                Err(Failure::run(what, self.directory.display(), "look at what it says; stop it and start it again"))
+            }
+        }
+    }
+
+    /// How a member stands, on whichever host. `None`: it does not run, is silent, or cannot be asked.
+    fn standing(&self, process: ProcessId) -> Result<Option<Standing>, Failure> {
+        Ok(asking::all(self, &[process], PATIENCE)?.pop().and_then(Heard::answer))
+    }
+
+    fn refused(&self, process: ProcessId, why: &str) -> Failure {
+        let what = format_args!("`{}` refuses: {why}", self.plan.name(process));
+        Failure::run(what, self.config.display(), "`stentor leader show` tells how all members stand")
+    }
+}
+
+fn show(args: &LeaderShow, output: Output) -> Result<Verdict, Failure> {
+    let cluster = Cluster::of(&args.place)?;
+    let groups = if args.group.is_empty() {
+        cluster.plan.topology().group_ids().collect()
+    } else {
+        live::groups(&cluster.plan, &args.group, cluster.config)?
+    };
+    let since = Instant::now();
+    let mut shown = look(&cluster, &groups)?;
+    // A change of leaders may be under way: a moment later its members agree.
+    if !shown.ok() && !shown.is_incomplete() && since.elapsed() < AGAIN {
+        std::thread::sleep(AGAIN);
+        shown = look(&cluster, &groups)?;
+    }
+    output.report(&shown)?;
+    Ok(Verdict::of(shown.ok()))
+}
+
+/// How all members of these groups stand.
+fn look(cluster: &Cluster<'_>, groups: &[GroupId]) -> Result<Shown, Failure> {
+    let members = |group: GroupId| cluster.plan.topology().members(group).map(move |process| (group, process));
+    let members: Vec<_> = groups.iter().copied().flat_map(members).collect();
+    let processes: Vec<_> = members.iter().map(|(_, process)| *process).collect();
+    let heard = asking::all(cluster, &processes, BRIEF)?;
+    let member = |((group, process), heard): (&(GroupId, ProcessId), _)| {
+        let (heard, note) = asking::elsewhere(cluster, *process, heard);
+        let name = cluster.plan.config().groups()[usize::from(group.0)].id();
+        Member::new(name, cluster.plan.name(*process), heard, note)
+    };
+    let members = members.iter().zip(heard).map(member).collect();
+    Ok(Shown::new(members, cluster.plan.config().election_times().max))
+}
+
+fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
+    let cluster = Cluster::of(&args.place)?;
+    let interrupt = Interrupt::catch()?;
+    let to = cluster.plan.process(&args.to).map_err(|error| unstarted(error, cluster.config))?;
+    let Some(ProcessRole::Member { group, .. }) = cluster.plan.topology().role(to) else {
+        let what = format_args!("`{}` is a client", args.to);
+        return Err(Failure::usage(what, "--to", "name a member of a group"));
+    };
+    let since = Instant::now();
+    let (from, before) = nominate(&cluster, group, to, args, &interrupt)?;
+    let epoch = loop {
+        match cluster.standing(to)? {
+            Some(standing) if standing.leads && (from == to || standing.epoch > before.epoch) => break standing.epoch,
+            Some(_) => {}
+            // It cannot be asked: the one that led follows it.
+            None => match cluster.standing(from)? {
+                Some(standing) if standing.leader == args.to && standing.epoch > before.epoch => break standing.epoch,
+                _ => {}
+            },
+        }
+        interrupt.check()?;
+        if since.elapsed() > Duration::from_secs(args.timeout) {
+            let what = format_args!("`{}` does not lead after {} s", args.to, args.timeout);
+            let remedy = "`stentor leader show` tells how all members stand; a group without a majority has no leader";
+            return Err(Failure::run(what, cluster.config.display(), remedy));
+        }
+        std::thread::sleep(LOOK);
+    };
+    let moved = Moved {
+        group: cluster.plan.config().groups()[usize::from(group.0)].id().to_owned(),
+        from: before.id,
+        to: args.to.clone(),
+        epoch,
+        seconds: since.elapsed().as_secs_f64(),
+    };
+    output.report(&moved)?;
+    Ok(Verdict::Good)
+}
+
+/// Asks the leader to hand over and returns its id. A refusal that may pass is asked again for a moment: a
+/// leader of a group that began just now is named soon, and a member that is being taken in is ready soon.
+fn nominate(
+    cluster: &Cluster<'_>,
+    group: GroupId,
+    to: ProcessId,
+    args: &LeaderMove,
+    interrupt: &Interrupt,
+) -> Result<(ProcessId, Standing), Failure> {
+    let until = Instant::now() + SOON.min(Duration::from_secs(args.timeout));
+    loop {
+        let (from, before) = leader(cluster, group)?;
+        if from == to {
+            return Ok((from, before));
+        }
+        match cluster.ask(from, &Question::Move { to: args.to.clone() })? {
+            Some(Answer::Moving) => return Ok((from, before)),
+            Some(Answer::NotYet(_)) if Instant::now() < until => interrupt.check()?,
+            Some(Answer::Refused(why) | Answer::NotYet(why)) => return Err(cluster.refused(from, &why)),
+            Some(Answer::Standing(_) | Answer::Done) => {
+                return Err(cluster.refused(from, "it answered another question"));
+            }
+            None => return Err(elsewhere(cluster, from)),
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The leader was not asked: it is on another host, from where nothing that changes a member can be asked for, or not where
+/// this command looks.
+fn elsewhere(cluster: &Cluster<'_>, leader: ProcessId) -> Failure {
+    let name = cluster.plan.name(leader);
+    let place = cluster.config.display();
+    if let Some(found) = live::find(&cluster.plan, leader).iter().find(|found| found.is_same) {
+        let what = format!("`{name}` leads, and runs on this host, {}", found.where_it_is());
+        return match found.missed_by(&cluster.directory, &cluster.meeting) {
+            Some(why) => Failure::run(what, place, why),
+            None => Failure::run(format_args!("{what}; it does not answer"), place, "ask again"),
+        };
+    }
+    if !cluster.spread {
+        return cluster.refused(leader, "it is gone");
+    }
+    let what = format_args!("`{name}` leads, and is not on this host");
+    let remedy = format_args!("ask on the host of `{name}`, with the --directory that it was told");
+    Failure::run(what, place, remedy)
+}
+
+/// Of those who say that they lead, the one in the highest ballot: another may not have heard of it yet.
+fn leader(cluster: &Cluster<'_>, group: GroupId) -> Result<(ProcessId, Standing), Failure> {
+    let mut leader: Option<(ProcessId, Standing)> = None;
+    let mut rest = Leaderless::default();
+    let members: Vec<_> = cluster.plan.topology().members(group).collect();
+    for (process, heard) in members.iter().zip(asking::all(cluster, &members, PATIENCE)?) {
+        let (heard, _) = asking::elsewhere(cluster, *process, heard);
+        let standing = match heard {
+            Heard::Answer(standing) => standing,
+            Heard::Unknown(why) => {
+                rest.unknown.push(format!("`{}` cannot be asked from here: {why}", cluster.plan.name(*process)));
+                continue;
+            }
+            Heard::Nobody | Heard::Silence(_) => {
+                rest.silent.push(*process);
+                continue;
+            }
+        };
+        rest.up += 1;
+        if !standing.joining {
+            rest.remember.push(standing.id.clone());
+        }
+        if standing.leads && leader.as_ref().is_none_or(|(_, other)| other.epoch < standing.epoch) {
+            leader = Some((*process, standing));
+        }
+    }
+    leader.ok_or_else(|| rest.failure(cluster, group))
+}
+
+/// How the members of a group stand that nobody leads.
+#[derive(Default)]
+struct Leaderless {
+    /// So many answered.
+    up: usize,
+    /// Those of them that have the group's state.
+    remember: Vec<String>,
+    silent: Vec<ProcessId>,
+    /// Those that cannot be asked from here, and why.
+    unknown: Vec<String>,
+}
+
+impl Leaderless {
+    fn failure(self, cluster: &Cluster<'_>, group: GroupId) -> Failure {
+        let Leaderless { up, remember, silent, unknown } = self;
+        let config = &cluster.plan.config().groups()[usize::from(group.0)];
+        let (all, forgot) = (config.members().len(), up - remember.len());
+        if all - forgot < all / 2 + 1 && up == all && forgot < all {
+            let what =
+                format_args!("nobody leads `{}`: {forgot} of its {all} members have no memory of it", config.id());
+            let remedy = format_args!(
+                "no majority remembers, so nobody is taken in: stop {} and start it anew; the group begins from nothing",
+                remember.join(", ")
+            );
+            return Failure::run(what, cluster.config.display(), remedy);
+        }
+        let missed = live::missed(&cluster.plan, &silent, None);
+        let what = vec![format!("nobody leads `{}`; {up} of its {all} members answer", config.id())];
+        let runs = missed.iter().map(live::Missed::text).collect();
+        let what = [what, runs, unknown].concat().join("; ");
+        let place = format_args!("{}, sockets in {}", cluster.config.display(), live::looked_in(&cluster.directory));
+        let start =
+            "start those that do not run with `stentor node`; `stentor leader show` tells how all members stand";
+        let remedy = [live::Missed::remedies(&missed), vec![start.to_owned()]].concat().join("; ");
+        Failure::run(what, place, remedy)
+    }
+}

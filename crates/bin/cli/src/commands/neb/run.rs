@@ -1,0 +1,402 @@
+//! `stentor neb run`: one process of the broadcast that `cluster.toml` describes.
+
+use std::io::BufReader;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use stentor::ClusterConfig;
+use stentor::config::NebConfig;
+use stentor::runtime::{ClusterFabric, ClusterRuntime, FabricDiagnostics, Role, clock_name, now_ns};
+use stentor::with_fabric;
+use stentor_checker::Cluster;
+use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
+use stentor_host::{Beside, StandingSeat};
+use stentor_neb::{Authority, Mode, Node, Notice};
+use stentor_support::live::{
+    self, At, Input, Interrupt, Line, Lines, Need, Refusals, Repeats, TooLong, Waiting, addressed, with_fault,
+};
+use stentor_support::streams::{StandardInput, write_until};
+use stentor_support::{Failure, Level, Output, Verdict, hex};
+
+use super::history::NebHistory;
+use super::remove::Listening;
+use super::unsent::Unsent;
+use crate::args::{NebRun, OnRoce};
+use crate::commands::node::make_room;
+
+/// Bytes of lines that are collected under load.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// What happened, one JSON document per line.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+enum Told<'a> {
+    Deliver {
+        sender: &'a str,
+        index: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        payload: Option<&'a str>,
+        /// When the bytes are not UTF-8.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        payload_hex: Option<String>,
+    },
+    /// The index came too late here.
+    Skip { sender: &'a str, index: u64 },
+    /// The sender broadcast two values; its stream ends here.
+    Equivocation { sender: &'a str, index: u64, witness: &'a str, proven: bool },
+    /// The sender broke the protocol; its stream ends here.
+    Refused { sender: &'a str, why: String },
+    /// An operator removed the sender; its stream ends before this index, here as everywhere.
+    Removed { sender: &'a str, index: u64 },
+}
+
+pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
+    let plan = live::plan(&args.config)?;
+    let config = plan.config();
+    let Some(neb) = config.neb() else {
+        let remedy = "add one with `group`, `mode` and `fault_model`; `stentor config init` shows it";
+        return Err(Failure::usage("there is no [neb]", args.config.display(), remedy));
+    };
+    let names: Vec<&str> = config.groups()[neb.group()].members().iter().map(|member| member.id()).collect();
+    let Some(me) = names.iter().position(|name| *name == args.id) else {
+        let what = format_args!("`{}` is no process of the broadcast", args.id);
+        return Err(Failure::usage(what, args.config.display(), format_args!("name one of {}", names.join(", "))));
+    };
+    let me = ProcessId(me as u16);
+    let authority = authority(config, neb, me, args)?;
+    let need = Need::of_neb(&plan, neb.config().processes);
+    need.refuse(args.config.display())?;
+    make_room(&need, &args.id, output);
+    with_fabric!(config.fabric(), F => start::<F>(args, &plan, (neb, me), authority, output))
+}
+
+/// Starts the process on its fabric and runs it.
+fn start<F: ClusterFabric>(
+    args: &NebRun,
+    plan: &ClusterRuntime,
+    (neb, me): (&NebConfig, ProcessId),
+    authority: Option<Authority>,
+    output: Output,
+) -> Result<Verdict, Failure> {
+    let OnRoce { bind, network } = &args.roce;
+    live::refuse_foreign(plan, *bind, network, &args.config)?;
+    let say = |text: &str| output.log(Level::Info, &args.id, text);
+    let place = if F::MEETS_IN_DIRECTORY { None } else { beside(args, plan, neb, me, output)? };
+    let bind = live::bind_config(&args.config, live::directory(args.directory.as_ref()), *bind, network);
+    let fabric = live::patiently(|| F::start_in(plan, Role::Broadcast(neb), me, &bind), say)
+        .map_err(|error| live::unstarted(error, &args.config))?;
+    let operator = fabric.operator_socket().or_else(|| place.as_ref().map(StandingSeat::beside));
+    serve(args, plan, neb, fabric, authority, operator, output)
+}
+
+/// Where a process listens for operators whose fabric needs no directory. Without such a place it runs as well, but not beside
+/// another process of its name.
+fn beside(
+    args: &NebRun,
+    plan: &ClusterRuntime,
+    neb: &NebConfig,
+    me: ProcessId,
+    output: Output,
+) -> Result<Option<StandingSeat>, Failure> {
+    let name = args.id.clone();
+    let say = move |text: &str| output.log(Level::Warn, &name, text);
+    let (meeting, source) = (live::neb_meeting_name(plan), plan.neb_source(neb.group()));
+    let directory = live::directory(args.directory.as_ref());
+    At { directory, meeting, me, name: &args.id, source, config: &args.config }.take("stentor neb remove", say)
+}
+
+/// A process's life, on any fabric.
+fn serve<F: FabricDiagnostics>(
+    args: &NebRun,
+    plan: &ClusterRuntime,
+    neb: &NebConfig,
+    fabric: F,
+    authority: Option<Authority>,
+    operator: Option<Beside>,
+    output: Output,
+) -> Result<Verdict, Failure> {
+    let config = plan.config();
+    let group = &config.groups()[neb.group()];
+    let names: Vec<&str> = group.members().iter().map(|member| member.id()).collect();
+    let interrupt = Interrupt::catch()?;
+    let me = plan.process(&args.id).map_err(|error| live::unstarted(error, &args.config))?;
+    output.log(Level::Info, &args.id, &live::origin(plan, me, &live::directory(args.directory.as_ref())));
+    fabric.carrier().iter().for_each(|line| output.log(Level::Info, &args.id, line));
+    // In the other modes nobody waits for who has stopped.
+    let operator = operator.filter(|_| neb.config().mode == Mode::All);
+    let operator = operator.map(|path| Listening::at(&path, config.fingerprint())).transpose()?;
+    let node = Node::new(fabric, *neb.config(), config.salt(), authority).map_err(|error| {
+        Failure::refused(&error, args.config.display(), "`stentor doctor` says what this machine can do")
+    })?;
+    output.log(Level::Info, &args.id, &format!("{}, quorum {}", neb.config().mode, neb.config().quorum()));
+    // Only now: another process with this id may be writing that file.
+    let history = args.history.as_deref().map(|path| history(path, group.id(), &names, &node));
+    let mut serving = Serving {
+        node,
+        history: history.transpose()?,
+        waiting: None,
+        unsent: Unsent::default(),
+        refusals: Refusals::default(),
+        troubles: Repeats::default(),
+        waiting_for: Waiting::new(),
+        addressed: group.members().iter().map(|member| addressed(config, member)).collect(),
+        met: false,
+        operator,
+        begun: false,
+        config: &args.config,
+        enough_since: None,
+    };
+    let served = serving.run(&names, &interrupt, |level, text| output.log(level, &args.id, text));
+    // What was recorded until it failed is worth having, too.
+    for trouble in serving.node.fabric_mut().last_troubles() {
+        output.log(Level::Warn, &args.id, &trouble);
+    }
+    serving.finish()?;
+    served?;
+    if serving.node.has_left() {
+        let remedy = "it can take part again when the whole cluster starts anew";
+        return Err(Failure::run(format_args!("an operator removed `{}`", args.id), args.config.display(), remedy));
+    }
+    Ok(Verdict::Good)
+}
+
+/// The history of this process, begun.
+fn history<F: Fabric>(path: &Path, group: &str, names: &[&str], node: &Node<F>) -> Result<NebHistory, Failure> {
+    let mut builder = Cluster::builder().group(group, names.iter().copied());
+    if let Some(name) = clock_name() {
+        builder = builder.host_clock(name);
+    }
+    let cluster = builder.window(u64::from(node.config().window)).build();
+    let cluster = cluster.expect("a checked configuration names its processes once");
+    let mut history = NebHistory::new(path, cluster, node.me(), node.config())?;
+    history.memory(node);
+    history.flush();
+    history.check()?;
+    Ok(history)
+}
+
+fn authority(
+    config: &ClusterConfig,
+    neb: &NebConfig,
+    me: ProcessId,
+    args: &NebRun,
+) -> Result<Option<Authority>, Failure> {
+    let place = args.config.display();
+    match (neb.config().signed, args.secret.as_deref()) {
+        (false, None) => Ok(None),
+        (true, Some(file)) => {
+            let secret = super::key::read(file)?;
+            let refuse = |error| Failure::usage(error, file.display(), "name the secret key of this process");
+            neb.authority(config.salt(), me, &secret).map(Some).map_err(refuse)
+        }
+        (true, None) => {
+            Err(Failure::usage("[neb] has keys, and no secret one is named", place, "name its file with --secret"))
+        }
+        (false, Some(_)) => {
+            Err(Failure::usage("[neb] has no keys, so nothing is signed", place, "add `keys`, or leave out --secret"))
+        }
+    }
+}
+
+/// A process at work.
+struct Serving<'a, F: FabricDiagnostics> {
+    node: Node<F>,
+    history: Option<NebHistory>,
+    /// A line that was read and could not go out yet.
+    waiting: Option<Vec<u8>>,
+    /// Lines that were too long.
+    unsent: Unsent,
+    refusals: Refusals,
+    troubles: Repeats<String>,
+    waiting_for: Waiting,
+    /// All processes, with their addresses.
+    addressed: Vec<String>,
+    /// Whether another process was ever there.
+    met: bool,
+    /// Where operators ask.
+    operator: Option<Listening>,
+    /// Whether broadcasts go out.
+    begun: bool,
+    /// The configuration, for errors.
+    config: &'a Path,
+    /// Since when as many are there as have to be.
+    enough_since: Option<u64>,
+}
+
+impl<F: FabricDiagnostics> Serving<'_, F> {
+    fn run(&mut self, names: &[&str], interrupt: &Interrupt, log: impl Fn(Level, &str)) -> Result<(), Failure> {
+        let (say, trouble) = (|text: &str| log(Level::Warn, text), |text: &str| log(Level::Error, text));
+        let limit = self.node.config().payload_bytes;
+        // A process that ended could not come back under its id, so a line that cannot go ends nothing.
+        let lines = Lines::read(|| Box::new(BufReader::new(StandardInput)), limit, TooLong::Skipped)?;
+        let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
+        let (mut out, mut round) = (Vec::with_capacity(2 * BATCH_BYTES), 0_u64);
+        while !interrupt.came() && !self.node.has_left() {
+            round += 1;
+            let mut worked = (round.is_multiple_of(64) || !self.node.is_connected()) && self.node.housekeep();
+            let history = &mut self.history;
+            worked |= self.node.step(&mut |notice| {
+                if let Some(history) = history {
+                    history.notice(&notice);
+                }
+                serde_json::to_writer(&mut out, &told(names, &notice)).expect("string keys");
+                out.push(b'\n');
+            });
+            if out.len() >= BATCH_BYTES {
+                print(&mut out, interrupt)?;
+            }
+            worked |= self.broadcast(&lines, &say)?;
+            if self.unsent.is_any() {
+                self.unsent.tell(now_ns(), limit, &say);
+            }
+            if !worked {
+                print(&mut out, interrupt)?;
+                self.node.housekeep();
+                worked |= self.operator.as_ref().is_some_and(|operator| operator.round(&mut self.node));
+                self.refusals(names, say)?;
+                self.flush_history();
+            }
+            if round.is_multiple_of(64) {
+                // Also where there is always something to do.
+                self.operator.iter().for_each(|operator| {
+                    operator.round(&mut self.node);
+                });
+            }
+            self.history.iter_mut().filter_map(NebHistory::news).for_each(|failure| trouble(&failure.while_going_on()));
+            let slept = backoff.pause(self.node.fabric_mut(), worked, Duration::from_millis(5));
+            slept.map_err(|error| Failure::run(error, "stentor neb run", "report this as a bug"))?;
+        }
+        self.unsent.tell_all(limit, &say);
+        print(&mut out, interrupt)
+    }
+
+    /// Says who was not let in: a process of another cluster, or with another configuration. Fails if nobody ever let this
+    /// one in, and most others never will.
+    fn refusals(&mut self, names: &[&str], say: impl Fn(&str)) -> Result<(), Failure> {
+        let named = |process: ProcessId| names[process.index()].to_owned();
+        self.refusals.take(self.node.fabric_mut(), named, &say);
+        if let Some(trouble) = self.node.fabric_mut().next_trouble()
+            && let Some(times) = self.troubles.happened(trouble.clone(), Instant::now())
+        {
+            say(&format!("{trouble}{times}"));
+        }
+        if !self.node.is_connected() && !self.begun {
+            let fabric = self.node.fabric();
+            let absent = |n: &usize| *n != fabric.me().index() && !fabric.sees(ProcessId(*n as u16));
+            let where_is = |n: usize| with_fault(self.addressed[n].clone(), fabric.unresolved(ProcessId(n as u16)));
+            let whom = || (0..names.len()).filter(absent).map(where_is).collect();
+            self.waiting_for.look(Instant::now(), whom).iter().for_each(|text| say(text));
+        }
+        self.met |= self.node.connected_others() > 0;
+        let me = names[self.node.me().index()];
+        let enough = if self.met { 0 } else { (names.len() - 1) / 2 + 1 };
+        let place = format_args!("{me}, {}", self.config.display());
+        self.refusals.final_word(enough, |_| true, &place).map_or(Ok(()), Err)
+    }
+
+    fn flush_history(&mut self) {
+        if let Some(history) = &mut self.history {
+            history.flush();
+        }
+    }
+
+    fn check_history(&self) -> Result<(), Failure> {
+        self.history.as_ref().map_or(Ok(()), NebHistory::check)
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        if let Some(history) = &mut self.history {
+            history.memory(&self.node);
+        }
+        self.flush_history();
+        self.check_history()
+    }
+
+    /// Everybody is waited for at the start, so that nobody misses anything: where some may stop for good, for as long as
+    /// patience lasts. Later, who is gone holds up nobody: flow control says what may go out.
+    fn has_begun(&mut self, now_ns: u64) -> bool {
+        if self.begun || self.node.is_connected() {
+            self.begun = true;
+            return true;
+        }
+        let config = *self.node.config();
+        if self.node.connected_others() < config.must_credit() {
+            self.enough_since = None;
+            return false;
+        }
+        let since = *self.enough_since.get_or_insert(now_ns);
+        self.begun = config.mode != Mode::All && now_ns.saturating_sub(since) >= config.patience_ns;
+        self.begun
+    }
+
+    /// Broadcasts the line that waits, or the next one. Whether there was one that could go.
+    fn broadcast(&mut self, lines: &Lines, say: &impl Fn(&str)) -> Result<bool, Failure> {
+        let now = now_ns();
+        if !self.has_begun(now) {
+            return Ok(false);
+        }
+        if self.waiting.is_none() {
+            self.waiting = self.next_line(lines, say);
+        }
+        let Some(line) = self.waiting.take_if(|_| self.node.has_room(now)) else { return Ok(false) };
+        if let Some(history) = &mut self.history {
+            // Out of this process's hands before anybody gets it: if this process is killed next, others may deliver it.
+            history.broadcast(now, self.node.own_stream().next(), &line);
+            history.flush();
+        }
+        let sent = self.node.broadcast(now, 0, &line);
+        sent.map_err(|error| Failure::run(error, "stentor neb run", "report this as a bug"))?;
+        Ok(true)
+    }
+
+    /// The next line that can go. Not too many that cannot are looked at in one round.
+    fn next_line(&mut self, lines: &Lines, say: &impl Fn(&str)) -> Option<Vec<u8>> {
+        for _ in 0..64 {
+            match lines.next() {
+                Input::Line(Line::Text(line)) => return Some(line),
+                Input::Line(Line::TooLong { number }) => self.unsent.add(number),
+                Input::Line(Line::Unreadable { number, error }) => say(&format!(
+                    "cannot read standard input at line {number}: {error}; this process goes on and broadcasts nothing more"
+                )),
+                Input::Later | Input::End => break,
+            }
+        }
+        None
+    }
+}
+
+/// Prints what happened. If nobody reads it, this process waits, until it is told to end.
+fn print(lines: &mut Vec<u8>, interrupt: &Interrupt) -> Result<(), Failure> {
+    match write_until(lines, &|| interrupt.came()) {
+        Ok(0) => {
+            lines.clear();
+            Ok(())
+        }
+        Ok(left) => {
+            let what = format_args!("nobody reads what happened: the last {left} bytes were not printed");
+            Err(Failure::run(what, "standard output", "let the reader go on before stopping this"))
+        }
+        Err(error) => Err(Failure::refused(&error, "standard output", "read it to its end")),
+    }
+}
+
+fn told<'a>(names: &[&'a str], notice: &'a Notice<'_>) -> Told<'a> {
+    let name = |process: ProcessId| names[process.index()];
+    match notice {
+        Notice::Deliver(sender, value) => {
+            let payload = std::str::from_utf8(value.payload()).ok();
+            let payload_hex = payload.is_none().then(|| hex(value.payload()));
+            Told::Deliver { sender: name(*sender), index: value.index(), payload, payload_hex }
+        }
+        Notice::Skip(sender, index) => Told::Skip { sender: name(*sender), index: *index },
+        Notice::Equivocation(evidence) => Told::Equivocation {
+            sender: name(evidence.sender),
+            index: evidence.index,
+            witness: name(evidence.witness),
+            proven: evidence.proven,
+        },
+        Notice::Refused(sender, why) => Told::Refused { sender: name(*sender), why: why.to_string() },
+        Notice::Removed(sender, index) => Told::Removed { sender: name(*sender), index: *index },
+    }
+}

@@ -1,0 +1,85 @@
+//! Captures and bad networks, for commands on RoCEv2.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use serde::{Deserialize, Serialize};
+use stentor_fabric_roce::driver::Chances;
+
+/// A capture, and a bad network.
+#[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Network {
+    /// Write every packet to a capture for Wireshark; the file must not exist
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub pcap: Option<PathBuf>,
+    /// What the network does to packets.
+    #[command(flatten)]
+    pub bad: BadNetwork,
+    /// Seed of the bad network
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// The same for a command that starts several processes.
+#[derive(Args, Clone, Debug)]
+pub struct Networks {
+    /// Write every packet to captures for Wireshark, one of each process, with what it sent and what came to it:
+    /// `run.pcap` becomes `run-g1.1.pcap` and so on, and `run-g1.1.2.pcap` when that process is started again. None of
+    /// them may exist; `mergecap -w all.pcap run-*.pcap` joins them
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub pcap: Option<PathBuf>,
+    /// What the network does to packets.
+    #[command(flatten)]
+    pub bad: BadNetwork,
+}
+
+/// The same with a seed.
+#[derive(Args, Clone, Debug)]
+pub struct SeededNetworks {
+    /// Captures, and what the network does to packets.
+    #[command(flatten)]
+    pub networks: Networks,
+    /// Seed of the bad network; each process has its own bad luck
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// What a network does to packets.
+#[derive(Args, Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct BadNetwork {
+    /// Lose packets of both directions with this chance
+    #[arg(long, value_name = "0..1", default_value_t = 0.0, value_parser = chance)]
+    pub drop_chance: f64,
+    /// Repeat packets with this chance
+    #[arg(long, value_name = "0..1", default_value_t = 0.0, value_parser = chance)]
+    pub duplicate_chance: f64,
+    /// Let later packets overtake with this chance
+    #[arg(long, value_name = "0..1", default_value_t = 0.0, value_parser = chance)]
+    pub reorder_chance: f64,
+    /// Damage a bit of packets with this chance
+    #[arg(long, value_name = "0..1", default_value_t = 0.0, value_parser = chance)]
+    pub corrupt_chance: f64,
+    /// Delay every packet, microseconds
+    #[arg(long, value_name = "US", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub delay: u64,
+}
+
+impl BadNetwork {
+    /// What the network does.
+    pub fn chances(&self) -> Chances {
+        Chances {
+            drop: self.drop_chance,
+            duplicate: self.duplicate_chance,
+            reorder: self.reorder_chance,
+            corrupt: self.corrupt_chance,
+            delay: self.delay * 1000,
+        }
+    }
+}
+
+fn chance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(chance) if (0.0..=1.0).contains(&chance) => Ok(chance),
+        _ => Err("a chance is a number from 0 to 1".to_owned()),
+    }
+}

@@ -1,0 +1,64 @@
+//! What a command that makes its own configuration is told of libfabric.
+
+use clap::Args;
+use stentor::config::{AsEfa, OfiSettings};
+use stentor_fabric::CapabilityMask;
+
+use crate::Failure;
+
+/// For `--fabric ofi`.
+#[derive(Args, Clone, Debug)]
+pub struct OnOfi {
+    /// A provider as libfabric names it, or several with commas between them: they are tried in this order, and no others
+    /// (`stentor doctor` lists what is there) [default: the first that is there of efa, verbs;ofi_rxm, shm (within a host),
+    /// tcp;ofi_rxm, udp;ofi_rxd]
+    #[arg(long, value_name = "NAME,…", value_parser = provider)]
+    pub provider: Option<String>,
+    /// Impose the restrictions of EFA (or `=efa-direct`: without tags) on the provider, whichever it is: writes and completions
+    /// in any order, every request completes. To try what cannot be tried without the card; slow
+    #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "efa", value_parser = as_efa)]
+    pub as_efa: Option<AsEfa>,
+}
+
+fn as_efa(text: &str) -> Result<AsEfa, String> {
+    AsEfa::named(text).map_err(|problem| format!("{problem}; {}", problem.remedy()))
+}
+
+fn provider(text: &str) -> Result<String, String> {
+    match OfiSettings::providers(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(problem) => Err(format!("{problem}; {}", problem.remedy())),
+    }
+}
+
+impl OnOfi {
+    /// The names.
+    pub fn providers(&self) -> Vec<String> {
+        self.provider.iter().flat_map(|text| OfiSettings::providers(text).unwrap_or_default()).collect()
+    }
+
+    /// Refuses a provider where there is none.
+    pub fn refuse(&self, place: &str) -> Result<(), Failure> {
+        match &self.provider {
+            None => self.refuse_efa(place, "leave out --as-efa, or choose --fabric ofi"),
+            Some(provider) => Err(Failure::usage(
+                format_args!("provider `{provider}` on a fabric that is not libfabric's"),
+                place,
+                "leave out --provider, or choose --fabric ofi",
+            )),
+        }
+    }
+
+    /// Refuses restrictions where none can be imposed.
+    pub fn refuse_efa(&self, place: &str, remedy: &str) -> Result<(), Failure> {
+        match self.as_efa {
+            None => Ok(()),
+            Some(efa) => Err(Failure::usage(format_args!("restrictions of `{}` here", efa.name()), place, remedy)),
+        }
+    }
+
+    /// What is hidden of the provider's capabilities.
+    pub fn mask(&self) -> CapabilityMask {
+        self.as_efa.map(AsEfa::mask).unwrap_or_default()
+    }
+}

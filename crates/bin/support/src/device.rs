@@ -1,0 +1,19 @@
+//! The RDMA device that a command takes.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use stentor_fabric_verbs::Verbs;
+use stentor_fabric_verbs::device::{self, Choice, Wanted};
+
+/// The address of the device that it would take.
+pub fn rdma_address() -> Result<IpAddr, String> {
+    rdma_choice().map(|choice| choice.gid.address())
+}
+
+/// The device, port and GID that the fabric `verbs` would take here, or why there is none.
+pub fn rdma_choice() -> Result<Choice, String> {
+    Verbs::load().map_err(|error| error.to_string())?;
+    let root = Path::new(device::ROOT);
+    device::choose(&device::devices(root), &Wanted::here(root, None)).map_err(|error| error.to_string())
+}

@@ -1,0 +1,129 @@
+//! What ends a command early: what, where, remedy.
+
+use std::error::Error;
+use std::fmt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use stentor::config::ConfigError;
+use stentor_checker::history::{Fault, HistoryError};
+use stentor_fabric::OsError;
+
+/// How a command that did its work ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Exit code 0.
+    Good,
+    /// A property or a run failed: exit code 1.
+    Bad,
+    /// What was given allows no judgement: exit code 3.
+    Undecided,
+}
+
+impl Verdict {
+    /// Good or bad.
+    pub fn of(good: bool) -> Self {
+        if good { Verdict::Good } else { Verdict::Bad }
+    }
+}
+
+impl From<Verdict> for ExitCode {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Good => ExitCode::SUCCESS,
+            Verdict::Bad => ExitCode::from(1),
+            Verdict::Undecided => ExitCode::from(3),
+        }
+    }
+}
+
+/// A command could not do its work.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Failure {
+    /// What is wrong.
+    pub what: String,
+    /// The place.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// What to do.
+    pub remedy: String,
+    /// 1 when a run failed, 2 for bad usage or configuration.
+    pub exit_code: u8,
+}
+
+impl Failure {
+    /// Bad usage or configuration.
+    pub fn usage(what: impl fmt::Display, place: impl fmt::Display, remedy: impl fmt::Display) -> Self {
+        Failure { what: what.to_string(), place: place.to_string(), remedy: remedy.to_string(), exit_code: 2 }
+    }
+
+    /// A run failed.
+    pub fn run(what: impl fmt::Display, place: impl fmt::Display, remedy: impl fmt::Display) -> Self {
+        Failure { exit_code: 1, ..Failure::usage(what, place, remedy) }
+    }
+
+    /// A file that cannot be written.
+    pub fn cannot_write(path: &Path, error: &std::io::Error) -> Self {
+        Failure::usage(
+            format_args!("cannot write: {error}"),
+            path.display(),
+            OsError::remedy_for(error).unwrap_or("name a place that this user may write to"),
+        )
+    }
+
+    /// The same of a history, in a line of the log of a process that goes on without it.
+    pub fn while_going_on(&self) -> String {
+        let Failure { what, place, remedy, .. } = self;
+        format!(
+            "{place}: {what}; this process goes on without it; {remedy}, and start this process anew with another history"
+        )
+    }
+
+    /// A run that the system did not let go on. `otherwise` is the remedy where no limit was reached.
+    pub fn refused(error: &(dyn Error + 'static), place: impl fmt::Display, otherwise: &str) -> Self {
+        Failure::run(error, place, OsError::remedy_in(error).unwrap_or(otherwise))
+    }
+
+    /// The same where the error does not say what was tried.
+    pub fn system(what: impl fmt::Display, error: &std::io::Error, place: impl fmt::Display, otherwise: &str) -> Self {
+        Failure { what: format!("{what}: {error}"), ..Failure::refused(error, place, otherwise) }
+    }
+}
+
+/// Returns the remedy in what a process that this one started said last.
+pub fn remedy_of<'a>(said: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    said.into_iter().find_map(|line| line.trim().strip_prefix("remedy: "))
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Failure::usage(&error.problem, error.location(), error.remedy())
+    }
+}
+
+impl From<HistoryError> for Failure {
+    fn from(error: HistoryError) -> Self {
+        let remedy = match &error.fault {
+            Fault::Io(_) => "name a history file (JSON Lines) that this user may read",
+            Fault::Empty | Fault::NotACluster => "begin each file with the line that its producer writes first",
+            Fault::ClusterDiffers { .. } | Fault::SecondCluster => {
+                "check the files of one run together, and only those"
+            }
+            Fault::Truncated => "leave the file out: it records nothing",
+            Fault::Version(_) => "check it with the program of that version",
+            Fault::NotItsOwn { .. } => {
+                "correct the line or its producer: each process records what it sends, and nobody else does"
+            }
+            _ => "correct the line or its producer; docs/history.md has the schema",
+        };
+        Failure::usage(&error.fault, format_args!("{}:{}", error.file, error.line), remedy)
+    }
+}
+
+/// One block.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n  where:  {}\n  remedy: {}", self.what, self.place, self.remedy)
+    }
+}

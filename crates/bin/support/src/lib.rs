@@ -1,0 +1,24 @@
+//! What the commands of Stentor share: streams, signals, failures, output, control sockets, captures.
+#![forbid(unsafe_code)]
+
+pub mod args;
+mod device;
+mod failure;
+mod janitor;
+pub mod live;
+mod output;
+mod properties;
+pub mod streams;
+mod style;
+pub mod unique;
+
+pub use device::{rdma_address, rdma_choice};
+pub use failure::{Failure, Verdict, remedy_of};
+pub use janitor::{JANITOR, Janitor};
+pub use output::{Digits, Human, Level, Output, hex, log_line, print, unprinted};
+pub use properties::{in_order, title, verdict_lines};
+pub use style::{Style, bytes, columns, counted};
+
+/// Longest pieces of a channel's message on fabrics with tags, bytes. `ofi_rxm` of libfabric copies what is shorter than
+/// 128 KiB in parts, and asks for each piece; with 1 MiB the two ends do not copy at the same time.
+pub const TAGGED_PIECE_BYTES: u32 = 512 << 10;

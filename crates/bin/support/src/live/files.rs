@@ -1,0 +1,92 @@
+//! Room for open files: what a process needs when all its peers are there, and what the system allows.
+
+use std::fmt::Display;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use stentor::config::FabricKind;
+use stentor::runtime::ClusterRuntime;
+
+use crate::Failure;
+use crate::counted;
+
+/// Files that a process has open without any peer, at most: streams, sockets, locks, events, commands that ask, a history and
+/// a capture. A lone member has 26 with a history.
+const OWN: u64 = 32;
+
+/// Files without which a lone member does not begin, and one for whoever asks it something.
+const BARE: u64 = 22;
+
+/// Files for each other member, and for each client. A shm member with four others has three and a half for each, and regions
+/// while they are handed over; a client is one connection.
+fn per_peer(fabric: FabricKind) -> (u64, u64) {
+    match fabric {
+        FabricKind::Shm | FabricKind::Sim => (4, 2),
+        // A connection, and one that is dialled or let in at the same time.
+        FabricKind::Roce => (2, 2),
+        // Besides, what a device or a provider opens for a queue pair.
+        FabricKind::Verbs | FabricKind::Ofi => (4, 4),
+    }
+}
+
+/// The files that a process needs when all others are there, and who they are, in words.
+pub struct Need {
+    files: u64,
+    /// With less, a member does not reach the others, and nobody reaches it.
+    least: u64,
+    whom: String,
+}
+
+impl Need {
+    /// Of a member or a client of a cluster.
+    pub fn of(plan: &ClusterRuntime) -> Need {
+        let (members, clients) = (plan.topology().all_members() as u64, plan.topology().clients() as u64);
+        let (member, client) = per_peer(plan.config().fabric());
+        let whom =
+            format!("all {} and {}", counted(members, "member", "members"), counted(clients, "client", "clients"));
+        let others = member * members.saturating_sub(1);
+        Need { files: OWN + others + client * clients, least: BARE + others, whom }
+    }
+
+    /// Of a process of a broadcast.
+    pub fn of_neb(plan: &ClusterRuntime, processes: usize) -> Need {
+        let (member, _) = per_peer(plan.config().fabric());
+        let others = member * processes.saturating_sub(1) as u64;
+        Need { files: OWN + others, least: BARE + others, whom: format!("all {processes} processes") }
+    }
+
+    /// Refuses to start a member for which the limit is too low in any case: it would run, and neither the others nor commands
+    /// would reach it.
+    pub fn refuse(&self, place: impl Display) -> Result<(), Failure> {
+        let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        if most >= self.least {
+            return Ok(());
+        }
+        let Need { files, least, whom } = self;
+        let what =
+            format!("{most} open files are allowed: with fewer than {least} it reaches nobody, and nobody reaches it");
+        let remedy = format!(
+            "raise the limit to {files}, which is enough when {whom} are there (ulimit -n {files}; LimitNOFILE={files} of a service)"
+        );
+        Err(Failure::run(what, place, remedy))
+    }
+
+    /// Raises this process's own limit as far as it is needed and allowed. Returns a warning if that is not enough: the process
+    /// begins, and those that come last are refused.
+    pub fn make_room(&self) -> Option<String> {
+        let limit = getrlimit(Resource::Nofile);
+        let enough = |most: Option<u64>| most.is_none_or(|most| most >= self.files);
+        if enough(limit.current) {
+            return None;
+        }
+        let wanted = limit.maximum.map_or(self.files, |most| most.min(self.files));
+        let raised = rustix::process::Rlimit { current: Some(wanted), ..limit };
+        if setrlimit(Resource::Nofile, raised).is_ok() && enough(Some(wanted)) {
+            return None;
+        }
+        let (files, whom, most) = (self.files, &self.whom, getrlimit(Resource::Nofile).current.unwrap_or(wanted));
+        Some(format!(
+            "{most} open files are allowed, and it may need {files} when {whom} are there: whoever comes last may be refused; raise \
+             the limit before the start (ulimit -n {files}; LimitNOFILE={files} of a service), or lower `clients` in [limits]"
+        ))
+    }
+}

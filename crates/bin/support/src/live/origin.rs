@@ -1,0 +1,69 @@
+//! From what a process was started, in one line: what an operator compares when processes do not meet.
+
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+use stentor::ClusterConfig;
+use stentor::config::KeySource;
+use stentor::runtime::ClusterRuntime;
+use stentor_fabric::ProcessId;
+use stentor_host::absolute;
+
+use super::looked_in;
+
+/// The configuration's file, its fingerprint and fabric, where this process is, and where its key is (never the key).
+pub fn origin(plan: &ClusterRuntime, process: ProcessId, directory: &Path) -> String {
+    let config = plan.config();
+    let file = plan.file().map(absolute).unwrap_or_default();
+    let (fingerprint, fabric, sockets) = (config.fingerprint(), config.fabric(), looked_in(directory));
+    let mut text = format!(
+        "configuration {}, fingerprint {fingerprint:016x}, fabric {fabric}, sockets in {sockets}",
+        file.display()
+    );
+    if !fabric.is_between_hosts() {
+        return text;
+    }
+    let mut members = config.groups().iter().flat_map(|group| group.members());
+    if let Some(member) = members.nth(process.index()) {
+        text += &format!(", address {}", member.address());
+    }
+    text + &key_in_words(config, &file).map_or(String::new(), |key| format!(", {key}"))
+}
+
+/// Where the key of a cluster is, and its fingerprint, where processes need one.
+pub fn key_in_words(config: &ClusterConfig, file: &Path) -> Option<String> {
+    if !config.fabric().is_between_hosts() {
+        return None;
+    }
+    let directory = file.parent().unwrap_or(Path::new(""));
+    let source = match config.key()? {
+        KeySource::File(key) => format!("key file {}", directory.join(key).display()),
+        KeySource::Env(name) => format!("key in the environment variable {name}"),
+    };
+    let fingerprint = key_fingerprint(config, directory);
+    Some(source + &fingerprint.map_or(String::new(), |fingerprint| format!(" (fingerprint {fingerprint})")))
+}
+
+/// The fingerprint of a cluster's key, if it can be read. A relative path is relative to `directory`.
+pub fn key_fingerprint(config: &ClusterConfig, directory: &Path) -> Option<String> {
+    Some(fingerprint_of(&config.key()?.read(directory).ok()?))
+}
+
+/// By which keys of two hosts are compared without showing them: the first four bytes of SHA-256 of a prefix and the key. Four
+/// bytes tell keys apart, and say nothing of one that nobody can guess.
+fn fingerprint_of(key: &[u8]) -> String {
+    let hash = Sha256::new().chain_update(b"stentor key fingerprint 1\0").chain_update(key).finalize();
+    hash[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_short_tell_keys_apart_and_stay_the_same() {
+        let [one, other] = [b"a key that is long", b"a key that is lonG"].map(|key| fingerprint_of(key));
+        assert_eq!(one, "3d341f35");
+        assert_ne!(one, other);
+    }
+}

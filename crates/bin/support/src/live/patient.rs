@@ -1,0 +1,197 @@
+//! Starts a process whose port or place another process held a moment ago.
+//!
+//! The kernel gives back what a killed process held, its ports and sockets, when it has torn down the process: that takes
+//! longer the more memory the process has and the busier the machine is. So a start that finds its place in use tries again
+//! for some seconds, and says what it waits for.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use stentor::runtime::StartError;
+use stentor_fabric_ofi::StartError as OfiError;
+use stentor_fabric_roce::driver::PortError;
+use stentor_fabric_roce::{NetError, StartError as RoceError};
+use stentor_fabric_verbs::StartError as VerbsError;
+use stentor_host::StartError as ShmError;
+use stentor_soft_switch::{SessionError, StartError as SwitchError};
+
+/// The time for which a start waits for its port or place.
+const GIVING_BACK: Duration = Duration::from_secs(5);
+/// The time after which the wait is reported.
+const UNNOTICED: Duration = Duration::from_millis(300);
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+/// In the flags of a process: the kernel is tearing it down (`PF_EXITING`, `linux/sched.h`).
+const EXITING: u64 = 4;
+
+/// An error that another process, which holds this one's port or place, may cause.
+pub trait Busy {
+    /// Returns what is in use, if that is the cause and may pass.
+    fn busy(&self) -> Option<String>;
+}
+
+impl Busy for StartError {
+    fn busy(&self) -> Option<String> {
+        match self {
+            StartError::Fabric(error) => error.busy(),
+            StartError::Roce(error) => error.busy(),
+            StartError::Verbs(VerbsError::Net(error)) | StartError::Ofi(OfiError::Net(error)) => error.busy(),
+            _ => None,
+        }
+    }
+}
+
+impl Busy for RoceError {
+    fn busy(&self) -> Option<String> {
+        match self {
+            RoceError::Port(error) => error.busy(),
+            RoceError::Net(error) => error.busy(),
+            _ => None,
+        }
+    }
+}
+
+impl Busy for PortError {
+    fn busy(&self) -> Option<String> {
+        match self {
+            PortError::Taken { address } => Some(format!("UDP port 4791 of {address}")),
+            _ => None,
+        }
+    }
+}
+
+impl Busy for NetError {
+    fn busy(&self) -> Option<String> {
+        match self {
+            NetError::Listen { address, source } if source.kind() == ErrorKind::AddrInUse => Some(tcp(*address)),
+            _ => None,
+        }
+    }
+}
+
+impl Busy for ShmError {
+    /// A process that runs and is not being torn down stays, so nobody waits for it.
+    fn busy(&self) -> Option<String> {
+        match self {
+            ShmError::AlreadyRunning { name, pid: 0, .. } => Some(format!("the place of `{name}`")),
+            ShmError::AlreadyRunning { name, pid, .. } if is_ending(*pid) => {
+                Some(format!("the place of `{name}`, whose process {pid} is ending,"))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Busy for SwitchError {
+    fn busy(&self) -> Option<String> {
+        match self {
+            SwitchError::Port(error) => error.busy(),
+            SwitchError::Session(SessionError::Listen { at, in_use: true, .. }) => Some(tcp(*at)),
+            _ => None,
+        }
+    }
+}
+
+/// Returns a TCP port in words.
+fn tcp(address: SocketAddr) -> String {
+    format!("TCP {address}")
+}
+
+/// Returns whether a process is gone or is being torn down.
+fn is_ending(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| says_ending(&stat))
+}
+
+/// The same of what `/proc/PID/stat` says: pid, name in parentheses, state, four more numbers, terminal's group, flags.
+fn says_ending(stat: &str) -> bool {
+    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next().unwrap_or_default();
+    let flags: u64 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or(0);
+    matches!(state, "Z" | "X") || flags & EXITING != 0
+}
+
+/// Calls `start` until it succeeds, for some seconds while its port or place is in use. `say` hears once what it waits
+/// for.
+pub fn patiently<T, E: Busy>(start: impl FnMut() -> Result<T, E>, say: impl FnMut(&str)) -> Result<T, E> {
+    patiently_for(GIVING_BACK, start, say)
+}
+
+fn patiently_for<T, E: Busy>(
+    most: Duration,
+    mut start: impl FnMut() -> Result<T, E>,
+    mut say: impl FnMut(&str),
+) -> Result<T, E> {
+    let (since, mut said) = (Instant::now(), false);
+    loop {
+        let error = match start() {
+            Ok(started) => return Ok(started),
+            Err(error) => error,
+        };
+        let Some(what) = error.busy().filter(|_| since.elapsed() < most) else { return Err(error) };
+        if !said && since.elapsed() >= UNNOTICED.min(most / 2) {
+            said = true;
+            say(&format!(
+                "{what} is still in use, perhaps by a process that was killed just now: waits up to {} s until it is free",
+                most.as_secs()
+            ));
+        }
+        std::thread::sleep(PAUSE.min(most / 8));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct InUse(bool);
+
+    impl Busy for InUse {
+        fn busy(&self) -> Option<String> {
+            self.0.then(|| "TCP 127.0.0.1:7101".to_owned())
+        }
+    }
+
+    #[test]
+    fn start_waits_for_its_place_and_says_so_once() {
+        let (mut attempts, mut said) = (0, Vec::new());
+        let start = || {
+            attempts += 1;
+            if attempts < 7 { Err(InUse(true)) } else { Ok(attempts) }
+        };
+        let started = patiently_for(Duration::from_millis(4), start, |text| said.push(text.to_owned()));
+        // It gives up after four milliseconds if they are over; else it has started.
+        assert!(started.is_err() || said.len() == 1, "{said:?}");
+        let (mut attempts, mut said) = (0, Vec::new());
+        let start = || {
+            attempts += 1;
+            if attempts < 20 { Err(InUse(true)) } else { Ok(attempts) }
+        };
+        let started = patiently_for(Duration::from_secs(20), start, |text| said.push(text.to_owned()));
+        assert_eq!(started.ok(), Some(20));
+        assert_eq!(said.len(), 1);
+        assert!(said[0].contains("TCP 127.0.0.1:7101 is still in use"), "{said:?}");
+    }
+
+    #[test]
+    fn start_gives_up_and_another_error_is_told_at_once() {
+        let mut attempts = 0;
+        let mut start = |busy| {
+            attempts += 1;
+            Err::<(), _>(InUse(busy))
+        };
+        assert!(patiently_for(Duration::from_secs(600), || start(false), |_| panic!("nothing is waited for")).is_err());
+        assert!(patiently_for(Duration::from_millis(30), || start(true), |_| ()).is_err());
+        assert!(attempts > 2);
+    }
+
+    #[test]
+    fn process_that_is_torn_down_is_told_from_one_that_runs() {
+        assert!(says_ending("7 (a) b) Z 1 7 7 0 -1 4 0 0"));
+        assert!(says_ending("7 (a) R 1 7 7 0 -1 4194564 0 0"));
+        assert!(!says_ending("7 (a) R 1 7 7 0 -1 4194560 0 0"));
+        assert!(!is_ending(std::process::id() as i32));
+    }
+}

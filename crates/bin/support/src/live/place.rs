@@ -1,0 +1,220 @@
+//! Taking a client's place in a running cluster.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use stentor::config::FabricKind;
+use stentor::runtime::{
+    Client, ClientId, ClusterRuntime, FabricDiagnostics, GroupId, Housekeeper, StartError, WaitMode, client_round,
+};
+use stentor_fabric::{Backoff, ProcessId};
+use stentor_fabric_roce::StartError as RoceError;
+use stentor_fabric_roce::driver::PortError;
+use stentor_host::StartError as ShmError;
+
+use super::{Busy, MEND_NAME, Missed, Refusals, Waiting, missed, patiently, unstarted, whereabouts};
+use crate::Failure;
+
+/// How long messages of an earlier process of a place may take to finish.
+const FINISHING: Duration = Duration::from_millis(300);
+
+/// A client that can reach all members of its groups.
+pub struct Joined<F: FabricDiagnostics> {
+    /// The client.
+    pub client: Client<F>,
+    /// Its id.
+    pub id: ClientId,
+}
+
+/// Where and how to join.
+pub struct Joining<'a, F: FabricDiagnostics> {
+    /// The cluster.
+    pub plan: &'a ClusterRuntime,
+    /// The configuration's file, for errors.
+    pub config: &'a std::path::Path,
+    /// Starts the client of a place.
+    pub start: &'a dyn Fn(ClientId) -> Result<Client<F>, StartError>,
+    /// Where the processes meet, for errors.
+    pub meet: String,
+    /// The directory that was named, for errors.
+    pub directory: Option<&'a std::path::Path>,
+    /// The groups whose members it waits for.
+    pub to: &'a [GroupId],
+    /// What it does while it waits.
+    pub wait: WaitMode,
+    /// The longest wait.
+    pub timeout: Duration,
+    /// Why to give up, looked at again and again.
+    pub check: &'a dyn Fn() -> Result<(), Failure>,
+}
+
+/// Why a place was not taken.
+enum Refused {
+    /// There is a process in it.
+    Taken,
+    /// An earlier process of it left messages unfinished.
+    Unfinished,
+    /// No place is better.
+    Failed(Failure),
+}
+
+/// Whether there is a process in a client's place already.
+fn is_taken(error: &StartError) -> bool {
+    match error {
+        StartError::Fabric(ShmError::AlreadyRunning { .. }) => true,
+        // On loopback a place has an address; elsewhere somebody else may have it.
+        StartError::Roce(RoceError::Port(PortError::Taken { address: IpAddr::V4(ip) })) => ip.is_loopback(),
+        _ => false,
+    }
+}
+
+/// Why a client did not start; `None`: another process is in its place, so the next place is tried at once.
+struct Unstarted(Option<StartError>);
+
+impl Busy for Unstarted {
+    fn busy(&self) -> Option<String> {
+        self.0.as_ref()?.busy()
+    }
+}
+
+impl<F: FabricDiagnostics> Joining<'_, F> {
+    /// Takes the place that is asked for, or the first that is free; `note` hears of those that were skipped.
+    pub fn join(&self, asked: Option<ClientId>, mut note: impl FnMut(&str)) -> Result<Joined<F>, Failure> {
+        let until = Instant::now() + self.timeout;
+        let places = match asked {
+            Some(place) => place.0..place.0 + 1,
+            None => 0..self.plan.topology().clients() as u16,
+        };
+        for place in places.map(ClientId) {
+            let name = self.plan.name(self.plan.topology().client_process(place));
+            match self.take(place, until, &mut note) {
+                Ok(joined) => return Ok(joined),
+                Err(Refused::Taken) => {}
+                Err(Refused::Unfinished) => {
+                    note(&format!("`{name}` has unfinished messages of an earlier process; it is skipped"));
+                }
+                Err(Refused::Failed(failure)) => return Err(failure),
+            }
+        }
+        let remedy = "wait until a client ends, or until its messages are delivered (`stentor leader show` names them); or give the cluster \
+                      more places: `clients` in [limits]";
+        Err(match asked {
+            Some(_) => Failure::usage(
+                "this client has messages of an earlier process that are not finished, or is running",
+                "--client",
+                "name another, or none: then a free one is taken",
+            ),
+            None => Failure::run("no client's place is free", self.config.display(), remedy),
+        })
+    }
+
+    fn take(&self, place: ClientId, until: Instant, note: &mut impl FnMut(&str)) -> Result<Joined<F>, Refused> {
+        let start = || match (self.start)(place) {
+            Ok(client) => Ok(client),
+            Err(error) if is_taken(&error) => Err(Unstarted(None)),
+            Err(error) => Err(Unstarted(Some(error))),
+        };
+        let mut client = patiently(start, &mut *note).map_err(|Unstarted(error)| match error {
+            None => Refused::Taken,
+            Some(error) => Refused::Failed(unstarted(error, self.config)),
+        })?;
+        let (mut backoff, mut housekeeper) = (Backoff::new(self.wait), Housekeeper::default());
+        let (mut unfinished_since, mut displaced_since) = (None, None);
+        let (mut refusals, mut waiting) = (Refusals::default(), Waiting::new());
+        let named = |process| self.plan.name(process).to_owned();
+        while !client.is_connected(self.to) {
+            client_round(&mut client, &mut backoff, &mut housekeeper, false)
+                .map_err(|error| Refused::Failed(Failure::run(error, "waiting", "report this as a bug")))?;
+            let now = Instant::now();
+            if !client.is_unfinished() {
+                unfinished_since = None;
+            } else if now - *unfinished_since.get_or_insert(now) > FINISHING {
+                return Err(Refused::Unfinished);
+            }
+            // Another host's process is in it; one that died just now is not any more.
+            if !client.fabric().is_displaced() {
+                displaced_since = None;
+            } else if now - *displaced_since.get_or_insert(now) > FINISHING {
+                return Err(Refused::Taken);
+            }
+            (self.check)().map_err(Refused::Failed)?;
+            refusals.take(client.fabric_mut(), named, &mut *note);
+            let is_member = |process: ProcessId| process.index() < self.plan.topology().all_members();
+            if let Some(failure) = refusals.final_word(1, is_member, &self.config.display()) {
+                return Err(Refused::Failed(failure));
+            }
+            let whom = || {
+                let where_is = |process| whereabouts(self.plan, process, client.fabric().unresolved(process));
+                self.absent(&client).map(where_is).collect()
+            };
+            waiting.look(now, whom).iter().for_each(|text| note(text));
+            if now > until {
+                return Err(Refused::Failed(self.nobody(&client, refusals.last())));
+            }
+        }
+        Ok(Joined { client, id: place })
+    }
+
+    /// Not only of the groups that are meant: every group knows some of the ids that this place has used.
+    fn absent<'a>(&'a self, client: &'a Client<F>) -> impl Iterator<Item = ProcessId> + 'a {
+        let topology = self.plan.topology();
+        let members = topology.group_ids().flat_map(|group| topology.members(group));
+        members.filter(|process| !client.fabric().sees(*process))
+    }
+
+    fn nobody(&self, client: &Client<F>, refused: Option<&str>) -> Failure {
+        let absent: Vec<_> = self.absent(client).collect();
+        let (what, remedy) = if absent.is_empty() { self.unanswered() } else { self.not_there(client, &absent) };
+        let place = format!("{}, {}", self.config.display(), self.meet);
+        match refused {
+            Some(why) => Failure::run(
+                format_args!("{what}; the last connection was refused: {why}"),
+                place,
+                format_args!("mend that first; {remedy}"),
+            ),
+            None => Failure::run(what, place, remedy),
+        }
+    }
+
+    fn unanswered(&self) -> (String, String) {
+        (
+            "all members are there, but they do not answer".to_owned(),
+            "a member answers a client when its group has taken it in; a client waits for all groups: `stentor leader show` says which \
+             one does not work, and why"
+                .to_owned(),
+        )
+    }
+
+    /// What is wrong if these members are not connected, and what to do.
+    fn not_there(&self, client: &Client<F>, absent: &[ProcessId]) -> (String, String) {
+        let names =
+            |all: &[ProcessId]| all.iter().map(|process| self.plan.name(*process)).collect::<Vec<_>>().join(", ");
+        let mut what = format!("not there after {:.0?}: {}", self.timeout, names(absent));
+        let unresolved: Vec<_> =
+            absent.iter().copied().filter(|process| client.fabric().unresolved(*process).is_some()).collect();
+        let mut remedies = Vec::new();
+        if !unresolved.is_empty() {
+            what += &format!("; the host name cannot be resolved here of: {}", names(&unresolved));
+            remedies.push(MEND_NAME.to_owned());
+        }
+        let is_shm = self.plan.config().fabric() == FabricKind::Shm;
+        let directory = super::directory(self.directory.map(std::path::Path::to_owned).as_ref());
+        let missed = missed(self.plan, absent, is_shm.then_some(&directory));
+        missed.iter().for_each(|missed| what += &format!("; {}", missed.text()));
+        remedies.extend(Missed::remedies(&missed));
+        let named = self.directory.map_or(String::new(), |directory| format!(" --directory {}", directory.display()));
+        remedies.push(format!(
+            "a client begins when all members are up: start those that do not run with `stentor node --config {}{named} --id ID`{}",
+            self.config.display(),
+            if is_shm && named.is_empty() { ", with the same --directory if one is named" } else { "" }
+        ));
+        (what, remedies.join("; "))
+    }
+}
+
+/// Names of the processes of these groups that are not connected.
+pub fn absent<F: FabricDiagnostics>(plan: &ClusterRuntime, client: &Client<F>, to: &[GroupId]) -> Vec<String> {
+    let members = to.iter().flat_map(|group| plan.topology().members(*group));
+    let gone = |process: &ProcessId| !client.fabric().sees(*process);
+    members.filter(gone).map(|process| plan.name(process).to_owned()).collect()
+}

@@ -1,0 +1,239 @@
+//! Who was not let in, or did not let this process in.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use stentor::runtime::FabricDiagnostics;
+use stentor_fabric::{ProcessId, Refusal};
+
+use super::Repeats;
+use crate::Failure;
+
+/// Who refuses for good has that long to be joined by the others before this process gives up: then all are named.
+const JOINED: Duration = Duration::from_millis(500);
+
+/// Whom a refusal is about, and why.
+type Source = (Option<ProcessId>, Option<IpAddr>, String);
+
+/// The longest reason that is repeated as it is, characters. Of a longer one the first part is.
+const BRIEF: usize = 100;
+/// A refusal that may end this process is kept back at most that long: the error that ends it has the reason, too.
+const KEPT_BACK: Duration = Duration::from_secs(2);
+
+/// Why a peer refuses this process for good.
+struct Foreign {
+    /// The peer and its address.
+    who: String,
+    reason: String,
+}
+
+/// What was refused, each said once, and again after longer and longer pauses.
+#[derive(Default)]
+pub struct Refusals {
+    repeats: Repeats<Source>,
+    /// Peers that were started with something else, and why.
+    foreign: BTreeMap<ProcessId, Foreign>,
+    /// Since when there are some.
+    since: Option<Instant>,
+    /// What is said unless the error that ends this process says it.
+    kept_back: Vec<String>,
+    /// Refusals do not end this process any more.
+    goes_on: bool,
+    /// The last one, in words.
+    last: Option<String>,
+    /// The last one of each peer that is not there.
+    last_of: BTreeMap<ProcessId, (Instant, String)>,
+    /// What this process has for a key, in words.
+    key: Option<String>,
+}
+
+impl Refusals {
+    /// Says beside each refusal for the sake of a key which key this process has.
+    pub fn with_key(key: Option<String>) -> Self {
+        Refusals { key, ..Refusals::default() }
+    }
+
+    /// Takes what the fabric has to tell. `name` names processes; what is to be said goes to `say`.
+    pub fn take<F: FabricDiagnostics>(
+        &mut self,
+        fabric: &mut F,
+        name: impl Fn(ProcessId) -> String,
+        mut say: impl FnMut(&str),
+    ) {
+        while let Some(refusal) = fabric.next_refusal() {
+            self.hear(&refusal, &name, &mut say);
+        }
+        if !self.foreign.is_empty() {
+            self.foreign.retain(|peer, _| !fabric.sees(*peer));
+        }
+        if self.foreign.is_empty() {
+            self.since = None;
+        }
+        self.let_go(&mut say);
+    }
+
+    /// Says what was kept back, once it ends nothing.
+    fn let_go(&mut self, say: &mut impl FnMut(&str)) {
+        if self.goes_on || self.since.is_none_or(|since| since.elapsed() >= KEPT_BACK) {
+            self.kept_back.drain(..).for_each(|text| say(&text));
+        }
+    }
+
+    fn hear(&mut self, refusal: &Refusal, name: &impl Fn(ProcessId) -> String, say: &mut impl FnMut(&str)) {
+        let now = Instant::now();
+        let told = self.with_own_key(refusal.tell(name));
+        let (who, reason) = told.split_at(told.find(&refusal.reason).unwrap_or(0));
+        let (who, reason) = (who.trim_end_matches([':', ' ']).to_owned(), reason.to_owned());
+        if let Some(peer) = refusal.peer {
+            self.last_of.insert(peer, (now, brief(&refusal.reason).to_owned()));
+        }
+        // Who only says that it is a peer decides nothing here.
+        let decides = refusal.lasting && refusal.certain;
+        if let Some(peer) = refusal.peer.filter(|_| decides) {
+            self.foreign.insert(peer, Foreign { who, reason });
+            self.since.get_or_insert(now);
+        }
+        self.last = Some(told.clone());
+        let source = (refusal.peer, refusal.at.map(|at| at.ip()), refusal.reason.clone());
+        if let Some(times) = self.repeats.happened(source, now) {
+            let text = format!("refused a connection: {told}{times}");
+            if decides && !self.goes_on { self.kept_back.push(text) } else { say(&text) }
+        }
+    }
+
+    fn with_own_key(&self, mut told: String) -> String {
+        if let Some(key) = self.key.as_ref().filter(|_| told.contains("another key")) {
+            told += &format!(" (this process has {key})");
+        }
+        told
+    }
+
+    /// The last refusal, for whoever waits in vain.
+    pub fn last(&self) -> Option<&str> {
+        self.last.as_deref()
+    }
+
+    /// When and why a peer that is waited for was refused last, or refused this process.
+    pub fn last_of(&self, peer: ProcessId, now: Instant) -> Option<String> {
+        let (at, reason) = self.last_of.get(&peer)?;
+        Some(format!("was refused {} s ago: {reason}", now.saturating_duration_since(*at).as_secs()))
+    }
+
+    /// A peer was let in: what it is refused for later is new.
+    pub fn is_there(&mut self, peer: ProcessId) {
+        self.goes_on = true;
+        self.foreign.remove(&peer);
+        self.last_of.remove(&peer);
+        self.repeats.is_over(|(who, ..)| *who == Some(peer));
+    }
+
+    /// Why this process cannot begin, if so many of these peers refuse it for good, and have for a moment. `place` is what
+    /// the failure is about.
+    pub fn final_word(
+        &mut self,
+        enough: usize,
+        of: impl Fn(ProcessId) -> bool,
+        place: &dyn std::fmt::Display,
+    ) -> Option<Failure> {
+        let is_settled = self.since.is_some_and(|since| since.elapsed() >= JOINED);
+        if !is_settled {
+            return None;
+        }
+        let foreign: Vec<_> = self.foreign.iter().filter(|(peer, _)| of(**peer)).map(|(_, foreign)| foreign).collect();
+        if enough == 0 || foreign.len() < enough {
+            self.goes_on = true;
+            return None;
+        }
+        let remedy =
+            "waiting does not help: start this process and the others with the same key, configuration and release";
+        Some(Failure::usage(all_of(&foreign), place, remedy))
+    }
+}
+
+/// The first part of a long reason, which is what is wrong. What to do about it follows.
+fn brief(reason: &str) -> &str {
+    if reason.len() <= BRIEF { reason } else { reason.split(": ").next().unwrap_or(reason) }
+}
+
+/// Who refuses this process, each reason once.
+fn all_of(foreign: &[&Foreign]) -> String {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for Foreign { who, reason } in foreign {
+        match reasons.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, all)) => all.push(who),
+            None => reasons.push((reason, vec![who])),
+        }
+    }
+    let text = |(reason, who): (&str, Vec<&str>)| match (who.as_slice(), reason.strip_prefix("it has ")) {
+        ([_, _, ..], Some(rest)) => format!("{}: they have {rest}", and(&who)),
+        ([""], _) => reason.to_owned(),
+        _ => format!("{}: {reason}", and(&who)),
+    };
+    reasons.into_iter().map(text).collect::<Vec<_>>().join("; ")
+}
+
+/// Names in a row.
+pub fn and(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(peer: u16, reason: &str) -> Refusal {
+        let (peer, at) = (Some(ProcessId(peer)), Some("127.0.0.1:7101".parse().unwrap()));
+        Refusal { peer, at, certain: true, other: None, reason: reason.to_owned(), lasting: true }
+    }
+
+    fn hear(refusals: &mut Refusals, refusal: &Refusal) -> Vec<String> {
+        let mut said = Vec::new();
+        refusals.hear(refusal, &|process| process.to_string(), &mut |text: &str| said.push(text.to_owned()));
+        said
+    }
+
+    const LONG: &str = "it has configuration A, this process has B: some of these settings differ: `fabric`, the kind of \
+                        [election], [limits], [neb], the ids of groups and members";
+
+    #[test]
+    fn final_refusals_are_said_once_and_those_that_end_nothing_are_not_kept_back() {
+        let mut refusals = Refusals::default();
+        let [one, two] = [1, 2].map(|peer| refused(peer, LONG));
+        assert_eq!((hear(&mut refusals, &one), hear(&mut refusals, &two)), (vec![], vec![]));
+        refusals.since = refusals.since.and_then(|since| since.checked_sub(JOINED));
+        let failure = refusals.final_word(2, |_| true, &"g1.3").expect("both refuse it");
+        assert!(failure.what.starts_with("p1 at 127.0.0.1:7101 and p2 at 127.0.0.1:7101: they have configuration A"));
+        assert_eq!(failure.what.matches("some of these settings differ").count(), 1, "{}", failure.what);
+        // A majority is not against it: then it is said.
+        assert!(refusals.final_word(3, |_| true, &"g1.3").is_none());
+        let mut said = Vec::new();
+        refusals.let_go(&mut |text: &str| said.push(text.to_owned()));
+        assert_eq!(said.len(), 2);
+        assert_eq!(hear(&mut refusals, &refused(3, LONG)).len(), 1);
+    }
+
+    #[test]
+    fn reason_of_a_peer_that_is_waited_for_is_known_in_short_until_it_is_there() {
+        let mut refusals = Refusals::default();
+        hear(&mut refusals, &refused(1, LONG));
+        let later = Instant::now() + Duration::from_secs(153);
+        let why = refusals.last_of(ProcessId(1), later).unwrap();
+        assert_eq!(why, "was refused 153 s ago: it has configuration A, this process has B");
+        refusals.is_there(ProcessId(1));
+        assert_eq!(refusals.last_of(ProcessId(1), later), None);
+    }
+
+    #[test]
+    fn refusals_for_the_sake_of_a_key_name_the_own_one() {
+        let mut refusals = Refusals::with_key(Some("key file old.key (fingerprint 12ab34cd)".to_owned()));
+        refusals.goes_on = true;
+        let said = hear(&mut refusals, &refused(1, "it has another key than this process: give all the same"));
+        assert!(said[0].ends_with("the same (this process has key file old.key (fingerprint 12ab34cd))"), "{said:?}");
+        assert!(!hear(&mut refusals, &refused(2, "it has another release"))[0].contains("old.key"));
+    }
+}

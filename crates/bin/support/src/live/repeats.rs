@@ -1,0 +1,113 @@
+//! What is said again, and when: at once, and then after pauses that double, with a count.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// From the first time until something is said again, and the longest pause. What did not happen for as long as the longest
+/// is new when it does.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(3600));
+/// So many things are told apart. What comes more is left out until something else has not happened for a while.
+const MOST: usize = 64;
+
+/// How often something happened since it was said last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    times: u64,
+    /// In how long; `None` the first time.
+    since: Option<Duration>,
+}
+
+/// Nothing the first time; later a clause in parentheses.
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.since {
+            None => Ok(()),
+            Some(since) => write!(f, " ({} times in the last {} s)", self.times, since.as_secs()),
+        }
+    }
+}
+
+struct Entry<K> {
+    what: K,
+    times: u64,
+    said: Instant,
+    happened: Instant,
+    pause: Duration,
+}
+
+/// Decides which of the things that may happen again and again are said.
+pub struct Repeats<K>(Vec<Entry<K>>);
+
+impl<K> Default for Repeats<K> {
+    fn default() -> Self {
+        Repeats(Vec::new())
+    }
+}
+
+impl<K: PartialEq> Repeats<K> {
+    /// Something happened. `Some`: say it.
+    pub fn happened(&mut self, what: K, now: Instant) -> Option<Times> {
+        let over = |entry: &Entry<K>| now.saturating_duration_since(entry.happened) >= PAUSE.1;
+        self.0.retain(|entry| !over(entry));
+        let Some(entry) = self.0.iter_mut().find(|entry| entry.what == what) else {
+            if self.0.len() >= MOST {
+                return None;
+            }
+            self.0.push(Entry { what, times: 0, said: now, happened: now, pause: PAUSE.0 });
+            return Some(Times { times: 1, since: None });
+        };
+        (entry.times, entry.happened) = (entry.times + 1, now);
+        let since = now.saturating_duration_since(entry.said);
+        if since < entry.pause {
+            return None;
+        }
+        let said = Times { times: entry.times, since: Some(since) };
+        (entry.times, entry.said, entry.pause) = (0, now, PAUSE.1.min(2 * entry.pause));
+        Some(said)
+    }
+
+    /// What is over is said at once when it happens again.
+    pub fn is_over(&mut self, which: impl Fn(&K) -> bool) {
+        self.0.retain(|entry| !which(&entry.what));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of something that happens twice a second, at which seconds it is said in a day.
+    fn said_at(repeats: &mut Repeats<u32>, what: u32, begin: Instant) -> Vec<(u64, Times)> {
+        let at = |half: u64| begin + Duration::from_millis(500 * half);
+        (0..2 * 86_400).filter_map(|half| Some((half / 2, repeats.happened(what, at(half))?))).collect()
+    }
+
+    #[test]
+    fn what_repeats_itself_is_said_at_once_and_then_after_doubling_pauses_with_a_count() {
+        let (mut repeats, begin) = (Repeats::default(), Instant::now());
+        let said = said_at(&mut repeats, 1, begin);
+        let seconds: Vec<_> = said.iter().map(|(second, _)| *second).collect();
+        assert_eq!(seconds[..6], [0, 10, 30, 70, 150, 310]);
+        assert!(seconds.windows(2).all(|pair| pair[1] - pair[0] <= 3600) && seconds.len() < 40, "{}", seconds.len());
+        assert_eq!(said[0].1.to_string(), "");
+        assert_eq!(said[1].1.to_string(), " (20 times in the last 10 s)");
+        assert_eq!(said[2].1.to_string(), " (40 times in the last 20 s)");
+    }
+
+    #[test]
+    fn things_in_turn_do_not_make_each_other_new() {
+        let (mut repeats, begin) = (Repeats::default(), Instant::now());
+        let said = (0..1000).filter(|n| repeats.happened(n % 5, begin + Duration::from_millis(*n)).is_some());
+        assert_eq!(said.count(), 5);
+    }
+
+    #[test]
+    fn more_than_can_be_told_apart_are_left_out_and_what_is_over_is_new() {
+        let (mut repeats, now) = (Repeats::default(), Instant::now());
+        let said = (0..10 * MOST).filter(|n| repeats.happened(*n, now).is_some()).count();
+        assert_eq!(said, MOST);
+        repeats.is_over(|what| *what == 3);
+        assert_eq!(repeats.happened(3, now), Some(Times { times: 1, since: None }));
+        assert_eq!(repeats.happened(4, now + PAUSE.1), Some(Times { times: 1, since: None }), "it was over");
+    }
+}

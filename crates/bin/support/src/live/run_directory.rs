@@ -1,0 +1,162 @@
+//! The directory of a run of several processes: its configuration, its key, and the histories and output of all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::write_key;
+use crate::{Failure, Janitor, unique};
+
+/// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
+const LONGEST_SOCKETS: usize = 60;
+/// The longest line of a history, bytes.
+const LONGEST_LINE: u64 = 256 << 10;
+
+/// The directory of one run. It is removed at the end, even if this process is killed, unless it is to be kept; one that
+/// the user named is never removed.
+pub struct RunDirectory {
+    path: PathBuf,
+    what: &'static str,
+    keep: AtomicBool,
+    janitor: Option<Janitor>,
+}
+
+impl RunDirectory {
+    /// The file with the cluster's key, in the directory.
+    pub const KEY: &str = "cluster.key";
+
+    /// Makes the directory: the one that the user named, which must be empty or absent, or a new one for temporary files,
+    /// whose name says `what` it is for.
+    ///
+    /// # Errors
+    /// When it cannot be made, is not empty, or nobody can be started to remove it.
+    pub fn new(what: &'static str, named: Option<&Path>) -> Result<Self, Failure> {
+        let path = named.map_or_else(|| unique::directory(what), empty)?;
+        let keep = named.is_some();
+        let mut directory = RunDirectory { path, what, keep: AtomicBool::new(keep), janitor: None };
+        if !keep {
+            directory.janitor = Some(Janitor::start(&directory.path)?);
+        }
+        Ok(directory)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The configuration's file.
+    pub fn config(&self) -> PathBuf {
+        self.path.join("cluster.toml")
+    }
+
+    /// Writes the configuration. Returns its path.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_config(&self, text: &str) -> Result<PathBuf, Failure> {
+        let config = self.config();
+        fs::write(&config, text).map_err(|error| Failure::cannot_write(&config, &error))?;
+        Ok(config)
+    }
+
+    /// Makes a key for the cluster. Returns its path.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_key(&self) -> Result<PathBuf, Failure> {
+        let path = self.path.join(Self::KEY);
+        write_key(&path).map_err(|error| Failure::cannot_write(&path, &error))?;
+        Ok(path)
+    }
+
+    /// Directory of the control sockets; the fabric makes and removes it.
+    pub fn sockets(&self) -> PathBuf {
+        let inside = self.path.join("sockets");
+        let name = format!("{}-sockets", unique::name(self.what));
+        let elsewhere = [inside, std::env::temp_dir().join(&name)];
+        let short = elsewhere.into_iter().find(|path| path.as_os_str().len() <= LONGEST_SOCKETS);
+        short.unwrap_or_else(|| Path::new("/tmp").join(name))
+    }
+
+    /// The history of a process in one of its lives.
+    pub fn history(&self, name: &str, life: u32) -> PathBuf {
+        self.file(name, life, "jsonl")
+    }
+
+    /// A file of a process in one of its lives.
+    pub fn file(&self, name: &str, life: u32, extension: &str) -> PathBuf {
+        self.path.join(format!("{name}.{life}.{extension}"))
+    }
+
+    /// All histories, by name.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn histories(&self) -> Result<Vec<PathBuf>, Failure> {
+        let unreadable = |error| Failure::run(error, self.path.display(), "let nobody else change that directory");
+        let entries = fs::read_dir(&self.path).map_err(unreadable)?;
+        let paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
+        let mut paths = paths.map_err(unreadable)?;
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+        paths.sort();
+        Ok(paths)
+    }
+
+    /// Keeps the directory after the run.
+    pub fn keep(&self) {
+        self.keep.store(true, Ordering::Relaxed);
+    }
+
+    /// Where it is, if it is kept.
+    pub fn kept(&self) -> Option<PathBuf> {
+        self.keep.load(Ordering::Relaxed).then(|| self.path.clone())
+    }
+}
+
+impl Drop for RunDirectory {
+    fn drop(&mut self) {
+        if !self.keep.load(Ordering::Relaxed) {
+            // What cannot be removed is left to the system's own cleaning.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+        if let Some(janitor) = self.janitor.take() {
+            janitor.dismiss();
+        }
+    }
+}
+
+/// Makes a directory that a user named, or takes an empty one.
+fn empty(path: &Path) -> Result<PathBuf, Failure> {
+    fs::create_dir_all(path).map_err(|error| Failure::cannot_write(path, &error))?;
+    let mut entries = fs::read_dir(path).map_err(|error| Failure::cannot_write(path, &error))?;
+    if entries.next().is_some() {
+        let remedy = "name a directory that is empty or does not exist";
+        return Err(Failure::usage("the directory is not empty; nothing was changed", path.display(), remedy));
+    }
+    fs::canonicalize(path).map_err(|error| Failure::cannot_write(path, &error))
+}
+
+/// Removes the incomplete last line of the history of a process that was killed. A history without a line is removed, and none
+/// at all is fine: the process was killed before it wrote anything.
+///
+/// # Errors
+/// When the file cannot be changed.
+pub fn trim_history(path: &Path) -> Result<(), Failure> {
+    let trim = || -> io::Result<()> {
+        let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+        let from = file.metadata()?.len().saturating_sub(LONGEST_LINE);
+        file.seek(SeekFrom::Start(from))?;
+        let mut end = Vec::new();
+        File::read_to_end(&mut file, &mut end)?;
+        match end.iter().rposition(|byte| *byte == b'\n') {
+            Some(at) => file.set_len(from + at as u64 + 1),
+            None => fs::remove_file(path),
+        }
+    };
+    match trim() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(|error| Failure::cannot_write(path, &error)),
+    }
+}

@@ -1,0 +1,49 @@
+//! Threads, where the system may refuse one.
+
+use std::panic::resume_unwind;
+use std::thread::{Builder, JoinHandle, scope};
+
+use crate::Failure;
+
+/// Starts a thread that does `work`; `what` says what it is for.
+pub fn thread<R: Send + 'static>(
+    what: &str,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<JoinHandle<R>, Failure> {
+    Builder::new().spawn(work).map_err(|error| no_thread(what, &error))
+}
+
+/// No thread for what it says.
+pub fn no_thread(what: &str, error: &std::io::Error) -> Failure {
+    Failure::system(
+        format_args!("cannot start a thread {what}"),
+        error,
+        "this process",
+        "`stentor doctor` says what this machine can do",
+    )
+}
+
+/// Does the same with all of them at once, and returns the results in their order. One for which there is no thread is done by
+/// this one.
+pub fn at_once<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let work = &work;
+    scope(|scope| {
+        let begin = |item| (item, Builder::new().spawn_scoped(scope, move || work(item)).ok());
+        let begun: Vec<_> = items.iter().map(begin).collect();
+        let end = |(item, thread): (_, Option<std::thread::ScopedJoinHandle<'_, R>>)| match thread {
+            Some(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            None => work(item),
+        };
+        begun.into_iter().map(end).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_the_order_of_the_items() {
+        assert_eq!(at_once(&[3_u64, 1, 2], |item| item * 2), [6, 2, 4]);
+    }
+}

@@ -1,0 +1,75 @@
+//! The names of the properties that a history is checked for.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::Style;
+
+/// The properties in words.
+const TITLES: [(&str, &str); 37] = [
+    ("B1", "agreement"),
+    ("B2", "validity"),
+    ("B3", "integrity"),
+    ("B4", "FIFO per sender"),
+    ("B5", "partition safety"),
+    ("B6", "bounded memory"),
+    ("B7", "evidence"),
+    ("C1", "delivery"),
+    ("C2", "callback order"),
+    ("C3", "credits"),
+    ("C4", "closing"),
+    ("C5", "errors"),
+    ("S1", "ack soundness"),
+    ("S2", "order at receivers"),
+    ("S3", "windows"),
+    ("S4", "progress"),
+    ("S5", "offsets"),
+    ("S6", "one holder"),
+    ("S7", "addresses"),
+    ("S8", "atomic control"),
+    ("S9", "message numbers"),
+    ("S10", "integrity"),
+    ("S11", "conservation"),
+    ("SL1", "liveness"),
+    ("SL2", "no timeouts"),
+    ("M1", "integrity"),
+    ("M2", "uniform agreement"),
+    ("M3", "validity"),
+    ("M4", "uniform acyclic order"),
+    ("M5", "uniform prefix order"),
+    ("M6", "FIFO per client"),
+    ("M7", "genuineness"),
+    ("M8", "bounded memory"),
+    ("M9", "liveness"),
+    ("M10", "fencing"),
+    ("M11", "rejoin"),
+    ("R1", "real-time order"),
+];
+
+/// A property in words; empty for one that has none here.
+pub fn title(property: &str) -> &'static str {
+    TITLES.iter().find(|(name, _)| *name == property).map_or("", |(_, title)| title)
+}
+
+/// Verdicts in the order in which the properties are counted.
+pub fn in_order<'a>(
+    verdicts: &'a BTreeMap<&'static str, &'static str>,
+) -> impl Iterator<Item = (&'static str, &'static str)> + use<'a> {
+    let mut names: Vec<&'static str> = verdicts.keys().copied().collect();
+    names.sort_by_key(|name| (name.as_bytes().first(), name.len(), *name));
+    names.into_iter().map(|name| (name, verdicts[name]))
+}
+
+/// A line for each property with its verdict.
+pub fn verdict_lines(verdicts: &BTreeMap<&'static str, &'static str>, style: Style) -> String {
+    let mut text = String::new();
+    for (property, verdict) in in_order(verdicts) {
+        let verdict = match verdict {
+            "ok" => style.good("ok"),
+            "violated" => style.bad("violated"),
+            other => style.fair(other.replace('_', " ")),
+        };
+        let _ = writeln!(text, "{property:3} {:22} {verdict}", title(property));
+    }
+    text
+}

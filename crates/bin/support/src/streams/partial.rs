@@ -1,0 +1,175 @@
+//! Files that have their name only when all of them is there.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use crate::unique;
+
+/// Files of this process that are not whole: removed when it is ended by force.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A file that is being written, beside the place where it is to be. Dropping it removes it.
+#[derive(Debug)]
+pub struct Partial {
+    part: PathBuf,
+    target: PathBuf,
+}
+
+impl Partial {
+    /// Makes a file that is to have the name `target`, which nothing may have yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`], and what the system says.
+    pub fn create(target: &Path) -> io::Result<(Self, File)> {
+        if fs::symlink_metadata(target).is_ok() {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        Self::beside(target, PLAIN)
+    }
+
+    fn beside(target: &Path, mode: u32) -> io::Result<(Self, File)> {
+        let mut name = OsString::from(".");
+        name.push(target.file_name().ok_or(ErrorKind::InvalidInput)?);
+        name.push(format!(".{:016x}.part", unique::number()));
+        let part = target.with_file_name(name);
+        let file = File::options().write(true).create_new(true).mode(mode).open(&part)?;
+        list().push(part.clone());
+        Ok((Partial { part, target: target.to_owned() }, file))
+    }
+
+    /// All of it is there: gives it its name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] if something has that name by now, and what the system says.
+    pub fn keep(self) -> io::Result<()> {
+        match renameat_with(CWD, &self.part, CWD, &self.target, RenameFlags::NOREPLACE) {
+            // A file system, or a kernel, that cannot do both in one step.
+            Err(Errno::INVAL | Errno::NOSYS) if fs::symlink_metadata(&self.target).is_err() => {
+                fs::rename(&self.part, &self.target)
+            }
+            renamed => Ok(renamed?),
+        }
+    }
+}
+
+/// What becomes of a file that has the name already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Existing {
+    /// It stays, and nothing is written.
+    Stays,
+    /// It is replaced, once the new one is whole.
+    Goes,
+}
+
+/// Permissions of a file that everybody may read, as far as the user's mask allows.
+pub const PLAIN: u32 = 0o666;
+/// Permissions of a file that is nobody else's business.
+pub const SECRET: u32 = 0o600;
+
+/// Writes a file, all of it or none: if that fails, what was there before is there still. Pipes and devices are written to.
+///
+/// # Errors
+/// [`ErrorKind::AlreadyExists`], and what the system says.
+pub fn write_whole(target: &Path, bytes: &[u8], existing: Existing, mode: u32) -> io::Result<()> {
+    if existing == Existing::Stays {
+        if fs::symlink_metadata(target).is_ok() {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        let (partial, mut file) = Partial::beside(target, mode)?;
+        file.write_all(bytes)?;
+        return partial.keep();
+    }
+    match fs::metadata(target) {
+        Ok(there) if there.is_file() => {
+            // A link stays a link.
+            let target = fs::canonicalize(target)?;
+            let (partial, mut file) = Partial::beside(&target, mode)?;
+            file.set_permissions(there.permissions())?;
+            file.write_all(bytes)?;
+            fs::rename(&partial.part, target)
+        }
+        Ok(_) => File::options().write(true).open(target)?.write_all(bytes),
+        Err(_) => {
+            let (partial, mut file) = Partial::beside(target, mode)?;
+            file.write_all(bytes)?;
+            fs::rename(&partial.part, target)
+        }
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // Nothing is there any more if it was renamed.
+        let _ = fs::remove_file(&self.part);
+        list().retain(|path| *path != self.part);
+    }
+}
+
+fn list() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For a process that does not drop anything any more.
+pub fn remove_partial_files() {
+    for path in list().drain(..) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn file_is_written_whole_or_stays_as_it_was() {
+        let directory = std::env::temp_dir().join(format!("stentor-whole-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let target = directory.join("file");
+        write_whole(&target, b"one", Existing::Stays, SECRET).unwrap();
+        let refused = write_whole(&target, b"two", Existing::Stays, PLAIN).unwrap_err();
+        assert_eq!((refused.kind(), fs::read(&target).unwrap().as_slice()), (ErrorKind::AlreadyExists, &b"one"[..]));
+        let link = directory.join("link");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        write_whole(&link, b"three", Existing::Goes, PLAIN).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"three");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&target).unwrap().permissions());
+        assert_eq!(mode & 0o777, SECRET, "it keeps its permissions");
+        let full = write_whole(Path::new("/dev/full"), b"x", Existing::Goes, PLAIN).unwrap_err();
+        assert_eq!(full.kind(), ErrorKind::StorageFull);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn file_has_its_name_only_when_it_is_whole() {
+        let directory = std::env::temp_dir().join(format!("stentor-partial-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let target = directory.join("copy");
+        let entries = || fs::read_dir(&directory).unwrap().count();
+        let (given_up, _file) = Partial::create(&target).unwrap();
+        assert!(!target.exists() && entries() == 1);
+        drop(given_up);
+        assert_eq!(entries(), 0);
+        let (partial, mut file) = Partial::create(&target).unwrap();
+        file.write_all(b"all").unwrap();
+        partial.keep().unwrap();
+        assert_eq!((fs::read(&target).unwrap().as_slice(), entries()), (&b"all"[..], 1));
+        assert_eq!(Partial::create(&target).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        fs::remove_file(&target).unwrap();
+        let (late, _file) = Partial::create(&target).unwrap();
+        fs::write(&target, "another's").unwrap();
+        assert_eq!(late.keep().unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&target).unwrap(), "another's");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

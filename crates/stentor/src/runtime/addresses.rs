@@ -1,0 +1,138 @@
+//! Where the processes of a configuration are, on fabrics between hosts.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_roce::driver::source_address;
+use stentor_fabric_roce::{HostName, SwitchConfig};
+use stentor_multicast::{ClientId, ProcessRole};
+
+use super::address::AddressError;
+use super::cluster::ClusterRuntime;
+use super::hosts::{self, Found};
+use crate::config::{MemberConfig, NebConfig};
+
+impl ClusterRuntime {
+    /// Returns the address of a process, unless it is started at another one.
+    ///
+    /// # Errors
+    /// [`AddressError`], if the configuration names one that means nothing here.
+    pub fn address(&self, process: ProcessId) -> Result<IpAddr, AddressError> {
+        let addresses = self.addresses(process, None)?;
+        Ok(addresses[process.index()].expect("a process knows its own address").ip())
+    }
+}
+
+/// The sets of a broadcast are numbered from here on: one switch serves both.
+const NEB_SETS: u16 = 1 << 15;
+
+impl ClusterRuntime {
+    /// The switch, as a broadcast uses it beside the multicast.
+    pub(super) fn neb_switch(&self) -> Option<SwitchConfig> {
+        let cluster = Some(self.config().cluster().to_owned());
+        self.config().switch().map(|switch| SwitchConfig { cluster, first_set: NEB_SETS, ..switch.clone() })
+    }
+
+    /// How the configuration names where its members are.
+    pub(super) fn host_names(&self) -> Vec<Option<HostName>> {
+        hosts::names(self.config().groups().iter().flat_map(|group| group.members()))
+    }
+
+    /// The same for the processes of a broadcast.
+    pub(super) fn neb_host_names(&self, neb: &NebConfig) -> Vec<Option<HostName>> {
+        hosts::names(self.config().groups().get(neb.group()).into_iter().flat_map(|group| group.members()))
+    }
+
+    /// Where all processes are; `bind` is this one's address, if it is not that of the configuration. Members whose names mean
+    /// nothing at present have none: they are looked for later.
+    pub(super) fn addresses(
+        &self,
+        me: ProcessId,
+        bind: Option<IpAddr>,
+    ) -> Result<Vec<Option<SocketAddr>>, AddressError> {
+        let processes = self.topology().processes();
+        if me.index() >= processes {
+            return Err(AddressError::NoProcess { process: me, processes });
+        }
+        let members = self.config().groups().iter().flat_map(|group| group.members());
+        let mut addresses = ClusterRuntime::table(members, me, bind)?;
+        addresses.resize(processes, None);
+        let first = addresses.iter().flatten().next().copied();
+        let own = &mut addresses[me.index()];
+        match (self.topology().role(me), bind, first) {
+            (Some(ProcessRole::Client(_)), Some(bind), _) => *own = Some(SocketAddr::new(bind, 0)),
+            (Some(ProcessRole::Client(client)), None, Some(first)) => {
+                *own = Some(SocketAddr::new(client_address(first, client)?, 0));
+            }
+            _ => {}
+        }
+        Ok(addresses)
+    }
+
+    /// The same for the processes of a broadcast.
+    pub(super) fn neb_addresses(
+        &self,
+        neb: &NebConfig,
+        me: ProcessId,
+        bind: Option<IpAddr>,
+    ) -> Result<Vec<Option<SocketAddr>>, AddressError> {
+        let members = self.config().groups().get(neb.group()).map_or(&[][..], |group| group.members());
+        if me.index() >= members.len() {
+            return Err(AddressError::NoProcess { process: me, processes: members.len() });
+        }
+        ClusterRuntime::table(members, me, bind)
+    }
+
+    /// One address of each member.
+    fn table<'a>(
+        members: impl IntoIterator<Item = &'a MemberConfig> + Clone,
+        me: ProcessId,
+        bind: Option<IpAddr>,
+    ) -> Result<Vec<Option<SocketAddr>>, AddressError> {
+        let bind = bind.map(|bind| bind.to_canonical());
+        if let Some(found) = bind.filter(|bind| hosts::is_link_local(*bind)) {
+            return Err(AddressError::LinkLocalBind { found });
+        }
+        let mut found = hosts::resolve(members.clone(), bind.map(|bind| (me.index(), bind)));
+        // Nobody knows where a member is whose own name means nothing; a client needs one member to begin with.
+        let is_member = me.index() < found.len();
+        let needed = if is_member { Some(me.index()) } else { found.iter().all(Result::is_err).then_some(0) };
+        if let Some(at) = needed.filter(|at| found.get(*at).is_some_and(Result::is_err)) {
+            return found.swap_remove(at).map(|_| Vec::new());
+        }
+        let v4 = hosts::is_ipv4(&found, bind);
+        let pick = |found: &Found| hosts::pick(found.as_deref().ok()?, v4);
+        let addresses: Vec<_> = found.iter().map(pick).collect();
+        let own = addresses.get(me.index()).copied().flatten().map(|own| own.ip()).or(bind);
+        let first = addresses.iter().flatten().next().map(|first| first.ip());
+        if let Some(own) = own.or(first) {
+            one_family(members, own, &addresses)?;
+        }
+        Ok(addresses)
+    }
+}
+
+/// Refuses a process that others wait for in vain: packets do not go from IPv4 to IPv6.
+fn one_family<'a>(
+    members: impl IntoIterator<Item = &'a MemberConfig>,
+    own: IpAddr,
+    addresses: &[Option<SocketAddr>],
+) -> Result<(), AddressError> {
+    let other = |address: &Option<SocketAddr>| address.is_some_and(|address| address.is_ipv4() != own.is_ipv4());
+    let mut all = members.into_iter().zip(addresses);
+    let Some((member, Some(address))) = all.find(|(_, address)| other(address)) else { return Ok(()) };
+    Err(AddressError::Family { process: member.id().to_owned(), address: address.ip(), own })
+}
+
+/// Where a client is that was not told.
+fn client_address(member: SocketAddr, client: ClientId) -> Result<IpAddr, AddressError> {
+    if let IpAddr::V4(ip) = member.ip()
+        && ip.is_loopback()
+    {
+        // Beside the members, by its place, so that two clusters of one host do not meet.
+        let [high, low] = (client.0 + 1).to_be_bytes();
+        return Ok(Ipv4Addr::new(127, ip.octets()[1], 255 - high, low).into());
+    }
+    let unknown = |source| AddressError::Unknown { process: "a client".into(), address: member.to_string(), source };
+    source_address(member).map_err(unknown)
+}

@@ -1,0 +1,318 @@
+//! Keeps a group led: a decision of the election becomes a campaign of the member.
+//!
+//! The election says whom the group takes for its leader; the member's ballots say who is. The keeper at each member
+//! closes the gap: it campaigns while the election names its process and that process does not lead, and never
+//! otherwise. A leader that resigns because it reaches no majority keeps its ballot: if it is named again before another
+//! member has campaigned, it leads on without a campaign. A leader that knows of a larger ballot of its group campaigns like
+//! any other member that is named. Whatever the election says, safety is the ballots' concern.
+//!
+//! # States of a member
+//! - *Joining*: it has no state of its group. It does not stand.
+//! - *Has the state*, and its election has named nobody yet. Somebody may lead of whom the election has not heard: the
+//!   first leader of a group, or the one that took this member in. It does not stand, so that it cannot depose that
+//!   leader, until it leads itself, the leader of its ballot was lost, or one patience has passed.
+//! - *Stands*: from the first leader on that the election has named. To stand deposes nobody: an election replaces only
+//!   a leader that it doubts. So a member can take over as soon as it has the state and knows who leads. It stands until
+//!   it joins anew or leaves.
+//! - *Named* by the election: it campaigns until it *leads*.
+//! - *Leaving*: it stands no longer. If it leads, it hands over first, for at most 500 ms.
+
+use std::time::Duration;
+
+use stentor_election::{Beat, Change, Election, HandOverError, Heartbeat, HeartbeatConfig, HeartbeatError};
+use stentor_fabric::{Fabric, ProcessId};
+use stentor_multicast::{HeartbeatCell, Member, ProcessRole};
+
+use super::ClusterRuntime;
+use super::clock::incarnation;
+use crate::config::ElectionTimes;
+
+/// The longest time between two campaigns, in first ones.
+const LONGEST_BACKOFF: u32 = 16;
+/// The time for which a leader that leaves waits until another one leads.
+const HANDING_OVER: Duration = Duration::from_millis(500);
+/// The word, after those of the heartbeat, in which a member publishes how much it has delivered.
+const DELIVERED: usize = Beat::WORDS;
+
+/// Another member of the group.
+#[derive(Debug)]
+struct Other {
+    process: ProcessId,
+    /// At the last look.
+    connected: bool,
+    /// Whether it was connected since this process began.
+    connected_once: bool,
+    /// Whether it was connected, and is not any more.
+    lost: bool,
+    /// Whether its process was there at the last look.
+    seen: bool,
+    /// The number of deliveries that it published last.
+    delivered: u64,
+    /// Its last heartbeat, and when that was first read.
+    beat: Option<([u64; 2], Duration)>,
+}
+
+/// One member's part in the election of its group's leader.
+#[derive(Debug)]
+pub struct ElectionDriver<E> {
+    election: E,
+    me: ProcessId,
+    /// The other members of the group.
+    others: Vec<Other>,
+    interval: Duration,
+    /// How long a campaign may take before it is begun again, the first time.
+    patience: Duration,
+    backoff: Duration,
+    next: Duration,
+    /// The election's word: this process leads.
+    named: bool,
+    /// No campaign before this.
+    campaign_at: Duration,
+    /// Since when this process has its group's state.
+    since: Option<Duration>,
+    /// Whether the election has a leader.
+    led: bool,
+    /// Whether it has stood since it has the state.
+    stands: bool,
+    /// Whether it stands for leader, as an election was told last that is told only of changes.
+    stood: Option<bool>,
+    leaving: Option<Leaving>,
+}
+
+/// The end of this process that is being prepared.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    since: Duration,
+    /// The member that is to lead then.
+    heir: Option<ProcessId>,
+}
+
+impl ElectionDriver<Heartbeat> {
+    /// By heartbeats in the fabric, as the configuration has them.
+    ///
+    /// # Errors
+    /// See [`HeartbeatError`].
+    pub fn heartbeat(plan: &ClusterRuntime, me: ProcessId) -> Result<Self, HeartbeatError> {
+        let ElectionTimes { min, max } = plan.config().election_times();
+        let members: Vec<ProcessId> = match plan.topology().role(me) {
+            Some(ProcessRole::Member { group, .. }) => plan.topology().members(group).collect(),
+            _ => Vec::new(),
+        };
+        let interval = ElectionTimes::INTERVAL;
+        let config = HeartbeatConfig {
+            incarnation: incarnation().max(1),
+            timeout_min: min,
+            timeout_max: max,
+            ..HeartbeatConfig::new(me, &members, interval)
+        };
+        Ok(ElectionDriver::new(Heartbeat::new(config)?, me, &members, interval, max))
+    }
+
+    /// One round, after the member's step: takes what was read of the others, lets the election decide, publishes what
+    /// the others read, campaigns if it has to. Cheap when it is not yet time.
+    pub fn round<F: Fabric>(&mut self, now: Duration, member: &mut Member<F>) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + self.interval;
+        for Other { process, connected, beat: last, delivered, .. } in &mut self.others {
+            let Some(heartbeat) = member.heartbeat(*process) else { continue };
+            // A leader writes its stream on other links than those on which beats are read.
+            self.election.link(*process, member.is_connected_to(*process));
+            if let Some(words) = heartbeat.words {
+                *delivered = words[DELIVERED];
+                let beat = Beat::from_words(std::array::from_fn(|word| words[word]));
+                let count = [beat.incarnation, beat.counter];
+                if last.is_none_or(|(before, _)| before != count) {
+                    *last = Some((count, now));
+                }
+                // Who claims nonsense is believed to live, and no more.
+                let _ = self.election.observe(*process, &beat);
+            }
+            if std::mem::replace(connected, heartbeat.connected) && !heartbeat.connected {
+                self.election.unreachable(*process);
+            }
+        }
+        let stands = self.stands(now, member);
+        self.election.stand(stands);
+        self.poll(now, member);
+        member.set_aside(self.election.is_cut_off());
+        let mut words = [0; HeartbeatCell::WORDS];
+        words[..Beat::WORDS].copy_from_slice(&self.election.beat().to_words());
+        words[DELIVERED] = member.replica().delivered();
+        member.publish(&words);
+    }
+
+    /// Checks whether the processes of other members still exist, and reports those that are gone to the election. One
+    /// that was and is not any more has died, as the system says: that is believed at once. Cheap when it is not yet
+    /// time for a [`round`](ElectionDriver::round); call it before that.
+    pub fn watch(&mut self, now: Duration, sees: impl Fn(ProcessId) -> bool) {
+        if now < self.next {
+            return;
+        }
+        for Other { process, seen, .. } in &mut self.others {
+            let is_seen = sees(*process);
+            if std::mem::replace(seen, is_seen) && !is_seen {
+                self.election.died(*process);
+            }
+        }
+    }
+}
+
+impl<E: Election> ElectionDriver<E> {
+    /// For the member `me` of a group of `members`, looking every `interval`. A campaign that has not succeeded after
+    /// `patience` is begun again, each time after twice as long.
+    pub fn new(election: E, me: ProcessId, members: &[ProcessId], interval: Duration, patience: Duration) -> Self {
+        let other = |process: &ProcessId| Other {
+            process: *process,
+            connected: false,
+            connected_once: false,
+            lost: false,
+            seen: false,
+            delivered: 0,
+            beat: None,
+        };
+        let others = members.iter().filter(|process| **process != me).map(other).collect();
+        ElectionDriver {
+            election,
+            me,
+            others,
+            interval,
+            patience,
+            backoff: patience,
+            next: Duration::ZERO,
+            named: false,
+            campaign_at: Duration::ZERO,
+            since: None,
+            led: false,
+            stands: false,
+            stood: None,
+            leaving: None,
+        }
+    }
+
+    /// The election.
+    #[must_use]
+    pub fn election(&self) -> &E {
+        &self.election
+    }
+
+    /// When another member's heartbeat was seen to rise last, in the time of [`round`](ElectionDriver::round). `None`: never; or
+    /// the election does not look at members.
+    #[must_use]
+    pub fn heard(&self, process: ProcessId) -> Option<Duration> {
+        self.others.iter().find(|other| other.process == process)?.beat.map(|(_, at)| at)
+    }
+
+    /// Whether the election names this process.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        self.named
+    }
+
+    /// One round, after the member's step, with an election that looks at nobody through the fabric: `stand` tells it
+    /// whether this process would lead, each time that this changes.
+    pub fn round_by<F: Fabric>(&mut self, now: Duration, member: &mut Member<F>, stand: impl FnOnce(&E, bool)) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + self.interval;
+        let stands = self.stands(now, member);
+        if self.stood.replace(stands) != Some(stands) {
+            stand(&self.election, stands);
+        }
+        self.poll(now, member);
+    }
+
+    /// Returns whether this member would lead; see the states above.
+    fn stands<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
+        let replica = member.replica();
+        for other in &mut self.others {
+            let connected = member.is_connected_to(other.process);
+            other.lost = other.connected_once && !connected;
+            other.connected_once |= connected;
+        }
+        if replica.is_joining() {
+            (self.since, self.stands) = (None, false);
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        let waited = now.saturating_sub(since) >= self.patience;
+        self.stands |= replica.is_leader() || self.led || self.is_lost(replica.ballot().leader()) || waited;
+        self.stands && self.leaving.is_none()
+    }
+
+    /// Returns whether another member was connected, and is not any more.
+    fn is_lost(&self, process: ProcessId) -> bool {
+        self.others.iter().any(|other| other.process == process && other.lost)
+    }
+
+    /// Prepares the end of this process: the member no longer stands, and a leader hands over to the connected member
+    /// that has delivered most. Returns whether the process may end: it does not lead, nobody takes over, or 500 ms
+    /// have passed. Call it after each [`round`](ElectionDriver::round) until then.
+    pub fn leave<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
+        let mut leaving = *self.leaving.get_or_insert(Leaving { since: now, heir: None });
+        let replica = member.replica();
+        if now.saturating_sub(leaving.since) >= HANDING_OVER {
+            return true;
+        }
+        if !replica.is_leader() {
+            // Another one leads here only once this member has its state.
+            return leaving.heir.is_none() || replica.ballot().leader() != self.me;
+        }
+        if leaving.heir.is_some_and(|heir| member.is_connected_to(heir)) {
+            return false;
+        }
+        let mut heirs: Vec<&Other> = self.others.iter().filter(|other| member.is_connected_to(other.process)).collect();
+        heirs.sort_by_key(|other| std::cmp::Reverse(other.delivered));
+        let election = &mut self.election;
+        // The election may not have named this leader yet; then it does so in a moment.
+        let mut early = false;
+        leaving.heir = heirs.iter().map(|other| other.process).find(|heir| match election.hand_over(*heir) {
+            Ok(()) => true,
+            Err(error) => {
+                early |= error == HandOverError::NotLeader;
+                false
+            }
+        });
+        self.leaving = Some(leaving);
+        leaving.heir.is_none() && !early
+    }
+
+    /// Returns the member to which this process hands over before it ends.
+    #[must_use]
+    pub fn heir(&self) -> Option<ProcessId> {
+        self.leaving?.heir
+    }
+
+    /// Hands the leadership to another member, without waiting for a timeout: the election names it, and it campaigns.
+    ///
+    /// # Errors
+    /// See [`HandOverError`]; nothing has changed then. A leader of which the election does not know yet does not lead.
+    pub fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError> {
+        self.election.hand_over(to)
+    }
+
+    /// Lets the election decide, and campaigns if it names this process and the member does not lead.
+    pub fn poll<F: Fabric>(&mut self, now: Duration, member: &mut Member<F>) {
+        while let Some(change) = self.election.poll(now) {
+            self.led = matches!(change, Change::Leader { .. });
+            let named = matches!(change, Change::Leader { process, .. } if process == self.me);
+            if named && !self.named {
+                (self.campaign_at, self.backoff) = (now, self.patience);
+            }
+            self.named = named;
+        }
+        let replica = member.replica();
+        // A leader that was cut off may not know that another ballot took its group: it campaigns when it is named again.
+        let leads = replica.is_leader() && replica.ballot() == replica.known(replica.group());
+        if leads {
+            self.backoff = self.patience;
+            // Whoever overthrows it may have had a reason; then it is not disputed at once.
+            self.campaign_at = self.campaign_at.max(now + self.interval);
+        } else if self.named && now >= self.campaign_at && member.campaign().is_ok() {
+            self.campaign_at = now + self.backoff;
+            self.backoff = (self.backoff * 2).min(self.patience * LONGEST_BACKOFF);
+        }
+    }
+}
