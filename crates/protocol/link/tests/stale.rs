@@ -76,7 +76,8 @@ fn reconnect(world: &World, a: &mut End, b: &mut End, region: &mut Resolved) {
     world.heal(A, B);
     while !a.links[0].is_ready() {
         world.advance(1_000_000);
-        (a.events(), b.events());
+        a.events();
+        b.events();
     }
 }
 
