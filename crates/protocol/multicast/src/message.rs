@@ -85,7 +85,7 @@ pub struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// WordReader of a header for this many destination groups.
+    /// Words of a header for this many destination groups.
     #[inline]
     #[must_use]
     pub const fn words(groups: usize) -> usize {

@@ -230,12 +230,8 @@ impl Plan {
             return Err(StartError::Role(self.name(me).to_owned(), "member of a group"));
         }
         let replica = ReplicaConfig {
-            topology: self.topology.clone(),
-            me,
             variant: self.variant,
-            window: self.config.limits().window,
-            retry_ticks: ReplicaConfig::RETRY_TICKS,
-            plant: Plant::None,
+            ..ReplicaConfig::new(self.topology.clone(), me, self.config.limits().window)
         };
         let mut member = make(fabric, replica, self.limits(), self.config.salt(), incarnation())?;
         member.set_client_timeout(self.config.client_timeout());

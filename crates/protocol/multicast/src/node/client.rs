@@ -157,7 +157,7 @@ impl<F: Fabric> Client<F> {
         Ok(Client {
             fan: set.map(|set| Fan::new(&fabric, set, links.len(), plant)),
             unsettled: Vec::new(),
-            sender: Sender::new(&topology, client, limits.window, plant),
+            sender: Sender::new(&topology, client, limits.window).with_mutant(plant),
             members: topology.group_ids().map(|group| vec![None; topology.size(group)]).collect(),
             places,
             resumed: false,

@@ -24,7 +24,7 @@ use stentor_fabric::{Plant, ProcessId};
 use crate::ids;
 use crate::item::VERSION;
 
-/// WordReader of a greeting: one receive.
+/// Words of a greeting: one receive.
 pub(super) const GREETING_WORDS: usize = 8;
 /// Bytes of a greeting.
 pub(super) const GREETING_BYTES: usize = 8 * GREETING_WORDS;

@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 
 use crate::item::{CHUNK, VERSION};
 
-/// WordReader of a piece before its part of the letter.
+/// Words of a piece before its part of the letter.
 pub(super) const PIECE_WORDS: usize = 2;
 /// Letters that may wait for one peer.
 const MOST_WAITING: usize = 64;
@@ -55,7 +55,7 @@ pub(super) struct Mail {
     /// The first is being written.
     out: VecDeque<Vec<u64>>,
     out_bytes: u64,
-    /// WordReader of the first that are written.
+    /// Words of the first that are written.
     written: usize,
     number: u32,
     /// Immediates written in this life of the link.
@@ -176,7 +176,7 @@ impl Mail {
     }
 }
 
-/// WordReader of a letter: the length of its tail, its words, its tail.
+/// Words of a letter: the length of its tail, its words, its tail.
 fn length(words: usize, tail: usize) -> usize {
     1 + words + tail.div_ceil(8)
 }

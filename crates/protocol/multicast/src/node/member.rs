@@ -47,7 +47,7 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// WordReader that a member publishes: one cache line.
+    /// Words that a member publishes: one cache line.
     pub const WORDS: usize = 8;
 }
 

@@ -45,7 +45,7 @@ pub(crate) const STREAM: Purpose = Purpose(2);
 pub(crate) const BODY: Purpose = Purpose(3);
 /// Own memory that records too long for inline are posted from.
 pub(crate) const STAGING: Purpose = Purpose(16);
-/// WordReader that the other members of the group read.
+/// Words that the other members of the group read.
 pub(crate) const PULSE: Purpose = Purpose(5);
 /// Own memory where what is read of theirs lands.
 pub(crate) const PULSES: Purpose = Purpose(6);

@@ -37,7 +37,7 @@ use crate::plant::planted;
 #[derive(Debug, Default)]
 pub(super) struct Sealed {
     record: [u64; LINE_WORDS],
-    /// WordReader of its payload.
+    /// Words of its payload.
     words: usize,
 }
 
@@ -657,7 +657,7 @@ fn staging_reader(mut geometry: Geometry, position: u64, seal: Seal) -> RingRead
     reader
 }
 
-/// WordReader of a scratch record for a ring.
+/// Words of a scratch record for a ring.
 pub(super) fn scratch(geometry: &Geometry) -> Vec<u64> {
     vec![0; HEADER_WORDS + geometry.max_payload().div_ceil(WORD)]
 }

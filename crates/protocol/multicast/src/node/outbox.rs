@@ -56,7 +56,7 @@ impl<F: Fabric> BoxSender<'_, F> {
         outbox.is_empty()
     }
 
-    /// WordReader of whole items that go into the next record: all, if they fit inline; at least one.
+    /// Words of whole items that go into the next record: all, if they fit inline; at least one.
     fn chunk(&self, outbound: &Outbound, outbox: &[u64]) -> usize {
         let inline = (self.fabric.capabilities().inline_bytes as usize / 8).saturating_sub(HEADER_WORDS);
         let limit = (outbound.writer.max_payload() / 8).min(inline);

@@ -12,7 +12,7 @@ struct Stored {
     tag: u64,
     /// First word of the header in the mirror; in the side store it is 0.
     word: usize,
-    /// WordReader of the header.
+    /// Words of the header.
     header: usize,
     /// Bytes of payload.
     bytes: usize,

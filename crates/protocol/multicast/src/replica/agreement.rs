@@ -127,22 +127,15 @@ impl Agreement {
 
     /// Acknowledges to all other destination processes: N − 1 writes.
     pub(super) fn acknowledge<E: Effects>(&self, client: ClientId, slot: u64, effects: &mut E) {
-        let message = self.messages.get(client, slot);
-        for (position, to) in message.destinations.iter().enumerate() {
-            let ack = message.ack(client, position, self.ballots.installed);
-            for process in self.id.topology().members(to.group).filter(|process| *process != self.id.me()) {
-                effects.acknowledge(process, &ack);
-            }
-        }
+        self.acknowledge_to(client, slot, |process| process != self.id.me(), effects);
     }
 
-    /// Acknowledges a message to one process, if it is one of its destinations.
-    fn acknowledge_to<E: Effects>(&self, to: ProcessId, client: ClientId, slot: u64, effects: &mut E) {
+    fn acknowledge_to<E: Effects>(&self, client: ClientId, slot: u64, to: impl Fn(ProcessId) -> bool, effects: &mut E) {
         let message = self.messages.get(client, slot);
         for (position, destination) in message.destinations.iter().enumerate() {
-            if self.id.topology().member_bit(destination.group, to).is_some() {
-                effects.acknowledge(to, &message.ack(client, position, self.ballots.installed));
-            }
+            let ack = message.ack(client, position, self.ballots.installed);
+            let processes = self.id.topology().members(destination.group).filter(|process| to(*process));
+            processes.for_each(|process| effects.acknowledge(process, &ack));
         }
     }
 
@@ -158,7 +151,7 @@ impl Agreement {
                     continue;
                 }
                 if let Some(process) = only {
-                    self.acknowledge_to(process, client, slot, effects);
+                    self.acknowledge_to(client, slot, |to| to == process, effects);
                 } else {
                     self.vote(client, slot);
                     self.acknowledge(client, slot, effects);

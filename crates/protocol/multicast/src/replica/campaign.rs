@@ -2,7 +2,7 @@
 //! it has processed (1B); from a majority of the configured group the candidate takes the state that goes farthest.
 //!
 //! # Invariants
-//! Members lose their memory and are taken in again, as other *lives* of the same processes (`lives.rs`), while letters of
+//! Members lose their memory and are taken in again, as other *lives* of the same processes (`lives.rs`), while messages of
 //! old campaigns are on their way. A ballot is *complete* when its candidate takes over.
 //! 1. *A ballot takes in only lives that had asked before its campaign began*, and its 1A names them. So all who promised it
 //!    had heard of them by then.

@@ -74,7 +74,7 @@ use leadership::{Leadership, Stage};
 use membership::Membership;
 use no_op::NoOps;
 use recovery::Recovery;
-use repair::Repair;
+use repair::{BODIES, Repair};
 use starvation::Starvation;
 use window::Window;
 
@@ -534,7 +534,7 @@ impl Replica {
             PeerMessage::Probe { ballot } => self.recovery(effects).on_probe(from, *ballot),
             PeerMessage::Announce { group, ballot } => self.repair(effects).on_announce(from, *group, *ballot),
             PeerMessage::WantBody(wanted) => self.repair(effects).on_want(from, *wanted, 1),
-            PeerMessage::WantBodies(wanted) => self.repair(effects).on_want_bodies(from, *wanted),
+            PeerMessage::WantBodies(wanted) => self.repair(effects).on_want(from, *wanted, BODIES),
             PeerMessage::Ask(asked) => self.on_ask(from, *asked, effects),
             PeerMessage::Decided { message, ballot, times } if *ballot <= self.ballot() => {
                 self.on_decided(*message, Some(times), effects);

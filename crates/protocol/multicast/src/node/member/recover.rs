@@ -24,7 +24,7 @@ use crate::{Ballot, ClientId, Header, PeerMessage, Rejected, Replica};
 const LETTER: u64 = 1;
 const BODY: u64 = 2;
 const FOREIGN: u64 = 3;
-/// WordReader of an envelope: what it is; the stream's position and generation, or the client and 0.
+/// Words of an envelope: what it is; the stream's position and generation, or the client and 0.
 const ENVELOPE: usize = 3;
 
 /// Time between ticks of the state machine.
