@@ -42,13 +42,13 @@ pub(crate) fn generation(sequence: u64) -> u64 {
 /// Generations below this are those of sequences.
 pub(crate) const GENERATIONS: u64 = 1 << (64 - MessageId::GENERATION_BITS);
 
-/// The number below all sequences of an generation; no message has it.
+/// The number below all sequences of a generation; no message has it.
 #[inline]
 pub(crate) fn first_of_generation(generation: u64) -> u64 {
     generation << MessageId::GENERATION_BITS
 }
 
-/// Whether this is no message's sequence, but the beginning of an generation.
+/// Whether this is no message's sequence, but the beginning of a generation.
 #[inline]
 pub(crate) fn is_nameless(sequence: u64) -> bool {
     first_of_generation(generation(sequence)) == sequence

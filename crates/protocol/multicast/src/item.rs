@@ -216,7 +216,7 @@ pub struct StreamItem<'a> {
     pub entry: StreamEntry<'a>,
 }
 
-/// What a stream entry says.
+/// The content of a stream entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StreamEntry<'a> {
     /// The own group's timestamp (2A).

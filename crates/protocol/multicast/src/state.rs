@@ -3,7 +3,7 @@
 use crate::word_reader::{PeerMessageError, Wire, WordReader};
 use crate::{Ballot, Destination, GroupId, Topology, ids};
 
-/// What a member has processed. Bodies are named, not carried: who misses one asks for it.
+/// What a member has processed. Bodies are named, not carried: a member that misses one asks for it.
 ///
 /// Under one ballot the leader's stream is the same for everybody, so (`synced`, `counter`) says how far a state goes,
 /// and of two states with the same `synced` the one with the larger `counter` contains the other.
@@ -34,7 +34,7 @@ pub struct ClientState {
     pub from: u64,
     /// Sequence of the last slot before it.
     pub freed: u64,
-    /// Of processes of the client with an generation below this nothing more is assigned.
+    /// Nothing more is assigned of processes of the client with a generation below this.
     pub closed: u64,
     /// The assigned slots from there on.
     pub entries: Vec<AssignedSlot>,

@@ -456,7 +456,7 @@ impl<F: Fabric> Client<F> {
     /// this one may have passed a message on to the first in between. So they are asked twice; what they say only grows, and
     /// if all say the same again, all were settled at the moment at which they were asked the second time.
     ///
-    /// No id is used twice: each process has an generation of its own, above all that members have seen or heard of. When they are
+    /// No id is used twice: each process has a generation of its own, above all that members have seen or heard of. When they are
     /// asked the second time they hear which it is, so the next process will not use it, whatever comes of this one.
     ///
     /// And they hear it before all are settled: a member that was met before it had its group's state knows of no generation, and

@@ -199,8 +199,8 @@ impl Agreement {
     ///
     /// Let V be what the message is decided at, in ballot c of this group. A majority of this group processed the entry with
     /// V in c, so every leader of c or later has appended or adopted it. V's time of another group came in a ballot b of that
-    /// group in which a majority acknowledged it, and that time stays the same in all later ballots of that group. Who has
-    /// processed V has heard of b before (see [`Ballots`]), so every later leader here has; it takes no timestamp of a smaller
+    /// group in which a majority acknowledged it, and that time stays the same in all later ballots of that group. A
+    /// member that processed V has heard of b before (see [`Ballots`]), so every later leader here has; it takes no timestamp of a smaller
     /// ballot. So what replaces a time of V is equal to it.
     ///
     /// Returns whether that is news.

@@ -672,7 +672,7 @@ impl Replica {
         Recovery { agreement, membership, leadership, effects }
     }
 
-    /// What every event ends with: assign what may be assigned now, deliver what is due.
+    /// Ends every event: assigns what may be assigned now, delivers what is due.
     fn advance<E: Effects>(&mut self, client: ClientId, effects: &mut E) {
         if self.is_leader() {
             self.leader(effects).assign_ready(client);
@@ -711,8 +711,8 @@ impl Replica {
     }
 
     fn on_ask<E: Effects>(&mut self, from: ProcessId, asked: MessageRef, effects: &mut E) {
-        // Who has installed this leader's state and asks about what everybody that counts has delivered, and that is
-        // forgotten, is behind. It asks about many messages at once; what is on its way already is repeated by time.
+        // A follower that has installed this leader's state and asks about a message that is delivered and forgotten is
+        // behind. It asks about many messages at once; what is on its way already is repeated by time.
         let installed = self.leadership.installed & self.agreement.id.bit_of(from) != 0;
         if self.is_leader() && self.repair(effects).on_ask(from, asked) && installed {
             self.recovery(effects).install_at(from, true);

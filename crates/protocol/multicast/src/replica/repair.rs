@@ -54,7 +54,7 @@ impl<E: Effects> Repair<'_, E> {
             (true, _) if self.leads && !decided => self.leader().repeat(client, slot),
             (false, false) if self.leads => self.leader().request_body(client, slot),
             (true, _) if follows && !is_final => self.effects.send(leader, &PeerMessage::Ask(asked)),
-            // Of a process that is gone, the leader must know also what lies behind a gap.
+            // The leader must know also what a process that is gone left behind a gap.
             (false, true) if follows && next => self.effects.body(leader, client, slot),
             _ => {}
         }

@@ -326,7 +326,7 @@ impl Window {
 
 /// Taking over another member's state.
 impl Window {
-    /// What is processed here: every assigned slot that is retained.
+    /// Returns what is processed here: every assigned slot that is retained.
     pub(super) fn state(&self) -> ClientState {
         let entries = (self.base..self.assigned).map(|slot| self.slot(slot).entry()).collect();
         let (delivered, from, freed, closed) = (self.delivered, self.base, self.freed, self.closed);

@@ -130,7 +130,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Whether the process that has a client's place is of an generation that is over, and may have begun. It came before that was
+    /// Whether the process that has a client's place is of a generation that is over, and may have begun. It came before that was
     /// known here: as long as it is, its greeting is refused. Who cannot have begun hears which generations are over, and takes
     /// another one.
     pub(super) fn is_outlived(&self, client: ClientId) -> bool {
@@ -139,7 +139,7 @@ impl<F: Fabric> Member<F> {
         may_have_begun && body.generation.is_some_and(|generation| generation < self.replica.over_below(client))
     }
 
-    /// The process that has a client's place is of an generation that is over. It is told so, now or when it comes back.
+    /// The process that has a client's place is of a generation that is over. It is told so, now or when it comes back.
     pub(super) fn turn_away(&mut self, client: ClientId) {
         let link = self.bodies[usize::from(client.0)].ring.credit.link;
         if self.links[link].is_met() {

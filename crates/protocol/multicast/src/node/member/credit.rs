@@ -125,7 +125,7 @@ impl<F: Fabric> Member<F> {
         let uncredited = body.ring.reader.uncredited(body.freed_position);
         let small = freed > body.credited_slots || uncredited > 0;
         let cells = uncredited * 4 >= body.ring.reader.geometry().lap_cells();
-        // Nor in an generation that is over here: it is told so, and takes another one.
+        // Nor in a generation that is over here: it is told so, and takes another one.
         let outlived = body.generation.is_some_and(|generation| generation < replica.over_below(client));
         let settled = body.settling && body.drained && held == body.freed_slots && !outlived;
         if !(slots || cells || settled || outputs.notify[at] || (idle && small)) {
@@ -142,7 +142,7 @@ impl<F: Fabric> Member<F> {
         outputs.counts.space_credits += u64::from(freed == body.credited_slots && uncredited > 0);
         let position = body.ring.reader.credit(body.freed_position);
         let held = Held::new(held, replica.counts_in()).to_word(body.freed_slots);
-        // Whoever comes next multicasts in an generation that is not closed, also where nothing of those before came; and who is
+        // Whoever comes next multicasts in a generation that is not closed, also where nothing of those before came; and who is
         // here and has not begun, in one that is not over.
         let over = if outlived { replica.over_below(client) } else { replica.closed_below(client) };
         let sequence = body.last_sequence.max(ids::first_of_generation(over));

@@ -116,7 +116,7 @@ fn whoever_takes_a_place_multicasts_in_no_era_that_was_given_up_where_nothing_of
     assert!(bed.first_multicast().generation() > 0);
 }
 
-/// All that came to a follower of an generation is that a slot of it is void, whose message nobody has seen.
+/// All that came to a follower of a generation is that a slot of it is void, whose message nobody has seen.
 #[test]
 fn whoever_takes_a_place_multicasts_in_no_era_that_is_closed_where_nothing_of_it_has_a_name() {
     let mut bed = Bed::new();
