@@ -549,21 +549,7 @@ impl Replica {
             }
             PeerMessage::Forgotten(decided) if self.is_leader() => self.on_decided(*decided, None, effects),
             PeerMessage::Seek(wanted) if !self.is_joining() => self.no_ops(effects).on_seek(from, *wanted),
-            PeerMessage::Refused(refused) if self.is_leader() => {
-                if self.no_ops(effects).on_refused(*refused) {
-                    self.advance(refused.client, effects);
-                }
-            }
-            PeerMessage::Lacking(lacked) if self.is_leader() => {
-                if self.no_ops(effects).on_lacking(from, *lacked) {
-                    self.advance(lacked.client, effects);
-                }
-            }
-            PeerMessage::NoOpProcessed(processed) if self.is_leader() => {
-                if self.no_ops(effects).on_processed(from, *processed) {
-                    self.advance(processed.client, effects);
-                }
-            }
+            _ if self.is_leader() => self.on_no_op_message(from, message, effects),
             _ => {}
         }
         Ok(())
@@ -707,6 +693,20 @@ impl Replica {
     fn on_decided<E: Effects>(&mut self, decided: MessageRef, times: Option<&[u64]>, effects: &mut E) {
         if self.agreement.on_decided(decided, times) {
             self.advance(decided.client, effects);
+        }
+    }
+
+    /// A message about a no-op, at a leader.
+    fn on_no_op_message<E: Effects>(&mut self, from: ProcessId, message: &PeerMessage, effects: &mut E) {
+        let mut no_ops = self.no_ops(effects);
+        let due = match message {
+            PeerMessage::Refused(refused) => no_ops.on_refused(*refused).then_some(refused.client),
+            PeerMessage::Lacking(lacked) => no_ops.on_lacking(from, *lacked).then_some(lacked.client),
+            PeerMessage::NoOpProcessed(processed) => no_ops.on_processed(from, *processed).then_some(processed.client),
+            _ => None,
+        };
+        if let Some(client) = due {
+            self.advance(client, effects);
         }
     }
 
