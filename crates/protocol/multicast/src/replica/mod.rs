@@ -505,12 +505,14 @@ impl Replica {
         }
         match message {
             PeerMessage::Join { life } => {
-                if self.recovery(effects).on_join(Joiner { process: from, life: *life }) {
+                let begins = self.recovery(effects).on_join(Joiner { process: from, life: *life });
+                if begins {
                     self.advance_all(effects);
                 }
             }
             PeerMessage::Begun { life } => {
-                if self.recovery(effects).on_begun(Joiner { process: from, life: *life }) {
+                let begins = self.recovery(effects).on_begun(Joiner { process: from, life: *life });
+                if begins {
                     self.advance_all(effects);
                 }
             }
@@ -543,7 +545,8 @@ impl Replica {
                 }
             }
             PeerMessage::Forgotten(forgotten) if group == self.group() => {
-                if self.repair(effects).is_outrun(*forgotten) {
+                let outrun = self.repair(effects).is_outrun(*forgotten);
+                if outrun {
                     let _ = self.campaign(effects);
                 }
             }
