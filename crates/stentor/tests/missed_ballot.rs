@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor::runtime::{Client, ClientId, Delivered, ElectionDriver, GroupId, Member, Variant, stateless};
+use stentor::runtime::{Client, ClientId, Delivered, ElectionDriver, GroupId, Member, stateless};
 use stentor_election::{Change, Scripted};
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
@@ -45,14 +45,8 @@ impl Bed {
         let processes: Vec<ProcessId> = topology.members(GROUP).collect();
         let [round, patience] = [ROUND_NS, PATIENCE_NS].map(Duration::from_nanos);
         let start = |me: &ProcessId| {
-            let config = ReplicaConfig {
-                topology: Arc::clone(&topology),
-                me: *me,
-                variant: Variant::V2,
-                window: limits.window,
-                retry_ticks: 3,
-                plant: Plant::None,
-            };
+            let config =
+                ReplicaConfig { retry_ticks: 3, ..ReplicaConfig::new(Arc::clone(&topology), *me, limits.window) };
             let mut member = Member::new(world.fabric(*me), config, limits, SALT, 1).expect("a possible member");
             member.set_tick(round);
             // The client is there all the time, also for members that do not reach each other.

@@ -11,9 +11,7 @@ use stentor::runtime::{
 use stentor_checker as checker;
 use stentor_election::{Flapping, Heartbeat, HeartbeatConfig};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{
-    ClientId, GroupId, GroupSet, MessageId, Plant, Replica, ReplicaConfig, Sender, Topology, Variant,
-};
+use stentor_multicast::{ClientId, GroupId, GroupSet, MessageId, Replica, ReplicaConfig, Sender, Topology};
 
 const CLUSTER: &str = r#"
 cluster = "range"
@@ -36,14 +34,7 @@ fn plan() -> ClusterRuntime {
 #[test]
 fn a_topology_has_no_members_of_a_group_that_it_has_not() {
     let topology = Arc::new(Topology::new(&[3, 2], 1).unwrap());
-    let config = ReplicaConfig {
-        topology: topology.clone(),
-        me: ProcessId(0),
-        variant: Variant::V2,
-        window: 64,
-        retry_ticks: ReplicaConfig::RETRY_TICKS,
-        plant: Plant::None,
-    };
+    let config = ReplicaConfig::new(topology.clone(), ProcessId(0), 64);
     let replica = Replica::new(config);
     for n in OUTSIDE {
         let (group, client, process) = (GroupId(n), ClientId(n), ProcessId(n));
@@ -61,7 +52,7 @@ fn a_topology_has_no_members_of_a_group_that_it_has_not() {
 #[test]
 fn a_sender_has_no_room_at_a_group_that_is_none() {
     let topology = Arc::new(Topology::new(&[3], 1).unwrap());
-    let mut sender = Sender::new(&topology, ClientId(0), 4, Plant::None);
+    let mut sender = Sender::new(&topology, ClientId(0), 4);
     for n in OUTSIDE {
         let group = GroupId(n);
         assert_eq!(sender.check(&[group]).unwrap_err().group, n);

@@ -8,7 +8,7 @@ use stentor_fabric::ProcessId;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupId(pub u16);
 
-/// A client place, by its index in the configuration.
+/// A client, by its index in the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u16);
 
@@ -25,7 +25,7 @@ impl MessageId {
     /// Bits of a sequence that count a process's messages; what is above them is its generation.
     pub const GENERATION_BITS: u32 = 40;
 
-    /// The generation of the process of the client place that multicast it. Each process has a larger one than those before it.
+    /// The generation of the client's process that multicast it. Each process has a larger one than those before it.
     #[inline]
     #[must_use]
     pub fn generation(self) -> u64 {

@@ -20,7 +20,7 @@ use crate::{Ballot, ClientId};
 /// Version of this format and of the message's header; a peer of another one is refused.
 pub(crate) const VERSION: u8 = 6;
 const HEAD: usize = 2;
-/// In the place of a kind: the record is a piece of a letter (`node/letters.rs`), not items.
+/// Instead of a kind: the record is a piece of a peer message (`node/letters.rs`), not items.
 pub(crate) const CHUNK: u64 = 15;
 
 /// The kind of an item, and the step of the protocol it belongs to.
@@ -46,16 +46,10 @@ pub enum ItemKind {
     Begin = 10,
 }
 
-const KINDS: [ItemKind; 8] = [
-    ItemKind::Assign,
-    ItemKind::Timestamp,
-    ItemKind::Vector,
-    ItemKind::Remote,
-    ItemKind::Ack,
-    ItemKind::NoOp,
-    ItemKind::RemoteBallot,
-    ItemKind::Begin,
-];
+const KINDS: [ItemKind; 8] = {
+    use ItemKind::{Ack, Assign, Begin, NoOp, Remote, RemoteBallot, Timestamp, Vector};
+    [Assign, Timestamp, Vector, Remote, Ack, NoOp, RemoteBallot, Begin]
+};
 
 /// Why words are not an item. The record was sealed, so this is a peer of another version or a bug, not a torn write.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -222,7 +216,7 @@ pub struct StreamItem<'a> {
     pub entry: StreamEntry<'a>,
 }
 
-/// What a stream entry says.
+/// The content of a stream entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StreamEntry<'a> {
     /// The own group's timestamp (2A).

@@ -1,19 +1,19 @@
 //! Genuine atomic multicast over one-sided writes: messages to any subset of groups, one global order.
 //!
-//! This is V2 of the notes (`design`: RamCast's successor), with V1 selectable. [`Replica`] and [`Sender`] are the pure
+//! The protocol succeeds RamCast; [`Variant`] selects between its two versions. [`Replica`] and [`Sender`] are the pure
 //! state machines: input in, [`Effects`] out; no I/O, no clock, no randomness. [`Member`] and [`Client`] put them on
 //! any [`Fabric`](stentor_fabric::Fabric).
 //!
 //! # A message's way
 //! 1. A client writes the sealed message into its ring at every process of every destination group ([`Client`]).
 //! 2. Each group's leader takes the next timestamp and writes it to its followers' stream and to the other leaders
-//!    (2A, `replica/assign.rs`).
+//!    (2A, `replica/leader.rs`).
 //! 3. A leader that has the timestamps of all destination groups raises its clock to their maximum, *then* appends the
-//!    whole vector to its stream (`replica/vector.rs`).
+//!    whole vector to its stream (`replica/leader.rs`).
 //! 4. A follower that has processed the stream through the vector acknowledges to all other destination processes
-//!    (2B, `replica/stream.rs`).
+//!    (2B, `replica/follower.rs`).
 //! 5. A message is decided when, for one vector, every destination group has a majority that acknowledged it in one ballot
-//!    of its own (`replica/acks.rs`), and delivered when nothing can come before it any more (`replica/deliver.rs`).
+//!    of its own (`replica/votes.rs`), and delivered when nothing can come before it any more (`replica/agreement.rs`).
 #![forbid(unsafe_code)]
 
 mod ids;

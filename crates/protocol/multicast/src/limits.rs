@@ -122,28 +122,28 @@ impl Limits {
         }
     }
 
-    /// Returns the bytes that a member has for each place of each client's window: what is known of the message there, its
-    /// place in the order, and where its body lies. Memory is touched when the place is first used.
+    /// Returns the bytes that a member has for each slot of each client's window: what is known of the message there, its
+    /// entry in the order, and where its body lies. Memory is touched when the slot is first used.
     #[must_use]
     pub fn slot_bytes() -> u64 {
         Replica::slot_bytes() + STORED_BYTES
     }
 
-    /// Returns the most bytes that a member keeps besides for each such place, once a message was there: destinations, times
+    /// Returns the most bytes that a member keeps besides for each such slot, once a message was there: destinations, times
     /// and votes, for as many groups as a message can go to.
     #[must_use]
     pub fn slot_heap_bytes(topology: &Topology) -> u64 {
         Replica::slot_heap_bytes(topology.groups().min(MAX_DESTINATIONS))
     }
 
-    /// Returns the most bytes that a client keeps for each place of its window at each group: it waits for the delivery of
+    /// Returns the most bytes that a client keeps for each slot of its window at each group: it waits for the delivery of
     /// what is there, and for news that a majority holds it.
     #[must_use]
     pub fn awaited_bytes() -> u64 {
         2 * IN_FLIGHT_BYTES
     }
 
-    /// The longest letter between members, bytes, and the most that may wait for one of them: what a member holds for
+    /// The longest peer message, bytes, and the most that may wait for one of them: what a member holds for
     /// every client twice, and 64 MiB for the application's state.
     #[must_use]
     pub fn letter_bytes(&self, topology: &Topology) -> u64 {
@@ -172,7 +172,7 @@ fn longest_batch(topology: &Topology) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemoryPlan {
     /// Regions: per client a body ring, per other member a control ring with credits, per other member of the own group a
-    /// stream ring and a line for heartbeats; receives for greetings and letters per client and other member; and staging, for the stream and where
+    /// stream ring and a line for heartbeats; receives for greetings and peer messages per client and other member; and staging, for the stream and where
     /// records may be too long for inline.
     pub registered: u64,
     /// Private copies of the messages: per client one body ring.
@@ -184,7 +184,7 @@ pub struct MemoryPlan {
     /// The most that can lie aside: messages that did not come through a ring as it is now, a window of the longest ones
     /// per client. Taken only when something fails.
     pub aside: u64,
-    /// The most that letters on their way can take, per other member one each way. Taken only when something fails.
+    /// The most that peer messages on their way can take, per other member one each way. Taken only when something fails.
     pub letters: u64,
 }
 
@@ -203,7 +203,7 @@ pub struct MemoryUse {
     pub regions: u64,
     /// [`MemoryPlan::registered`].
     pub region_limit: u64,
-    /// The most that waited: in outboxes, aside, and as letters.
+    /// The most that waited: in outboxes, aside, and as peer messages.
     pub most_queued: u64,
     /// [`MemoryPlan::all_queues`].
     pub queue_limit: u64,

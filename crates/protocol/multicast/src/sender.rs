@@ -1,7 +1,5 @@
 //! The state machine of a client: numbers its messages and keeps to its windows.
 
-use std::sync::Arc;
-
 use thiserror::Error;
 
 use crate::plant::planted;
@@ -35,11 +33,18 @@ pub struct Sender {
 impl Sender {
     /// A client that has multicast nothing yet. All members count.
     #[must_use]
-    pub fn new(topology: &Arc<Topology>, client: ClientId, window: u32, plant: Plant) -> Self {
+    pub fn new(topology: &Topology, client: ClientId, window: u32) -> Self {
         let members = topology.group_ids().map(|group| vec![(0, true); topology.size(group)]).collect();
         let majorities = topology.group_ids().map(|group| topology.majority(group) as usize).collect();
         let (next, freed) = (vec![0; topology.groups()], vec![0; topology.groups()]);
-        Sender { client, window, plant, sequence: 0, next, freed, members, majorities }
+        Sender { client, window, plant: Plant::None, sequence: 0, next, freed, members, majorities }
+    }
+
+    /// Switches a mutant on; for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_mutant(self, plant: Plant) -> Self {
+        Sender { plant, ..self }
     }
 
     /// This client.
@@ -48,7 +53,7 @@ impl Sender {
         self.client
     }
 
-    /// Continues after earlier processes of the same client place, which used sequences up to `sequence`.
+    /// Continues after earlier processes of the same client, which used sequences up to `sequence`.
     pub fn resume_sequence(&mut self, sequence: u64) {
         self.sequence = self.sequence.max(sequence);
     }
@@ -182,8 +187,8 @@ mod tests {
     use super::*;
 
     fn sender() -> Sender {
-        let topology = Arc::new(Topology::new(&[3, 1], 1).expect("possible"));
-        Sender::new(&topology, ClientId(0), 2, Plant::None)
+        let topology = Topology::new(&[3, 1], 1).expect("possible");
+        Sender::new(&topology, ClientId(0), 2)
     }
 
     #[test]

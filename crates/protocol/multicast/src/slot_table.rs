@@ -1,4 +1,4 @@
-//! Tables with an entry for each place of a client's window.
+//! Tables with an entry for each slot of a client's window.
 
 /// Entries that are made together: a table of at most so many has all of them from the start.
 const CHUNK: usize = 64;
@@ -8,9 +8,9 @@ pub(crate) fn heap_bytes<T>(entries: usize) -> u64 {
     (8 + entries.max(4) * size_of::<T>()).next_multiple_of(16) as u64
 }
 
-/// One entry for each place of a client's window, found by the slot.
+/// One entry for each slot of a client's window. A slot shares its entry with those whole windows before and after it.
 ///
-/// Address space for all of them is reserved at start. An entry is made when a slot first comes near it, so a client place
+/// Address space for all of them is reserved at start. An entry is made when a slot first comes near it, so a client
 /// that nobody uses costs a chunk, whatever the window.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct SlotTable<T> {
@@ -30,25 +30,25 @@ impl<T: Default> SlotTable<T> {
         SlotTable { made, mask: window as u64 - 1, blank: T::default() }
     }
 
-    /// Returns how many places there are.
+    /// Returns how many entries there are.
     #[inline]
     pub(crate) fn window(&self) -> u64 {
         self.mask + 1
     }
 
-    /// Returns whether a slot has a place of its own beside that of one so many slots before it.
+    /// Returns whether a slot has an entry of its own beside that of one so many slots before it.
     #[inline]
     pub(crate) fn reaches(&self, distance: u64) -> bool {
         distance <= self.mask
     }
 
-    /// Returns the index of a slot's place.
+    /// Returns the index of a slot's entry.
     #[inline]
     pub(crate) fn at(&self, slot: u64) -> usize {
         (slot & self.mask) as usize
     }
 
-    /// Returns the entry of a slot's place.
+    /// Returns the entry of a slot.
     #[inline]
     pub(crate) fn get(&self, slot: u64) -> &T {
         let at = self.at(slot);
@@ -62,7 +62,7 @@ impl<T: Default> SlotTable<T> {
         &self.blank
     }
 
-    /// Returns the entry of a slot's place, which is made if it is not there.
+    /// Returns the entry of a slot, which is made if it is not there.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: u64) -> &mut T {
         let at = self.at(slot);
@@ -95,22 +95,22 @@ mod tests {
 
     #[test]
     fn an_entry_is_made_when_it_is_written() {
-        let mut places = SlotTable::<u64>::new(1024);
-        assert_eq!((places.window(), places.made().len()), (1024, CHUNK));
-        let (room, start) = (places.made.capacity(), places.made.as_ptr());
-        assert_eq!(*places.get(1000), 0);
-        assert_eq!(places.made().len(), CHUNK, "reading makes nothing");
-        *places.get_mut(64) = 7;
-        assert_eq!(places.made().len(), 2 * CHUNK);
-        *places.get_mut(1023) = 8;
-        assert_eq!((*places.get(1024 + 64), *places.get(2047), places.made().len()), (7, 8, 1024));
-        assert_eq!((places.made.capacity(), places.made.as_ptr()), (room, start), "nothing is moved");
+        let mut table = SlotTable::<u64>::new(1024);
+        assert_eq!((table.window(), table.made().len()), (1024, CHUNK));
+        let (room, start) = (table.made.capacity(), table.made.as_ptr());
+        assert_eq!(*table.get(1000), 0);
+        assert_eq!(table.made().len(), CHUNK, "reading makes nothing");
+        *table.get_mut(64) = 7;
+        assert_eq!(table.made().len(), 2 * CHUNK);
+        *table.get_mut(1023) = 8;
+        assert_eq!((*table.get(1024 + 64), *table.get(2047), table.made().len()), (7, 8, 1024));
+        assert_eq!((table.made.capacity(), table.made.as_ptr()), (room, start), "nothing is moved");
     }
 
     #[test]
     fn a_window_of_less_than_a_chunk_is_whole_from_the_start() {
-        let mut places = SlotTable::<u64>::new(4);
-        *places.get_mut(7) = 1;
-        assert_eq!((places.made(), places.at(9)), (&[0, 0, 0, 1][..], 1));
+        let mut table = SlotTable::<u64>::new(4);
+        *table.get_mut(7) = 1;
+        assert_eq!((table.made(), table.at(9)), (&[0, 0, 0, 1][..], 1));
     }
 }

@@ -1,9 +1,9 @@
 //! The state of a group at one member, as it goes from member to member when a leader changes or a process rejoins.
 
-use crate::word_reader::{PeerMessageError, WordReader};
+use crate::word_reader::{PeerMessageError, Wire, WordReader};
 use crate::{Ballot, Destination, GroupId, Topology, ids};
 
-/// What a member has processed. Bodies are named, not carried: who misses one asks for it.
+/// What a member has processed. Bodies are named, not carried: a member that misses one asks for it.
 ///
 /// Under one ballot the leader's stream is the same for everybody, so (`synced`, `counter`) says how far a state goes,
 /// and of two states with the same `synced` the one with the larger `counter` contains the other.
@@ -34,7 +34,7 @@ pub struct ClientState {
     pub from: u64,
     /// Sequence of the last slot before it.
     pub freed: u64,
-    /// Of processes of the client with a generation below this nothing more is assigned.
+    /// Nothing more is assigned of processes of the client with a generation below this.
     pub closed: u64,
     /// The assigned slots from there on.
     pub entries: Vec<AssignedSlot>,
@@ -98,52 +98,35 @@ impl State {
             |client: &ClientState| client.held.last().is_some_and(|(slot, _)| slot - client.from >= u64::from(window));
         if self.clients.iter().any(beyond) { Err("a message beyond the window") } else { Ok(()) }
     }
+}
 
-    pub(crate) fn encode(&self, out: &mut Vec<u64>) {
+impl Wire for State {
+    fn encode(&self, out: &mut Vec<u64>) {
         out.extend_from_slice(&[self.synced.to_word(), self.counter, self.clock, self.delivered]);
-        out.push(self.known.len() as u64);
-        out.extend(self.known.iter().map(|ballot| ballot.to_word()));
-        encode_lives(&self.lives, out);
-        out.push(self.clients.len() as u64);
-        for client in &self.clients {
-            out.extend_from_slice(&[client.delivered, client.from, client.freed, client.closed]);
-            out.push(client.entries.len() as u64);
-            client.entries.iter().for_each(|entry| entry.encode(out));
-            out.push(client.held.len() as u64);
-            out.extend(client.held.iter().flat_map(|(slot, sequence)| [slot, sequence]));
-        }
+        self.known.encode(out);
+        self.lives.encode(out);
+        self.clients.encode(out);
     }
 
-    pub(crate) fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
-        let (synced, counter) = (Ballot::from_word(words.next()?), words.next()?);
+    fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
+        let (synced, counter) = (Ballot::decode(words)?, words.next()?);
         let (clock, delivered) = (words.next()?, words.next()?);
         if (clock | counter | delivered) >> 63 != 0 {
             return Err(PeerMessageError::Value("clock, counter or number of deliveries"));
         }
-        let mut known = Vec::new();
-        for _ in 0..words.length()? {
-            known.push(Ballot::from_word(words.next()?));
-        }
-        let lives = decode_lives(words)?;
-        let mut clients = Vec::new();
-        for _ in 0..words.length()? {
-            clients.push(ClientState::decode(words)?);
-        }
+        let (known, lives, clients) = (Wire::decode(words)?, Wire::decode(words)?, Wire::decode(words)?);
         Ok(State { synced, counter, clock, delivered, known, lives, clients })
     }
 }
 
-pub(crate) fn encode_lives(lives: &[u64], out: &mut Vec<u64>) {
-    out.push(lives.len() as u64);
-    out.extend_from_slice(lives);
-}
+impl Wire for ClientState {
+    fn encode(&self, out: &mut Vec<u64>) {
+        out.extend_from_slice(&[self.delivered, self.from, self.freed, self.closed]);
+        self.entries.encode(out);
+        out.push(self.held.len() as u64);
+        out.extend(self.held.iter().flat_map(|(slot, sequence)| [slot, sequence]));
+    }
 
-pub(crate) fn decode_lives(words: &mut WordReader<'_>) -> Result<Vec<u64>, PeerMessageError> {
-    let members = words.length()?;
-    Ok(words.take(members)?.to_vec())
-}
-
-impl ClientState {
     fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
         let (delivered, from, freed, closed) = (words.next()?, words.next()?, words.next()?, words.next()?);
         // Nobody counts as far; and what is a window further is a slot, too.
@@ -153,26 +136,24 @@ impl ClientState {
         if closed > ids::GENERATIONS {
             return Err(PeerMessageError::Value("generation"));
         }
-        let count = words.length()?;
-        let mut entries = Vec::new();
-        for _ in 0..count {
-            entries.push(AssignedSlot::decode(words)?);
-        }
-        let assigned = from + count as u64;
+        let mut client =
+            ClientState { delivered, from, freed, closed, entries: Wire::decode(words)?, held: Vec::new() };
+        let assigned = client.assigned();
         if delivered < from || delivered > assigned {
             return Err(PeerMessageError::Value("number of delivered slots"));
         }
-        let mut held: Vec<(u64, u64)> = Vec::new();
         for _ in 0..words.length()? {
             let (slot, sequence) = (words.next()?, words.next()?);
-            if slot < held.last().map_or(assigned, |(last, _)| last + 1) || slot == u64::MAX {
+            if slot < client.held.last().map_or(assigned, |(last, _)| last + 1) || slot == u64::MAX {
                 return Err(PeerMessageError::Value("held slot"));
             }
-            held.push((slot, sequence));
+            client.held.push((slot, sequence));
         }
-        Ok(ClientState { delivered, from, freed, closed, entries, held })
+        Ok(client)
     }
+}
 
+impl ClientState {
     /// The first slot that is not assigned.
     #[must_use]
     pub fn assigned(&self) -> u64 {
@@ -180,7 +161,7 @@ impl ClientState {
     }
 }
 
-impl AssignedSlot {
+impl Wire for AssignedSlot {
     fn encode(&self, out: &mut Vec<u64>) {
         let flags = if self.decided { DECIDED } else { 0 }
             | if self.no_op { NO_OP } else { 0 }
@@ -209,7 +190,9 @@ impl AssignedSlot {
         }
         Ok(AssignedSlot { sequence, destinations, times, vector, decided, no_op })
     }
+}
 
+impl AssignedSlot {
     /// Position of a group among the destinations.
     #[must_use]
     pub fn position(&self, group: GroupId) -> Option<usize> {

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::{Ballot, ClientId, GroupId, GroupSet};
 
-/// Where a process stands.
+/// What a process is in the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ProcessRole {
     /// A member of a group, by its index in it.
@@ -38,7 +38,7 @@ pub enum TopologyError {
     Processes(usize),
 }
 
-/// The groups and client places of a cluster; the same at every process. Processes are numbered: members first, group by
+/// The groups and clients of a cluster; the same at every process. Processes are numbered: members first, group by
 /// group, then clients.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Topology {
@@ -54,7 +54,7 @@ impl Topology {
     /// The largest group: members are bits of a word.
     pub const MAX_MEMBERS: usize = 64;
 
-    /// Groups of these sizes, and this many client places.
+    /// Groups of these sizes, and this many clients.
     ///
     /// # Errors
     /// See [`TopologyError`].
@@ -91,7 +91,7 @@ impl Topology {
         (0..self.sizes.len() as u16).map(GroupId)
     }
 
-    /// Number of client places.
+    /// Number of clients.
     #[must_use]
     pub fn clients(&self) -> usize {
         usize::from(self.clients)
@@ -103,7 +103,7 @@ impl Topology {
         usize::from(self.members)
     }
 
-    /// Number of processes, client places included.
+    /// Number of processes, clients included.
     #[must_use]
     pub fn processes(&self) -> usize {
         self.all_members() + self.clients()
@@ -136,13 +136,13 @@ impl Topology {
         (first..first + self.size(group) as u16).map(ProcessId)
     }
 
-    /// Returns the process of a client place. One that is not in the cluster, if there is no such place.
+    /// Returns the process of a client. One that is not in the cluster, if there is no such client.
     #[must_use]
     pub fn client_process(&self, client: ClientId) -> ProcessId {
         ProcessId(self.members.saturating_add(client.0))
     }
 
-    /// Where a process stands; `None` if it is not in the cluster.
+    /// What a process is; `None` if it is not in the cluster.
     #[inline]
     #[must_use]
     pub fn role(&self, process: ProcessId) -> Option<ProcessRole> {

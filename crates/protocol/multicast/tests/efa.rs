@@ -11,7 +11,7 @@ use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_conformance::{FaultInjector, Faults};
 use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
-    Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, Topology, Variant, stateless,
+    Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, Topology, stateless,
 };
 
 type Net = FaultInjector<SimFabric>;
@@ -100,7 +100,7 @@ impl Run {
         };
         let member = |me| {
             let (topology, window, retry_ticks) = (topology.clone(), limits.window, ReplicaConfig::RETRY_TICKS);
-            let config = ReplicaConfig { topology, me, variant: Variant::V2, window, retry_ticks, plant: Plant::None };
+            let config = ReplicaConfig { retry_ticks, ..ReplicaConfig::new(topology, me, window) };
             Member::new(net(me), config, limits, SALT, 1).expect("a possible member")
         };
         let members = (0..topology.all_members() as u16).map(ProcessId).map(member).collect();

@@ -315,14 +315,7 @@ struct Victim {
 impl Victim {
     fn new(me: u16, variant: Variant, mut masks: [[u16; 4]; 2]) -> Self {
         let (topology, window, plant) = (topology(), 2, Plant::None);
-        let config = ReplicaConfig {
-            topology: topology.clone(),
-            me: ProcessId(me),
-            variant,
-            window,
-            retry_ticks: ReplicaConfig::RETRY_TICKS,
-            plant,
-        };
+        let config = ReplicaConfig { variant, plant, ..ReplicaConfig::new(topology.clone(), ProcessId(me), window) };
         let replica = Replica::new(config);
         masks.iter_mut().flatten().for_each(|mask| *mask |= 1 << replica.group().0);
         Victim { replica, topology, masks, received: [0; 2], counter: 0 }

@@ -236,12 +236,8 @@ impl ClusterRuntime {
     fn make_on<F: Fabric>(&self, fabric: F, me: ProcessId, make: Make<F>) -> Result<Member<F>, StartError> {
         self.check_member(me)?;
         let replica = ReplicaConfig {
-            topology: self.topology.clone(),
-            me,
             variant: self.variant,
-            window: self.config.limits().window,
-            retry_ticks: ReplicaConfig::RETRY_TICKS,
-            plant: Plant::None,
+            ..ReplicaConfig::new(self.topology.clone(), me, self.config.limits().window)
         };
         let mut member = make(fabric, replica, self.limits(), self.config.salt(), incarnation())?;
         member.set_client_timeout(self.config.client_timeout());

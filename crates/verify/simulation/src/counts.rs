@@ -74,14 +74,7 @@ fn nodes(topology: &Arc<Topology>, world: &World, variant: Variant) -> Result<Ve
         }
         _ => {
             let topology = topology.clone();
-            let config = ReplicaConfig {
-                topology,
-                me,
-                variant,
-                window: limits.window,
-                retry_ticks: ReplicaConfig::RETRY_TICKS,
-                plant: Plant::None,
-            };
+            let config = ReplicaConfig { variant, ..ReplicaConfig::new(topology, me, limits.window) };
             Ok(Node::Member(Box::new(Member::new(world.fabric(me), config, limits, 7, 1)?)))
         }
     };

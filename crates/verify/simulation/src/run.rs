@@ -121,14 +121,8 @@ fn actor(
         }
         _ => {
             let window = limits.window;
-            let config = ReplicaConfig {
-                topology: topology.clone(),
-                me,
-                variant: scenario.variant,
-                window,
-                retry_ticks: ReplicaConfig::RETRY_TICKS,
-                plant,
-            };
+            let config =
+                ReplicaConfig { variant: scenario.variant, plant, ..ReplicaConfig::new(topology.clone(), me, window) };
             let mut member = Member::new(fabric, config, limits, salt, INCARNATION)?;
             member.record_operations();
             shared.world.name(me, &format!("g{} {me}", member.replica().group().0 + 1));

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor::runtime::{Client, ClientId, Delivered, ElectionDriver, GroupId, Member, Variant, stateless};
+use stentor::runtime::{Client, ClientId, Delivered, ElectionDriver, GroupId, Member, stateless};
 use stentor_election::{Heartbeat, HeartbeatConfig};
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Actor, Delay, NetworkModel, SimConfig, SimFabric, SimRng, World};
@@ -134,14 +134,7 @@ fn actors(
     let members: Vec<ProcessId> = topology.members(GroupId(0)).collect();
     let mut actors = Vec::new();
     for &me in &members {
-        let config = ReplicaConfig {
-            topology: Arc::clone(topology),
-            me,
-            variant: Variant::V2,
-            window: limits.window,
-            retry_ticks: ReplicaConfig::RETRY_TICKS,
-            plant: Plant::None,
-        };
+        let config = ReplicaConfig::new(Arc::clone(topology), me, limits.window);
         let mut member = Member::new(world.fabric(me), config, limits, SALT, 1).map_err(|error| error.to_string())?;
         member.set_tick(INTERVAL);
         let heartbeat = HeartbeatConfig {

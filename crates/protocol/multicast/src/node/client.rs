@@ -114,7 +114,7 @@ impl<F: Fabric> Client<F> {
         Ok(Client {
             fanout,
             unsettled: Vec::new(),
-            sender: Sender::new(&topology, client, limits.window, plant),
+            sender: Sender::new(&topology, client, limits.window).with_mutant(plant),
             members: topology.group_ids().map(|group| vec![None; topology.size(group)]).collect(),
             places,
             takeover: Takeover::default(),

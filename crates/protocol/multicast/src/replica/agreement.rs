@@ -127,22 +127,15 @@ impl Agreement {
 
     /// Acknowledges to all other destination processes: N − 1 writes.
     pub(super) fn acknowledge<E: Effects>(&self, client: ClientId, slot: u64, effects: &mut E) {
-        let message = self.messages.get(client, slot);
-        for (position, to) in message.destinations.iter().enumerate() {
-            let ack = message.ack(client, position, self.ballots.installed);
-            for process in self.id.topology().members(to.group).filter(|process| *process != self.id.me()) {
-                effects.acknowledge(process, &ack);
-            }
-        }
+        self.acknowledge_to(client, slot, |process| process != self.id.me(), effects);
     }
 
-    /// Acknowledges a message to one process, if it is one of its destinations.
-    fn acknowledge_to<E: Effects>(&self, to: ProcessId, client: ClientId, slot: u64, effects: &mut E) {
+    fn acknowledge_to<E: Effects>(&self, client: ClientId, slot: u64, to: impl Fn(ProcessId) -> bool, effects: &mut E) {
         let message = self.messages.get(client, slot);
         for (position, destination) in message.destinations.iter().enumerate() {
-            if self.id.topology().member_bit(destination.group, to).is_some() {
-                effects.acknowledge(to, &message.ack(client, position, self.ballots.installed));
-            }
+            let ack = message.ack(client, position, self.ballots.installed);
+            let processes = self.id.topology().members(destination.group).filter(|process| to(*process));
+            processes.for_each(|process| effects.acknowledge(process, &ack));
         }
     }
 
@@ -158,7 +151,7 @@ impl Agreement {
                     continue;
                 }
                 if let Some(process) = only {
-                    self.acknowledge_to(process, client, slot, effects);
+                    self.acknowledge_to(client, slot, |to| to == process, effects);
                 } else {
                     self.vote(client, slot);
                     self.acknowledge(client, slot, effects);
@@ -206,8 +199,8 @@ impl Agreement {
     ///
     /// Let V be what the message is decided at, in ballot c of this group. A majority of this group processed the entry with
     /// V in c, so every leader of c or later has appended or adopted it. V's time of another group came in a ballot b of that
-    /// group in which a majority acknowledged it, and that time stays the same in all later ballots of that group. Who has
-    /// processed V has heard of b before (see [`Ballots`]), so every later leader here has; it takes no timestamp of a smaller
+    /// group in which a majority acknowledged it, and that time stays the same in all later ballots of that group. A
+    /// member that processed V has heard of b before (see [`Ballots`]), so every later leader here has; it takes no timestamp of a smaller
     /// ballot. So what replaces a time of V is equal to it.
     ///
     /// Returns whether that is news.

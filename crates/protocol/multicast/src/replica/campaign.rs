@@ -2,15 +2,16 @@
 //! it has processed (1B); from a majority of the configured group the candidate takes the state that goes farthest.
 //!
 //! # Invariants
-//! Members lose their memory and are taken in again, as other *lives* of the same processes (`lives.rs`), while letters of
+//! Members lose their memory and are taken in again, as other *lives* of the same processes (`lives.rs`), while messages of
 //! old campaigns are on their way. A ballot is *complete* when its candidate takes over.
 //! 1. *A ballot takes in only lives that had asked before its campaign began*, and its 1A names them. So all who promised it
 //!    had heard of them by then.
-//! 2. *A promise carries the lives that its sender has heard of, of its own member itself; and a state those of its leader. A
-//!    promise counts only if nobody whose promise counts has heard of a later life of its sender.*
-//! 3. *A process that hears of a later life of its own member has no part in what it is told with that, and stops* (`Recovery::is_last_of`). It may
-//!    live still, where nothing keeps two processes out of one id. So if whoever takes over a ballot has heard of a life,
-//!    none that came before it under its id processes anything in that ballot, leads it, or says there what it holds.
+//! 2. *A promise carries the lives that its sender has heard of, and its own; and a state those of its leader. A promise
+//!    counts only if nobody whose promise counts has heard of a later life of its sender.*
+//! 3. *A process that hears of a later life of its own member has no part in what it is told with that, and stops*
+//!    (`Recovery::is_last_of`). It may live still, where nothing keeps two processes out of one id. So if the process that
+//!    takes over a ballot has heard of a life, none that came before it under its id processes anything in that ballot, leads
+//!    it, or says there what it holds.
 //!
 //! **Lemma.** Let e < c be complete ballots, and let all who promised e, in the lives in which they did, have heard of a
 //! life L by then. Then c's candidate has, when it takes over.
@@ -75,7 +76,8 @@ pub(super) struct Promise {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Campaign {
     pub(super) promises: Vec<Promise>,
-    /// Who had asked to be taken in when it began: all who promise have heard of these lives from the candidate.
+    /// Processes that had asked to be taken in when it began: all members that promise have heard of these lives from the
+    /// candidate.
     pub(super) admits: Vec<Joiner>,
 }
 
@@ -85,13 +87,13 @@ impl Campaign {
         self.promises.iter_mut().find(|promise| promise.process == process)
     }
 
-    /// What lives promised that are over does not count.
+    /// Drops the promises of lives that are over: they do not count.
     pub(super) fn forget_promises(&mut self, lives: &Lives) {
         self.promises.retain(|promise| lives.is_last(promise.process, &promise.state.lives));
     }
 
-    /// Who promised and has forgotten what is not delivered here: the best state, or another one, whose process delivered
-    /// what the best one's, a leader's, does not know to be decided.
+    /// Returns a process that promised and has forgotten what is not delivered here. Its state is the best one, or its
+    /// process delivered what that of the best one, a leader, does not know to be decided.
     pub(super) fn ahead(&self, id: &Identity, messages: &Messages) -> Option<ProcessId> {
         if (self.promises.len() as u32) < id.topology().majority(id.group) {
             return None;
@@ -99,7 +101,7 @@ impl Campaign {
         self.promises.iter().find(|promise| messages.is_behind(&promise.state)).map(|promise| promise.process)
     }
 
-    /// Asks for what processes hold that promised, and that is missing here.
+    /// Asks processes that promised for what they hold and is missing here.
     pub(super) fn want_held<E: Effects>(&mut self, messages: &Messages, effects: &mut E) {
         for Promise { process, state } in &mut self.promises {
             let mut lacks = messages.lacks_held(state).peekable();
@@ -112,7 +114,8 @@ impl Campaign {
         }
     }
 
-    /// Of a majority's promises the longest processed prefix among those with the highest synced ballot.
+    /// Returns the promise with the longest processed prefix among those with the highest synced ballot, once a majority has
+    /// promised.
     ///
     /// Adopting "the highest ballot that each message was accepted in" instead breaks total order in five steps:
     /// A(b1) assigns m1@1 to itself alone; B(b2, with C) assigns m2@1 and m2 is delivered; A(b3, with B) revives m1@1 before

@@ -6,7 +6,7 @@ use stentor_fabric::ProcessId;
 
 use crate::{Plant, Topology};
 
-/// Which version of the notes' protocol.
+/// Which version of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Variant {
     /// Leaders pass on each other group's timestamp as it comes and acknowledge like followers.
@@ -28,13 +28,21 @@ pub struct ReplicaConfig {
     /// Slots per client: messages that a client may have undelivered at one group. A power of two. A [`Member`](crate::Member)
     /// takes it from its [`Limits`](crate::Limits).
     pub window: u32,
-    /// Ticks after which something that makes no progress is asked for, or said, again.
+    /// Ticks after which something that makes no progress is asked for, or sent, again.
     pub retry_ticks: u8,
-    /// A planted bug.
+    /// A mutant that is on; for tests.
+    #[doc(hidden)]
     pub plant: Plant,
 }
 
 impl ReplicaConfig {
     /// Ticks that are patient enough for a loaded host, if they come every few milliseconds.
     pub const RETRY_TICKS: u8 = 5;
+
+    /// The configuration of a member with so many slots per client; everything else is usual.
+    #[must_use]
+    pub fn new(topology: Arc<Topology>, me: ProcessId, window: u32) -> Self {
+        let (variant, retry_ticks, plant) = (Variant::default(), Self::RETRY_TICKS, Plant::None);
+        ReplicaConfig { topology, me, variant, window, retry_ticks, plant }
+    }
 }

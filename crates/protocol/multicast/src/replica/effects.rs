@@ -44,7 +44,7 @@ pub struct Delivery {
     pub id: MessageId,
     /// Its slot at this group.
     pub slot: u64,
-    /// Its final timestamp: its place in the order.
+    /// Its final timestamp, which orders it.
     pub timestamp: Timestamp,
     /// Number of this delivery at this process, from 1.
     pub number: u64,

@@ -67,7 +67,7 @@ impl Lives {
         }
     }
 
-    /// What another member has heard of. It does not make another life of this one.
+    /// Takes over what another member has heard of. It does not make another life of this one.
     pub(super) fn hear_of_all(&mut self, lives: &[u64]) {
         let own = self.own();
         self.last.iter_mut().zip(lives).for_each(|(last, life)| *last = (*last).max(*life));

@@ -129,7 +129,7 @@ fn replace(processes: &mut Vec<Joiner>, joiner: Joiner) {
     processes.push(joiner);
 }
 
-/// Who else asked lately to be taken in. All repeat that as often as this process does.
+/// The members that asked lately to be taken in. All repeat that as often as this process does.
 #[derive(Clone, Copy, Debug, Default)]
 struct JoinState {
     /// Members, since the last change of turns.

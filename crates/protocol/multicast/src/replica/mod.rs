@@ -74,7 +74,7 @@ use leadership::{Leadership, Stage};
 use membership::Membership;
 use no_op::NoOps;
 use recovery::Recovery;
-use repair::Repair;
+use repair::{BODIES, Repair};
 use starvation::Starvation;
 use window::Window;
 
@@ -505,12 +505,14 @@ impl Replica {
         }
         match message {
             PeerMessage::Join { life } => {
-                if self.recovery(effects).on_join(Joiner { process: from, life: *life }) {
+                let begins = self.recovery(effects).on_join(Joiner { process: from, life: *life });
+                if begins {
                     self.advance_all(effects);
                 }
             }
             PeerMessage::Begun { life } => {
-                if self.recovery(effects).on_begun(Joiner { process: from, life: *life }) {
+                let begins = self.recovery(effects).on_begun(Joiner { process: from, life: *life });
+                if begins {
                     self.advance_all(effects);
                 }
             }
@@ -534,7 +536,7 @@ impl Replica {
             PeerMessage::Probe { ballot } => self.recovery(effects).on_probe(from, *ballot),
             PeerMessage::Announce { group, ballot } => self.repair(effects).on_announce(from, *group, *ballot),
             PeerMessage::WantBody(wanted) => self.repair(effects).on_want(from, *wanted, 1),
-            PeerMessage::WantBodies(wanted) => self.repair(effects).on_want_bodies(from, *wanted),
+            PeerMessage::WantBodies(wanted) => self.repair(effects).on_want(from, *wanted, BODIES),
             PeerMessage::Ask(asked) => self.on_ask(from, *asked, effects),
             PeerMessage::Decided { message, ballot, times } if *ballot <= self.ballot() => {
                 self.on_decided(*message, Some(times), effects);
@@ -543,27 +545,14 @@ impl Replica {
                 }
             }
             PeerMessage::Forgotten(forgotten) if group == self.group() => {
-                if self.repair(effects).is_outrun(*forgotten) {
+                let outrun = self.repair(effects).is_outrun(*forgotten);
+                if outrun {
                     let _ = self.campaign(effects);
                 }
             }
             PeerMessage::Forgotten(decided) if self.is_leader() => self.on_decided(*decided, None, effects),
             PeerMessage::Seek(wanted) if !self.is_joining() => self.no_ops(effects).on_seek(from, *wanted),
-            PeerMessage::Refused(refused) if self.is_leader() => {
-                if self.no_ops(effects).on_refused(*refused) {
-                    self.advance(refused.client, effects);
-                }
-            }
-            PeerMessage::Lacking(lacked) if self.is_leader() => {
-                if self.no_ops(effects).on_lacking(from, *lacked) {
-                    self.advance(lacked.client, effects);
-                }
-            }
-            PeerMessage::NoOpProcessed(processed) if self.is_leader() => {
-                if self.no_ops(effects).on_processed(from, *processed) {
-                    self.advance(processed.client, effects);
-                }
-            }
+            _ if self.is_leader() => self.on_no_op_message(from, message, effects),
             _ => {}
         }
         Ok(())
@@ -672,7 +661,7 @@ impl Replica {
         Recovery { agreement, membership, leadership, effects }
     }
 
-    /// What every event ends with: assign what may be assigned now, deliver what is due.
+    /// Ends every event: assigns what may be assigned now, delivers what is due.
     fn advance<E: Effects>(&mut self, client: ClientId, effects: &mut E) {
         if self.is_leader() {
             self.leader(effects).assign_ready(client);
@@ -710,9 +699,23 @@ impl Replica {
         }
     }
 
+    /// A message about a no-op, at a leader.
+    fn on_no_op_message<E: Effects>(&mut self, from: ProcessId, message: &PeerMessage, effects: &mut E) {
+        let mut no_ops = self.no_ops(effects);
+        let due = match message {
+            PeerMessage::Refused(refused) => no_ops.on_refused(*refused).then_some(refused.client),
+            PeerMessage::Lacking(lacked) => no_ops.on_lacking(from, *lacked).then_some(lacked.client),
+            PeerMessage::NoOpProcessed(processed) => no_ops.on_processed(from, *processed).then_some(processed.client),
+            _ => None,
+        };
+        if let Some(client) = due {
+            self.advance(client, effects);
+        }
+    }
+
     fn on_ask<E: Effects>(&mut self, from: ProcessId, asked: MessageRef, effects: &mut E) {
-        // Who has installed this leader's state and asks about what everybody that counts has delivered, and that is
-        // forgotten, is behind. It asks about many messages at once; what is on its way already is repeated by time.
+        // A follower that has installed this leader's state and asks about a message that is delivered and forgotten is
+        // behind. It asks about many messages at once; what is on its way already is repeated by time.
         let installed = self.leadership.installed & self.agreement.id.bit_of(from) != 0;
         if self.is_leader() && self.repair(effects).on_ask(from, asked) && installed {
             self.recovery(effects).install_at(from, true);

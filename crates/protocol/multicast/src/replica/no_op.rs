@@ -71,7 +71,7 @@ impl<E: Effects> NoOps<'_, E> {
             window.gap = Gap { slot, age: 0, lacking: id.bit };
         }
         window.gap.age = window.gap.age.saturating_add(1);
-        // Whoever holds something tells the leader without being asked: this is the last resort.
+        // A member that holds something tells the leader without being asked: this is the last resort.
         if window.gap.age < id.config.retry_ticks.saturating_mul(4) {
             return false;
         }
@@ -107,7 +107,7 @@ impl<E: Effects> NoOps<'_, E> {
         if !window.is_over(sequence) && !planted!(self.agreement.id.plant(), VoidOfTheLiving) {
             return false;
         }
-        // What is missing is of the process that multicast what is behind it: there is one at a time.
+        // The same process multicast what is missing and what is behind it: there is one at a time.
         self.fill(client, slot, ids::generation(sequence));
         true
     }
@@ -214,7 +214,7 @@ impl<E: Effects> NoOps<'_, E> {
     pub(super) fn on_entry(&mut self, head: &Head, settled: bool) {
         let owns_ballot = self.agreement.owns_ballot();
         let window = self.agreement.messages.window_mut(head.client);
-        // What is freed here is a no-op or delivered long since, and the leader needs no answer.
+        // A slot that is freed here is a no-op or delivered long since, and the leader needs no answer.
         let Some(slot) = window.resolve_no_op(head) else { return };
         if slot >= window.first_undelivered() {
             window.make_room(slot);

@@ -8,7 +8,7 @@ use crate::{ClientId, Timestamp};
 /// An undelivered message in the order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Undelivered {
-    /// What it counted as when it was put here; its key now is this or higher.
+    /// Its key when it was put here; its key now is this or higher.
     pub(super) key: Timestamp,
     /// 0, but for the mutant that breaks ties by arrival.
     pub(super) arrival: u64,

@@ -23,7 +23,7 @@ use crate::Ballot;
 /// - It comes to an end: others remember finitely many ballots of the group, and after a campaign its ballot is above all
 ///   that it was told of.
 ///
-/// What this does not bring back is in ARCHITECTURE.md, "What is lost with memory".
+/// ARCHITECTURE.md, "What is lost with memory", says what this does not bring back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct StaleLeaderProbe {
     /// The larger ballot.

@@ -129,7 +129,7 @@ impl<E: Effects> Recovery<'_, E> {
         if !self.membership.is_joining() || !self.membership.gather(&self.agreement.id, joiner) {
             return false;
         }
-        // Whoever has not heard that all are there hears it now.
+        // Members that have not heard that all are there hear it now.
         let life = self.membership.lives.own();
         self.send_to_others(&PeerMessage::Begun { life });
         begin_life(self.agreement, self.membership, self.leadership);
@@ -212,7 +212,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.membership.lives.hear_of_all(&state.lives);
         self.forget_promises();
         if self.membership.lives.is_last(from, &state.lives) {
-            // Whoever promises is a member: it was without memory only because its group had not begun.
+            // A process that promises is a member: it was without memory only because its group had not begun.
             self.membership.joiners.retain(|joiner| joiner.process != from);
             let Some(campaign) = self.leadership.campaign() else { return };
             if campaign.promise_of(from).is_none() {

@@ -12,7 +12,7 @@ use crate::plant::planted;
 use crate::{Ballot, ClientId, GroupId};
 
 /// Most bodies that are forwarded at once: half of the peer messages that may wait for one peer.
-const BODIES: u64 = 32;
+pub(super) const BODIES: u64 = 32;
 
 /// The part of a member that asks for what it misses, and answers.
 pub(super) struct Repair<'a, E> {
@@ -54,7 +54,7 @@ impl<E: Effects> Repair<'_, E> {
             (true, _) if self.leads && !decided => self.leader().repeat(client, slot),
             (false, false) if self.leads => self.leader().request_body(client, slot),
             (true, _) if follows && !is_final => self.effects.send(leader, &PeerMessage::Ask(asked)),
-            // Of a process that is gone, the leader must know also what lies behind a gap.
+            // The leader must know also what a process that is gone left behind a gap.
             (false, true) if follows && next => self.effects.body(leader, client, slot),
             _ => {}
         }
@@ -89,11 +89,6 @@ impl<E: Effects> Repair<'_, E> {
             }
             None => self.effects.send(from, &PeerMessage::Gone(wanted)),
         }
-    }
-
-    /// As [`on_want`](Repair::on_want), for some messages at once.
-    pub(super) fn on_want_bodies(&mut self, from: ProcessId, wanted: MessageRef) {
-        self.on_want(from, wanted, BODIES);
     }
 
     /// A follower asks this leader for the outcome of a message. Returns whether it is forgotten here.

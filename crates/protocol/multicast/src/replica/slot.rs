@@ -45,7 +45,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Returns the bytes that a message to so many groups takes on the heap. They are kept for the next one in its place.
+    /// Returns the bytes that a message to so many groups takes on the heap. They are kept for the next one in its slot.
     pub(super) fn heap_bytes(groups: usize) -> u64 {
         let destinations = heap_bytes::<Destination>(groups.next_power_of_two());
         destinations + 2 * heap_bytes::<u64>(groups) + Votes::heap_bytes(groups)
@@ -158,7 +158,7 @@ impl Slot {
         self.times.copy_from_slice(times.words());
     }
 
-    /// Own group's timestamp: the message's place in the order until it is decided.
+    /// Own group's timestamp, which orders the message until it is decided.
     pub(super) fn tentative(&self) -> Timestamp {
         Timestamp { time: self.times[self.own], group: self.destinations[self.own].group.0 }
     }

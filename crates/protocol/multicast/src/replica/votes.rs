@@ -1,4 +1,4 @@
-//! Who acknowledged which vector of one message.
+//! The members that acknowledged each vector of one message.
 
 use crate::item::Times;
 use crate::message::Destination;

@@ -32,7 +32,7 @@ pub(super) struct Window {
     undecided: Vec<(GroupSet, u32)>,
     /// See [`ClientState::closed`].
     pub(super) closed: u64,
-    /// Whatever process multicast what is held here is gone, and no other one has begun in its place.
+    /// Whatever process multicast what is held here is gone, and no other one has begun after it.
     pub(super) over: bool,
     /// The processes with generations below this are gone.
     pub(super) over_below: u64,
@@ -98,7 +98,7 @@ impl Window {
         self.holds(slot) && (slot < self.delivered || self.slot(slot).sequence == sequence)
     }
 
-    /// Whether the slot's place is the slot's, not that of one a window before.
+    /// Whether the slot's entry is the slot's, not that of one a window before.
     #[inline]
     pub(super) fn is_here(&self, slot: u64) -> bool {
         slot >= self.base && self.slots.reaches(slot - self.base)
@@ -216,7 +216,7 @@ impl Window {
         Ok(())
     }
 
-    /// Gives the place of a delivered slot, a window before, to this one. Call after [`check`](Window::check).
+    /// Gives the entry of a delivered slot, a window before, to this one. Call after [`check`](Window::check).
     #[inline]
     pub(super) fn make_room(&mut self, slot: u64) {
         while slot >= self.base + self.slots.window() {
@@ -328,7 +328,7 @@ impl Window {
 
 /// Taking over another member's state.
 impl Window {
-    /// What is processed here: every assigned slot that is retained.
+    /// Returns what is processed here: every assigned slot that is retained.
     pub(super) fn state(&self) -> ClientState {
         let entries = (self.base..self.assigned).map(|slot| self.slot(slot).entry()).collect();
         let (delivered, from, freed, closed) = (self.delivered, self.base, self.freed, self.closed);
@@ -339,7 +339,7 @@ impl Window {
     }
 
     /// Whether something below what this state retains is not delivered here. If nothing is, all that its process holds
-    /// finds a place here: it is within a window of what is retained.
+    /// finds a slot here: it is within a window of what is retained.
     pub(super) fn is_behind(&self, state: &ClientState) -> bool {
         state.from > self.delivered
     }

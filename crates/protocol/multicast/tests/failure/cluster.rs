@@ -53,7 +53,8 @@ impl Cluster {
                 net.streams.insert((from, to), from != to);
             }
         }
-        let senders = (0..clients).map(|c| Some(Sender::new(&topology, ClientId(c), window, plant))).collect();
+        let senders =
+            (0..clients).map(|c| Some(Sender::new(&topology, ClientId(c), window).with_mutant(plant))).collect();
         Cluster {
             net,
             members,
@@ -75,7 +76,12 @@ impl Cluster {
         process: u16,
         (variant, window, plant): (Variant, u32, Plant),
     ) -> ReplicaConfig {
-        ReplicaConfig { topology: topology.clone(), me: ProcessId(process), variant, window, retry_ticks: 2, plant }
+        ReplicaConfig {
+            variant,
+            retry_ticks: 2,
+            plant,
+            ..ReplicaConfig::new(topology.clone(), ProcessId(process), window)
+        }
     }
 
     pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {

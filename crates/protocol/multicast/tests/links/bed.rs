@@ -7,7 +7,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, Fault, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
     Application, Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, SubmitError,
-    Topology, Variant,
+    Topology,
 };
 
 pub(crate) const SALT: u64 = 11;
@@ -65,14 +65,7 @@ impl Bed {
 
     fn member_on(&self, fabric: SimFabric, me: ProcessId) -> Member<SimFabric> {
         let (topology, window) = (self.topology.clone(), self.limits.window);
-        let config = ReplicaConfig {
-            topology,
-            me,
-            variant: Variant::V2,
-            window,
-            retry_ticks: ReplicaConfig::RETRY_TICKS,
-            plant: self.plant,
-        };
+        let config = ReplicaConfig { plant: self.plant, ..ReplicaConfig::new(topology, me, window) };
         let make = if self.incarnation == 1 { Member::new } else { Member::joining };
         make(fabric, config, self.limits, SALT, self.incarnation).expect("a possible member")
     }

@@ -93,12 +93,9 @@ impl Scenario {
         (0..topology.all_members() as u16)
             .map(|process| {
                 Replica::new(ReplicaConfig {
-                    topology: topology.clone(),
-                    me: ProcessId(process),
                     variant: self.variant,
-                    window: self.window,
-                    retry_ticks: ReplicaConfig::RETRY_TICKS,
                     plant: self.plant,
+                    ..ReplicaConfig::new(topology.clone(), ProcessId(process), self.window)
                 })
             })
             .collect()
@@ -107,7 +104,7 @@ impl Scenario {
     /// One sender per client.
     pub(crate) fn senders(&self, topology: &Arc<Topology>) -> Vec<Sender> {
         (0..topology.clients() as u16)
-            .map(|client| Sender::new(topology, ClientId(client), self.window, self.plant))
+            .map(|client| Sender::new(topology, ClientId(client), self.window).with_mutant(self.plant))
             .collect()
     }
 

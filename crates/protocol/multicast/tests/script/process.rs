@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, MessageId, PeerMessage, Plant,
-    ProcessRole, Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times,
-    Timestamp, Topology, Variant,
+    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, MessageId, PeerMessage, ProcessRole,
+    Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times, Timestamp, Topology,
+    Variant,
 };
 
 /// What a member does, owned, so that a test can list it.
@@ -107,14 +107,7 @@ impl Process {
     fn made(sizes: &[usize], me: u16, variant: Variant, make: impl FnOnce(ReplicaConfig) -> Replica) -> Self {
         let topology = Arc::new(Topology::new(sizes, 2).expect("a possible cluster"));
         let (me, window) = (ProcessId(me), 2);
-        let config = ReplicaConfig {
-            topology: topology.clone(),
-            me,
-            variant,
-            window,
-            retry_ticks: ReplicaConfig::RETRY_TICKS,
-            plant: Plant::None,
-        };
+        let config = ReplicaConfig { variant, ..ReplicaConfig::new(topology.clone(), me, window) };
         Process { replica: make(config), topology }
     }
 

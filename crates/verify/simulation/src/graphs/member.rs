@@ -8,7 +8,7 @@ use stentor_election::{Audit, Beat, Change, Election, Heartbeat, HeartbeatConfig
 use stentor_fabric::{ProcessId, SplitMix64};
 use stentor_fabric_sim::SimFabric;
 use stentor_multicast::{
-    Application, Delivered, GroupId, HeartbeatCell, Limits, Member, NodeError, Plant, ReplicaConfig, Topology, Variant,
+    Application, Delivered, GroupId, HeartbeatCell, Limits, Member, NodeError, ReplicaConfig, Topology,
 };
 
 use super::{INTERVAL_NS, Shared, TIMEOUT_MAX_NS, TIMEOUT_MIN_NS};
@@ -74,14 +74,7 @@ impl Follower {
         (limits, salt): (Limits, u64),
         plant: ElectionPlant,
     ) -> Result<Self, NodeError> {
-        let config = ReplicaConfig {
-            topology: Arc::clone(topology),
-            me,
-            variant: Variant::V2,
-            window: limits.window,
-            retry_ticks: 3,
-            plant: Plant::None,
-        };
+        let config = ReplicaConfig { retry_ticks: 3, ..ReplicaConfig::new(Arc::clone(topology), me, limits.window) };
         let mut member = Member::new(shared.world.fabric(me), config, limits, salt, 1)?;
         member.record_operations();
         member.set_tick(Duration::from_nanos(INTERVAL_NS));

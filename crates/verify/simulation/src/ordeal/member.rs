@@ -42,12 +42,10 @@ impl MemberActor {
     pub(super) fn new(shared: &Rc<Shared>, me: ProcessId, incarnation: u64) -> Result<Self, NodeError> {
         let scenario = &shared.scenario;
         let config = ReplicaConfig {
-            topology: shared.topology.clone(),
-            me,
             variant: scenario.variant,
-            window: scenario.limits.window,
             retry_ticks: 3,
             plant: shared.plant,
+            ..ReplicaConfig::new(shared.topology.clone(), me, scenario.limits.window)
         };
         let (fabric, limits) = (shared.world.fabric(me), scenario.limits);
         let mut member = match incarnation {

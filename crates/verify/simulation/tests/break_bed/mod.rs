@@ -7,8 +7,7 @@ use std::time::Duration;
 use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
-    Client, ClientId, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, SubmitError, Topology, Variant,
-    stateless,
+    Client, ClientId, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, SubmitError, Topology, stateless,
 };
 
 pub const SALT: u64 = 7;
@@ -33,14 +32,7 @@ impl Bed {
             .map(ProcessId)
             .map(|me| {
                 let (topology, window) = (topology.clone(), limits.window);
-                let config = ReplicaConfig {
-                    topology,
-                    me,
-                    variant: Variant::V2,
-                    window,
-                    retry_ticks: ReplicaConfig::RETRY_TICKS,
-                    plant: Plant::None,
-                };
+                let config = ReplicaConfig::new(topology, me, window);
                 Member::new(world.fabric(me), config, limits, SALT, 1).expect("a possible member")
             })
             .collect::<Vec<_>>();

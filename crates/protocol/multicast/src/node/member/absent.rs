@@ -8,7 +8,7 @@
 //! never begins.
 //!
 //! # Invariants
-//! - A client that was given up, or whose generation is closed (`void.rs`), is not let in any more: it is told that it is
+//! - A client that was given up, or whose generation is closed (`no_op.rs`), is not let in any more: it is told that it is
 //!   superseded. No credit goes to it, or it would count a void slot as a delivery.
 //! - Only what a client is away from while somebody waits for it gives it up: being silent, or away for hours with nothing
 //!   half-written, does no harm. Nor does a gap that others fill: a client that only the leader is cut off from goes on with

@@ -70,12 +70,10 @@ impl Context {
 
     pub(crate) fn config(&self, process: u16) -> ReplicaConfig {
         ReplicaConfig {
-            topology: self.channels.topology.clone(),
-            me: ProcessId(process),
             variant: self.scenario.variant,
-            window: self.scenario.window,
             retry_ticks: 1,
             plant: self.scenario.plant,
+            ..ReplicaConfig::new(self.channels.topology.clone(), ProcessId(process), self.scenario.window)
         }
     }
 
