@@ -61,14 +61,14 @@ impl CapabilityMask {
 
     /// Returns what is left of some capabilities.
     #[must_use]
-    pub fn apply(self, all: Capabilities) -> Capabilities {
+    pub fn apply(self, all: &Capabilities) -> Capabilities {
         Capabilities {
             ordered_writes: all.ordered_writes && !self.ordered_writes,
             ordered_bytes: all.ordered_bytes && !self.ordered_writes,
             hardware_multicast: all.hardware_multicast && !self.ordered_writes,
             tagged: all.tagged && !self.tagged,
             masks_find_early: all.masks_find_early && !self.tagged,
-            ..all
+            ..all.clone()
         }
     }
 }
@@ -98,11 +98,11 @@ mod tests {
 
     #[test]
     fn a_mask_hides_what_it_names_and_what_depends_on_that() {
-        assert_eq!(CapabilityMask::default().apply(ALL), ALL);
-        let unordered = CapabilityMask::efa(true).apply(ALL);
+        assert_eq!(CapabilityMask::default().apply(&ALL), ALL);
+        let unordered = CapabilityMask::efa(true).apply(&ALL);
         let expected = Capabilities { ordered_writes: false, ordered_bytes: false, hardware_multicast: false, ..ALL };
         assert_eq!(unordered, expected);
-        let direct = CapabilityMask::efa(false).apply(ALL);
+        let direct = CapabilityMask::efa(false).apply(&ALL);
         assert_eq!(direct, Capabilities { tagged: false, masks_find_early: false, ..expected });
     }
 }

@@ -31,8 +31,6 @@ impl Errno {
     pub const CANCELLED: Errno = Errno(sys::FI_ECANCELED);
     /// The message was longer than the receive.
     pub const TRUNCATED: Errno = Errno(sys::FI_ETRUNC as i32);
-    /// A completion queue did not hold what came.
-    pub const OVERRUN: Errno = Errno(sys::FI_EOVERRUN as i32);
     /// The completion queue has a failure first.
     pub(crate) const AVAILABLE: Errno = Errno(sys::FI_EAVAIL as i32);
 

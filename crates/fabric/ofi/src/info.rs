@@ -394,18 +394,6 @@ impl Info {
         self.domain_attributes().cq_data_size
     }
 
-    /// Bytes of a key.
-    #[must_use]
-    pub fn key_bytes(&self) -> usize {
-        self.domain_attributes().mr_key_size
-    }
-
-    /// Whether nothing moves unless this process reads its completion queues.
-    #[must_use]
-    pub fn is_manual(&self) -> bool {
-        self.domain_attributes().data_progress == sys::FI_PROGRESS_MANUAL
-    }
-
     /// Whether writes of peers can be counted.
     pub(crate) fn counts_writes(&self) -> bool {
         self.get().caps & bit::RMA_EVENT != 0

@@ -41,8 +41,6 @@ impl EventKind {
     pub const PORT_DOWN: EventKind = EventKind(sys::IBV_EVENT_PORT_ERR);
     /// They do again.
     pub const PORT_UP: EventKind = EventKind(sys::IBV_EVENT_PORT_ACTIVE);
-    /// The device is broken, or gone.
-    pub const DEVICE_FATAL: EventKind = EventKind(sys::IBV_EVENT_DEVICE_FATAL);
 }
 
 impl fmt::Display for EventKind {

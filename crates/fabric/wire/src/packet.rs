@@ -207,11 +207,4 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
             let _ = RawReth::from(reth).write_to_prefix(place);
         }
     }
-
-    /// Changes the ICRC.
-    pub fn set_icrc(&mut self, icrc: u32) {
-        if let Some(place) = self.buffer.as_mut().last_chunk_mut() {
-            *place = icrc.to_le_bytes();
-        }
-    }
 }

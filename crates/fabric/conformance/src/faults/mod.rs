@@ -90,7 +90,7 @@ impl<F: Fabric> FaultInjector<F> {
     /// Wraps a fabric.
     pub fn new(inner: F, faults: Faults) -> Self {
         let mask = CapabilityMask { ordered_writes: faults.writes, tagged: faults.untagged };
-        let left = mask.apply(inner.capabilities().clone());
+        let left = mask.apply(inner.capabilities());
         let capabilities = Capabilities {
             max_completions: left.max_completions.min(faults.max_completions),
             inline_bytes: left.inline_bytes.min(faults.inline_bytes),
@@ -122,11 +122,6 @@ impl<F: Fabric> FaultInjector<F> {
     /// The wrapped fabric.
     pub fn inner(&self) -> &F {
         &self.inner
-    }
-
-    /// The wrapped fabric, to ask for what the contract does not have: what is posted to it directly is not counted here.
-    pub fn inner_mut(&mut self) -> &mut F {
-        &mut self.inner
     }
 
     /// What is done.

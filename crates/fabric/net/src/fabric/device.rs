@@ -323,7 +323,7 @@ pub trait Device: Transport + Sized {
     fn poll(&mut self, out: &mut [Completion]) -> usize;
 
     /// Takes in what the device says about itself. Called before each round of the control plane.
-    fn hear(&mut self) {}
+    fn handle_events(&mut self) {}
 
     /// From here on a sleeping process is woken by what lands and completes.
     fn arm(&mut self);

@@ -46,7 +46,7 @@ impl<D: Device> NetFabric<D> {
     /// Runs one round of the control plane.
     pub(super) fn pump(&mut self) {
         self.last_pump = Instant::now();
-        self.device.hear();
+        self.device.handle_events();
         self.cm.pump(&mut self.device);
         self.settle_fences();
         if let Err(error) = self.watch() {

@@ -166,7 +166,7 @@ impl Device for OfiDevice {
             shared,
             domain,
             fence_timeout: config.fence_timeout,
-            capabilities: config.mask.apply(capabilities),
+            capabilities: config.mask.apply(&capabilities),
             mask: config.mask,
             own_keys: HashMap::new(),
             trouble: Trouble::default(),

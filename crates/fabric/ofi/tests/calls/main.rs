@@ -27,12 +27,14 @@ fn address(process: u8) -> Option<SocketAddr> {
 
 fn start(me: ProcessId) -> OfiFabric {
     let net = NetConfig::new("calls", me, vec![address(0), address(1)]).key(*b"a key of this test");
-    let mut config = OfiConfig::default();
-    config.providers = vec!["tcp;ofi_rxm".to_owned()];
-    // The script waits for a queue pair that gives up.
-    config.rnr_timeout = Duration::from_millis(100);
-    // A machine that does something else at the same time is slow, not silent.
-    config.fence_timeout = Duration::from_secs(30);
+    let config = OfiConfig {
+        providers: vec!["tcp;ofi_rxm".to_owned()],
+        // The script waits for a queue pair that gives up.
+        rnr_timeout: Duration::from_millis(100),
+        // A machine that does something else at the same time is slow, not silent.
+        fence_timeout: Duration::from_secs(30),
+        ..OfiConfig::default()
+    };
     OfiFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))
 }
 

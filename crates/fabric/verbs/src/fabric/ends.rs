@@ -272,7 +272,7 @@ impl VerbsDevice {
     }
 
     /// Takes in what the device says by itself.
-    pub(super) fn hear_device(&mut self) {
+    pub(super) fn handle_device_events(&mut self) {
         while let Some(event) = self.context.next_event() {
             match event {
                 DeviceEvent::QueuePair { number, what } => {

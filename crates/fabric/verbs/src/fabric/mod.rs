@@ -1,8 +1,8 @@
 //! The contract of `stentor-fabric`, on a device: a card, or Soft-RoCE, as the device of a [`NetFabric`].
 //!
 //! The device moves data by itself, also while this process does something else or stands still. It tells of completions, and
-//! of WRITEs that a peer makes it tells nothing. So who sleeps naps: after a time that [`arm`](Device::arm) sets, it is woken to
-//! look at its memory. Naps grow while nothing completes.
+//! of WRITEs that a peer makes it tells nothing. So a sleeping process wakes after the poll interval that [`arm`](Device::arm)
+//! sets, to look at its memory. The interval grows while nothing completes.
 
 mod config;
 mod ends;
@@ -37,9 +37,9 @@ use outstanding::MAX_PAIRS;
 use regions::Regions;
 pub use trouble::Trouble;
 
-/// The first nap, and the longest.
+/// The shortest and the longest poll interval.
 const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(4));
-/// The epoll instance's data for completions, for events of the device, and for the end of a nap.
+/// The epoll instance's data for completions, for events of the device, and for the end of a poll interval.
 const CHANNEL: u64 = 1;
 const DEVICE: u64 = 2;
 const POLL_TIMER: u64 = 3;
@@ -185,11 +185,11 @@ impl Device for VerbsDevice {
         self.poll_queues(out)
     }
 
-    fn hear(&mut self) {
-        self.hear_device();
+    fn handle_events(&mut self) {
+        self.handle_device_events();
     }
 
-    /// From here on completions are told of, and a nap begins.
+    /// From here on completions are reported, and a poll interval begins.
     fn arm(&mut self) {
         self.rung = false;
         for queue in self.queues.iter().filter(|_| self.lost.is_none()) {
@@ -221,7 +221,7 @@ impl Device for VerbsDevice {
             self.poll_interval = (2 * self.poll_interval).min(POLL_INTERVALS.1);
         }
         if has(DEVICE) {
-            self.hear_device();
+            self.handle_device_events();
         }
     }
 

@@ -82,7 +82,7 @@ impl VerbsDevice {
     }
 }
 
-/// Adds what a sleeping process waits for to the epoll instance; returns the timer of naps.
+/// Adds what a sleeping process waits for to the epoll instance; returns the timer of poll intervals.
 fn watched(epoll: &OwnedFd, channel: &CompletionChannel, context: &Context) -> Result<OwnedFd, StartError> {
     let failed = |what| move |error: rustix::io::Errno| StartError::System { what, errno: Errno(error.raw_os_error()) };
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
