@@ -17,6 +17,7 @@
 pub mod ask;
 mod asked;
 mod bootstrap;
+pub mod config_file;
 mod connections;
 mod control;
 mod fabric;
