@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use stentor_simulation::switch::{RunReport, Scenario, record_seed};
 use stentor_simulation::{FaultCounts, NemesisCounts, SimulationRun};
-use stentor_switch::Plant;
+use stentor_switch::Mutant;
 
 use super::recording;
 use super::report::{About, Bench, Ran, Simulated, impossible};
@@ -12,12 +12,12 @@ use crate::args::SimSeeds;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
-super::planted!(Plant, "switch");
+super::planted!(Mutant, "switch");
 
 pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
     #[cfg(feature = "plants")]
     if args.plants {
-        let hunted = Plant::ALL.iter().filter(|plant| plant.is_for_campaigns());
+        let hunted = Mutant::ALL.iter().filter(|plant| plant.is_for_simulation());
         let names = hunted.map(|plant| plant.name()).collect();
         output.payload(&super::report::Names(names))?;
         return Ok(Verdict::Good);
