@@ -1,4 +1,4 @@
-//! A short simulation campaign, planted bugs, traces and the demonstration, with the command itself.
+//! Short simulation runs, mutants, traces and the demonstration, with the command itself.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,24 +13,24 @@ use crate::cargo::{Context, capture, run};
 use crate::programs;
 use crate::step::Outcome;
 
-/// Seeds of the campaign without planted bugs, and seeds within which each planted bug must be found.
+/// Seeds of the multicast without mutants, and seeds within which each mutant must be found.
 const SEEDS: u64 = 1000;
-/// The longest that the campaign without planted bugs may take on two cores, seconds.
+/// The longest that a simulation run without mutants may take on two cores, seconds.
 const MOST_SECONDS: f64 = 60.0;
 /// Planted bugs in what is written by sets, which one run in four has: searched where all have.
 const OF_SETS: [&str; 2] = ["place-reused-under-set", "broken-set-forgotten"];
 /// Mutants of the multicast that only show under a profile: their names, and the profile.
 const UNDER_PROFILES: [(&str, &str); 2] = [("held-bodies-uncredited", "rings"), ("state-set-back", "rejoins")];
-/// The number of seeds of the campaign under all failures, and of the one with small rings.
+/// Seeds of the simulation run under all failures, and of the one with small rings.
 const FAILURE_SEEDS: u64 = 300;
-/// The number of seeds of the campaign in which members come back under load: the fewest that tell which claims are
+/// Seeds of the simulation run in which members come back under load: the fewest that tell which claims are
 /// unseen.
 const REJOIN_SEEDS: u64 = 100;
-/// Seeds of the broadcast's campaign without planted bugs.
+/// Seeds of the broadcast without mutants.
 const NEB_SEEDS: u64 = 300;
-/// Seeds of the channels' campaign without planted bugs.
+/// Seeds of channels without mutants.
 const CHANNEL_SEEDS: u64 = 300;
-/// Seeds of the switch's campaign without planted bugs.
+/// Seeds of the switch without mutants.
 const SWITCH_SEEDS: u64 = 2000;
 /// Kinds of fault that it must claim, whatever else: one that is not counted was lost.
 const FAILURES: [&str; 11] = [
@@ -53,7 +53,7 @@ const TRACED: [u64; 3] = [1, 2, 3];
 
 /// What `stentor sim … --json` prints, as far as it matters here.
 #[derive(Debug, Deserialize)]
-struct Campaign {
+struct Simulated {
     seeds: u64,
     violations: u64,
     first_violation: Option<Violation>,
@@ -100,67 +100,49 @@ struct Switched {
 
 /// Every property holds for every seed.
 pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
-    let seeds = format!("0..{SEEDS}");
-    let (good, found): (_, Campaign) = stentor(context, &["sim", "multicast", "--seeds", &seeds, "--json"])?;
-    sound(&found, SEEDS)?;
-    ensure!(good, "the campaign found nothing but failed");
-    println!("{} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
-    ensure!(found.wall_seconds <= MOST_SECONDS, "the campaign took {:.1} s", found.wall_seconds);
+    simulate(context, "multicast", &[], SEEDS)?;
     Ok(Outcome::Passed)
 }
 
-/// Runs the campaign under all failures, each of which must have happened; with small rings; and with rejoins under
-/// load.
+/// Simulates under all failures, each of which must have happened; with small rings; and with rejoins under load.
 pub(crate) fn campaign_failures(context: &Context) -> Result<Outcome> {
-    for (profile, seeds) in [("all", FAILURE_SEEDS), ("rings", FAILURE_SEEDS), ("rejoins", REJOIN_SEEDS)] {
-        let range = format!("0..{seeds}");
-        let arguments = ["sim", "multicast", "--profile", profile, "--seeds", &range, "--json"];
-        let (good, found): (_, Campaign) = stentor(context, &arguments)?;
-        sound(&found, seeds)?;
-        ensure!(good, "the campaign found nothing but failed");
-        if profile == "all" {
-            all_failed(&found.faults)?;
-        }
-        println!("{profile}: {} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
-        ensure!(found.wall_seconds <= MOST_SECONDS, "the campaign took {:.1} s", found.wall_seconds);
+    all_failed(&simulate(context, "multicast", &["--profile", "all"], FAILURE_SEEDS)?.faults)?;
+    for (profile, seeds) in [("rings", FAILURE_SEEDS), ("rejoins", REJOIN_SEEDS)] {
+        simulate(context, "multicast", &["--profile", profile], seeds)?;
     }
     Ok(Outcome::Passed)
 }
 
 /// The same for the broadcast, with processes that lie.
 pub(crate) fn campaign_neb(context: &Context) -> Result<Outcome> {
-    let seeds = format!("0..{NEB_SEEDS}");
     for profile in ["usual", "harsh"] {
-        let arguments = ["sim", "neb", "--profile", profile, "--seeds", &seeds, "--json"];
-        let (good, found): (_, Campaign) = stentor(context, &arguments)?;
-        sound(&found, NEB_SEEDS)?;
-        ensure!(good, "the campaign found nothing but failed");
-        println!("{profile}: {} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
-        ensure!(found.wall_seconds <= MOST_SECONDS, "the campaign took {:.1} s", found.wall_seconds);
+        simulate(context, "neb", &["--profile", profile], NEB_SEEDS)?;
     }
     Ok(Outcome::Passed)
 }
 
 /// The same for channels, with completions in any order.
 pub(crate) fn campaign_channel(context: &Context) -> Result<Outcome> {
-    let seeds = format!("0..{CHANNEL_SEEDS}");
-    let (good, found): (_, Campaign) = stentor(context, &["sim", "channel", "--seeds", &seeds, "--json"])?;
-    sound(&found, CHANNEL_SEEDS)?;
-    ensure!(good, "the campaign found nothing but failed");
-    println!("{} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
-    ensure!(found.wall_seconds <= MOST_SECONDS, "the campaign took {:.1} s", found.wall_seconds);
+    simulate(context, "channel", &[], CHANNEL_SEEDS)?;
     Ok(Outcome::Passed)
 }
 
 /// The same for the switch, with 8 and 32 receivers among others.
 pub(crate) fn campaign_switch(context: &Context) -> Result<Outcome> {
-    let seeds = format!("0..{SWITCH_SEEDS}");
-    let (good, found): (_, Campaign) = stentor(context, &["sim", "switch", "--seeds", &seeds, "--json"])?;
-    sound(&found, SWITCH_SEEDS)?;
-    ensure!(good, "the campaign found nothing but failed");
-    println!("{} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
-    ensure!(found.wall_seconds <= MOST_SECONDS, "the campaign took {:.1} s", found.wall_seconds);
+    simulate(context, "switch", &[], SWITCH_SEEDS)?;
     Ok(Outcome::Passed)
+}
+
+/// Runs so many seeds of a simulation, in all of which every property must hold.
+fn simulate(context: &Context, simulation: &str, more: &[&str], seeds: u64) -> Result<Simulated> {
+    let range = format!("0..{seeds}");
+    let arguments = [&["sim", simulation, "--seeds", &range, "--json"], more].concat();
+    let (good, found): (_, Simulated) = stentor(context, &arguments)?;
+    sound(&found, seeds)?;
+    ensure!(good, "the simulation found nothing but failed");
+    println!("{} {}: {} seeds in {:.1} s, no violation", simulation, more.join(" "), found.seeds, found.wall_seconds);
+    ensure!(found.wall_seconds <= MOST_SECONDS, "the simulation took {:.1} s", found.wall_seconds);
+    Ok(found)
 }
 
 /// Every planted bug is found.
@@ -188,9 +170,9 @@ pub(crate) fn plants(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs a campaign with a mutant, which must find it.
+/// Runs a simulation with a mutant, which must find it.
 fn hunt(planted: &Path, protocol: &str, name: &str, arguments: &[&str]) -> Result<()> {
-    let (good, found): (_, Campaign) = document(planted, arguments)?;
+    let (good, found): (_, Simulated) = document(planted, arguments)?;
     let violation = found.first_violation.with_context(|| format!("planted bug `{name}` was not found"))?;
     ensure!(!good && found.violations > 0, "planted bug `{name}` was found but the command ended well");
     println!("{protocol} {name}: breaks {} at seed {}", violation.property, violation.seed);
@@ -291,7 +273,7 @@ pub(crate) fn demo_neb(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-fn sound(found: &Campaign, seeds: u64) -> Result<()> {
+fn sound(found: &Simulated, seeds: u64) -> Result<()> {
     if let Some(violation) = &found.first_violation {
         println!("REPRODUCE WITH: {}", violation.reproduce);
         anyhow::bail!("{} violations; the first: {} at seed {}", found.violations, violation.property, violation.seed);
@@ -339,20 +321,20 @@ fn document<T: DeserializeOwned>(program: &Path, arguments: &[&str]) -> Result<(
 mod tests {
     use super::*;
 
-    fn campaign(text: &str) -> Result<()> {
+    fn judged(text: &str) -> Result<()> {
         sound(&serde_json::from_str(text).unwrap(), SEEDS)
     }
 
     #[test]
-    fn a_campaign_is_sound_only_without_violations_and_with_all_seeds() {
-        assert!(campaign(r#"{"seeds": 1000, "violations": 0, "first_violation": null, "wall_seconds": 1.0}"#).is_ok());
+    fn a_simulation_run_is_sound_only_without_violations_and_with_all_seeds() {
+        assert!(judged(r#"{"seeds": 1000, "violations": 0, "first_violation": null, "wall_seconds": 1.0}"#).is_ok());
         let unseen = r#"{"seeds": 1000, "violations": 0, "unseen_faults": ["stalls"], "wall_seconds": 1.0}"#;
-        assert!(campaign(unseen).unwrap_err().to_string().contains("stalls"));
-        assert!(campaign(r#"{"seeds": 0, "violations": 0, "wall_seconds": 1.0}"#).is_err());
-        assert!(campaign(r#"{"seeds": 1000, "violations": 1, "wall_seconds": 1.0}"#).is_err());
+        assert!(judged(unseen).unwrap_err().to_string().contains("stalls"));
+        assert!(judged(r#"{"seeds": 0, "violations": 0, "wall_seconds": 1.0}"#).is_err());
+        assert!(judged(r#"{"seeds": 1000, "violations": 1, "wall_seconds": 1.0}"#).is_err());
         let found = r#"{"seed": 7, "property": "M4", "reproduce": "stentor sim multicast --seed 7"}"#;
         let found = format!(r#"{{"seeds": 1000, "violations": 1, "first_violation": {found}, "wall_seconds": 1.0}}"#);
-        assert!(campaign(&found).unwrap_err().to_string().contains("M4 at seed 7"));
+        assert!(judged(&found).unwrap_err().to_string().contains("M4 at seed 7"));
     }
 
     #[test]

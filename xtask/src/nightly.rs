@@ -13,11 +13,15 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "the steps of `test` that run the command, with the command as users have it",
         run: shipped,
     },
-    Step { name: "streams", what: "streams and signals × commands and stages: every cell of the table", run: streams },
+    Step {
+        name: "streams",
+        what: "streams and signals × commands and stages: every cell of the table",
+        run: |context| cells(context, "streams::"),
+    },
     Step {
         name: "limits",
         what: "limits of resources × commands: every cell of `crates/bin/cli/tests/cli/limits/matrix.txt`",
-        run: limits,
+        run: |context| cells(context, "limits::"),
     },
     Step { name: "properties", what: "the property tests with 4096 cases each instead of 256", run: properties },
     Step {
@@ -25,9 +29,21 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "members in namespaces of their own: every cell of `crates/bin/cli/tests/cli/namespaces.txt`",
         run: namespaces,
     },
-    Step { name: "model", what: "the model check's large configurations", run: model },
-    Step { name: "campaign", what: "20 000 simulated runs", run: campaign },
-    Step { name: "campaign-failures", what: "100 000 simulated runs under all failures", run: campaign_failures },
+    Step {
+        name: "model",
+        what: "the model check's large configurations",
+        run: |context| model(context, "stentor-multicast", "model"),
+    },
+    Step {
+        name: "campaign",
+        what: "20 000 simulated runs",
+        run: |context| simulate(context, "multicast", "0..20000", &[]),
+    },
+    Step {
+        name: "campaign-failures",
+        what: "100 000 simulated runs under all failures",
+        run: |context| simulate(context, "multicast", "0..100000", &["--profile", "all"]),
+    },
     Step { name: "failover", what: "200 kills of real processes under load, each started again", run: failover },
     Step {
         name: "chaos-long",
@@ -39,19 +55,30 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "20 demonstrations: at most 100 ms from the kill of the leader to the next delivery, in the median",
         run: crate::campaign::demo_failover,
     },
-    Step { name: "model-neb", what: "the broadcast's model check with four processes, to its end", run: model_neb },
+    Step {
+        name: "model-neb",
+        what: "the broadcast's model check with four processes, to its end",
+        run: |context| model(context, "stentor-neb", "model"),
+    },
     Step { name: "stream-neb", what: "10 million broadcasts through rings of fixed size", run: stream_neb },
     Step {
         name: "campaign-neb",
         what: "20 000 simulated runs of the broadcast, half of them harsh",
-        run: campaign_neb,
+        run: |context| {
+            simulate(context, "neb", "0..10000", &["--profile", "usual"])?;
+            simulate(context, "neb", "0..10000", &["--profile", "harsh"])
+        },
     },
     Step {
         name: "campaign-channel",
         what: "20000 simulated seeds of channels: every property holds, every fault happens",
-        run: campaign_channel,
+        run: |context| simulate(context, "channel", "0..20000", &[]),
     },
-    Step { name: "model-switch", what: "the switch's searches, all of them", run: model_switch },
+    Step {
+        name: "model-switch",
+        what: "the switch's searches, all of them",
+        run: |context| model(context, "stentor-simulation", "switch_model"),
+    },
     Step {
         name: "switch-speed",
         what: "a pass of the switch: at most 100 ns, and n receivers as long as n times one",
@@ -105,6 +132,27 @@ pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "roce-fuzz-long", what: "an hour of mutated packets and an adversary", run: roce_fuzz },
 ];
 
+/// Runs a search with its large configurations.
+fn model(context: &Context, package: &str, test: &str) -> Result<Outcome> {
+    let model = ["test", "--release", "-p", package, "--test", test, "--", "--nocapture"];
+    run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
+    Ok(Outcome::Passed)
+}
+
+fn simulate(context: &Context, simulation: &str, seeds: &str, more: &[&str]) -> Result<Outcome> {
+    let sim = ["run", "--release", "-p", "stentor-cli", "--", "sim", simulation, "--seeds", seeds];
+    run(context.cargo(sim).args(more))?;
+    Ok(Outcome::Passed)
+}
+
+/// Runs all cells of a table of the command. Each waits for processes that start and stop. A limit that this machine does not
+/// allow is an error.
+fn cells(context: &Context, table: &str) -> Result<Outcome> {
+    let cells = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", table];
+    run(context.cargo(cells).args(["--nocapture", "--include-ignored"]).env("STENTOR_MATRIX", "whole"))?;
+    Ok(Outcome::Passed)
+}
+
 fn model_channel(context: &Context) -> Result<Outcome> {
     let model = [
         "test",
@@ -118,19 +166,6 @@ fn model_channel(context: &Context) -> Result<Outcome> {
         "in_flight_that_take_minutes",
     ];
     run(context.cargo(model).arg("--nocapture").env("STENTOR_MODEL", "large"))?;
-    Ok(Outcome::Passed)
-}
-
-fn streams(context: &Context) -> Result<Outcome> {
-    let cells = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", "streams::"];
-    run(context.cargo(cells).args(["--nocapture", "--include-ignored"]).env("STENTOR_MATRIX", "whole"))?;
-    Ok(Outcome::Passed)
-}
-
-/// Each cell waits for processes that start and stop. A limit that this machine does not allow is an error.
-fn limits(context: &Context) -> Result<Outcome> {
-    let cells = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", "limits::"];
-    run(context.cargo(cells).args(["--nocapture", "--include-ignored"]).env("STENTOR_MATRIX", "whole"))?;
     Ok(Outcome::Passed)
 }
 
@@ -194,24 +229,6 @@ fn namespaces(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-fn model(context: &Context) -> Result<Outcome> {
-    let model = ["test", "--release", "-p", "stentor-multicast", "--test", "model", "--", "--nocapture"];
-    run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
-    Ok(Outcome::Passed)
-}
-
-fn model_neb(context: &Context) -> Result<Outcome> {
-    let model = ["test", "--release", "-p", "stentor-neb", "--test", "model", "--", "--nocapture"];
-    run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
-    Ok(Outcome::Passed)
-}
-
-fn model_switch(context: &Context) -> Result<Outcome> {
-    let model = ["test", "--release", "-p", "stentor-simulation", "--test", "switch_model", "--", "--nocapture"];
-    run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
-    Ok(Outcome::Passed)
-}
-
 /// Measures: nothing else should run.
 fn switch_speed(context: &Context) -> Result<Outcome> {
     let speed = ["test", "--release", "-p", "stentor-switch", "--test", "speed", "--", "--ignored", "--nocapture"];
@@ -222,33 +239,6 @@ fn switch_speed(context: &Context) -> Result<Outcome> {
 fn stream_neb(context: &Context) -> Result<Outcome> {
     let stream = ["test", "--release", "-p", "stentor-neb", "--test", "shm", "endless", "--", "--nocapture"];
     run(context.cargo(stream).env("STENTOR_NEB_STREAM", "3400000"))?;
-    Ok(Outcome::Passed)
-}
-
-fn campaign_neb(context: &Context) -> Result<Outcome> {
-    for profile in ["usual", "harsh"] {
-        let sim =
-            ["run", "--release", "-p", "stentor-cli", "--", "sim", "neb", "--seeds", "0..10000", "--profile", profile];
-        run(&mut context.cargo(sim))?;
-    }
-    Ok(Outcome::Passed)
-}
-
-fn campaign_channel(context: &Context) -> Result<Outcome> {
-    let sim = ["run", "--release", "-p", "stentor-cli", "--", "sim", "channel", "--seeds", "0..20000"];
-    run(&mut context.cargo(sim))?;
-    Ok(Outcome::Passed)
-}
-
-fn campaign_failures(context: &Context) -> Result<Outcome> {
-    let sim = ["run", "--release", "-p", "stentor-cli", "--", "sim", "multicast", "--profile", "all"];
-    run(context.cargo(sim).args(["--seeds", "0..100000"]))?;
-    Ok(Outcome::Passed)
-}
-
-fn campaign(context: &Context) -> Result<Outcome> {
-    let sim = ["run", "--release", "-p", "stentor-cli", "--", "sim", "multicast", "--seeds", "0..20000"];
-    run(&mut context.cargo(sim))?;
     Ok(Outcome::Passed)
 }
 

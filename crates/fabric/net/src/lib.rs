@@ -18,6 +18,7 @@ pub mod ask;
 mod asked;
 mod cm;
 mod config;
+pub mod config_file;
 mod connections;
 mod control;
 pub mod control_session;

@@ -1,81 +1,25 @@
 //! What can be wrong with a configuration, where, and what to do.
 
-use std::fmt;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use stentor_fabric::OsError;
+use stentor_fabric_net::config_file::{self, Flaw, Remedy};
 use thiserror::Error;
 
 use super::limits::{MAX_GROUP_PROCESSES, MAX_GROUPS, MAX_NAME};
 
 /// A configuration was refused.
-#[derive(Debug, Error, Clone, PartialEq, Eq)]
-#[error("{}: {problem}; {}", self.location(), problem.remedy())]
-pub struct ConfigError {
-    /// The file.
-    pub file: PathBuf,
-    /// The place in it; `None` when the file could not be read at all.
-    pub place: Option<Place>,
-    /// What is wrong.
-    pub problem: Problem,
-}
+pub type ConfigError = config_file::ConfigError<Problem>;
 
-/// A place in a text file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// From 1.
-    pub line: usize,
-    /// In characters, from 1.
-    pub column: usize,
-}
-
-impl Place {
-    /// The place of a byte of `text`.
-    pub(super) fn of(text: &str, byte: usize) -> Self {
-        let byte = (0..=byte.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        let before = &text[..byte];
-        let line = before.rsplit('\n').next().unwrap_or(before);
-        Place { line: before.matches('\n').count() + 1, column: line.chars().count() + 1 }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.line, self.column)
-    }
-}
-
-impl ConfigError {
-    pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> Self {
-        ConfigError {
-            file: file.to_owned(),
-            place: None,
-            problem: Problem::Unreadable {
-                reason: error.to_string(),
-                absent: error.kind() == std::io::ErrorKind::NotFound,
-                foreign: error.kind() == std::io::ErrorKind::InvalidData,
-                system: error.raw_os_error().map(OsError),
-            },
-        }
-    }
-
-    pub(super) fn at(file: &Path, text: &str, span: Range<usize>, problem: Problem) -> Self {
-        ConfigError { file: file.to_owned(), place: Some(Place::of(text, span.start)), problem }
-    }
-
-    /// `file:line:column`, as editors take it.
-    #[must_use]
-    pub fn location(&self) -> String {
-        let file = self.file.display();
-        self.place.map_or_else(|| file.to_string(), |place| format!("{file}:{place}"))
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub fn remedy(&self) -> String {
-        self.problem.remedy()
-    }
+/// The file cannot be read.
+pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> ConfigError {
+    let problem = Problem::Unreadable {
+        reason: error.to_string(),
+        absent: error.kind() == std::io::ErrorKind::NotFound,
+        foreign: error.kind() == std::io::ErrorKind::InvalidData,
+        system: error.raw_os_error().map(OsError),
+    };
+    ConfigError { file: file.to_owned(), position: None, problem }
 }
 
 /// A problem and where in the text it is (bytes).
@@ -97,32 +41,9 @@ pub enum Problem {
         /// The number of the system's error.
         system: Option<OsError>,
     },
-    /// Not TOML.
-    #[error("not valid TOML: {message}")]
-    Syntax {
-        /// What the parser said.
-        message: String,
-    },
-    /// A key that means nothing here.
-    #[error("unknown key `{key}`")]
-    UnknownKey {
-        /// The key.
-        key: String,
-        /// What is known here.
-        known: Vec<String>,
-    },
-    /// A key is missing.
-    #[error("the key `{key}` is missing")]
-    MissingKey {
-        /// The key.
-        key: String,
-    },
-    /// A number for a string, and so on.
-    #[error("{message}")]
-    WrongType {
-        /// What the parser said.
-        message: String,
-    },
+    /// Not of the form that a configuration has.
+    #[error(transparent)]
+    Form(#[from] Flaw),
     /// No `[[group]]`.
     #[error("the cluster has no group")]
     NoGroups,
@@ -299,6 +220,12 @@ pub enum Problem {
     },
 }
 
+impl Remedy for Problem {
+    fn remedy(&self) -> String {
+        Problem::remedy(self)
+    }
+}
+
 impl Problem {
     /// What to do about it.
     #[must_use]
@@ -313,14 +240,7 @@ impl Problem {
             Problem::Unreadable { system, .. } => {
                 system.and_then(OsError::remedy).unwrap_or("name a file that this user may read").to_owned()
             }
-            Problem::Syntax { .. } => {
-                "correct this line; `stentor config init` writes a file to compare with".to_owned()
-            }
-            Problem::UnknownKey { known, .. } => {
-                format!("remove it or correct its spelling; known here: {}", known.join(", "))
-            }
-            Problem::MissingKey { key } => format!("add `{key} = …` here"),
-            Problem::WrongType { .. } => "give a value of the expected type".to_owned(),
+            Problem::Form(flaw) => flaw.remedy("stentor config init"),
             Problem::NoGroups => "add a [[group]] with `id` and `process`".to_owned(),
             Problem::TooManyGroups { .. } => "split the cluster in two".to_owned(),
             Problem::EmptyGroup { .. } => "list its processes, or remove the group".to_owned(),

@@ -80,15 +80,16 @@ mod validate;
 mod verbs;
 
 use std::fmt;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
+use stentor_fabric_net::config_file;
+pub use stentor_fabric_net::config_file::Position;
 use stentor_fabric_roce::SwitchConfig;
 use stentor_multicast::Topology;
 
-pub use error::{ConfigError, Place, Problem};
+pub use error::{ConfigError, Problem};
 pub use key::KeyError;
 pub use limits::Limits;
 use limits::MAX_FILE_BYTES;
@@ -270,15 +271,7 @@ impl ClusterConfig {
     /// # Errors
     /// See [`Problem`]; the error names the file, the line and the remedy.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |error| ConfigError::unreadable(path, &error);
-        let mut text = String::new();
-        // One byte more than the limit tells; the rest of an endless file is never read.
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > MAX_FILE_BYTES {
-            let what = format!("it is longer than {MAX_FILE_BYTES} bytes, which no configuration is");
-            return Err(unreadable(std::io::Error::new(std::io::ErrorKind::InvalidData, what)));
-        }
+        let text = config_file::read(path, MAX_FILE_BYTES).map_err(|error| error::unreadable(path, &error))?;
         Self::parse(path, &text)
     }
 
@@ -287,8 +280,9 @@ impl ClusterConfig {
     /// # Errors
     /// See [`Problem`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let refuse = |(span, problem)| ConfigError::at(path, text, span, problem);
-        file::parse(text).and_then(|file| validate::validate(file, text)).map_err(refuse)
+        let file = config_file::parse(text).map_err(|(span, flaw)| (span, flaw.into()));
+        let checked = file.and_then(|file| validate::validate(file, text));
+        checked.map_err(|(span, problem)| ConfigError::at(path, text, &span, problem))
     }
 
     /// The cluster's name.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use stentor_fabric::ProcessId;
+use stentor_fabric_net::config_file::Flaw;
 use stentor_neb::{Authority, Config, FaultModel, KeyError, Mode, Plant};
 use toml::Spanned;
 
@@ -82,7 +83,7 @@ pub(super) fn validate(file: &Spanned<FileNeb>, groups: &[GroupConfig]) -> Resul
     let (whole, file) = (file.span(), file.as_ref());
     let group = match &file.group {
         None if groups.len() == 1 => 0,
-        None => return Err((whole, Problem::MissingKey { key: "group".to_owned() })),
+        None => return Err((whole, Problem::Form(Flaw::MissingKey { key: "group".to_owned() }))),
         Some(name) => groups
             .iter()
             .position(|group| group.id() == name.as_ref())
@@ -127,7 +128,7 @@ fn mode(file: &FileNeb, whole: &std::ops::Range<usize>) -> Result<Mode, Misplace
         Some((_, "lying-hosts")) => Ok(Mode::Quorum(FaultModel::LyingHosts)),
         Some((_, "lying-sender")) => Ok(Mode::Quorum(FaultModel::LyingSender)),
         Some((model, _)) => Err(unknown("fault_model", model, "`lying-hosts` or `lying-sender`")),
-        None => Err((whole.clone(), Problem::MissingKey { key: "fault_model".to_owned() })),
+        None => Err((whole.clone(), Problem::Form(Flaw::MissingKey { key: "fault_model".to_owned() }))),
     }
 }
 

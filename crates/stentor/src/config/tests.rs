@@ -193,7 +193,7 @@ fn bad_addresses_are_refused_with_their_reason() {
         assert!(matches!(error.problem, Problem::BadAddress { .. }), "{address}: {error}");
         let text = error.to_string();
         assert!(text.contains(reason) && text.contains(address), "{address}: {error}");
-        assert_eq!(error.place.unwrap().line, 12);
+        assert_eq!(error.position.unwrap().line, 12);
     }
     let host = GOOD.replace("localhost:7102", "db-2.example.org:7102");
     parse(&host).unwrap();
@@ -544,7 +544,7 @@ proptest! {
     fn no_damage_to_a_file_panics(at in 0usize..GOOD.len(), bytes in proptest::collection::vec(any::<char>(), 0..4), cut in 0usize..20) {
         let text: String = GOOD[..at].chars().chain(bytes).chain(GOOD[(at + cut).min(GOOD.len())..].chars()).collect();
         if let Err(error) = parse(&text) {
-            let place = error.place.unwrap();
+            let place = error.position.unwrap();
             prop_assert!(place.line <= text.matches('\n').count() + 1, "{}", error);
             prop_assert!(!error.remedy().is_empty());
         }

@@ -6,11 +6,12 @@ use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use stentor_fabric_net::config_file::Position;
 use toml::Spanned;
 
 use stentor_multicast::CLIENT_TIMEOUT;
 
-use super::error::{Misplaced, Place, Problem};
+use super::error::{Misplaced, Problem};
 use super::file::{Election, File, FileLimits, Group, Process};
 use super::limits::{
     BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB,
@@ -201,7 +202,7 @@ impl Seen<'_> {
         if *v4 == socket.is_ipv4() {
             return Ok(());
         }
-        let first_line = Place::of(self.text, first.start).line;
+        let first_line = Position::of(self.text, first.start).line;
         Err((address.span(), Problem::Families { address: address.as_ref().clone(), first_line }))
     }
 
@@ -214,7 +215,7 @@ impl Seen<'_> {
         match self.first.insert((what, key), name.span()) {
             None => Ok(()),
             Some(first) => {
-                let first_line = Place::of(self.text, first.start).line;
+                let first_line = Position::of(self.text, first.start).line;
                 Err((name.span(), Problem::Duplicate { what, name: name.as_ref().clone(), first_line }))
             }
         }

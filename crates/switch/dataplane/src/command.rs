@@ -4,8 +4,8 @@ use stentor_wire::{NakCode, Psn, Syndrome};
 
 use crate::control::{Control, ControlError, Operation};
 use crate::counters::Cause;
+use crate::mutant::{Mutant, mutant};
 use crate::parsed::Parsed;
-use crate::plant::{Plant, planted};
 use crate::registers::{Progress, Rank, Session, Stage, State};
 use crate::step::{Admission, Bridge, Departure, Job, Switch};
 
@@ -30,7 +30,7 @@ struct Case<'a> {
     psn: Psn,
     who: u8,
     now: u32,
-    plant: Plant,
+    mutant: Mutant,
 }
 
 impl Case<'_> {
@@ -56,8 +56,8 @@ impl Case<'_> {
             return Ruling::Silent;
         }
         if ahead <= 0 {
-            let overwrites = planted!(self.plant, ControlOverwrites) && self.held() && state == State::Active;
-            let forgotten = planted!(self.plant, DoneForgotten) && !self.held();
+            let overwrites = mutant!(self.mutant, ControlOverwrites) && self.held() && state == State::Active;
+            let forgotten = mutant!(self.mutant, DoneForgotten) && !self.held();
             return match &self.control {
                 Ok(control) if overwrites && control.head.operation == Operation::Link => {
                     Ruling::Take(Job::Link(self.admission()))
@@ -69,7 +69,7 @@ impl Case<'_> {
         if state == State::Poisoned {
             return Ruling::Refuse(Cause::Poisoned, NakCode::RemoteOperational);
         }
-        if ahead > 1 && !(planted!(self.plant, NoBarrier) && self.held() && state == State::Active) {
+        if ahead > 1 && !(mutant!(self.mutant, NoBarrier) && self.held() && state == State::Active) {
             return self.rule_ahead(state);
         }
         // Everything before it is done: what is wrong with it is its sender's fault and no older request's.
@@ -78,7 +78,7 @@ impl Case<'_> {
         };
         let head = &control.head;
         let said = head.psn == self.psn && head.msn == self.done().1 && head.sqpn == self.rank.sqpn;
-        let said = said || planted!(self.plant, NoBarrier);
+        let said = said || mutant!(self.mutant, NoBarrier);
         if !said || control.mask & !self.session.known != 0 {
             return Ruling::Refuse(Cause::BadControl, NakCode::InvalidRequest);
         }
@@ -132,7 +132,7 @@ impl Case<'_> {
     /// copy of a packet is let through: no member is ahead of it.
     fn is_clean(&self) -> bool {
         let Session { state, top, mid, .. } = self.session;
-        planted!(self.plant, UncleanSteal) || state == State::Linking || top == self.progress.last.next() && !mid
+        mutant!(self.mutant, UncleanSteal) || state == State::Linking || top == self.progress.last.next() && !mid
     }
 }
 
@@ -140,7 +140,7 @@ impl Switch {
     /// The first pass of a control packet: looks, and changes nothing. A holder is heard of by what is carried out and by its
     /// data: a control packet that must wait is sent again behind the data that it waits for.
     pub(crate) fn control(&mut self, parsed: &Parsed<'_>) -> Departure {
-        let plant = self.config.plant;
+        let mutant = self.config.mutant;
         let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {
             return Departure::nothing(Cause::UnknownSet);
         };
@@ -152,11 +152,11 @@ impl Switch {
         let (progress, _) = stage.no_members().no_acked().progress(|progress| *progress);
         let control = Control::parse(&parsed.packet);
         let (psn, who, now) = (parsed.psn, parsed.rank, parsed.now);
-        let case = Case { rank, session, progress, control, psn, who, now, plant };
+        let case = Case { rank, session, progress, control, psn, who, now, mutant };
         let done = case.done();
         let to = (parsed.source, parsed.port, rank.sqpn);
         let answer = |syndrome| {
-            let own = planted!(plant, NakOwnPsn) && matches!(syndrome, Syndrome::RnrNak(_));
+            let own = mutant!(mutant, NakOwnPsn) && matches!(syndrome, Syndrome::RnrNak(_));
             self.answer(to, if own { psn } else { done.0.next() }, syndrome, done.1)
         };
         match case.rule() {
@@ -182,7 +182,7 @@ impl Switch {
 
     /// Puts down what was done of the rank that loses the set. True whatever becomes of the take-over.
     fn retire(&mut self, parsed: &Parsed<'_>, bridge: &Bridge, admission: Admission) -> Departure {
-        if !planted!(self.config.plant, DoneForgotten)
+        if !mutant!(self.config.mutant, DoneForgotten)
             && let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid)
         {
             stage.ranks(admission.holder, |rank| rank.did(admission.last, admission.last_msn));
@@ -198,13 +198,13 @@ impl Switch {
         admission: &Admission,
         control: &Control<'_>,
     ) -> Departure {
-        let plant = self.config.plant;
+        let mutant = self.config.mutant;
         let (psn, head) = (parsed.psn, &control.head);
         let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {
             return Departure::nothing(Cause::UnknownSet);
         };
         let (found, stage) =
-            stage.no_ranks().sessions(|session| session.link(parsed, bridge, (admission, control), plant));
+            stage.no_ranks().sessions(|session| session.link(parsed, bridge, (admission, control), mutant));
         let Linking::Member { rank, is_last } = found else {
             return self.not_linked(parsed, head.sqpn, head.msn, found);
         };
@@ -212,7 +212,7 @@ impl Switch {
         let fresh = control.link(bridge.slot).filter(|_| !admission.keeps);
         let ((), stage) = stage.members(rank, |member| {
             (member.psn_in, member.msn_in, member.version) = (psn.next(), msn, bridge.epoch.wrapping_add(1));
-            if let Some(link) = fresh.filter(|_| !planted!(plant, OldAddress) || member.rkey == 0) {
+            if let Some(link) = fresh.filter(|_| !mutant!(mutant, OldAddress) || member.rkey == 0) {
                 (member.base, member.rkey) = (link.base, link.rkey);
             }
         });
@@ -248,7 +248,7 @@ impl Switch {
         let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {
             return Departure::nothing(Cause::UnknownSet);
         };
-        let forgets = planted!(self.config.plant, DoneForgotten);
+        let forgets = mutant!(self.config.mutant, DoneForgotten);
         let (sqpn, stage) = stage.ranks(parsed.rank, |rank| {
             if !forgets {
                 rank.did(psn, msn);
@@ -325,19 +325,19 @@ impl Session {
         parsed: &Parsed<'_>,
         bridge: &Bridge,
         (admission, control): (&Admission, &Control<'_>),
-        plant: Plant,
+        mutant: Mutant,
     ) -> Linking {
         let (slot, psn) = (bridge.slot, parsed.psn);
         let own = self.holder == parsed.rank && self.pend == psn;
         let goes_on = self.state == State::Linking && own && self.epoch == bridge.epoch;
         if slot == 0 && !goes_on {
-            if !self.is_as_admitted(bridge, admission) && !planted!(plant, LinkingNotGuarded) {
+            if !self.is_as_admitted(bridge, admission) && !mutant!(mutant, LinkingNotGuarded) {
                 return if own { Linking::Stale } else { Linking::Lost };
             }
             (self.state, self.holder, self.pend) = (State::Linking, parsed.rank, psn);
             self.lock_id = control.head.lock_id;
             (self.sip, self.sport, self.sqpn) = (parsed.source, parsed.port, control.head.sqpn);
-        } else if !goes_on && !planted!(plant, LinkingNotGuarded) {
+        } else if !goes_on && !mutant!(mutant, LinkingNotGuarded) {
             return Linking::Stale;
         }
         self.heard = parsed.now;

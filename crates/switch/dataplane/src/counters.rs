@@ -119,3 +119,23 @@ impl Counters {
         Cause::ALL.iter().map(|cause| (cause.name(), self.of(*cause))).filter(|(_, count)| *count > 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_is_counted_apart_and_listed_by_name() {
+        let mut counters = Counters::default();
+        assert_eq!(counters.list().count(), 0);
+        for (n, cause) in Cause::ALL.iter().enumerate() {
+            (0..=n).for_each(|_| counters.count(*cause));
+        }
+        for (n, cause) in Cause::ALL.iter().enumerate() {
+            assert_eq!(counters.of(*cause), n as u64 + 1, "{}", cause.name());
+        }
+        let listed: Vec<_> = counters.list().collect();
+        assert_eq!(listed.len(), Cause::ALL.len());
+        assert_eq!((listed[0], listed[7]), (("plain", 1), ("copied", 8)));
+    }
+}

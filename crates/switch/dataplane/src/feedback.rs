@@ -6,8 +6,8 @@ use stentor_wire::{Aeth, NakCode, Psn, RnrTimer, Syndrome};
 
 use crate::counters::Cause;
 use crate::emission::notification;
+use crate::mutant::{Mutant, mutant};
 use crate::parsed::Parsed;
-use crate::plant::{Plant, planted};
 use crate::registers::{Acked, MOST, Member, Progress, Session, Stage, State};
 use crate::step::{Aggregation, Bridge, Departure, Job, Switch, ticks};
 
@@ -54,13 +54,13 @@ impl Member {
 }
 
 /// What a member said is put down; returns the least of all members.
-fn least(all: &mut [Acked; MOST], word: Word, (rank, mask): (u8, u32), plant: Plant) -> Acked {
+fn least(all: &mut [Acked; MOST], word: Word, (rank, mask): (u8, u32), mutant: Mutant) -> Acked {
     let own = &mut all[usize::from(rank) % MOST];
     if own.psn.is_before(word.psn) {
         *own = Acked { psn: word.psn, msn: word.msn };
     }
     let first = *own;
-    if planted!(plant, FirstAck) {
+    if mutant!(mutant, FirstAck) {
         return first;
     }
     let members = all.iter().enumerate().filter(|(member, _)| mask >> member & 1 == 1).map(|(_, acked)| *acked);
@@ -105,7 +105,7 @@ impl Progress {
 impl Switch {
     /// An acknowledgement, positive or negative, of a member.
     pub(crate) fn feedback(&mut self, parsed: &Parsed<'_>) -> Departure {
-        let (plant, aggregation) = (self.config.plant, self.config.aggregation);
+        let (mutant, aggregation) = (self.config.mutant, self.config.aggregation);
         let Some(aeth) = parsed.packet.aeth() else { return Departure::nothing(Cause::WrongOpcode) };
         let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {
             return Departure::nothing(Cause::UnknownSet);
@@ -119,10 +119,10 @@ impl Switch {
         if matches!(word.syndrome, Syndrome::Reserved(_)) {
             return Departure::nothing(Cause::Foreign);
         }
-        let (smallest, stage) = stage.acked(|all| least(all, word, (parsed.rank, session.mask), plant));
+        let (smallest, stage) = stage.acked(|all| least(all, word, (parsed.rank, session.mask), mutant));
         let (sum, _) = stage.progress(|progress| progress.hear(word, smallest, &session, parsed.rank, aggregation));
-        let again = word.psn.distance(sum.last) <= 0 && !planted!(plant, NoReAck);
-        let msn = if planted!(plant, MsnOfTrigger) { word.msn } else { sum.msn };
+        let again = word.psn.distance(sum.last) <= 0 && !mutant!(mutant, NoReAck);
+        let msn = if mutant!(mutant, MsnOfTrigger) { word.msn } else { sum.msn };
         let to = (session.sip, session.sport, session.sqpn);
         let (cause, syndrome) = match word.syndrome {
             Syndrome::Ack(_) if sum.advanced || again => {
@@ -138,7 +138,7 @@ impl Switch {
                 return Departure::looped(Cause::Refused, bridge);
             }
         };
-        let psn = if planted!(plant, NakExpected) { word.psn.next() } else { sum.last.next() };
+        let psn = if mutant!(mutant, NakExpected) { word.psn.next() } else { sum.last.next() };
         Departure::sent(cause, self.answer(to, psn, syndrome, msn))
     }
 

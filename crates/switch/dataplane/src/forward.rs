@@ -4,8 +4,8 @@ use stentor_wire::{NakCode, Psn, Syndrome};
 
 use crate::counters::Cause;
 use crate::emission::{Translation, copy};
+use crate::mutant::mutant;
 use crate::parsed::Parsed;
-use crate::plant::planted;
 use crate::registers::{Member, Session, Stage, State};
 use crate::step::{Aggregation, Bridge, Departure, Job, Switch};
 
@@ -148,7 +148,7 @@ impl Switch {
 
     /// Done already: every answer is repeated here, in place of what the receivers would say.
     pub(crate) fn again(&self, parsed: &Parsed<'_>, sqpn: u32, (done, msn): (Psn, u32)) -> Departure {
-        if planted!(self.config.plant, NoReAck) {
+        if mutant!(self.config.mutant, NoReAck) {
             return Departure::nothing(Cause::Again);
         }
         let to = (parsed.source, parsed.port, sqpn);
@@ -165,14 +165,14 @@ impl Switch {
         let to = (parsed.source, parsed.port, sqpn);
         let ahead = parsed.psn.distance(done.0);
         let nak = |cause, code| {
-            let psn = if planted!(self.config.plant, NakExpected) && code == NakCode::PsnSequence {
+            let psn = if mutant!(self.config.mutant, NakExpected) && code == NakCode::PsnSequence {
                 self.arrays.view(parsed.gid).map_or(done.0, |view| view.session.top)
             } else {
                 done.0.next()
             };
             Departure::sent(cause, self.answer(to, psn, Syndrome::Nak(code), done.1))
         };
-        let forgotten = planted!(self.config.plant, DoneForgotten) && matches!(found, Found::Foreign { .. });
+        let forgotten = mutant!(self.config.mutant, DoneForgotten) && matches!(found, Found::Foreign { .. });
         match found {
             Found::Silent | Found::Copies { .. } => Departure::nothing(Cause::UnknownSet),
             _ if ahead <= 0 && forgotten => Departure::nothing(Cause::NotHolder),
@@ -239,7 +239,7 @@ impl Switch {
             return Departure::nothing(Cause::Stale);
         }
         let (progress, _) = stage.no_members().no_acked().progress(|progress| *progress);
-        let psn = if planted!(self.config.plant, NakExpected) { parsed.psn } else { progress.last.next() };
+        let psn = if mutant!(self.config.mutant, NakExpected) { parsed.psn } else { progress.last.next() };
         let syndrome = Syndrome::Nak(NakCode::PsnSequence);
         let to = (session.sip, session.sport, session.sqpn);
         Departure::sent(Cause::Complained, self.answer(to, psn, syndrome, progress.last_msn))

@@ -56,15 +56,15 @@ pub mod enrol;
 mod feedback;
 mod forward;
 pub mod host;
+mod mutant;
 mod parsed;
 mod plane;
-mod plant;
 pub mod registers;
 pub mod resources;
 mod step;
 
 pub use counters::{Cause, Counters};
 pub use emission::{Emission, MAX_HEAD_BYTES};
+pub use mutant::Mutant;
 pub use plane::{Attachment, CreateError, Host};
-pub use plant::Plant;
 pub use step::{Admission, Aggregation, Arrival, Bridge, Config, Departure, Job, Switch};

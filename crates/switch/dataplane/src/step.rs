@@ -8,8 +8,8 @@ use stentor_wire::{IpPacket, IpRepr, Opcode, Psn, RnrTimer, Service, Syndrome};
 use crate::control::Control;
 use crate::counters::{Cause, Counters};
 use crate::emission::{self, Answer, Emission, Shifts, Source};
+use crate::mutant::Mutant;
 use crate::parsed::Parsed;
-use crate::plant::Plant;
 use crate::registers::{Arrays, MOST, State};
 
 /// How acknowledgements of the members become one.
@@ -43,7 +43,7 @@ pub struct Config {
     /// damaged in its headers may count as another one, until its receivers drop it.
     pub check_data: bool,
     /// A bug on purpose.
-    pub plant: Plant,
+    pub mutant: Mutant,
 }
 
 impl Config {
@@ -58,7 +58,7 @@ impl Config {
             notice_interval_ns: 50_000,
             source_ports: None,
             check_data: false,
-            plant: Plant::None,
+            mutant: Mutant::None,
         }
     }
 

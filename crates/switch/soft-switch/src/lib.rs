@@ -34,7 +34,7 @@ pub use enrolment::Admitted;
 pub use faults::Faults;
 pub use member::{Heard, Member};
 pub use relay::{MOST_PASSES, SoftSwitch, StartError, Tally};
-pub use settings::{ConfigError, KeyPlace, MOST_SETS, Place, Problem, Settings, StaticSet, example};
+pub use settings::{ConfigError, KeyPlace, MOST_SETS, Problem, Settings, StaticSet, example};
 pub use shown::{Cells, Registers, SetShown, Shown};
 pub use stentor_fabric_net::control_session::SessionError;
 pub use stentor_fabric_roce::driver::Mode;

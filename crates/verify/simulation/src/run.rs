@@ -9,9 +9,9 @@ use stentor_fabric_sim::{SimConfig, World};
 use stentor_multicast::{CatchUps, Client, Counts, Member, NodeError, Plant, ProcessRole, ReplicaConfig, Topology};
 
 use crate::actor::{Actor, ClientActor, Load, MemberActor, Shared};
+use crate::faulty_run;
 use crate::history::History;
 use crate::nemesis::{NemesisCounts, Profile};
-use crate::ordeal;
 use crate::record::{Record, Recorded};
 use crate::report::RunReport;
 use crate::scenario::{DEADLINE_NS, MOST_STEPS, Scenario};
@@ -48,7 +48,7 @@ pub fn run_scenario_under(
     profile: Profile,
     plant: Plant,
 ) -> Result<RunReport, NodeError> {
-    Ok(ordeal::run(seed, scenario, profile, plant, Record::Nothing)?.0)
+    Ok(faulty_run::run(seed, scenario, profile, plant, Record::Nothing)?.0)
 }
 
 /// Runs a seed of a scenario that was not drawn.
@@ -76,7 +76,7 @@ pub fn record_seed(
     let scenario = Scenario::draw_under(seed, profile).choose(seed, sets);
     match profile {
         Profile::Calm => run(seed, &scenario, plant, record),
-        _ => ordeal::run(seed, &scenario, profile, plant, record),
+        _ => faulty_run::run(seed, &scenario, profile, plant, record),
     }
 }
 

@@ -280,11 +280,11 @@ impl SimulationRun {
     /// [`CreateError`](stentor_switch::CreateError), if a scenario was impossible.
     pub fn switch(
         &self,
-        plant: stentor_switch::Plant,
+        mutant: stentor_switch::Mutant,
         progress: impl Fn(u64) + Sync,
     ) -> Result<SimulationReport, stentor_switch::CreateError> {
         let one = |seed| {
-            let (run, mut recorded) = switch::record_seed(seed, plant, self.record)?;
+            let (run, mut recorded) = switch::record_seed(seed, mutant, self.record)?;
             Ok(Ran {
                 properties: run.violated().collect(),
                 more: run.counts,

@@ -54,8 +54,8 @@ fn run_channel(seeds: Range<u64>, plant: stentor_channel::Plant) -> SimulationRe
     run(seeds).channel(plant, |_| ()).expect("drawn scenarios are possible")
 }
 
-fn run_switch(seeds: Range<u64>, plant: stentor_switch::Plant) -> SimulationReport {
-    run(seeds).switch(plant, |_| ()).expect("drawn scenarios are possible")
+fn run_switch(seeds: Range<u64>, mutant: stentor_switch::Mutant) -> SimulationReport {
+    run(seeds).switch(mutant, |_| ()).expect("drawn scenarios are possible")
 }
 
 /// Returns the seeds of a report whose hashes are not the recorded ones.
@@ -94,7 +94,7 @@ fn the_first_seeds_of_channels_do_what_they_did() {
 
 #[test]
 fn the_first_seeds_of_the_switch_do_what_they_did() {
-    let report = run_switch(0..FEW, stentor_switch::Plant::None);
+    let report = run_switch(0..FEW, stentor_switch::Mutant::None);
     assert_eq!(others(&switch(), "-", &report), [0; 0], "see docs/oracle.md");
 }
 
@@ -134,8 +134,8 @@ fn planted_bugs_change_what_seeds_do() {
         let report = run_channel(0..100, *plant);
         assert_ne!(others(&channel(), "-", &report), [0; 0], "{}", plant.name());
     }
-    for plant in stentor_switch::Plant::ALL.iter().filter(|plant| plant.is_for_campaigns()).take(3) {
-        let report = run_switch(0..100, *plant);
-        assert_ne!(others(&switch(), "-", &report), [0; 0], "{}", plant.name());
+    for mutant in stentor_switch::Mutant::ALL.iter().filter(|mutant| mutant.is_for_simulation()).take(3) {
+        let report = run_switch(0..100, *mutant);
+        assert_ne!(others(&switch(), "-", &report), [0; 0], "{}", mutant.name());
     }
 }

@@ -1,70 +1,13 @@
 //! What can be wrong with a switch's configuration, where, and what to do.
 
-use std::fmt;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
+use stentor_fabric_net::config_file::{self, Flaw, Remedy};
 use stentor_switch::registers::MOST;
 use thiserror::Error;
 
 /// A configuration was refused.
-#[derive(Debug, Error, Clone, PartialEq, Eq)]
-#[error("{}: {problem}; {}", self.location(), problem.remedy())]
-pub struct ConfigError {
-    /// The file.
-    pub file: PathBuf,
-    /// The place in it; `None` when the file could not be read at all.
-    pub place: Option<Place>,
-    /// What is wrong.
-    pub problem: Problem,
-}
-
-/// A place in a text file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// From 1.
-    pub line: usize,
-    /// In characters, from 1.
-    pub column: usize,
-}
-
-impl Place {
-    fn of(text: &str, byte: usize) -> Self {
-        let byte = (0..=byte.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        let before = &text[..byte];
-        let line = before.rsplit('\n').next().unwrap_or(before);
-        Place { line: before.matches('\n').count() + 1, column: line.chars().count() + 1 }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.line, self.column)
-    }
-}
-
-impl ConfigError {
-    pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> Self {
-        ConfigError { file: file.to_owned(), place: None, problem: Problem::Unreadable { reason: error.to_string() } }
-    }
-
-    pub(super) fn at(file: &Path, text: &str, span: Range<usize>, problem: Problem) -> Self {
-        ConfigError { file: file.to_owned(), place: Some(Place::of(text, span.start)), problem }
-    }
-
-    /// `file:line:column`, as editors take it.
-    #[must_use]
-    pub fn location(&self) -> String {
-        let file = self.file.display();
-        self.place.map_or_else(|| file.to_string(), |place| format!("{file}:{place}"))
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub fn remedy(&self) -> String {
-        self.problem.remedy()
-    }
-}
+pub type ConfigError = config_file::ConfigError<Problem>;
 
 /// A problem and where in the text it is (bytes).
 pub(super) type Misplaced = (Range<usize>, Problem);
@@ -79,32 +22,9 @@ pub enum Problem {
         /// What the system said.
         reason: String,
     },
-    /// Not TOML.
-    #[error("not valid TOML: {message}")]
-    Syntax {
-        /// What the parser said.
-        message: String,
-    },
-    /// A key that means nothing here.
-    #[error("unknown key `{key}`")]
-    UnknownKey {
-        /// The key.
-        key: String,
-        /// What is known here.
-        known: Vec<String>,
-    },
-    /// A key is missing.
-    #[error("the key `{key}` is missing")]
-    MissingKey {
-        /// The key.
-        key: String,
-    },
-    /// A number for a string, and so on.
-    #[error("{message}")]
-    WrongType {
-        /// What the parser said.
-        message: String,
-    },
+    /// Not of the form that a configuration has.
+    #[error(transparent)]
+    Form(#[from] Flaw),
     /// A name that no file could have.
     #[error("`{}` is not a valid name", .name.escape_debug())]
     BadName {
@@ -179,22 +99,13 @@ pub enum Problem {
     },
 }
 
-impl Problem {
-    /// What to do about it.
-    #[must_use]
-    pub fn remedy(&self) -> String {
+impl Remedy for Problem {
+    fn remedy(&self) -> String {
         match self {
             Problem::Unreadable { .. } => {
                 "name a file that this user may read; `stentor switch init` writes one".to_owned()
             }
-            Problem::Syntax { .. } => {
-                "correct this line; `stentor switch init` writes a file to compare with".to_owned()
-            }
-            Problem::UnknownKey { known, .. } => {
-                format!("remove it or correct its spelling; known here: {}", known.join(", "))
-            }
-            Problem::MissingKey { key } => format!("add `{key} = …` here"),
-            Problem::WrongType { .. } => "give a value of the expected type".to_owned(),
+            Problem::Form(flaw) => flaw.remedy("stentor switch init"),
             Problem::BadName { .. } => {
                 "use 1 to 64 letters, digits, `.`, `-` or `_`, beginning with a letter or digit".to_owned()
             }

@@ -3,8 +3,6 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::error::{Misplaced, Problem};
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -51,25 +49,4 @@ pub(super) struct FileHost {
     pub(super) sends_psn: Spanned<i64>,
     pub(super) receives_qpn: Spanned<i64>,
     pub(super) receives_psn: Spanned<i64>,
-}
-
-/// Reads the text.
-pub(super) fn parse(text: &str) -> Result<File, Misplaced> {
-    toml::from_str(text).map_err(|error| (error.span().unwrap_or(0..0), classify(error.message())))
-}
-
-/// Which problem the parser speaks of. An unknown wording costs only the closer remedy, never the message.
-fn classify(message: &str) -> Problem {
-    let quoted = || message.split('`').nth(1).unwrap_or_default().to_owned();
-    if message.starts_with("unknown field") {
-        let known = message.split('`').skip(3).step_by(2).map(str::to_owned).collect();
-        return Problem::UnknownKey { key: quoted(), known };
-    }
-    if message.starts_with("missing field") {
-        return Problem::MissingKey { key: quoted() };
-    }
-    if message.starts_with("invalid type") {
-        return Problem::WrongType { message: message.to_owned() };
-    }
-    Problem::Syntax { message: message.replace('\n', "; ") }
 }

@@ -5,15 +5,15 @@ mod example;
 mod file;
 mod validate;
 
-use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use stentor_fabric_net::config_file;
 use stentor_fabric_roce::driver::Mode;
 use stentor_switch::{Aggregation, Host};
 
-pub use error::{ConfigError, Place, Problem};
+pub use error::{ConfigError, Problem};
 pub use example::example;
 
 use crate::faults::Faults;
@@ -91,14 +91,10 @@ impl Settings {
     /// # Errors
     /// See [`Problem`]; the error names the file, the line and the remedy.
     pub fn load(path: &Path) -> Result<Settings, ConfigError> {
-        let unreadable = |error| ConfigError::unreadable(path, &error);
-        let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > MAX_FILE_BYTES {
-            let what = format!("it is longer than {MAX_FILE_BYTES} bytes, which no configuration is");
-            return Err(unreadable(std::io::Error::new(std::io::ErrorKind::InvalidData, what)));
-        }
+        let text = config_file::read(path, MAX_FILE_BYTES).map_err(|error| {
+            let problem = Problem::Unreadable { reason: error.to_string() };
+            ConfigError { file: path.to_owned(), position: None, problem }
+        })?;
         Settings::parse(path, &text)
     }
 
@@ -107,7 +103,7 @@ impl Settings {
     /// # Errors
     /// See [`Problem`].
     pub fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
-        let refuse = |(span, problem)| ConfigError::at(path, text, span, problem);
-        file::parse(text).and_then(validate::validate).map_err(refuse)
+        let file = config_file::parse(text).map_err(|(span, flaw)| (span, flaw.into()));
+        file.and_then(validate::validate).map_err(|(span, problem)| ConfigError::at(path, text, &span, problem))
     }
 }

@@ -4,7 +4,7 @@ use stentor_checker::switch::Finding;
 use stentor_checker::{CounterExample, Report, Verdict};
 use stentor_fabric_roce::endpoint::Outbox;
 use stentor_switch::registers::State;
-use stentor_switch::{Cause, Config, CreateError, Plant};
+use stentor_switch::{Cause, Config, CreateError, Mutant};
 
 use super::scenario::{MOST_STEPS, Scenario};
 use super::step::Step;
@@ -76,16 +76,16 @@ struct Walk<'a> {
 ///
 /// # Errors
 /// [`CreateError`], if the scenario is impossible; the drawn ones are not.
-pub fn run_seed(seed: u64, plant: Plant) -> Result<RunReport, CreateError> {
-    Ok(record_seed(seed, plant, Record::Nothing)?.0)
+pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, CreateError> {
+    Ok(record_seed(seed, mutant, Record::Nothing)?.0)
 }
 
 /// Runs a seed and records what happens. There is no trace: time is what steps make of it.
 ///
 /// # Errors
 /// As [`run_seed`].
-pub fn record_seed(seed: u64, plant: Plant, record: Record) -> Result<(RunReport, Recorded), CreateError> {
-    run(seed, &Scenario::draw(seed, plant), record)
+pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), CreateError> {
+    run(seed, &Scenario::draw(seed, mutant), record)
 }
 
 fn run(seed: u64, scenario: &Scenario, record: Record) -> Result<(RunReport, Recorded), CreateError> {
@@ -93,7 +93,7 @@ fn run(seed: u64, scenario: &Scenario, record: Record) -> Result<(RunReport, Rec
     let config = Config {
         aggregation: scenario.aggregation,
         check_data: scenario.check_data,
-        plant: scenario.plant,
+        mutant: scenario.mutant,
         ..Config::new(scenario.setup.forward, scenario.setup.backward)
     };
     let mut world = World::new(scenario.setup, config, scenario.programs.clone(), &mut out)?;

@@ -1,6 +1,6 @@
 //! What a seed is about.
 
-use stentor_switch::{Aggregation, Plant};
+use stentor_switch::{Aggregation, Mutant};
 
 use super::host::{Host, Setup};
 use super::program::{Kind, Op};
@@ -48,8 +48,8 @@ pub struct Scenario {
     pub check_data: bool,
     /// Steps until nothing goes wrong any more.
     pub safety_steps: u64,
-    /// A planted bug.
-    pub plant: Plant,
+    /// A mutant, if any.
+    pub mutant: Mutant,
 }
 
 /// Steps in which everything must be done when nothing goes wrong any more.
@@ -58,7 +58,7 @@ pub(crate) const MOST_STEPS: u64 = 400_000;
 impl Scenario {
     /// Draws what a seed is about.
     #[must_use]
-    pub fn draw(seed: u64, plant: Plant) -> Scenario {
+    pub fn draw(seed: u64, mutant: Mutant) -> Scenario {
         let mut chance = Chance::new(seed, 1);
         let hosts = chance.pick(&[8, 8, 8, 32, 3, 5]);
         let senders = chance.between(1, u64::from(hosts.min(4))) as u8;
@@ -91,7 +91,7 @@ impl Scenario {
         let aggregation =
             if !calm && chance.between(0, 4) == 0 { Aggregation::RoundBitmap } else { Aggregation::ExactMin };
         let safety_steps = chance.between(500, 6000);
-        Scenario { hosts, receivers, senders, programs, trouble, setup, aggregation, check_data, safety_steps, plant }
+        Scenario { hosts, receivers, senders, programs, trouble, setup, aggregation, check_data, safety_steps, mutant }
     }
 
     /// What must happen in a simulation run, by name.

@@ -6,7 +6,7 @@ use stateright::{Model, Property};
 use stentor_fabric_roce::endpoint::Outbox;
 use stentor_simulation::switch::{Host, Kind, Op, Setup, Step, World};
 use stentor_switch::registers::State as SetState;
-use stentor_switch::{Aggregation, Config, Plant};
+use stentor_switch::{Aggregation, Config, Mutant};
 
 /// How often what may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -36,7 +36,7 @@ pub(crate) struct Search {
     /// Without timers everything must be done when nothing is on its way: SL2.
     pub(crate) timers: bool,
     pub(crate) aggregation: Aggregation,
-    pub(crate) plant: Plant,
+    pub(crate) mutant: Mutant,
     pub(crate) eager: bool,
     pub(crate) receives: u32,
     pub(crate) window: u32,
@@ -61,7 +61,7 @@ impl Search {
             budget: Budget::default(),
             timers: true,
             aggregation: Aggregation::ExactMin,
-            plant: Plant::None,
+            mutant: Mutant::None,
             eager: false,
             receives: 16,
             window: 4,
@@ -113,7 +113,7 @@ impl Model for Search {
     fn init_states(&self) -> Vec<State> {
         let setup = self.setup();
         let config = Config { aggregation: self.aggregation, ..Config::new(setup.forward, setup.backward) };
-        let config = Config { plant: self.plant, ..config };
+        let config = Config { mutant: self.mutant, ..config };
         let world = OUT.with_borrow_mut(|out| World::new(setup, config, self.programs.clone(), out));
         vec![State { world: world.expect("a set"), left: self.budget }]
     }

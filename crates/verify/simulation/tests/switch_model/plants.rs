@@ -1,21 +1,21 @@
-//! The searches find planted bugs, by the name of the property that they break.
+//! The searches find mutants, by the name of the property that they break.
 
 use stateright::{Checker, HasDiscoveries, Model};
 use stentor_simulation::switch::Op;
-use stentor_switch::{Aggregation, Plant};
+use stentor_switch::{Aggregation, Mutant};
 
 use crate::model::{Budget, Search, link, link_at, send, write};
 
 fn found(search: Search, property: &'static str) -> Result<(), String> {
-    let (plant, name) = (search.plant, search.name);
+    let (mutant, name) = (search.mutant, search.name);
     let checker = search.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     let states = checker.unique_state_count();
     let discoveries = checker.discoveries();
     let failed: Vec<_> = discoveries.keys().filter(|found| **found != "everything done").collect();
     let Some(path) = checker.discovery(property) else {
-        return Err(format!("{plant:?}, {name}: {property} holds in {states} states; found: {failed:?}"));
+        return Err(format!("{mutant:?}, {name}: {property} holds in {states} states; found: {failed:?}"));
     };
-    println!("{plant:?}, {name}: breaks {property} in {} steps, {states} states", path.into_actions().len());
+    println!("{mutant:?}, {name}: breaks {property} in {} steps, {states} states", path.into_actions().len());
     Ok(())
 }
 
@@ -25,48 +25,48 @@ fn hazards_are_found() {
     let two = || vec![vec![link(&[1, 2]), write(1), send(), send()], vec![], vec![]];
     let loss = Budget { losses: 1, ..Budget::default() };
     let cases = [
-        (Plant::NakExpected, "S1", two(), loss),
-        (Plant::ControlOverwrites, "S2", two(), Budget { repeats: 1, delays: 1, ..Budget::default() }),
-        (Plant::NoReAck, "SL1", two(), loss),
-        (Plant::NoBarrier, "S1", vec![vec![link(&[1]), write(1), link_at(&[1], 8), write(1)], vec![]], loss),
+        (Mutant::NakExpected, "S1", two(), loss),
+        (Mutant::ControlOverwrites, "S2", two(), Budget { repeats: 1, delays: 1, ..Budget::default() }),
+        (Mutant::NoReAck, "SL1", two(), loss),
+        (Mutant::NoBarrier, "S1", vec![vec![link(&[1]), write(1), link_at(&[1], 8), write(1)], vec![]], loss),
         (
-            Plant::DoneForgotten,
+            Mutant::DoneForgotten,
             "SL1",
             vec![vec![link(&[2]), write(1), Op::Release], vec![link(&[2]), write(1)], vec![]],
             loss,
         ),
         (
-            Plant::NakOwnPsn,
+            Mutant::NakOwnPsn,
             "S1",
             vec![vec![link(&[2]), write(1)], vec![link(&[2]), write(1), Op::Release], vec![]],
             loss,
         ),
-        (Plant::FirstAck, "S1", two(), Budget::default()),
-        (Plant::MsnOfTrigger, "S9", two(), Budget { losses: 2, ..Budget::default() }),
+        (Mutant::FirstAck, "S1", two(), Budget::default()),
+        (Mutant::MsnOfTrigger, "S9", two(), Budget { losses: 2, ..Budget::default() }),
         (
-            Plant::OldAddress,
+            Mutant::OldAddress,
             "S7",
             vec![vec![link(&[1]), write(1), link_at(&[1], 8), write(1)], vec![]],
             Budget::default(),
         ),
         (
-            Plant::UncleanSteal,
+            Mutant::UncleanSteal,
             "SL1",
             vec![vec![link(&[1, 2]), write(1)], vec![link(&[2]), write(1)], vec![]],
             Budget { leases: 1, ..loss },
         ),
     ];
     let cases =
-        cases.into_iter().chain([(Plant::LinkingNotGuarded, "S2", two(), Budget { repeats: 1, ..Budget::default() })]);
+        cases.into_iter().chain([(Mutant::LinkingNotGuarded, "S2", two(), Budget { repeats: 1, ..Budget::default() })]);
     let mut missed = Vec::new();
-    for (plant, property, programs, budget) in cases {
-        let eager = matches!(plant, Plant::NoBarrier | Plant::NakOwnPsn | Plant::LinkingNotGuarded);
-        missed.extend(found(Search { plant, budget, eager, ..Search::new(property, programs) }, property).err());
+    for (mutant, property, programs, budget) in cases {
+        let eager = matches!(mutant, Mutant::NoBarrier | Mutant::NakOwnPsn | Mutant::LinkingNotGuarded);
+        missed.extend(found(Search { mutant, budget, eager, ..Search::new(property, programs) }, property).err());
     }
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
-/// The draft's rounds are no planted bug but a variant; what they lack is found the same way.
+/// The draft's rounds are no mutant but a variant; what they lack is found the same way.
 #[test]
 fn rounds_need_timeouts_without_a_loss() {
     let programs = vec![vec![link(&[1, 2]), write(1), send(), send()], vec![], vec![]];

@@ -1,4 +1,4 @@
-//! The searches without planted bugs.
+//! The searches without mutants.
 
 use stateright::{Checker, Model};
 use stentor_switch::Aggregation;

@@ -3,18 +3,18 @@
 use stentor_simulation::switch::{RunReport, Scenario, record_seed};
 use stentor_simulation::{FaultCounts, NemesisCounts, SimulationRun};
 use stentor_support::{Failure, Output, Verdict};
-use stentor_switch::Plant;
+use stentor_switch::Mutant;
 
 use super::report::{About, Bench, Ran, Simulated};
 use super::{recording, run_seed, run_seeds, tell};
 use crate::args::SimSeeds;
 
-super::planted!(Plant, "switch");
+super::planted!(Mutant, "switch");
 
 pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
     #[cfg(feature = "plants")]
     if args.plants {
-        let hunted = Plant::ALL.iter().filter(|plant| plant.is_for_campaigns());
+        let hunted = Mutant::ALL.iter().filter(|plant| plant.is_for_simulation());
         return super::list(hunted.map(|plant| plant.name()), output);
     }
     if args.trace.is_some() {

@@ -1,11 +1,11 @@
-//! Planted bugs of the switch: its hazards, one by one. Compiled in only with the feature `plants`.
+//! Mutants of the switch: its hazards, one by one. Compiled in only with the feature `plants`.
 
-macro_rules! plants {
+macro_rules! mutants {
     ($($(#[$doc:meta])* $name:ident, $text:literal, $breaks:literal;)*) => {
         /// A bug that can be switched on in a test build. Without the feature `plants` there is only
-        /// [`Plant::None`], and every question about it is answered at compile time.
+        /// [`Mutant::None`], and every question about it is answered at compile time.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-        pub enum Plant {
+        pub enum Mutant {
             /// No bug.
             #[default]
             None,
@@ -13,16 +13,16 @@ macro_rules! plants {
         }
 
         #[cfg(feature = "plants")]
-        impl Plant {
-            /// Every planted bug.
-            pub const ALL: &'static [Plant] = &[$(Plant::$name,)*];
+        impl Mutant {
+            /// Every mutant.
+            pub const ALL: &'static [Mutant] = &[$(Mutant::$name,)*];
 
             /// Its name on the command line.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
-                    Plant::None => "none",
-                    $(Plant::$name => $text,)*
+                    Mutant::None => "none",
+                    $(Mutant::$name => $text,)*
                 }
             }
 
@@ -30,33 +30,33 @@ macro_rules! plants {
             #[must_use]
             pub fn breaks(self) -> &'static str {
                 match self {
-                    Plant::None => "nothing",
-                    $(Plant::$name => $breaks,)*
+                    Mutant::None => "nothing",
+                    $(Mutant::$name => $breaks,)*
                 }
             }
 
-            /// The plant of that name.
+            /// The mutant of that name.
             #[must_use]
-            pub fn named(name: &str) -> Option<Plant> {
-                Plant::ALL.iter().copied().find(|plant| plant.name() == name)
+            pub fn named(name: &str) -> Option<Mutant> {
+                Mutant::ALL.iter().copied().find(|mutant| mutant.name() == name)
             }
 
-            /// Whether campaigns are expected to find it; the others are for searches.
+            /// Whether simulation runs are expected to find it; the others are for searches.
             #[must_use]
-            pub fn is_for_campaigns(self) -> bool {
-                self != Plant::LinkingNotGuarded
+            pub fn is_for_simulation(self) -> bool {
+                self != Mutant::LinkingNotGuarded
             }
 
             /// Whether this is `other`.
             #[inline]
-            pub(crate) fn is(self, other: Plant) -> bool {
+            pub(crate) fn is(self, other: Mutant) -> bool {
                 self == other
             }
         }
     };
 }
 
-plants! {
+mutants! {
     /// A NAK carries the PSN that the switch expects, and so acknowledges what no receiver has.
     NakExpected, "nak-expected", "S1";
     /// A refusal for want of a lock carries the asker's own PSN.
@@ -81,17 +81,17 @@ plants! {
     OldAddress, "old-address", "S7";
 }
 
-/// `planted!(plant, NoBarrier)`: whether that bug is on. `false` without the feature.
-macro_rules! planted {
-    ($plant:expr, $name:ident) => {{
+/// `mutant!(mutant, NoBarrier)`: whether that bug is on. `false` without the feature.
+macro_rules! mutant {
+    ($mutant:expr, $name:ident) => {{
         #[cfg(feature = "plants")]
-        let on = $plant.is($crate::Plant::$name);
+        let on = $mutant.is($crate::Mutant::$name);
         #[cfg(not(feature = "plants"))]
         let on = {
-            let _: $crate::Plant = $plant;
+            let _: $crate::Mutant = $mutant;
             false
         };
         on
     }};
 }
-pub(crate) use planted;
+pub(crate) use mutant;

@@ -48,7 +48,7 @@ enum Actor {
 }
 
 /// Everybody in a run.
-struct Ordeal {
+struct FaultyRun {
     shared: Rc<Shared>,
     actors: Vec<Option<Actor>>,
     /// By process.
@@ -111,7 +111,7 @@ pub(crate) fn run(
         topology,
         plant,
     });
-    let mut ordeal = Ordeal {
+    let mut faulty = FaultyRun {
         actors: Vec::new(),
         incarnations: vec![1; shared.topology.processes()],
         totals: Totals::default(),
@@ -120,17 +120,17 @@ pub(crate) fn run(
         shared,
     };
     if scenario.client_timeout_ns.is_none() {
-        ordeal.shared.nemesis.borrow_mut().fill_places();
+        faulty.shared.nemesis.borrow_mut().fill_places();
     }
-    for process in (0..ordeal.shared.topology.processes() as u16).map(ProcessId) {
-        let actor = ordeal.actor(process)?;
-        ordeal.actors.push(Some(actor));
+    for process in (0..faulty.shared.topology.processes() as u16).map(ProcessId) {
+        let actor = faulty.actor(process)?;
+        faulty.actors.push(Some(actor));
     }
-    let finished = ordeal.drive()?;
-    Ok(ordeal.judge(finished, profile))
+    let finished = faulty.drive()?;
+    Ok(faulty.judge(finished, profile))
 }
 
-impl Ordeal {
+impl FaultyRun {
     /// A process of this place, in its present incarnation.
     fn actor(&self, process: ProcessId) -> Result<Actor, NodeError> {
         let incarnation = self.incarnations[process.index()];
