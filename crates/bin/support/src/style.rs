@@ -16,8 +16,8 @@ impl Style {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Style { colour: stream.is_terminal() && !refused && !dumb }
     }
-    /// Whether colours are printed.
 
+    /// Whether colours are printed.
     pub fn has_colour(self) -> bool {
         self.colour
     }
@@ -25,23 +25,23 @@ impl Style {
     fn paint(self, code: u8, text: impl Display) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
-    /// The colour of what is as it should be.
 
+    /// The colour of what is as it should be.
     pub fn good(self, text: impl Display) -> String {
         self.paint(32, text)
     }
-    /// The colour of what is wrong.
 
+    /// The colour of what is wrong.
     pub fn bad(self, text: impl Display) -> String {
         self.paint(31, text)
     }
-    /// The colour of what needs a look.
 
+    /// The colour of what needs a look.
     pub fn fair(self, text: impl Display) -> String {
         self.paint(33, text)
     }
-    /// Bold.
 
+    /// Bold.
     pub fn strong(self, text: impl Display) -> String {
         self.paint(1, text)
     }

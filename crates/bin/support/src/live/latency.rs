@@ -18,13 +18,14 @@ pub struct Micros {
     pub max: f64,
 }
 
-impl Latency {
-    /// An empty histogram.
-    pub fn new() -> Self {
+impl Default for Latency {
+    fn default() -> Self {
         Latency(Histogram::new(3).expect("three digits are possible"))
     }
-    /// Records one latency, ns.
+}
 
+impl Latency {
+    /// Records one latency, ns.
     pub fn record(&mut self, ns: u64) {
         self.0.record(ns).expect("the histogram grows as needed");
     }
@@ -49,7 +50,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_in_microseconds_whatever_the_size() {
-        let mut latency = Latency::new();
+        let mut latency = Latency::default();
         assert_eq!(latency.micros(), None);
         for us in 1..=100 {
             latency.record(us * 1000);

@@ -120,7 +120,7 @@ impl<F: FabricDiagnostics> Joining<'_, F> {
         })?;
         let (mut backoff, mut housekeeper) = (Backoff::new(self.wait), Housekeeper::default());
         let (mut unfinished_since, mut displaced_since) = (None, None);
-        let (mut refusals, mut waiting) = (Refusals::default(), Waiting::new());
+        let (mut refusals, mut waiting) = (Refusals::default(), Waiting::default());
         let named = |process| self.plan.name(process).to_owned();
         while !client.is_connected(self.to) {
             client_round(&mut client, &mut backoff, &mut housekeeper, false)

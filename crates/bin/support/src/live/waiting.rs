@@ -16,13 +16,15 @@ pub struct Waiting {
     repeats: Repeats<String>,
 }
 
-impl Waiting {
-    /// Begins to wait.
-    pub fn new() -> Self {
+/// Begins to wait.
+impl Default for Waiting {
+    fn default() -> Self {
         let since = Instant::now();
         Waiting { since, next: since + NOTICED, repeats: Repeats::default() }
     }
+}
 
+impl Waiting {
     /// What there is to say now, if anything. `whom` names those who are not there.
     pub fn look(&mut self, now: Instant, whom: impl FnOnce() -> Vec<String>) -> Option<String> {
         self.look_and_explain(now, whom, String::new)
@@ -61,7 +63,7 @@ mod tests {
 
     #[test]
     fn it_is_said_soon_and_when_they_are_others_and_less_and_less_often() {
-        let mut waiting = Waiting::new();
+        let mut waiting = Waiting::default();
         let begin = waiting.since;
         let two = || vec!["g1.2 (127.0.0.2:7101)".to_owned(), "g1.3".to_owned()];
         let mut said = Vec::new();
@@ -78,7 +80,7 @@ mod tests {
 
     #[test]
     fn reasons_follow_and_do_not_make_it_new() {
-        let mut waiting = Waiting::new();
+        let mut waiting = Waiting::default();
         let (begin, mut asked) = (waiting.since, 0);
         let mut said = Vec::new();
         for second in 2..13 {
@@ -95,7 +97,7 @@ mod tests {
 
     #[test]
     fn nobody_and_many_are_named_in_short() {
-        let mut waiting = Waiting::new();
+        let mut waiting = Waiting::default();
         let begin = waiting.since;
         assert_eq!(waiting.look(begin + NOTICED, Vec::new), None);
         let many = || (0..20).map(|n| format!("p{n}")).collect::<Vec<_>>();

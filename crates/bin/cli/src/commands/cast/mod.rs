@@ -173,7 +173,7 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
             recorder: recorder.transpose()?,
             unrecorded: None,
             outstanding: VecDeque::new(),
-            latency: Latency::new(),
+            latency: Latency::default(),
             troubles: Repeats::default(),
             messages: 0,
             bytes: 0,

@@ -159,7 +159,7 @@ impl<F: FabricDiagnostics> Line<F> {
 
     /// Waits for the other side.
     pub(super) fn meet(&mut self, patience: Option<Duration>) -> Result<(), Failure> {
-        let (since, mut waiting) = (Instant::now(), Waiting::new());
+        let (since, mut waiting) = (Instant::now(), Waiting::default());
         while !self.opened {
             let worked = self.turn();
             let whom = || vec![format!("{OTHER} at {}", self.place)];

@@ -131,7 +131,7 @@ fn failover(times: &[Times], killed: u64) -> Option<u64> {
 }
 
 fn latency(times: &[Times], sent: &Sent) -> Latency {
-    let mut latency = Latency::new();
+    let mut latency = Latency::default();
     for sequence in sent.alone.clone() {
         let Times { multicast, last_delivery, .. } = times[sequence as usize];
         if let (Some(from), Some(to)) = (multicast, last_delivery) {

@@ -139,7 +139,7 @@ fn serve<F: FabricDiagnostics>(
         unsent: Unsent::default(),
         refusals: Refusals::default(),
         troubles: Repeats::default(),
-        waiting_for: Waiting::new(),
+        waiting_for: Waiting::default(),
         addressed: group.members().iter().map(|member| addressed(config, member)).collect(),
         met: false,
         operator,

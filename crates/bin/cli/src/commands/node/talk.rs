@@ -121,7 +121,7 @@ impl<'a> Talk<'a> {
             ballot: Ballot::NONE,
             joining: true,
             refusals: Refusals::with_key(plan.file().and_then(|file| key_in_words(plan.config(), file))),
-            waiting: RefCell::new(Waiting::new()),
+            waiting: RefCell::new(Waiting::default()),
             directory,
             troubles: Repeats::default(),
             looked: Instant::now(),
