@@ -276,12 +276,20 @@ impl<F: Fabric> Node<F> {
             if let Event::Revoked { region, peer } = event {
                 self.revoked(region, peer);
             }
+            if let Event::Disconnected { peer, .. } = event
+                && self.end.peers.get(peer).is_some_and(|peer| !peer.is_closed())
+            {
+                // What broke is reset below, in the order of processes.
+                continue;
+            }
             let event = self.end.peers.links.happened(&mut self.end.fabric, &event);
             self.link_changed(event);
         }
         for link in 0..self.end.peers.links.len() {
-            let event = self.end.peers.links.check_down(&mut self.end.fabric, link);
-            self.link_changed(event);
+            if !self.end.peers.links[link].is_closed() {
+                let event = self.end.peers.links.check(&mut self.end.fabric, link);
+                self.link_changed(event);
+            }
         }
         any |= self.look_after_sets();
         any
