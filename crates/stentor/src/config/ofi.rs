@@ -87,14 +87,14 @@ impl OfiSettings {
 
     /// Changes a process's configuration.
     #[must_use]
-    pub fn apply(&self, config: OfiConfig) -> OfiConfig {
+    pub fn apply(&self, config: &OfiConfig) -> OfiConfig {
         OfiConfig {
             providers: self.providers.clone(),
             device: self.device.clone(),
             rnr_timeout: self.rnr_timeout.unwrap_or(config.rnr_timeout),
             fence_timeout: self.fence_timeout.unwrap_or(config.fence_timeout),
             mask: self.as_efa.map_or(config.mask, AsEfa::mask),
-            ..config
+            ..*config
         }
     }
 }

@@ -223,7 +223,7 @@ impl ClusterFabric for OfiFabric {
     ) -> Result<Self, StartError> {
         let OnNetwork { net, message_bytes, .. } = OnNetwork::new(cluster, role, me, bind)?;
         let config = OfiConfig { message_bytes, ..OfiConfig::default() };
-        Ok(OfiFabric::start(net, cluster.config().ofi().apply(config))?)
+        Ok(OfiFabric::start(net, cluster.config().ofi().apply(&config))?)
     }
 }
 

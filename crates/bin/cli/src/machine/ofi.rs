@@ -112,7 +112,7 @@ pub(crate) fn of_cluster(config: &ClusterConfig) -> Result<String, StartError> {
     let addresses = members.map(|member| Some(member.address().parse().unwrap_or(NAMED)));
     let addresses = std::iter::once(None).chain(addresses).collect();
     let net = NetConfig::new(config.cluster(), ProcessId(0), addresses);
-    taken(&net, &config.ofi().apply(OfiConfig::default()))
+    taken(&net, &config.ofi().apply(&OfiConfig::default()))
 }
 
 /// Stands for an address that has a name: it is not asked for here.

@@ -236,7 +236,7 @@ fn two_processes_that_hear_of_the_same_elder_do_not_take_the_same_name() {
     // A ballot took in the second one, and its leader's message comes late. It may lean on what the third has forgotten.
     let ballot = Ballot::new(3, ProcessId(0));
     let install = |life| {
-        let (state, admits) = (state([0, life, 0, 0, 0]), vec![Joiner { process: ProcessId(1), life: life }]);
+        let (state, admits) = (state([0, life, 0, 0, 0]), vec![Joiner { process: ProcessId(1), life }]);
         PeerMessage::Install { ballot, counter: 0, state, admits, snapshot: false }
     };
     assert_eq!((third.peer_message(0, &install(HALF + 2)), third.replica.is_joining()), (Ok(Vec::new()), true));
