@@ -56,7 +56,7 @@ fn hashes_are_of_what_a_transcript_says() {
         let text = fs::read_to_string(&transcript).unwrap();
         let (first, second) = text.split_once(&format!("# {}\n", names[1])).unwrap();
         let first = first.strip_prefix(&format!("# {}\n", names[0])).unwrap();
-        assert!(first.lines().count() > 100 && second.lines().count() > 10, "{simulation}");
+        assert!(first.lines().count() > 10 && second.lines().count() > 10, "{simulation}");
         let [first, second] = [first, second].map(|text| xxhash_rust::xxh3::xxh3_64(text.as_bytes()));
         let lines = fs::read_to_string(&hashes).unwrap();
         let lines: Vec<&str> = lines.lines().collect();
