@@ -10,7 +10,7 @@
 //! | `replay_buf`, `post_read` | registers: `node/publish.rs`, `node/read.rs`; [`Replay::next_round`] |
 //! | `poll_read_cq`, `read_tracker` | [`Replay::poll_read_cq`], [`Replay::answered`]: sets, not counters |
 //! | `deliver` | [`Replay::next_outcome`], in the order of indices |
-//! | work-request ids | `node/link.rs` |
+//! | work-request ids | [`Link`](stentor_link::Link) |
 //!
 //! # Why it works
 //! Everybody publishes what it got in a write-once register before it reads the others'. Of two correct processes with
