@@ -117,7 +117,7 @@ impl SoftSwitch {
     /// Lets hosts ask for sets that have the cluster's key, at an address for TCP.
     ///
     /// # Errors
-    /// [`StartError::ControlSession`].
+    /// [`StartError::Session`].
     pub fn listen(&mut self, settings: &Settings, at: SocketAddr, key: &[u8]) -> Result<(), StartError> {
         self.enrolment = Some(Enrolment::listen(&settings.cluster, key, at, settings.mode == Mode::Raw)?);
         Ok(())
