@@ -28,7 +28,7 @@ pub struct RoceConfig {
     pub chances: Chances,
     /// See `chances`.
     pub seed: u64,
-    /// Whether [`RoceFabric::set_faults`](crate::RoceFabric::set_faults) is allowed, for tests. Packets do not go in
+    /// Whether [`RoceDevice::set_faults`](crate::RoceDevice::set_faults) is allowed, for tests. Packets do not go in
     /// runs then.
     pub faults: bool,
     /// About how long a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
