@@ -1,4 +1,4 @@
-//! Planted bugs of the protocol: the hazards that need no failure. Compiled in only with the feature `plants`.
+//! Mutants of the protocol, each with the property that it breaks. Compiled in only with the feature `plants`.
 
 pub(crate) use stentor_fabric::planted;
 use stentor_fabric::plants;

@@ -1,6 +1,6 @@
 //! Keeps a group led: a decision of the election becomes a campaign of the member.
 //!
-//! The election says whom the group takes for its leader; the member's ballots say who is. The keeper at each member
+//! The election says whom the group takes for its leader; the member's ballots say who is. The driver at each member
 //! closes the gap: it campaigns while the election names its process and that process does not lead, and never
 //! otherwise. A leader that resigns because it reaches no majority keeps its ballot: if it is named again before another
 //! member has campaigned, it leads on without a campaign. A leader that knows of a larger ballot of its group campaigns like
