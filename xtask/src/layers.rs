@@ -195,12 +195,12 @@ pub(crate) const MAP: &[Place] = &[
         tests_on: &["stentor-fabric-conformance"],
     },
     Place { name: "stentor-fabric-sim", on: &["stentor-fabric"], tests_on: &["stentor-fabric-conformance"] },
-    Place { name: "stentor-fabric-net", on: &["stentor-fabric"], tests_on: &[] },
     Place {
         name: "stentor-switch-host",
         on: &["stentor-fabric-net", "stentor-fabric", "stentor-switch", "stentor-wire"],
         tests_on: &[],
     },
+    Place { name: "stentor-fabric-net", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-fabric-conformance", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-atomic-copy", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-host", on: &["stentor-fabric"], tests_on: &[] },
