@@ -1,7 +1,7 @@
 //! The guest kernel: User-Mode Linux with Soft-RoCE, which steps boot as an ordinary process.
 //!
-//! The kernel comes from the folder that `STENTOR_RXE` names, or from `../shared/rxe`. Where neither is there, the recipe in
-//! `xtask/guest` builds it once into the user's cache.
+//! The kernel comes from the folder that `STENTOR_RXE` names, or from `../shared/rxe`. Where neither is there, or the one beside the
+//! repository does not start a process on this processor, the recipe in `xtask/guest` builds it once into the user's cache.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
+use stentor_testutil::TempDir;
 
 use crate::cargo::{Context, run};
 use crate::needs::{self, KERNEL_SOURCE, Needs};
@@ -61,7 +62,40 @@ impl Guest {
     ///
     /// Fails if something is missing that cannot be installed, and says what to run; or if the build fails.
     pub(crate) fn ready(context: &Context, step: &Needs) -> Result<Guest> {
-        let origin = origin(std::env::var_os("STENTOR_RXE").as_deref(), &context.root.join("../shared/rxe"))?;
+        let named = std::env::var_os("STENTOR_RXE");
+        let origin = origin(named.as_deref(), &context.root.join("../shared/rxe"))?;
+        let is_offered = origin != Origin::Recipe;
+        let guest = Guest::of(context, step, origin)?;
+        if guest.boots()? {
+            return Ok(guest);
+        }
+        ensure!(
+            named.is_none() && is_offered,
+            "the guest kernel {} starts no process here: its messages are above",
+            guest.kernel.display()
+        );
+        println!("the guest kernel of ../shared/rxe starts no process on this processor: another one is built");
+        let guest = Guest::of(context, step, Origin::Recipe)?;
+        ensure!(
+            guest.boots()?,
+            "the guest kernel {} starts no process here: its messages are above",
+            guest.kernel.display()
+        );
+        Ok(guest)
+    }
+
+    /// Whether a guest runs a script that does nothing.
+    fn boots(&self) -> Result<bool> {
+        let folder = TempDir::new();
+        let script = folder.file("nothing.sh", "exit 0\n");
+        let ended = self.boot(&script).env("UML_TIMEOUT", "60").output().context("cannot boot a guest")?;
+        if !ended.status.success() {
+            std::io::stdout().write_all(&ended.stdout)?;
+        }
+        Ok(ended.status.success())
+    }
+
+    fn of(context: &Context, step: &Needs, origin: Origin) -> Result<Guest> {
         let (name, more) = match &origin {
             Origin::Plain(_) => (None, &[][..]),
             Origin::Packed(file) => {
@@ -192,7 +226,7 @@ fn unpack(file: &Path, work: &Path) -> Result<()> {
 
 fn build(context: &Context, work: &Path, kernel: &Path) -> Result<()> {
     println!(
-        "no guest kernel: neither STENTOR_RXE nor ../shared/rxe offers one. Building User-Mode Linux with Soft-RoCE from \
+        "no guest kernel that starts here: neither STENTOR_RXE nor ../shared/rxe offers one. Building User-Mode Linux with Soft-RoCE from \
          {KERNEL_SOURCE}, once: 6 to 11 minutes on two cores, and 2 GB in {} until it is done. Steps find it as {} from then on",
         work.display(),
         kernel.display()
@@ -203,8 +237,6 @@ fn build(context: &Context, work: &Path, kernel: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use stentor_testutil::TempDir;
-
     use super::*;
 
     #[test]

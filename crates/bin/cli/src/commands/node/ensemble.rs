@@ -6,7 +6,7 @@ use stentor::config::ElectionTimes;
 use stentor::runtime::{ClusterRuntime, ElectionDriver, FabricDiagnostics, Member};
 use stentor_election_zookeeper::{ZookeeperConfig, ZookeeperElection};
 use stentor_fabric::ProcessId;
-use stentor_multicast::Place;
+use stentor_multicast::ProcessRole;
 use stentor_support::Failure;
 
 /// How often it is looked how the election is doing.
