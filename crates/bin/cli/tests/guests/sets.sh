@@ -124,7 +124,7 @@ heard() { # NAME.ERR TIMES
     local tries=0
     until [ -e "$1" ] && [ "$(grep -c "the switch at .* is there" "$1" || true)" -ge "$2" ]; do
         tries=$((tries + 1))
-        [ $tries -le 300 ] || { echo "$1 does not say that the switch is there"; cat "$1"; return 1; }
+        [ $tries -le 300 ] || { echo "$1 does not say that the switch is there"; cat "$1"; tail -n 20 ./*.err; return 1; }
         sleep 0.1
     done
     sleep 1

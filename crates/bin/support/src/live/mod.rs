@@ -18,6 +18,7 @@ mod run_directory;
 mod running;
 mod signals;
 mod threads;
+mod troubles;
 mod waiting;
 
 pub use at::At;
@@ -40,6 +41,7 @@ pub use signals::{
     Interrupt, follow, ignore_signals, is_asked_to_end, outlive_file_sizes, stop_at_end_of_input, watch_signals,
 };
 pub use threads::{at_once, no_thread, thread};
+pub use troubles::Troubles;
 pub use waiting::Waiting;
 
 use std::fmt::Display;

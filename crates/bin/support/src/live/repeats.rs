@@ -1,4 +1,4 @@
-//! What is said again, and when: at once, and then after pauses that double, with a count.
+//! Repeated messages: each is reported at once, and then after pauses that double, with a count.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -44,6 +44,29 @@ impl<K> Default for Repeats<K> {
     }
 }
 
+impl<K: Clone> Repeats<K> {
+    /// Returns what happened within a pause and was not reported, oldest first, once one such pause is over.
+    ///
+    /// All of it is returned together, so that of several things in turn the last one reported is the last one that happened.
+    pub fn due(&mut self, now: Instant) -> Vec<(K, Times)> {
+        let is_due = |entry: &Entry<K>| entry.times > 0 && now.saturating_duration_since(entry.said) >= entry.pause;
+        if !self.0.iter().any(is_due) {
+            return Vec::new();
+        }
+        self.0.sort_by_key(|entry| entry.happened);
+        let held = self.0.iter_mut().filter(|entry| entry.times > 0);
+        held.map(|entry| (entry.what.clone(), entry.say(now))).collect()
+    }
+}
+
+impl<K> Entry<K> {
+    fn say(&mut self, now: Instant) -> Times {
+        let said = Times { times: self.times, since: Some(now.saturating_duration_since(self.said)) };
+        (self.times, self.said, self.pause) = (0, now, PAUSE.1.min(2 * self.pause));
+        said
+    }
+}
+
 impl<K: PartialEq> Repeats<K> {
     /// Something happened. `Some`: say it.
     pub fn happened(&mut self, what: K, now: Instant) -> Option<Times> {
@@ -57,13 +80,7 @@ impl<K: PartialEq> Repeats<K> {
             return Some(Times { times: 1, since: None });
         };
         (entry.times, entry.happened) = (entry.times + 1, now);
-        let since = now.saturating_duration_since(entry.said);
-        if since < entry.pause {
-            return None;
-        }
-        let said = Times { times: entry.times, since: Some(since) };
-        (entry.times, entry.said, entry.pause) = (0, now, PAUSE.1.min(2 * entry.pause));
-        Some(said)
+        (now.saturating_duration_since(entry.said) >= entry.pause).then(|| entry.say(now))
     }
 
     /// What is over is said at once when it happens again.
@@ -99,6 +116,19 @@ mod tests {
         let (mut repeats, begin) = (Repeats::default(), Instant::now());
         let said = (0..1000).filter(|n| repeats.happened(n % 5, begin + Duration::from_millis(*n)).is_some());
         assert_eq!(said.count(), 5);
+    }
+
+    #[test]
+    fn of_two_states_in_turn_the_last_one_reported_is_the_present_one() {
+        let (mut repeats, begin) = (Repeats::default(), Instant::now());
+        let at = |second: u64| begin + Duration::from_secs(second);
+        for (second, state) in [(0, "up"), (2, "down"), (3, "up"), (4, "down"), (5, "up")] {
+            assert_eq!(repeats.happened(state, at(second)).is_some(), second < 3);
+        }
+        assert_eq!(repeats.due(at(9)), []);
+        let times = |times, seconds| Times { times, since: Some(Duration::from_secs(seconds)) };
+        assert_eq!(repeats.due(at(10)), [("down", times(1, 8)), ("up", times(2, 10))]);
+        assert_eq!(repeats.due(at(3000)), [], "all of it was reported");
     }
 
     #[test]

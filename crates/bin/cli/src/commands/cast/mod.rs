@@ -20,7 +20,7 @@ use stentor_multicast::ProcessRole;
 use crate::args::{self, OnRoce};
 use report::Casted;
 use stentor_support::live::{
-    self, HistoryFile, Input, Interrupt, Joining, Latency, Line, Lines, Repeats, TooLong, absent, begin_anew,
+    self, HistoryFile, Input, Interrupt, Joining, Latency, Line, Lines, TooLong, Troubles, absent, begin_anew,
     unstarted, unwritten,
 };
 use stentor_support::streams::StandardInput;
@@ -137,7 +137,7 @@ struct Caster<'a, F: FabricDiagnostics> {
     /// Sequence and time of messages that are not known to be delivered.
     outstanding: VecDeque<(u64, Instant)>,
     latency: Latency,
-    troubles: Repeats<String>,
+    troubles: Troubles,
     messages: u64,
     bytes: u64,
     begin: Instant,
@@ -174,7 +174,7 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
             unrecorded: None,
             outstanding: VecDeque::new(),
             latency: Latency::default(),
-            troubles: Repeats::default(),
+            troubles: Troubles::default(),
             messages: 0,
             bytes: 0,
             begin: Instant::now(),
@@ -269,11 +269,8 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
     }
 
     fn tell_troubles(&mut self) {
-        while let Some(trouble) = self.client.fabric_mut().next_trouble() {
-            let Some(times) = self.troubles.happened(trouble.clone(), Instant::now()) else { continue };
-            let name = self.plan.name(self.plan.topology().client_process(self.id));
-            self.output.log(Level::Warn, name, &format!("{trouble}{times}"));
-        }
+        let (output, name) = (self.output, self.plan.name(self.plan.topology().client_process(self.id)));
+        self.troubles.report(self.client.fabric_mut(), |text| output.log(Level::Warn, name, text));
     }
 
     fn record_operations(&mut self) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use stentor::runtime::{FabricDiagnostics, WaitMode};
 use stentor_channel::{ChannelError, Config, Endpoint, EndpointConfig, Handle, Notice, Scheme};
 use stentor_fabric::{Backoff, ProcessId};
-use stentor_support::live::{Interrupt, Refusals, Repeats, Waiting};
+use stentor_support::live::{Interrupt, Refusals, Troubles, Waiting};
 use stentor_support::{Failure, Output, TAGGED_PIECE_BYTES};
 
 use super::words::{MESSAGE_BYTES, Words};
@@ -45,7 +45,7 @@ pub(super) struct Line<F: FabricDiagnostics> {
     failed: Option<ChannelError>,
     closed: bool,
     refusals: Refusals,
-    troubles: Repeats<String>,
+    troubles: Troubles,
     patience: Option<Duration>,
     moved: Instant,
     /// When the two met, and when there was nothing more to say but farewell.
@@ -80,7 +80,7 @@ impl<F: FabricDiagnostics> Line<F> {
             failed: None,
             closed: false,
             refusals: Refusals::default(),
-            troubles: Repeats::default(),
+            troubles: Troubles::default(),
             patience,
             moved: Instant::now(),
             met: Instant::now(),
@@ -115,11 +115,7 @@ impl<F: FabricDiagnostics> Line<F> {
             worked |= self.endpoint.housekeep();
             let output = self.output;
             self.refusals.take(self.endpoint.fabric_mut(), |_| OTHER.to_owned(), |text| output.note(text));
-            while let Some(trouble) = self.endpoint.fabric_mut().next_trouble() {
-                if let Some(times) = self.troubles.happened(trouble.clone(), Instant::now()) {
-                    self.output.note(&format!("{trouble}{times}"));
-                }
-            }
+            self.troubles.report(self.endpoint.fabric_mut(), |text| output.note(text));
         }
         while let Some((_, notice)) = self.endpoint.next_notice() {
             worked = true;

@@ -14,7 +14,7 @@ use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
 use stentor_host::{Beside, StandingSeat};
 use stentor_neb::{Authority, Mode, Node, Notice};
 use stentor_support::live::{
-    self, At, Input, Interrupt, Line, Lines, Need, Refusals, Repeats, TooLong, Waiting, addressed, with_fault,
+    self, At, Input, Interrupt, Line, Lines, Need, Refusals, TooLong, Troubles, Waiting, addressed, with_fault,
 };
 use stentor_support::streams::{StandardInput, write_until};
 use stentor_support::{Failure, Level, Output, Verdict, hex};
@@ -138,7 +138,7 @@ fn serve<F: FabricDiagnostics>(
         waiting: None,
         unsent: Unsent::default(),
         refusals: Refusals::default(),
-        troubles: Repeats::default(),
+        troubles: Troubles::default(),
         waiting_for: Waiting::default(),
         addressed: group.members().iter().map(|member| addressed(config, member)).collect(),
         met: false,
@@ -208,7 +208,7 @@ struct Serving<'a, F: FabricDiagnostics> {
     /// Lines that were too long.
     unsent: Unsent,
     refusals: Refusals,
-    troubles: Repeats<String>,
+    troubles: Troubles,
     waiting_for: Waiting,
     /// All processes, with their addresses.
     addressed: Vec<String>,
@@ -276,11 +276,7 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
     fn refusals(&mut self, names: &[&str], say: impl Fn(&str)) -> Result<(), Failure> {
         let named = |process: ProcessId| names[process.index()].to_owned();
         self.refusals.take(self.node.fabric_mut(), named, &say);
-        if let Some(trouble) = self.node.fabric_mut().next_trouble()
-            && let Some(times) = self.troubles.happened(trouble.clone(), Instant::now())
-        {
-            say(&format!("{trouble}{times}"));
-        }
+        self.troubles.report(self.node.fabric_mut(), &say);
         if !self.node.is_connected() && !self.begun {
             let fabric = self.node.fabric();
             let absent = |n: &usize| *n != fabric.me().index() && !fabric.sees(ProcessId(*n as u16));

@@ -9,7 +9,9 @@ use stentor::config::FabricKind;
 use stentor::runtime::{ClusterRuntime, FabricDiagnostics, Member};
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, GroupId, ProcessRole, Replica};
-use stentor_support::live::{MEND_NAME, Refusals, Repeats, Waiting, find, key_in_words, looked_in, whereabouts};
+use stentor_support::live::{
+    MEND_NAME, Refusals, Repeats, Troubles, Waiting, find, key_in_words, looked_in, whereabouts,
+};
 use stentor_support::{Failure, Level, Output};
 
 use super::elsewhere::runs_here;
@@ -86,7 +88,7 @@ pub(super) struct Talk<'a> {
     waiting: RefCell<Waiting>,
     /// Where the processes of this host meet.
     directory: PathBuf,
-    troubles: Repeats<String>,
+    troubles: Troubles,
     looked: Instant,
     /// When a member came or went last.
     changed: Instant,
@@ -123,7 +125,7 @@ impl<'a> Talk<'a> {
             refusals: Refusals::with_key(plan.file().and_then(|file| key_in_words(plan.config(), file))),
             waiting: RefCell::new(Waiting::default()),
             directory,
-            troubles: Repeats::default(),
+            troubles: Troubles::default(),
             looked: Instant::now(),
             changed: Instant::now(),
         }
@@ -141,11 +143,7 @@ impl<'a> Talk<'a> {
         let (output, name) = (self.output, self.name);
         let named = |process| self.plan.name(process).to_owned();
         self.refusals.take(member.fabric_mut(), named, |text| output.log(Level::Warn, name, text));
-        if let Some(trouble) = member.fabric_mut().next_trouble()
-            && let Some(times) = self.troubles.happened(trouble.clone(), Instant::now())
-        {
-            self.warn(&format!("{trouble}{times}"));
-        }
+        self.troubles.report(member.fabric_mut(), |text| output.log(Level::Warn, name, text));
         // Whoever is lost right after that was there.
         if connects || self.looked.elapsed() >= LOOK {
             self.look_around(now, member, keeper);
