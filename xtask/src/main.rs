@@ -26,6 +26,7 @@ mod programs;
 mod purity;
 mod roce;
 mod runner;
+mod slow;
 mod source;
 mod step;
 mod steps;

@@ -12,7 +12,7 @@ use crate::step::{Component, Outcome, Step};
 use crate::workspace::{Package, Workspace};
 use crate::{
     bindings, campaign, chaos, failover, layers, lengths, licences, loom, modules, ofi, oracle, programs, purity, roce,
-    unsafety, verbs, zookeeper,
+    slow, unsafety, verbs, zookeeper,
 };
 
 /// Everything that must hold before a change is merged. Quick ones first.
@@ -32,6 +32,7 @@ pub(crate) const TEST: &[Step] = &[
         run: purity::step,
     },
     Step { name: "tests", what: "all tests of all crates", run: tests },
+    Step { name: "slow", what: "the tests that take seconds, which the inner loop leaves out", run: slow::step },
     Step { name: "tests-plants", what: "the tests that mention planted bugs, with them", run: tests_plants },
     Step {
         name: "model",

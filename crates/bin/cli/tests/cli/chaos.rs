@@ -40,11 +40,13 @@ fn survives(more: &[&str], faults: &[&str]) {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_cluster_on_shm_survives() {
     survives(&["--fabric", "shm"], &["kill", "move", "restart", "stop"]);
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_cluster_on_roce_survives() {
     survives(&["--fabric", "roce"], &["cut", "kill", "loss", "move", "restart", "stop"]);
 }
@@ -52,6 +54,7 @@ fn a_cluster_on_roce_survives() {
 /// The majority of a group is stopped and the command believes that it runs: it must see that nothing goes on, say what it
 /// sees, and end all processes, those that are stopped, too.
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_hang_is_seen_and_told() {
     let scratch = Scratch::new();
     let ran = chaos(&scratch, &["--minutes", "1", "--plant", "hang"]);
@@ -69,6 +72,7 @@ fn a_hang_is_seen_and_told() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_broken_history_is_a_failure() {
     let scratch = Scratch::new();
     let ran = chaos(&scratch, &["--minutes", "0.05", "--plant", "history"]);
@@ -130,6 +134,7 @@ fn are_gone(members: &[i32]) {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn an_interrupt_ends_it_with_a_verdict() {
     let scratch = Scratch::new();
     let (code, stdout, members) = signalled(&scratch, Signal::INT);
@@ -144,6 +149,7 @@ fn an_interrupt_ends_it_with_a_verdict() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn members_die_with_it_also_those_that_are_stopped() {
     let scratch = Scratch::new();
     let (code, _, members) = signalled(&scratch, Signal::KILL);
@@ -152,6 +158,7 @@ fn members_die_with_it_also_those_that_are_stopped() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_configuration_of_ones_own() {
     let scratch = Scratch::new();
     let (config, directory) = (scratch.path("cluster.toml"), scratch.path("run"));

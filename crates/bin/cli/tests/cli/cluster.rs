@@ -286,6 +286,7 @@ fn a_cast_that_is_killed_has_written_down_what_it_multicast() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_majority_that_forgot_says_so_and_what_to_do() {
     let mut running = Running::with(&["g1.1", "g1.2"], 1, 3, SMALL);
     running.until("g1.1", "err", |text| text.contains("g1 begins when all its members are there: start g1.3\n"));
@@ -504,6 +505,7 @@ fn a_member_that_is_stopped_is_shown_as_silent_and_the_others_as_they_are() {
 
 /// Whoever has to do with a member that is stopped says so, and how it goes on; starting it again would not help.
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn members_that_are_stopped_are_not_to_be_started_again() {
     let running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
     assert_eq!(running.cast(b"one\n", &["--to", "g1"]).code, 0);
@@ -596,6 +598,7 @@ fn a_majority_that_is_stopped_is_missed_once_and_is_back_once() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_member_without_memory_does_not_say_that_its_group_goes_on() {
     let mut running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
     for name in ["g1.1", "g1.2", "g1.3"] {
@@ -620,6 +623,7 @@ fn a_member_without_memory_does_not_say_that_its_group_goes_on() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn messages_that_wait_for_another_group_are_no_progress_and_their_client_is_named() {
     let running = Running::with(&["g1.1", "g2.1"], 2, 1, SMALL);
     let mut command = stentor();
@@ -646,6 +650,7 @@ fn messages_that_wait_for_another_group_are_no_progress_and_their_client_is_name
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn messages_of_which_a_cast_knows_nothing_are_not_said_to_be_undelivered() {
     let running = Running::with(&["g1.1", "g2.1"], 2, 1, SMALL);
     let mut command = stentor();

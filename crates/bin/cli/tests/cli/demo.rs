@@ -13,6 +13,7 @@ use crate::support::{Ran, Scratch, ran, run, stentor};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn every_property_is_judged_and_holds() {
     let scratch = Scratch::new();
     let keep = scratch.path("histories");
@@ -59,6 +60,7 @@ fn every_property_is_judged_and_holds() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_leader_that_is_killed_is_replaced_and_comes_back() {
     let scratch = Scratch::new();
     let keep = scratch.path("histories");
@@ -186,6 +188,7 @@ impl Long {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_killed_member_ends_the_demonstration_and_nothing_is_left() {
     let long = Long::start();
     kill_process(long.nodes()[2], Signal::KILL).unwrap();
@@ -196,6 +199,7 @@ fn a_killed_member_ends_the_demonstration_and_nothing_is_left() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn an_interrupt_ends_everything_and_nothing_is_left() {
     let long = Long::start();
     kill_process(Pid::from_child(&long.demo), Signal::INT).unwrap();

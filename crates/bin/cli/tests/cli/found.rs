@@ -120,6 +120,7 @@ impl Drop for One {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn member_that_was_told_another_directory_is_found_and_no_second_one_starts() {
     let mut one = One::new("directory", 0);
     let config = one.config("cluster.toml", "shm", 1, 2);
@@ -156,6 +157,7 @@ fn member_whose_address_or_limits_were_edited_is_found_and_no_second_one_starts(
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn copy_of_a_configuration_is_the_same_cluster_and_one_of_the_same_name_is_another() {
     let mut one = One::new("copy", 2);
     let config = one.config("cluster.toml", "roce", 1, 2);
@@ -175,6 +177,7 @@ fn copy_of_a_configuration_is_the_same_cluster_and_one_of_the_same_name_is_anoth
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn request_to_stop_that_a_stopped_member_did_not_answer_is_withdrawn() {
     let mut one = One::new("withdrawn", 3);
     let config = one.config("cluster.toml", "shm", 1, 2);

@@ -89,6 +89,7 @@ fn children(of: u32) -> Vec<u32> {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_process_that_is_stopped_holds_the_others_back_and_nothing_is_lost() {
     const MESSAGES: u64 = 6000;
     let scratch = Scratch::new();

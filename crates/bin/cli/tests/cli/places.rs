@@ -128,6 +128,7 @@ fn processes_with_and_without_a_runtime_directory_meet() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn runtime_directory_that_goes_with_a_login_leaves_its_processes_findable() {
     let mut lone = Lone::new("login");
     let runtime = lone.scratch.path("run");

@@ -31,6 +31,7 @@ fn the_demonstration_runs_on_it_and_survives_its_leader() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn and_with_one_percent_of_all_packets_lost() {
     // At the same time as the other one, on other addresses.
     let lossy = ["--drop-chance", "0.01", "--seed", "5", "--no-kill"];
@@ -44,6 +45,7 @@ fn and_with_one_percent_of_all_packets_lost() {
 
 /// A leader is killed and comes back meanwhile: its set is left and joined again.
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_switch_makes_the_copies_also_when_a_leader_dies_and_packets_are_lost() {
     let lines = ["demo", "--fabric", "roce", "--switch", "--messages-limit", "1200", "--json"];
     let ran = run([&lines[..], &["--drop-chance", "0.01"]].concat());
@@ -395,6 +397,7 @@ fn clients_of_several_hosts_take_places_of_their_own() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn what_is_in_the_way_is_named() {
     let nodes = Nodes::new(5, "key = \"file:cluster.key\"");
     let start = ["node", "--id", "g1.1", "--config", &nodes.config()].map(str::to_owned);
@@ -428,6 +431,7 @@ fn what_is_in_the_way_is_named() {
 
 /// The member with the largest id dials the others, and would be told of only by its absence.
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_member_whose_name_nobody_knows_is_said_to_have_no_address_and_not_to_be_started() {
     let mut nodes = Nodes::new(14, "key = \"file:cluster.key\"");
     let name = "member3.cluster.invalid:7301";
@@ -636,6 +640,7 @@ fn a_process_of_the_broadcast_that_is_started_again_is_not_let_in() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn who_has_no_key_or_another_one_gets_nothing() {
     let config = |nodes: &Nodes| ["node", "--id", "g1.1", "--config", &nodes.config()].map(str::to_owned);
     let unnamed = Nodes::new(2, "");
@@ -682,6 +687,7 @@ fn who_has_no_key_or_another_one_gets_nothing() {
 
 /// Who was started with something else than all others ends at once, and says with what; who is in the majority goes on.
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_member_that_most_others_refuse_for_good_ends_and_both_name_each_other() {
     let mut nodes = Nodes::new(12, "key = \"file:cluster.key\"");
     let text = fs::read_to_string(nodes.scratch.path("cluster.toml")).unwrap();
@@ -754,6 +760,7 @@ fn start_waits_for_a_port_that_is_given_back() {
 
 /// A member that is started right after `kill -9` of its predecessor comes up, every time.
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn members_restart_at_once_after_a_kill() {
     let mut nodes = Nodes::new(9, "key = \"file:cluster.key\"");
     ["g1.1", "g1.2", "g1.3"].iter().for_each(|name| nodes.start(name));

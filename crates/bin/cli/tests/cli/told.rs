@@ -37,6 +37,7 @@ fn a_member_that_is_stopped_while_a_majority_works_is_told_by_the_others_and_by_
 
 /// A rolling restart is told from a crash.
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn members_that_are_stopped_in_order_are_not_said_to_be_lost() {
     let names = ["g1.1", "g1.2", "g1.3"];
     let mut running = Running::with(&names, 1, 3, SMALL);
@@ -71,6 +72,7 @@ fn members_that_are_stopped_in_order_are_not_said_to_be_lost() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_member_in_another_directory_is_said_to_run_there_and_not_to_be_started() {
     let mut running = Running::with(&["g1.1", "g1.2"], 1, 3, SMALL);
     let by_hand = running.path("by-hand");

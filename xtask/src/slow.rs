@@ -1,0 +1,90 @@
+//! The tests that the inner loop leaves out because they take seconds, most of which they wait.
+//!
+//! Such a test is marked by `#[ignore]` with a reason that begins as [`MARK`] does. It stands in a file below `tests`, in no module
+//! inside that file.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::cargo::{Context, capture, run};
+use crate::source::rust_files;
+use crate::step::Outcome;
+use crate::workspace::Workspace;
+
+/// The mark of a test that this step runs.
+const MARK: &str = "#[ignore = \"slow: ";
+/// More tests at once than there are processors, because they wait.
+const THREADS: &str = "4";
+
+pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    let (mut targets, mut tests) = (Vec::new(), Vec::new());
+    for package in Workspace::load(context)?.members() {
+        for target in package.targets.iter().filter(|target| target.kind.iter().any(|kind| kind == "test")) {
+            let found = of_target(&target.src_path)?;
+            if !found.is_empty() {
+                targets.extend(["--test".to_owned(), target.name.clone()]);
+                tests.extend(found);
+            }
+        }
+    }
+    let command = || {
+        let mut command = context.cargo(["test", "--workspace"]);
+        command.args(&targets).args(["--", "--ignored", "--exact"]).args(&tests);
+        command
+    };
+    let (good, text) = capture(command().arg("--list"))?;
+    let known = text.lines().filter(|line| line.ends_with(": test")).count();
+    ensure!(
+        good && known == tests.len() && known > 0,
+        "{} tests are marked by `{MARK}`, cargo knows of {known}: {text}",
+        tests.len()
+    );
+    run(command().args(["--test-threads", THREADS]))?;
+    Ok(Outcome::Passed)
+}
+
+/// The marked tests of a target, by its root file.
+fn of_target(root: &Path) -> Result<Vec<String>> {
+    let folder = root.parent().context("a folder of tests")?;
+    let has_folder = root.file_name().is_some_and(|name| name == "main.rs");
+    let mut tests = Vec::new();
+    for source in rust_files(folder, folder)?.iter().filter(|source| has_folder || folder.join(&source.path) == root) {
+        let mut module: Vec<_> =
+            source.path.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        module.pop_if(|last| last == "mod" || last == "main" || !has_folder);
+        for name in marked(&source.text) {
+            tests.push(module.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join("::"));
+        }
+    }
+    Ok(tests)
+}
+
+/// The names of the functions that follow the mark.
+fn marked(text: &str) -> Vec<&str> {
+    let mut lines = text.lines();
+    let mut names = Vec::new();
+    while lines.any(|line| line.trim_start().starts_with(MARK)) {
+        let name = lines.find_map(|line| line.trim_start().strip_prefix("fn ")?.split('(').next());
+        names.extend(name);
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_testutil::TempDir;
+
+    #[test]
+    fn marked_tests_are_found_by_their_modules() {
+        let work = TempDir::new();
+        let text = format!("#[test]\nfn quick() {{}}\n#[test]\n{MARK}it waits\"]\nfn waits() {{}}\n");
+        let root = work.file("main.rs", &text);
+        work.file("deep.rs", &format!("{text}{text}"));
+        assert_eq!(of_target(&root).unwrap().len(), 3);
+        assert!(of_target(&root).unwrap().contains(&"deep::waits".to_owned()));
+        let alone = work.file("alone.rs", &text);
+        assert_eq!(of_target(&alone).unwrap(), ["waits"]);
+    }
+}
