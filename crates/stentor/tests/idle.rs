@@ -80,6 +80,7 @@ fn assert_cheap<F: Fabric>(plan: &ClusterRuntime, make: impl Fn(ProcessId) -> Me
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn idle_members_on_shared_memory_cost_hardly_anything() {
     let directory: PathBuf = std::env::temp_dir().join(format!("stentor-idle-{}", std::process::id()));
     let plan = plan("idle-shm");
@@ -88,6 +89,7 @@ fn idle_members_on_shared_memory_cost_hardly_anything() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn idle_members_on_roce_cost_hardly_anything() {
     let plan = plan("idle-roce");
     let second = 64 + (std::process::id() % 128) as u8;

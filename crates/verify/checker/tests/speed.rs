@@ -55,6 +55,7 @@ fn text(messages: u64) -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn a_million_deliveries_are_read_and_checked_in_seconds() {
     let text = text(190_500);
     let start = Instant::now();

@@ -142,6 +142,7 @@ impl Bed {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn every_claim_happens_and_no_budget_is_exceeded() {
     for profile in Profile::ALL {
         let mut counts = NemesisCounts::default();

@@ -172,6 +172,7 @@ impl Walk {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn members_forget_one_after_the_other_and_nothing_that_was_synced_is_lost() {
     let wanted = std::env::var("STENTOR_FORGETFUL_RUNS").ok().and_then(|runs| runs.parse().ok());
     for (size, runs) in [(3, 8000), (4, 1000), (5, 2000)] {

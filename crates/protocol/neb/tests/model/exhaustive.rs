@@ -42,6 +42,7 @@ fn three_processes() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn four_processes_where_all_must_answer() {
     let config = config(4, Mode::All, 0, false);
     search("all, 4, a crash", Broadcast { config, indices: INDICES, crashes: 1, suspicions: 0 });
@@ -49,6 +50,7 @@ fn four_processes_where_all_must_answer() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn four_processes_with_a_quorum() {
     for (mode, name) in [(SENDER, "lying-sender"), (HOSTS, "lying-hosts")] {
         search(&format!("{name}, 4, one index, fast path false"), once(config(4, mode, 1, false), 1));
@@ -91,6 +93,7 @@ fn plainly(config: Config, indices: usize) -> std::collections::BTreeSet<Vec<[u8
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn the_reduced_search_comes_to_the_same_deliveries_as_the_plain_one() {
     let found = reduced::search(&reduced::four(FaultModel::LyingSender), 1);
     assert_eq!(found.outcomes, plainly(reduced::four(FaultModel::LyingSender), 1));

@@ -201,6 +201,7 @@ fn run_until(
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn when_the_set_of_one_that_is_gone_breaks_the_others_go_on_by_a_set_of_their_own() {
     let config = small(Config::new(4, SENDER, 1));
     for seed in 0..6 {

@@ -102,6 +102,7 @@ fn one_group_of_2_with_two_messages_and_three_changes() {
 }
 
 #[test]
+#[ignore = "slow: cargo xtask test --only slow"]
 fn one_group_of_3_with_one_message_a_change_and_a_lost_connection() {
     verify(messages(&[3], &[ZERO]), Budget { cuts: 1, ..CHANGE }, 400_000);
 }
