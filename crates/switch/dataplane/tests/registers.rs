@@ -22,6 +22,12 @@ fn arrays_have_a_cell_of_each_kind_for_each_set_and_rank() {
 }
 
 #[test]
+fn the_header_of_a_packet_in_the_loop_has_a_stated_size() {
+    // Epoch, slot, kind of job, and the fields of the longest job.
+    assert_eq!(stentor_switch::Bridge::BITS, 32 + 5 + 3 + 114);
+}
+
+#[test]
 fn only_a_set_in_use_is_held() {
     let session = |state, holder| Session { state, holder, ..Session::default() };
     for state in [State::Linking, State::Active, State::Poisoned] {

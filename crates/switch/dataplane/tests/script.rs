@@ -234,6 +234,53 @@ fn after_a_restart_nobody_is_answered() {
 }
 
 #[test]
+fn a_set_that_was_removed_is_silent() {
+    let mut bed = Bed::new(3).linked(&[1, 2]);
+    bed.switch.remove(common::GID);
+    assert_eq!(bed.all(&Bed::send(0, FIRST + 1)), (vec![], vec![Cause::WrongSource]));
+    assert_eq!(bed.left(&Bed::feedback(1, receives_from(1), Syndrome::ACK, 1)), []);
+    assert_eq!(state(&bed), State::Silent);
+}
+
+#[test]
+fn data_to_one_member_take_one_pass() {
+    let mut bed = Bed::new(3).linked(&[2]);
+    for psn in 1..=3 {
+        assert_eq!(bed.all(&Bed::send(0, FIRST + psn)).1, [Cause::Copied]);
+    }
+}
+
+#[test]
+fn a_pass_behind_the_end_of_the_list_is_stale() {
+    let mut bed = Bed::new(3).linked(&[1, 2]);
+    let data = Bed::send(0, FIRST + 1);
+    let bridge = bed.pass(&data, None).mirror.expect("a second pass");
+    for slot in [2, 3, 31] {
+        let departure = bed.pass(&data, Some(stentor_switch::Bridge { slot, ..bridge }));
+        assert_eq!((departure.cause, departure.emission), (Cause::Stale, None), "slot {slot}");
+    }
+}
+
+/// The state of the set is the same at the second pass, its epoch is not.
+#[test]
+fn a_second_pass_acts_only_in_the_epoch_of_the_first() {
+    let mut bed = Bed::new(3).linked(&[1, 2]);
+    let first = Bed::control(0, (FIRST + 1, 1), Operation::Link, &[link(1)]);
+    let bridge = bed.pass(&first, None).mirror;
+    let access = Bed::feedback(1, receives_from(1), Syndrome::Nak(NakCode::RemoteAccess), 0);
+    let departure = bed.pass(&access, None);
+    let refusal = departure.mirror;
+    assert!(bridge.is_some() && refusal.is_some());
+    acked(&bed.left(&Bed::control(0, (FIRST + 1, 1), Operation::Link, &[link(2)])), FIRST + 1, 2);
+    let before = bed.switch.arrays().clone();
+    for (bytes, bridge) in [(&first, bridge), (&access, refusal)] {
+        let departure = bed.pass(bytes, bridge);
+        assert_eq!((departure.cause, departure.mirror), (Cause::Stale, None));
+    }
+    assert_eq!(*bed.switch.arrays(), before);
+}
+
+#[test]
 fn congestion_is_told_once_in_a_while() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
     let cnp = |rank: u8| {

@@ -465,6 +465,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_posted_before_a_failure_is_done_and_the_failure_is_not() {
+        let (mut sender, mut network) = (sender(), Network::new());
+        assert!(write(&mut sender, &mut network, (1, true), &[target(1, 0)], &[1; 8]));
+        network.complete(&mut sender);
+        assert!(write(&mut sender, &mut network, (2, true), &[target(1, 0)], &[2; 8]));
+        let (token, ..) = *network.open.back().unwrap();
+        assert_eq!(token >> 32, 3, "it names the queue pair's life");
+        sender.completed_before(token);
+        assert_eq!(sender.completed(token - 1), None, "that was done");
+        assert_eq!(sender.posted, 1);
+        sender.completed_before(token);
+        assert_eq!((sender.posted, sender.completed(token)), (1, Some(2)), "nothing stood before it");
+    }
+
+    #[test]
     fn who_is_written_to_as_before_waits_for_nothing() {
         let (mut sender, mut network) = (sender(), Network::new());
         let both = |offset| [target(1, offset), target(5, offset + 64)];
