@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use stentor_wire::{Envelope, Headers, IpPacket, IpRepr, Opcode, Packet, Repr, icrc};
+use stentor_wire::{Envelope, Error, Headers, IpPacket, IpRepr, Opcode, Packet, Repr, icrc};
 
 /// A packet made anew from its parsed form.
 fn emit_again(packet: &IpPacket<'_>) -> Vec<u8> {
@@ -79,6 +79,24 @@ fn the_congestion_notification_of_a_nic() {
     assert!(packet.packet.bth().becn);
     assert!(packet.is_intact(), "{packet}");
     assert_eq!(emit_again(&packet), bytes);
+}
+
+#[test]
+fn what_is_cut_off_says_how_many_bytes_are_needed() {
+    for file in common::captures() {
+        for bytes in common::packets_of(&file) {
+            // Behind the IP and UDP headers.
+            for have in [28, bytes.len() - 1] {
+                let expected = Error::Truncated { have, need: bytes.len() };
+                assert_eq!(IpPacket::new_checked(&bytes[..have]).unwrap_err(), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_largest_message_is_that_of_the_specification() {
+    assert_eq!(stentor_wire::MAX_MESSAGE_BYTES, 0x8000_0000);
 }
 
 /// A packet of a NIC, built from its description.
