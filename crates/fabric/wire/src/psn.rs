@@ -99,7 +99,7 @@ mod tests {
         let last = Psn::new(0xff_ffff);
         assert_eq!(last.next(), Psn::new(0));
         assert_eq!(Psn::new(0).minus(1), last);
-        assert_eq!(Psn::new(0x0100_0001), Psn::new(1), "the high bits are not there");
+        assert_eq!(Psn::new(0x0100_0001).get(), 1, "the high bits are not there");
         assert_eq!((Psn::new(2).distance(last), last.distance(Psn::new(2))), (3, -3));
         assert!(last.is_before(Psn::new(0)) && !Psn::new(0).is_before(last) && !last.is_before(last));
         assert_eq!(Psn::from_bytes(Psn::new(0x12_3456).to_bytes()), Psn::new(0x12_3456));

@@ -200,6 +200,14 @@ mod tests {
     }
 
     #[test]
+    fn codes_have_five_bits() {
+        for code in 0..=255 {
+            assert_eq!(Credits::from_code(code).code(), code & 31);
+            assert_eq!(RnrTimer::from_code(code).code(), code & 31);
+        }
+    }
+
+    #[test]
     fn timers_are_those_of_the_specification() {
         let micros = |code| RnrTimer::from_code(code).duration().as_micros();
         assert_eq!([0, 1, 2, 14, 24, 31].map(micros), [655_360, 10, 20, 1280, 40_960, 491_520]);
