@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use stentor_support::{Human, Style, columns, in_order};
+use stentor_support::{Human, Style, Verdicts, columns, in_order};
 
 use super::environment::Environment;
 use super::samples::{Summary, median};
@@ -137,7 +137,7 @@ pub(super) struct Trial {
     /// By what was killed.
     pub(super) kills: BTreeMap<&'static str, u64>,
     /// By name: `ok`, `violated` or `not_checked`.
-    pub(super) properties: BTreeMap<&'static str, &'static str>,
+    pub(super) properties: Verdicts,
     pub(super) counter_example: Option<String>,
     pub(super) messages: u64,
     pub(super) deliveries: u64,

@@ -16,7 +16,7 @@ pub use device::{rdma_address, rdma_choice};
 pub use failure::{Failure, Verdict, remedy_of};
 pub use janitor::{JANITOR, Janitor};
 pub use output::{Digits, Human, Level, Output, hex, log_line, print, unprinted};
-pub use properties::{in_order, title, verdict_lines};
+pub use properties::{Verdicts, in_order, title, verdict_lines, verdicts};
 pub use style::{Style, bytes, columns, counted};
 
 /// Longest pieces of a channel's message on fabrics with tags, bytes. `ofi_rxm` of libfabric copies what is shorter than

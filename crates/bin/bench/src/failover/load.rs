@@ -54,8 +54,7 @@ pub(super) struct Pace {
 impl<F: FabricDiagnostics> Load<F> {
     pub(super) fn new(plan: &ClusterRuntime, joined: Joined<F>, path: &Path, pace: &Pace) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
-        let recorder =
-            Recorder::new(plan, me, HistoryFile::create(path)?).map_err(|error| Failure::cannot_write(path, &error))?;
+        let recorder = HistoryFile::record(plan, me, path)?;
         let mut client = joined.client;
         if pace.rate.is_some() {
             client.record_operations();

@@ -30,7 +30,7 @@ use rounds::{Kill, Role};
 use scene::Scene;
 use stentor_support::args::{LoopbackFabric, name_of};
 use stentor_support::live::{Captures, Interrupt, refuse_network, unstarted};
-use stentor_support::{Failure, Output, Verdict};
+use stentor_support::{Failure, Output, Verdict, verdicts};
 
 /// A fail-over may take the timeout and so many hops.
 const HOPS: f64 = 20.0;
@@ -87,8 +87,7 @@ fn real(
     let outages = Outages::read(&files, &played.kills)?;
     let kills = |role: Role| played.kills.iter().filter(|kill| kill.role == role).count() as u64;
     let leaders = kills(Role::Leader);
-    let properties: std::collections::BTreeMap<_, _> =
-        report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+    let properties = verdicts(&report);
     let good = |(name, verdict): (&&str, &&str)| {
         // Without a member that came back there is nothing to say about that, nor about writes that are not recorded.
         let silent = *name == "M11" && leaders + kills(Role::Follower) == 0 || *name == "M7" && args.full;

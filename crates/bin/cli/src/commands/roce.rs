@@ -1,7 +1,7 @@
 //! `stentor roce`: RoCEv2 in user space, with anybody.
 
 use std::fmt::Write as _;
-use std::io::ErrorKind;
+
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
@@ -133,10 +133,7 @@ fn failure(error: &PeerError, place: &str) -> Failure {
             Failure::usage(error, "UDP port 4791", "choose another address with --bind, or --mode plain")
         }
         PeerError::Transition(_) => Failure::usage(error, "command line", "see stentor roce pingpong --help"),
-        PeerError::Capture { path, source } if source.kind() == ErrorKind::AlreadyExists => {
-            Failure::usage("the capture exists already; it was not changed", path.display(), "name another file")
-        }
-        PeerError::Capture { path, source } => Failure::cannot_write(path, source),
+        PeerError::Capture { path, source } => Failure::cannot_create("capture", path, source),
         PeerError::Tcp { what: "listen at", place, .. } => {
             Failure::usage(error, place, "choose an address of this host with --bind, or another port with -p")
         }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -79,11 +79,7 @@ impl Captures {
         for path in processes.flat_map(|process| (1..=lives).map(move |life| file_of(file, &process, life))) {
             match File::create_new(&path) {
                 Ok(_) => fs::remove_file(&path).map_err(|error| Failure::cannot_write(&path, &error))?,
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                    let what = "the capture exists already; it was not changed";
-                    return Err(Failure::usage(what, path.display(), "name another file"));
-                }
-                Err(error) => return Err(Failure::cannot_write(&path, &error)),
+                Err(error) => return Err(Failure::cannot_create("capture", &path, &error)),
             }
         }
         Ok(())

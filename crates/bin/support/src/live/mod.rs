@@ -58,9 +58,9 @@ use stentor_fabric::ProcessId;
 use stentor_host::absolute;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::Failure;
 use crate::args::Network;
 use crate::streams::{Existing, SECRET, write_whole};
+use crate::{Failure, hex};
 
 /// Reads a configuration whose processes run on a system.
 pub fn plan(config: &Path) -> Result<ClusterRuntime, Failure> {
@@ -144,11 +144,16 @@ pub fn groups(plan: &ClusterRuntime, names: &[String], config: &Path) -> Result<
     Ok(groups)
 }
 
-/// A key for one run: 64 hexadecimal digits that nobody can guess.
-pub fn random_key() -> std::io::Result<String> {
+/// Bytes that nobody can guess.
+pub fn random_bytes() -> std::io::Result<[u8; 32]> {
     let mut random = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut random)?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(random)
+}
+
+/// A key for one run: 64 hexadecimal digits that nobody can guess.
+pub fn random_key() -> std::io::Result<String> {
+    Ok(hex(&random_bytes()?))
 }
 
 /// Writes such a key to a new file, which nobody else may read.

@@ -154,11 +154,7 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
         output: Output,
     ) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
-        let recorder = args.meeting.history.as_deref().map(|path| {
-            let recorder = Recorder::new(plan, me, HistoryFile::create(path)?);
-            let recorder = recorder.map_err(|error| Failure::cannot_write(path, &error))?;
-            Ok::<_, Failure>(recorder.in_life(life_now()))
-        });
+        let recorder = args.meeting.history.as_deref().map(|path| HistoryFile::record(plan, me, path)).transpose()?;
         let mut client = joined.client;
         if args.meeting.operations {
             client.record_operations();
@@ -170,7 +166,7 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
             client,
             id: joined.id,
             output,
-            recorder: recorder.transpose()?,
+            recorder: recorder.map(|recorder| recorder.in_life(life_now())),
             unrecorded: None,
             outstanding: VecDeque::new(),
             latency: Latency::default(),

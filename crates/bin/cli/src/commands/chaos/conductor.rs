@@ -144,7 +144,7 @@ impl<'a> Conductor<'a> {
         let sizes: Vec<_> = plan.topology().group_ids().map(|group| plan.topology().members(group).count()).collect();
         let path = scene.history("conductor", 1);
         // It says only of others that they crashed, and that it is over; no process has its name.
-        let recorder = Recorder::new(plan, plan.topology().client_process(ClientId(0)), HistoryFile::create(&path)?);
+        let recorder = HistoryFile::record(plan, plan.topology().client_process(ClientId(0)), &path)?;
         let poller = |n| {
             MemberPoller::open(MemberAddress {
                 sockets: scene.sockets(),
@@ -162,7 +162,7 @@ impl<'a> Conductor<'a> {
             pollers: (0..names.len() as u16).map(poller).collect::<Result<_, _>>()?,
             asked: vec![0; names.len()],
             ends: vec![Vec::new(); names.len()],
-            recorder: recorder.map_err(|error| Failure::cannot_write(&path, &error))?,
+            recorder,
             looks: Looks::begin(),
             schedule: Schedule::new(script.seed, &script.faults, script.bounds),
             played: RunOutcome::default(),

@@ -244,8 +244,7 @@ impl<'a, F: FabricDiagnostics> Load<'a, F> {
         let Loads { plan, scene, args, seed, .. } = loads;
         let me = plan.topology().client_process(id);
         let path = scene.history(plan.name(me), 1);
-        let recorder = Recorder::new(plan, me, HistoryFile::create(&path)?)
-            .map_err(|error| Failure::cannot_write(&path, &error))?;
+        let recorder = HistoryFile::record(plan, me, &path)?;
         client.record_operations();
         let interval = Duration::from_secs(1) * u32::from(args.clients) / args.rate;
         shared.status().joined = true;

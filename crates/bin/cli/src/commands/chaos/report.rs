@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use stentor_checker::Report;
-use stentor_support::{Human, Style, bytes, verdict_lines};
+use stentor_support::{Human, Style, Verdicts, bytes, verdict_lines, verdicts};
 
 use super::Script;
 use super::conductor::{RunOutcome, Trouble};
@@ -44,7 +44,7 @@ pub(super) struct RunReport {
     /// The longest time from a member's start, or from the end of its fault, until it was ready.
     longest_return_ms: u64,
     /// The verdict on each property: `ok`, `violated` or `not_checked`.
-    properties: BTreeMap<&'static str, &'static str>,
+    properties: Verdicts,
     counter_example: Option<String>,
     trouble: Option<Trouble>,
     history_bytes: u64,
@@ -68,8 +68,7 @@ fn is_good(property: &str, verdict: &str, crashes: bool, complete: bool) -> bool
 impl RunReport {
     pub(super) fn new(script: &Script<'_>, outcome: &RunOutcome, checked: &CheckResult, seconds: f64) -> Self {
         let (args, plan) = (script.args, script.scene.plan());
-        let properties: BTreeMap<_, _> =
-            checked.report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+        let properties = verdicts(&checked.report);
         let crashes = checked.report.counts.crashes > 0;
         let good = |(name, verdict): (&&str, &&str)| is_good(name, verdict, crashes, outcome.complete);
         let mut faults: BTreeMap<_, _> = script.faults.iter().map(|fault| (super::schedule::name(*fault), 0)).collect();

@@ -76,8 +76,7 @@ pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure>
     // The key first: a configuration without its key would have to be removed before another try.
     let key = (args.fabric != DemoFabric::Shm).then(|| args.output.with_file_name(KEY_FILE));
     let old_key = key.as_deref().map_or(Ok(false), make_key)?;
-    let existing = if args.force { Existing::Goes } else { Existing::Stays };
-    write_whole(&args.output, text.as_bytes(), existing, PLAIN).map_err(|error| unwritten(&args.output, &error))?;
+    write_example(&args.output, &text, args.force)?;
     let Template { cluster, groups, replicas, .. } = template;
     output.report(&Written { path: args.output.clone(), cluster, groups, replicas, key, old_key })?;
     Ok(Verdict::Good)
@@ -97,13 +96,18 @@ fn device_address() -> IpAddr {
     stentor_support::rdma_address().unwrap_or(Ipv4Addr::new(192, 0, 2, 1).into())
 }
 
+/// Writes a configuration to begin with, over one that exists if it is to be `force`d.
+pub(in crate::commands) fn write_example(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
+    let existing = if force { Existing::Goes } else { Existing::Stays };
+    write_whole(path, text.as_bytes(), existing, PLAIN).map_err(|error| unwritten(path, &error))
+}
+
 fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    let failure = Failure::cannot_create("file", path, error);
     match error.kind() {
-        ErrorKind::AlreadyExists => Failure::usage(
-            "the file exists already; it was not changed",
-            path.display(),
-            "name another file with -o, or overwrite it with --force",
-        ),
-        _ => Failure::cannot_write(path, error),
+        ErrorKind::AlreadyExists => {
+            Failure { remedy: "name another file with -o, or overwrite it with --force".to_owned(), ..failure }
+        }
+        _ => failure,
     }
 }

@@ -73,9 +73,7 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
         leader_kill: Option<LeaderKill<'a>>,
     ) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
-        let path = stage.history(plan, me, 1);
-        let recorder = Recorder::new(plan, me, HistoryFile::create(&path)?)
-            .map_err(|error| Failure::cannot_write(&path, &error))?;
+        let recorder = HistoryFile::record(plan, me, &stage.history(plan, me, 1))?;
         let mut client = joined.client;
         client.record_operations();
         let (backoff, housekeeper) = (Backoff::new(wait), Housekeeper::default());

@@ -8,7 +8,7 @@ use serde::Serialize;
 use stentor_simulation::{
     FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, SimulationReport, channel, neb, switch,
 };
-use stentor_support::{Failure, Human, Style, columns, verdict_lines};
+use stentor_support::{Failure, Human, Style, Verdicts, columns, verdict_lines, verdicts};
 
 use super::Planted;
 
@@ -68,7 +68,7 @@ pub(super) struct One {
     pub(super) seed: u64,
     pub(super) scenario: About,
     /// By name: `ok`, `violated` or `not_checked`.
-    pub(super) properties: BTreeMap<&'static str, &'static str>,
+    pub(super) properties: Verdicts,
     pub(super) virtual_ns: u64,
     /// What the nemesis did, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -286,8 +286,7 @@ impl Simulated {
     /// A single seed.
     pub(super) fn one(run: Ran, scenario: About, planted: Planted, trace: Option<&Path>) -> Self {
         let violated = run.violated;
-        let mut properties: BTreeMap<_, _> =
-            run.report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+        let mut properties = verdicts(&run.report);
         properties.extend(violated.iter().map(|property| (*property, "violated")));
         let trace = trace.map(Path::to_owned);
         let one =

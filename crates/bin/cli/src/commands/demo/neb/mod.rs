@@ -3,7 +3,6 @@
 
 mod process;
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use stentor_checker::{Report, check_files};
 use stentor_neb::Authority;
 use stentor_support::args::{DemoFabric, device_address};
 use stentor_support::live::{Captures, Interrupt, this_program, thread};
-use stentor_support::{Failure, Human, Output, Style, Verdict, title};
+use stentor_support::{Failure, Human, Output, Style, Verdict, Verdicts, verdict_lines, verdicts};
 
 use super::copier::{Copier, Switched};
 use super::stage::{Stage, network_number, switch_places};
@@ -52,10 +51,10 @@ struct Evidence {
     proven: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct NebReport {
     ok: bool,
-    properties: BTreeMap<&'static str, &'static str>,
+    properties: Verdicts,
     counter_example: Option<String>,
     processes: usize,
     liar: String,
@@ -249,25 +248,14 @@ fn conduct(
         drop(child.stdin.take());
     }
     let mut shown = NebReport {
-        ok: false,
-        properties: BTreeMap::new(),
-        counter_example: None,
         processes: PROCESSES,
         liar: name(LIAR),
-        broadcasts: 0,
-        deliveries: 0,
-        fast: 0,
-        reads: 0,
-        skipped: 0,
         lies,
         carrier,
-        equivocated: 0,
-        refused: 0,
-        copies_asked: 0,
-        switch: None,
         evidence,
         history: directory.to_owned(),
         input: text.source().to_owned(),
+        ..NebReport::default()
     };
     let mut summaries = 0;
     while summaries < PROCESSES {
@@ -338,7 +326,7 @@ impl NebReport {
     }
 
     fn judge(&mut self, report: &Report) {
-        self.properties = report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+        self.properties = verdicts(report);
         self.counter_example.clone_from(&report.counter_example);
         // Evidence is only judged where there is some.
         let unjudged = |name: &str, verdict: &str| name == "B7" && verdict == "not_checked" && !is_caught(&self.lies);
@@ -379,14 +367,7 @@ impl Human for NebReport {
                 "{by}: {sender} equivocates at index {index}: got {ours}, {witness} shows {other} ({how})"
             );
         }
-        for (name, state) in &self.properties {
-            let state = match *state {
-                "ok" => style.good("ok"),
-                "violated" => style.bad("violated"),
-                other => style.fair(other.replace('_', " ")),
-            };
-            let _ = writeln!(text, "{name}  {:22} {state}", title(name));
-        }
+        text += &verdict_lines(&self.properties, style);
         if let Some(example) = &self.counter_example {
             let _ = writeln!(text, "{example}");
         }

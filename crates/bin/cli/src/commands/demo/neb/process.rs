@@ -15,10 +15,10 @@ use stentor_fabric_ofi::OfiConfig;
 use stentor_fabric_roce::{NetConfig, RoceConfig, SwitchConfig};
 use stentor_fabric_shm::ShmConfig;
 use stentor_fabric_verbs::VerbsConfig;
-use stentor_neb::{Authority, Config, FaultModel, Liar, Lies, Mode, Node, Notice, ProcessSet, Value};
+use stentor_neb::{Authority, Config, Counts, FaultModel, Liar, Lies, Mode, Node, Notice, ProcessSet, Value};
 use stentor_support::args::Network;
 use stentor_support::live::stop_at_end_of_input;
-use stentor_support::{Failure, Verdict};
+use stentor_support::{Failure, Verdict, hex};
 
 use crate::commands::neb::NebHistory;
 
@@ -116,6 +116,13 @@ pub(crate) enum Said {
         /// Records that the network was to copy, one for each receiver.
         copies: u64,
     },
+}
+
+impl Said {
+    fn summary(counts: &Counts, broadcasts: u64, equivocated: u64) -> Self {
+        let Counts { deliveries, fast, reads, skipped, suspicions, denials: refused, copies, .. } = *counts;
+        Said::Summary { broadcasts, deliveries, fast, reads, skipped, equivocated, suspicions, refused, copies }
+    }
 }
 
 /// Where the processes of one host are, each at an address of its own.
@@ -227,18 +234,7 @@ fn lie<F: Fabric>(mut liar: Liar<F>, stop: &Stop) -> Result<Verdict, Failure> {
         let worked = liar.step(&mut chance, &mut |_| {});
         backoff.pause(liar.node_mut().fabric_mut(), worked, Duration::from_millis(1)).map_err(failed)?;
     }
-    let counts = *liar.node().counts();
-    say(&Said::Summary {
-        broadcasts: 0,
-        deliveries: counts.deliveries,
-        fast: counts.fast,
-        reads: counts.reads,
-        skipped: counts.skipped,
-        equivocated: liar.equivocated(),
-        suspicions: counts.suspicions,
-        refused: counts.denials,
-        copies: counts.copies,
-    })?;
+    say(&Said::summary(liar.node().counts(), 0, liar.equivocated()))?;
     Ok(Verdict::Good)
 }
 
@@ -306,12 +302,12 @@ impl<F: Fabric> Correct<F> {
                         value.map(|value| value.payload().to_vec()).unwrap_or_default()
                     };
                     let (ours, other) = (payload(&evidence.ours), payload(&evidence.other));
-                    let text = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+
                     evidences.push(Said::Evidence {
                         sender: evidence.sender.0,
                         index: evidence.index,
-                        ours: text(&ours),
-                        other: text(&other),
+                        ours: hex(&ours),
+                        other: hex(&other),
                         witness: evidence.witness.0,
                         proven: evidence.proven,
                     });
@@ -346,17 +342,7 @@ impl<F: Fabric> Correct<F> {
         self.history.flush();
         self.history.check()?;
         let counts = self.node.counts();
-        say(&Said::Summary {
-            broadcasts: counts.broadcasts,
-            deliveries: counts.deliveries,
-            fast: counts.fast,
-            reads: counts.reads,
-            skipped: counts.skipped,
-            equivocated: 0,
-            suspicions: counts.suspicions,
-            refused: counts.denials,
-            copies: counts.copies,
-        })?;
+        say(&Said::summary(counts, counts.broadcasts, 0))?;
         Ok(Verdict::Good)
     }
 }
