@@ -32,34 +32,22 @@ pub(super) struct Member {
 
 impl Member {
     pub(super) fn new(group: &str, id: &str, heard: Heard<Standing>, note: Option<String>) -> Self {
-        let state = match &heard {
-            Heard::Silence(_) => "silent",
-            Heard::Nobody => "down",
-            Heard::Unknown(_) => "unknown",
-            Heard::Answer(standing) if standing.joining => "joins",
-            Heard::Answer(standing) if standing.leads => "leads",
-            Heard::Answer(standing) if standing.campaigns => "campaigns",
-            Heard::Answer(_) => "follows",
-        };
-        let (standing, pid, why) = match heard {
+        let (state, pid, why, standing) = match heard {
+            Heard::Silence(pid) => ("silent", pid, None, None),
+            Heard::Nobody => ("down", None, None, None),
+            Heard::Unknown(why) => ("unknown", None, Some(why), None),
             Heard::Answer(standing) => {
-                let pid = i32::try_from(standing.pid).ok();
-                (Some(standing), pid, None)
+                let state = match &standing {
+                    Standing { joining: true, .. } => "joins",
+                    Standing { leads: true, .. } => "leads",
+                    Standing { campaigns: true, .. } => "campaigns",
+                    _ => "follows",
+                };
+                (state, i32::try_from(standing.pid).ok(), None, Some(standing))
             }
-            Heard::Unknown(why) => (None, None, Some(why)),
-            Heard::Silence(pid) => (None, pid, None),
-            Heard::Nobody => (None, None, None),
         };
-        Member {
-            id: id.to_owned(),
-            group: group.to_owned(),
-            state,
-            pid: pid.filter(|pid| *pid > 0),
-            why,
-            note,
-            lag: None,
-            standing,
-        }
+        let (id, group, pid) = (id.to_owned(), group.to_owned(), pid.filter(|pid| *pid > 0));
+        Member { id, group, state, pid, why, note, lag: None, standing }
     }
 
     /// Its pid, if it is stopped on this host.

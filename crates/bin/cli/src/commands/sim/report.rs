@@ -22,11 +22,8 @@ pub(super) struct Simulated {
     pub(super) violations: u64,
     pub(super) first_violation: Option<First>,
     pub(super) plant: Option<&'static str>,
-    pub(super) messages: u64,
-    pub(super) deliveries: u64,
-    pub(super) steps: u64,
-    pub(super) writes: u64,
-    pub(super) wall_seconds: f64,
+    #[serde(flatten)]
+    pub(super) totals: Totals,
     /// What is claimed, and what else happened.
     pub(super) faults: BTreeMap<&'static str, u64>,
     /// Claimed, but it never happened.
@@ -40,6 +37,16 @@ pub(super) struct Simulated {
     /// Of a single seed.
     #[serde(flatten)]
     pub(super) one: Option<One>,
+}
+
+/// How much there was of what.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Totals {
+    pub(super) messages: u64,
+    pub(super) deliveries: u64,
+    pub(super) steps: u64,
+    pub(super) writes: u64,
+    pub(super) wall_seconds: f64,
 }
 
 /// How a profile of failures ended.
@@ -189,12 +196,8 @@ pub(super) struct Ran {
     pub(super) seed: u64,
     pub(super) violated: Vec<&'static str>,
     pub(super) report: stentor_checker::Report,
-    pub(super) messages: u64,
-    pub(super) deliveries: u64,
-    pub(super) steps: u64,
-    pub(super) writes: u64,
+    pub(super) totals: Totals,
     pub(super) virtual_ns: u64,
-    pub(super) wall_seconds: f64,
     pub(super) faults: FaultCounts,
     pub(super) claims: Vec<&'static str>,
     pub(super) nemesis: NemesisCounts,
@@ -270,11 +273,13 @@ impl Simulated {
             violations: report.violations,
             first_violation: first,
             plant: planted.name,
-            messages: report.messages,
-            deliveries: report.deliveries,
-            steps: report.steps,
-            writes: report.writes,
-            wall_seconds: report.wall.as_secs_f64(),
+            totals: Totals {
+                messages: report.messages,
+                deliveries: report.deliveries,
+                steps: report.steps,
+                writes: report.writes,
+                wall_seconds: report.wall.as_secs_f64(),
+            },
             faults: told(&report.faults, &report.nemesis, claims),
             unseen_faults,
             counts: report.more.iter().copied().collect(),
@@ -301,11 +306,7 @@ impl Simulated {
             violations: u64::from(!violated.is_empty()),
             first_violation: first,
             plant: planted.name,
-            messages: run.messages,
-            deliveries: run.deliveries,
-            steps: run.steps,
-            writes: run.writes,
-            wall_seconds: run.wall_seconds,
+            totals: run.totals,
             faults: told(&run.faults, &run.nemesis, &run.claims),
             unseen_faults: Vec::new(),
             counts: run.counts.into_iter().collect(),
@@ -405,7 +406,8 @@ impl Human for One {
 impl Human for Simulated {
     fn human(&self, style: Style) -> String {
         let mut text = self.one.as_ref().map(|one| one.human(style) + "\n").unwrap_or_default();
-        let Simulated { seeds, messages, deliveries, steps, violations, wall_seconds, .. } = self;
+        let Simulated { seeds, violations, totals, .. } = self;
+        let Totals { messages, deliveries, steps, wall_seconds, .. } = totals;
         let _ = writeln!(
             text,
             "{seeds} seeds, {messages} messages, {deliveries} deliveries, {steps} steps in {wall_seconds:.1} s; \
