@@ -72,6 +72,11 @@ impl Samples {
         Samples { all: histogram(), rounds: Vec::new(), scale, clock }
     }
 
+    /// Of what is recorded as it is.
+    pub(super) fn plain() -> Self {
+        Samples::new(1.0, Grain::default())
+    }
+
     /// Takes the latencies of one round, ns.
     pub(super) fn round(&mut self, latencies: impl IntoIterator<Item = u64>) {
         let mut round = histogram();

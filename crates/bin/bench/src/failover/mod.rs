@@ -17,7 +17,6 @@ use stentor::runtime::ClusterRuntime;
 use stentor_checker::check_files;
 use stentor_fabric::ProcessId;
 
-use super::clock::Grain;
 use super::environment::Environment;
 use super::fabric;
 use super::multicast;
@@ -116,7 +115,7 @@ fn real(
 
 /// `None`, if no leader was killed.
 fn row(args: &BenchFailover, outages: &Outages, hop_us: f64) -> Option<Row> {
-    let mut samples = Samples::new(1.0, Grain::default());
+    let mut samples = Samples::plain();
     samples.round(outages.ns.iter().copied());
     let summary = samples.summary();
     if summary.iterations == 0 {
@@ -141,7 +140,7 @@ fn row(args: &BenchFailover, outages: &Outages, hop_us: f64) -> Option<Row> {
 }
 
 fn simulated(args: &BenchFailover, interrupt: &Interrupt) -> Result<Row, Failure> {
-    let mut samples = Samples::new(1.0, Grain::default());
+    let mut samples = Samples::plain();
     let mut outages = Vec::new();
     for run in 0..args.sim_runs {
         interrupt.check()?;

@@ -83,7 +83,7 @@ macro_rules! planted {
         }
 
         #[cfg(not(feature = "plants"))]
-        #[expect(clippy::unnecessary_wraps, reason = "with planted bugs a name may be wrong")]
+
         fn planted(_: &crate::args::SimSeeds) -> Result<($plant, super::Planted), Failure> {
             Ok((<$plant>::None, super::Planted::none($protocol)))
         }
