@@ -32,7 +32,7 @@ use stentor_support::{Failure, Output, Verdict};
 
 pub use args::BenchCommand;
 use still::Still;
-use worker_spec::{Part, WorkerSpec};
+use worker_spec::{Part, Worker, WorkerSpec};
 
 /// Runs a bench, or one of the processes that a bench starts, and prints the result.
 ///
@@ -59,12 +59,12 @@ pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
 
 /// One of the processes that a bench starts.
 fn process(spec: &WorkerSpec) -> Result<Verdict, Failure> {
-    let area = spec.enter()?;
-    match spec.part.clone() {
-        Part::Fabric { bytes, carrier } => fabric::process::run(spec, &area, bytes, carrier)?,
-        Part::Channel { network, ofi } => channel::process::run(spec, &area, network, ofi.as_deref())?,
-        Part::Neb(neb) => neb::process::run(spec, &area, &neb)?,
-        Part::Multicast(cluster) => multicast::process::run(spec, &area, &cluster)?,
+    let worker = Worker { spec, area: &spec.enter()? };
+    match &spec.part {
+        Part::Fabric { bytes, carrier } => fabric::process::run(worker, *bytes, *carrier)?,
+        Part::Channel { network, ofi } => channel::process::run(worker, *network, ofi.as_deref())?,
+        Part::Neb(neb) => neb::process::run(worker, neb)?,
+        Part::Multicast(cluster) => multicast::process::run(worker, cluster)?,
     }
     Ok(Verdict::Good)
 }

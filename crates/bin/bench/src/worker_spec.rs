@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
+use stentor_fabric::ProcessId;
+
 use stentor_support::Failure;
 use stentor_support::args::Network;
 
@@ -145,22 +147,54 @@ pub(super) fn broken(what: &str) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::system(format_args!("cannot {what}"), &error, "bench", "run `stentor doctor`")
 }
 
-/// Runs one process until the conductor ends it. `perform` does one phase.
-pub(super) fn serve(
-    spec: &WorkerSpec,
-    area: &SharedArea,
-    mut perform: impl FnMut(Command, u64) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut phase = 0;
-    loop {
-        let (next, command) = area.next(phase).map_err(broken("wait"))?;
-        phase = next;
-        if command.kind == Command::END {
-            return Ok(());
+/// What one process does in a phase.
+#[derive(Clone, Copy)]
+pub(super) struct Task<'a> {
+    pub(super) area: &'a SharedArea,
+    pub(super) me: usize,
+    pub(super) command: Command,
+    pub(super) phase: u64,
+}
+
+impl Task<'_> {
+    /// All its iterations, those before the measured ones among them.
+    pub(super) fn total(&self) -> u64 {
+        self.command.warmup + self.command.iterations
+    }
+
+    /// What numbers of this phase are larger than.
+    pub(super) fn base(&self) -> u64 {
+        self.phase << 32
+    }
+}
+
+/// One process of a bench, and the memory that it shares with the others.
+#[derive(Clone, Copy)]
+pub(super) struct Worker<'a> {
+    pub(super) spec: &'a WorkerSpec,
+    pub(super) area: &'a SharedArea,
+}
+
+impl Worker<'_> {
+    /// Its id on a fabric.
+    pub(super) fn id(&self) -> ProcessId {
+        ProcessId(self.spec.process as u16)
+    }
+
+    /// Runs one process until the conductor ends it. `perform` does one phase.
+    pub(super) fn serve(&self, mut perform: impl FnMut(&Task<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+        let Worker { area, spec: WorkerSpec { process: me, .. } } = *self;
+        let mut last = 0;
+        loop {
+            let (phase, command) = area.next(last).map_err(broken("wait"))?;
+            last = phase;
+            if command.kind == Command::END {
+                return Ok(());
+            }
+            area.meet(*me, phase);
+            perform(&Task { area, me: *me, command, phase })?;
+            area.finish(*me, phase);
         }
-        area.meet(spec.process, phase);
-        perform(command, phase)?;
-        area.finish(spec.process, phase);
     }
 }
 
