@@ -25,7 +25,7 @@ use super::samples::Samples;
 use super::worker_spec::{broken, processors};
 use crate::args::{BenchFailover, Victims};
 use outages::Outages;
-use rounds::{Kill, Role};
+use rounds::{Kill, Play, Role};
 use scene::Scene;
 use stentor_support::args::{LoopbackFabric, name_of};
 use stentor_support::live::{Captures, Interrupt, refuse_network, unstarted};
@@ -80,11 +80,12 @@ fn real(
     // Members, and the clients' first places.
     let processes = 0..plan.topology().processes() as u16;
     scene.captures().check(processes.map(|process| plan.name(ProcessId(process)).to_owned()), 1)?;
-    let played = rounds::play(args, &plan, &scene, interrupt, output).inspect_err(|_| scene.keep())?;
+    let play = Play { args, plan: &plan, scene: &scene, interrupt };
+    let killed = rounds::play(play, output).inspect_err(|_| scene.keep())?;
     let files = scene.histories()?;
     let report = check_files(&files, true).inspect_err(|_| scene.keep())?;
-    let outages = Outages::read(&files, &played.kills)?;
-    let kills = |role: Role| played.kills.iter().filter(|kill| kill.role == role).count() as u64;
+    let outages = Outages::read(&files, &killed)?;
+    let kills = |role: Role| killed.iter().filter(|kill| kill.role == role).count() as u64;
     let leaders = kills(Role::Leader);
     let properties = verdicts(&report);
     let good = |(name, verdict): (&&str, &&str)| {
@@ -96,7 +97,7 @@ fn real(
     if !ok {
         scene.keep();
     }
-    let back: Vec<u64> = played.kills.iter().filter(|kill| kill.role != Role::Client).map(Kill::rejoin_ns).collect();
+    let back: Vec<u64> = killed.iter().filter(|kill| kill.role != Role::Client).map(Kill::rejoin_ns).collect();
     let trial = Trial {
         ok,
         seed: args.seed,

@@ -5,17 +5,15 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use stentor::runtime::{
-    Client, ClusterRuntime, Counts, FabricDiagnostics, GroupId, Housekeeper, Recorder, SubmitError, WaitMode,
-    client_round, now_ns,
+    Client, Counts, FabricDiagnostics, GroupId, Housekeeper, Recorder, SubmitError, client_round, now_ns,
 };
 use stentor_fabric::Backoff;
 use stentor_support::Failure;
 use stentor_support::live::{HistoryFile, Joined, absent};
 
-use super::TIMEOUT;
 use super::leader_kill::{Crash, LeaderKill};
-use super::stage::Stage;
-use super::text::{Text, destinations};
+use super::text::destinations;
+use super::{Scene, TIMEOUT};
 
 /// Messages that are sent one at a time, for their latency.
 const ALONE: usize = 1000;
@@ -46,13 +44,10 @@ pub(super) struct Sent {
     pub(super) ended: u64,
 }
 
-/// Looks after the other processes.
-type Check<'a> = &'a dyn Fn() -> Result<(), Failure>;
-
 /// A client with its history.
 pub(super) struct Loader<'a, F: FabricDiagnostics> {
-    plan: &'a ClusterRuntime,
-    stage: &'a Stage,
+    scene: Scene<'a>,
+    bar: &'a ProgressBar,
     client: Client<F>,
     recorder: Recorder<HistoryFile>,
     backoff: Backoff,
@@ -66,57 +61,46 @@ pub(super) struct Loader<'a, F: FabricDiagnostics> {
 
 impl<'a, F: FabricDiagnostics> Loader<'a, F> {
     pub(super) fn new(
-        plan: &'a ClusterRuntime,
-        stage: &'a Stage,
+        scene: Scene<'a>,
+        bar: &'a ProgressBar,
         joined: Joined<F>,
-        wait: WaitMode,
         leader_kill: Option<LeaderKill<'a>>,
     ) -> Result<Self, Failure> {
+        let Scene { args, plan, stage, .. } = scene;
         let me = plan.topology().client_process(joined.id);
         let recorder = HistoryFile::record(plan, me, &stage.history(plan, me, 1))?;
         let mut client = joined.client;
         client.record_operations();
-        let (backoff, housekeeper) = (Backoff::new(wait), Housekeeper::default());
-        let progress = Instant::now();
-        Ok(Loader {
-            plan,
-            stage,
-            client,
-            recorder,
-            backoff,
-            housekeeper,
-            rounds: 0,
-            leader_kill,
-            progress,
-            delivered: 0,
-        })
+        let (backoff, housekeeper) = (Backoff::new(args.wait.into()), Housekeeper::default());
+        let (progress, rounds, delivered) = (Instant::now(), 0, 0);
+        Ok(Loader { scene, bar, client, recorder, backoff, housekeeper, rounds, leader_kill, progress, delivered })
     }
 
     /// Waits until the network makes copies for everybody, or one patience is over.
-    pub(super) fn wait_for_copies(&mut self, check: Check<'_>, bar: &ProgressBar) -> Result<(), Failure> {
-        let (all, since): (Vec<_>, _) = (self.plan.topology().group_ids().collect(), Instant::now());
+    pub(super) fn wait_for_copies(&mut self) -> Result<(), Failure> {
+        let (all, since): (Vec<_>, _) = (self.scene.plan.topology().group_ids().collect(), Instant::now());
         while !self.client.is_copied(&all) && since.elapsed() < TIMEOUT {
             self.progress = Instant::now();
-            self.round(false, check, bar)?;
+            self.round(false)?;
         }
         Ok(())
     }
 
-    pub(super) fn run(mut self, text: &Text, check: Check<'_>, bar: &ProgressBar) -> Result<Sent, Failure> {
-        let lines = text.lines();
-        let groups = self.plan.topology().groups();
+    pub(super) fn run(mut self) -> Result<Sent, Failure> {
+        let lines = self.scene.text.lines();
+        let groups = self.scene.plan.topology().groups();
         let sets: Vec<Vec<GroupId>> = lines.iter().map(|line| destinations(line, groups)).collect();
         let alone = lines.len().min(ALONE);
         let notify = last_of_each_group(&sets);
         for (n, line) in lines.iter().enumerate() {
-            self.play(n, lines.len(), check, bar)?;
-            self.send(&sets[n], line, n < alone || notify.contains(&n), check, bar)?;
+            self.play(n, lines.len())?;
+            self.send(&sets[n], line, n < alone || notify.contains(&n))?;
             while n < alone && self.client.outstanding() > 0 {
-                self.round(false, check, bar)?;
+                self.round(false)?;
             }
         }
         while self.client.outstanding() > 0 || !self.is_back() {
-            self.round(false, check, bar)?;
+            self.round(false)?;
         }
         let ended = now_ns();
         self.recorder.complete().map_err(|error| self.unwritten(&error))?;
@@ -139,7 +123,7 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
 
     /// What happens before message `n` of `all`: half-way the leader is killed, later it is started again. What follows
     /// goes slowly until it is back, so that it comes back under load; the last tenth waits for it.
-    fn play(&mut self, n: usize, all: usize, check: Check<'_>, bar: &ProgressBar) -> Result<(), Failure> {
+    fn play(&mut self, n: usize, all: usize) -> Result<(), Failure> {
         let Some(leader_kill) = &mut self.leader_kill else { return Ok(()) };
         if n == all / 2 {
             return leader_kill.kill(&mut self.recorder);
@@ -149,7 +133,7 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
         }
         let since = Instant::now();
         while !self.is_back() && (since.elapsed() < PACE || n >= all - all / 10) {
-            self.round(false, check, bar)?;
+            self.round(false)?;
         }
         Ok(())
     }
@@ -159,14 +143,7 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
         self.leader_kill.as_mut().is_none_or(|leader_kill| leader_kill.is_back(&self.client))
     }
 
-    fn send(
-        &mut self,
-        to: &[GroupId],
-        line: &[u8],
-        notify: bool,
-        check: Check<'_>,
-        bar: &ProgressBar,
-    ) -> Result<(), Failure> {
+    fn send(&mut self, to: &[GroupId], line: &[u8], notify: bool) -> Result<(), Failure> {
         loop {
             // Before the first write.
             let t = now_ns();
@@ -178,13 +155,13 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
                         .and_then(|()| self.recorder.operations(now_ns(), &operations))
                         .map_err(|error| self.unwritten(&error));
                 }
-                Err(SubmitError::Busy { .. } | SubmitError::NotConnected { .. }) => self.round(false, check, bar)?,
+                Err(SubmitError::Busy { .. } | SubmitError::NotConnected { .. }) => self.round(false)?,
                 Err(error) => return Err(Failure::run(error, "stentor demo", "report this as a bug")),
             }
         }
     }
 
-    fn round(&mut self, submitted: bool, check: Check<'_>, bar: &ProgressBar) -> Result<(), Failure> {
+    fn round(&mut self, submitted: bool) -> Result<(), Failure> {
         let worked = client_round(&mut self.client, &mut self.backoff, &mut self.housekeeper, submitted)
             .map_err(|error| Failure::run(error, "stentor demo", "`stentor doctor` says what this machine can do"))?;
         if self.client.delivered_up_to() > self.delivered {
@@ -196,22 +173,22 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
             return Ok(());
         }
         if self.rounds.is_multiple_of(ROUNDS_PER_LOOK) || self.progress.elapsed().as_millis() > 20 {
-            bar.set_position(self.delivered);
-            check()?;
+            self.bar.set_position(self.delivered);
+            (self.scene.check)()?;
         }
         if self.progress.elapsed() > TIMEOUT { Err(self.stuck()) } else { Ok(()) }
     }
 
     fn stuck(&self) -> Failure {
-        let all: Vec<_> = self.plan.topology().group_ids().collect();
-        let gone = absent(self.plan, &self.client, &all);
+        let all: Vec<_> = self.scene.plan.topology().group_ids().collect();
+        let gone = absent(self.scene.plan, &self.client, &all);
         let gone = if gone.is_empty() { String::new() } else { format!("; not there: {}", gone.join(", ")) };
         let what = format_args!("no delivery for {TIMEOUT:?}, {} are outstanding{gone}", self.client.outstanding());
         Failure::run(what, "stentor demo", "give it more processors, or report this as a bug")
     }
 
     fn unwritten(&self, error: &std::io::Error) -> Failure {
-        Failure::cannot_write(self.stage.path(), error)
+        Failure::cannot_write(self.scene.stage.path(), error)
     }
 }
 

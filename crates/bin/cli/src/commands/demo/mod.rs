@@ -90,11 +90,12 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
 const SHORTEST_WITH_KILL: usize = 100;
 
 /// Everything that the client needs to know.
+#[derive(Clone, Copy)]
 struct Scene<'a> {
     args: &'a args::Demo,
     plan: &'a ClusterRuntime,
     stage: &'a Stage,
-    nodes: &'a Nodes,
+    nodes: &'a Nodes<'a>,
     text: &'a Text,
     /// Looks after the other processes.
     check: &'a dyn Fn() -> Result<(), Failure>,
@@ -123,10 +124,10 @@ impl Scene<'_> {
         let bar = output.progress_count("multicasting", text.lines().len() as u64);
         // A smaller group would not survive it.
         let kills = !args.no_kill && args.replicas >= 3 && text.lines().len() >= SHORTEST_WITH_KILL;
-        let leader_kill = kills.then_some(LeaderKill { plan, stage, nodes, wait: args.wait, crash: None });
-        let mut loader = load::Loader::new(plan, stage, joined, args.wait.into(), leader_kill)?;
-        let sent = if args.switch { loader.wait_for_copies(check, &bar) } else { Ok(()) };
-        let sent = sent.and_then(|()| loader.run(text, check, &bar));
+        let leader_kill = kills.then_some(LeaderKill { nodes, crash: None });
+        let mut loader = load::Loader::new(*self, &bar, joined, leader_kill)?;
+        let sent = if args.switch { loader.wait_for_copies() } else { Ok(()) };
+        let sent = sent.and_then(|()| loader.run());
         bar.finish_and_clear();
         sent
     }
