@@ -24,6 +24,8 @@ mod samples;
 mod shared_area;
 mod still;
 mod switch;
+mod switch_report;
+
 mod way;
 mod worker_spec;
 mod workers;

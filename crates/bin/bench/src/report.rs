@@ -5,11 +5,11 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use stentor_support::{Human, Style, Verdicts, columns, in_order};
+use stentor_support::{Human, Style, Verdicts, in_order, table};
 
 use super::environment::Environment;
 use super::samples::{Summary, median};
-use super::switch::SwitchReport;
+use super::switch_report::SwitchReport;
 
 /// What the machine can do at best, measured in the same run.
 #[derive(Clone, Debug, Serialize)]
@@ -197,7 +197,7 @@ impl Report {
         Report { environment, rows, trial: None, switch: None }
     }
 
-    fn latencies(&self) -> Vec<Vec<String>> {
+    fn latencies(&self) -> String {
         let head = [
             "row",
             "#bytes",
@@ -224,7 +224,7 @@ impl Report {
         table(&head, self.rows.iter().filter(|row| row.p50_us.is_some()).map(cells))
     }
 
-    fn rates(&self) -> Vec<Vec<String>> {
+    fn rates(&self) -> String {
         let head = ["row", "#bytes", "#iterations", "msgs/s", "MB/s", "floor[msgs/s]", "ratio"];
         let cells = |row: &Row| {
             let mut cells = vec![row.name.clone(), row.bytes.to_string(), row.iterations.to_string()];
@@ -251,12 +251,6 @@ impl Report {
     }
 }
 
-pub(super) fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
-    let head = head.iter().map(|cell| (*cell).to_owned()).collect();
-    let table: Vec<_> = std::iter::once(head).chain(rows).collect();
-    if table.len() == 1 { Vec::new() } else { table }
-}
-
 impl Human for Report {
     fn human(&self, style: Style) -> String {
         let env = &self.environment;
@@ -272,7 +266,7 @@ impl Human for Report {
             let _ = writeln!(text, "{}", style.bad("not a release build: these figures say nothing"));
         }
         for table in [self.latencies(), self.rates()].iter().filter(|table| !table.is_empty()) {
-            let _ = write!(text, "\n{}", columns(table));
+            let _ = write!(text, "\n{table}");
         }
         let has_floor = self.rows.iter().any(|row| row.floor.is_some());
         let _ = writeln!(text, "\n{}", if has_floor { RATIO } else { NO_FLOOR });

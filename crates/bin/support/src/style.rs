@@ -65,6 +65,13 @@ pub fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// Rows below the names of their columns, as [columns]; nothing where there are no rows.
+pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let head = head.iter().map(|cell| (*cell).to_owned()).collect();
+    let table: Vec<_> = std::iter::once(head).chain(rows).collect();
+    if table.len() == 1 { String::new() } else { columns(&table) }
+}
+
 /// So many of something: "1 change", "2 changes".
 pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })

@@ -1,8 +1,8 @@
 //! What must hold of what this bench measures. Rows that were not asked for are not judged; nor are times of a debug build.
 
-use super::report::{Bar, Sender, SwitchReport};
 use super::{FORWARD, MEMBERS, STEP};
 use crate::report::Row;
+use crate::switch_report::{Bar, Sender, SwitchReport};
 
 /// Microseconds for a packet of 64 bytes to one receiver, all passes.
 const STEP_US: f64 = 0.1;
@@ -76,7 +76,7 @@ fn counts(counted: &SwitchReport) -> Vec<Bar> {
 mod tests {
     use super::*;
     use crate::report::Floor;
-    use crate::switch::report::Aggregated;
+    use crate::switch_report::Aggregated;
 
     fn row(name: &str, us: f64, ratio: f64) -> Row {
         let floor = Floor { what: String::new(), value: us / ratio, unit: "us" };

@@ -6,7 +6,7 @@ mod ends;
 mod forward;
 mod last;
 mod packets;
-mod report;
+
 mod sender;
 mod step;
 mod topology;
@@ -25,11 +25,11 @@ use super::datagrams::own_network;
 use super::environment::Environment;
 use super::report::{Report, Row};
 use super::samples::{Samples, Summary};
+use super::switch_report::{Aggregated, SwitchReport};
+
 use super::worker_spec::{pin, processors};
 use crate::args::BenchSwitch;
 
-use report::Aggregated;
-pub(super) use report::SwitchReport;
 use stentor_support::live::thread;
 use stentor_support::{Failure, Verdict};
 

@@ -47,11 +47,18 @@ fn packet(from: Ipv4Addr, to: Ipv4Addr, psn: Psn, message: Message, payload: &[u
 /// The control packet that links so many receivers, from its IP header on, and where its transport begins.
 pub(super) fn link(from: Ipv4Addr, to: Ipv4Addr, receivers: u8) -> (Vec<u8>, usize) {
     let links: Vec<_> = (0..receivers).map(|rank| Link { rank, rkey: 1, base: 1 << 40 }).collect();
-    let mut payload = [0; MAX_CONTROL_BYTES];
-    let head = Head { operation: Operation::Link, lock_id: 1, epoch: 0, sqpn: SQPN, psn: Psn::new(FIRST), msn: 0 };
-    let len = control::emit(&head, &[], &links, &mut payload).expect("at most 32");
-    let reth = Reth { va: CONTROL_VA, rkey: CONTROL_RKEY, bytes: len as u32 };
-    packet(from, to, Psn::new(FIRST), Message::WriteOnly(reth), &payload[..len])
+    let payload = link_payload(SQPN, Psn::new(FIRST), &links);
+    let reth = Reth { va: CONTROL_VA, rkey: CONTROL_RKEY, bytes: payload.len() as u32 };
+    packet(from, to, Psn::new(FIRST), Message::WriteOnly(reth), &payload)
+}
+
+/// What a sender's control packet carries that links at most 32 receivers.
+pub(super) fn link_payload(sqpn: u32, psn: Psn, links: &[Link]) -> Vec<u8> {
+    let mut payload = vec![0; MAX_CONTROL_BYTES];
+    let head = Head { operation: Operation::Link, lock_id: 1, epoch: 0, sqpn, psn, msn: 0 };
+    let len = control::emit(&head, &[], links, &mut payload).expect("at most 32");
+    payload.truncate(len);
+    payload
 }
 
 /// A WRITE.

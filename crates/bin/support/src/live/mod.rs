@@ -4,7 +4,7 @@ mod at;
 mod capture;
 mod child_process;
 mod control;
-mod failure;
+
 mod files;
 mod history;
 mod latency;
@@ -19,13 +19,15 @@ mod running;
 mod signals;
 mod threads;
 mod troubles;
+mod unstarted;
+
 mod waiting;
 
 pub use at::At;
 pub use capture::{Captures, begin_anew};
 pub use child_process::{ChildProcess, NodeCommand, ProcessOutput, this_program};
 pub use control::{Answer, Asks, Control, Lag, Question, REMOTE_SHOW, Standing, ask, ask_within, listener};
-pub use failure::{as_pid, unstarted};
+
 pub use files::Need;
 pub use history::{HistoryFile, unwritten};
 pub use latency::{Latency, Micros};
@@ -42,6 +44,8 @@ pub use signals::{
 };
 pub use threads::{at_once, no_thread, thread};
 pub use troubles::Troubles;
+pub use unstarted::{as_pid, unstarted};
+
 pub use waiting::Waiting;
 
 use std::fmt::Display;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use stentor_support::live::Standing;
 
-use super::report::Member;
+use super::member::Member;
 
 /// Besides the election's time, how long messages may not move, ms.
 const STILL_MS: u64 = 2000;
@@ -175,7 +175,7 @@ impl Judged {
 #[cfg(test)]
 mod tests {
     use super::super::Heard;
-    use super::super::report::tests::{follower, leader};
+    use super::super::member::tests::{follower, leader};
     use super::*;
 
     fn member(id: &str, heard: Heard<Standing>) -> Member {

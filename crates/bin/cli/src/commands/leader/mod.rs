@@ -2,6 +2,8 @@
 
 mod asking;
 mod judge;
+mod member;
+
 mod report;
 
 use std::io::ErrorKind;
@@ -13,7 +15,8 @@ use stentor_fabric::ProcessId;
 use stentor_multicast::ProcessRole;
 
 use crate::args::{LeaderCommand, LeaderMove, LeaderShow, Where};
-use report::{Member, Moved, Shown};
+use member::Member;
+use report::{Moved, Shown};
 use stentor_support::live::{self, Answer, Interrupt, Question, Standing, ask, unstarted};
 use stentor_support::{Failure, Output, Verdict};
 

@@ -4,62 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use stentor_support::live::{Standing, is_stopped};
-use stentor_support::{Human, Style, columns};
+use stentor_support::live::Standing;
+use stentor_support::{Human, Style, table};
 
-use super::Heard;
 use super::judge::{Judged, how, judge};
-
-/// One member.
-#[derive(Serialize)]
-pub(super) struct Member {
-    pub(super) id: String,
-    pub(super) group: String,
-    /// `leads`, `follows`, `campaigns`, `joins`, `silent`: there, and does not answer; `down`: nobody is there; `unknown`: it
-    /// cannot be asked from here.
-    pub(super) state: &'static str,
-    /// The process on its host, if it is known.
-    pid: Option<i32>,
-    /// Why it cannot be asked.
-    why: Option<String>,
-    /// Where on this host it was found, if that is not where the configuration and the directory lead.
-    note: Option<String>,
-    /// Messages that another member of its group has delivered and this one has not.
-    lag: Option<u64>,
-    /// What it says, if it runs.
-    pub(super) standing: Option<Standing>,
-}
-
-impl Member {
-    pub(super) fn new(group: &str, id: &str, heard: Heard<Standing>, note: Option<String>) -> Self {
-        let (state, pid, why, standing) = match heard {
-            Heard::Silence(pid) => ("silent", pid, None, None),
-            Heard::Nobody => ("down", None, None, None),
-            Heard::Unknown(why) => ("unknown", None, Some(why), None),
-            Heard::Answer(standing) => {
-                let state = match &standing {
-                    Standing { joining: true, .. } => "joins",
-                    Standing { leads: true, .. } => "leads",
-                    Standing { campaigns: true, .. } => "campaigns",
-                    _ => "follows",
-                };
-                (state, i32::try_from(standing.pid).ok(), None, Some(standing))
-            }
-        };
-        let (id, group, pid) = (id.to_owned(), group.to_owned(), pid.filter(|pid| *pid > 0));
-        Member { id, group, state, pid, why, note, lag: None, standing }
-    }
-
-    /// Its pid, if it is stopped on this host.
-    pub(super) fn stopped(&self) -> Option<i32> {
-        self.pid.filter(|pid| self.state == "silent" && is_stopped(*pid))
-    }
-
-    /// Whether a new client waits for it. Of one that cannot be asked nothing is known.
-    fn keeps_clients_out(&self) -> bool {
-        ["down", "silent", "joins"].contains(&self.state)
-    }
-}
+use super::member::Member;
 
 /// The document of `leader show`.
 #[derive(Serialize)]
@@ -120,13 +69,12 @@ fn of<'a>(members: &'a [Member], group: &str) -> Vec<&'a Member> {
 impl Human for Shown {
     fn human(&self, _: Style) -> String {
         let head = ["group", "member", "pid", "state", "epoch", "of", "delivered", "lag", "undelivered"];
-        let mut table = vec![head.map(str::to_owned).to_vec()];
-        for Member { id, group, state, pid, lag, standing, .. } in &self.members {
+        let row = |Member { id, group, state, pid, lag, standing, .. }: &Member| {
             let tell = |what: &dyn Fn(&Standing) -> String| standing.as_ref().map_or_else(|| "-".to_owned(), what);
             // Who waits for its group's state knows of no leader yet.
             let member = standing.as_ref().filter(|standing| !standing.joining);
             let of_member = |what: &dyn Fn(&Standing) -> String| member.map_or_else(|| "-".to_owned(), what);
-            table.push(vec![
+            vec![
                 group.clone(),
                 id.clone(),
                 pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
@@ -136,9 +84,9 @@ impl Human for Shown {
                 tell(&|standing| standing.delivered.to_string()),
                 lag.map_or_else(|| "-".to_owned(), |lag| lag.to_string()),
                 tell(&|standing| standing.undelivered.to_string()),
-            ]);
-        }
-        let mut text = columns(&table);
+            ]
+        };
+        let mut text = table(&head, self.members.iter().map(row));
         for group in &self.groups {
             text += &group.text(&of(&self.members, &group.group));
         }
@@ -198,33 +146,12 @@ impl Human for Moved {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
+mod tests {
     use stentor_support::live::Lag;
 
-    pub(in super::super) fn follower(id: &str, leader: &str, heard_ms: Option<u64>) -> Standing {
-        Standing {
-            id: id.to_owned(),
-            pid: 1,
-            leads: false,
-            campaigns: false,
-            joining: false,
-            epoch: 7,
-            leader: leader.to_owned(),
-            heard_ms,
-            promised: 7,
-            named: false,
-            delivered: 0,
-            undelivered: 0,
-            waiting: Vec::new(),
-            stalled_ms: 0,
-            clients: Vec::new(),
-        }
-    }
-
-    pub(in super::super) fn leader(id: &str) -> Standing {
-        Standing { leads: true, named: true, ..follower(id, id, None) }
-    }
+    use super::super::Heard;
+    use super::super::member::tests::{follower, leader};
+    use super::*;
 
     #[test]
     fn members_that_keep_new_clients_out_are_told_although_a_majority_works() {
