@@ -15,6 +15,11 @@ use super::worker_spec::{Part, broken, processors};
 use super::workers::Workers;
 use crate::args::BenchLength;
 
+/// Messages one at a time, over all rounds.
+pub(super) const ITERATIONS: u64 = 14_000;
+/// Lines, or datagrams, that are streamed to find what one of many costs.
+const LINES: u64 = 400_000;
+const DATAGRAMS: u64 = 50_000;
 /// Messages of one round, at most.
 const MAX_MESSAGES: u64 = 1 << 20;
 /// Rounds of a row that is limited by time, at least.
@@ -126,7 +131,8 @@ impl<'a> Harness<'a> {
     }
 
     /// What each of many lines or datagrams, sent on one processor and picked up on another, costs, ns.
-    pub(super) fn stream_cost(&mut self, kind: u64, count: u64) -> Result<f64, Failure> {
+    pub(super) fn stream_cost(&mut self, kind: u64, on_network: bool) -> Result<f64, Failure> {
+        let count = if on_network { DATAGRAMS } else { LINES };
         Ok(self.between_ends(kind, count, 1)? / count as f64)
     }
 

@@ -5,6 +5,8 @@ mod datagrams;
 pub(super) mod process;
 mod verbs;
 
+pub(super) use verbs::expect_success;
+
 use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD};
 use stentor_fabric::seal::record_words;
 use stentor_support::Failure;
@@ -93,32 +95,30 @@ impl Kind {
     /// there one for messages of several packets, which go in runs that the kernel takes as one: datagrams one by one, as
     /// sockets are used here, are slower.
     fn floor(self, carrier: Carrier, bytes: usize) -> Option<(Kind, &'static str)> {
-        Some(match carrier {
-            Carrier::Shm => self.floor_of_stores(),
+        let on_network = match carrier {
+            Carrier::Shm => false,
             Carrier::Roce(_) if self.is_stream() && packets_of(bytes) > 1 => return None,
-            Carrier::Roce(_) => self.floor_of_datagrams(),
+            Carrier::Roce(_) => true,
             Carrier::Verbs { .. } => return None,
-        })
-    }
-
-    fn floor_of_datagrams(self) -> (Kind, &'static str) {
-        match self {
-            Kind::Read => (Kind::DatagramAsk, "a request and the payload back, plain datagrams"),
-            Kind::WriteSignalled => (Kind::DatagramGot, "the payload and an acknowledgement back, plain datagrams"),
-            kind if kind.is_stream() => (Kind::DatagramStream, "plain datagrams one after the other"),
-            _ => (Kind::Datagrams, "half a ping-pong of plain datagrams with the payload"),
-        }
-    }
-
-    fn floor_of_stores(self) -> (Kind, &'static str) {
-        match self {
-            Kind::Read => (Kind::PlainLoad, "plain loads of the peer's words, the peer idle"),
-            Kind::WriteSignalled => (Kind::PlainStore, "plain stores of the words and a full fence, the peer idle"),
-            kind if kind.is_stream() => (Kind::PlainStream, "plain stores of the words, one place after the other"),
-            _ => {
+        };
+        Some(match (self, on_network) {
+            (Kind::Read, true) => (Kind::DatagramAsk, "a request and the payload back, plain datagrams"),
+            (Kind::Read, false) => (Kind::PlainLoad, "plain loads of the peer's words, the peer idle"),
+            (Kind::WriteSignalled, true) => {
+                (Kind::DatagramGot, "the payload and an acknowledgement back, plain datagrams")
+            }
+            (Kind::WriteSignalled, false) => {
+                (Kind::PlainStore, "plain stores of the words and a full fence, the peer idle")
+            }
+            (kind, true) if kind.is_stream() => (Kind::DatagramStream, "plain datagrams one after the other"),
+            (kind, false) if kind.is_stream() => {
+                (Kind::PlainStream, "plain stores of the words, one place after the other")
+            }
+            (_, true) => (Kind::Datagrams, "half a ping-pong of plain datagrams with the payload"),
+            (_, false) => {
                 (Kind::PlainLines, "hand-over of the payload's cache lines: half a ping-pong of plain stores and loads")
             }
-        }
+        })
     }
 
     /// Operations to one sample.

@@ -224,10 +224,7 @@ impl<F: Pair> Verbs<F> {
         let count = self.fabric.poll(&mut self.completions);
         for at in 0..count {
             let completion = self.completions[at];
-            if completion.status != Status::Success {
-                let what = format!("{:?} ended with {:?}", completion.opcode, completion.status);
-                return Err(Failure::run(what, "bench fabric", "report this as a bug"));
-            }
+            expect_success(&completion, "bench fabric")?;
             let queue = &mut self.queues[completion.qp.index()];
             if matches!(completion.opcode, Opcode::Recv | Opcode::RecvWriteImm) {
                 queue.received += 1;
@@ -380,6 +377,16 @@ impl<F: Pair> Verbs<F> {
         let number = self.write_region(1, 0, true)?;
         self.complete(Lane::Reliable, number)
     }
+}
+
+/// Fails unless a request was carried out.
+#[inline]
+pub(crate) fn expect_success(completion: &Completion, place: &str) -> Result<(), Failure> {
+    if completion.status == Status::Success {
+        return Ok(());
+    }
+    let what = format!("{:?} ended with {:?}", completion.opcode, completion.status);
+    Err(Failure::run(what, place, "report this as a bug"))
 }
 
 fn receive_span(staging: RegionId, place: u64) -> Span {

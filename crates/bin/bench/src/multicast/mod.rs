@@ -11,7 +11,7 @@ use stentor_support::args::{LoopbackFabric, Network, name_of};
 
 use super::datagrams;
 use super::environment::Environment;
-use super::harness::{Harness, messages, sizes, two_processors};
+use super::harness::{Harness, ITERATIONS, messages, sizes, two_processors};
 use super::kinds::kinds;
 use super::plain::STREAM_ALL_LINES;
 use super::report::{Floor, Report, Row, Writes};
@@ -26,16 +26,12 @@ const FIRST: usize = 10;
 const LAST: usize = 11;
 const DONE: usize = 12;
 
-/// Messages one at a time, over all rounds.
-const ITERATIONS: u64 = 14_000;
 /// So many times as many with a window.
 const WINDOWED: u64 = 10;
-/// Lines that are streamed to find what one of many costs.
-const LINES: u64 = 400_000;
+
 /// Lines that are handed over and back to find what a write and its pick-up cost.
 const HAND_OVERS: u64 = 20_000;
-/// Datagrams that are streamed to find what one of many costs.
-const DATAGRAMS: u64 = 50_000;
+
 /// The longest payload, bytes.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -267,12 +263,12 @@ impl Costs {
     /// What a write costs at best.
     fn measure(&mut self, harness: &mut Harness<'_>, on_network: bool) -> Result<(), Failure> {
         if on_network {
-            self.datagrams.push(harness.stream_cost(Kind::Datagrams.number(), DATAGRAMS)?);
+            self.datagrams.push(harness.stream_cost(Kind::Datagrams.number(), true)?);
             return Ok(());
         }
         self.hand_overs.push(hand_over_cost(harness)?);
-        self.lines.push(harness.stream_cost(Kind::Lines.number(), LINES)?);
-        self.bulk.push(harness.stream_cost(Kind::Bulk.number(), LINES)?);
+        self.lines.push(harness.stream_cost(Kind::Lines.number(), false)?);
+        self.bulk.push(harness.stream_cost(Kind::Bulk.number(), false)?);
         Ok(())
     }
 

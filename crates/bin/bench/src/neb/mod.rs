@@ -9,7 +9,7 @@ use stentor_support::args::{LoopbackFabric, Network, name_of};
 
 use super::datagrams;
 use super::environment::Environment;
-use super::harness::{Harness, messages, sizes, two_processors};
+use super::harness::{Harness, ITERATIONS, messages, sizes, two_processors};
 use super::kinds::kinds;
 use super::plain::STREAM_ALL_LINES;
 use super::report::{Floor, Report, Row};
@@ -19,11 +19,9 @@ use super::shared_area::Shape;
 use super::worker_spec::{Neb, Part};
 use crate::args::{BenchLength, BenchNeb, NebMode, Pinning};
 
-/// Broadcasts one at a time, over all rounds; so many times as many with a window.
-const ITERATIONS: u64 = 14_000;
+/// So many times as many broadcasts with a window.
 const WINDOWED: u64 = 5;
-const LINES: u64 = 400_000;
-const DATAGRAMS: u64 = 50_000;
+
 const MAX_BYTES: usize = 64 << 10;
 
 kinds! { Connect, Chain, Broadcast, Lines }
@@ -131,11 +129,10 @@ impl<'a> Bench<'a> {
     fn window(&mut self) -> Result<Row, Failure> {
         let (iterations, receivers) = (messages(self.harness.length(), ITERATIONS * WINDOWED), self.receivers());
         let window = u64::from(self.neb.window);
-        let lines = if self.neb.network.is_some() { DATAGRAMS } else { LINES };
-        let mut subjects = Samples::plain();
+        let (on_network, mut subjects) = (self.neb.network.is_some(), Samples::plain());
         let (mut costs, mut rates, mut made, mut broadcasts) = (Vec::new(), Vec::new(), [0; 2], 0);
         let rounds = self.harness.rounds(|harness| {
-            costs.push(harness.stream_cost(Kind::Lines.number(), lines)?);
+            costs.push(harness.stream_cost(Kind::Lines.number(), on_network)?);
             let before: [u64; 2] = harness.sums();
             let measured = harness.run(Kind::Broadcast.number(), iterations, window)?;
             let after: [u64; 2] = harness.sums();

@@ -42,7 +42,7 @@ pub use running::{Missed, already, find, is_stopped, missed, refuse_twin};
 pub use signals::{
     Interrupt, follow, ignore_signals, is_asked_to_end, outlive_file_sizes, stop_at_end_of_input, watch_signals,
 };
-pub use threads::{at_once, no_thread, thread};
+pub use threads::{at_once, lock, no_thread, thread};
 pub use troubles::Troubles;
 pub use unstarted::{as_pid, unstarted};
 

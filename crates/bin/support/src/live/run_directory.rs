@@ -56,9 +56,17 @@ impl RunDirectory {
     /// # Errors
     /// When it cannot be written.
     pub fn write_config(&self, text: &str) -> Result<PathBuf, Failure> {
-        let config = self.config();
-        fs::write(&config, text).map_err(|error| Failure::cannot_write(&config, &error))?;
-        Ok(config)
+        self.write("cluster.toml", text)
+    }
+
+    /// Writes a file of this name. Returns its path.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<PathBuf, Failure> {
+        let path = self.path.join(name);
+        fs::write(&path, text).map_err(|error| Failure::cannot_write(&path, &error))?;
+        Ok(path)
     }
 
     /// Makes a key for the cluster. Returns its path.

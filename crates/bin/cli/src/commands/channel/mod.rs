@@ -71,9 +71,7 @@ fn cat(args: &ChannelCat, output: Output) -> Result<Verdict, Failure> {
     let interrupt = Interrupt::catch()?;
     // What can be refused on this side is, before the other side hears of it.
     let task = Task::open(args)?;
-    if args.fabric != ChannelFabric::Ofi {
-        args.ofi.refuse("stentor channel cat")?;
-    }
+    args.ofi.refuse_unless(args.fabric == ChannelFabric::Ofi, "stentor channel cat")?;
     match args.fabric {
         ChannelFabric::Shm => {
             refuse_network(args.roce.bind, &args.roce.network, "--fabric shm")?;

@@ -215,7 +215,7 @@ impl<'a> Conductor<'a> {
         written.map_err(|error| Failure::cannot_write(path, &error))?;
         if let Some(trouble) = &self.played.trouble {
             let text = serde_json::to_string_pretty(trouble).expect("it has string keys");
-            super::scene::write(&path.join("trouble.json"), &(text + "\n"))?;
+            self.script.scene.write("trouble.json", text + "\n")?;
         }
         Ok(self.played)
     }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use stentor::runtime::{
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_sim::SimRng;
 use stentor_support::Failure;
-use stentor_support::live::{HistoryFile, Joining, no_thread};
+use stentor_support::live::{HistoryFile, Joining, lock, no_thread};
 
 use super::PLACE;
 use super::clock::RunClock;
@@ -69,7 +69,7 @@ struct Shared {
 
 impl Shared {
     fn status(&self) -> MutexGuard<'_, ClientStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.status)
     }
 }
 

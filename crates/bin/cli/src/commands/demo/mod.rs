@@ -46,9 +46,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     if args.fabric == DemoFabric::Shm {
         live::refuse_network(None, Captures::from(&args.network).asked(), "stentor demo")?;
     }
-    if args.fabric != DemoFabric::Ofi {
-        args.ofi.refuse("stentor demo")?;
-    }
+    args.ofi.refuse_unless(args.fabric == DemoFabric::Ofi, "stentor demo")?;
     if matches!(args.fabric, DemoFabric::Verbs | DemoFabric::Ofi) {
         live::refuse_traffic(Captures::from(&args.network).asked(), "stentor demo")?;
     }

@@ -163,8 +163,7 @@ fn specs(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<WorkerSpec
     let public: Vec<_> = (0..PROCESSES as u16).map(|process| Authority::public_of(&secret(process))).collect();
     let mut specs = Vec::new();
     for me in 0..PROCESSES as u16 {
-        let input = directory.join(format!("{}.txt", name(me)));
-        std::fs::write(&input, &shares[usize::from(me)]).map_err(|error| Failure::cannot_write(&input, &error))?;
+        let input = stage.write(&format!("{}.txt", name(me)), &shares[usize::from(me)])?;
         specs.push(WorkerSpec {
             me,
             processes: PROCESSES,
