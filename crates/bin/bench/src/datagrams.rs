@@ -1,4 +1,4 @@
-//! The floors on a network: datagrams over plain UDP sockets, as long as the packets of RoCEv2, by the same system calls
+//! The bounds on a network: datagrams over plain UDP sockets, as long as the packets of RoCEv2, by the same system calls
 //! in the same batches. Nothing is acknowledged, checked or sent again.
 
 use std::io;

@@ -8,7 +8,7 @@ use stentor_fabric::memory::Ordering;
 use stentor_support::Failure;
 use stentor_support::args::Network;
 
-use super::report::{Floor, Row};
+use super::report::{Bound, Row};
 use super::samples::Samples;
 use super::shared_area::{Command, NS, Shape, SharedArea};
 use super::worker_spec::{Part, broken, processors};
@@ -113,7 +113,7 @@ impl<'a> Harness<'a> {
     /// The row of messages one at a time, beside the bare chain of their steps.
     pub(super) fn alone(&self, name: String, rounds: u32, (bounds, subjects): (&Samples, &Samples), what: &str) -> Row {
         let subject = subjects.summary();
-        let bound = Floor { what: what.to_owned(), value: bounds.summary().typical, unit: "us" };
+        let bound = Bound { what: what.to_owned(), value: bounds.summary().typical, unit: "us" };
         Row::latency(name, self.bytes as usize, rounds, bound, &subject).with_rate(1e6 / subject.avg)
     }
 

@@ -1,7 +1,7 @@
 //! `stentor bench`: how fast, and how far from what the machine can do at best.
 //!
 //! A bench is a conductor and processes of the same binary. They share plain memory (`shared_area`), over which the conductor
-//! begins one phase after the other: the floor, the subject, the floor again. What they find they leave in that memory.
+//! begins one phase after the other: the bound, the subject, the bound again. What they find they leave in that memory.
 #![forbid(unsafe_code)]
 
 mod args;

@@ -1,4 +1,4 @@
-//! The floors: plain stores and loads to lines that processes share, no protocol and no fabric.
+//! The bounds: plain stores and loads to lines that processes share, no protocol and no fabric.
 
 use std::hint::black_box;
 

@@ -7,7 +7,7 @@ use super::clock::Grain;
 /// Longest latency that is told apart, ns.
 const LONGEST: u64 = 60_000_000_000;
 
-/// Latencies of one row, or of its floor.
+/// Latencies of one row, or of its bound.
 #[derive(Clone, Debug)]
 pub(super) struct Samples {
     all: Histogram<u64>,

@@ -1,4 +1,4 @@
-//! What both floors do alike: messages in turn, and in a stream.
+//! What both bounds do alike: messages in turn, and in a stream.
 
 use stentor_fabric::memory::Ordering;
 use stentor_support::Failure;

@@ -38,8 +38,8 @@ pub(in super::super) fn run(worker: Worker<'_>, network: Option<u8>, provider: O
         });
     };
     if let Some(provider) = provider {
-        let floor = Floor { provider, ip: ofi::address(network, spec.process) };
-        return play(worker, Some(floor), |phase| {
+        let bound = Bound { provider, ip: ofi::address(network, spec.process) };
+        return play(worker, Some(bound), |phase| {
             ofi::start(network, me, 2, FABRIC_BYTES, (provider, &format!("bench{phase}")))
         });
     }
@@ -59,7 +59,7 @@ enum End<F: Fabric> {
 
 /// What `raw` is on libfabric: the provider itself.
 #[derive(Clone, Copy)]
-struct Floor<'a> {
+struct Bound<'a> {
     provider: &'a str,
     ip: IpAddr,
 }
@@ -89,7 +89,7 @@ impl<F: Fabric> End<F> {
 /// A process's part, on any fabric; `start` makes one for a phase.
 fn play<F: Fabric>(
     worker: Worker<'_>,
-    floor: Option<Floor<'_>>,
+    bound: Option<Bound<'_>>,
     mut start: impl FnMut(u64) -> Result<F, Failure>,
 ) -> Result<(), Failure> {
     let mut end: Option<End<F>> = None;
@@ -99,8 +99,8 @@ fn play<F: Fabric>(
         match (Kind::of(task.command.kind), &mut end) {
             (Kind::Open, _) => {
                 let subject = Subject::of(task.command.extra);
-                let made = match floor.filter(|_| subject == Subject::Raw) {
-                    Some(Floor { provider, ip }) => End::Bare(Box::new(Provider::new(provider, ip, area, me, phase)?)),
+                let made = match bound.filter(|_| subject == Subject::Raw) {
+                    Some(Bound { provider, ip }) => End::Bare(Box::new(Provider::new(provider, ip, area, me, phase)?)),
                     None => {
                         let fabric = start(phase)?;
                         area.results(me)[2].store(fabric.capabilities().tagged.into(), Ordering::Release);

@@ -1,4 +1,4 @@
-//! The floor: the fabric's own operation, from registered memory into registered memory, and nothing else.
+//! The bound: the fabric's own operation, from registered memory into registered memory, and nothing else.
 
 use stentor_fabric::{
     Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec,

@@ -1,4 +1,4 @@
-//! The floors on a network: the same payload in datagrams over plain UDP sockets, to and fro.
+//! The bounds on a network: the same payload in datagrams over plain UDP sockets, to and fro.
 
 use stentor_fabric::WaitMode;
 use stentor_fabric::memory::Ordering;
@@ -23,7 +23,7 @@ pub(super) fn open(network: u8, me: usize) -> Result<Sockets, Failure> {
     Sockets::open(Ring { network, processes: 2, steps: STEPS, mode: WaitMode::POLL }, me)
 }
 
-/// One process's part in a phase of one of the floors.
+/// One process's part in a phase of one of the bounds.
 pub(super) fn perform(kind: Kind, task: &Task<'_>, sockets: &mut Sockets) -> Result<(), Failure> {
     let (me, mut tag) = (task.me, task.base());
     let mut pings = Pings { sockets, peer: 1 - me, bytes: task.command.bytes as usize };

@@ -46,7 +46,7 @@ fn play<F: Pair>(worker: Worker<'_>, fabric: F, room: Room, mut sockets: Option<
 fn perform<F: Pair>(task: &Task<'_>, verbs: &mut Verbs<F>) -> Result<(), Failure> {
     let (area, bytes) = (task.area, task.command.bytes as usize);
     let words = (bytes / WORD).max(1);
-    let lines = area.lines(0, super::FLOOR_LINES);
+    let lines = area.lines(0, super::BOUND_LINES);
     let mut pass = |shape: Exchanged| ping_pong(task, &mut Over { verbs, words, shape });
     match Kind::of(task.command.kind) {
         Kind::Connect => connect(task, verbs),

@@ -20,7 +20,7 @@ use stentor_fabric::ProcessId;
 use super::environment::Environment;
 use super::fabric;
 use super::multicast;
-use super::report::{Floor, Report, Row, Trial};
+use super::report::{Bound, Report, Row, Trial};
 use super::samples::Samples;
 use super::worker_spec::{broken, processors};
 use crate::args::{BenchFailover, Victims};
@@ -131,13 +131,13 @@ fn row(args: &BenchFailover, outages: &Outages, hop_us: f64) -> Option<Row> {
         "a target: the configured timeout of {} ms and {HOPS} hops of {hop_us:.3} us, which is how long {hop}, measured before",
         args.timeout_ms
     );
-    let floor = Floor { what, value: timeout_us + HOPS * hop_us, unit: "us" };
+    let bound = Bound { what, value: timeout_us + HOPS * hop_us, unit: "us" };
     let killed = if args.kill == Victims::Leader { "leaders" } else { "processes" };
     let name = format!(
         "fail-over, {}x{}, {killed} killed: last delivery before to first after, {} ms",
         args.groups, args.replicas, args.timeout_ms
     );
-    Some(Row::latency(name, load::PAYLOAD_BYTES, args.rounds, floor, &summary))
+    Some(Row::latency(name, load::PAYLOAD_BYTES, args.rounds, bound, &summary))
 }
 
 fn simulated(args: &BenchFailover, interrupt: &Interrupt) -> Result<Row, Failure> {
@@ -155,9 +155,9 @@ fn simulated(args: &BenchFailover, interrupt: &Interrupt) -> Result<Row, Failure
         sim::TIMEOUT_MIN,
         sim::TIMEOUT_MAX
     );
-    let floor = Floor { what, value: SIMULATED_US, unit: "us" };
+    let bound = Bound { what, value: SIMULATED_US, unit: "us" };
     let name = format!("fail-over, simulated, 1x{}: last delivery before to first after", args.replicas);
-    Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, floor, &summary))
+    Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, bound, &summary))
 }
 
 /// Time that this process has seen pass. While it was stopped, or had no processor, others may have been, too.

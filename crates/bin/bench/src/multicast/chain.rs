@@ -1,4 +1,4 @@
-//! The floor of one message's latency: the multicast's chain of messages between processes without the multicast.
+//! The bound of one message's latency: the multicast's chain of messages between processes without the multicast.
 //!
 //! The same processes, the same fan-out, the same way to wait and wake; but each step is the message's number alone, by a
 //! [`Way`]: a plain store to a line of its own per writer, reader and step, or a datagram. No rings, no checksums, no order

@@ -14,7 +14,7 @@ use super::environment::Environment;
 use super::harness::{Harness, ITERATIONS, messages, sizes, two_processors};
 use super::kinds::kinds;
 use super::plain::STREAM_ALL_LINES;
-use super::report::{Floor, Report, Row, Writes};
+use super::report::{Bound, Report, Row, Writes};
 use super::roce;
 use super::samples::{Samples, median};
 use super::shared_area::Shape;
@@ -218,9 +218,9 @@ impl<'a> Bench<'a> {
         })?;
         let rate = median(rates);
         let writes = written.per_message(&self.cluster);
-        let floor = costs.floor(&writes);
+        let bound = costs.bound(&writes);
         let name = self.name(&format!("{window} outstanding"));
-        let row = Row::rate(name, self.cluster.bytes as usize, rounds, floor, rate);
+        let row = Row::rate(name, self.cluster.bytes as usize, rounds, bound, rate);
         Ok(Row { writes: Some(writes), ..row.with_latency(&subjects.summary()) })
     }
 }
@@ -273,7 +273,7 @@ impl Costs {
     }
 
     /// The rate of messages with these writes.
-    fn floor(self, writes: &Writes) -> Floor {
+    fn bound(self, writes: &Writes) -> Bound {
         let (count, cost, what) = if self.datagrams.is_empty() {
             let (cost, line, bulk) = (median(self.hand_overs), median(self.lines), median(self.bulk));
             let what = format!(
@@ -292,7 +292,7 @@ impl Costs {
             );
             (made, cost, what)
         };
-        Floor { what, value: 1e9 / (cost * count), unit: "msgs/s" }
+        Bound { what, value: 1e9 / (cost * count), unit: "msgs/s" }
     }
 }
 

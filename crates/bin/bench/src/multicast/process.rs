@@ -37,7 +37,7 @@ enum Node<F: FabricDiagnostics> {
 struct Process<'a, F: FabricDiagnostics> {
     cluster: &'a Cluster,
     node: Node<F>,
-    /// For the floors on a network.
+    /// For the bounds on a network.
     sockets: Option<Sockets>,
     payload: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! The floor of one broadcast's latency: the same chain of steps without the broadcast.
+//! The bound of one broadcast's latency: the same chain of steps without the broadcast.
 //!
 //! The same processes, the same way to wait and wake; each step is the broadcast's number alone, by a [`Way`]. What is
 //! measured ends when the last receiver has delivered; then it tells the sender, which is not in the figure.

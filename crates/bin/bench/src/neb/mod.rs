@@ -12,7 +12,7 @@ use super::environment::Environment;
 use super::harness::{Harness, ITERATIONS, messages, sizes, two_processors};
 use super::kinds::kinds;
 use super::plain::STREAM_ALL_LINES;
-use super::report::{Floor, Report, Row};
+use super::report::{Bound, Report, Row};
 use super::roce;
 use super::samples::{Samples, median};
 use super::shared_area::Shape;
@@ -146,12 +146,12 @@ impl<'a> Bench<'a> {
             Ok(())
         })?;
         let (cost, rate) = (median(costs), median(rates));
-        let floor = match self.neb.network {
-            None => lines_floor(self.lines_per_broadcast(), cost),
-            Some(_) => datagrams_floor(made.map(|count| count as f64 / broadcasts as f64), cost),
+        let bound = match self.neb.network {
+            None => lines_bound(self.lines_per_broadcast(), cost),
+            Some(_) => datagrams_bound(made.map(|count| count as f64 / broadcasts as f64), cost),
         };
         let name = self.name(&format!("{window} outstanding"));
-        Ok(Row::rate(name, self.neb.bytes as usize, rounds, floor, rate).with_latency(&subjects.summary()))
+        Ok(Row::rate(name, self.neb.bytes as usize, rounds, bound, rate).with_latency(&subjects.summary()))
     }
 
     /// Lines that are handed from one process to another for one broadcast: the sender's writes; in mode `quorum` a
@@ -175,16 +175,16 @@ impl<'a> Bench<'a> {
     }
 }
 
-fn lines_floor(lines: u64, cost: f64) -> Floor {
+fn lines_bound(lines: u64, cost: f64) -> Bound {
     let what = format!(
         "{lines} lines written or read for each broadcast by all processes together, at {cost:.1} ns each: a \
          64-byte line stored and fenced on one processor, and picked up on another"
     );
-    Floor { what, value: 1e9 / (cost * lines as f64), unit: "msgs/s" }
+    Bound { what, value: 1e9 / (cost * lines as f64), unit: "msgs/s" }
 }
 
 /// What was written and read for each broadcast.
-fn datagrams_floor([writes, reads]: [f64; 2], cost: f64) -> Floor {
+fn datagrams_bound([writes, reads]: [f64; 2], cost: f64) -> Bound {
     let what = format!(
         "{writes:.1} writes and {reads:.1} reads, as many as were made for each broadcast by all processes together, at \
          {cost:.0} ns for a write and twice that for a read: a datagram of {} bytes in a stream over plain UDP sockets from one \
@@ -192,5 +192,5 @@ fn datagrams_floor([writes, reads]: [f64; 2], cost: f64) -> Floor {
         datagrams::LENGTH,
         datagrams::BATCH
     );
-    Floor { what, value: 1e9 / (cost * (writes + 2.0 * reads)), unit: "msgs/s" }
+    Bound { what, value: 1e9 / (cost * (writes + 2.0 * reads)), unit: "msgs/s" }
 }

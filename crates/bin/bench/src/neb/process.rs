@@ -85,7 +85,7 @@ fn play<F: FabricDiagnostics>(
 struct Process<'a, F: FabricDiagnostics> {
     neb: &'a Neb,
     node: Node<F>,
-    /// For the floors on a network.
+    /// For the bounds on a network.
     sockets: Option<Sockets>,
     payload: Vec<u8>,
     sent: u64,

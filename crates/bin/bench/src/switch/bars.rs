@@ -75,12 +75,12 @@ fn counts(counted: &SwitchReport) -> Vec<Bar> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Floor;
+    use crate::report::Bound;
     use crate::switch_report::Aggregated;
 
     fn row(name: &str, us: f64, ratio: f64) -> Row {
-        let floor = Floor { what: String::new(), value: us / ratio, unit: "us" };
-        Row { p50_us: Some(us), ..Row::new(name, 64, 1, floor, ratio) }
+        let bound = Bound { what: String::new(), value: us / ratio, unit: "us" };
+        Row { p50_us: Some(us), ..Row::new(name, 64, 1, bound, ratio) }
     }
 
     fn line(receivers: u8, way: &'static str, packets: f64) -> Sender {

@@ -12,7 +12,7 @@ use stentor_wire::Psn;
 
 use super::ends::{Ends, hosts};
 use super::{LAST_OF, Running, Times, address, failed, switch_addresses};
-use crate::report::{Floor, Row};
+use crate::report::{Bound, Row};
 
 const N: usize = 32;
 const GID: u16 = 2;
@@ -128,7 +128,7 @@ pub(super) fn row(size: usize, rounds: u32, iterations: u64) -> Result<Row, Fail
         }
     }
     let what = format!("{N} WRITEs one after the other, to the last receiver");
-    let floor = Floor { what, value: unicast.summary().typical, unit: "us" };
+    let bound = Bound { what, value: unicast.summary().typical, unit: "us" };
     let found = switched.summary();
-    Ok(Row::latency(LAST_OF, size, rounds, floor, &found))
+    Ok(Row::latency(LAST_OF, size, rounds, bound, &found))
 }

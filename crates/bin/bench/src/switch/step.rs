@@ -10,7 +10,7 @@ use stentor_wire::Psn;
 
 use super::packets::{self, FIRST};
 use super::{STEP, Times, failed};
-use crate::report::{Floor, Row};
+use crate::report::{Bound, Row};
 
 /// Passes in a sample: short, so that few are interrupted.
 const PASSES: u32 = 1920;
@@ -98,8 +98,8 @@ pub(super) fn rows(size: usize, rounds: u32) -> Result<Vec<Row>, Failure> {
             return Row::alone(name, size, rounds).with_latency(&found);
         }
         let what = format!("{receivers} times a packet to one receiver");
-        let floor = Floor { what, value: receivers * one, unit: "us" };
-        Row::latency(name, size, rounds, floor, &found)
+        let bound = Bound { what, value: receivers * one, unit: "us" };
+        Row::latency(name, size, rounds, bound, &found)
     };
     Ok((0..RECEIVERS.len()).map(row).collect())
 }

@@ -11,7 +11,7 @@ use stentor_support::live::random_key;
 use stentor_switch::control::{Link, Operation};
 
 use super::{MEMBERS, Running, Times, address, failed, switch_addresses};
-use crate::report::{Floor, Row};
+use crate::report::{Bound, Row};
 use crate::samples::median;
 
 const HOSTS: u8 = 16;
@@ -178,7 +178,7 @@ pub(super) fn row(rounds: u32) -> Result<Row, Failure> {
         times.round(&(0..CONTROLS).map(|_| scene.by_control()).collect::<Result<Vec<_>, _>>()?);
     }
     let what = format!("the queue pairs of all {HOSTS} hosts made anew through the control plane, then the same");
-    let floor = Floor { what, value: median(anew), unit: "us" };
+    let bound = Bound { what, value: median(anew), unit: "us" };
     let found = times.summary();
-    Ok(Row::latency(MEMBERS, 8, rounds, floor, &found))
+    Ok(Row::latency(MEMBERS, 8, rounds, bound, &found))
 }
