@@ -112,8 +112,7 @@ impl<'a> Harness<'a> {
 
     /// The row of messages one at a time, beside the bare chain of their steps.
     pub(super) fn alone(&self, name: String, rounds: u32, (bounds, subjects): (&Samples, &Samples), what: &str) -> Row {
-        let subject = subjects.summary();
-        let bound = Bound { what: what.to_owned(), value: bounds.summary().typical, unit: "us" };
+        let (bound, subject) = (Bound::us(what, bounds.summary().typical), subjects.summary());
         Row::latency(name, self.bytes as usize, rounds, bound, &subject).with_rate(1e6 / subject.avg)
     }
 

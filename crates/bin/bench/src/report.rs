@@ -19,6 +19,18 @@ pub(super) struct Bound {
     pub(super) unit: &'static str,
 }
 
+impl Bound {
+    /// On a latency, microseconds.
+    pub(super) fn us(what: impl Into<String>, value: f64) -> Self {
+        Bound { what: what.into(), value, unit: "us" }
+    }
+
+    /// On a rate of messages.
+    pub(super) fn rate(what: impl Into<String>, value: f64) -> Self {
+        Bound { what: what.into(), value, unit: "msgs/s" }
+    }
+}
+
 /// One row.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Row {

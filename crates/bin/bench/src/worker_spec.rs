@@ -142,6 +142,15 @@ pub(super) fn pin(processors: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Ends with the bench from here on.
+pub(super) fn follow(bench: i32, place: &str) -> Result<(), Failure> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| broken("follow the parent")(error.into()))?;
+    if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != bench) {
+        return Err(Failure::run("the bench is gone", place, "start it again"));
+    }
+    Ok(())
+}
+
 /// Something that the system refused in the middle of a bench.
 pub(super) fn broken(what: &str) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::system(format_args!("cannot {what}"), &error, "bench", "run `stentor doctor`")
@@ -206,11 +215,7 @@ impl WorkerSpec {
 
     /// Takes up the shared memory; ends with the conductor from here on.
     pub(super) fn enter(&self) -> Result<SharedArea, Failure> {
-        set_parent_process_death_signal(Some(Signal::KILL))
-            .map_err(|error| broken("follow the parent")(error.into()))?;
-        if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != self.parent) {
-            return Err(Failure::run("the bench is gone", "bench process", "start it again"));
-        }
+        follow(self.parent, "bench process")?;
         if let Some(processor) = self.processor {
             pin(&[processor]).map_err(broken("stay on one processor"))?;
         }

@@ -228,7 +228,7 @@ fn rows(
 ) -> Vec<Row> {
     let latency = |raw: &Measured| {
         let what = format!("half a ping-pong of {operation} from and to registered memory");
-        Bound { what, value: raw.samples.summary().typical, unit: "us" }
+        Bound::us(what, raw.samples.summary().typical)
     };
     let raw = |bytes| all.iter().find(move |measured| measured.subject == Subject::Raw && measured.bytes == bytes);
     let subjects = all.iter().filter(|measured| measured.subject != Subject::Raw);
@@ -241,8 +241,8 @@ fn rows(
                 let ratio = paired(raw.rates.iter().copied(), rates.iter().copied(), |bound, rate| bound / rate);
                 let what = format!("{operation} one after the other, from and to registered memory, nothing copied");
                 let iterations = messages(a_round, *bytes) * u64::from(rounds);
-                let bound = Bound { what, value: bound, unit: "msgs/s" };
-                return Some(Row { iterations, ..Row::new(name, *bytes, rounds, bound, ratio).with_rate(rate) });
+                let row = Row::new(name, *bytes, rounds, Bound::rate(what, bound), ratio).with_rate(rate);
+                return Some(Row { iterations, ..row });
             }
             let (bound, summary) = (latency(raw), samples.summary());
             let ratio = paired(samples.medians(), raw.samples.medians(), |ours, bound| ours / bound);

@@ -318,10 +318,7 @@ fn row(
     if kind.is_stream() {
         let rate = median(rates);
         let row = match bound {
-            Some((_, what)) => {
-                let bound = Bound { what: what.to_owned(), value: median(bound_rates), unit: "msgs/s" };
-                Row::rate(name, bytes, rounds, bound, rate)
-            }
+            Some((_, what)) => Row::rate(name, bytes, rounds, Bound::rate(what, median(bound_rates)), rate),
             None => Row::alone(name, bytes, rounds).with_rate(rate),
         };
         return Ok(Row { iterations: iterations * u64::from(rounds), ..row });
@@ -335,6 +332,5 @@ fn row(
         Carrier::Shm => format!("{what} ({} of 64 bytes)", lines_of(bytes)),
         _ => format!("{what} ({} a message, as long as packets; nothing is checked)", packets_of(bytes)),
     };
-    let bound = Bound { what, value: bounds.summary().typical, unit: "us" };
-    Ok(Row::latency(name, bytes, rounds, bound, &subject))
+    Ok(Row::latency(name, bytes, rounds, Bound::us(what, bounds.summary().typical), &subject))
 }

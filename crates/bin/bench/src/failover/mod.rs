@@ -131,7 +131,7 @@ fn row(args: &BenchFailover, outages: &Outages, hop_us: f64) -> Option<Row> {
         "a target: the configured timeout of {} ms and {HOPS} hops of {hop_us:.3} us, which is how long {hop}, measured before",
         args.timeout_ms
     );
-    let bound = Bound { what, value: timeout_us + HOPS * hop_us, unit: "us" };
+    let bound = Bound::us(what, timeout_us + HOPS * hop_us);
     let killed = if args.kill == Victims::Leader { "leaders" } else { "processes" };
     let name = format!(
         "fail-over, {}x{}, {killed} killed: last delivery before to first after, {} ms",
@@ -148,16 +148,14 @@ fn simulated(args: &BenchFailover, interrupt: &Interrupt) -> Result<Row, Failure
         outages.push(sim::outage(args.seed.wrapping_add(u64::from(run)), usize::from(args.replicas))?);
     }
     samples.round(outages);
-    let summary = samples.summary();
     let what = format!(
         "a target: 1 ms; virtual time, links of 1 us, members look at each other every {:?} and suspect after {:?} to {:?}",
         sim::INTERVAL,
         sim::TIMEOUT_MIN,
         sim::TIMEOUT_MAX
     );
-    let bound = Bound { what, value: SIMULATED_US, unit: "us" };
     let name = format!("fail-over, simulated, 1x{}: last delivery before to first after", args.replicas);
-    Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, bound, &summary))
+    Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, Bound::us(what, SIMULATED_US), &samples.summary()))
 }
 
 /// Time that this process has seen pass. While it was stopped, or had no processor, others may have been, too.

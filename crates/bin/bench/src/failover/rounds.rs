@@ -108,7 +108,7 @@ fn in_round(round: u32, seed: u64, failure: Failure) -> Failure {
 impl<'a, F: ClusterFabric> Script<'a, F> {
     fn begin(play: Play<'a>) -> Result<Self, Failure> {
         let Play { args, plan, scene, interrupt } = play;
-        let to: Vec<_> = plan.topology().group_ids().collect();
+
         // The first place is ours; nobody else is there yet.
         let fleet = RefCell::new(Fleet::start(plan, scene, args)?);
         let wait = mode(args.wait);
@@ -116,16 +116,11 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         let told = |name: &str| scene.captures().of(name, 1);
         let start = |client| start_client::<F>(plan, client, (&config, &sockets), told);
         let joining = Joining {
-            plan,
-            config: &config,
-            start: &start,
-            meet: scene.sockets().display().to_string(),
-            directory: None,
-            to: &to,
             wait,
             timeout: 3 * TIMEOUT,
             // Whoever has ended is waited for in vain.
             check: &|| interrupt.check().and_then(|()| fleet.borrow_mut().check()),
+            ..Joining::to_all(plan, &config, &sockets, &start)
         };
         let joined = joining.join(None, |_| ())?;
         let fleet = fleet.into_inner();

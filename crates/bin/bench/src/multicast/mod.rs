@@ -292,7 +292,7 @@ impl Costs {
             );
             (made, cost, what)
         };
-        Bound { what, value: 1e9 / (cost * count), unit: "msgs/s" }
+        Bound::rate(what, 1e9 / (cost * count))
     }
 }
 

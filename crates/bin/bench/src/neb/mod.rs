@@ -180,7 +180,7 @@ fn lines_bound(lines: u64, cost: f64) -> Bound {
         "{lines} lines written or read for each broadcast by all processes together, at {cost:.1} ns each: a \
          64-byte line stored and fenced on one processor, and picked up on another"
     );
-    Bound { what, value: 1e9 / (cost * lines as f64), unit: "msgs/s" }
+    Bound::rate(what, 1e9 / (cost * lines as f64))
 }
 
 /// What was written and read for each broadcast.
@@ -192,5 +192,5 @@ fn datagrams_bound([writes, reads]: [f64; 2], cost: f64) -> Bound {
         datagrams::LENGTH,
         datagrams::BATCH
     );
-    Bound { what, value: 1e9 / (cost * (writes + 2.0 * reads)), unit: "msgs/s" }
+    Bound::rate(what, 1e9 / (cost * (writes + 2.0 * reads)))
 }

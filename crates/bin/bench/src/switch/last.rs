@@ -11,12 +11,11 @@ use stentor_switch::Switch;
 use stentor_wire::Psn;
 
 use super::ends::{Ends, hosts};
-use super::{LAST_OF, Running, Times, address, failed, switch_addresses};
+use super::{LAST_OF, Running, Times, address, failed, in_time, switch_addresses};
 use crate::report::{Bound, Row};
 
 const N: usize = 32;
 const GID: u16 = 2;
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A host and its sockets.
 struct Side {
@@ -86,9 +85,7 @@ impl Scene {
                 }
                 count -= 1;
             }
-            if since.elapsed() > PATIENCE {
-                return Err(failed("nothing is acknowledged"));
-            }
+            in_time(since, "nothing is acknowledged")?;
         }
         Ok(())
     }
@@ -107,9 +104,7 @@ impl Scene {
             while next < N && self.receiver.ends.last(next, words) == self.tag {
                 next += 1;
             }
-            if since.elapsed() > PATIENCE {
-                return Err(failed(format_args!("receiver {next} does not get it")));
-            }
+            in_time(since, format_args!("receiver {next} does not get it"))?;
         }
         let time = since.elapsed().as_secs_f64() * 1e6;
         self.complete(count)?;
@@ -128,7 +123,6 @@ pub(super) fn row(size: usize, rounds: u32, iterations: u64) -> Result<Row, Fail
         }
     }
     let what = format!("{N} WRITEs one after the other, to the last receiver");
-    let bound = Bound { what, value: unicast.summary().typical, unit: "us" };
-    let found = switched.summary();
-    Ok(Row::latency(LAST_OF, size, rounds, bound, &found))
+    let bound = Bound::us(what, unicast.summary().typical);
+    Ok(Row::latency(LAST_OF, size, rounds, bound, &switched.summary()))
 }

@@ -98,8 +98,7 @@ pub(super) fn rows(size: usize, rounds: u32) -> Result<Vec<Row>, Failure> {
             return Row::alone(name, size, rounds).with_latency(&found);
         }
         let what = format!("{receivers} times a packet to one receiver");
-        let bound = Bound { what, value: receivers * one, unit: "us" };
-        Row::latency(name, size, rounds, bound, &found)
+        Row::latency(name, size, rounds, Bound::us(what, receivers * one), &found)
     };
     Ok((0..RECEIVERS.len()).map(row).collect())
 }

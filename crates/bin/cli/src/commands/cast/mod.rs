@@ -71,7 +71,7 @@ impl Casting<'_> {
             start: &start,
             meet,
             directory: args.meeting.directory.as_deref(),
-            to,
+            to: to.to_vec(),
             wait: args.meeting.wait.into(),
             timeout: Duration::from_secs(args.timeout),
             check: &|| interrupt.check(),

@@ -137,18 +137,13 @@ impl<'a> Loads<'a> {
         start: &dyn Fn(ClientId) -> Result<Client<F>, StartError>,
     ) -> Result<(), Failure> {
         let Loads { plan, scene, args, .. } = *self;
-        let to: Vec<_> = plan.topology().group_ids().collect();
+        let (config, sockets) = (scene.config(), scene.sockets());
         let over = || Failure::run("the run is over", PLACE, "start it again");
         let joining = Joining {
-            plan,
-            config: &scene.config(),
-            start,
-            meet: scene.sockets().display().to_string(),
-            directory: None,
-            to: &to,
             wait: args.wait.into(),
             timeout: JOINING,
             check: &|| if shared.phase.load(Ordering::Relaxed) == END { Err(over()) } else { Ok(()) },
+            ..Joining::to_all(plan, &config, &sockets, start)
         };
         let joined = joining.join(Some(client), |_| ())?;
         Load::new(self, shared, joined.client, client)?.run()

@@ -106,18 +106,8 @@ impl Scene<'_> {
         let (config, sockets) = (stage.config(), stage.sockets());
         let told = |name: &str| stage.captures().of(name, 1);
         let start = |client| live::start_client::<F>(plan, client, (&config, &sockets), told);
-        let to: Vec<_> = plan.topology().group_ids().collect();
-        let joining = Joining {
-            plan,
-            config: &config,
-            start: &start,
-            meet: stage.path().display().to_string(),
-            directory: None,
-            to: &to,
-            wait: args.wait.into(),
-            timeout: patience(plan.topology().processes()),
-            check,
-        };
+        let (wait, timeout) = (args.wait.into(), patience(plan.topology().processes()));
+        let joining = Joining { wait, timeout, check, ..Joining::to_all(plan, &config, stage.path(), &start) };
         let joined = joining.join(None, |text| output.note(text))?;
         let bar = output.progress_count("multicasting", text.lines().len() as u64);
         // A smaller group would not survive it.

@@ -50,6 +50,11 @@ impl Member {
         self.pid.filter(|pid| self.state == "silent" && is_stopped(*pid))
     }
 
+    /// Whether it has its group's state.
+    pub(super) fn remembers(&self) -> bool {
+        self.standing.as_ref().is_some_and(|standing| !standing.joining)
+    }
+
     /// Whether a new client waits for it. Of one that cannot be asked nothing is known.
     pub(super) fn keeps_clients_out(&self) -> bool {
         ["down", "silent", "joins"].contains(&self.state)

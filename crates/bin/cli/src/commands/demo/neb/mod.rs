@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use stentor_checker::{Report, check_files};
-use stentor_neb::Authority;
+
 use stentor_support::args::{DemoFabric, device_address};
 use stentor_support::live::{Captures, Interrupt, this_program, thread};
 use stentor_support::{Failure, Human, Output, Style, Verdict, Verdicts, verdict_lines, verdicts};
@@ -158,27 +158,16 @@ fn specs(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<WorkerSpec
         shares[process].push(b'\n');
         counts[process] += 1;
     }
-    // Keys of one run on one host: nothing is protected by them, they show how evidence is made.
-    let secret = |process: u16| [process as u8 + 1; 32];
-    let public: Vec<_> = (0..PROCESSES as u16).map(|process| Authority::public_of(&secret(process))).collect();
+
     let mut specs = Vec::new();
     for me in 0..PROCESSES as u16 {
         let input = stage.write(&format!("{}.txt", name(me)), &shares[usize::from(me)])?;
         specs.push(WorkerSpec {
             me,
-            processes: PROCESSES,
-            faults: 1,
-            window: WINDOW,
-            payload_bytes: PAYLOAD_BYTES,
-            secret: secret(me),
-            public: public.clone(),
-            salt: 0x5354_454e_544f_5221,
             sockets: sockets.clone(),
             history: directory.join(format!("{}.jsonl", name(me))),
             input,
-            liar: LIAR,
             shares: counts.clone(),
-            victims: VICTIMS.to_vec(),
             lies: args.lies.clone(),
             patience_ms,
             carrier: carrier(me)?,
