@@ -70,7 +70,7 @@ pub(super) struct Harness<'a> {
     /// Between which lines and datagrams go that are measured alone.
     ends: [usize; 2],
     bytes: u32,
-    length: &'a BenchLength,
+    pub(super) length: &'a BenchLength,
 }
 
 impl<'a> Harness<'a> {
@@ -86,11 +86,6 @@ impl<'a> Harness<'a> {
         workers.run(Command { kind: connect, ..Command::default() })?;
         let ends = [processors[0], processors[processors.len() - 1]];
         Ok(Harness { workers, ends, bytes, length })
-    }
-
-    /// How long, and how much.
-    pub(super) fn length(&self) -> &'a BenchLength {
-        self.length
     }
 
     /// The memory that the processes share.

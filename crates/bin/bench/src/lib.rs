@@ -55,8 +55,7 @@ pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
         BenchCommand::Process { spec } => return process(&WorkerSpec::parse(spec)?),
     };
     drop(still);
-    output.report(&report)?;
-    Ok(verdict)
+    output.conclude(&report, verdict)
 }
 
 /// One of the processes that a bench starts.

@@ -79,7 +79,7 @@ fn real(
     let plan = ClusterRuntime::new(scene.cluster()?).map_err(|error| unstarted(error, &scene.config()))?;
     // Members, and the clients' first places.
     let processes = 0..plan.topology().processes() as u16;
-    scene.captures().check(processes.map(|process| plan.name(ProcessId(process)).to_owned()), 1)?;
+    scene.captures.check(processes.map(|process| plan.name(ProcessId(process)).to_owned()), 1)?;
     let play = Play { args, plan: &plan, scene: &scene, interrupt };
     let killed = rounds::play(play, output).inspect_err(|_| scene.keep())?;
     let files = scene.histories()?;

@@ -113,7 +113,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         let fleet = RefCell::new(Fleet::start(plan, scene, args)?);
         let wait = mode(args.wait);
         let (config, sockets) = (scene.config(), scene.sockets());
-        let told = |name: &str| scene.captures().of(name, 1);
+        let told = |name: &str| scene.captures.of(name, 1);
         let start = |client| start_client::<F>(plan, client, (&config, &sockets), told);
         let joining = Joining {
             wait,

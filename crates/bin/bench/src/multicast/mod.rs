@@ -174,7 +174,7 @@ impl<'a> Bench<'a> {
 
     /// Latency of messages one at a time, from the call to the delivery at the last destination.
     fn one(&mut self) -> Result<Row, Failure> {
-        let (iterations, cluster) = (messages(self.harness.length(), ITERATIONS), self.cluster);
+        let (iterations, cluster) = (messages(self.harness.length, ITERATIONS), self.cluster);
         let (mut bounds, mut subjects, mut written) = (Samples::plain(), Samples::plain(), Written::default());
         let rounds = self.harness.rounds(|harness| {
             let measured = harness.run(Kind::Chain.number(), iterations, 1)?;
@@ -200,7 +200,7 @@ impl<'a> Bench<'a> {
 
     /// Rate of messages with a window, beside what their writes cost.
     fn window(&mut self) -> Result<Row, Failure> {
-        let (iterations, cluster) = (messages(self.harness.length(), ITERATIONS * WINDOWED), self.cluster);
+        let (iterations, cluster) = (messages(self.harness.length, ITERATIONS * WINDOWED), self.cluster);
         let window = u64::from(cluster.window);
         let (mut subjects, mut written) = (Samples::plain(), Written::default());
         let (mut costs, mut rates) = (Costs::default(), Vec::new());

@@ -106,7 +106,7 @@ impl<'a> Bench<'a> {
 
     /// Latency of broadcasts one at a time, from the call to the delivery at the last receiver.
     fn one(&mut self) -> Result<Row, Failure> {
-        let (iterations, receivers) = (messages(self.harness.length(), ITERATIONS), self.receivers());
+        let (iterations, receivers) = (messages(self.harness.length, ITERATIONS), self.receivers());
         let (mut bounds, mut subjects) = (Samples::plain(), Samples::plain());
         let rounds = self.harness.rounds(|harness| {
             for (kind, samples) in [(Kind::Chain, &mut bounds), (Kind::Broadcast, &mut subjects)] {
@@ -127,7 +127,7 @@ impl<'a> Bench<'a> {
 
     /// Rate of broadcasts with a window, beside what their writes and reads cost.
     fn window(&mut self) -> Result<Row, Failure> {
-        let (iterations, receivers) = (messages(self.harness.length(), ITERATIONS * WINDOWED), self.receivers());
+        let (iterations, receivers) = (messages(self.harness.length, ITERATIONS * WINDOWED), self.receivers());
         let window = u64::from(self.neb.window);
         let (on_network, mut subjects) = (self.neb.network.is_some(), Samples::plain());
         let (mut costs, mut rates, mut made, mut broadcasts) = (Vec::new(), Vec::new(), [0; 2], 0);

@@ -65,8 +65,10 @@ pub(super) fn run(args: &Check, output: Output) -> Result<Verdict, Failure> {
     let report = check_inputs_told(inputs, told);
     bar.finish_and_clear();
     let judgement = Judgement::from(report?);
-    output.report(&judgement)?;
-    Ok(if judgement.undecided.is_some() { Verdict::Undecided } else { Verdict::of(judgement.ok) })
+    output.conclude(
+        &judgement,
+        if judgement.undecided.is_some() { Verdict::Undecided } else { Verdict::of(judgement.ok) },
+    )
 }
 
 /// A history that is open.

@@ -28,8 +28,7 @@ pub(super) fn run(output: Output) -> Result<Verdict, Failure> {
     let findings = machine::findings();
     let fabrics = fabrics(&findings);
     let usable = fabrics["shm"].available;
-    output.report(&Diagnosis { findings, fabrics })?;
-    Ok(Verdict::of(usable))
+    output.conclude(&Diagnosis { findings, fabrics }, Verdict::of(usable))
 }
 
 fn fabrics(findings: &[Finding]) -> BTreeMap<&'static str, FabricState> {

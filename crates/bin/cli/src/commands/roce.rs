@@ -18,9 +18,8 @@ use crate::args::{Pingpong, RoceCommand, Taking};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn run(command: &RoceCommand, output: Output) -> Result<Verdict, Failure> {
-    match command {
-        RoceCommand::Pingpong(args) => pingpong(args, output),
-    }
+    let RoceCommand::Pingpong(args) = command;
+    pingpong(args, output)
 }
 
 /// The outcome, as it is printed.
@@ -90,8 +89,7 @@ fn pingpong(args: &Pingpong, output: Output) -> Result<Verdict, Failure> {
         }
     };
     let outcome = peer::pingpong(&game, args.host.is_some(), meeting, told).map_err(failed)?;
-    output.report(&report(args, outcome))?;
-    Ok(Verdict::Good)
+    output.conclude(&report(args, outcome), Verdict::Good)
 }
 
 fn report(args: &Pingpong, outcome: PingpongOutcome) -> Report {

@@ -84,8 +84,7 @@ pub(super) fn run(args: &Stop, output: Output) -> Result<Verdict, Failure> {
     let stopped = live::at_once(&members, |process| stop(*process));
     let members = stopped.into_iter().collect::<Result<Vec<_>, Failure>>()?;
     let ok = members.iter().all(|member| ["stopped", "absent"].contains(&member.state));
-    output.report(&Stopped { ok, members })?;
-    Ok(Verdict::of(ok))
+    output.conclude(&Stopped { ok, members }, Verdict::of(ok))
 }
 
 fn member(plan: &ClusterRuntime, id: &str, args: &Stop) -> Result<ProcessId, Failure> {

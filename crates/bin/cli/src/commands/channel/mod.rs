@@ -30,9 +30,8 @@ const INPUT: &str = "standard input";
 const OUTPUT: &str = "standard output";
 
 pub(super) fn run(command: &ChannelCommand, output: Output) -> Result<Verdict, Failure> {
-    match command {
-        ChannelCommand::Cat(args) => cat(args, output),
-    }
+    let ChannelCommand::Cat(args) = command;
+    cat(args, output)
 }
 
 /// What came of a transfer.

@@ -138,7 +138,7 @@ impl<'a> Conductor<'a> {
         loads: &'a Loads<'a>,
         interrupt: &'a Interrupt,
     ) -> Result<Self, Failure> {
-        let (plan, scene) = (script.scene.plan(), script.scene);
+        let (plan, scene) = (&script.scene.plan, script.scene);
         let names: Vec<_> =
             (0..plan.topology().all_members() as u16).map(|n| plan.name(ProcessId(n)).to_owned()).collect();
         let sizes: Vec<_> = plan.topology().group_ids().map(|group| plan.topology().members(group).count()).collect();

@@ -21,7 +21,7 @@ pub(super) struct CheckResult {
 /// The document that `--json` prints, and the source of the human-readable text.
 #[derive(Serialize)]
 pub(super) struct RunReport {
-    ok: bool,
+    pub(super) ok: bool,
     seed: u64,
     /// The requested duration of the faults; `seconds` is the duration of the whole run, `fault_seconds` that of the
     /// faults.
@@ -67,7 +67,7 @@ fn is_good(property: &str, verdict: &str, crashes: bool, complete: bool) -> bool
 
 impl RunReport {
     pub(super) fn new(script: &Script<'_>, outcome: &RunOutcome, checked: &CheckResult, seconds: f64) -> Self {
-        let (args, plan) = (script.args, script.scene.plan());
+        let (args, plan) = (script.args, &script.scene.plan);
         let properties = verdicts(&checked.report);
         let crashes = checked.report.counts.crashes > 0;
         let good = |(name, verdict): (&&str, &&str)| is_good(name, verdict, crashes, outcome.complete);
@@ -108,10 +108,6 @@ impl RunReport {
     pub(super) fn kept(self, history: Option<PathBuf>) -> Self {
         RunReport { history, ..self }
     }
-
-    pub(super) fn ok(&self) -> bool {
-        self.ok
-    }
 }
 
 /// Returns the command that injects the same faults.
@@ -121,7 +117,7 @@ fn repeat(script: &Script<'_>) -> String {
     let _ = match &args.config {
         Some(path) => write!(line, " --config {}", path.display()),
         None => {
-            let fabric = script.scene.plan().config().fabric().name();
+            let fabric = script.scene.plan.config().fabric().name();
             write!(line, " --fabric {fabric} --groups {} --replicas {}", args.groups, args.replicas)
         }
     };

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::net::UdpSocket;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use stentor::ClusterConfig;
 use stentor::config::{Limits, Problem, Template};
@@ -25,8 +25,7 @@ const NETWORKS: u32 = 60;
 /// The directory of one run, with the configuration that the user named or that was made for the run.
 pub(super) struct Scene {
     directory: RunDirectory,
-    config: PathBuf,
-    plan: ClusterRuntime,
+    pub(super) plan: ClusterRuntime,
 }
 
 fn template(args: &args::Chaos) -> Result<Template, Failure> {
@@ -97,25 +96,18 @@ impl Scene {
                 Err(rendered(args)?)
             }
         };
-        let directory = RunDirectory::new("chaos", args.directory.as_deref())?;
-        let (config, plan) = match given {
-            Ok(given) => given,
+        let mut directory = RunDirectory::new("chaos", args.directory.as_deref())?;
+        let plan = match given {
+            Ok((config, plan)) => {
+                directory.use_config(config);
+                plan
+            }
             Err(text) => {
-                let config = directory.write_config(&text)?;
                 directory.write_key()?;
-                let plan = live::plan(&config)?;
-                (config, plan)
+                live::plan(&directory.write_config(&text)?)?
             }
         };
-        Ok(Scene { directory, config, plan })
-    }
-
-    pub(super) fn plan(&self) -> &ClusterRuntime {
-        &self.plan
-    }
-
-    pub(super) fn config(&self) -> PathBuf {
-        self.config.clone()
+        Ok(Scene { directory, plan })
     }
 
     pub(super) fn history_bytes(&self) -> Result<u64, Failure> {

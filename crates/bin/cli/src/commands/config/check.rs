@@ -98,8 +98,7 @@ const RXM: &str = "not counted here: ofi_rxm of libfabric 1.17 takes 64 MiB for 
 
 pub(super) fn run(file: &Path, output: Output) -> Result<Verdict, Failure> {
     let config = ClusterConfig::load(file)?;
-    output.report(&Checked::new(&config, file))?;
-    Ok(Verdict::Good)
+    output.conclude(&Checked::new(&config, file), Verdict::Good)
 }
 
 impl Checked {

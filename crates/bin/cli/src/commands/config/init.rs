@@ -62,8 +62,7 @@ pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure>
     let old_key = key.as_deref().map_or(Ok(false), make_key)?;
     write_example(&args.output, &text, args.force)?;
     let Template { cluster, groups, replicas, .. } = template;
-    output.report(&Written { path: args.output.clone(), cluster, groups, replicas, key, old_key })?;
-    Ok(Verdict::Good)
+    output.conclude(&Written { path: args.output.clone(), cluster, groups, replicas, key, old_key }, Verdict::Good)
 }
 
 /// Makes a key that only this user may read. One that is there stays: others may have it. Whether there is one.

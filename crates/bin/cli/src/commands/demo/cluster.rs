@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
-use stentor_support::args::name_of;
-use stentor_support::live::{ChildProcess, Interrupt, NodeCommand, ProcessOutput};
+use stentor_support::live::{ChildProcess, Interrupt, ProcessOutput};
 
 use super::stage::Stage;
 use crate::args::Wait;
@@ -42,10 +41,8 @@ impl<'a> Nodes<'a> {
     fn spawn(&self, process: ProcessId, life: u32) -> Result<ChildProcess, Failure> {
         let Nodes { plan, stage, wait, .. } = self;
         let name = plan.name(process);
-        let (wait, history) = (name_of(wait), stage.history(plan, process, life));
-        let (config, sockets, wait) = (&stage.config(), &stage.sockets(), &*wait);
-        let node = NodeCommand { name, life, wait, config, sockets, history: &history };
-        let mut command = node.command().map_err(|error| unstarted("stentor", &error))?;
+        let node = stage.node(name, life, wait, &stage.history(plan, process, life));
+        let mut command = node.map_err(|error| unstarted("stentor", &error))?;
         command.args(["--quiet", "--operations"]).args(stage.arguments(name, life));
         ChildProcess::start((name, life), command, ProcessOutput::Pipes, |error| unstarted(name, error))
     }

@@ -87,7 +87,7 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
     }
 
     pub(super) fn run(mut self) -> Result<Sent, Failure> {
-        let lines = self.scene.text.lines();
+        let lines = &self.scene.text.lines;
         let groups = self.scene.plan.topology().groups();
         let sets: Vec<Vec<GroupId>> = lines.iter().map(|line| destinations(line, groups)).collect();
         let alone = lines.len().min(ALONE);

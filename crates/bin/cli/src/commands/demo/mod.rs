@@ -80,8 +80,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let outcome = Outcome::read(&plan, &stage, &sent)?;
     stage.keep();
     let shown = DemoReport::new(&plan, &stage, &text, &sent, &served, &report, &outcome).copied(switched);
-    output.report(&shown)?;
-    Ok(Verdict::of(shown.ok()))
+    output.conclude(&shown, Verdict::of(shown.ok))
 }
 
 /// Lines of a text that is long enough for somebody to be killed and to come back meanwhile.
@@ -104,14 +103,14 @@ impl Scene<'_> {
     fn send<F: ClusterFabric>(&self) -> Result<Sent, Failure> {
         let Scene { args, plan, stage, nodes, text, check, output } = *self;
         let (config, sockets) = (stage.config(), stage.sockets());
-        let told = |name: &str| stage.captures().of(name, 1);
+        let told = |name: &str| stage.captures.of(name, 1);
         let start = |client| live::start_client::<F>(plan, client, (&config, &sockets), told);
         let (wait, timeout) = (args.wait.into(), patience(plan.topology().processes()));
         let joining = Joining { wait, timeout, check, ..Joining::to_all(plan, &config, stage.path(), &start) };
         let joined = joining.join(None, |text| output.note(text))?;
-        let bar = output.progress_count("multicasting", text.lines().len() as u64);
+        let bar = output.progress_count("multicasting", text.lines.len() as u64);
         // A smaller group would not survive it.
-        let kills = !args.no_kill && args.replicas >= 3 && text.lines().len() >= SHORTEST_WITH_KILL;
+        let kills = !args.no_kill && args.replicas >= 3 && text.lines.len() >= SHORTEST_WITH_KILL;
         let leader_kill = kills.then_some(LeaderKill { nodes, crash: None });
         let mut loader = load::Loader::new(*self, &bar, joined, leader_kill)?;
         let sent = if args.switch { loader.wait_for_copies() } else { Ok(()) };

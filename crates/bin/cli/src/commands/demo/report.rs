@@ -23,7 +23,7 @@ use crate::commands::node::Served;
 /// The document.
 #[derive(Serialize)]
 pub(super) struct DemoReport {
-    ok: bool,
+    pub(super) ok: bool,
     /// By name: `ok`, `violated` or `not_checked`.
     properties: Verdicts,
     counter_example: Option<String>,
@@ -119,7 +119,7 @@ impl DemoReport {
             failover_ms: outcome.failover.map(|failover| failover as f64 / 1e6),
             rejoin_ms: outcome.outage.map(|(_, rejoin)| rejoin as f64 / 1e6),
             history: stage.path().to_owned(),
-            input: text.source().to_owned(),
+            input: text.source.clone(),
             fabric: with_fabric!(plan.config().fabric(), F => F::NAME),
             carrier: sent.carrier.clone(),
             groups: plan.topology().groups(),
@@ -140,10 +140,6 @@ impl DemoReport {
         self.ok &= switch.as_ref().is_none_or(Switched::is_used);
         self.switch = switch;
         self
-    }
-
-    pub(super) fn ok(&self) -> bool {
-        self.ok
     }
 
     fn figures(&self, style: Style) -> String {

@@ -88,7 +88,7 @@ pub(super) struct Stage {
     directory: RunDirectory,
     /// What members are told about the election.
     election: Vec<String>,
-    captures: Captures,
+    pub(super) captures: Captures,
     fabric: DemoFabric,
 }
 
@@ -114,11 +114,6 @@ impl Stage {
     pub(super) fn arguments(&self, name: &str, life: u32) -> Vec<String> {
         let network = (self.fabric == DemoFabric::Roce).then(|| self.captures.arguments(name, life));
         self.election.iter().cloned().chain(network.into_iter().flatten()).collect()
-    }
-
-    /// What becomes of packets.
-    pub(super) fn captures(&self) -> &Captures {
-        &self.captures
     }
 
     /// Of a process in one of its lives.

@@ -30,8 +30,8 @@ const LINES: usize = 6000;
 
 /// A text.
 pub(super) struct Text {
-    lines: Vec<Vec<u8>>,
-    source: String,
+    pub(super) lines: Vec<Vec<u8>>,
+    pub(super) source: String,
 }
 
 impl Text {
@@ -46,14 +46,6 @@ impl Text {
             return Err(Failure::usage("there is no line in the input", &text.source, "name a text with some lines"));
         }
         Ok(text)
-    }
-
-    pub(super) fn lines(&self) -> &[Vec<u8>] {
-        &self.lines
-    }
-
-    pub(super) fn source(&self) -> &str {
-        &self.source
     }
 }
 
@@ -135,8 +127,8 @@ mod tests {
     #[test]
     fn the_documents_are_a_text_of_thousands_of_lines() {
         let text = documents(usize::MAX);
-        assert!(text.lines().len() >= 5000);
-        assert!(text.lines().iter().any(|line| line.starts_with(b"# Stentor")));
-        assert_eq!(documents(7).lines().len(), 7);
+        assert!(text.lines.len() >= 5000);
+        assert!(text.lines.iter().any(|line| line.starts_with(b"# Stentor")));
+        assert_eq!(documents(7).lines.len(), 7);
     }
 }

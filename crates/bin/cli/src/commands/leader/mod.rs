@@ -113,12 +113,11 @@ fn show(args: &LeaderShow, output: Output) -> Result<Verdict, Failure> {
     let since = Instant::now();
     let mut shown = look(&cluster, &groups)?;
     // A change of leaders may be under way: a moment later its members agree.
-    if !shown.ok() && !shown.is_incomplete() && since.elapsed() < AGAIN {
+    if !shown.ok && !shown.is_incomplete() && since.elapsed() < AGAIN {
         std::thread::sleep(AGAIN);
         shown = look(&cluster, &groups)?;
     }
-    output.report(&shown)?;
-    Ok(Verdict::of(shown.ok()))
+    output.conclude(&shown, Verdict::of(shown.ok))
 }
 
 /// How all members of these groups stand.
@@ -171,8 +170,7 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
         epoch,
         seconds: since.elapsed().as_secs_f64(),
     };
-    output.report(&moved)?;
-    Ok(Verdict::Good)
+    output.conclude(&moved, Verdict::Good)
 }
 
 /// Asks the leader to hand over and returns its id. A refusal that may pass is asked again for a moment: a

@@ -14,7 +14,7 @@ use super::member::Member;
 #[derive(Serialize)]
 pub(super) struct Shown {
     /// Every group works.
-    ok: bool,
+    pub(super) ok: bool,
     groups: Vec<Judged>,
     /// Members that keep new clients out: a client begins when it reaches all members of all groups.
     keep_clients_out: Vec<String>,
@@ -38,10 +38,6 @@ impl Shown {
         let groups: Vec<_> = names.iter().map(|name| judge(name, &of(&members, name), timeout_ms)).collect();
         let out = members.iter().filter(|member| member.keeps_clients_out()).map(|member| member.id.clone());
         Shown { ok: groups.iter().all(|group| group.ok), groups, keep_clients_out: out.collect(), members }
-    }
-
-    pub(super) fn ok(&self) -> bool {
-        self.ok
     }
 
     /// Whether somebody took all the time there was, or would again.
@@ -162,7 +158,7 @@ mod tests {
                 Member::new("g1", "g1.3", third, None),
             ];
             let shown = Shown::new(members, Duration::from_millis(2000));
-            assert!(shown.ok());
+            assert!(shown.ok);
             shown.human(Style::of(&std::fs::File::open("/dev/null").unwrap()))
         };
         let joins = Standing { joining: true, ..follower("g1.3", "g1.1", None) };
@@ -184,7 +180,7 @@ mod tests {
             let members =
                 vec![Member::new("g1", "g1.1", Heard::Answer(stuck), None), Member::new("g2", "g2.1", second, None)];
             let shown = Shown::new(members, Duration::from_millis(2000));
-            assert!(!shown.ok());
+            assert!(!shown.ok);
             shown.human(Style::of(&std::fs::File::open("/dev/null").unwrap()))
         };
         let told = |text: &str| text.contains("end the client that sent them");
@@ -208,7 +204,7 @@ mod tests {
             Member::new("g1", "g1.3", Heard::Unknown("no route".to_owned()), None),
         ];
         let shown = Shown::new(members, Duration::from_millis(2000));
-        assert!(shown.ok() && shown.is_incomplete() && shown.keep_clients_out.is_empty());
+        assert!(shown.ok && shown.is_incomplete() && shown.keep_clients_out.is_empty());
         let lags: Vec<_> = shown.members.iter().map(|member| member.lag).collect();
         assert_eq!(lags, [Some(0), Some(5), None]);
         let text = shown.human(Style::of(&std::fs::File::open("/dev/null").unwrap()));

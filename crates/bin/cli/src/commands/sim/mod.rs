@@ -105,8 +105,7 @@ fn simulate(
     many: impl FnOnce() -> Result<Simulated, Failure>,
 ) -> Result<Verdict, Failure> {
     let simulated = args.seed.map_or_else(many, one)?;
-    output.report(&simulated)?;
-    Ok(Verdict::of(simulated.ok()))
+    output.conclude(&simulated, Verdict::of(simulated.ok))
 }
 
 /// Runs all seeds that the arguments name, with a progress bar, and writes their hashes.

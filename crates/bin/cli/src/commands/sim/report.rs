@@ -320,10 +320,6 @@ impl Simulated {
         Simulated { recovery, ..self }
     }
 
-    pub(super) fn ok(&self) -> bool {
-        self.ok
-    }
-
     fn found(&self, style: Style) -> String {
         let mut text = String::new();
         match &self.first_violation {

@@ -34,6 +34,5 @@ pub(super) fn run(args: &SwitchInit, output: Output) -> Result<Verdict, Failure>
     Settings::parse(&args.output, &text)
         .map_err(|error| Failure::usage(&error.problem, "the arguments of `stentor switch init`", error.remedy()))?;
     write_example(&args.output, &text, args.force)?;
-    output.report(&Written { path: args.output.clone(), cluster: args.cluster.clone() })?;
-    Ok(Verdict::Good)
+    output.conclude(&Written { path: args.output.clone(), cluster: args.cluster.clone() }, Verdict::Good)
 }

@@ -65,8 +65,7 @@ pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> 
     if let (Some(file), Err(error)) = (&args.network.pcap, finished) {
         return Err(Failure::cannot_create("capture", file, &error));
     }
-    output.report(&Served(switch.show(&settings, None)))?;
-    Ok(Verdict::Good)
+    output.conclude(&Served(switch.show(&settings, None)), Verdict::Good)
 }
 
 fn announce(settings: &Settings, switch: &SoftSwitch) -> String {

@@ -25,8 +25,7 @@ pub(super) fn run(args: &SwitchShow, output: Output) -> Result<Verdict, Failure>
                 let what = format_args!("set {set}: this switch has room for {}, numbered from 0", shown.room);
                 return Err(Failure::usage(what, "--set", "name one of those that it shows without --set"));
             }
-            output.report(&Told(*shown))?;
-            Ok(Verdict::Good)
+            output.conclude(&Told(*shown), Verdict::Good)
         }
         Ok(Some(Answer::Refused(why))) => Err(Failure::run(why, place, "ask again")),
         Ok(None) => Err(Failure::run("no such switch runs on this host", place, silent)),

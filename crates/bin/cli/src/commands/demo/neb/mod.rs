@@ -123,8 +123,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
         shown.copied(copier.stop(shown.copies_asked, &interrupt)?);
     }
     stage.keep();
-    output.report(&shown)?;
-    Ok(Verdict::of(shown.ok))
+    output.conclude(&shown, Verdict::of(shown.ok))
 }
 
 /// Splits the text among the correct processes and writes down what each is to do.
@@ -137,7 +136,7 @@ fn specs(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<WorkerSpec
         Ok::<_, Failure>(match args.fabric {
             DemoFabric::Shm => Carrier::Shm,
             DemoFabric::Roce => {
-                let (traffic, switch) = (stage.captures().of(&name(me), 1), args.switch.then(|| switch_places().2));
+                let (traffic, switch) = (stage.captures.of(&name(me), 1), args.switch.then(|| switch_places().2));
                 Carrier::Roce { network, key, traffic, switch }
             }
             DemoFabric::Verbs => Carrier::Verbs { address: device_address("stentor demo")?, key },
@@ -152,7 +151,7 @@ fn specs(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<WorkerSpec
     let correct: Vec<u16> = (0..PROCESSES as u16).filter(|process| *process != LIAR).collect();
     let mut shares: Vec<Vec<u8>> = vec![Vec::new(); PROCESSES];
     let mut counts = vec![0_u64; PROCESSES];
-    for (n, line) in text.lines().iter().enumerate() {
+    for (n, line) in text.lines.iter().enumerate() {
         let process = usize::from(correct[n % correct.len()]);
         shares[process].extend_from_slice(line);
         shares[process].push(b'\n');
@@ -242,7 +241,7 @@ fn conduct(
         carrier,
         evidence,
         history: directory.to_owned(),
-        input: text.source().to_owned(),
+        input: text.source.clone(),
         ..NebReport::default()
     };
     let mut summaries = 0;
