@@ -10,6 +10,9 @@ pub struct Style {
 }
 
 impl Style {
+    /// No colours.
+    pub const PLAIN: Style = Style { colour: false };
+
     /// Colours if `stream` is a terminal that has them and nobody set `NO_COLOR` (no-color.org: to anything but "").
     pub fn of(stream: &impl IsTerminal) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

@@ -12,6 +12,8 @@ mod lines;
 mod origin;
 mod patient;
 mod place;
+mod recorded_client;
+
 mod refusals;
 mod repeats;
 mod run_directory;
@@ -35,6 +37,7 @@ pub use lines::{Input, Line, Lines, TooLong};
 pub use origin::{key_fingerprint, key_in_words, origin};
 pub use patient::{Busy, patiently};
 pub use place::{Joined, Joining, absent};
+pub use recorded_client::RecordedClient;
 pub use refusals::{Refusals, and};
 pub use repeats::Repeats;
 pub use run_directory::{RunDirectory, trim_history};
