@@ -10,7 +10,7 @@ pub(super) use verbs::expect_success;
 use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD};
 use stentor_fabric::seal::record_words;
 use stentor_support::Failure;
-use stentor_support::args::{BadNetwork, Network, device_address, name_of};
+use stentor_support::args::{Network, device_address, name_of};
 use stentor_support::live::{Captures, refuse_traffic};
 
 use super::clock::Grain;
@@ -253,8 +253,7 @@ fn captures(args: &BenchFabric) -> Result<Captures, Failure> {
         return Ok(traffic);
     }
     let captures = roce::captures(&args.network, args.fabric == MeasuredFabric::Roce, "stentor bench fabric")?;
-    let BadNetwork { drop_chance, duplicate_chance, reorder_chance, corrupt_chance, .. } = args.network.networks.bad;
-    if [drop_chance, duplicate_chance, reorder_chance, corrupt_chance].iter().any(|chance| *chance > 0.0) {
+    if args.network.networks.bad.named().iter().any(|(.., chance)| *chance > 0.0) {
         let what = "one of the verbs is on an unreliable connection: what is lost there is waited for in vain";
         return Err(Failure::usage(
             what,

@@ -98,11 +98,8 @@ impl<F: FabricDiagnostics> Process<'_, F> {
             Kind::Chain => self.chain(*task).map_err(broken("wait")),
             Kind::Lines => self.lines(task),
             Kind::Broadcast => {
-                if task.me == 0 {
-                    self.send(task)?
-                } else {
-                    self.receive(task)?
-                }
+                let done = if task.me == 0 { self.send(task) } else { self.receive(task) };
+                done?;
                 self.tell_counts(task);
                 Ok(())
             }

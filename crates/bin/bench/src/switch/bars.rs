@@ -32,10 +32,13 @@ fn times(rows: &[Row]) -> Vec<Bar> {
     .collect()
 }
 
+/// What is counted of a sender.
+type Figure = fn(&Sender) -> f64;
+
 fn counts(counted: &SwitchReport) -> Vec<Bar> {
     let mut bars = Vec::new();
     let of = |way| counted.sender.iter().filter(move |line: &&Sender| line.way == way);
-    let figures: [(fn(&Sender) -> f64, [&'static str; 2]); 2] = [
+    let figures: [(Figure, [&'static str; 2]); 2] = [
         (
             |line| line.packets,
             [
@@ -58,7 +61,7 @@ fn counts(counted: &SwitchReport) -> Vec<Bar> {
             bars.push(Bar::at_most(name, most / least, 1.0));
         }
         let each = f64::from(unicast.receivers);
-        let times = |figure: fn(&Sender) -> f64| figure(unicast) / figure(switched) / each;
+        let times = |figure: Figure| figure(unicast) / figure(switched) / each;
         bars.extend(figures.map(|(figure, [_, name])| Bar::at_least(name, times(figure), 1.0)));
     }
     if !counted.aggregation.is_empty() {

@@ -10,7 +10,12 @@ use stentor_wire::{Bth, Envelope, Headers, Message, Psn, Repr, Reth};
 
 use super::failed;
 
+/// Addresses of a switch without sockets, and of who sends to it.
+pub(super) const FORWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub(super) const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub(super) const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
 /// The set.
+
 pub(super) const GID: u16 = 1;
 /// The sender's first PSN.
 pub(super) const FIRST: u32 = 100;

@@ -12,13 +12,12 @@ use stentor_wire::{IpPacket, Psn};
 
 use super::ends::{Ends, hosts};
 use super::failed;
+use super::packets::{BACKWARD, FORWARD, PORT, SENDER};
+
 use crate::switch_report::Sender;
 
-const FORWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
-const PORT: u16 = 0xc001;
+
 const GID: u16 = 0;
 /// Messages.
 const MESSAGES: u64 = 200;

@@ -8,7 +8,7 @@ use stentor_support::Failure;
 use stentor_switch::{Arrival, Cause, Config, Switch};
 use stentor_wire::Psn;
 
-use super::packets::{self, FIRST};
+use super::packets::{self, BACKWARD, FIRST, FORWARD, SENDER};
 use super::{STEP, Times, failed};
 use crate::report::{Bound, Row};
 
@@ -17,9 +17,6 @@ const PASSES: u32 = 1920;
 /// Samples in a round.
 const SAMPLES: u32 = 101;
 const RECEIVERS: [u8; 4] = [1, 2, 8, 32];
-const FORWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
 
 /// A switch with a session of so many receivers, and the next packet.
 struct Scene {

@@ -49,14 +49,8 @@ impl Captures {
     /// The same as arguments of `stentor node`.
     pub fn arguments(&self, process: &str, life: u32) -> Vec<String> {
         let Network { pcap, bad, seed } = self.of(process, life);
-        let chances = [
-            ("--drop-chance", bad.drop_chance),
-            ("--duplicate-chance", bad.duplicate_chance),
-            ("--reorder-chance", bad.reorder_chance),
-            ("--corrupt-chance", bad.corrupt_chance),
-        ];
-        let mut told: Vec<_> =
-            chances.into_iter().flat_map(|(name, chance)| [name.to_owned(), chance.to_string()]).collect();
+        let chances = bad.named().into_iter();
+        let mut told: Vec<_> = chances.flat_map(|(name, _, chance)| [name.to_owned(), chance.to_string()]).collect();
         told.extend(["--delay".to_owned(), bad.delay.to_string(), "--seed".to_owned(), seed.to_string()]);
         // A path that is no text was given as an argument, and cannot be one of these.
         told.extend(pcap.into_iter().map(|file| format!("--pcap={}", file.display())));

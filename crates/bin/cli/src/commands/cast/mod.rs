@@ -92,7 +92,7 @@ fn cast<F: FabricDiagnostics>(
     let limit = plan.config().limits().message_bytes as usize;
     let mut caster = Caster::new(casting, joined)?;
     let lines = Lines::read(|| Box::new(BufReader::new(StandardInput)), limit, TooLong::Ends)?;
-    let ended = caster.cast(&lines, interrupt, limit);
+    let ended = caster.cast(Feed { lines, limit, next: None, ended: None }, interrupt);
     let written = caster.close();
     let name = caster.name();
     for trouble in caster.client.fabric_mut().last_troubles() {
@@ -166,18 +166,18 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
         })
     }
 
-    fn cast(&mut self, lines: &Lines, interrupt: &Interrupt, limit: usize) -> Result<(), Failure> {
+    fn cast(&mut self, mut feed: Feed, interrupt: &Interrupt) -> Result<(), Failure> {
         let mut backoff = Backoff::new(self.casting.args.meeting.wait.into());
         let mut housekeeper = Housekeeper::default();
-        let (mut next, mut ended, mut interrupted) = (None, None, false);
+        let mut interrupted = false;
         loop {
-            let sent = self.send(lines, &mut next, &mut ended, limit)?;
+            let sent = self.send(&mut feed)?;
             client_round(&mut self.client, &mut backoff, &mut housekeeper, sent)
                 .map_err(|error| Failure::run(error, "waiting", "report this as a bug"))?;
             self.take_delivered();
             self.record_operations();
             if let Some(failure) = self.unrecorded.take() {
-                (next, ended) = (None, Some(Err(failure)));
+                feed.end(Err(failure));
             }
             self.tell_troubles();
             if self.client.is_superseded() {
@@ -190,36 +190,29 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
                 interrupted = true;
                 let what = format_args!("interrupted by {} after {} messages", interrupt.name(), self.messages);
                 let remedy = "the lines that were not sent are in the input still";
-                ended = Some(Err(Failure::run(what, "standard input", remedy)));
-                next = None;
+                feed.end(Err(Failure::run(what, "standard input", remedy)));
                 self.tell_what_is_awaited(interrupt);
             }
-            if next.is_none() && self.outstanding.is_empty() {
-                if let Some(ended) = ended {
+            if feed.next.is_none() && self.outstanding.is_empty() {
+                if let Some(ended) = feed.ended {
                     return ended;
                 }
-                next = wait(lines, &mut ended, limit);
+                feed.take(feed.lines.wait(PATIENCE));
                 self.progress = Instant::now();
             } else if self.progress.elapsed() > Duration::from_secs(self.casting.args.timeout) {
-                return Err(self.stuck(&next));
+                return Err(self.stuck(feed.next.is_some()));
             }
         }
     }
 
     /// Sends lines until there is no room or no line. Returns whether it sent any.
-    fn send(
-        &mut self,
-        lines: &Lines,
-        next: &mut Option<Vec<u8>>,
-        ended: &mut Option<Result<(), Failure>>,
-        limit: usize,
-    ) -> Result<bool, Failure> {
+    fn send(&mut self, feed: &mut Feed) -> Result<bool, Failure> {
         let mut sent = false;
         loop {
-            if next.is_none() && ended.is_none() {
-                *next = take(lines.next(), ended, limit);
+            if feed.next.is_none() && feed.ended.is_none() {
+                feed.take(feed.lines.next());
             }
-            let Some(line) = next.as_deref() else { return Ok(sent) };
+            let Some(line) = feed.next.as_deref() else { return Ok(sent) };
             let id = match self.client.next_id(self.casting.to, line) {
                 Ok(id) => id,
                 Err(SubmitError::Busy { .. } | SubmitError::NotConnected { .. }) => return Ok(sent),
@@ -237,7 +230,7 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
             self.outstanding.push_back((id.sequence, Instant::now()));
             self.messages += 1;
             self.bytes += line.len() as u64;
-            *next = None;
+            feed.next = None;
             self.progress = Instant::now();
             sent = true;
         }
@@ -327,7 +320,7 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
         Failure::run(what, self.casting.args.meeting.config.display(), remedy)
     }
 
-    fn stuck(&self, next: &Option<Vec<u8>>) -> Failure {
+    fn stuck(&self, is_next_unsent: bool) -> Failure {
         let (left, sent) = (self.outstanding.len(), self.messages);
         let seconds = self.casting.args.timeout;
         let mut what = match left {
@@ -337,7 +330,7 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
             ),
             _ => format!("no progress for {seconds} s: {left} of {sent} messages are not known to be delivered"),
         };
-        if next.is_some() {
+        if is_next_unsent {
             what += if left == 0 { ", but" } else { ", and" };
             what += " the groups take no more: the next line was not sent";
         }
@@ -359,27 +352,44 @@ fn refused(error: &SubmitError) -> Failure {
     Failure::run(error, "standard input", "report this as a bug")
 }
 
-/// The next line, after a while; `ended` is set when there is none any more.
-fn wait(lines: &Lines, ended: &mut Option<Result<(), Failure>>, limit: usize) -> Option<Vec<u8>> {
-    take(lines.wait(PATIENCE), ended, limit)
+/// The lines of the input.
+struct Feed {
+    lines: Lines,
+    limit: usize,
+    /// Read, and not sent yet.
+    next: Option<Vec<u8>>,
+    /// There is no line any more, and why.
+    ended: Option<Result<(), Failure>>,
 }
 
-fn take(input: Input, ended: &mut Option<Result<(), Failure>>, limit: usize) -> Option<Vec<u8>> {
-    let outcome = match input {
-        Input::Later => return None,
-        Input::Line(Line::Text(line)) => return Some(line),
-        Input::End => Ok(()),
-        Input::Line(Line::TooLong { number }) => Err(Failure::usage(
-            format_args!("line {number} is longer than {limit} bytes; all lines before it were multicast, it was not"),
-            format_args!("standard input:{number}"),
-            "split the line, or raise `message_bytes` in [limits]",
-        )),
-        Input::Line(Line::Unreadable { number, error }) => Err(Failure::run(
-            format_args!("cannot read: {error}; all lines before were multicast"),
-            format_args!("standard input:{number}"),
-            "give it an input that can be read",
-        )),
-    };
-    *ended = Some(outcome);
-    None
+impl Feed {
+    /// Nothing more is sent.
+    fn end(&mut self, ended: Result<(), Failure>) {
+        (self.next, self.ended) = (None, Some(ended));
+    }
+
+    fn take(&mut self, input: Input) {
+        let limit = self.limit;
+        let outcome = match input {
+            Input::Later => return,
+            Input::Line(Line::Text(line)) => {
+                self.next = Some(line);
+                return;
+            }
+            Input::End => Ok(()),
+            Input::Line(Line::TooLong { number }) => Err(Failure::usage(
+                format_args!(
+                    "line {number} is longer than {limit} bytes; all lines before it were multicast, it was not"
+                ),
+                format_args!("standard input:{number}"),
+                "split the line, or raise `message_bytes` in [limits]",
+            )),
+            Input::Line(Line::Unreadable { number, error }) => Err(Failure::run(
+                format_args!("cannot read: {error}; all lines before were multicast"),
+                format_args!("standard input:{number}"),
+                "give it an input that can be read",
+            )),
+        };
+        self.ended = Some(outcome);
+    }
 }

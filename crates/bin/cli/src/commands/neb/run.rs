@@ -151,9 +151,7 @@ impl Run<'_> {
         };
         let served = serving.run(names, &interrupt, |level, text| self.log(level, text));
         // What was recorded until it failed is worth having, too.
-        for trouble in serving.node.fabric_mut().last_troubles() {
-            self.log(Level::Warn, &trouble);
-        }
+        serving.node.fabric_mut().last_troubles().iter().for_each(|trouble| self.log(Level::Warn, trouble));
         serving.finish()?;
         served?;
         if serving.node.has_left() {

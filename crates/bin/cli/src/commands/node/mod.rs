@@ -119,9 +119,7 @@ impl Run<'_> {
         let told =
             Listeners { talk: Talk::new(plan, me, output, directory), operator: Operator::listen(plan, operator)? };
         let ended = serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt);
-        for trouble in member.fabric_mut().last_troubles() {
-            self.log(Level::Warn, &trouble);
-        }
+        member.fabric_mut().last_troubles().iter().for_each(|trouble| self.log(Level::Warn, trouble));
         sink.memory(&member.memory_use());
         let finished = sink.finish();
         ended?;
