@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use stentor::config::{ClusterConfig, Ground, Limits, Template};
 use stentor::runtime::{
     Client, ClientId, ClusterFabric, ClusterRuntime, Delivered, FabricDiagnostics, GroupId, Housekeeper, Member,
-    MessageId, RoceFabric, Role, RunError, StartError, Stop, SubmitError, Variant, client_round, run_member, stateless,
+    MessageId, RoceFabric, Role, Stop, SubmitError, Variant, client_round, run_member, stateless,
 };
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::{Backoff, ProcessId};
@@ -46,11 +46,11 @@ pub(in super::super) fn run(worker: Worker<'_>, cluster: &Cluster) -> Result<(),
     let plan = plan(cluster)?;
     let (spec, me) = (worker.spec, worker.id());
     let Some(network) = cluster.network else {
-        let fabric = plan.shm(me, spec.directory.clone()).map_err(unstarted)?;
+        let fabric = plan.shm(me, spec.directory.clone()).map_err(failed)?;
         return play(worker, cluster, &plan, fabric, None);
     };
     let bind = bind_config(Path::new(""), PathBuf::new(), None, &spec.traffic);
-    let fabric = RoceFabric::start_in(&plan, Role::Groups, me, &bind).map_err(unstarted)?;
+    let fabric = RoceFabric::start_in(&plan, Role::Groups, me, &bind).map_err(failed)?;
     let ring = Ring { network, processes: cluster.processes(), steps: steps(cluster), mode: mode(cluster.wait) };
     let sockets = Sockets::open(ring, spec.process)?;
     play(worker, cluster, &plan, fabric, Some(sockets))
@@ -66,20 +66,16 @@ fn play<F: FabricDiagnostics>(
 ) -> Result<(), Failure> {
     let me = worker.spec.process;
     let node = if me < cluster.members() {
-        Node::Member(Box::new(plan.member_on(fabric, ProcessId(me as u16)).map_err(unstarted)?))
+        Node::Member(Box::new(plan.member_on(fabric, ProcessId(me as u16)).map_err(failed)?))
     } else {
         let client = ClientId((me - cluster.members()) as u16);
-        Node::Client(Box::new(plan.client_on(fabric, client).map_err(unstarted)?))
+        Node::Client(Box::new(plan.client_on(fabric, client).map_err(failed)?))
     };
     let mut process = Process { cluster, node, sockets, payload: vec![0; cluster.bytes as usize] };
     worker.serve(|task| process.perform(task))
 }
 
-fn unstarted(error: StartError) -> Failure {
-    Failure::run(error, "bench multicast", "run `stentor doctor`")
-}
-
-fn ended(error: RunError) -> Failure {
+fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::run(error, "bench multicast", "run `stentor doctor`")
 }
 
@@ -103,7 +99,7 @@ fn plan(cluster: &Cluster) -> Result<ClusterRuntime, Failure> {
         Protocol::V1 => Variant::V1,
         Protocol::V2 => Variant::V2,
     };
-    Ok(ClusterRuntime::new(config).map_err(unstarted)?.with_variant(variant))
+    Ok(ClusterRuntime::new(config).map_err(failed)?.with_variant(variant))
 }
 
 /// Where the times of a message are, at the client and at the members.
@@ -185,7 +181,7 @@ fn member<F: FabricDiagnostics>(member: &mut Member<F>, cluster: &Cluster, task:
             area.set_ready(me);
         }
     };
-    run_member(member, mode(cluster.wait), &stop, &mut stateless(deliver), round).map_err(ended)
+    run_member(member, mode(cluster.wait), &stop, &mut stateless(deliver), round).map_err(failed)
 }
 
 /// A client's loops.
@@ -218,7 +214,7 @@ impl<'a, F: FabricDiagnostics> Driver<'a, F> {
     }
 
     fn round(&mut self, submitted: bool) -> Result<(), Failure> {
-        client_round(self.client, &mut self.backoff, &mut self.housekeeper, submitted).map_err(ended)?;
+        client_round(self.client, &mut self.backoff, &mut self.housekeeper, submitted).map_err(failed)?;
         Ok(())
     }
 

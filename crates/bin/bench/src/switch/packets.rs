@@ -15,7 +15,6 @@ pub(super) const FORWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub(super) const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub(super) const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
 /// The set.
-
 pub(super) const GID: u16 = 1;
 /// The sender's first PSN.
 pub(super) const FIRST: u32 = 100;

@@ -4,19 +4,24 @@
 //! little is kept back for the last word, the event that says that nothing more is recorded.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Resource, getrlimit};
 use stentor::runtime::{ClusterRuntime, Recorder};
+use stentor_checker::Cluster;
+use stentor_checker::history::Reader;
+
 use stentor_fabric::ProcessId;
 
 use crate::Failure;
 
 /// Bytes kept back for the last word.
 const LAST_WORD_BYTES: u64 = 512;
+/// Bytes read at once.
+const READ_BYTES: usize = 256 << 10;
 /// Bytes reserved at once, where there is room for so much.
 const AHEAD_BYTES: u64 = 256 << 10;
 
@@ -100,6 +105,15 @@ impl Drop for HistoryFile {
         // Nothing was recorded: then there is no history. Otherwise what was reserved is given back.
         let _ = if self.bytes == 0 { fs::remove_file(&self.path) } else { self.file.set_len(self.bytes) };
     }
+}
+
+/// Begins to read a history that a process of this program wrote.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read_history(path: &Path) -> Result<(Reader<BufReader<File>>, Cluster), Failure> {
+    let file = File::open(path).map_err(|error| Failure::run(error, path.display(), "report this as a bug"))?;
+    Ok(Reader::open(path.display().to_string(), BufReader::with_capacity(READ_BYTES, file))?)
 }
 
 /// A history that cannot be written any more: what it means, and what to do. It was given its last word.

@@ -31,7 +31,7 @@ pub use child_process::{ChildProcess, ProcessOutput, this_program};
 pub use control::{Answer, Asks, Control, Lag, Question, REMOTE_SHOW, Standing, ask, ask_within, listener};
 
 pub use files::Need;
-pub use history::{HistoryFile, unwritten};
+pub use history::{HistoryFile, read_history, unwritten};
 pub use latency::{Latency, Micros};
 pub use lines::{Input, Line, Lines, TooLong};
 pub use origin::{key_fingerprint, key_in_words, origin};

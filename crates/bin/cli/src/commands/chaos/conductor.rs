@@ -365,7 +365,7 @@ impl<'a> Conductor<'a> {
             late.then(|| (member, it.state.name(), (now - it.since) / 1000, it.group))
         });
         if let Some((member, state, seconds, group)) = late {
-            let what = format!("`{}` is {state} for {seconds} s", self.plan.name(ProcessId(member as u16)));
+            let what = format!("`{}` is {state} for {seconds} s", self.name(member));
             let groups = vec![self.group(group)];
             self.trouble("member", what, groups);
         }
@@ -391,7 +391,7 @@ impl<'a> Conductor<'a> {
         let members = (0..).zip(self.board.members());
         let witness = |(member, it): (usize, &super::board::Member)| {
             Witness {
-                id: self.plan.name(ProcessId(member as u16)).to_owned(),
+                id: self.name(member).to_owned(),
                 state: it.state.name(),
                 cut: it.cut,
                 lossy: it.lossy,
@@ -403,14 +403,17 @@ impl<'a> Conductor<'a> {
         members.map(witness).collect()
     }
 
+    fn name(&self, member: usize) -> &'a str {
+        self.plan.name(ProcessId(member as u16))
+    }
+
     fn group(&self, group: usize) -> String {
         self.plan.config().groups()[group].id().to_owned()
     }
 
     fn states(&self) -> String {
-        let name = |member: usize| self.plan.name(ProcessId(member as u16));
         let all = self.board.members().iter().enumerate();
-        all.map(|(member, it)| format!("{} {}", name(member), it.state.name())).collect::<Vec<_>>().join(", ")
+        all.map(|(member, it)| format!("{} {}", self.name(member), it.state.name())).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns the leader of each group: of the members that claim it, the one in the highest epoch.
@@ -458,7 +461,7 @@ impl<'a> Conductor<'a> {
             }
             Fault::Move => {
                 let leader = self.leaders()[self.board.members()[member].group];
-                let to = self.plan.name(ProcessId(member as u16));
+                let to = self.name(member);
                 leader.into_iter().for_each(|leader| self.pollers[leader].hand_over(to));
                 // It counts when the leader says yes.
                 return Ok(());
@@ -565,7 +568,7 @@ impl<'a> Conductor<'a> {
             } else {
                 it.state.name()
             };
-            format!("{} {state}", self.plan.name(ProcessId(member as u16)))
+            format!("{} {state}", self.name(member))
         });
         let unsound: Vec<_> = unsound.collect();
         let faults: Vec<_> = self.played.faults.iter().map(|(name, n)| format!("{n} {name}")).collect();

@@ -1,15 +1,12 @@
 //! Half-way the leader of the first group is killed; later it is started again.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::PathBuf;
 
 use stentor::runtime::{Client, FabricDiagnostics, Recorder, now_ns};
-use stentor_checker::history::Reader;
 use stentor_checker::{Event, EventKind};
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
-use stentor_support::live::{HistoryFile, trim_history};
+use stentor_support::live::{HistoryFile, read_history, trim_history};
 
 use super::cluster::Nodes;
 
@@ -74,10 +71,7 @@ impl LeaderKill<'_> {
         let topology = self.nodes.plan.topology();
         let group = topology.group_ids().next().expect("there is a group");
         for process in topology.members(group) {
-            let path = self.history(process);
-            let file =
-                File::open(&path).map_err(|error| Failure::run(error, path.display(), "report this as a bug"))?;
-            let (reader, mut cluster) = Reader::open(path.display().to_string(), BufReader::new(file))?;
+            let (reader, mut cluster) = read_history(&self.history(process))?;
             let mut reader = reader.tolerate_cut_off_line();
             while let Some(Event { kind, .. }) = reader.next_event(&mut cluster)? {
                 if let EventKind::Epoch { ballot, .. } = kind {
