@@ -255,11 +255,8 @@ fn captures(args: &BenchFabric) -> Result<Captures, Failure> {
     let captures = roce::captures(&args.network, args.fabric == MeasuredFabric::Roce, "stentor bench fabric")?;
     if args.network.networks.bad.named().iter().any(|(.., chance)| *chance > 0.0) {
         let what = "one of the verbs is on an unreliable connection: what is lost there is waited for in vain";
-        return Err(Failure::usage(
-            what,
-            "stentor bench fabric",
-            "leave out the chances; `bench multicast` takes them",
-        ));
+        let remedy = "leave out the chances; `bench multicast` takes them";
+        return Err(Failure::usage(what, "stentor bench fabric", remedy));
     }
     captures.check((0..2).map(roce::name), 1)?;
     Ok(captures)

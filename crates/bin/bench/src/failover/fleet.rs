@@ -268,12 +268,8 @@ fn epoch(line: &str) -> Option<(u64, &str)> {
 
 fn unstarted(name: &str, error: &io::Error) -> Failure {
     let what = format_args!("cannot start or end `{name}`");
-    Failure::system(
-        what,
-        error,
-        "bench failover",
-        "allow more processes; `stentor doctor` says what this machine can do",
-    )
+    let remedy = "allow more processes; `stentor doctor` says what this machine can do";
+    Failure::system(what, error, "bench failover", remedy)
 }
 
 #[cfg(test)]

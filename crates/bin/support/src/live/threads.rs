@@ -17,12 +17,8 @@ pub fn thread<R: Send + 'static>(
 
 /// No thread for what it says.
 pub fn no_thread(what: &str, error: &std::io::Error) -> Failure {
-    Failure::system(
-        format_args!("cannot start a thread {what}"),
-        error,
-        "this process",
-        "`stentor doctor` says what this machine can do",
-    )
+    let remedy = "`stentor doctor` says what this machine can do";
+    Failure::system(format_args!("cannot start a thread {what}"), error, "this process", remedy)
 }
 
 /// Locks what other threads use as well. A thread that panicked with it is a failure of its own.

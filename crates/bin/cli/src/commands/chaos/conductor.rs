@@ -175,11 +175,8 @@ impl<'a> Conductor<'a> {
             }
             if now > BEGIN_MS {
                 let what = format_args!("not everybody is there after {} s: {}", BEGIN_MS / 1000, conductor.states());
-                return Err(Failure::run(
-                    what,
-                    scene.path().display(),
-                    "give it more processors, or report this as a bug",
-                ));
+                let remedy = "give it more processors, or report this as a bug";
+                return Err(Failure::run(what, scene.path().display(), remedy));
             }
         }
         script.output.note("all members and clients are there; the faults begin");

@@ -177,10 +177,6 @@ fn gone(running: &ChildProcess, scene: &Scene, status: ExitStatus, how: &str) ->
 
 fn unstarted(name: &str, error: &io::Error) -> Failure {
     let what = format_args!("cannot start, signal or end `{name}`");
-    Failure::system(
-        what,
-        error,
-        PLACE,
-        "allow more processes and memory; `stentor doctor` says what this machine can do",
-    )
+    let remedy = "allow more processes and memory; `stentor doctor` says what this machine can do";
+    Failure::system(what, error, PLACE, remedy)
 }

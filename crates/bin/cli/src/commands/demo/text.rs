@@ -60,11 +60,8 @@ fn file(path: &Path, limit: usize, most: usize) -> Result<Vec<Vec<u8>>, Failure>
     let place = path.display().to_string();
     let refuse = |error: &std::io::Error, line: &str| {
         let place = format!("{place}{line}");
-        Failure::usage(
-            format_args!("cannot read the input: {error}"),
-            place,
-            "name a text file that this user may read",
-        )
+        let remedy = "name a text file that this user may read";
+        Failure::usage(format_args!("cannot read the input: {error}"), place, remedy)
     };
     let input = File::open(path).map_err(|error| refuse(&error, ""))?;
     let input = Lines::read(move || Box::new(BufReader::new(input.take(u64::MAX))), limit, TooLong::Ends)?;

@@ -86,11 +86,8 @@ fn serve(
     wait: WaitMode,
 ) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
-        Failure::run(
-            format_args!("the switch's sockets failed: {error}"),
-            "switch",
-            "`stentor doctor` says what this machine can do",
-        )
+        let remedy = "`stentor doctor` says what this machine can do";
+        Failure::run(format_args!("the switch's sockets failed: {error}"), "switch", remedy)
     };
     let mut backoff = Backoff::new(wait);
     let mut looked = Instant::now();
