@@ -73,19 +73,25 @@ pub(super) enum Carrier {
     },
 }
 
+/// How the messages of a bench are sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Setting {
+    pub(super) window: u32,
+    pub(super) bytes: u32,
+    pub(super) wait: Waiting,
+    pub(super) pin: Pinning,
+    /// On RoCEv2 instead of shared memory: the second number of all loopback addresses.
+    pub(super) network: Option<u8>,
+}
+
 /// The processes of a broadcast's bench.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Neb {
     pub(super) processes: u16,
     pub(super) mode: NebMode,
-    pub(super) window: u32,
-    pub(super) bytes: u32,
     pub(super) fast: bool,
     pub(super) signed: bool,
-    pub(super) wait: Waiting,
-    pub(super) pin: Pinning,
-    /// On RoCEv2 instead of shared memory: the second number of all loopback addresses.
-    pub(super) network: Option<u8>,
+    pub(super) setting: Setting,
 }
 
 impl Neb {
@@ -101,13 +107,8 @@ pub(super) struct Cluster {
     pub(super) replicas: u16,
     pub(super) dest: u16,
     pub(super) clients: u16,
-    pub(super) window: u32,
-    pub(super) bytes: u32,
-    pub(super) wait: Waiting,
-    pub(super) pin: Pinning,
     pub(super) variant: Protocol,
-    /// On RoCEv2 instead of shared memory: the second number of all loopback addresses.
-    pub(super) network: Option<u8>,
+    pub(super) setting: Setting,
 }
 
 impl Cluster {

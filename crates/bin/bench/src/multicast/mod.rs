@@ -18,7 +18,7 @@ use super::report::{Bound, Report, Row, Writes};
 use super::roce;
 use super::samples::{Samples, median};
 use super::shared_area::Shape;
-use super::worker_spec::{Cluster, Part};
+use super::worker_spec::{Cluster, Part, Setting};
 use crate::args::{BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
 
 /// Results beside the counts, words.
@@ -77,7 +77,7 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
         let traffic = |process| captures.of(&name(&cluster, process), n as u32 + 1);
         let mut bench = Bench::start(cluster, &args.length, &processors, traffic)?;
         rows.push(bench.one()?);
-        if cluster.window > 1 {
+        if cluster.setting.window > 1 {
             rows.push(bench.window()?);
         }
     }
@@ -87,7 +87,8 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
 fn cluster(args: &BenchMulticast, bytes: usize) -> Cluster {
     let BenchMulticast { groups, replicas, dest, clients, window, wait, pin, variant, .. } = *args;
     let network = datagrams::network(args.fabric);
-    Cluster { groups, replicas, dest, clients, window, bytes: bytes as u32, wait, pin, variant, network }
+    let setting = Setting { window, bytes: bytes as u32, wait, pin, network };
+    Cluster { groups, replicas, dest, clients, variant, setting }
 }
 
 fn pinning(args: &BenchMulticast, processors: &[usize]) -> String {
@@ -111,7 +112,7 @@ fn name(cluster: &Cluster, process: usize) -> String {
 
 /// Where a process stays.
 fn place(cluster: &Cluster, processors: &[usize], process: usize) -> Option<usize> {
-    let at = match cluster.pin {
+    let at = match cluster.setting.pin {
         Pinning::None => return None,
         Pinning::Spread => process,
         Pinning::Groups => process / usize::from(cluster.replicas),
@@ -130,22 +131,20 @@ fn formula(cluster: &Cluster) -> u64 {
     all + g * leader + g * (p - 1) * (all - 1)
 }
 
+/// A member and a client that do nothing else.
+const LONE: Cluster = Cluster {
+    groups: 1,
+    replicas: 1,
+    dest: 1,
+    clients: 1,
+    variant: Protocol::V2,
+    setting: Setting { window: 1, bytes: 64, wait: Waiting::Poll, pin: Pinning::None, network: None },
+};
+
 /// What it costs to hand a line over to another processor, ns: two processes that do nothing else.
 pub(super) fn hand_over(processors: &[usize]) -> Result<f64, Failure> {
-    let cluster = Cluster {
-        groups: 1,
-        replicas: 1,
-        dest: 1,
-        clients: 1,
-        window: 1,
-        bytes: 64,
-        wait: Waiting::Poll,
-        pin: Pinning::None,
-        variant: Protocol::V2,
-        network: None,
-    };
     let length = BenchLength { size: 64, all: false, iterations: Some(100), duration: None, rounds: 1 };
-    hand_over_cost(&mut Bench::start(cluster, &length, processors, |_| Network::default())?.harness)
+    hand_over_cost(&mut Bench::start(LONE, &length, processors, |_| Network::default())?.harness)
 }
 
 impl<'a> Bench<'a> {
@@ -159,7 +158,7 @@ impl<'a> Bench<'a> {
         let samples = (messages(length, ITERATIONS * WINDOWED) * 5 / 4 + 1) * u64::from(cluster.clients);
         let shape = Shape { processes: cluster.processes(), lines, samples: samples as usize };
         let places: Vec<_> = (0..cluster.processes()).map(|process| place(&cluster, processors, process)).collect();
-        let part = (Part::Multicast(cluster), cluster.bytes, Kind::Connect.number());
+        let part = (Part::Multicast(cluster), cluster.setting.bytes, Kind::Connect.number());
         Ok(Bench { harness: Harness::start(part, length, shape, (&places, processors), traffic)?, cluster })
     }
 
@@ -185,7 +184,7 @@ impl<'a> Bench<'a> {
             subjects.round(sent(harness, &cluster, 0).map(|at| latency(harness, &cluster, 0, at)));
             Ok(())
         })?;
-        let what = match self.cluster.network {
+        let what = match self.cluster.setting.network {
             None => "the same chain of plain stores and loads by the same processes in the same wait mode".to_owned(),
             Some(_) => format!(
                 "the same chain of datagrams over plain UDP sockets by the same processes in the same wait mode: each as \
@@ -201,11 +200,11 @@ impl<'a> Bench<'a> {
     /// Rate of messages with a window, beside what their writes cost.
     fn window(&mut self) -> Result<Row, Failure> {
         let (iterations, cluster) = (messages(self.harness.length, ITERATIONS * WINDOWED), self.cluster);
-        let window = u64::from(cluster.window);
+        let window = u64::from(cluster.setting.window);
         let (mut subjects, mut written) = (Samples::plain(), Written::default());
         let (mut costs, mut rates) = (Costs::default(), Vec::new());
         let rounds = self.harness.rounds(|harness| {
-            costs.measure(harness, cluster.network.is_some())?;
+            costs.measure(harness, cluster.setting.network.is_some())?;
             let before = harness.sums();
             let measured = harness.run(Kind::Window.number(), iterations, window)?;
             written.add(before, harness.sums(), measured.end as u64 * u64::from(cluster.clients));
@@ -220,7 +219,7 @@ impl<'a> Bench<'a> {
         let writes = written.per_message(&self.cluster);
         let bound = costs.bound(&writes);
         let name = self.name(&format!("{window} outstanding"));
-        let row = Row::rate(name, self.cluster.bytes as usize, rounds, bound, rate);
+        let row = Row::rate(name, self.cluster.setting.bytes as usize, rounds, bound, rate);
         Ok(Row { writes: Some(writes), ..row.with_latency(&subjects.summary()) })
     }
 }
@@ -327,18 +326,7 @@ mod tests {
 
     #[test]
     fn the_formula_is_the_documented_one() {
-        let cluster = |dest, replicas, variant| Cluster {
-            groups: dest,
-            replicas,
-            dest,
-            clients: 1,
-            window: 1,
-            bytes: 64,
-            wait: Waiting::Adaptive,
-            pin: Pinning::None,
-            variant,
-            network: None,
-        };
+        let cluster = |dest, replicas, variant| Cluster { groups: dest, replicas, dest, variant, ..LONE };
         assert_eq!(formula(&cluster(2, 3, Protocol::V2)), 36);
         assert_eq!(formula(&cluster(2, 3, Protocol::V1)), 46);
         assert_eq!(formula(&cluster(1, 3, Protocol::V2)), 3 + 2 + 4);

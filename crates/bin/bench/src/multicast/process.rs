@@ -45,13 +45,14 @@ struct Process<'a, F: FabricDiagnostics> {
 pub(in super::super) fn run(worker: Worker<'_>, cluster: &Cluster) -> Result<(), Failure> {
     let plan = plan(cluster)?;
     let (spec, me) = (worker.spec, worker.id());
-    let Some(network) = cluster.network else {
+    let Some(network) = cluster.setting.network else {
         let fabric = plan.shm(me, spec.directory.clone()).map_err(failed)?;
         return play(worker, cluster, &plan, fabric, None);
     };
     let bind = bind_config(Path::new(""), PathBuf::new(), None, &spec.traffic);
     let fabric = RoceFabric::start_in(&plan, Role::Groups, me, &bind).map_err(failed)?;
-    let ring = Ring { network, processes: cluster.processes(), steps: steps(cluster), mode: mode(cluster.wait) };
+    let ring =
+        Ring { network, processes: cluster.processes(), steps: steps(cluster), mode: mode(cluster.setting.wait) };
     let sockets = Sockets::open(ring, spec.process)?;
     play(worker, cluster, &plan, fabric, Some(sockets))
 }
@@ -71,7 +72,7 @@ fn play<F: FabricDiagnostics>(
         let client = ClientId((me - cluster.members()) as u16);
         Node::Client(Box::new(plan.client_on(fabric, client).map_err(failed)?))
     };
-    let mut process = Process { cluster, node, sockets, payload: vec![0; cluster.bytes as usize] };
+    let mut process = Process { cluster, node, sockets, payload: vec![0; cluster.setting.bytes as usize] };
     worker.serve(|task| process.perform(task))
 }
 
@@ -81,10 +82,10 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 
 /// Everybody works out the same cluster.
 fn plan(cluster: &Cluster) -> Result<ClusterRuntime, Failure> {
-    let window = cluster.window.next_power_of_two().max(16);
-    let body_ring = u64::from(window) * (u64::from(cluster.bytes) + 256);
+    let window = cluster.setting.window.next_power_of_two().max(16);
+    let body_ring = u64::from(window) * (u64::from(cluster.setting.bytes) + 256);
     let limits = Limits {
-        message_bytes: cluster.bytes.max(64),
+        message_bytes: cluster.setting.bytes.max(64),
         window,
         clients: cluster.clients,
         body_ring_kib: (body_ring >> 10).clamp(64, 1 << 20) as u32,
@@ -92,7 +93,7 @@ fn plan(cluster: &Cluster) -> Result<ClusterRuntime, Failure> {
     };
     let (groups, replicas) = (usize::from(cluster.groups), usize::from(cluster.replicas));
     let on_roce = |network| Ground::Roce { network, key: format!("env:{KEY}") };
-    let ground = cluster.network.map_or(Ground::Shm, on_roce);
+    let ground = cluster.setting.network.map_or(Ground::Shm, on_roce);
     let text = Template { cluster: "bench".to_owned(), groups, replicas, limits, ground }.render();
     let config = ClusterConfig::parse(Path::new("bench"), &text)?;
     let variant = match cluster.variant {
@@ -121,7 +122,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
         match sockets {
             None => {
                 let shape = (cluster.members() + 1, steps(cluster));
-                Chain { task, cluster, way: Lines::new(task.area, shape, task.me, mode(cluster.wait)) }.run()
+                Chain { task, cluster, way: Lines::new(task.area, shape, task.me, mode(cluster.setting.wait)) }.run()
             }
             Some(sockets) => Chain { task, cluster, way: Datagrams::new(sockets) }.run(),
         }
@@ -181,7 +182,7 @@ fn member<F: FabricDiagnostics>(member: &mut Member<F>, cluster: &Cluster, task:
             area.set_ready(me);
         }
     };
-    run_member(member, mode(cluster.wait), &stop, &mut stateless(deliver), round).map_err(failed)
+    run_member(member, mode(cluster.setting.wait), &stop, &mut stateless(deliver), round).map_err(failed)
 }
 
 /// A client's loops.
@@ -204,7 +205,7 @@ impl<'a, F: FabricDiagnostics> Driver<'a, F> {
             cluster,
             to: (0..cluster.dest).map(GroupId).collect(),
             place: task.me - cluster.members(),
-            backoff: Backoff::new(mode(cluster.wait)),
+            backoff: Backoff::new(mode(cluster.setting.wait)),
             housekeeper: Housekeeper::default(),
         }
     }

@@ -16,7 +16,7 @@ use super::report::{Bound, Report, Row};
 use super::roce;
 use super::samples::{Samples, median};
 use super::shared_area::Shape;
-use super::worker_spec::{Neb, Part};
+use super::worker_spec::{Neb, Part, Setting};
 use crate::args::{BenchLength, BenchNeb, NebMode, Pinning};
 
 /// So many times as many broadcasts with a window.
@@ -49,8 +49,8 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
         for signed in if args.signed { vec![false, true] } else { vec![false] } {
             let BenchNeb { processes, mode, window, wait, pin, no_fast, .. } = *args;
             let network = datagrams::network(args.fabric);
-            let (bytes, fast) = (bytes as u32, !no_fast);
-            let neb = Neb { processes, mode, window, bytes, fast, signed, wait, pin, network };
+            let setting = Setting { window, bytes: bytes as u32, wait, pin, network };
+            let neb = Neb { processes, mode, fast: !no_fast, signed, setting };
             process::config(&neb).check().map_err(|error| {
                 Failure::usage(error, "the arguments of `stentor bench neb`", "choose other values")
             })?;
@@ -83,9 +83,9 @@ impl<'a> Bench<'a> {
         let lines = chain::lines(&neb).max(STREAM_ALL_LINES);
         let samples = messages(length, ITERATIONS * WINDOWED) * 5 / 4 + 2;
         let shape = Shape { processes: neb.processes(), lines, samples: samples as usize };
-        let place = |process: usize| (neb.pin != Pinning::None).then(|| processors[process % processors.len()]);
+        let place = |process: usize| (neb.setting.pin != Pinning::None).then(|| processors[process % processors.len()]);
         let places: Vec<_> = (0..neb.processes()).map(place).collect();
-        let part = (Part::Neb(neb), neb.bytes, Kind::Connect.number());
+        let part = (Part::Neb(neb), neb.setting.bytes, Kind::Connect.number());
         Ok(Bench { harness: Harness::start(part, length, shape, (&places, processors), traffic)?, neb })
     }
 
@@ -115,7 +115,7 @@ impl<'a> Bench<'a> {
             }
             Ok(())
         })?;
-        let what = match self.neb.network {
+        let what = match self.neb.setting.network {
             None => "the same chain of plain stores and loads by the same processes in the same wait mode",
             Some(_) => {
                 "the same chain of datagrams over plain UDP sockets by the same processes in the same wait mode, by \
@@ -128,8 +128,8 @@ impl<'a> Bench<'a> {
     /// Rate of broadcasts with a window, beside what their writes and reads cost.
     fn window(&mut self) -> Result<Row, Failure> {
         let (iterations, receivers) = (messages(self.harness.length, ITERATIONS * WINDOWED), self.receivers());
-        let window = u64::from(self.neb.window);
-        let (on_network, mut subjects) = (self.neb.network.is_some(), Samples::plain());
+        let window = u64::from(self.neb.setting.window);
+        let (on_network, mut subjects) = (self.neb.setting.network.is_some(), Samples::plain());
         let (mut costs, mut rates, mut made, mut broadcasts) = (Vec::new(), Vec::new(), [0; 2], 0);
         let rounds = self.harness.rounds(|harness| {
             costs.push(harness.stream_cost(Kind::Lines.number(), on_network)?);
@@ -146,12 +146,12 @@ impl<'a> Bench<'a> {
             Ok(())
         })?;
         let (cost, rate) = (median(costs), median(rates));
-        let bound = match self.neb.network {
+        let bound = match self.neb.setting.network {
             None => lines_bound(self.lines_per_broadcast(), cost),
             Some(_) => datagrams_bound(made.map(|count| count as f64 / broadcasts as f64), cost),
         };
         let name = self.name(&format!("{window} outstanding"));
-        Ok(Row::rate(name, self.neb.bytes as usize, rounds, bound, rate).with_latency(&subjects.summary()))
+        Ok(Row::rate(name, self.neb.setting.bytes as usize, rounds, bound, rate).with_latency(&subjects.summary()))
     }
 
     /// Lines that are handed from one process to another for one broadcast: the sender's writes; in mode `quorum` a

@@ -39,8 +39,8 @@ pub(super) fn config(neb: &Neb) -> Config {
     };
     let sized = Config::new(n, mode, faults);
     Config {
-        window: neb.window.max(1),
-        payload_bytes: (neb.bytes as usize).max(8),
+        window: neb.setting.window.max(1),
+        payload_bytes: (neb.setting.bytes as usize).max(8),
         fast_path: neb.fast,
         signed: neb.signed,
         ..sized
@@ -58,11 +58,11 @@ pub(in super::super) fn run(worker: Worker<'_>, neb: &Neb) -> Result<(), Failure
         max_bytes: 4 << 30,
         ..ShmConfig::new("bench-neb", me, &me.to_string(), neb.processes() as u16)
     };
-    let Some(network) = neb.network else {
+    let Some(network) = neb.setting.network else {
         return play(worker, neb, ShmFabric::start(shm).map_err(failed)?, None);
     };
     let fabric = roce::start(network, me, neb.processes(), config(neb).slot_bytes() as usize, &spec.traffic)?;
-    let ring = Ring { network, processes: neb.processes(), steps: steps(neb), mode: mode(neb.wait) };
+    let ring = Ring { network, processes: neb.processes(), steps: steps(neb), mode: mode(neb.setting.wait) };
     play(worker, neb, fabric, Some(Sockets::open(ring, spec.process)?))
 }
 
@@ -78,7 +78,7 @@ fn play<F: FabricDiagnostics>(
     let public: Vec<_> = (0..neb.processes() as u16).map(|process| Authority::public_of(&secret(process))).collect();
     let authority = neb.signed.then(|| Authority::new(1, me, &secret(me.0), &public)).transpose().map_err(failed)?;
     let node = Node::new(fabric, config(neb), 1, authority).map_err(failed)?;
-    let mut process = Process { neb, node, sockets, payload: vec![0; neb.bytes as usize], sent: 0 };
+    let mut process = Process { neb, node, sockets, payload: vec![0; neb.setting.bytes as usize], sent: 0 };
     worker.serve(|task| process.perform(task))
 }
 
@@ -110,7 +110,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
         let Process { neb, sockets, .. } = self;
         match sockets {
             None => {
-                let way = Lines::new(task.area, (neb.processes(), steps(neb)), task.me, mode(neb.wait));
+                let way = Lines::new(task.area, (neb.processes(), steps(neb)), task.me, mode(neb.setting.wait));
                 Chain { task, neb, way }.run()
             }
             Some(sockets) => Chain { task, neb, way: Datagrams::new(sockets) }.run(),
@@ -134,7 +134,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
     }
 
     fn connect(&mut self, task: &Task<'_>) -> Result<(), Failure> {
-        let mut backoff = Backoff::new(mode(self.neb.wait));
+        let mut backoff = Backoff::new(mode(self.neb.setting.wait));
         while !task.area.all_are_ready() {
             let worked = self.node.housekeep() | self.node.step(&mut |_| {});
             if self.node.is_connected() {
@@ -150,7 +150,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
         let Process { neb, node, payload, sent, .. } = self;
         let (total, window) = (task.total(), task.command.window);
         let samples = task.area.samples(task.me);
-        let mut backoff = Backoff::new(mode(neb.wait));
+        let mut backoff = Backoff::new(mode(neb.setting.wait));
         let (base, mut round) = (*sent, 0_u64);
         let others: Vec<ProcessId> = (1..neb.processes() as u16).map(ProcessId).collect();
         loop {
@@ -186,7 +186,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
     fn receive(&mut self, task: &Task<'_>) -> Result<(), Failure> {
         let Process { neb, node, sent, .. } = self;
         let (samples, window) = (task.area.samples(task.me), task.command.window);
-        let mut backoff = Backoff::new(mode(neb.wait));
+        let mut backoff = Backoff::new(mode(neb.setting.wait));
         let (base, mut round) = (*sent, 0_u64);
         while !task.area.is_over(task.phase) {
             round += 1;

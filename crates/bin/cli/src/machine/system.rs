@@ -37,14 +37,15 @@ pub(super) fn open_files() -> Finding {
         Some(n) if n < FEW_FILES => {
             Finding::missing(what, format!("{n}: no member of any cluster starts with so few"), remedy)
         }
-        most => limit(what, (most, OPEN_FILES), |n| n.to_string(), ": enough for small clusters only", remedy),
+        most => limit(what, most, OPEN_FILES, |n| n.to_string(), ": enough for small clusters only", remedy),
     }
 }
 
 /// A limit, and how much is enough. `few` is what follows one that is lower.
 fn limit(
     what: &'static str,
-    (most, enough): (Option<u64>, u64),
+    most: Option<u64>,
+    enough: u64,
     tell: impl Fn(u64) -> String,
     few: &str,
     remedy: String,
@@ -63,7 +64,7 @@ const FILE_BYTES: u64 = 64 << 20;
 pub(super) fn file_sizes() -> Finding {
     let few = ": regions of shared memory, histories and captures are no longer than that";
     let remedy = "ulimit -f unlimited, or raise `fsize` in /etc/security/limits.conf".to_owned();
-    limit("file sizes limit", (getrlimit(Resource::Fsize).current, FILE_BYTES), bytes, few, remedy)
+    limit("file sizes limit", getrlimit(Resource::Fsize).current, FILE_BYTES, bytes, few, remedy)
 }
 
 /// What a demonstration with 16 groups of 5 needs: a process, its janitor and their threads for each member.
@@ -73,5 +74,5 @@ pub(super) fn processes() -> Finding {
     let few = " processes and threads of this user: enough for small clusters only";
     let remedy = format!("ulimit -u {PROCESSES}, or raise `nproc` in /etc/security/limits.conf");
     let most = getrlimit(Resource::Nproc).current;
-    limit("processes limit", (most, PROCESSES), |most| most.to_string(), few, remedy)
+    limit("processes limit", most, PROCESSES, |most| most.to_string(), few, remedy)
 }

@@ -1,7 +1,6 @@
 //! `stentor sim channel`.
 
 use stentor_channel::Plant;
-use stentor_simulation::NemesisCounts;
 use stentor_simulation::channel::{RunReport, Scenario, record_seed};
 use stentor_support::{Failure, Output, Verdict};
 
@@ -28,17 +27,11 @@ pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {
     let (messages, deliveries, steps, writes) = (run.writes, run.reads, run.steps, run.posts);
     let totals = Totals { messages, deliveries, steps, writes, wall_seconds };
-    let counts = run.counts();
+    let (violated, counts) = (run.violated().collect(), run.counts());
     Ran {
-        seed,
-        violated: run.violated().collect(),
-        report: run.report,
-        totals,
         virtual_ns: run.virtual_ns,
         faults: run.faults,
         claims: Scenario::claims().to_vec(),
-        nemesis: NemesisCounts::default(),
-        happened: Vec::new(),
-        counts,
+        ..Ran::of(seed, violated, counts, totals, run.report)
     }
 }

@@ -32,16 +32,13 @@ pub(super) fn run(args: &SimMulticast, output: Output) -> Result<Verdict, Failur
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {
     let (messages, deliveries, steps, writes) = (run.messages, run.deliveries, run.steps, run.writes);
     let totals = Totals { messages, deliveries, steps, writes, wall_seconds };
+    let (violated, counts) = (run.violated().collect(), run.counts());
     Ran {
-        counts: run.counts(),
-        seed,
-        violated: run.violated().collect(),
-        report: run.report,
-        totals,
         virtual_ns: run.virtual_ns,
         faults: run.faults,
         claims: Scenario::claims_under(run.profile),
         nemesis: run.nemesis,
         happened: run.log,
+        ..Ran::of(seed, violated, counts, totals, run.report)
     }
 }

@@ -1,7 +1,6 @@
 //! `stentor sim neb`.
 
 use stentor_neb::Plant;
-use stentor_simulation::NemesisCounts;
 use stentor_simulation::neb::{RunReport, Scenario, Severity, record_seed};
 use stentor_support::{Failure, Output, Verdict};
 
@@ -33,17 +32,11 @@ pub(super) fn run(args: &SimNeb, output: Output) -> Result<Verdict, Failure> {
 fn ran(seed: u64, run: RunReport, wall_seconds: f64, severity: Severity) -> Ran {
     let (messages, deliveries, steps, writes) = (run.broadcasts, run.deliveries, run.steps, run.writes);
     let totals = Totals { messages, deliveries, steps, writes, wall_seconds };
-    let counts = run.counts();
+    let (violated, counts) = (run.violated().collect(), run.counts());
     Ran {
-        seed,
-        violated: run.violated().collect(),
-        report: run.report,
-        totals,
         virtual_ns: run.virtual_ns,
         faults: run.faults,
         claims: Scenario::claims_under(severity),
-        nemesis: NemesisCounts::default(),
-        happened: Vec::new(),
-        counts,
+        ..Ran::of(seed, violated, counts, totals, run.report)
     }
 }

@@ -205,6 +205,21 @@ pub(super) struct Ran {
     pub(super) counts: Vec<(&'static str, u64)>,
 }
 
+impl Ran {
+    /// Of a run that has no time of its own and in which nothing was broken.
+    pub(super) fn of(
+        seed: u64,
+        violated: Vec<&'static str>,
+        counts: Vec<(&'static str, u64)>,
+        totals: Totals,
+        report: stentor_checker::Report,
+    ) -> Self {
+        let (faults, nemesis) = (FaultCounts::default(), NemesisCounts::default());
+        let (claims, happened) = (Vec::new(), Vec::new());
+        Ran { seed, violated, report, totals, virtual_ns: 0, faults, claims, nemesis, happened, counts }
+    }
+}
+
 #[derive(Serialize)]
 pub(super) struct Cluster {
     groups: Vec<usize>,

@@ -1,7 +1,6 @@
 //! `stentor sim switch`.
 
 use stentor_simulation::switch::{RunReport, Scenario, record_seed};
-use stentor_simulation::{FaultCounts, NemesisCounts};
 use stentor_support::{Failure, Output, Verdict};
 use stentor_switch::Mutant;
 
@@ -32,16 +31,6 @@ pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {
     let (messages, deliveries, steps, writes) = (run.posted, run.executed, run.steps, run.passes);
     let totals = Totals { messages, deliveries, steps, writes, wall_seconds };
-    Ran {
-        seed,
-        violated: run.violated().collect(),
-        report: run.report,
-        totals,
-        virtual_ns: 0,
-        faults: FaultCounts::default(),
-        claims: Scenario::claims().to_vec(),
-        nemesis: NemesisCounts::default(),
-        happened: Vec::new(),
-        counts: run.counts,
-    }
+    let violated = run.violated().collect();
+    Ran { claims: Scenario::claims().to_vec(), ..Ran::of(seed, violated, run.counts, totals, run.report) }
 }
