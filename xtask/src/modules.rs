@@ -17,8 +17,6 @@ const MUTUAL: &[(&str, &str, &str)] = &[
     ("stentor", "config::switch", "config::validate"),
     ("stentor", "config::validate", "config::verbs"),
     ("stentor", "runtime::cluster", "runtime::room"),
-    ("stentor-bench", "report", "switch"),
-    ("stentor-cli", "commands::leader::judge", "commands::leader::report"),
     ("stentor-election-zookeeper", "handle", "worker"),
     ("stentor-election-zookeeper", "session", "worker"),
     ("stentor-fabric-net", "ask", "control"),

@@ -1,4 +1,4 @@
-//! The floors on a network: datagrams over plain UDP sockets, as long as the packets of RoCEv2, by the same system calls
+//! The bounds on a network: datagrams over plain UDP sockets, as long as the packets of RoCEv2, by the same system calls
 //! in the same batches. Nothing is acknowledged, checked or sent again.
 
 use std::io;
@@ -15,8 +15,8 @@ use stentor_support::args::LoopbackFabric;
 
 use super::clock::now;
 use super::pause::LONGEST;
-use super::shared_area::{Command, SharedArea};
 use super::way::Way;
+use super::worker_spec::Task;
 
 /// What RoCEv2 adds to what a WRITE carries: BTH, RETH and ICRC, bytes.
 const AROUND: usize = 12 + 16 + 4;
@@ -178,15 +178,9 @@ impl Sockets {
 
     /// Process 0 sends datagrams of a length to process 1, which says in shared memory how many it has; returns the time,
     /// ns, there.
-    pub(super) fn stream(
-        &mut self,
-        area: &SharedArea,
-        command: &Command,
-        phase: u64,
-        length: usize,
-    ) -> io::Result<u64> {
-        let (base, total) = (phase << 32, command.warmup + command.iterations);
-        let credit = &area.line(CREDIT)[0];
+    pub(super) fn stream(&mut self, task: &Task<'_>, length: usize) -> io::Result<u64> {
+        let (base, total, warmup) = (task.base(), task.total(), task.command.warmup);
+        let credit = &task.area.line(CREDIT)[0];
         let mut done = 0;
         if self.me == 0 {
             while done < total {
@@ -203,7 +197,7 @@ impl Sockets {
         let (mut start, mut before) = (now(), 0);
         while done < total {
             let count = self.receive()? as u64;
-            if done < command.warmup && done + count >= command.warmup {
+            if done < warmup && done + count >= warmup {
                 (start, before) = (now(), done + count);
             }
             done += count;
@@ -212,7 +206,7 @@ impl Sockets {
             }
         }
         // The batch in which the measured ones begin counts for nothing.
-        Ok((now() - start) * command.iterations / (total - before).max(1))
+        Ok((now() - start) * task.command.iterations / (total - before).max(1))
     }
 }
 

@@ -60,15 +60,10 @@ impl Environment {
     /// With captures or a bad network.
     pub(super) fn with(self, networks: &Networks) -> Self {
         let bad = &networks.bad;
-        let chances = [
-            ("lost", bad.drop_chance),
-            ("repeated", bad.duplicate_chance),
-            ("reordered", bad.reorder_chance),
-            ("damaged", bad.corrupt_chance),
-        ];
+
         let captured = networks.pcap.iter().map(|_| "captured".to_owned());
-        let chances = chances.into_iter().filter(|(_, chance)| *chance > 0.0);
-        let chances = chances.map(|(what, chance)| format!("{what} with chance {chance}"));
+        let chances = bad.named().into_iter().filter(|(.., chance)| *chance > 0.0);
+        let chances = chances.map(|(_, what, chance)| format!("{what} with chance {chance}"));
         let delay = (bad.delay > 0).then(|| format!("{} us late", bad.delay));
         let all: Vec<_> = captured.chain(chances).chain(delay).collect();
         Environment { network: (!all.is_empty()).then(|| format!("packets are {}", all.join(", "))), ..self }

@@ -8,11 +8,18 @@ use stentor_fabric::memory::Ordering;
 use stentor_support::Failure;
 use stentor_support::args::Network;
 
-use super::shared_area::{Command, NS, Shape};
+use super::report::{Bound, Row};
+use super::samples::Samples;
+use super::shared_area::{Command, NS, Shape, SharedArea};
 use super::worker_spec::{Part, broken, processors};
 use super::workers::Workers;
 use crate::args::BenchLength;
 
+/// Messages one at a time, over all rounds.
+pub(super) const ITERATIONS: u64 = 14_000;
+/// Lines, or datagrams, that are streamed to find what one of many costs.
+const LINES: u64 = 400_000;
+const DATAGRAMS: u64 = 50_000;
 /// Messages of one round, at most.
 const MAX_MESSAGES: u64 = 1 << 20;
 /// Rounds of a row that is limited by time, at least.
@@ -58,28 +65,54 @@ pub(super) fn rounds(
 }
 
 /// The processes of a bench of messages.
-pub(super) struct Harness {
-    pub(super) workers: Workers,
+pub(super) struct Harness<'a> {
+    workers: Workers,
     /// Between which lines and datagrams go that are measured alone.
     ends: [usize; 2],
     bytes: u32,
+    pub(super) length: &'a BenchLength,
 }
 
-impl Harness {
+impl<'a> Harness<'a> {
     /// Starts one process for each of `places` and has them connect, which is the kind `connect`.
     pub(super) fn start(
         (part, bytes, connect): (Part, u32, u64),
+        length: &'a BenchLength,
         shape: Shape,
         (places, processors): (&[Option<usize>], &[usize]),
         traffic: impl Fn(usize) -> Network,
     ) -> Result<Self, Failure> {
         let mut workers = Workers::start(part, shape, places, traffic)?;
         workers.run(Command { kind: connect, ..Command::default() })?;
-        Ok(Harness { workers, ends: [processors[0], processors[processors.len() - 1]], bytes })
+        let ends = [processors[0], processors[processors.len() - 1]];
+        Ok(Harness { workers, ends, bytes, length })
+    }
+
+    /// The memory that the processes share.
+    pub(super) fn area(&self) -> &SharedArea {
+        &self.workers.area
+    }
+
+    /// Runs rounds, as many as are asked for or for as long. Returns how many there were.
+    pub(super) fn rounds(&mut self, mut round: impl FnMut(&mut Self) -> Result<(), Failure>) -> Result<u32, Failure> {
+        rounds((self.length.rounds, self.length.duration), || round(self))
+    }
+
+    /// Runs a phase of so many measured messages. Returns which of all its messages those are.
+    pub(super) fn run(&mut self, kind: u64, iterations: u64, window: u64) -> Result<Range<usize>, Failure> {
+        let command = self.command(kind, iterations, window);
+        self.workers.run(command)?;
+        Ok(command.warmup as usize..(command.warmup + iterations) as usize)
+    }
+
+    /// The row of messages one at a time, beside the bare chain of their steps.
+    pub(super) fn alone(&self, name: String, rounds: u32, (bounds, subjects): (&Samples, &Samples), what: &str) -> Row {
+        let (bound, subject) = (Bound::us(what, bounds.summary().typical), subjects.summary());
+        Row::latency(name, self.bytes as usize, rounds, bound, &subject).with_rate(1e6 / subject.avg)
     }
 
     /// A phase of so many measured messages, with a quarter as many before them.
-    pub(super) fn command(&self, kind: u64, iterations: u64, window: u64) -> Command {
+    fn command(&self, kind: u64, iterations: u64, window: u64) -> Command {
         Command { kind, bytes: self.bytes.into(), warmup: iterations / 4, iterations, window, extra: 0 }
     }
 
@@ -89,6 +122,12 @@ impl Harness {
         let command = self.command(kind, count, first);
         self.workers.run(Command { extra: last, ..command })?;
         Ok(self.workers.area.results(process)[NS].load(Ordering::Relaxed) as f64)
+    }
+
+    /// What each of many lines or datagrams, sent on one processor and picked up on another, costs, ns.
+    pub(super) fn stream_cost(&mut self, kind: u64, on_network: bool) -> Result<f64, Failure> {
+        let count = if on_network { DATAGRAMS } else { LINES };
+        Ok(self.between_ends(kind, count, 1)? / count as f64)
     }
 
     /// When a process sent or delivered the message at this place.
@@ -106,9 +145,9 @@ impl Harness {
         self.delivered(receivers, at).saturating_sub(self.time(sender, at))
     }
 
-    /// The sum of a result over all processes.
-    pub(super) fn sum(&self, result: usize) -> u64 {
-        let processes = 0..self.workers.area.shape().processes;
-        processes.map(|process| self.workers.area.results(process)[result].load(Ordering::Relaxed)).sum()
+    /// The sums of the first results over all processes.
+    pub(super) fn sums<const N: usize>(&self) -> [u64; N] {
+        let all = || (0..self.area().shape().processes).map(|process| self.area().results(process));
+        std::array::from_fn(|result| all().map(|results| results[result].load(Ordering::Relaxed)).sum())
     }
 }

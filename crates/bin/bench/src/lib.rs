@@ -1,7 +1,7 @@
 //! `stentor bench`: how fast, and how far from what the machine can do at best.
 //!
 //! A bench is a conductor and processes of the same binary. They share plain memory (`shared_area`), over which the conductor
-//! begins one phase after the other: the floor, the subject, the floor again. What they find they leave in that memory.
+//! begins one phase after the other: the bound, the subject, the bound again. What they find they leave in that memory.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -24,6 +24,8 @@ mod samples;
 mod shared_area;
 mod still;
 mod switch;
+mod switch_report;
+
 mod way;
 mod worker_spec;
 mod workers;
@@ -32,7 +34,7 @@ use stentor_support::{Failure, Output, Verdict};
 
 pub use args::BenchCommand;
 use still::Still;
-use worker_spec::{Part, WorkerSpec};
+use worker_spec::{Part, Worker, WorkerSpec};
 
 /// Runs a bench, or one of the processes that a bench starts, and prints the result.
 ///
@@ -53,18 +55,17 @@ pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
         BenchCommand::Process { spec } => return process(&WorkerSpec::parse(spec)?),
     };
     drop(still);
-    output.report(&report)?;
-    Ok(verdict)
+    output.conclude(&report, verdict)
 }
 
 /// One of the processes that a bench starts.
 fn process(spec: &WorkerSpec) -> Result<Verdict, Failure> {
-    let area = spec.enter()?;
-    match spec.part.clone() {
-        Part::Fabric { bytes, carrier } => fabric::process::run(spec, &area, bytes, carrier)?,
-        Part::Channel { network, ofi } => channel::process::run(spec, &area, network, ofi.as_deref())?,
-        Part::Neb(neb) => neb::process::run(spec, &area, &neb)?,
-        Part::Multicast(cluster) => multicast::process::run(spec, &area, &cluster)?,
+    let worker = Worker { spec, area: &spec.enter()? };
+    match &spec.part {
+        Part::Fabric { bytes, carrier } => fabric::process::run(worker, *bytes, *carrier)?,
+        Part::Channel { network, ofi } => channel::process::run(worker, *network, ofi.as_deref())?,
+        Part::Neb(neb) => neb::process::run(worker, neb)?,
+        Part::Multicast(cluster) => multicast::process::run(worker, cluster)?,
     }
     Ok(Verdict::Good)
 }

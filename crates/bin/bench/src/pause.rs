@@ -1,4 +1,4 @@
-//! What the floors do when there is nothing to do: what members and clients do, by the same [`Backoff`].
+//! What the bounds do when there is nothing to do: what members and clients do, by the same [`Backoff`].
 
 use std::io;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) fn mode(waiting: Waiting) -> WaitMode {
     }
 }
 
-/// Pauses one process of a floor.
+/// Pauses one process of a bound.
 pub(super) struct Pause<'a> {
     area: &'a SharedArea,
     bell: usize,

@@ -1,4 +1,4 @@
-//! The floors: plain stores and loads to lines that processes share, no protocol and no fabric.
+//! The bounds: plain stores and loads to lines that processes share, no protocol and no fabric.
 
 use std::hint::black_box;
 
@@ -6,8 +6,8 @@ use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, Word, fence};
 use stentor_support::Failure;
 
 use super::clock::now;
-use super::shared_area::{Command, NS, SharedArea};
-use super::worker_spec::{broken, pin, processors};
+use super::shared_area::{NS, SharedArea};
+use super::worker_spec::{Task, broken, pin, processors};
 
 /// One direction of a ping-pong and back.
 pub(super) trait Exchange {
@@ -18,23 +18,17 @@ pub(super) trait Exchange {
 }
 
 /// Process 0 sends, process 1 answers; the samples of process 0 are round trips.
-pub(super) fn ping_pong(
-    area: &SharedArea,
-    process: usize,
-    command: &Command,
-    phase: u64,
-    exchange: &mut impl Exchange,
-) -> Result<(), Failure> {
-    let tags = (phase << 32) + 1..=(phase << 32) + command.warmup + command.iterations;
-    if process != 0 {
+pub(super) fn ping_pong(task: &Task<'_>, exchange: &mut impl Exchange) -> Result<(), Failure> {
+    let tags = task.base() + 1..=task.base() + task.total();
+    if task.me != 0 {
         for tag in tags {
             exchange.receive(tag)?;
             exchange.send(tag)?;
         }
         return Ok(());
     }
-    let first = tags.start() + command.warmup;
-    let samples = area.samples(0);
+    let first = tags.start() + task.command.warmup;
+    let samples = task.area.samples(0);
     let mut last = now();
     for tag in tags {
         exchange.send(tag)?;
@@ -93,15 +87,15 @@ impl Exchange for Lines<'_> {
 
 /// Hands one line over, and another one back, as often as the command says; returns the time of all hand-overs, ns, at
 /// process 0.
-pub(super) fn hand_over(area: &SharedArea, process: usize, command: &Command, phase: u64) -> Result<u64, Failure> {
-    let mut lines = Lines::new(area, process, LINE_WORDS * WORD);
+pub(super) fn hand_over(task: &Task<'_>) -> Result<u64, Failure> {
+    let mut lines = Lines::new(task.area, task.me, LINE_WORDS * WORD);
     let mut start = now();
-    for n in 0..command.warmup + command.iterations {
-        if n == command.warmup {
+    for n in 0..task.total() {
+        if n == task.command.warmup {
             start = now();
         }
-        let tag = (phase << 32) + n + 1;
-        if process == 0 {
+        let tag = task.base() + n + 1;
+        if task.me == 0 {
             lines.send(tag)?;
             lines.receive(tag)?;
         } else {
@@ -116,17 +110,12 @@ pub(super) fn hand_over(area: &SharedArea, process: usize, command: &Command, ph
 pub(super) const BATCH: u64 = 16;
 
 /// Times one thing after the other in process 0: a sample for each [`BATCH`].
-pub(super) fn repeat(
-    area: &SharedArea,
-    process: usize,
-    command: &Command,
-    mut operation: impl FnMut(u64) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    if process != 0 {
+pub(super) fn repeat(task: &Task<'_>, mut operation: impl FnMut(u64) -> Result<(), Failure>) -> Result<(), Failure> {
+    if task.me != 0 {
         return Ok(());
     }
-    (0..command.warmup).try_for_each(&mut operation)?;
-    for (batch, sample) in (0..command.iterations / BATCH).zip(area.samples(0)) {
+    (0..task.command.warmup).try_for_each(&mut operation)?;
+    for (batch, sample) in (0..task.command.iterations / BATCH).zip(task.area.samples(0)) {
         let start = now();
         (batch * BATCH..(batch + 1) * BATCH).try_for_each(&mut operation)?;
         sample.store(now() - start, Ordering::Relaxed);
@@ -152,19 +141,14 @@ pub(super) fn store(to: &[Word], value: u64) {
 
 /// Has the first two processes of a bench measure something on the processors that the command names, and leaves the time, ns,
 /// among the results; afterwards they go back to where they were.
-pub(super) fn on_processors(
-    area: &SharedArea,
-    me: usize,
-    command: &Command,
-    measure: impl FnOnce() -> Result<u64, Failure>,
-) -> Result<(), Failure> {
-    if me > 1 {
+pub(super) fn on_processors(task: &Task<'_>, measure: impl FnOnce() -> Result<u64, Failure>) -> Result<(), Failure> {
+    if task.me > 1 {
         return Ok(());
     }
     let back = processors().map_err(broken("ask for processors"))?;
-    let own = if me == 0 { command.window } else { command.extra };
+    let own = if task.me == 0 { task.command.window } else { task.command.extra };
     pin(&[own as usize]).map_err(broken("stay on one processor"))?;
-    area.results(me)[NS].store(measure()?, Ordering::Relaxed);
+    task.area.results(task.me)[NS].store(measure()?, Ordering::Relaxed);
     pin(&back).map_err(broken("go back to its processors"))
 }
 
@@ -177,17 +161,16 @@ pub(super) const STREAM_ALL_LINES: usize = STREAM_LINES + 8;
 /// One process stores lines into a ring, the other one picks each of them up; returns the time, ns, at the reader.
 /// `each` says that every line is a write of its own: a full fence after it, as before every look whether the peer must
 /// be woken. Otherwise the lines go in bulk.
-pub(super) fn stream(area: &SharedArea, is_writer: bool, command: &Command, phase: u64, each: bool) -> u64 {
-    let ring = area.lines(0, STREAM_LINES);
-    let credit = &area.lines(STREAM_LINES + 4, 1)[0];
-    let base = phase << 32;
-    let total = command.warmup + command.iterations;
+pub(super) fn stream(task: &Task<'_>, each: bool) -> u64 {
+    let ring = task.area.lines(0, STREAM_LINES);
+    let credit = &task.area.lines(STREAM_LINES + 4, 1)[0];
+    let (base, total) = (task.base(), task.total());
     let line = |n: u64| {
         let first = (n as usize % STREAM_LINES) * LINE_WORDS;
         &ring[first..first + LINE_WORDS]
     };
     let quarter = STREAM_LINES as u64 / 4;
-    if is_writer {
+    if task.me == 0 {
         let mut freed = 0;
         for n in 0..total {
             while n >= freed + STREAM_LINES as u64 {
@@ -206,7 +189,7 @@ pub(super) fn stream(area: &SharedArea, is_writer: bool, command: &Command, phas
     }
     let (mut sum, mut start) = (0_u64, now());
     for n in 0..total {
-        if n == command.warmup {
+        if n == task.command.warmup {
             start = now();
         }
         let [words @ .., last] = line(n) else { unreachable!("a line has words") };

@@ -1,22 +1,34 @@
-//! What a bench prints: perftest's columns, and beside each figure the floor that it stands against.
+//! What a bench prints: perftest's columns, and beside each figure the bound that it stands against.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use stentor_support::{Human, Style, columns, in_order};
+use stentor_support::{Human, Style, Verdicts, in_order, table};
 
 use super::environment::Environment;
 use super::samples::{Summary, median};
-use super::switch::SwitchReport;
+use super::switch_report::SwitchReport;
 
 /// What the machine can do at best, measured in the same run.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Floor {
+pub(super) struct Bound {
     pub(super) what: String,
     pub(super) value: f64,
     pub(super) unit: &'static str,
+}
+
+impl Bound {
+    /// On a latency, microseconds.
+    pub(super) fn us(what: impl Into<String>, value: f64) -> Self {
+        Bound { what: what.into(), value, unit: "us" }
+    }
+
+    /// On a rate of messages.
+    pub(super) fn rate(what: impl Into<String>, value: f64) -> Self {
+        Bound { what: what.into(), value, unit: "msgs/s" }
+    }
 }
 
 /// One row.
@@ -33,9 +45,9 @@ pub(super) struct Row {
     /// Median of the rounds' means, where rows are set beside a program that tells of a mean only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) round_avg_us: Option<f64>,
-    /// The floor's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) floor_round_avg_us: Option<f64>,
+    /// The bound's.
+    #[serde(rename = "floor_round_avg_us", skip_serializing_if = "Option::is_none")]
+    pub(super) bound_round_avg_us: Option<f64>,
     /// So much more than the mean of `fi_pingpong` in the same round, the median of the rounds, microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) above_pingpong_us: Option<f64>,
@@ -46,8 +58,9 @@ pub(super) struct Row {
     /// 10^6 bytes of payload.
     pub(super) mb_per_s: Option<f64>,
     /// None where nothing that this program measures is one.
-    pub(super) floor: Option<Floor>,
-    /// 1.0 is at the floor, larger is worse.
+    #[serde(rename = "floor")]
+    pub(super) bound: Option<Bound>,
+    /// 1.0 is at the bound, larger is worse.
     pub(super) ratio: Option<f64>,
     /// Remote writes per message by step; for the multicast.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,26 +79,26 @@ pub(super) struct Writes {
 }
 
 impl Row {
-    /// A row without figures, beside a floor.
-    pub(super) fn new(name: impl Into<String>, bytes: usize, rounds: u32, floor: Floor, ratio: f64) -> Self {
-        Row { floor: Some(floor), ratio: Some(ratio), ..Row::alone(name, bytes, rounds) }
+    /// A row without figures, beside a bound.
+    pub(super) fn new(name: impl Into<String>, bytes: usize, rounds: u32, bound: Bound, ratio: f64) -> Self {
+        Row { bound: Some(bound), ratio: Some(ratio), ..Row::alone(name, bytes, rounds) }
     }
 
-    /// A row without figures and without a floor.
+    /// A row without figures and without a bound.
     pub(super) fn alone(name: impl Into<String>, bytes: usize, rounds: u32) -> Self {
         Row { name: name.into(), bytes, rounds, ..Row::default() }
     }
 
-    /// A row about a latency beside a floor.
-    pub(super) fn latency(name: impl Into<String>, bytes: usize, rounds: u32, floor: Floor, found: &Summary) -> Self {
-        let ratio = found.typical / floor.value;
-        Row::new(name, bytes, rounds, floor, ratio).with_latency(found)
+    /// A row about a latency beside a bound.
+    pub(super) fn latency(name: impl Into<String>, bytes: usize, rounds: u32, bound: Bound, found: &Summary) -> Self {
+        let ratio = found.typical / bound.value;
+        Row::new(name, bytes, rounds, bound, ratio).with_latency(found)
     }
 
-    /// A row about a rate beside a floor.
-    pub(super) fn rate(name: impl Into<String>, bytes: usize, rounds: u32, floor: Floor, msgs_per_s: f64) -> Self {
-        let ratio = floor.value / msgs_per_s;
-        Row::new(name, bytes, rounds, floor, ratio).with_rate(msgs_per_s)
+    /// A row about a rate beside a bound.
+    pub(super) fn rate(name: impl Into<String>, bytes: usize, rounds: u32, bound: Bound, msgs_per_s: f64) -> Self {
+        let ratio = bound.value / msgs_per_s;
+        Row::new(name, bytes, rounds, bound, ratio).with_rate(msgs_per_s)
     }
 
     /// With latencies.
@@ -103,9 +116,9 @@ impl Row {
         }
     }
 
-    /// Whether it is about messages a second, and so is its floor.
+    /// Whether it is about messages a second, and so is its bound.
     fn is_rate(&self) -> bool {
-        self.floor.as_ref().map_or(self.p50_us.is_none(), |floor| floor.unit == "msgs/s")
+        self.bound.as_ref().map_or(self.p50_us.is_none(), |bound| bound.unit == "msgs/s")
     }
 
     /// With a rate of messages.
@@ -137,7 +150,7 @@ pub(super) struct Trial {
     /// By what was killed.
     pub(super) kills: BTreeMap<&'static str, u64>,
     /// By name: `ok`, `violated` or `not_checked`.
-    pub(super) properties: BTreeMap<&'static str, &'static str>,
+    pub(super) properties: Verdicts,
     pub(super) counter_example: Option<String>,
     pub(super) messages: u64,
     pub(super) deliveries: u64,
@@ -184,7 +197,7 @@ impl Trial {
 }
 
 const RATIO: &str = "ratio: 1.00 is at the floor, larger is worse; floor and row took turns in the same run";
-const NO_FLOOR: &str =
+const NO_BOUND: &str =
     "no floor: set these figures beside those of ib_write_lat, ib_send_lat, ib_write_bw and ib_send_bw";
 
 fn number(value: Option<f64>, digits: usize) -> String {
@@ -197,7 +210,7 @@ impl Report {
         Report { environment, rows, trial: None, switch: None }
     }
 
-    fn latencies(&self) -> Vec<Vec<String>> {
+    fn latencies(&self) -> String {
         let head = [
             "row",
             "#bytes",
@@ -216,20 +229,20 @@ impl Report {
             let times = [row.min_us, row.max_us, row.p50_us, row.avg_us, row.stdev_us, row.p99_us, row.p999_us];
             let mut cells = vec![row.name.clone(), row.bytes.to_string(), row.iterations.to_string()];
             cells.extend(times.map(|time| number(time, 3)));
-            let floor = row.floor.as_ref().filter(|_| !row.is_rate());
-            cells.push(number(floor.map(|floor| floor.value), 3));
-            cells.push(number(floor.and(row.ratio), 2));
+            let bound = row.bound.as_ref().filter(|_| !row.is_rate());
+            cells.push(number(bound.map(|bound| bound.value), 3));
+            cells.push(number(bound.and(row.ratio), 2));
             cells
         };
         table(&head, self.rows.iter().filter(|row| row.p50_us.is_some()).map(cells))
     }
 
-    fn rates(&self) -> Vec<Vec<String>> {
+    fn rates(&self) -> String {
         let head = ["row", "#bytes", "#iterations", "msgs/s", "MB/s", "floor[msgs/s]", "ratio"];
         let cells = |row: &Row| {
             let mut cells = vec![row.name.clone(), row.bytes.to_string(), row.iterations.to_string()];
             cells.extend([number(row.msgs_per_s, 0), number(row.mb_per_s, 1)]);
-            cells.extend([number(row.floor.as_ref().map(|floor| floor.value), 0), number(row.ratio, 2)]);
+            cells.extend([number(row.bound.as_ref().map(|bound| bound.value), 0), number(row.ratio, 2)]);
             cells
         };
         table(&head, self.rows.iter().filter(|row| row.is_rate()).map(cells))
@@ -251,12 +264,6 @@ impl Report {
     }
 }
 
-pub(super) fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
-    let head = head.iter().map(|cell| (*cell).to_owned()).collect();
-    let table: Vec<_> = std::iter::once(head).chain(rows).collect();
-    if table.len() == 1 { Vec::new() } else { table }
-}
-
 impl Human for Report {
     fn human(&self, style: Style) -> String {
         let env = &self.environment;
@@ -272,15 +279,15 @@ impl Human for Report {
             let _ = writeln!(text, "{}", style.bad("not a release build: these figures say nothing"));
         }
         for table in [self.latencies(), self.rates()].iter().filter(|table| !table.is_empty()) {
-            let _ = write!(text, "\n{}", columns(table));
+            let _ = write!(text, "\n{table}");
         }
-        let has_floor = self.rows.iter().any(|row| row.floor.is_some());
-        let _ = writeln!(text, "\n{}", if has_floor { RATIO } else { NO_FLOOR });
-        let floors = self.rows.iter().filter_map(|row| Some((&row.name, row.floor.as_ref()?)));
-        let floors = floors.map(|(row, floor)| format!("floor of {row}: {}", floor.what));
+        let has_bound = self.rows.iter().any(|row| row.bound.is_some());
+        let _ = writeln!(text, "\n{}", if has_bound { RATIO } else { NO_BOUND });
+        let bounds = self.rows.iter().filter_map(|row| Some((&row.name, row.bound.as_ref()?)));
+        let bounds = bounds.map(|(row, bound)| format!("floor of {row}: {}", bound.what));
         let mut told = BTreeSet::new();
-        for floor in floors.filter(|floor| told.insert(floor.clone())) {
-            let _ = writeln!(text, "{floor}");
+        for bound in bounds.filter(|bound| told.insert(bound.clone())) {
+            let _ = writeln!(text, "{bound}");
         }
         text.push_str(&self.writes());
         text.push_str(&self.switch.as_ref().map(|switch| switch.human(style)).unwrap_or_default());

@@ -7,7 +7,7 @@ use super::clock::Grain;
 /// Longest latency that is told apart, ns.
 const LONGEST: u64 = 60_000_000_000;
 
-/// Latencies of one row, or of its floor.
+/// Latencies of one row, or of its bound.
 #[derive(Clone, Debug)]
 pub(super) struct Samples {
     all: Histogram<u64>,
@@ -70,6 +70,11 @@ fn middle(round: &Histogram<u64>, step: u64) -> f64 {
 impl Samples {
     pub(super) fn new(scale: f64, clock: Grain) -> Self {
         Samples { all: histogram(), rounds: Vec::new(), scale, clock }
+    }
+
+    /// Of what is recorded as it is.
+    pub(super) fn plain() -> Self {
+        Samples::new(1.0, Grain::default())
     }
 
     /// Takes the latencies of one round, ns.

@@ -1,4 +1,4 @@
-//! The memory that all processes of a bench share: what to do next, who is there, results, and lines for the floors.
+//! The memory that all processes of a bench share: what to do next, who is there, results, and lines for the bounds.
 
 use std::io;
 use std::time::Duration;
@@ -38,7 +38,7 @@ const RESULT: usize = 3 * LINE_WORDS;
 pub(super) struct Shape {
     /// Processes beside the conductor.
     pub(super) processes: usize,
-    /// Lines for the floors.
+    /// Lines for the bounds.
     pub(super) lines: usize,
     /// Samples of each process.
     pub(super) samples: usize,
@@ -126,14 +126,14 @@ impl SharedArea {
         self.own(process, BELL)
     }
 
-    /// A line for the floors.
+    /// A line for the bounds.
     #[inline]
     pub(super) fn line(&self, line: usize) -> &[Word] {
         let first = self.shape.first_line() + line * LINE_WORDS;
         &self.memory.words()[first..first + LINE_WORDS]
     }
 
-    /// Lines for the floors, one after the other.
+    /// Lines for the bounds, one after the other.
     pub(super) fn lines(&self, first: usize, count: usize) -> &[Word] {
         assert!(first + count <= self.shape.lines, "lines {first}+{count} of {}", self.shape.lines);
         let first = self.shape.first_line() + first * LINE_WORDS;

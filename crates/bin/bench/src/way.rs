@@ -1,4 +1,4 @@
-//! How one process of the floor's chain tells another: by plain memory that they share.
+//! How one process of the bound's chain tells another: by plain memory that they share.
 
 use std::io;
 

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
+use stentor_fabric::ProcessId;
+
 use stentor_support::Failure;
 use stentor_support::args::Network;
 
@@ -71,19 +73,25 @@ pub(super) enum Carrier {
     },
 }
 
+/// How the messages of a bench are sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Setting {
+    pub(super) window: u32,
+    pub(super) bytes: u32,
+    pub(super) wait: Waiting,
+    pub(super) pin: Pinning,
+    /// On RoCEv2 instead of shared memory: the second number of all loopback addresses.
+    pub(super) network: Option<u8>,
+}
+
 /// The processes of a broadcast's bench.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Neb {
     pub(super) processes: u16,
     pub(super) mode: NebMode,
-    pub(super) window: u32,
-    pub(super) bytes: u32,
     pub(super) fast: bool,
     pub(super) signed: bool,
-    pub(super) wait: Waiting,
-    pub(super) pin: Pinning,
-    /// On RoCEv2 instead of shared memory: the second number of all loopback addresses.
-    pub(super) network: Option<u8>,
+    pub(super) setting: Setting,
 }
 
 impl Neb {
@@ -99,13 +107,8 @@ pub(super) struct Cluster {
     pub(super) replicas: u16,
     pub(super) dest: u16,
     pub(super) clients: u16,
-    pub(super) window: u32,
-    pub(super) bytes: u32,
-    pub(super) wait: Waiting,
-    pub(super) pin: Pinning,
     pub(super) variant: Protocol,
-    /// On RoCEv2 instead of shared memory: the second number of all loopback addresses.
-    pub(super) network: Option<u8>,
+    pub(super) setting: Setting,
 }
 
 impl Cluster {
@@ -140,27 +143,68 @@ pub(super) fn pin(processors: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Ends with the bench from here on.
+pub(super) fn follow(bench: i32, place: &str) -> Result<(), Failure> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| broken("follow the parent")(error.into()))?;
+    if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != bench) {
+        return Err(Failure::run("the bench is gone", place, "start it again"));
+    }
+    Ok(())
+}
+
 /// Something that the system refused in the middle of a bench.
 pub(super) fn broken(what: &str) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::system(format_args!("cannot {what}"), &error, "bench", "run `stentor doctor`")
 }
 
-/// Runs one process until the conductor ends it. `perform` does one phase.
-pub(super) fn serve(
-    spec: &WorkerSpec,
-    area: &SharedArea,
-    mut perform: impl FnMut(Command, u64) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut phase = 0;
-    loop {
-        let (next, command) = area.next(phase).map_err(broken("wait"))?;
-        phase = next;
-        if command.kind == Command::END {
-            return Ok(());
+/// What one process does in a phase.
+#[derive(Clone, Copy)]
+pub(super) struct Task<'a> {
+    pub(super) area: &'a SharedArea,
+    pub(super) me: usize,
+    pub(super) command: Command,
+    pub(super) phase: u64,
+}
+
+impl Task<'_> {
+    /// All its iterations, those before the measured ones among them.
+    pub(super) fn total(&self) -> u64 {
+        self.command.warmup + self.command.iterations
+    }
+
+    /// What numbers of this phase are larger than.
+    pub(super) fn base(&self) -> u64 {
+        self.phase << 32
+    }
+}
+
+/// One process of a bench, and the memory that it shares with the others.
+#[derive(Clone, Copy)]
+pub(super) struct Worker<'a> {
+    pub(super) spec: &'a WorkerSpec,
+    pub(super) area: &'a SharedArea,
+}
+
+impl Worker<'_> {
+    /// Its id on a fabric.
+    pub(super) fn id(&self) -> ProcessId {
+        ProcessId(self.spec.process as u16)
+    }
+
+    /// Runs one process until the conductor ends it. `perform` does one phase.
+    pub(super) fn serve(&self, mut perform: impl FnMut(&Task<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+        let Worker { area, spec: WorkerSpec { process: me, .. } } = *self;
+        let mut last = 0;
+        loop {
+            let (phase, command) = area.next(last).map_err(broken("wait"))?;
+            last = phase;
+            if command.kind == Command::END {
+                return Ok(());
+            }
+            area.meet(*me, phase);
+            perform(&Task { area, me: *me, command, phase })?;
+            area.finish(*me, phase);
         }
-        area.meet(spec.process, phase);
-        perform(command, phase)?;
-        area.finish(spec.process, phase);
     }
 }
 
@@ -172,11 +216,7 @@ impl WorkerSpec {
 
     /// Takes up the shared memory; ends with the conductor from here on.
     pub(super) fn enter(&self) -> Result<SharedArea, Failure> {
-        set_parent_process_death_signal(Some(Signal::KILL))
-            .map_err(|error| broken("follow the parent")(error.into()))?;
-        if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != self.parent) {
-            return Err(Failure::run("the bench is gone", "bench process", "start it again"));
-        }
+        follow(self.parent, "bench process")?;
         if let Some(processor) = self.processor {
             pin(&[processor]).map_err(broken("stay on one processor"))?;
         }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -70,6 +71,15 @@ impl Failure {
             path.display(),
             OsError::remedy_for(error).unwrap_or("name a place that this user may write to"),
         )
+    }
+
+    /// A new file of this kind that cannot be made. One that exists is never overwritten.
+    pub fn cannot_create(what: &str, path: &Path, error: &std::io::Error) -> Self {
+        if error.kind() != ErrorKind::AlreadyExists {
+            return Failure::cannot_write(path, error);
+        }
+        let what = format_args!("the {what} exists already; it was not changed");
+        Failure::usage(what, path.display(), "name another file")
     }
 
     /// The same of a history, in a line of the log of a process that goes on without it.

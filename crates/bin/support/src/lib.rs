@@ -16,8 +16,8 @@ pub use device::{rdma_address, rdma_choice};
 pub use failure::{Failure, Verdict, remedy_of};
 pub use janitor::{JANITOR, Janitor};
 pub use output::{Digits, Human, Level, Output, hex, log_line, print, unprinted};
-pub use properties::{in_order, title, verdict_lines};
-pub use style::{Style, bytes, columns, counted};
+pub use properties::{Verdicts, in_order, title, verdict_lines, verdicts};
+pub use style::{Style, bytes, columns, counted, table};
 
 /// Longest pieces of a channel's message on fabrics with tags, bytes. `ofi_rxm` of libfabric copies what is shorter than
 /// 128 KiB in parts, and asks for each piece; with 1 MiB the two ends do not copy at the same time.

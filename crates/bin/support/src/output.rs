@@ -7,10 +7,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Serialize, Serializer};
 use stentor_fabric::OsError;
 
-use crate::Failure;
 use crate::Style;
 use crate::live::is_asked_to_end;
 use crate::streams::{Screen, complain, flush_errors, write_until};
+use crate::{Failure, Verdict};
 
 /// A result that can be told to a person; [`Serialize`] tells it to a program.
 pub trait Human {
@@ -58,6 +58,14 @@ impl Output {
     /// When standard output cannot be written, other than by a reader that went away.
     pub fn report(self, report: &(impl Human + Serialize)) -> Result<(), Failure> {
         if self.quiet && !self.json { Ok(()) } else { self.payload(report) }
+    }
+
+    /// The same at the end of a command.
+    ///
+    /// # Errors
+    /// As [`report`](Self::report).
+    pub fn conclude(self, report: &(impl Human + Serialize), verdict: Verdict) -> Result<Verdict, Failure> {
+        self.report(report).map(|()| verdict)
     }
 
     /// The same for what was asked to be printed: `-q` does not silence it.

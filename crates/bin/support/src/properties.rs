@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use stentor_checker::Report;
+
 use crate::Style;
 
 /// The properties in words.
@@ -46,22 +48,28 @@ const TITLES: [(&str, &str); 37] = [
     ("R1", "real-time order"),
 ];
 
+/// By property: `ok`, `violated` or `not_checked`.
+pub type Verdicts = BTreeMap<&'static str, &'static str>;
+
+/// The verdicts of a report.
+pub fn verdicts(report: &Report) -> Verdicts {
+    report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect()
+}
+
 /// A property in words; empty for one that has none here.
 pub fn title(property: &str) -> &'static str {
     TITLES.iter().find(|(name, _)| *name == property).map_or("", |(_, title)| title)
 }
 
 /// Verdicts in the order in which the properties are counted.
-pub fn in_order<'a>(
-    verdicts: &'a BTreeMap<&'static str, &'static str>,
-) -> impl Iterator<Item = (&'static str, &'static str)> + use<'a> {
+pub fn in_order<'a>(verdicts: &'a Verdicts) -> impl Iterator<Item = (&'static str, &'static str)> + use<'a> {
     let mut names: Vec<&'static str> = verdicts.keys().copied().collect();
     names.sort_by_key(|name| (name.as_bytes().first(), name.len(), *name));
     names.into_iter().map(|name| (name, verdicts[name]))
 }
 
 /// A line for each property with its verdict.
-pub fn verdict_lines(verdicts: &BTreeMap<&'static str, &'static str>, style: Style) -> String {
+pub fn verdict_lines(verdicts: &Verdicts, style: Style) -> String {
     let mut text = String::new();
     for (property, verdict) in in_order(verdicts) {
         let verdict = match verdict {

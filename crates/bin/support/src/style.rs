@@ -10,6 +10,9 @@ pub struct Style {
 }
 
 impl Style {
+    /// No colours.
+    pub const PLAIN: Style = Style { colour: false };
+
     /// Colours if `stream` is a terminal that has them and nobody set `NO_COLOR` (no-color.org: to anything but "").
     pub fn of(stream: &impl IsTerminal) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -63,6 +66,13 @@ pub fn columns(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Rows below the names of their columns, as [columns]; nothing where there are no rows.
+pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let head = head.iter().map(|cell| (*cell).to_owned()).collect();
+    let table: Vec<_> = std::iter::once(head).chain(rows).collect();
+    if table.len() == 1 { String::new() } else { columns(&table) }
 }
 
 /// So many of something: "1 change", "2 changes".

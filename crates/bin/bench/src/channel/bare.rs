@@ -1,4 +1,4 @@
-//! The floor on libfabric: tagged sends of the provider itself, without the fabric.
+//! The bound on libfabric: tagged sends of the provider itself, without the fabric.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

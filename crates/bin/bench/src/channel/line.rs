@@ -1,10 +1,11 @@
-//! What both floors do alike: messages in turn, and in a stream.
+//! What both bounds do alike: messages in turn, and in a stream.
 
+use stentor_fabric::memory::Ordering;
 use stentor_support::Failure;
 
 use super::super::clock::now;
 use super::super::plain::Exchange;
-use super::super::shared_area::Command;
+use super::super::worker_spec::Task;
 
 /// Short messages on their way at most, and places for them.
 pub(super) const WINDOW: u64 = 16;
@@ -49,7 +50,8 @@ impl<L: Line> Exchange for Messages<'_, L> {
 }
 
 /// Process 0 sends one message after the other; who receives says so after each half of the window.
-pub(super) fn stream(line: &mut impl Line, me: usize, command: &Command, tell: impl Fn(u64)) -> Result<(), Failure> {
+pub(super) fn stream(task: &Task<'_>, line: &mut impl Line) -> Result<(), Failure> {
+    let Task { me, command, .. } = *task;
     let bytes = command.bytes as usize;
     let window = window(bytes);
     let half = window / 2;
@@ -76,7 +78,12 @@ pub(super) fn stream(line: &mut impl Line, me: usize, command: &Command, tell: i
             answered += half;
         }
         // As if it had been as many as were asked for.
-        tell(((now() - start) as f64 * command.iterations as f64 / count as f64) as u64);
+        tell(task, ((now() - start) as f64 * command.iterations as f64 / count as f64) as u64);
     }
     Ok(())
+}
+
+/// The time of the measured messages, ns.
+pub(super) fn tell(task: &Task<'_>, time_ns: u64) {
+    task.area.results(task.me)[0].store(time_ns, Ordering::Release);
 }

@@ -16,7 +16,7 @@ use super::environment::Environment;
 use super::harness::two_processors;
 use super::kinds::kinds;
 use super::ofi;
-use super::report::{Floor, Report, Row};
+use super::report::{Bound, Report, Row};
 use super::roce;
 use super::samples::{Samples, median};
 use super::shared_area::{Command, Shape};
@@ -52,7 +52,7 @@ kinds! {
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Subject {
-    /// The fabric's own operation, on libfabric the provider's, from and to registered memory: the floor.
+    /// The fabric's own operation, on libfabric the provider's, from and to registered memory: the bound.
     Raw,
     /// The channel's default: short messages go with their length.
     Default,
@@ -93,7 +93,7 @@ impl Subject {
     }
 }
 
-/// What the floor is made of.
+/// What the bound is made of.
 fn operation(fabric: ChannelFabric, tagged: bool) -> &'static str {
     match (fabric, tagged) {
         (ChannelFabric::Ofi, _) => "the provider's own tagged sends (fi_tsend)",
@@ -160,7 +160,7 @@ fn captures(args: &BenchChannel) -> Result<Captures, Failure> {
         refuse_traffic(Captures::from(&args.network).asked(), place)?;
         return Ok(Captures::from(&args.network));
     }
-    args.ofi.refuse(place)?;
+    args.ofi.refuse_unless(false, place)?;
     roce::captures(&args.network, args.fabric == ChannelFabric::Roce, place)
 }
 
@@ -228,7 +228,7 @@ fn rows(
 ) -> Vec<Row> {
     let latency = |raw: &Measured| {
         let what = format!("half a ping-pong of {operation} from and to registered memory");
-        Floor { what, value: raw.samples.summary().typical, unit: "us" }
+        Bound::us(what, raw.samples.summary().typical)
     };
     let raw = |bytes| all.iter().find(move |measured| measured.subject == Subject::Raw && measured.bytes == bytes);
     let subjects = all.iter().filter(|measured| measured.subject != Subject::Raw);
@@ -237,31 +237,31 @@ fn rows(
             let Measured { subject, bytes, samples, rates } = measured;
             let (raw, name) = (raw(*bytes)?, subject.name(tagged));
             if *bytes == LARGE {
-                let (floor, rate) = (median(raw.rates.iter().copied()), median(rates.iter().copied()));
-                let ratio = paired(raw.rates.iter().copied(), rates.iter().copied(), |floor, rate| floor / rate);
+                let (bound, rate) = (median(raw.rates.iter().copied()), median(rates.iter().copied()));
+                let ratio = paired(raw.rates.iter().copied(), rates.iter().copied(), |bound, rate| bound / rate);
                 let what = format!("{operation} one after the other, from and to registered memory, nothing copied");
                 let iterations = messages(a_round, *bytes) * u64::from(rounds);
-                let floor = Floor { what, value: floor, unit: "msgs/s" };
-                return Some(Row { iterations, ..Row::new(name, *bytes, rounds, floor, ratio).with_rate(rate) });
+                let row = Row::new(name, *bytes, rounds, Bound::rate(what, bound), ratio).with_rate(rate);
+                return Some(Row { iterations, ..row });
             }
-            let (floor, summary) = (latency(raw), samples.summary());
-            let ratio = paired(samples.medians(), raw.samples.medians(), |ours, floor| ours / floor);
-            let row = Row::new(name, *bytes, rounds, floor, ratio).with_latency(&summary);
-            let floor_round_avg_us = Some(raw.samples.summary().round_avg);
+            let (bound, summary) = (latency(raw), samples.summary());
+            let ratio = paired(samples.medians(), raw.samples.medians(), |ours, bound| ours / bound);
+            let row = Row::new(name, *bytes, rounds, bound, ratio).with_latency(&summary);
+            let bound_round_avg_us = Some(raw.samples.summary().round_avg);
             let theirs = means_beside(beside, *bytes);
             let above =
                 theirs.map(|theirs| paired(samples.means(), theirs.iter().copied(), |ours, theirs| ours - theirs));
             let round_avg_us = Some(summary.round_avg);
-            Some(Row { round_avg_us, floor_round_avg_us, above_pingpong_us: above, ..row })
+            Some(Row { round_avg_us, bound_round_avg_us, above_pingpong_us: above, ..row })
         })
         .collect();
     for (bytes, means) in beside.iter().flat_map(|beside| &beside.found).filter(|(_, means)| !means.is_empty()) {
         let Some(raw) = raw(*bytes) else { continue };
-        let (floor, us) = (latency(raw), median(means.iter().copied()));
-        let ratio = paired(means.iter().copied(), raw.samples.medians(), |us, floor| us * 1000.0 / floor);
+        let (bound, us) = (latency(raw), median(means.iter().copied()));
+        let ratio = paired(means.iter().copied(), raw.samples.medians(), |us, bound| us * 1000.0 / bound);
         let rounds = means.len() as u32;
         let iterations = messages(a_round, *bytes) * u64::from(rounds);
-        let row = Row::new(pingpong::ROW, *bytes, rounds, floor, ratio);
+        let row = Row::new(pingpong::ROW, *bytes, rounds, bound, ratio);
         rows.push(Row { iterations, p50_us: Some(us), avg_us: Some(us), round_avg_us: Some(us), ..row });
     }
     // The ways of sending one size beside each other.
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_stand_beside_the_floor_of_their_size() {
+    fn rows_stand_beside_the_bound_of_their_size() {
         let measured = |subject, bytes, latencies: [u64; 3], rates: [f64; 3]| {
             let mut samples = Samples::new(0.5, Grain { cost_ns: 0.0, step_ns: 1 });
             latencies.into_iter().for_each(|latency| samples.round(vec![latency; 10]));

@@ -2,19 +2,18 @@
 
 use std::net::IpAddr;
 
+use stentor_fabric::Fabric;
 use stentor_fabric::memory::Ordering;
-use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_shm::{ShmConfig, ShmFabric};
 use stentor_support::Failure;
 use stentor_support::live::Captures;
 
 use super::super::clock::now;
 use super::super::plain::{Exchange, ping_pong};
-use super::super::shared_area::{Command, SharedArea};
-use super::super::worker_spec::{WorkerSpec, serve};
+use super::super::worker_spec::{Task, Worker};
 use super::super::{ofi, roce};
 use super::bare::Provider;
-use super::line::{self, Messages};
+use super::line::{self, Messages, tell};
 use super::raw::Raw;
 use super::talk::{Talk, refused};
 use super::{Kind, LARGE, Subject};
@@ -24,15 +23,10 @@ const FABRIC_BYTES: usize = LARGE + 64;
 /// What answers a stream.
 const ANSWER_BYTES: usize = 8;
 
-pub(in super::super) fn run(
-    spec: &WorkerSpec,
-    area: &SharedArea,
-    network: Option<u8>,
-    provider: Option<&str>,
-) -> Result<(), Failure> {
-    let me = ProcessId(spec.process as u16);
+pub(in super::super) fn run(worker: Worker<'_>, network: Option<u8>, provider: Option<&str>) -> Result<(), Failure> {
+    let (spec, me) = (worker.spec, worker.id());
     let Some(network) = network else {
-        return play(spec, area, None, |phase| {
+        return play(worker, None, |phase| {
             // A cluster of its own for each: nobody meets the fabric of the phase before.
             let config = ShmConfig {
                 directory: spec.directory.clone(),
@@ -44,13 +38,13 @@ pub(in super::super) fn run(
         });
     };
     if let Some(provider) = provider {
-        let floor = Floor { provider, ip: ofi::address(network, spec.process) };
-        return play(spec, area, Some(floor), |phase| {
+        let bound = Bound { provider, ip: ofi::address(network, spec.process) };
+        return play(worker, Some(bound), |phase| {
             ofi::start(network, me, 2, FABRIC_BYTES, (provider, &format!("bench{phase}")))
         });
     }
     let (captures, mut life) = (Captures::from(spec.traffic.clone()), 0);
-    play(spec, area, None, |_| {
+    play(worker, None, |_| {
         life += 1;
         roce::start(network, me, 2, FABRIC_BYTES, &captures.of(&roce::name(spec.process), life))
     })
@@ -65,7 +59,7 @@ enum End<F: Fabric> {
 
 /// What `raw` is on libfabric: the provider itself.
 #[derive(Clone, Copy)]
-struct Floor<'a> {
+struct Bound<'a> {
     provider: &'a str,
     ip: IpAddr,
 }
@@ -94,20 +88,19 @@ impl<F: Fabric> End<F> {
 
 /// A process's part, on any fabric; `start` makes one for a phase.
 fn play<F: Fabric>(
-    spec: &WorkerSpec,
-    area: &SharedArea,
-    floor: Option<Floor<'_>>,
+    worker: Worker<'_>,
+    bound: Option<Bound<'_>>,
     mut start: impl FnMut(u64) -> Result<F, Failure>,
 ) -> Result<(), Failure> {
-    let me = spec.process;
     let mut end: Option<End<F>> = None;
-    serve(spec, area, |command, phase| {
-        let bytes = command.bytes as usize;
-        match (Kind::of(command.kind), &mut end) {
+    worker.serve(|task| {
+        let Task { area, me, phase, .. } = *task;
+        let bytes = task.command.bytes as usize;
+        match (Kind::of(task.command.kind), &mut end) {
             (Kind::Open, _) => {
-                let subject = Subject::of(command.extra);
-                let made = match floor.filter(|_| subject == Subject::Raw) {
-                    Some(Floor { provider, ip }) => End::Bare(Box::new(Provider::new(provider, ip, area, me, phase)?)),
+                let subject = Subject::of(task.command.extra);
+                let made = match bound.filter(|_| subject == Subject::Raw) {
+                    Some(Bound { provider, ip }) => End::Bare(Box::new(Provider::new(provider, ip, area, me, phase)?)),
                     None => {
                         let fabric = start(phase)?;
                         area.results(me)[2].store(fabric.capabilities().tagged.into(), Ordering::Release);
@@ -118,20 +111,12 @@ fn play<F: Fabric>(
                 area.connect_two(me, phase, || open.turn())?;
             }
             (Kind::Close, _) => end = None,
-            (Kind::PingPong, Some(End::Raw(raw))) => {
-                ping_pong(area, me, &command, phase, &mut Messages { line: &mut **raw, bytes })?;
-            }
-            (Kind::PingPong, Some(End::Channel(talk))) => {
-                ping_pong(area, me, &command, phase, &mut talk.exchange(bytes))?;
-            }
-            (Kind::PingPong, Some(End::Bare(provider))) => {
-                ping_pong(area, me, &command, phase, &mut Messages { line: &mut **provider, bytes })?;
-            }
-            (Kind::Stream, Some(End::Bare(provider))) => {
-                line::stream(&mut **provider, me, &command, |ns| tell(area, me, ns))?;
-            }
-            (Kind::Stream, Some(End::Raw(raw))) => line::stream(&mut **raw, me, &command, |ns| tell(area, me, ns))?,
-            (Kind::Stream, Some(End::Channel(talk))) => stream(area, me, talk, &command)?,
+            (Kind::PingPong, Some(End::Raw(raw))) => ping_pong(task, &mut Messages { line: &mut **raw, bytes })?,
+            (Kind::PingPong, Some(End::Channel(talk))) => ping_pong(task, &mut talk.exchange(bytes))?,
+            (Kind::PingPong, Some(End::Bare(bare))) => ping_pong(task, &mut Messages { line: &mut **bare, bytes })?,
+            (Kind::Stream, Some(End::Bare(provider))) => line::stream(task, &mut **provider)?,
+            (Kind::Stream, Some(End::Raw(raw))) => line::stream(task, &mut **raw)?,
+            (Kind::Stream, Some(End::Channel(talk))) => stream(task, talk)?,
             (kind, None) => unreachable!("{kind:?} before there is a fabric"),
         }
         // The first process ends the phase; until then it may need the other one's answers.
@@ -147,14 +132,10 @@ fn play<F: Fabric>(
     })
 }
 
-fn tell(area: &SharedArea, me: usize, time_ns: u64) {
-    area.results(me)[0].store(time_ns, Ordering::Release);
-}
-
 /// Process 0 writes one message after the other; the last one is answered.
-fn stream<F: Fabric>(area: &SharedArea, me: usize, talk: &mut Talk<F>, command: &Command) -> Result<(), Failure> {
-    let bytes = command.bytes as usize;
-    let (warmup, all) = (command.warmup, command.warmup + command.iterations);
+fn stream<F: Fabric>(task: &Task<'_>, talk: &mut Talk<F>) -> Result<(), Failure> {
+    let (me, bytes) = (task.me, task.command.bytes as usize);
+    let (warmup, all) = (task.command.warmup, task.total());
     for part in [0..warmup, warmup..all] {
         let start = now();
         for n in part {
@@ -162,7 +143,7 @@ fn stream<F: Fabric>(area: &SharedArea, me: usize, talk: &mut Talk<F>, command: 
         }
         if me == 0 {
             talk.exchange(ANSWER_BYTES).receive(all)?;
-            tell(area, me, now() - start);
+            tell(task, now() - start);
         } else {
             talk.exchange(ANSWER_BYTES).send(all)?;
         }

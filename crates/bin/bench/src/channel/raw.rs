@@ -1,14 +1,15 @@
-//! The floor: the fabric's own operation, from registered memory into registered memory, and nothing else.
+//! The bound: the fabric's own operation, from registered memory into registered memory, and nothing else.
 
 use stentor_fabric::{
     Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec,
-    RemoteRegion, RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
+    RemoteRegion, RemoteSpan, Service, Source, Span, Verb, WorkRequest,
 };
 use stentor_support::Failure;
 
 use super::LARGE;
 use super::line::{Line, WINDOW, window};
 use super::talk::refused;
+use crate::fabric::expect_success;
 
 /// Where the peer writes.
 const TARGET: Purpose = Purpose(1);
@@ -79,10 +80,7 @@ impl<F: Fabric> Raw<F> {
         let count = self.fabric.poll(&mut self.completions);
         for at in 0..count {
             let completion = self.completions[at];
-            if completion.status != Status::Success {
-                let what = format!("{:?} ended with {:?}", completion.opcode, completion.status);
-                return Err(Failure::run(what, "bench channel", "report this as a bug"));
-            }
+            expect_success(&completion, "bench channel")?;
             if matches!(completion.opcode, Opcode::TaggedSend | Opcode::Write | Opcode::Send) {
                 self.outstanding -= 1;
             } else {

@@ -1,4 +1,4 @@
-//! The floors on a network: the same payload in datagrams over plain UDP sockets, to and fro.
+//! The bounds on a network: the same payload in datagrams over plain UDP sockets, to and fro.
 
 use stentor_fabric::WaitMode;
 use stentor_fabric::memory::Ordering;
@@ -6,8 +6,8 @@ use stentor_support::Failure;
 
 use super::super::datagrams::{ACKNOWLEDGEMENT, REQUEST, Ring, Sockets, packets_of};
 use super::super::plain::{Exchange, ping_pong, repeat};
-use super::super::shared_area::{Command, SharedArea};
-use super::super::worker_spec::broken;
+use super::super::shared_area::Command;
+use super::super::worker_spec::{Task, broken};
 use super::Kind;
 
 /// A payload, there and back.
@@ -23,53 +23,40 @@ pub(super) fn open(network: u8, me: usize) -> Result<Sockets, Failure> {
     Sockets::open(Ring { network, processes: 2, steps: STEPS, mode: WaitMode::POLL }, me)
 }
 
-/// One process's part in a phase of one of the floors.
-pub(super) fn perform(
-    kind: Kind,
-    area: &SharedArea,
-    me: usize,
-    sockets: &mut Sockets,
-    command: &Command,
-    phase: u64,
-) -> Result<(), Failure> {
-    let bytes = command.bytes as usize;
-    let base = phase << 32;
-    let mut pings = Pings { sockets, peer: 1 - me, bytes };
+/// One process's part in a phase of one of the bounds.
+pub(super) fn perform(kind: Kind, task: &Task<'_>, sockets: &mut Sockets) -> Result<(), Failure> {
+    let (me, mut tag) = (task.me, task.base());
+    let mut pings = Pings { sockets, peer: 1 - me, bytes: task.command.bytes as usize };
     match kind {
-        Kind::DatagramAsk if me == 1 => pings.answer(area, phase, ASK, |pings, tag| pings.payload(tag)),
+        Kind::DatagramAsk if me == 1 => pings.answer(task, ASK, |pings, tag| pings.payload(tag)),
         Kind::DatagramGot if me == 1 => {
-            pings.answer(area, phase, PAYLOAD, |pings, tag| pings.short(GOT, tag, ACKNOWLEDGEMENT))
+            pings.answer(task, PAYLOAD, |pings, tag| pings.short(GOT, tag, ACKNOWLEDGEMENT))
         }
-        Kind::DatagramAsk => {
-            let mut tag = base;
-            repeat(area, me, command, |_| {
-                tag += 1;
-                pings.short(ASK, tag, REQUEST);
-                pings.await_step(PAYLOAD, tag)
-            })
-        }
-        Kind::DatagramGot => {
-            let mut tag = base;
-            repeat(area, me, command, |_| {
-                tag += 1;
-                pings.payload(tag);
-                pings.await_step(GOT, tag)
-            })
-        }
-        Kind::DatagramStream => stream(area, me, pings.sockets, command, phase),
-        _ => ping_pong(area, me, command, phase, &mut pings),
+        Kind::DatagramAsk => repeat(task, |_| {
+            tag += 1;
+            pings.short(ASK, tag, REQUEST);
+            pings.await_step(PAYLOAD, tag)
+        }),
+        Kind::DatagramGot => repeat(task, |_| {
+            tag += 1;
+            pings.payload(tag);
+            pings.await_step(GOT, tag)
+        }),
+        Kind::DatagramStream => stream(task, pings.sockets),
+        _ => ping_pong(task, &mut pings),
     }
 }
 
 /// Payloads one after the other; the receiver measures.
-fn stream(area: &SharedArea, me: usize, sockets: &mut Sockets, command: &Command, phase: u64) -> Result<(), Failure> {
+fn stream(task: &Task<'_>, sockets: &mut Sockets) -> Result<(), Failure> {
+    let command = task.command;
     let packets = packets_of(command.bytes as usize);
     let length = REQUEST + command.bytes as usize / packets;
     let [warmup, iterations] = [command.warmup, command.iterations].map(|count| count * packets as u64);
-    let ns = sockets.stream(area, &Command { warmup, iterations, ..*command }, phase, length);
-    let ns = ns.map_err(broken("use sockets"))?;
-    if me == 1 {
-        area.results(0)[0].store(ns, Ordering::Relaxed);
+    let task = Task { command: Command { warmup, iterations, ..command }, ..*task };
+    let ns = sockets.stream(&task, length).map_err(broken("use sockets"))?;
+    if task.me == 1 {
+        task.area.results(0)[0].store(ns, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -104,15 +91,9 @@ impl Pings<'_> {
     }
 
     /// Answers each new number of a step until the phase is over.
-    fn answer(
-        &mut self,
-        area: &SharedArea,
-        phase: u64,
-        step: usize,
-        answer: impl Fn(&mut Self, u64),
-    ) -> Result<(), Failure> {
+    fn answer(&mut self, task: &Task<'_>, step: usize, answer: impl Fn(&mut Self, u64)) -> Result<(), Failure> {
         let mut last = self.sockets.newest(self.peer, step);
-        while !area.is_over(phase) {
+        while !task.area.is_over(task.phase) {
             self.look()?;
             let newest = self.sockets.newest(self.peer, step);
             if newest != last {

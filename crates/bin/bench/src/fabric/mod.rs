@@ -5,10 +5,12 @@ mod datagrams;
 pub(super) mod process;
 mod verbs;
 
+pub(super) use verbs::expect_success;
+
 use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD};
 use stentor_fabric::seal::record_words;
 use stentor_support::Failure;
-use stentor_support::args::{BadNetwork, Network, device_address, name_of};
+use stentor_support::args::{Network, device_address, name_of};
 use stentor_support::live::{Captures, refuse_traffic};
 
 use super::clock::Grain;
@@ -17,7 +19,7 @@ use super::environment::Environment;
 use super::harness::{rounds, sizes};
 use super::kinds::kinds;
 use super::plain::{BATCH, lines_of};
-use super::report::{Floor, Report, Row};
+use super::report::{Bound, Report, Row};
 use super::roce;
 use super::samples::{Samples, median};
 use super::shared_area::{Command, Shape};
@@ -38,8 +40,8 @@ const ON_DEVICE: u64 = 14_000;
 const HOPS: u64 = 10_000;
 /// Samples of one round, at most.
 const MAX_SAMPLES: u64 = 1 << 20;
-/// Lines of the floors: two areas of the longest payload, a line apart.
-const FLOOR_LINES: usize = 2 * (MAX_BYTES / 64) + 2;
+/// Lines of the bounds: two areas of the longest payload, a line apart.
+const BOUND_LINES: usize = 2 * (MAX_BYTES / 64) + 2;
 
 kinds! {
     Connect,
@@ -69,7 +71,7 @@ kinds! {
 }
 
 impl Kind {
-    /// A floor on a network.
+    /// A bound on a network.
     fn is_datagrams(self) -> bool {
         matches!(self, Kind::Datagrams | Kind::DatagramAsk | Kind::DatagramGot | Kind::DatagramStream)
     }
@@ -89,36 +91,34 @@ impl Kind {
         matches!(self, Kind::Stream | Kind::StreamRegion | Kind::StreamSend)
     }
 
-    /// The floor, and what is told of it. Beside a device there is none: what it can do, rdma-core's own programs tell. Nor is
+    /// The bound, and what is told of it. Beside a device there is none: what it can do, rdma-core's own programs tell. Nor is
     /// there one for messages of several packets, which go in runs that the kernel takes as one: datagrams one by one, as
     /// sockets are used here, are slower.
-    fn floor(self, carrier: Carrier, bytes: usize) -> Option<(Kind, &'static str)> {
-        Some(match carrier {
-            Carrier::Shm => self.floor_of_stores(),
+    fn bound(self, carrier: Carrier, bytes: usize) -> Option<(Kind, &'static str)> {
+        let on_network = match carrier {
+            Carrier::Shm => false,
             Carrier::Roce(_) if self.is_stream() && packets_of(bytes) > 1 => return None,
-            Carrier::Roce(_) => self.floor_of_datagrams(),
+            Carrier::Roce(_) => true,
             Carrier::Verbs { .. } => return None,
-        })
-    }
-
-    fn floor_of_datagrams(self) -> (Kind, &'static str) {
-        match self {
-            Kind::Read => (Kind::DatagramAsk, "a request and the payload back, plain datagrams"),
-            Kind::WriteSignalled => (Kind::DatagramGot, "the payload and an acknowledgement back, plain datagrams"),
-            kind if kind.is_stream() => (Kind::DatagramStream, "plain datagrams one after the other"),
-            _ => (Kind::Datagrams, "half a ping-pong of plain datagrams with the payload"),
-        }
-    }
-
-    fn floor_of_stores(self) -> (Kind, &'static str) {
-        match self {
-            Kind::Read => (Kind::PlainLoad, "plain loads of the peer's words, the peer idle"),
-            Kind::WriteSignalled => (Kind::PlainStore, "plain stores of the words and a full fence, the peer idle"),
-            kind if kind.is_stream() => (Kind::PlainStream, "plain stores of the words, one place after the other"),
-            _ => {
+        };
+        Some(match (self, on_network) {
+            (Kind::Read, true) => (Kind::DatagramAsk, "a request and the payload back, plain datagrams"),
+            (Kind::Read, false) => (Kind::PlainLoad, "plain loads of the peer's words, the peer idle"),
+            (Kind::WriteSignalled, true) => {
+                (Kind::DatagramGot, "the payload and an acknowledgement back, plain datagrams")
+            }
+            (Kind::WriteSignalled, false) => {
+                (Kind::PlainStore, "plain stores of the words and a full fence, the peer idle")
+            }
+            (kind, true) if kind.is_stream() => (Kind::DatagramStream, "plain datagrams one after the other"),
+            (kind, false) if kind.is_stream() => {
+                (Kind::PlainStream, "plain stores of the words, one place after the other")
+            }
+            (_, true) => (Kind::Datagrams, "half a ping-pong of plain datagrams with the payload"),
+            (_, false) => {
                 (Kind::PlainLines, "hand-over of the payload's cache lines: half a ping-pong of plain stores and loads")
             }
-        }
+        })
     }
 
     /// Operations to one sample.
@@ -190,7 +190,7 @@ pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
     let environment = environment(args, carrier, places);
     let longest = sizes.iter().copied().max().unwrap_or(8);
     let traffic = |process| captures.of(&roce::name(process), 1);
-    let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: length.iterations.max(BATCH) as usize };
+    let shape = Shape { processes: 2, lines: BOUND_LINES, samples: length.iterations.max(BATCH) as usize };
     let mut workers = Workers::start(Part::Fabric { bytes: longest, carrier }, shape, &places.map(Some), traffic)?;
     workers.run(Command { kind: Kind::Connect.number(), ..Command::default() })?;
     let inline = workers.area.results(0)[1].load(Ordering::Relaxed);
@@ -253,14 +253,10 @@ fn captures(args: &BenchFabric) -> Result<Captures, Failure> {
         return Ok(traffic);
     }
     let captures = roce::captures(&args.network, args.fabric == MeasuredFabric::Roce, "stentor bench fabric")?;
-    let BadNetwork { drop_chance, duplicate_chance, reorder_chance, corrupt_chance, .. } = args.network.networks.bad;
-    if [drop_chance, duplicate_chance, reorder_chance, corrupt_chance].iter().any(|chance| *chance > 0.0) {
+    if args.network.networks.bad.named().iter().any(|(.., chance)| *chance > 0.0) {
         let what = "one of the verbs is on an unreliable connection: what is lost there is waited for in vain";
-        return Err(Failure::usage(
-            what,
-            "stentor bench fabric",
-            "leave out the chances; `bench multicast` takes them",
-        ));
+        let remedy = "leave out the chances; `bench multicast` takes them";
+        return Err(Failure::usage(what, "stentor bench fabric", remedy));
     }
     captures.check((0..2).map(roce::name), 1)?;
     Ok(captures)
@@ -272,7 +268,7 @@ pub(super) fn hop(processors: &[usize]) -> Result<f64, Failure> {
         return Err(Failure::run("one processor", "bench failover", "two processes that spin need two processors"));
     };
     let (bytes, carrier) = (LINE_WORDS * WORD, Carrier::Roce(own_network()));
-    let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: HOPS as usize };
+    let shape = Shape { processes: 2, lines: BOUND_LINES, samples: HOPS as usize };
     let places = [Some(first), Some(last)];
     let mut workers = Workers::start(Part::Fabric { bytes, carrier }, shape, &places, |_| Network::default())?;
     let kind = Kind::Datagrams.number();
@@ -282,7 +278,7 @@ pub(super) fn hop(processors: &[usize]) -> Result<f64, Failure> {
     Ok(samples.summary().typical * 1000.0)
 }
 
-/// One row: its floor, if it has one, and it take turns.
+/// One row: its bound, if it has one, and it take turns.
 fn row(
     workers: &mut Workers,
     kind: Kind,
@@ -292,7 +288,7 @@ fn row(
     clock: Grain,
     carrier: Carrier,
 ) -> Result<Row, Failure> {
-    let floor = kind.floor(carrier, bytes);
+    let bound = kind.bound(carrier, bytes);
     let batch = kind.batch();
     let iterations = (length.iterations / (1 + bytes as u64 / 4096)).max(10).next_multiple_of(batch);
     let command = |kind: Kind| Command {
@@ -302,10 +298,10 @@ fn row(
         iterations,
         ..Command::default()
     };
-    let (mut floors, mut subjects) = (Samples::new(kind.scale(), clock), Samples::new(kind.scale(), clock));
-    let (mut floor_rates, mut rates) = (Vec::new(), Vec::new());
+    let (mut bounds, mut subjects) = (Samples::new(kind.scale(), clock), Samples::new(kind.scale(), clock));
+    let (mut bound_rates, mut rates) = (Vec::new(), Vec::new());
     let rounds = rounds((length.rounds, length.duration), || {
-        let beside = floor.map(|(kind, _)| (kind, &mut floors, &mut floor_rates));
+        let beside = bound.map(|(kind, _)| (kind, &mut bounds, &mut bound_rates));
         for (kind, samples, rates) in beside.into_iter().chain([(kind, &mut subjects, &mut rates)]) {
             workers.run(command(kind))?;
             let results = &workers.area.results(0)[0];
@@ -317,24 +313,20 @@ fn row(
     })?;
     if kind.is_stream() {
         let rate = median(rates);
-        let row = match floor {
-            Some((_, what)) => {
-                let floor = Floor { what: what.to_owned(), value: median(floor_rates), unit: "msgs/s" };
-                Row::rate(name, bytes, rounds, floor, rate)
-            }
+        let row = match bound {
+            Some((_, what)) => Row::rate(name, bytes, rounds, Bound::rate(what, median(bound_rates)), rate),
             None => Row::alone(name, bytes, rounds).with_rate(rate),
         };
         return Ok(Row { iterations: iterations * u64::from(rounds), ..row });
     }
     let mut subject = subjects.summary();
     subject.iterations *= batch;
-    let Some((_, what)) = floor else {
+    let Some((_, what)) = bound else {
         return Ok(Row::alone(name, bytes, rounds).with_latency(&subject));
     };
     let what = match carrier {
         Carrier::Shm => format!("{what} ({} of 64 bytes)", lines_of(bytes)),
         _ => format!("{what} ({} a message, as long as packets; nothing is checked)", packets_of(bytes)),
     };
-    let floor = Floor { what, value: floors.summary().typical, unit: "us" };
-    Ok(Row::latency(name, bytes, rounds, floor, &subject))
+    Ok(Row::latency(name, bytes, rounds, Bound::us(what, bounds.summary().typical), &subject))
 }

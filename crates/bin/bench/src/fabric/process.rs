@@ -9,85 +9,63 @@ use stentor_support::Failure;
 use super::super::clock::now;
 use super::super::datagrams::Sockets;
 use super::super::plain::{self, Exchange, Lines, ping_pong, repeat};
-use super::super::shared_area::{Command, SharedArea};
-use super::super::worker_spec::{Carrier, WorkerSpec, serve};
+use super::super::worker_spec::{Carrier, Task, Worker};
 use super::verbs::{self, AREA, Lane, Pair, Room, Verbs};
 use super::{Kind, POSTS_PER_FLUSH, datagrams};
 
-pub(in super::super) fn run(
-    spec: &WorkerSpec,
-    area: &SharedArea,
-    longest: usize,
-    carrier: Carrier,
-) -> Result<(), Failure> {
-    let verbs = |yields| Room { longest, yields };
+pub(in super::super) fn run(worker: Worker<'_>, longest: usize, carrier: Carrier) -> Result<(), Failure> {
+    let room = |yields| Room { longest, yields };
     match carrier {
-        Carrier::Shm => play(spec, area, &mut Verbs::new(verbs::shm(spec, longest)?, spec, verbs(false))?, None),
+        Carrier::Shm => play(worker, verbs::shm(worker, longest)?, room(false), None),
         Carrier::Roce(network) => {
-            let sockets = datagrams::open(network, spec.process)?;
-            let fabric = verbs::roce(spec, longest, network)?;
-            play(spec, area, &mut Verbs::new(fabric, spec, verbs(false))?, Some(sockets))
+            let sockets = datagrams::open(network, worker.spec.process)?;
+            play(worker, verbs::roce(worker, longest, network)?, room(false), Some(sockets))
         }
-        Carrier::Verbs { address, yields } => {
-            play(spec, area, &mut Verbs::new(verbs::device(spec, address)?, spec, verbs(yields))?, None)
-        }
+        Carrier::Verbs { address, yields } => play(worker, verbs::device(worker, address)?, room(yields), None),
     }
 }
 
 /// A process's part, on any fabric.
-fn play<F: Pair>(
-    spec: &WorkerSpec,
-    area: &SharedArea,
-    verbs: &mut Verbs<F>,
-    mut sockets: Option<Sockets>,
-) -> Result<(), Failure> {
-    let me = spec.process;
-    serve(spec, area, |command, phase| {
-        match (Kind::of(command.kind), &mut sockets) {
-            (kind, Some(sockets)) if kind.is_datagrams() => {
-                datagrams::perform(kind, area, me, sockets, &command, phase)?;
-            }
-            _ => perform(me, area, verbs, &command, phase)?,
+fn play<F: Pair>(worker: Worker<'_>, fabric: F, room: Room, mut sockets: Option<Sockets>) -> Result<(), Failure> {
+    let mut verbs = Verbs::new(fabric, worker.id(), room)?;
+    worker.serve(|task| {
+        match (Kind::of(task.command.kind), &mut sockets) {
+            (kind, Some(sockets)) if kind.is_datagrams() => datagrams::perform(kind, task, sockets)?,
+            _ => perform(task, &mut verbs)?,
         }
         // The first process ends the phase; until then it may need the other one's answers.
-        match me {
-            0 => area.end(phase),
-            _ if F::DRIVEN => verbs.drive_until(|| area.is_over(phase))?,
+        match task.me {
+            0 => task.area.end(task.phase),
+            _ if F::DRIVEN => verbs.drive_until(|| task.area.is_over(task.phase))?,
             _ => {}
         }
         Ok(())
     })
 }
 
-fn perform<F: Pair>(
-    me: usize,
-    area: &SharedArea,
-    verbs: &mut Verbs<F>,
-    command: &Command,
-    phase: u64,
-) -> Result<(), Failure> {
-    let bytes = command.bytes as usize;
+fn perform<F: Pair>(task: &Task<'_>, verbs: &mut Verbs<F>) -> Result<(), Failure> {
+    let (area, bytes) = (task.area, task.command.bytes as usize);
     let words = (bytes / WORD).max(1);
-    let lines = area.lines(0, super::FLOOR_LINES);
-    let mut pass = |shape: Exchanged| ping_pong(area, me, command, phase, &mut Over { verbs, words, shape });
-    match Kind::of(command.kind) {
-        Kind::Connect => connect(area, me, verbs, phase),
-        Kind::PlainLines => ping_pong(area, me, command, phase, &mut Lines::new(area, me, bytes)),
+    let lines = area.lines(0, super::BOUND_LINES);
+    let mut pass = |shape: Exchanged| ping_pong(task, &mut Over { verbs, words, shape });
+    match Kind::of(task.command.kind) {
+        Kind::Connect => connect(task, verbs),
+        Kind::PlainLines => ping_pong(task, &mut Lines::new(area, task.me, bytes)),
         Kind::PlainLoad => {
             let (from, mut to) = (&area.lines(0, plain::lines_of(bytes))[..words], vec![0; words]);
-            repeat(area, me, command, |_| {
+            repeat(task, |_| {
                 plain::load(from, &mut to);
                 Ok(())
             })
         }
         Kind::PlainStore => {
             let to = &area.lines(0, plain::lines_of(bytes))[..words];
-            repeat(area, me, command, |n| {
+            repeat(task, |n| {
                 plain::store(to, n);
                 Ok(())
             })
         }
-        Kind::PlainStream => timed(area, me, command, |n, _| {
+        Kind::PlainStream => timed(task, |n, _| {
             let first = place(n, words);
             let to = &lines[first..first + words];
             to.iter().for_each(|word| word.store(n, Ordering::Relaxed));
@@ -96,26 +74,26 @@ fn perform<F: Pair>(
         Kind::RawWrite => pass(Exchanged::Inline(Lane::Reliable)),
         Kind::SealedInAll => {
             let payload = (words - HEADER_WORDS) * WORD;
-            ping_pong(area, me, command, phase, &mut Records { verbs, bytes: payload })
+            ping_pong(task, &mut Records { verbs, bytes: payload })
         }
-        Kind::Sealed => ping_pong(area, me, command, phase, &mut Records { verbs, bytes }),
+        Kind::Sealed => ping_pong(task, &mut Records { verbs, bytes }),
         Kind::Send => pass(Exchanged::Send),
         Kind::WriteUnsignalled => pass(Exchanged::Region),
         Kind::WriteUc => pass(Exchanged::Inline(Lane::Unreliable)),
         Kind::WriteImm => pass(Exchanged::Imm),
-        Kind::Read => repeat(area, me, command, |_| verbs.read_to_completion(words)),
-        Kind::WriteSignalled => repeat(area, me, command, |n| verbs.write_to_completion(words, n)),
-        Kind::Stream => stream(area, me, verbs, command, words),
-        Kind::StreamRegion => stream_region(area, me, verbs, command, (Lane::Reliable, words)),
-        Kind::StreamSend => stream_region(area, me, verbs, command, (Lane::Send, words)),
+        Kind::Read => repeat(task, |_| verbs.read_to_completion(words)),
+        Kind::WriteSignalled => repeat(task, |n| verbs.write_to_completion(words, n)),
+        Kind::Stream => stream(task, verbs, words),
+        Kind::StreamRegion => stream_region(task, verbs, Lane::Reliable, words),
+        Kind::StreamSend => stream_region(task, verbs, Lane::Send, words),
         kind => unreachable!("{kind:?} needs a network"),
     }
 }
 
-fn connect<F: Pair>(area: &SharedArea, me: usize, verbs: &mut Verbs<F>, phase: u64) -> Result<(), Failure> {
-    area.connect_two(me, phase, || Ok::<_, Failure>(verbs.connect()))?;
+fn connect<F: Pair>(task: &Task<'_>, verbs: &mut Verbs<F>) -> Result<(), Failure> {
+    task.area.connect_two(task.me, task.phase, || Ok::<_, Failure>(verbs.connect()))?;
     // Which rows there are depends on it.
-    area.results(me)[1].store(verbs.inline_limit(), Ordering::Relaxed);
+    task.area.results(task.me)[1].store(verbs.inline_limit(), Ordering::Relaxed);
     Ok(())
 }
 
@@ -128,31 +106,20 @@ fn place(n: u64, words: usize) -> usize {
 /// Process 0 does something over and over; its first result is the time of the measured iterations, ns. The operation is told
 /// when it is the last one, of those before the clock starts, too: whoever has something under way waits for it then, or it
 /// would be done in the time of others.
-fn timed(
-    area: &SharedArea,
-    me: usize,
-    command: &Command,
-    mut operation: impl FnMut(u64, bool) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    if me != 0 {
+fn timed(task: &Task<'_>, mut operation: impl FnMut(u64, bool) -> Result<(), Failure>) -> Result<(), Failure> {
+    if task.me != 0 {
         return Ok(());
     }
     let mut all = |count: u64| (0..count).try_for_each(|n| operation(n, n + 1 == count));
-    all(command.warmup)?;
+    all(task.command.warmup)?;
     let start = now();
-    all(command.iterations)?;
-    area.results(0)[0].store(now() - start, Ordering::Relaxed);
+    all(task.command.iterations)?;
+    task.area.results(0)[0].store(now() - start, Ordering::Relaxed);
     Ok(())
 }
 
-fn stream<F: Pair>(
-    area: &SharedArea,
-    me: usize,
-    verbs: &mut Verbs<F>,
-    command: &Command,
-    words: usize,
-) -> Result<(), Failure> {
-    timed(area, me, command, |n, is_last| {
+fn stream<F: Pair>(task: &Task<'_>, verbs: &mut Verbs<F>, words: usize) -> Result<(), Failure> {
+    timed(task, |n, is_last| {
         verbs.record[..words].fill(n);
         let flush = (n + 1) % POSTS_PER_FLUSH == 0;
         verbs.write_inline(Lane::Reliable, words, (place(n, words) * WORD) as u64, flush)?;
@@ -161,17 +128,11 @@ fn stream<F: Pair>(
 }
 
 /// From a region, until the last one has its completion. The other process takes what is sent.
-fn stream_region<F: Pair>(
-    area: &SharedArea,
-    me: usize,
-    verbs: &mut Verbs<F>,
-    command: &Command,
-    (lane, words): (Lane, usize),
-) -> Result<(), Failure> {
-    if me != 0 && lane == Lane::Send {
-        return (0..command.warmup + command.iterations).try_for_each(|_| verbs.receive(lane));
+fn stream_region<F: Pair>(task: &Task<'_>, verbs: &mut Verbs<F>, lane: Lane, words: usize) -> Result<(), Failure> {
+    if task.me != 0 && lane == Lane::Send {
+        return (0..task.total()).try_for_each(|_| verbs.receive(lane));
     }
-    timed(area, me, command, |n, is_last| {
+    timed(task, |n, is_last| {
         let number = verbs.stream_region(lane, words, (n + 1) % POSTS_PER_FLUSH == 0, is_last)?;
         if is_last { verbs.complete(lane, number) } else { Ok(()) }
     })

@@ -15,7 +15,7 @@ use stentor_support::Failure;
 use zerocopy::IntoBytes;
 
 use super::super::roce;
-use super::super::worker_spec::WorkerSpec;
+use super::super::worker_spec::Worker;
 use super::super::workers::KEY;
 
 /// What the peer writes.
@@ -76,10 +76,10 @@ fn place_of(longest: usize) -> usize {
 }
 
 /// This process on shared memory.
-pub(super) fn shm(spec: &WorkerSpec, longest: usize) -> Result<ShmFabric, Failure> {
-    let me = ProcessId(spec.process as u16);
+pub(super) fn shm(worker: Worker<'_>, longest: usize) -> Result<ShmFabric, Failure> {
+    let me = worker.id();
     let config = ShmConfig {
-        directory: spec.directory.clone(),
+        directory: worker.spec.directory.clone(),
         message_bytes: (place_of(longest) + 64) as u32,
         populate: true,
         ..ShmConfig::new("bench", me, &format!("p{}", me.0), 2)
@@ -88,15 +88,15 @@ pub(super) fn shm(spec: &WorkerSpec, longest: usize) -> Result<ShmFabric, Failur
 }
 
 /// This process on RoCEv2.
-pub(super) fn roce(spec: &WorkerSpec, longest: usize, network: u8) -> Result<RoceFabric, Failure> {
-    roce::start(network, ProcessId(spec.process as u16), 2, place_of(longest) + 64, &spec.traffic)
+pub(super) fn roce(worker: Worker<'_>, longest: usize, network: u8) -> Result<RoceFabric, Failure> {
+    roce::start(network, worker.id(), 2, place_of(longest) + 64, &worker.spec.traffic)
 }
 
 /// This process on the device with an address, which the other one has, too.
-pub(super) fn device(spec: &WorkerSpec, address: IpAddr) -> Result<VerbsFabric, Failure> {
+pub(super) fn device(worker: Worker<'_>, address: IpAddr) -> Result<VerbsFabric, Failure> {
     let key = std::env::var(KEY).map_err(refused)?.into_bytes();
     let addresses = (0..2).map(|process| Some(SocketAddr::new(address, FIRST_PORT + process))).collect();
-    let net = NetConfig::new("bench", ProcessId(spec.process as u16), addresses).key(key);
+    let net = NetConfig::new("bench", worker.id(), addresses).key(key);
     VerbsFabric::start(net, VerbsConfig::default()).map_err(refused)
 }
 
@@ -133,8 +133,7 @@ pub(super) fn refused(error: impl std::error::Error) -> Failure {
 }
 
 impl<F: Pair> Verbs<F> {
-    pub(super) fn new(mut fabric: F, spec: &WorkerSpec, room: Room) -> Result<Self, Failure> {
-        let me = ProcessId(spec.process as u16);
+    pub(super) fn new(mut fabric: F, me: ProcessId, room: Room) -> Result<Self, Failure> {
         let peer = ProcessId(1 - me.0);
         let longest = place_of(room.longest);
         let bytes = (AREA + longest) as u64;
@@ -225,10 +224,7 @@ impl<F: Pair> Verbs<F> {
         let count = self.fabric.poll(&mut self.completions);
         for at in 0..count {
             let completion = self.completions[at];
-            if completion.status != Status::Success {
-                let what = format!("{:?} ended with {:?}", completion.opcode, completion.status);
-                return Err(Failure::run(what, "bench fabric", "report this as a bug"));
-            }
+            expect_success(&completion, "bench fabric")?;
             let queue = &mut self.queues[completion.qp.index()];
             if matches!(completion.opcode, Opcode::Recv | Opcode::RecvWriteImm) {
                 queue.received += 1;
@@ -270,14 +266,27 @@ impl<F: Pair> Verbs<F> {
         Ok(())
     }
 
+    /// Posts a request with the first `words` of `record`, inline.
+    #[inline]
+    fn post_inline(
+        &mut self,
+        lane: Lane,
+        words: usize,
+        verb: impl FnOnce(Source<'_>) -> Verb<'_>,
+        signalled: bool,
+        flush: bool,
+    ) -> Result<(), Failure> {
+        let record = std::mem::take(&mut self.record);
+        let posted = self.post(lane, verb(Source::Inline(record[..words].as_bytes())), signalled, flush);
+        self.record = record;
+        posted.map(|_| ())
+    }
+
     /// WRITE of the first `words` of `record`, inline.
     #[inline]
     pub(super) fn write_inline(&mut self, lane: Lane, words: usize, offset: u64, flush: bool) -> Result<(), Failure> {
-        let record = std::mem::take(&mut self.record);
-        let verb = Verb::Write { source: Source::Inline(record[..words].as_bytes()), target: self.target(offset) };
-        let posted = self.post(lane, verb, false, flush);
-        self.record = record;
-        posted.map(|_| ())
+        let target = self.target(offset);
+        self.post_inline(lane, words, |source| Verb::Write { source, target }, false, flush)
     }
 
     /// Words of one value in registered memory. The place is used again when the request before that used it is done for
@@ -343,22 +352,14 @@ impl<F: Pair> Verbs<F> {
             let source = self.fill(Lane::Send, words, value)?;
             return self.post(Lane::Send, Verb::Send { source, imm: None }, false, true).map(|_| ());
         }
-        let record = std::mem::take(&mut self.record);
-        let verb = Verb::Send { source: Source::Inline(record[..words].as_bytes()), imm: None };
-        let posted = self.post(Lane::Send, verb, false, true);
-        self.record = record;
-        posted.map(|_| ())
+        self.post_inline(Lane::Send, words, |source| Verb::Send { source, imm: None }, false, true)
     }
 
     /// WRITE_WITH_IMM, inline, signalled.
     #[inline]
     pub(super) fn write_imm(&mut self, words: usize) -> Result<(), Failure> {
-        let record = std::mem::take(&mut self.record);
-        let source = Source::Inline(record[..words].as_bytes());
-        let verb = Verb::WriteImm { source, target: self.target(0), imm: 1 };
-        let posted = self.post(Lane::Imm, verb, true, true);
-        self.record = record;
-        posted.map(|_| ())
+        let target = self.target(0);
+        self.post_inline(Lane::Imm, words, |source| Verb::WriteImm { source, target, imm: 1 }, true, true)
     }
 
     /// Waits for one completed receive.
@@ -376,6 +377,16 @@ impl<F: Pair> Verbs<F> {
         let number = self.write_region(1, 0, true)?;
         self.complete(Lane::Reliable, number)
     }
+}
+
+/// Fails unless a request was carried out.
+#[inline]
+pub(crate) fn expect_success(completion: &Completion, place: &str) -> Result<(), Failure> {
+    if completion.status == Status::Success {
+        return Ok(());
+    }
+    let what = format!("{:?} ended with {:?}", completion.opcode, completion.status);
+    Err(Failure::run(what, place, "report this as a bug"))
 }
 
 fn receive_span(staging: RegionId, place: u64) -> Span {

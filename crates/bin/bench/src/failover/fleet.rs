@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
-use stentor_support::args::{LoopbackFabric, name_of};
+use stentor_support::args::LoopbackFabric;
 use stentor_support::live::{
-    Answer, ChildProcess, NodeCommand, ProcessOutput, Question, ask, meeting_name, this_program, trim_history,
+    Answer, ChildProcess, ProcessOutput, Question, ask, meeting_name, this_program, trim_history,
 };
 use stentor_support::{Failure, remedy_of};
 
@@ -40,10 +40,8 @@ fn spawn(scene: &Scene, name: &str, life: u32, command: Command) -> Result<Child
 }
 
 fn member(scene: &Scene, args: &BenchFailover, name: &str, life: u32) -> Result<ChildProcess, Failure> {
-    let (wait, history) = (name_of(&args.wait), scene.history(name, life));
-    let (config, sockets, wait) = (&scene.config(), &scene.sockets(), &*wait);
-    let node = NodeCommand { name, life, wait, config, sockets, history: &history };
-    let mut command = node.command().map_err(|error| unstarted("stentor", &error))?;
+    let node = scene.node(name, life, &args.wait, &scene.history(name, life));
+    let mut command = node.map_err(|error| unstarted("stentor", &error))?;
     if !args.full {
         command.arg("--operations");
     }
@@ -52,7 +50,7 @@ fn member(scene: &Scene, args: &BenchFailover, name: &str, life: u32) -> Result<
         command.args(["--zookeeper", &args.zookeeper.join(",")]);
     }
     if args.fabric == LoopbackFabric::Roce {
-        command.args(scene.captures().arguments(name, life));
+        command.args(scene.captures.arguments(name, life));
     }
     spawn(scene, name, life, command)
 }
@@ -68,7 +66,7 @@ fn client(scene: &Scene, args: &BenchFailover, life: u32) -> Result<ChildProcess
         sockets: scene.sockets(),
         histories: scene.path().to_owned(),
         life,
-        captures: scene.captures().clone(),
+        captures: scene.captures.clone(),
         seed: args.seed.wrapping_add(u64::from(life)),
         rate: pace(args),
         wait: args.wait,
@@ -270,12 +268,8 @@ fn epoch(line: &str) -> Option<(u64, &str)> {
 
 fn unstarted(name: &str, error: &io::Error) -> Failure {
     let what = format_args!("cannot start or end `{name}`");
-    Failure::system(
-        what,
-        error,
-        "bench failover",
-        "allow more processes; `stentor doctor` says what this machine can do",
-    )
+    let remedy = "allow more processes; `stentor doctor` says what this machine can do";
+    Failure::system(what, error, "bench failover", remedy)
 }
 
 #[cfg(test)]

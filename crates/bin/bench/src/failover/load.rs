@@ -1,15 +1,12 @@
 //! The load: a client that multicasts at a steady rate, to one group or to several, and records what it does.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use stentor::runtime::{
-    Client, ClusterRuntime, FabricDiagnostics, GroupId, Housekeeper, MessageId, Recorder, SubmitError, WaitMode, now_ns,
-};
-use stentor_fabric::Backoff;
+use stentor::runtime::{Client, ClusterRuntime, FabricDiagnostics, GroupId, MessageId, Recorder, WaitMode, now_ns};
 use stentor_fabric_sim::SimRng;
 use stentor_support::Failure;
-use stentor_support::live::{HistoryFile, Joined};
+use stentor_support::live::{HistoryFile, Joined, RecordedClient};
 
 /// Bytes of a message.
 pub(super) const PAYLOAD_BYTES: usize = 64;
@@ -22,11 +19,7 @@ const AT_ONCE: u32 = 64;
 
 /// A client with its history.
 pub(super) struct Load<F: FabricDiagnostics> {
-    client: Client<F>,
-    recorder: Recorder<HistoryFile>,
-    path: PathBuf,
-    backoff: Backoff,
-    housekeeper: Housekeeper,
+    own: RecordedClient<F>,
     rng: SimRng,
     groups: u64,
     /// Between two messages; `None`: they follow each other as long as there is room.
@@ -54,18 +47,13 @@ pub(super) struct Pace {
 impl<F: FabricDiagnostics> Load<F> {
     pub(super) fn new(plan: &ClusterRuntime, joined: Joined<F>, path: &Path, pace: &Pace) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
-        let recorder =
-            Recorder::new(plan, me, HistoryFile::create(path)?).map_err(|error| Failure::cannot_write(path, &error))?;
-        let mut client = joined.client;
+        let mut own = RecordedClient::new(plan, joined, path, pace.wait, "bench failover")?;
+        own.recorder = own.recorder.in_life(pace.life.into());
         if pace.rate.is_some() {
-            client.record_operations();
+            own.client.record_operations();
         }
         Ok(Load {
-            client,
-            recorder: recorder.in_life(pace.life.into()),
-            path: path.to_owned(),
-            backoff: Backoff::new(pace.wait),
-            housekeeper: Housekeeper::default(),
+            own,
             rng: SimRng::new(pace.seed, u64::from(me.0)),
             groups: plan.topology().groups() as u64,
             interval: pace.rate.map(|rate| Duration::from_secs(1) / rate),
@@ -77,7 +65,7 @@ impl<F: FabricDiagnostics> Load<F> {
     }
 
     pub(super) fn client(&self) -> &Client<F> {
-        &self.client
+        &self.own.client
     }
 
     /// Whether a message is in the history that is not sent.
@@ -91,27 +79,20 @@ impl<F: FabricDiagnostics> Load<F> {
     }
 
     pub(super) fn recorder(&mut self) -> &mut Recorder<HistoryFile> {
-        &mut self.recorder
+        &mut self.own.recorder
     }
 
     /// One round of the loop; with a message, if it is time and it is to `send`.
     pub(super) fn round(&mut self, send: bool) -> Result<(), Failure> {
         let now = Instant::now();
-        let mut worked = self.client.step();
+        let mut worked = self.own.client.step();
         if send {
             worked |= self.send_due(now)?;
         } else if self.owes() {
             worked |= self.send()?;
         }
-        if self.housekeeper.is_due(worked) {
-            worked |= self.client.housekeep();
-        }
         let longest = if send { self.due.saturating_duration_since(now).min(SLEEP) } else { SLEEP };
-        let slept = self.backoff.pause(self.client.fabric_mut(), worked, longest.max(Duration::from_micros(50)));
-        self.housekeeper.note_sleep(slept.map_err(|error| {
-            Failure::run(error, "bench failover", "`stentor doctor` says what this machine can do")
-        })?);
-        Ok(())
+        self.own.rest(worked, longest.max(Duration::from_micros(50)))
     }
 
     /// Sends what is to be sent by now.
@@ -138,38 +119,24 @@ impl<F: FabricDiagnostics> Load<F> {
             Some(next) => next,
             None => self.draw(),
         };
-        let t = now_ns();
         if let Some(last) = self.sequence.filter(|_| self.ahead && !recorded) {
             // The first message's number is not known before it is sent; afterwards each has the next one.
-            let id = MessageId { client: self.client.id(), sequence: last + 1 };
-            self.record(t, id, &to, &payload)?;
+            let id = MessageId { client: self.own.client.id(), sequence: last + 1 };
+            let written = self.own.recorder.multicast(now_ns(), id, &to, &payload);
+            written.map_err(|error| self.own.unwritten(&error))?;
+            self.own.flush()?;
             recorded = true;
         }
-        match self.client.submit(&to, &payload, true) {
-            Ok(submitted) => {
-                let id = submitted.id;
-                assert!(!recorded || self.sequence.is_some_and(|last| last + 1 == id.sequence), "{id} is not the next");
-                if !recorded {
-                    self.record(t, id, &to, &payload)?;
-                }
-                self.sequence = Some(id.sequence);
-                let operations = self.client.take_operations();
-                let written = self.recorder.operations(now_ns(), &operations);
-                written.map_err(|error| Failure::cannot_write(&self.path, &error))?;
-                Ok(true)
-            }
-            Err(SubmitError::Busy { .. } | SubmitError::NotConnected { .. }) => {
-                self.next = Some((to, payload, recorded));
-                Ok(false)
-            }
-            Err(error) => Err(Failure::run(error, "bench failover", "report this as a bug")),
+        let Some(id) = self.own.submit(&to, &payload, true, recorded)? else {
+            self.next = Some((to, payload, recorded));
+            return Ok(false);
+        };
+        assert!(!recorded || self.sequence.is_some_and(|last| last + 1 == id.sequence), "{id} is not the next");
+        self.sequence = Some(id.sequence);
+        if self.ahead && !recorded {
+            self.own.flush()?;
         }
-    }
-
-    fn record(&mut self, t: u64, id: MessageId, to: &[GroupId], payload: &[u8]) -> Result<(), Failure> {
-        let written = self.recorder.multicast(t, id, to, payload);
-        let flushed = if self.ahead { self.recorder.flush() } else { Ok(()) };
-        written.and(flushed).map_err(|error| Failure::cannot_write(&self.path, &error))
+        Ok(true)
     }
 
     /// Half of the messages go to one group.
@@ -188,6 +155,6 @@ impl<F: FabricDiagnostics> Load<F> {
 
     /// Writes what is left of the history.
     pub(super) fn close(mut self) -> Result<(), Failure> {
-        self.recorder.flush().map_err(|error| Failure::cannot_write(&self.path, &error))
+        self.own.flush()
     }
 }

@@ -17,20 +17,19 @@ use stentor::runtime::ClusterRuntime;
 use stentor_checker::check_files;
 use stentor_fabric::ProcessId;
 
-use super::clock::Grain;
 use super::environment::Environment;
 use super::fabric;
 use super::multicast;
-use super::report::{Floor, Report, Row, Trial};
+use super::report::{Bound, Report, Row, Trial};
 use super::samples::Samples;
 use super::worker_spec::{broken, processors};
 use crate::args::{BenchFailover, Victims};
 use outages::Outages;
-use rounds::{Kill, Role};
+use rounds::{Kill, Play, Role};
 use scene::Scene;
 use stentor_support::args::{LoopbackFabric, name_of};
 use stentor_support::live::{Captures, Interrupt, refuse_network, unstarted};
-use stentor_support::{Failure, Output, Verdict};
+use stentor_support::{Failure, Output, Verdict, verdicts};
 
 /// A fail-over may take the timeout and so many hops.
 const HOPS: f64 = 20.0;
@@ -80,15 +79,15 @@ fn real(
     let plan = ClusterRuntime::new(scene.cluster()?).map_err(|error| unstarted(error, &scene.config()))?;
     // Members, and the clients' first places.
     let processes = 0..plan.topology().processes() as u16;
-    scene.captures().check(processes.map(|process| plan.name(ProcessId(process)).to_owned()), 1)?;
-    let played = rounds::play(args, &plan, &scene, interrupt, output).inspect_err(|_| scene.keep())?;
+    scene.captures.check(processes.map(|process| plan.name(ProcessId(process)).to_owned()), 1)?;
+    let play = Play { args, plan: &plan, scene: &scene, interrupt };
+    let killed = rounds::play(play, output).inspect_err(|_| scene.keep())?;
     let files = scene.histories()?;
     let report = check_files(&files, true).inspect_err(|_| scene.keep())?;
-    let outages = Outages::read(&files, &played.kills)?;
-    let kills = |role: Role| played.kills.iter().filter(|kill| kill.role == role).count() as u64;
+    let outages = Outages::read(&files, &killed)?;
+    let kills = |role: Role| killed.iter().filter(|kill| kill.role == role).count() as u64;
     let leaders = kills(Role::Leader);
-    let properties: std::collections::BTreeMap<_, _> =
-        report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+    let properties = verdicts(&report);
     let good = |(name, verdict): (&&str, &&str)| {
         // Without a member that came back there is nothing to say about that, nor about writes that are not recorded.
         let silent = *name == "M11" && leaders + kills(Role::Follower) == 0 || *name == "M7" && args.full;
@@ -98,7 +97,7 @@ fn real(
     if !ok {
         scene.keep();
     }
-    let back: Vec<u64> = played.kills.iter().filter(|kill| kill.role != Role::Client).map(Kill::rejoin_ns).collect();
+    let back: Vec<u64> = killed.iter().filter(|kill| kill.role != Role::Client).map(Kill::rejoin_ns).collect();
     let trial = Trial {
         ok,
         seed: args.seed,
@@ -117,7 +116,7 @@ fn real(
 
 /// `None`, if no leader was killed.
 fn row(args: &BenchFailover, outages: &Outages, hop_us: f64) -> Option<Row> {
-    let mut samples = Samples::new(1.0, Grain::default());
+    let mut samples = Samples::plain();
     samples.round(outages.ns.iter().copied());
     let summary = samples.summary();
     if summary.iterations == 0 {
@@ -132,33 +131,31 @@ fn row(args: &BenchFailover, outages: &Outages, hop_us: f64) -> Option<Row> {
         "a target: the configured timeout of {} ms and {HOPS} hops of {hop_us:.3} us, which is how long {hop}, measured before",
         args.timeout_ms
     );
-    let floor = Floor { what, value: timeout_us + HOPS * hop_us, unit: "us" };
+    let bound = Bound::us(what, timeout_us + HOPS * hop_us);
     let killed = if args.kill == Victims::Leader { "leaders" } else { "processes" };
     let name = format!(
         "fail-over, {}x{}, {killed} killed: last delivery before to first after, {} ms",
         args.groups, args.replicas, args.timeout_ms
     );
-    Some(Row::latency(name, load::PAYLOAD_BYTES, args.rounds, floor, &summary))
+    Some(Row::latency(name, load::PAYLOAD_BYTES, args.rounds, bound, &summary))
 }
 
 fn simulated(args: &BenchFailover, interrupt: &Interrupt) -> Result<Row, Failure> {
-    let mut samples = Samples::new(1.0, Grain::default());
+    let mut samples = Samples::plain();
     let mut outages = Vec::new();
     for run in 0..args.sim_runs {
         interrupt.check()?;
         outages.push(sim::outage(args.seed.wrapping_add(u64::from(run)), usize::from(args.replicas))?);
     }
     samples.round(outages);
-    let summary = samples.summary();
     let what = format!(
         "a target: 1 ms; virtual time, links of 1 us, members look at each other every {:?} and suspect after {:?} to {:?}",
         sim::INTERVAL,
         sim::TIMEOUT_MIN,
         sim::TIMEOUT_MAX
     );
-    let floor = Floor { what, value: SIMULATED_US, unit: "us" };
     let name = format!("fail-over, simulated, 1x{}: last delivery before to first after", args.replicas);
-    Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, floor, &summary))
+    Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, Bound::us(what, SIMULATED_US), &samples.summary()))
 }
 
 /// Time that this process has seen pass. While it was stopped, or had no processor, others may have been, too.

@@ -1,12 +1,10 @@
 //! What the histories say about the time without deliveries after a leader was killed.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::PathBuf;
 
-use stentor_checker::history::Reader;
 use stentor_checker::{Event, EventKind};
 use stentor_support::Failure;
+use stentor_support::live::read_history;
 
 use super::rounds::{Kill, Role};
 
@@ -32,9 +30,7 @@ impl Outages {
     pub(super) fn read(files: &[PathBuf], kills: &[Kill]) -> Result<Self, Failure> {
         let mut groups: Vec<Group> = Vec::new();
         for path in files {
-            let file = File::open(path).map_err(|error| Failure::run(error, path.display(), "report this as a bug"))?;
-            let (mut reader, mut cluster) =
-                Reader::open(path.display().to_string(), BufReader::with_capacity(256 << 10, file))?;
+            let (mut reader, mut cluster) = read_history(path)?;
             while let Some(Event { t, kind, .. }) = reader.next_event(&mut cluster)? {
                 let group = match &kind {
                     EventKind::Deliver(deliver) => deliver.group.index(),

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use stentor::runtime::{ClusterFabric, ClusterRuntime, Stop};
 use stentor::with_fabric;
@@ -17,7 +16,7 @@ use stentor_support::{Failure, Verdict};
 use super::load::{Load, Pace};
 use crate::args::Waiting;
 use crate::pause::mode;
-use crate::worker_spec::broken;
+use crate::worker_spec::{broken, follow};
 
 /// How long it may take to get in.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,10 +42,7 @@ pub(super) struct WorkerSpec {
 pub(in super::super) fn run(spec: &str) -> Result<Verdict, Failure> {
     let spec: WorkerSpec = serde_json::from_str(spec)
         .map_err(|error| Failure::usage(error, "bench load", "use `stentor bench failover`"))?;
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| broken("follow the parent")(error.into()))?;
-    if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != spec.parent) {
-        return Err(Failure::run("the bench is gone", "bench load", "start it again"));
-    }
+    follow(spec.parent, "bench load")?;
     let plan = live::plan(&spec.config)?;
     with_fabric!(plan.config().fabric(), F => load::<F>(&spec, &plan))
 }
@@ -55,18 +51,8 @@ pub(in super::super) fn run(spec: &str) -> Result<Verdict, Failure> {
 fn load<F: ClusterFabric>(spec: &WorkerSpec, plan: &ClusterRuntime) -> Result<Verdict, Failure> {
     let told = |name: &str| spec.captures.of(name, spec.life);
     let start = |client| start_client::<F>(plan, client, (&spec.config, &spec.sockets), told);
-    let to: Vec<_> = plan.topology().group_ids().collect();
-    let joining = Joining {
-        plan,
-        config: &spec.config,
-        start: &start,
-        meet: spec.sockets.display().to_string(),
-        directory: None,
-        to: &to,
-        wait: mode(spec.wait),
-        timeout: TIMEOUT,
-        check: &|| Ok(()),
-    };
+    let (wait, timeout) = (mode(spec.wait), TIMEOUT);
+    let joining = Joining { wait, timeout, ..Joining::to_all(plan, &spec.config, &spec.sockets, &start) };
     let joined = joining.join(None, |text| complain(format!("{text}\n")))?;
     let name = plan.name(plan.topology().client_process(joined.id)).to_owned();
     let pace = Pace { seed: spec.seed, rate: spec.rate, wait: mode(spec.wait), ahead: true, life: spec.life };

@@ -59,19 +59,12 @@ impl Kill {
     }
 }
 
-/// What happened.
-pub(super) struct Played {
-    pub(super) kills: Vec<Kill>,
-}
-
 /// Whoever kills, and multicasts meanwhile.
 struct Script<'a, F: FabricDiagnostics> {
-    plan: &'a ClusterRuntime,
+    play: Play<'a>,
     fleet: Fleet<'a>,
     load: Load<F>,
     rng: SimRng,
-    interrupt: &'a Interrupt,
-    scene: &'a Scene,
     rounds: u64,
     /// Since when nothing was delivered.
     silence: Patience,
@@ -80,25 +73,23 @@ struct Script<'a, F: FabricDiagnostics> {
     whole_from: Option<u64>,
 }
 
-pub(super) fn play(
-    args: &BenchFailover,
-    plan: &ClusterRuntime,
-    scene: &Scene,
-    interrupt: &Interrupt,
-    output: Output,
-) -> Result<Played, Failure> {
-    with_fabric!(plan.config().fabric(), F => run::<F>(args, plan, scene, interrupt, output))
+/// What is to be done, and where.
+#[derive(Clone, Copy)]
+pub(super) struct Play<'a> {
+    pub(super) args: &'a BenchFailover,
+    pub(super) plan: &'a ClusterRuntime,
+    pub(super) scene: &'a Scene,
+    pub(super) interrupt: &'a Interrupt,
+}
+
+pub(super) fn play(play: Play<'_>, output: Output) -> Result<Vec<Kill>, Failure> {
+    with_fabric!(play.plan.config().fabric(), F => run::<F>(play, output))
 }
 
 /// On any fabric.
-fn run<F: ClusterFabric>(
-    args: &BenchFailover,
-    plan: &ClusterRuntime,
-    scene: &Scene,
-    interrupt: &Interrupt,
-    output: Output,
-) -> Result<Played, Failure> {
-    let mut script = Script::<F>::begin(args, plan, scene, interrupt)?;
+fn run<F: ClusterFabric>(play: Play<'_>, output: Output) -> Result<Vec<Kill>, Failure> {
+    let args = play.args;
+    let mut script = Script::<F>::begin(play)?;
     let bar = output.progress_count("killing", u64::from(args.rounds));
     let mut kills = Vec::new();
     for round in 0..args.rounds {
@@ -107,7 +98,7 @@ fn run<F: ClusterFabric>(
     }
     bar.finish_and_clear();
     script.end()?;
-    Ok(Played { kills })
+    Ok(kills)
 }
 
 fn in_round(round: u32, seed: u64, failure: Failure) -> Failure {
@@ -115,30 +106,21 @@ fn in_round(round: u32, seed: u64, failure: Failure) -> Failure {
 }
 
 impl<'a, F: ClusterFabric> Script<'a, F> {
-    fn begin(
-        args: &'a BenchFailover,
-        plan: &'a ClusterRuntime,
-        scene: &'a Scene,
-        interrupt: &'a Interrupt,
-    ) -> Result<Self, Failure> {
-        let to: Vec<_> = plan.topology().group_ids().collect();
+    fn begin(play: Play<'a>) -> Result<Self, Failure> {
+        let Play { args, plan, scene, interrupt } = play;
+
         // The first place is ours; nobody else is there yet.
         let fleet = RefCell::new(Fleet::start(plan, scene, args)?);
         let wait = mode(args.wait);
         let (config, sockets) = (scene.config(), scene.sockets());
-        let told = |name: &str| scene.captures().of(name, 1);
+        let told = |name: &str| scene.captures.of(name, 1);
         let start = |client| start_client::<F>(plan, client, (&config, &sockets), told);
         let joining = Joining {
-            plan,
-            config: &config,
-            start: &start,
-            meet: scene.sockets().display().to_string(),
-            directory: None,
-            to: &to,
             wait,
             timeout: 3 * TIMEOUT,
             // Whoever has ended is waited for in vain.
             check: &|| interrupt.check().and_then(|()| fleet.borrow_mut().check()),
+            ..Joining::to_all(plan, &config, &sockets, &start)
         };
         let joined = joining.join(None, |_| ())?;
         let fleet = fleet.into_inner();
@@ -147,8 +129,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         let load = Load::new(plan, joined, &scene.history(&name, 1), &pace)?;
         let rng = SimRng::new(args.seed, u64::MAX);
         let silence = Patience::new();
-        let mut script =
-            Script { plan, fleet, load, rng, interrupt, scene, rounds: 0, silence, delivered: 0, whole_from: None };
+        let mut script = Script { play, fleet, load, rng, rounds: 0, silence, delivered: 0, whole_from: None };
         script.until("the client is in", Script::is_whole)?;
         Ok(script)
     }
@@ -156,7 +137,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
     /// All members count and have delivered what was multicast after that, all are taken in, and the other client is in. Who
     /// has the application's state counts for clients before it is taken in, and may not be relied on yet.
     fn is_whole(&mut self) -> bool {
-        let mut members = (0..self.plan.topology().all_members() as u16).map(ProcessId);
+        let mut members = (0..self.play.plan.topology().all_members() as u16).map(ProcessId);
         if !members.all(|member| self.load.client().counts_on(member)) {
             self.whole_from = None;
             return false;
@@ -179,7 +160,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
             let left = self.load.client().outstanding();
             return Err(self.stuck(&format!("nothing was delivered for {TIMEOUT:?}, {left} are outstanding")));
         }
-        self.interrupt.check()?;
+        self.play.interrupt.check()?;
         if self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
             self.fleet.check()?;
         }
@@ -188,7 +169,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
 
     fn stuck(&self, what: &str) -> Failure {
         let what = format!("{what}; {}", self.fleet.last_words());
-        Failure::run(what, self.scene.path().display(), "report this as a bug, with that directory")
+        Failure::run(what, self.play.scene.path().display(), "report this as a bug, with that directory")
     }
 
     /// Load for a while.
@@ -218,15 +199,15 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
 
     /// Whom to kill: of all roles and groups alike.
     fn choose(&mut self, victims: Victims) -> Result<(Role, usize, ProcessId), Failure> {
-        let groups = self.plan.topology().groups() as u64;
+        let groups = self.play.plan.topology().groups() as u64;
         let role = match victims {
             Victims::Leader => Role::Leader,
             Victims::Any => [Role::Leader, Role::Follower, Role::Client][self.rng.below(3) as usize],
         };
         let group = self.rng.below(groups) as usize;
-        let id = self.plan.topology().group_ids().nth(group).expect("drawn among them");
-        let members: Vec<ProcessId> = self.plan.topology().members(id).collect();
-        let leader = self.fleet.leader(self.plan, group).ok_or_else(|| self.stuck("nobody says who leads"))?;
+        let id = self.play.plan.topology().group_ids().nth(group).expect("drawn among them");
+        let members: Vec<ProcessId> = self.play.plan.topology().members(id).collect();
+        let leader = self.fleet.leader(self.play.plan, group).ok_or_else(|| self.stuck("nobody says who leads"))?;
         let process = match role {
             Role::Leader => leader,
             Role::Follower => {
@@ -235,7 +216,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
             }
             Role::Client => {
                 let name = self.fleet.client_name().ok_or_else(|| self.stuck("the client is not in"))?;
-                self.plan.process(&name).map_err(|error| self.stuck(&error.to_string()))?
+                self.play.plan.process(&name).map_err(|error| self.stuck(&error.to_string()))?
             }
         };
         Ok((role, group, process))
@@ -248,7 +229,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         let (role, group, process) = self.choose(victims)?;
         let at = now_ns();
         let life = if role == Role::Client { self.fleet.kill_client()? } else { self.fleet.kill(process)? };
-        let path = self.scene.path();
+        let path = self.play.scene.path();
         let crashed = self.load.recorder().crash(now_ns(), process, life.into());
         crashed.map_err(|error| Failure::cannot_write(path, &error))?;
         let gone = self.some(GONE_MS);
@@ -260,7 +241,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
             self.fleet.restart(process)?;
         }
         self.whole_from = None;
-        let taken = self.plan.name(process).to_owned();
+        let taken = self.play.plan.name(process).to_owned();
         self.until(&format!("`{taken}` is back"), Script::is_whole)?;
         Ok(Kill { role, group, process, at, restarted, back: now_ns() })
     }
@@ -273,7 +254,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
             return Ok(false);
         }
         self.fleet.check_members()?;
-        Ok(self.fleet.is_level(self.plan))
+        Ok(self.fleet.is_level(self.play.plan))
     }
 
     /// Everything comes to rest.
@@ -290,7 +271,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
             }
         }
         let completed = self.load.recorder().complete();
-        completed.map_err(|error| Failure::cannot_write(self.scene.path(), &error))?;
+        completed.map_err(|error| Failure::cannot_write(self.play.scene.path(), &error))?;
         self.load.close()?;
         self.fleet.stop()
     }

@@ -20,7 +20,7 @@ const LIMITS: Limits = Limits { message_bytes: 4096, window: 256, clients: CLIEN
 /// The directory, and what becomes of packets.
 pub(super) struct Scene {
     directory: RunDirectory,
-    captures: Captures,
+    pub(super) captures: Captures,
 }
 
 /// The cluster's file.
@@ -42,11 +42,6 @@ impl Scene {
             scene.write_key()?;
         }
         Ok(scene)
-    }
-
-    /// What becomes of packets.
-    pub(super) fn captures(&self) -> &Captures {
-        &self.captures
     }
 
     pub(super) fn cluster(&self) -> Result<ClusterConfig, Failure> {

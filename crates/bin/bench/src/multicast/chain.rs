@@ -1,4 +1,4 @@
-//! The floor of one message's latency: the multicast's chain of messages between processes without the multicast.
+//! The bound of one message's latency: the multicast's chain of messages between processes without the multicast.
 //!
 //! The same processes, the same fan-out, the same way to wait and wake; but each step is the message's number alone, by a
 //! [`Way`]: a plain store to a line of its own per writer, reader and step, or a datagram. No rings, no checksums, no order
@@ -9,9 +9,8 @@ use std::io;
 use stentor_fabric::memory::Ordering;
 
 use super::super::clock::now;
-use super::super::shared_area::{Command, SharedArea};
 use super::super::way::Way;
-use super::super::worker_spec::Cluster;
+use super::super::worker_spec::{Cluster, Task};
 use crate::args::Protocol;
 
 /// A client's message to a member; as long as the payload is.
@@ -40,23 +39,17 @@ pub(super) fn steps(cluster: &Cluster) -> usize {
 
 /// One process of the chain. The client is the process behind the members.
 pub(super) struct Chain<'a, W: Way> {
-    area: &'a SharedArea,
-    cluster: &'a Cluster,
-    me: usize,
-    phase: u64,
-    way: W,
+    pub(super) task: Task<'a>,
+    pub(super) cluster: &'a Cluster,
+    pub(super) way: W,
 }
 
-impl<'a, W: Way> Chain<'a, W> {
-    pub(super) fn new(area: &'a SharedArea, cluster: &'a Cluster, me: usize, phase: u64, way: W) -> Self {
-        Chain { area, cluster, me, phase, way }
-    }
-
+impl<W: Way> Chain<'_, W> {
     /// This process's part, until the client ends the phase.
-    pub(super) fn run(mut self, command: &Command) -> io::Result<()> {
-        match self.me.checked_sub(self.cluster.members()) {
+    pub(super) fn run(mut self) -> io::Result<()> {
+        match self.task.me.checked_sub(self.cluster.members()) {
             None => self.member(),
-            Some(0) => self.multicast(command),
+            Some(0) => self.multicast(),
             Some(_) => Ok(()),
         }
     }
@@ -81,11 +74,12 @@ impl<'a, W: Way> Chain<'a, W> {
     }
 
     /// The client: one message after the other, each when the last one was delivered everywhere.
-    fn multicast(&mut self, command: &Command) -> io::Result<()> {
-        let samples = self.area.samples(self.me);
+    fn multicast(&mut self) -> io::Result<()> {
+        let Task { area, me, command, phase } = self.task;
+        let samples = area.samples(me);
         let destinations = self.cluster.destinations();
-        for n in 0..command.warmup + command.iterations {
-            let number = (self.phase << 32) + n + 1;
+        for n in 0..self.task.total() {
+            let number = self.task.base() + n + 1;
             samples[n as usize].store(now(), Ordering::Relaxed);
             for member in 0..destinations {
                 self.way.body(member, BODY, command.bytes as usize, number);
@@ -97,19 +91,20 @@ impl<'a, W: Way> Chain<'a, W> {
             }
             self.way.pause(true)?;
         }
-        self.area.end(self.phase);
+        area.end(phase);
         Ok(())
     }
 
     /// A member, until the client ends the phase.
     fn member(&mut self) -> io::Result<()> {
-        let samples = self.area.samples(self.me);
-        let is_destination = self.me < self.cluster.destinations();
+        let Task { area, me, phase, .. } = self.task;
+        let samples = area.samples(me);
+        let is_destination = me < self.cluster.destinations();
         let mut n = 0;
         let mut state = State::default();
-        while !self.area.is_over(self.phase) {
+        while !area.is_over(phase) {
             self.way.look()?;
-            let number = (self.phase << 32) + n + 1;
+            let number = self.task.base() + n + 1;
             let worked = is_destination && self.step(number, &mut state);
             if state.delivered {
                 samples[n as usize].store(now(), Ordering::Relaxed);
@@ -126,7 +121,7 @@ impl<'a, W: Way> Chain<'a, W> {
     fn step(&mut self, number: u64, state: &mut State) -> bool {
         let before = *state;
         let replicas = self.replicas();
-        if self.me.is_multiple_of(replicas) {
+        if self.task.me.is_multiple_of(replicas) {
             self.lead(number, state);
         } else {
             self.follow(number, state);
@@ -137,13 +132,13 @@ impl<'a, W: Way> Chain<'a, W> {
 
     /// A leader tells every follower of its group.
     fn tell_followers(&mut self, step: usize, number: u64) {
-        for follower in self.me + 1..self.me + self.replicas() {
+        for follower in self.task.me + 1..self.task.me + self.replicas() {
             self.tell(follower, step, number);
         }
     }
 
     fn lead(&mut self, number: u64, state: &mut State) {
-        let (replicas, own) = (self.replicas(), self.me / self.replicas());
+        let (replicas, own) = (self.replicas(), self.task.me / self.replicas());
         let others = (0..usize::from(self.cluster.dest)).filter(|group| *group != own);
         if !state.assigned && self.sees(self.client(), BODY, number) {
             state.assigned = true;
@@ -176,7 +171,7 @@ impl<'a, W: Way> Chain<'a, W> {
     }
 
     fn follow(&mut self, number: u64, state: &mut State) {
-        let (replicas, own) = (self.replicas(), self.me / self.replicas());
+        let (replicas, own) = (self.replicas(), self.task.me / self.replicas());
         let leader = own * replicas;
         if state.voted || !self.sees(self.client(), BODY, number) || !self.sees(leader, ASSIGN, number) {
             return;
@@ -190,7 +185,7 @@ impl<'a, W: Way> Chain<'a, W> {
     }
 
     fn acknowledge(&mut self, number: u64) {
-        let me = self.me;
+        let me = self.task.me;
         for member in (0..self.cluster.destinations()).filter(|member| *member != me) {
             self.tell(member, ACK, number);
         }
@@ -201,9 +196,10 @@ impl<'a, W: Way> Chain<'a, W> {
         let replicas = self.replicas();
         (0..usize::from(self.cluster.dest)).all(|group| {
             let members = group * replicas..(group + 1) * replicas;
-            let votes = members.clone().skip(1).filter(|member| *member == self.me || self.sees(*member, ACK, number));
+            let votes =
+                members.clone().skip(1).filter(|member| *member == self.task.me || self.sees(*member, ACK, number));
             let votes = votes.count();
-            let leader = members.start == self.me || votes > 0 || self.sees(members.start, ACK, number);
+            let leader = members.start == self.task.me || votes > 0 || self.sees(members.start, ACK, number);
             votes + usize::from(leader) > replicas / 2
         })
     }

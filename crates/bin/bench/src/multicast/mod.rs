@@ -9,17 +9,16 @@ use stentor_multicast::Step;
 use stentor_support::Failure;
 use stentor_support::args::{LoopbackFabric, Network, name_of};
 
-use super::clock::Grain;
 use super::datagrams;
 use super::environment::Environment;
-use super::harness::{Harness, messages, rounds, sizes, two_processors};
+use super::harness::{Harness, ITERATIONS, messages, sizes, two_processors};
 use super::kinds::kinds;
 use super::plain::STREAM_ALL_LINES;
-use super::report::{Floor, Report, Row, Writes};
+use super::report::{Bound, Report, Row, Writes};
 use super::roce;
 use super::samples::{Samples, median};
-use super::shared_area::{Command, Shape};
-use super::worker_spec::{Cluster, Part};
+use super::shared_area::Shape;
+use super::worker_spec::{Cluster, Part, Setting};
 use crate::args::{BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
 
 /// Results beside the counts, words.
@@ -27,16 +26,12 @@ const FIRST: usize = 10;
 const LAST: usize = 11;
 const DONE: usize = 12;
 
-/// Messages one at a time, over all rounds.
-const ITERATIONS: u64 = 14_000;
 /// So many times as many with a window.
 const WINDOWED: u64 = 10;
-/// Lines that are streamed to find what one of many costs.
-const LINES: u64 = 400_000;
+
 /// Lines that are handed over and back to find what a write and its pick-up cost.
 const HAND_OVERS: u64 = 20_000;
-/// Datagrams that are streamed to find what one of many costs.
-const DATAGRAMS: u64 = 50_000;
+
 /// The longest payload, bytes.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -56,9 +51,8 @@ kinds! {
 }
 
 struct Bench<'a> {
-    harness: Harness,
+    harness: Harness<'a>,
     cluster: Cluster,
-    length: &'a BenchLength,
 }
 
 pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
@@ -83,7 +77,7 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
         let traffic = |process| captures.of(&name(&cluster, process), n as u32 + 1);
         let mut bench = Bench::start(cluster, &args.length, &processors, traffic)?;
         rows.push(bench.one()?);
-        if cluster.window > 1 {
+        if cluster.setting.window > 1 {
             rows.push(bench.window()?);
         }
     }
@@ -93,7 +87,8 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
 fn cluster(args: &BenchMulticast, bytes: usize) -> Cluster {
     let BenchMulticast { groups, replicas, dest, clients, window, wait, pin, variant, .. } = *args;
     let network = datagrams::network(args.fabric);
-    Cluster { groups, replicas, dest, clients, window, bytes: bytes as u32, wait, pin, variant, network }
+    let setting = Setting { window, bytes: bytes as u32, wait, pin, network };
+    Cluster { groups, replicas, dest, clients, variant, setting }
 }
 
 fn pinning(args: &BenchMulticast, processors: &[usize]) -> String {
@@ -117,7 +112,7 @@ fn name(cluster: &Cluster, process: usize) -> String {
 
 /// Where a process stays.
 fn place(cluster: &Cluster, processors: &[usize], process: usize) -> Option<usize> {
-    let at = match cluster.pin {
+    let at = match cluster.setting.pin {
         Pinning::None => return None,
         Pinning::Spread => process,
         Pinning::Groups => process / usize::from(cluster.replicas),
@@ -136,22 +131,20 @@ fn formula(cluster: &Cluster) -> u64 {
     all + g * leader + g * (p - 1) * (all - 1)
 }
 
+/// A member and a client that do nothing else.
+const LONE: Cluster = Cluster {
+    groups: 1,
+    replicas: 1,
+    dest: 1,
+    clients: 1,
+    variant: Protocol::V2,
+    setting: Setting { window: 1, bytes: 64, wait: Waiting::Poll, pin: Pinning::None, network: None },
+};
+
 /// What it costs to hand a line over to another processor, ns: two processes that do nothing else.
 pub(super) fn hand_over(processors: &[usize]) -> Result<f64, Failure> {
-    let cluster = Cluster {
-        groups: 1,
-        replicas: 1,
-        dest: 1,
-        clients: 1,
-        window: 1,
-        bytes: 64,
-        wait: Waiting::Poll,
-        pin: Pinning::None,
-        variant: Protocol::V2,
-        network: None,
-    };
     let length = BenchLength { size: 64, all: false, iterations: Some(100), duration: None, rounds: 1 };
-    Bench::start(cluster, &length, processors, |_| Network::default())?.hand_over_cost()
+    hand_over_cost(&mut Bench::start(LONE, &length, processors, |_| Network::default())?.harness)
 }
 
 impl<'a> Bench<'a> {
@@ -165,16 +158,8 @@ impl<'a> Bench<'a> {
         let samples = (messages(length, ITERATIONS * WINDOWED) * 5 / 4 + 1) * u64::from(cluster.clients);
         let shape = Shape { processes: cluster.processes(), lines, samples: samples as usize };
         let places: Vec<_> = (0..cluster.processes()).map(|process| place(&cluster, processors, process)).collect();
-        let part = (Part::Multicast(cluster), cluster.bytes, Kind::Connect.number());
-        Ok(Bench { harness: Harness::start(part, shape, (&places, processors), traffic)?, cluster, length })
-    }
-
-    fn command(&self, kind: Kind, iterations: u64, window: u64) -> Command {
-        self.harness.command(kind.number(), iterations, window)
-    }
-
-    fn rounds(&mut self, mut round: impl FnMut(&mut Self) -> Result<(), Failure>) -> Result<u32, Failure> {
-        rounds((self.length.rounds, self.length.duration), || round(self))
+        let part = (Part::Multicast(cluster), cluster.setting.bytes, Kind::Connect.number());
+        Ok(Bench { harness: Harness::start(part, length, shape, (&places, processors), traffic)?, cluster })
     }
 
     fn name(&self, what: &str) -> String {
@@ -188,115 +173,80 @@ impl<'a> Bench<'a> {
 
     /// Latency of messages one at a time, from the call to the delivery at the last destination.
     fn one(&mut self) -> Result<Row, Failure> {
-        let iterations = messages(self.length, ITERATIONS);
-        let (mut floors, mut subjects, mut written) =
-            (Samples::new(1.0, Grain::default()), Samples::new(1.0, Grain::default()), Written::default());
-        let rounds = self.rounds(|bench| {
-            let chain = bench.command(Kind::Chain, iterations, 1);
-            bench.harness.workers.run(chain)?;
-            floors.round((chain.warmup..chain.warmup + iterations).map(|n| bench.latency(0, n as usize)));
-            let subject = bench.command(Kind::One, iterations, 1);
-            let before = bench.writes();
-            bench.harness.workers.run(subject)?;
-            written.add(before, bench.writes(), subject.warmup + iterations);
-            subjects.round(bench.sent(0).map(|at| bench.latency(0, at)));
+        let (iterations, cluster) = (messages(self.harness.length, ITERATIONS), self.cluster);
+        let (mut bounds, mut subjects, mut written) = (Samples::plain(), Samples::plain(), Written::default());
+        let rounds = self.harness.rounds(|harness| {
+            let measured = harness.run(Kind::Chain.number(), iterations, 1)?;
+            bounds.round(measured.map(|at| latency(harness, &cluster, 0, at)));
+            let before = harness.sums();
+            let measured = harness.run(Kind::One.number(), iterations, 1)?;
+            written.add(before, harness.sums(), measured.end as u64);
+            subjects.round(sent(harness, &cluster, 0).map(|at| latency(harness, &cluster, 0, at)));
             Ok(())
         })?;
-        let (floor, subject) = (floors.summary(), subjects.summary());
-        let what = match self.cluster.network {
+        let what = match self.cluster.setting.network {
             None => "the same chain of plain stores and loads by the same processes in the same wait mode".to_owned(),
             Some(_) => format!(
                 "the same chain of datagrams over plain UDP sockets by the same processes in the same wait mode: each as \
-                 long as a packet of RoCEv2 ({} bytes with one line), by the same system calls; nothing is checked, \
-                 acknowledged or sent again",
+                long as a packet of RoCEv2 ({} bytes with one line), by the same system calls; nothing is checked, \
+                acknowledged or sent again",
                 datagrams::LENGTH
             ),
         };
-        let floor = Floor { what, value: floor.typical, unit: "us" };
-        let row = Row::latency(self.name("one outstanding"), self.cluster.bytes as usize, rounds, floor, &subject);
-        let row = row.with_rate(1e6 / subject.avg);
+        let row = self.harness.alone(self.name("one outstanding"), rounds, (&bounds, &subjects), &what);
         Ok(Row { writes: Some(written.per_message(&self.cluster)), ..row })
     }
 
     /// Rate of messages with a window, beside what their writes cost.
     fn window(&mut self) -> Result<Row, Failure> {
-        let iterations = messages(self.length, ITERATIONS * WINDOWED);
-        let window = u64::from(self.cluster.window);
-        let (mut subjects, mut written) = (Samples::new(1.0, Grain::default()), Written::default());
+        let (iterations, cluster) = (messages(self.harness.length, ITERATIONS * WINDOWED), self.cluster);
+        let window = u64::from(cluster.setting.window);
+        let (mut subjects, mut written) = (Samples::plain(), Written::default());
         let (mut costs, mut rates) = (Costs::default(), Vec::new());
-        let rounds = self.rounds(|bench| {
-            bench.measure_costs(&mut costs)?;
-            let subject = bench.command(Kind::Window, iterations, window);
-            let before = bench.writes();
-            bench.harness.workers.run(subject)?;
-            let clients = u64::from(bench.cluster.clients);
-            written.add(before, bench.writes(), (subject.warmup + iterations) * clients);
-            rates.push(bench.rate());
-            let clients = 0..usize::from(bench.cluster.clients);
-            let sent = clients.flat_map(|client| bench.sent(client).map(move |at| (client, at)));
-            subjects.round(sent.map(|(client, at)| bench.latency(client, at)));
+        let rounds = self.harness.rounds(|harness| {
+            costs.measure(harness, cluster.setting.network.is_some())?;
+            let before = harness.sums();
+            let measured = harness.run(Kind::Window.number(), iterations, window)?;
+            written.add(before, harness.sums(), measured.end as u64 * u64::from(cluster.clients));
+            let clients = 0..usize::from(cluster.clients);
+            let sent = |client| sent(harness, &cluster, client).map(move |at| (client, at));
+            let all: Vec<_> = clients.flat_map(sent).collect();
+            rates.push(rate(harness, &cluster, &all));
+            subjects.round(all.into_iter().map(|(client, at)| latency(harness, &cluster, client, at)));
             Ok(())
         })?;
         let rate = median(rates);
         let writes = written.per_message(&self.cluster);
-        let floor = costs.floor(&writes);
+        let bound = costs.bound(&writes);
         let name = self.name(&format!("{window} outstanding"));
-        let row = Row::rate(name, self.cluster.bytes as usize, rounds, floor, rate);
+        let row = Row::rate(name, self.cluster.setting.bytes as usize, rounds, bound, rate);
         Ok(Row { writes: Some(writes), ..row.with_latency(&subjects.summary()) })
     }
+}
 
-    /// What a write costs at best.
-    fn measure_costs(&mut self, costs: &mut Costs) -> Result<(), Failure> {
-        if self.cluster.network.is_some() {
-            costs.datagrams.push(self.stream_cost(Kind::Datagrams, DATAGRAMS)?);
-            return Ok(());
-        }
-        costs.hand_overs.push(self.hand_over_cost()?);
-        costs.lines.push(self.stream_cost(Kind::Lines, LINES)?);
-        costs.bulk.push(self.stream_cost(Kind::Bulk, LINES)?);
-        Ok(())
-    }
+/// What it costs to hand a line over to another processor, ns.
+fn hand_over_cost(harness: &mut Harness<'_>) -> Result<f64, Failure> {
+    Ok(harness.between_ends(Kind::HandOver.number(), HAND_OVERS, 0)? / (2 * HAND_OVERS) as f64)
+}
 
-    /// What it costs to hand a line over to another processor, ns.
-    fn hand_over_cost(&mut self) -> Result<f64, Failure> {
-        Ok(self.harness.between_ends(Kind::HandOver.number(), HAND_OVERS, 0)? / (2 * HAND_OVERS) as f64)
-    }
+/// Where the measured messages of a client are.
+fn sent(harness: &Harness<'_>, cluster: &Cluster, client: usize) -> impl Iterator<Item = usize> + use<> {
+    let results = harness.area().results(cluster.members() + client);
+    let (first, last) = (results[FIRST].load(Ordering::Relaxed), results[LAST].load(Ordering::Relaxed));
+    let (cluster, samples) = (*cluster, harness.area().shape().samples);
+    (first..=last).map(move |sequence| process::sample(&cluster, samples, client, sequence))
+}
 
-    /// What each of many lines or datagrams, sent on one processor and picked up on another, costs, ns.
-    fn stream_cost(&mut self, kind: Kind, count: u64) -> Result<f64, Failure> {
-        Ok(self.harness.between_ends(kind.number(), count, 1)? / count as f64)
-    }
+fn latency(harness: &Harness<'_>, cluster: &Cluster, client: usize, at: usize) -> u64 {
+    harness.latency(cluster.members() + client, 0..cluster.destinations(), at)
+}
 
-    /// Where the measured messages of a client are.
-    fn sent(&self, client: usize) -> impl Iterator<Item = usize> + use<> {
-        let area = &self.harness.workers.area;
-        let results = area.results(self.cluster.members() + client);
-        let (first, last) = (results[FIRST].load(Ordering::Relaxed), results[LAST].load(Ordering::Relaxed));
-        let (cluster, samples) = (self.cluster, area.shape().samples);
-        (first..=last).map(move |sequence| process::sample(&cluster, samples, client, sequence))
-    }
-
-    fn latency(&self, client: usize, at: usize) -> u64 {
-        self.harness.latency(self.cluster.members() + client, 0..self.cluster.destinations(), at)
-    }
-
-    /// Messages per second, from the first call to the last delivery.
-    fn rate(&self) -> f64 {
-        let (mut start, mut end, mut messages) = (u64::MAX, 0, 0_u64);
-        for client in 0..usize::from(self.cluster.clients) {
-            for at in self.sent(client) {
-                start = start.min(self.harness.time(self.cluster.members() + client, at));
-                end = end.max(self.harness.delivered(0..self.cluster.destinations(), at));
-                messages += 1;
-            }
-        }
-        messages as f64 * 1e9 / end.saturating_sub(start).max(1) as f64
-    }
-
-    /// Remote writes of all processes so far, by step.
-    fn writes(&self) -> [u64; Step::ALL.len()] {
-        std::array::from_fn(|step| self.harness.sum(step))
-    }
+/// Messages per second, from the first call to the last delivery. `sent`: their clients, and where they are.
+fn rate(harness: &Harness<'_>, cluster: &Cluster, sent: &[(usize, usize)]) -> f64 {
+    let starts = sent.iter().map(|(client, at)| harness.time(cluster.members() + client, *at));
+    let ends = sent.iter().map(|(_, at)| harness.delivered(0..cluster.destinations(), *at));
+    let (start, end) = (starts.min().unwrap_or(u64::MAX), ends.max().unwrap_or(0));
+    sent.len() as f64 * 1e9 / end.saturating_sub(start).max(1) as f64
 }
 
 /// What writes cost at best, ns: by how they are made.
@@ -309,8 +259,20 @@ struct Costs {
 }
 
 impl Costs {
+    /// What a write costs at best.
+    fn measure(&mut self, harness: &mut Harness<'_>, on_network: bool) -> Result<(), Failure> {
+        if on_network {
+            self.datagrams.push(harness.stream_cost(Kind::Datagrams.number(), true)?);
+            return Ok(());
+        }
+        self.hand_overs.push(hand_over_cost(harness)?);
+        self.lines.push(harness.stream_cost(Kind::Lines.number(), false)?);
+        self.bulk.push(harness.stream_cost(Kind::Bulk.number(), false)?);
+        Ok(())
+    }
+
     /// The rate of messages with these writes.
-    fn floor(self, writes: &Writes) -> Floor {
+    fn bound(self, writes: &Writes) -> Bound {
         let (count, cost, what) = if self.datagrams.is_empty() {
             let (cost, line, bulk) = (median(self.hand_overs), median(self.lines), median(self.bulk));
             let what = format!(
@@ -329,7 +291,7 @@ impl Costs {
             );
             (made, cost, what)
         };
-        Floor { what, value: 1e9 / (cost * count), unit: "msgs/s" }
+        Bound::rate(what, 1e9 / (cost * count))
     }
 }
 
@@ -364,18 +326,7 @@ mod tests {
 
     #[test]
     fn the_formula_is_the_documented_one() {
-        let cluster = |dest, replicas, variant| Cluster {
-            groups: dest,
-            replicas,
-            dest,
-            clients: 1,
-            window: 1,
-            bytes: 64,
-            wait: Waiting::Adaptive,
-            pin: Pinning::None,
-            variant,
-            network: None,
-        };
+        let cluster = |dest, replicas, variant| Cluster { groups: dest, replicas, dest, variant, ..LONE };
         assert_eq!(formula(&cluster(2, 3, Protocol::V2)), 36);
         assert_eq!(formula(&cluster(2, 3, Protocol::V1)), 46);
         assert_eq!(formula(&cluster(1, 3, Protocol::V2)), 3 + 2 + 4);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use stentor::config::{ClusterConfig, Ground, Limits, Template};
 use stentor::runtime::{
     Client, ClientId, ClusterFabric, ClusterRuntime, Delivered, FabricDiagnostics, GroupId, Housekeeper, Member,
-    MessageId, RoceFabric, Role, RunError, StartError, Stop, SubmitError, Variant, client_round, run_member, stateless,
+    MessageId, RoceFabric, Role, Stop, SubmitError, Variant, client_round, run_member, stateless,
 };
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::{Backoff, ProcessId};
@@ -18,9 +18,9 @@ use super::super::clock::now;
 use super::super::datagrams::{self, Datagrams, Ring, Sockets};
 use super::super::pause::mode;
 use super::super::plain;
-use super::super::shared_area::{Command, SharedArea};
+
 use super::super::way::Lines;
-use super::super::worker_spec::{Cluster, WorkerSpec, broken, serve};
+use super::super::worker_spec::{Cluster, Task, Worker, broken};
 use super::super::workers::KEY;
 use super::chain::{Chain, steps};
 use super::{DONE, FIRST, Kind, LAST};
@@ -35,63 +35,57 @@ enum Node<F: FabricDiagnostics> {
 }
 
 struct Process<'a, F: FabricDiagnostics> {
-    area: &'a SharedArea,
     cluster: &'a Cluster,
-    me: usize,
     node: Node<F>,
-    /// For the floors on a network.
+    /// For the bounds on a network.
     sockets: Option<Sockets>,
     payload: Vec<u8>,
 }
 
-pub(in super::super) fn run(spec: &WorkerSpec, area: &SharedArea, cluster: &Cluster) -> Result<(), Failure> {
+pub(in super::super) fn run(worker: Worker<'_>, cluster: &Cluster) -> Result<(), Failure> {
     let plan = plan(cluster)?;
-    let me = ProcessId(spec.process as u16);
-    let Some(network) = cluster.network else {
-        let fabric = plan.shm(me, spec.directory.clone()).map_err(unstarted)?;
-        return play(spec, area, cluster, &plan, fabric, None);
+    let (spec, me) = (worker.spec, worker.id());
+    let Some(network) = cluster.setting.network else {
+        let fabric = plan.shm(me, spec.directory.clone()).map_err(failed)?;
+        return play(worker, cluster, &plan, fabric, None);
     };
     let bind = bind_config(Path::new(""), PathBuf::new(), None, &spec.traffic);
-    let fabric = RoceFabric::start_in(&plan, Role::Groups, me, &bind).map_err(unstarted)?;
-    let ring = Ring { network, processes: cluster.processes(), steps: steps(cluster), mode: mode(cluster.wait) };
+    let fabric = RoceFabric::start_in(&plan, Role::Groups, me, &bind).map_err(failed)?;
+    let ring =
+        Ring { network, processes: cluster.processes(), steps: steps(cluster), mode: mode(cluster.setting.wait) };
     let sockets = Sockets::open(ring, spec.process)?;
-    play(spec, area, cluster, &plan, fabric, Some(sockets))
+    play(worker, cluster, &plan, fabric, Some(sockets))
 }
 
 /// A process's part, on any fabric.
 fn play<F: FabricDiagnostics>(
-    spec: &WorkerSpec,
-    area: &SharedArea,
+    worker: Worker<'_>,
     cluster: &Cluster,
     plan: &ClusterRuntime,
     fabric: F,
     sockets: Option<Sockets>,
 ) -> Result<(), Failure> {
-    let me = spec.process;
+    let me = worker.spec.process;
     let node = if me < cluster.members() {
-        Node::Member(Box::new(plan.member_on(fabric, ProcessId(me as u16)).map_err(unstarted)?))
+        Node::Member(Box::new(plan.member_on(fabric, ProcessId(me as u16)).map_err(failed)?))
     } else {
         let client = ClientId((me - cluster.members()) as u16);
-        Node::Client(Box::new(plan.client_on(fabric, client).map_err(unstarted)?))
+        Node::Client(Box::new(plan.client_on(fabric, client).map_err(failed)?))
     };
-    let mut process = Process { area, cluster, me, node, sockets, payload: vec![0; cluster.bytes as usize] };
-    serve(spec, area, |command, phase| process.perform(&command, phase))
+    let mut process = Process { cluster, node, sockets, payload: vec![0; cluster.setting.bytes as usize] };
+    worker.serve(|task| process.perform(task))
 }
 
-fn unstarted(error: StartError) -> Failure {
-    Failure::run(error, "bench multicast", "run `stentor doctor`")
-}
-
-fn ended(error: RunError) -> Failure {
+fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::run(error, "bench multicast", "run `stentor doctor`")
 }
 
 /// Everybody works out the same cluster.
 fn plan(cluster: &Cluster) -> Result<ClusterRuntime, Failure> {
-    let window = cluster.window.next_power_of_two().max(16);
-    let body_ring = u64::from(window) * (u64::from(cluster.bytes) + 256);
+    let window = cluster.setting.window.next_power_of_two().max(16);
+    let body_ring = u64::from(window) * (u64::from(cluster.setting.bytes) + 256);
     let limits = Limits {
-        message_bytes: cluster.bytes.max(64),
+        message_bytes: cluster.setting.bytes.max(64),
         window,
         clients: cluster.clients,
         body_ring_kib: (body_ring >> 10).clamp(64, 1 << 20) as u32,
@@ -99,14 +93,14 @@ fn plan(cluster: &Cluster) -> Result<ClusterRuntime, Failure> {
     };
     let (groups, replicas) = (usize::from(cluster.groups), usize::from(cluster.replicas));
     let on_roce = |network| Ground::Roce { network, key: format!("env:{KEY}") };
-    let ground = cluster.network.map_or(Ground::Shm, on_roce);
+    let ground = cluster.setting.network.map_or(Ground::Shm, on_roce);
     let text = Template { cluster: "bench".to_owned(), groups, replicas, limits, ground }.render();
     let config = ClusterConfig::parse(Path::new("bench"), &text)?;
     let variant = match cluster.variant {
         Protocol::V1 => Variant::V1,
         Protocol::V2 => Variant::V2,
     };
-    Ok(ClusterRuntime::new(config).map_err(unstarted)?.with_variant(variant))
+    Ok(ClusterRuntime::new(config).map_err(failed)?.with_variant(variant))
 }
 
 /// Where the times of a message are, at the client and at the members.
@@ -115,50 +109,47 @@ pub(super) fn sample(cluster: &Cluster, samples: usize, client: usize, sequence:
 }
 
 impl<F: FabricDiagnostics> Process<'_, F> {
-    fn perform(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
-        match Kind::of(command.kind) {
-            Kind::Chain => self.chain(command, phase).map_err(broken("wait")),
-            kind @ (Kind::HandOver | Kind::Lines | Kind::Bulk | Kind::Datagrams) => self.lines(kind, command, phase),
-            kind => self.multicast(kind, command, phase),
+    fn perform(&mut self, task: &Task<'_>) -> Result<(), Failure> {
+        match Kind::of(task.command.kind) {
+            Kind::Chain => self.chain(*task).map_err(broken("wait")),
+            kind @ (Kind::HandOver | Kind::Lines | Kind::Bulk | Kind::Datagrams) => self.lines(kind, task),
+            kind => self.multicast(kind, task),
         }
     }
 
-    fn chain(&mut self, command: &Command, phase: u64) -> io::Result<()> {
-        let Process { area, cluster, me, sockets, .. } = self;
+    fn chain(&mut self, task: Task<'_>) -> io::Result<()> {
+        let Process { cluster, sockets, .. } = self;
         match sockets {
             None => {
                 let shape = (cluster.members() + 1, steps(cluster));
-                Chain::new(area, cluster, *me, phase, Lines::new(area, shape, *me, mode(cluster.wait))).run(command)
+                Chain { task, cluster, way: Lines::new(task.area, shape, task.me, mode(cluster.setting.wait)) }.run()
             }
-            Some(sockets) => Chain::new(area, cluster, *me, phase, Datagrams::new(sockets)).run(command),
+            Some(sockets) => Chain { task, cluster, way: Datagrams::new(sockets) }.run(),
         }
     }
 
-    fn lines(&mut self, kind: Kind, command: &Command, phase: u64) -> Result<(), Failure> {
-        let Process { area, me, sockets, .. } = self;
-        plain::on_processors(area, *me, command, || match (kind, sockets) {
-            (Kind::Datagrams, Some(sockets)) => {
-                sockets.stream(area, command, phase, datagrams::LENGTH).map_err(broken("use sockets"))
-            }
-            (Kind::HandOver, _) => plain::hand_over(area, *me, command, phase),
-            (kind, _) => Ok(plain::stream(area, *me == 0, command, phase, kind == Kind::Lines)),
+    fn lines(&mut self, kind: Kind, task: &Task<'_>) -> Result<(), Failure> {
+        plain::on_processors(task, || match (kind, &mut self.sockets) {
+            (Kind::Datagrams, Some(sockets)) => sockets.stream(task, datagrams::LENGTH).map_err(broken("use sockets")),
+            (Kind::HandOver, _) => plain::hand_over(task),
+            (kind, _) => Ok(plain::stream(task, kind == Kind::Lines)),
         })
     }
 
-    fn multicast(&mut self, kind: Kind, command: &Command, phase: u64) -> Result<(), Failure> {
-        let Process { area, cluster, me, node, payload, .. } = self;
-        let results = area.results(*me);
+    fn multicast(&mut self, kind: Kind, task: &Task<'_>) -> Result<(), Failure> {
+        let Process { cluster, node, payload, .. } = self;
+        let results = task.area.results(task.me);
         let counts = match node {
             Node::Member(node) => {
-                member(node, area, cluster, *me, phase)?;
+                member(node, cluster, task)?;
                 node.counts()
             }
             Node::Client(node) => {
-                let mut driver = Driver::new(node, area, cluster, *me, phase);
+                let mut driver = Driver::new(node, cluster, task);
                 match kind {
                     Kind::Connect => driver.connect()?,
-                    Kind::One if driver.place == 0 => driver.multicast(command, payload, 1)?,
-                    Kind::Window => driver.multicast(command, payload, command.window)?,
+                    Kind::One if driver.place == 0 => driver.multicast(payload, 1)?,
+                    Kind::Window => driver.multicast(payload, task.command.window)?,
                     _ => {}
                 }
                 if driver.place == 0 {
@@ -175,13 +166,8 @@ impl<F: FabricDiagnostics> Process<'_, F> {
 }
 
 /// A member's loop, until the first client ends the phase.
-fn member<F: FabricDiagnostics>(
-    member: &mut Member<F>,
-    area: &SharedArea,
-    cluster: &Cluster,
-    me: usize,
-    phase: u64,
-) -> Result<(), Failure> {
+fn member<F: FabricDiagnostics>(member: &mut Member<F>, cluster: &Cluster, task: &Task<'_>) -> Result<(), Failure> {
+    let Task { area, me, phase, .. } = *task;
     let stop = Stop::default();
     let samples = area.samples(me);
     let deliver = |delivered: &Delivered<'_>| {
@@ -196,17 +182,15 @@ fn member<F: FabricDiagnostics>(
             area.set_ready(me);
         }
     };
-    run_member(member, mode(cluster.wait), &stop, &mut stateless(deliver), round).map_err(ended)
+    run_member(member, mode(cluster.setting.wait), &stop, &mut stateless(deliver), round).map_err(failed)
 }
 
 /// A client's loops.
 struct Driver<'a, F: FabricDiagnostics> {
     client: &'a mut Client<F>,
-    area: &'a SharedArea,
+    task: &'a Task<'a>,
     cluster: &'a Cluster,
     to: Vec<GroupId>,
-    phase: u64,
-    me: usize,
     /// Which client.
     place: usize,
     backoff: Backoff,
@@ -214,26 +198,24 @@ struct Driver<'a, F: FabricDiagnostics> {
 }
 
 impl<'a, F: FabricDiagnostics> Driver<'a, F> {
-    fn new(client: &'a mut Client<F>, area: &'a SharedArea, cluster: &'a Cluster, me: usize, phase: u64) -> Self {
+    fn new(client: &'a mut Client<F>, cluster: &'a Cluster, task: &'a Task<'a>) -> Self {
         Driver {
             client,
-            area,
+            task,
             cluster,
             to: (0..cluster.dest).map(GroupId).collect(),
-            phase,
-            me,
-            place: me - cluster.members(),
-            backoff: Backoff::new(mode(cluster.wait)),
+            place: task.me - cluster.members(),
+            backoff: Backoff::new(mode(cluster.setting.wait)),
             housekeeper: Housekeeper::default(),
         }
     }
 
     fn result(&self, word: usize) -> &Word {
-        &self.area.results(self.me)[word]
+        &self.task.area.results(self.task.me)[word]
     }
 
     fn round(&mut self, submitted: bool) -> Result<(), Failure> {
-        client_round(self.client, &mut self.backoff, &mut self.housekeeper, submitted).map_err(ended)?;
+        client_round(self.client, &mut self.backoff, &mut self.housekeeper, submitted).map_err(failed)?;
         Ok(())
     }
 
@@ -241,18 +223,18 @@ impl<'a, F: FabricDiagnostics> Driver<'a, F> {
         while !self.client.is_connected(&self.to) {
             self.round(false)?;
         }
-        self.area.set_ready(self.me);
-        while !self.area.all_are_ready() {
+        self.task.area.set_ready(self.task.me);
+        while !self.task.area.all_are_ready() {
             self.round(false)?;
         }
         Ok(())
     }
 
     /// Multicasts, with at most `window` messages outstanding, and waits until all are delivered.
-    fn multicast(&mut self, command: &Command, payload: &mut [u8], window: u64) -> Result<(), Failure> {
-        let total = command.warmup + command.iterations;
+    fn multicast(&mut self, payload: &mut [u8], window: u64) -> Result<(), Failure> {
+        let total = self.task.total();
         let base = self.client.delivered_up_to();
-        let samples = self.area.samples(self.me);
+        let samples = self.task.area.samples(self.task.me);
         let (mut sent, mut done, mut last) = (0, 0, (0, 0));
         while done < total {
             let mut burst = 0;
@@ -277,26 +259,27 @@ impl<'a, F: FabricDiagnostics> Driver<'a, F> {
                 self.round(false)?;
             }
         }
-        self.result(FIRST).store(base + command.warmup + 1, Ordering::Relaxed);
+        self.result(FIRST).store(base + self.task.command.warmup + 1, Ordering::Relaxed);
         self.result(LAST).store(base + total, Ordering::Relaxed);
-        self.result(DONE).store(self.phase, Ordering::Release);
+        self.result(DONE).store(self.task.phase, Ordering::Release);
         Ok(())
     }
 
     /// Whether the message with this sample, multicast at `start`, was delivered by all members of its groups.
     fn is_everywhere(&self, (at, start): (usize, u64)) -> bool {
-        (0..self.cluster.destinations()).all(|member| self.area.samples(member)[at].load(Ordering::Relaxed) >= start)
+        (0..self.cluster.destinations())
+            .all(|member| self.task.area.samples(member)[at].load(Ordering::Relaxed) >= start)
     }
 
     /// The first client ends the phase, after the others if they have a part in it.
     fn finish(&mut self, is_shared: bool) -> Result<(), Failure> {
-        let (area, phase) = (self.area, self.phase);
+        let Task { area, phase, .. } = *self.task;
         let others = self.cluster.members() + 1..area.shape().processes;
         let is_done = |client: usize| area.results(client)[DONE].load(Ordering::Acquire) == phase;
         while is_shared && !others.clone().all(is_done) {
             self.round(false)?;
         }
-        area.end(self.phase);
+        area.end(phase);
         Ok(())
     }
 }

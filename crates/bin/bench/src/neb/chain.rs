@@ -1,4 +1,4 @@
-//! The floor of one broadcast's latency: the same chain of steps without the broadcast.
+//! The bound of one broadcast's latency: the same chain of steps without the broadcast.
 //!
 //! The same processes, the same way to wait and wake; each step is the broadcast's number alone, by a [`Way`]. What is
 //! measured ends when the last receiver has delivered; then it tells the sender, which is not in the figure.
@@ -9,9 +9,9 @@ use stentor_fabric::memory::{Ordering, WORD};
 
 use super::super::clock::now;
 use super::super::datagrams::{ACKNOWLEDGEMENT, Datagrams, REQUEST};
-use super::super::shared_area::{Command, SharedArea};
+
 use super::super::way::{Lines, Way};
-use super::super::worker_spec::Neb;
+use super::super::worker_spec::{Neb, Task};
 use crate::args::NebMode;
 
 /// The sender's value to a receiver.
@@ -87,26 +87,25 @@ impl Reads for Datagrams<'_> {
 
 /// One process of the chain; process 0 sends.
 pub(super) struct Chain<'a, W: Reads> {
-    pub(super) area: &'a SharedArea,
+    pub(super) task: Task<'a>,
     pub(super) neb: &'a Neb,
-    pub(super) me: usize,
-    pub(super) phase: u64,
     pub(super) way: W,
 }
 
 impl<W: Reads> Chain<'_, W> {
     /// This process's part.
-    pub(super) fn run(self, command: &Command) -> io::Result<()> {
-        if self.me == 0 { self.send(command) } else { self.receive(command) }
+    pub(super) fn run(self) -> io::Result<()> {
+        if self.task.me == 0 { self.send() } else { self.receive() }
     }
 
     /// One broadcast after the other, each when the last one was delivered everywhere.
-    fn send(mut self, command: &Command) -> io::Result<()> {
-        let samples = self.area.samples(self.me);
+    fn send(mut self) -> io::Result<()> {
+        let Task { area, me, command, phase } = self.task;
+        let samples = area.samples(me);
         let bytes = command.bytes as usize + WORD;
         let receivers = 1..self.neb.processes();
-        for n in 0..command.warmup + command.iterations {
-            let number = (self.phase << 32) + n + 1;
+        for n in 0..self.task.total() {
+            let number = self.task.base() + n + 1;
             samples[n as usize].store(now(), Ordering::Relaxed);
             for receiver in receivers.clone() {
                 self.way.body(receiver, VALUE, bytes, number);
@@ -118,19 +117,20 @@ impl<W: Reads> Chain<'_, W> {
             }
             self.way.pause(true)?;
         }
-        self.area.end(self.phase);
+        area.end(phase);
         Ok(())
     }
 
     /// A receiver, until the sender ends the phase.
-    fn receive(mut self, command: &Command) -> io::Result<()> {
-        let samples = self.area.samples(self.me);
+    fn receive(mut self) -> io::Result<()> {
+        let Task { area, me, command, phase } = self.task;
+        let samples = area.samples(me);
         let bytes = command.bytes as usize + WORD;
         let mut answered = vec![0; self.neb.processes() * self.neb.processes()];
         let (mut n, mut published) = (0, false);
-        while !self.area.is_over(self.phase) {
+        while !area.is_over(phase) {
             self.way.look()?;
-            let number = (self.phase << 32) + n + 1;
+            let number = self.task.base() + n + 1;
             let mut worked = self.way.answer(&mut answered, bytes);
             if !published && self.way.sees(0, VALUE, number) {
                 self.publish(number, bytes);
@@ -151,7 +151,7 @@ impl<W: Reads> Chain<'_, W> {
     /// for.
     fn publish(&mut self, number: u64, bytes: usize) {
         if self.neb.mode == NebMode::All {
-            self.way.body(self.me, REPLAY, bytes, number);
+            self.way.body(self.task.me, REPLAY, bytes, number);
         } else {
             (1..self.neb.processes()).for_each(|host| self.way.body(host, REPLAY, bytes, number));
         }
@@ -164,7 +164,7 @@ impl<W: Reads> Chain<'_, W> {
     /// What is read elsewhere: by whom it was published, and where. Mode `all`: everybody's. Mode `quorum` without its
     /// fast path: everybody's at every host; what is here needs no way.
     fn reads(&self) -> impl Iterator<Item = (usize, usize)> + use<W> {
-        let (processes, me, mode, fast) = (self.neb.processes(), self.me, self.neb.mode, self.neb.fast);
+        let (processes, me, mode, fast) = (self.neb.processes(), self.task.me, self.neb.mode, self.neb.fast);
         let others = (1..processes).filter(move |other| *other != me);
         others.flat_map(move |other| {
             let hosts = match (mode, fast) {
@@ -180,7 +180,7 @@ impl<W: Reads> Chain<'_, W> {
     /// must be there.
     fn is_due(&self, number: u64) -> bool {
         if self.neb.mode != NebMode::All && self.neb.fast {
-            let mut others = (1..self.neb.processes()).filter(|other| *other != self.me);
+            let mut others = (1..self.neb.processes()).filter(|other| *other != self.task.me);
             return others.all(|other| self.way.sees(other, REPLAY, number));
         }
         self.reads().all(|(other, host)| self.way.is_read(other, host, number))

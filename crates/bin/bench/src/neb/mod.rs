@@ -7,32 +7,28 @@ pub(super) mod process;
 use stentor_support::Failure;
 use stentor_support::args::{LoopbackFabric, Network, name_of};
 
-use super::clock::Grain;
 use super::datagrams;
 use super::environment::Environment;
-use super::harness::{Harness, messages, rounds, sizes, two_processors};
+use super::harness::{Harness, ITERATIONS, messages, sizes, two_processors};
 use super::kinds::kinds;
 use super::plain::STREAM_ALL_LINES;
-use super::report::{Floor, Report, Row};
+use super::report::{Bound, Report, Row};
 use super::roce;
 use super::samples::{Samples, median};
-use super::shared_area::{Command, Shape};
-use super::worker_spec::{Neb, Part};
+use super::shared_area::Shape;
+use super::worker_spec::{Neb, Part, Setting};
 use crate::args::{BenchLength, BenchNeb, NebMode, Pinning};
 
-/// Broadcasts one at a time, over all rounds; so many times as many with a window.
-const ITERATIONS: u64 = 14_000;
+/// So many times as many broadcasts with a window.
 const WINDOWED: u64 = 5;
-const LINES: u64 = 400_000;
-const DATAGRAMS: u64 = 50_000;
+
 const MAX_BYTES: usize = 64 << 10;
 
 kinds! { Connect, Chain, Broadcast, Lines }
 
 struct Bench<'a> {
-    harness: Harness,
+    harness: Harness<'a>,
     neb: Neb,
-    length: &'a BenchLength,
 }
 
 pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
@@ -53,8 +49,8 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
         for signed in if args.signed { vec![false, true] } else { vec![false] } {
             let BenchNeb { processes, mode, window, wait, pin, no_fast, .. } = *args;
             let network = datagrams::network(args.fabric);
-            let (bytes, fast) = (bytes as u32, !no_fast);
-            let neb = Neb { processes, mode, window, bytes, fast, signed, wait, pin, network };
+            let setting = Setting { window, bytes: bytes as u32, wait, pin, network };
+            let neb = Neb { processes, mode, fast: !no_fast, signed, setting };
             process::config(&neb).check().map_err(|error| {
                 Failure::usage(error, "the arguments of `stentor bench neb`", "choose other values")
             })?;
@@ -87,18 +83,10 @@ impl<'a> Bench<'a> {
         let lines = chain::lines(&neb).max(STREAM_ALL_LINES);
         let samples = messages(length, ITERATIONS * WINDOWED) * 5 / 4 + 2;
         let shape = Shape { processes: neb.processes(), lines, samples: samples as usize };
-        let place = |process: usize| (neb.pin != Pinning::None).then(|| processors[process % processors.len()]);
+        let place = |process: usize| (neb.setting.pin != Pinning::None).then(|| processors[process % processors.len()]);
         let places: Vec<_> = (0..neb.processes()).map(place).collect();
-        let part = (Part::Neb(neb), neb.bytes, Kind::Connect.number());
-        Ok(Bench { harness: Harness::start(part, shape, (&places, processors), traffic)?, neb, length })
-    }
-
-    fn command(&self, kind: Kind, iterations: u64, window: u64) -> Command {
-        self.harness.command(kind.number(), iterations, window)
-    }
-
-    fn rounds(&mut self, mut round: impl FnMut(&mut Self) -> Result<(), Failure>) -> Result<u32, Failure> {
-        rounds((self.length.rounds, self.length.duration), || round(self))
+        let part = (Part::Neb(neb), neb.setting.bytes, Kind::Connect.number());
+        Ok(Bench { harness: Harness::start(part, length, shape, (&places, processors), traffic)?, neb })
     }
 
     fn name(&self, what: &str) -> String {
@@ -118,56 +106,52 @@ impl<'a> Bench<'a> {
 
     /// Latency of broadcasts one at a time, from the call to the delivery at the last receiver.
     fn one(&mut self) -> Result<Row, Failure> {
-        let iterations = messages(self.length, ITERATIONS);
-        let (mut floors, mut subjects) = (Samples::new(1.0, Grain::default()), Samples::new(1.0, Grain::default()));
-        let rounds = self.rounds(|bench| {
-            for (kind, samples) in [(Kind::Chain, &mut floors), (Kind::Broadcast, &mut subjects)] {
-                let command = bench.command(kind, iterations, 1);
-                bench.harness.workers.run(command)?;
-                samples.round((command.warmup..command.warmup + iterations).map(|at| bench.latency(at as usize)));
+        let (iterations, receivers) = (messages(self.harness.length, ITERATIONS), self.receivers());
+        let (mut bounds, mut subjects) = (Samples::plain(), Samples::plain());
+        let rounds = self.harness.rounds(|harness| {
+            for (kind, samples) in [(Kind::Chain, &mut bounds), (Kind::Broadcast, &mut subjects)] {
+                let measured = harness.run(kind.number(), iterations, 1)?;
+                samples.round(measured.map(|at| harness.latency(0, receivers.clone(), at)));
             }
             Ok(())
         })?;
-        let (floor, subject) = (floors.summary(), subjects.summary());
-        let what = match self.neb.network {
-            None => "the same chain of plain stores and loads by the same processes in the same wait mode".to_owned(),
+        let what = match self.neb.setting.network {
+            None => "the same chain of plain stores and loads by the same processes in the same wait mode",
             Some(_) => {
                 "the same chain of datagrams over plain UDP sockets by the same processes in the same wait mode, by \
-                        the same system calls; nothing is checked, acknowledged or sent again"
-                    .to_owned()
+                 the same system calls; nothing is checked, acknowledged or sent again"
             }
         };
-        let floor = Floor { what, value: floor.typical, unit: "us" };
-        let row = Row::latency(self.name("one outstanding"), self.neb.bytes as usize, rounds, floor, &subject);
-        Ok(row.with_rate(1e6 / subject.avg))
+        Ok(self.harness.alone(self.name("one outstanding"), rounds, (&bounds, &subjects), what))
     }
 
     /// Rate of broadcasts with a window, beside what their writes and reads cost.
     fn window(&mut self) -> Result<Row, Failure> {
-        let iterations = messages(self.length, ITERATIONS * WINDOWED);
-        let window = u64::from(self.neb.window);
-        let mut subjects = Samples::new(1.0, Grain::default());
+        let (iterations, receivers) = (messages(self.harness.length, ITERATIONS * WINDOWED), self.receivers());
+        let window = u64::from(self.neb.setting.window);
+        let (on_network, mut subjects) = (self.neb.setting.network.is_some(), Samples::plain());
         let (mut costs, mut rates, mut made, mut broadcasts) = (Vec::new(), Vec::new(), [0; 2], 0);
-        let rounds = self.rounds(|bench| {
-            costs.push(bench.line_cost()?);
-            let command = bench.command(Kind::Broadcast, iterations, window);
-            let before = bench.counts();
-            bench.harness.workers.run(command)?;
-            let after = bench.counts();
+        let rounds = self.harness.rounds(|harness| {
+            costs.push(harness.stream_cost(Kind::Lines.number(), on_network)?);
+            let before: [u64; 2] = harness.sums();
+            let measured = harness.run(Kind::Broadcast.number(), iterations, window)?;
+            let after: [u64; 2] = harness.sums();
             made.iter_mut().zip(before).zip(after).for_each(|((made, before), after)| *made += after - before);
-            broadcasts += command.warmup + iterations;
-            let measured = command.warmup..command.warmup + iterations;
-            rates.push(bench.rate(measured.clone()));
-            subjects.round(measured.map(|at| bench.latency(at as usize)));
+            broadcasts += measured.end;
+            // From the first call to the last delivery.
+            let (start, end) =
+                (harness.time(0, measured.start), harness.delivered(receivers.clone(), measured.end - 1));
+            rates.push(iterations as f64 * 1e9 / end.saturating_sub(start).max(1) as f64);
+            subjects.round(measured.map(|at| harness.latency(0, receivers.clone(), at)));
             Ok(())
         })?;
         let (cost, rate) = (median(costs), median(rates));
-        let floor = match self.neb.network {
-            None => lines_floor(self.lines_per_broadcast(), cost),
-            Some(_) => datagrams_floor(made.map(|count| count as f64 / broadcasts as f64), cost),
+        let bound = match self.neb.setting.network {
+            None => lines_bound(self.lines_per_broadcast(), cost),
+            Some(_) => datagrams_bound(made.map(|count| count as f64 / broadcasts as f64), cost),
         };
         let name = self.name(&format!("{window} outstanding"));
-        Ok(Row::rate(name, self.neb.bytes as usize, rounds, floor, rate).with_latency(&subjects.summary()))
+        Ok(Row::rate(name, self.neb.setting.bytes as usize, rounds, bound, rate).with_latency(&subjects.summary()))
     }
 
     /// Lines that are handed from one process to another for one broadcast: the sender's writes; in mode `quorum` a
@@ -186,40 +170,21 @@ impl<'a> Bench<'a> {
         lines * (receivers + published + read)
     }
 
-    /// What each of many lines or datagrams, sent on one processor and picked up on another, costs, ns.
-    fn line_cost(&mut self) -> Result<f64, Failure> {
-        let count = if self.neb.network.is_some() { DATAGRAMS } else { LINES };
-        Ok(self.harness.between_ends(Kind::Lines.number(), count, 1)? / count as f64)
-    }
-
-    /// Remote writes and reads of all processes so far.
-    fn counts(&self) -> [u64; 2] {
-        std::array::from_fn(|what| self.harness.sum(what))
-    }
-
-    fn latency(&self, at: usize) -> u64 {
-        self.harness.latency(0, 1..self.neb.processes(), at)
-    }
-
-    /// Broadcasts per second, from the first call to the last delivery.
-    fn rate(&self, measured: std::ops::Range<u64>) -> f64 {
-        let count = measured.end - measured.start;
-        let start = self.harness.time(0, measured.start as usize);
-        let end = self.harness.delivered(1..self.neb.processes(), measured.end as usize - 1);
-        count as f64 * 1e9 / end.saturating_sub(start).max(1) as f64
+    fn receivers(&self) -> std::ops::Range<usize> {
+        1..self.neb.processes()
     }
 }
 
-fn lines_floor(lines: u64, cost: f64) -> Floor {
+fn lines_bound(lines: u64, cost: f64) -> Bound {
     let what = format!(
         "{lines} lines written or read for each broadcast by all processes together, at {cost:.1} ns each: a \
          64-byte line stored and fenced on one processor, and picked up on another"
     );
-    Floor { what, value: 1e9 / (cost * lines as f64), unit: "msgs/s" }
+    Bound::rate(what, 1e9 / (cost * lines as f64))
 }
 
 /// What was written and read for each broadcast.
-fn datagrams_floor([writes, reads]: [f64; 2], cost: f64) -> Floor {
+fn datagrams_bound([writes, reads]: [f64; 2], cost: f64) -> Bound {
     let what = format!(
         "{writes:.1} writes and {reads:.1} reads, as many as were made for each broadcast by all processes together, at \
          {cost:.0} ns for a write and twice that for a read: a datagram of {} bytes in a stream over plain UDP sockets from one \
@@ -227,5 +192,5 @@ fn datagrams_floor([writes, reads]: [f64; 2], cost: f64) -> Floor {
         datagrams::LENGTH,
         datagrams::BATCH
     );
-    Floor { what, value: 1e9 / (cost * (writes + 2.0 * reads)), unit: "msgs/s" }
+    Bound::rate(what, 1e9 / (cost * (writes + 2.0 * reads)))
 }

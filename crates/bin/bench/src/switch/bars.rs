@@ -1,8 +1,8 @@
 //! What must hold of what this bench measures. Rows that were not asked for are not judged; nor are times of a debug build.
 
-use super::report::{Bar, Sender, SwitchReport};
 use super::{FORWARD, MEMBERS, STEP};
 use crate::report::Row;
+use crate::switch_report::{Bar, Sender, SwitchReport};
 
 /// Microseconds for a packet of 64 bytes to one receiver, all passes.
 const STEP_US: f64 = 0.1;
@@ -32,38 +32,37 @@ fn times(rows: &[Row]) -> Vec<Bar> {
     .collect()
 }
 
+/// What is counted of a sender.
+type Figure = fn(&Sender) -> f64;
+
 fn counts(counted: &SwitchReport) -> Vec<Bar> {
     let mut bars = Vec::new();
     let of = |way| counted.sender.iter().filter(move |line: &&Sender| line.way == way);
-    let spread = |figure: fn(&Sender) -> f64| {
-        let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
-        for line in of("switch") {
-            (least, most) = (least.min(figure(line)), most.max(figure(line)));
-        }
-        most / least
-    };
+    let figures: [(Figure, [&'static str; 2]); 2] = [
+        (
+            |line| line.packets,
+            [
+                "sender's packets by the switch, most receivers in fewest",
+                "unicast's packets, by the switch's and receivers",
+            ],
+        ),
+        (
+            |line| line.bytes,
+            [
+                "sender's bytes by the switch, most receivers in fewest",
+                "unicast's bytes, by the switch's and receivers",
+            ],
+        ),
+    ];
     if let (Some(switched), Some(unicast)) = (of("switch").next_back(), of("unicast").next_back()) {
-        bars.push(Bar::at_most(
-            "sender's packets by the switch, most receivers in fewest",
-            spread(|line| line.packets),
-            1.0,
-        ));
-        bars.push(Bar::at_most(
-            "sender's bytes by the switch, most receivers in fewest",
-            spread(|line| line.bytes),
-            1.0,
-        ));
+        for (figure, [name, _]) in figures {
+            let least = of("switch").map(figure).fold(f64::INFINITY, f64::min);
+            let most = of("switch").map(figure).fold(0.0, f64::max);
+            bars.push(Bar::at_most(name, most / least, 1.0));
+        }
         let each = f64::from(unicast.receivers);
-        bars.push(Bar::at_least(
-            "unicast's packets, by the switch's and receivers",
-            unicast.packets / switched.packets / each,
-            1.0,
-        ));
-        bars.push(Bar::at_least(
-            "unicast's bytes, by the switch's and receivers",
-            unicast.bytes / switched.bytes / each,
-            1.0,
-        ));
+        let times = |figure: Figure| figure(unicast) / figure(switched) / each;
+        bars.extend(figures.map(|(figure, [_, name])| Bar::at_least(name, times(figure), 1.0)));
     }
     if !counted.aggregation.is_empty() {
         let stalls = counted.aggregation.iter().map(|line| line.exact_stalls).fold(0.0, f64::max);
@@ -75,12 +74,11 @@ fn counts(counted: &SwitchReport) -> Vec<Bar> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Floor;
-    use crate::switch::report::Aggregated;
+    use crate::report::Bound;
+    use crate::switch_report::Aggregated;
 
     fn row(name: &str, us: f64, ratio: f64) -> Row {
-        let floor = Floor { what: String::new(), value: us / ratio, unit: "us" };
-        Row { p50_us: Some(us), ..Row::new(name, 64, 1, floor, ratio) }
+        Row { p50_us: Some(us), ..Row::new(name, 64, 1, Bound::us("", us / ratio), ratio) }
     }
 
     fn line(receivers: u8, way: &'static str, packets: f64) -> Sender {

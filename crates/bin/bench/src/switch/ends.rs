@@ -4,11 +4,15 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{Access, QpConfig, QpId, QpKind, RegionId};
-use stentor_fabric_roce::endpoint::{Endpoint, Path, ProtectionDomain, Sending};
+use stentor_fabric_roce::endpoint::{Data, Endpoint, Path, ProtectionDomain, Remote, Request, Sending, Work};
 use stentor_support::Failure;
+use stentor_switch::control::{CONTROL_RKEY, CONTROL_VA, Link};
+use stentor_switch::{Attachment, Host};
+
 use stentor_wire::{Envelope, Psn, RnrTimer};
 
 use super::failed;
+use super::packets::link_payload;
 
 const DOMAIN: ProtectionDomain = ProtectionDomain(1);
 /// Words of a receiver's part of the memory: a message of 4096 bytes.
@@ -29,7 +33,7 @@ pub(super) struct Ends {
     pub(super) pairs: Vec<Pair>,
     pub(super) address: Ipv4Addr,
     region: RegionId,
-    pub(super) key: u32,
+    key: u32,
     mtu: u16,
 }
 
@@ -69,7 +73,7 @@ impl Ends {
     }
 
     /// Where a receiver's part begins.
-    pub(super) fn va(&self, receiver: usize) -> u64 {
+    fn va(&self, receiver: usize) -> u64 {
         VA + (8 * WORDS * receiver) as u64
     }
 
@@ -78,4 +82,46 @@ impl Ends {
     pub(super) fn last(&self, receiver: usize, words: usize) -> u64 {
         self.endpoint.memory().words(self.region)[WORDS * receiver + words - 1].load(Ordering::Acquire)
     }
+
+    fn write(&mut self, pair: usize, tag: u64, data: &[u8], remote: Remote) -> Result<(), Failure> {
+        let request = Request::Write { data: Data::Inline(data), remote, imm: None };
+        self.endpoint.post_send(self.pairs[pair].qp, &Work::signalled(tag, request)).map_err(failed)
+    }
+
+    /// Posts the control packet that links the first `n` parts of `receiver`.
+    pub(super) fn link(&mut self, receiver: &Ends, n: usize) -> Result<(), Failure> {
+        let link = |k: usize| Link { rank: k as u8, rkey: receiver.key, base: receiver.va(k) };
+        let links: Vec<Link> = (0..n).map(link).collect();
+        let payload = link_payload(self.pairs[0].number, self.pairs[0].psn, &links);
+        self.write(0, 0, &payload, Remote { va: CONTROL_VA, rkey: CONTROL_RKEY })
+    }
+
+    /// Posts a message to `n` parts of `receiver`: a WRITE to the switch, or one to each. Returns how many.
+    pub(super) fn post(
+        &mut self,
+        receiver: &Ends,
+        n: usize,
+        switched: bool,
+        tag: u64,
+        data: &[u8],
+    ) -> Result<usize, Failure> {
+        if switched {
+            return self.write(0, tag, data, Remote { va: 0, rkey: 1 }).map(|()| 1);
+        }
+        let remote = |k| Remote { va: receiver.va(k), rkey: receiver.key };
+        (0..n).try_for_each(|k| self.write(1 + k, tag, data, remote(k))).map(|()| n)
+    }
+}
+
+/// The hosts of a set with `n` ranks: the first sends from `sender`, and all receive at `receiver`.
+pub(super) fn hosts(sender: &Ends, receiver: &Ends, n: usize) -> Vec<Host> {
+    let (pair, to) = (sender.pairs[0], receiver.address);
+    let host = |rank: usize| {
+        let (ip, qpn) = (if rank == 0 { sender.address } else { to }, receiver.pairs[rank].number);
+        Host {
+            sends: Attachment { ip, qpn: pair.number, first_psn: pair.psn },
+            receives: Attachment { ip: to, qpn, first_psn: Psn::new(7) },
+        }
+    };
+    (0..n).map(host).collect()
 }

@@ -13,7 +13,7 @@ use stentor_wire::Psn;
 
 use super::packets::{self, FIRST};
 use super::{FORWARD, address, failed, switch_addresses};
-use crate::report::{Floor, Row};
+use crate::report::{Bound, Row};
 use crate::samples::median;
 
 const UDP_PORT: u16 = 4791;
@@ -139,9 +139,8 @@ pub(super) fn row(receivers: u8, size: usize, rounds: u32) -> Result<Row, Failur
         copied.push(median(theirs));
     }
     let (ours, theirs) = (1.0 / median(switched), 1.0 / median(copied));
-    let what = "copies by a plain recvmmsg/sendmmsg copier on the same sockets".to_owned();
-    let floor = Floor { what, value: theirs, unit: "msgs/s" };
-    let row = Row::new(format!("{FORWARD}{receivers}"), size, rounds, floor, theirs / ours);
+    let bound = Bound::rate("copies by a plain recvmmsg/sendmmsg copier on the same sockets", theirs);
+    let row = Row::new(format!("{FORWARD}{receivers}"), size, rounds, bound, theirs / ours);
     let iterations = (TURNS * WAITING) as u64 * u64::from(rounds) * u64::from(receivers);
     Ok(Row { iterations, ..row.with_rate(ours) })
 }

@@ -4,20 +4,18 @@
 use std::time::{Duration, Instant};
 
 use stentor_fabric_roce::driver::{Mode, Port, Pump};
-use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
+
 use stentor_soft_switch::{Settings, SoftSwitch};
 use stentor_support::Failure;
-use stentor_switch::control::{self, CONTROL_RKEY, CONTROL_VA, Head, Link, MAX_CONTROL_BYTES, Operation};
-use stentor_switch::{Attachment, Host, Switch};
+use stentor_switch::Switch;
 use stentor_wire::Psn;
 
-use super::ends::Ends;
-use super::{LAST_OF, Running, Times, address, failed, switch_addresses};
-use crate::report::{Floor, Row};
+use super::ends::{Ends, hosts};
+use super::{LAST_OF, Running, Times, address, failed, in_time, switch_addresses};
+use crate::report::{Bound, Row};
 
 const N: usize = 32;
 const GID: u16 = 2;
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A host and its sockets.
 struct Side {
@@ -59,15 +57,7 @@ impl Scene {
         let (mut sender, mut receiver) = (Side::open(1, 1 + N)?, Side::open(2, 2 * N)?);
         let mut switch = SoftSwitch::open(&Settings::new("bench", forward, backward)).map_err(failed)?;
         let (from, to) = (sender.ends.address, receiver.ends.address);
-        let host = |rank: usize| {
-            let (ip, pair) = (if rank == 0 { from } else { to }, sender.ends.pairs[0]);
-            let qpn = receiver.ends.pairs[rank].number;
-            Host {
-                sends: Attachment { ip, qpn: pair.number, first_psn: pair.psn },
-                receives: Attachment { ip: to, qpn, first_psn: Psn::new(7) },
-            }
-        };
-        let hosts: Vec<Host> = (0..N).map(host).collect();
+        let hosts = hosts(&sender.ends, &receiver.ends, N);
         switch.switch_mut().create(GID, Duration::from_secs(3600), &hosts).map_err(failed)?;
         sender.connect(0, forward, (Switch::vrqpn(GID, 0), Psn::new(0)))?;
         for k in 0..N {
@@ -78,21 +68,9 @@ impl Scene {
         }
         let payload = vec![0; size.max(8).next_multiple_of(8)];
         let mut scene = Scene { sender, receiver, _switch: Running::start(switch)?, tag: 0, payload };
-        scene.link()?;
+        scene.sender.ends.link(&scene.receiver.ends, N)?;
+        scene.complete(1)?;
         Ok(scene)
-    }
-
-    fn link(&mut self) -> Result<(), Failure> {
-        let (pair, receiver) = (self.sender.ends.pairs[0], &self.receiver.ends);
-        let member = |k: usize| Link { rank: k as u8, rkey: receiver.key, base: receiver.va(k) };
-        let links: Vec<Link> = (0..N).map(member).collect();
-        let mut payload = [0; MAX_CONTROL_BYTES];
-        let head = Head { operation: Operation::Link, lock_id: 1, epoch: 0, sqpn: pair.number, psn: pair.psn, msn: 0 };
-        let len = control::emit(&head, &[], &links, &mut payload).map_err(failed)?;
-        let remote = Remote { va: CONTROL_VA, rkey: CONTROL_RKEY };
-        let request = Request::Write { data: Data::Inline(&payload[..len]), remote, imm: None };
-        self.sender.ends.endpoint.post_send(pair.qp, &Work::signalled(0, request)).map_err(failed)?;
-        self.complete(1)
     }
 
     /// Until so many requests are done.
@@ -107,9 +85,7 @@ impl Scene {
                 }
                 count -= 1;
             }
-            if since.elapsed() > PATIENCE {
-                return Err(failed("nothing is acknowledged"));
-            }
+            in_time(since, "nothing is acknowledged")?;
         }
         Ok(())
     }
@@ -119,20 +95,8 @@ impl Scene {
         self.tag += 1;
         let end = self.payload.len() - 8;
         self.payload[end..].copy_from_slice(&self.tag.to_le_bytes());
-        let data = Data::Inline(&self.payload);
-        let count = if switched { 1 } else { N };
         let since = Instant::now();
-        for k in 0..count {
-            let receiver = &self.receiver.ends;
-            let (pair, remote) = if switched {
-                (0, Remote { va: 0, rkey: 1 })
-            } else {
-                (1 + k, Remote { va: receiver.va(k), rkey: receiver.key })
-            };
-            let work = Work::signalled(self.tag, Request::Write { data, remote, imm: None });
-            let qp = self.sender.ends.pairs[pair].qp;
-            self.sender.ends.endpoint.post_send(qp, &work).map_err(failed)?;
-        }
+        let count = self.sender.ends.post(&self.receiver.ends, N, switched, self.tag, &self.payload)?;
         let (words, mut next) = (self.payload.len() / 8, 0);
         while next < N {
             self.sender.drive()?;
@@ -140,9 +104,7 @@ impl Scene {
             while next < N && self.receiver.ends.last(next, words) == self.tag {
                 next += 1;
             }
-            if since.elapsed() > PATIENCE {
-                return Err(failed(format_args!("receiver {next} does not get it")));
-            }
+            in_time(since, format_args!("receiver {next} does not get it"))?;
         }
         let time = since.elapsed().as_secs_f64() * 1e6;
         self.complete(count)?;
@@ -161,7 +123,6 @@ pub(super) fn row(size: usize, rounds: u32, iterations: u64) -> Result<Row, Fail
         }
     }
     let what = format!("{N} WRITEs one after the other, to the last receiver");
-    let floor = Floor { what, value: unicast.summary().typical, unit: "us" };
-    let found = switched.summary();
-    Ok(Row::latency(LAST_OF, size, rounds, floor, &found))
+    let bound = Bound::us(what, unicast.summary().typical);
+    Ok(Row::latency(LAST_OF, size, rounds, bound, &switched.summary()))
 }

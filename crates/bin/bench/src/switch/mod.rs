@@ -6,7 +6,7 @@ mod ends;
 mod forward;
 mod last;
 mod packets;
-mod report;
+
 mod sender;
 mod step;
 mod topology;
@@ -15,6 +15,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use stentor_simulation::switch::ablation;
 use stentor_soft_switch::SoftSwitch;
@@ -25,16 +26,18 @@ use super::datagrams::own_network;
 use super::environment::Environment;
 use super::report::{Report, Row};
 use super::samples::{Samples, Summary};
+use super::switch_report::{Aggregated, SwitchReport};
+
 use super::worker_spec::{pin, processors};
 use crate::args::BenchSwitch;
 
-use report::Aggregated;
-pub(super) use report::SwitchReport;
 use stentor_support::live::thread;
 use stentor_support::{Failure, Verdict};
 
 /// Receivers of the rows that have several.
 const RECEIVERS: [u8; 2] = [8, 32];
+/// No part of a row takes longer, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Runs of each line of the ablation.
 const ABLATIONS: u32 = 400;
 /// What `--only` chooses from.
@@ -57,6 +60,11 @@ fn switch_addresses() -> [Ipv4Addr; 2] {
 
 fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::run(error, "bench switch", "run `stentor doctor`")
+}
+
+/// Fails once what began at `since` takes too long.
+fn in_time(since: Instant, what: impl std::fmt::Display) -> Result<(), Failure> {
+    if since.elapsed() > PATIENCE { Err(failed(what)) } else { Ok(()) }
 }
 
 /// Latencies of a row, in picoseconds: a pass of the data plane takes some tens of nanoseconds.

@@ -10,6 +10,10 @@ use stentor_wire::{Bth, Envelope, Headers, Message, Psn, Repr, Reth};
 
 use super::failed;
 
+/// Addresses of a switch without sockets, and of who sends to it.
+pub(super) const FORWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub(super) const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub(super) const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
 /// The set.
 pub(super) const GID: u16 = 1;
 /// The sender's first PSN.
@@ -47,11 +51,18 @@ fn packet(from: Ipv4Addr, to: Ipv4Addr, psn: Psn, message: Message, payload: &[u
 /// The control packet that links so many receivers, from its IP header on, and where its transport begins.
 pub(super) fn link(from: Ipv4Addr, to: Ipv4Addr, receivers: u8) -> (Vec<u8>, usize) {
     let links: Vec<_> = (0..receivers).map(|rank| Link { rank, rkey: 1, base: 1 << 40 }).collect();
-    let mut payload = [0; MAX_CONTROL_BYTES];
-    let head = Head { operation: Operation::Link, lock_id: 1, epoch: 0, sqpn: SQPN, psn: Psn::new(FIRST), msn: 0 };
-    let len = control::emit(&head, &[], &links, &mut payload).expect("at most 32");
-    let reth = Reth { va: CONTROL_VA, rkey: CONTROL_RKEY, bytes: len as u32 };
-    packet(from, to, Psn::new(FIRST), Message::WriteOnly(reth), &payload[..len])
+    let payload = link_payload(SQPN, Psn::new(FIRST), &links);
+    let reth = Reth { va: CONTROL_VA, rkey: CONTROL_RKEY, bytes: payload.len() as u32 };
+    packet(from, to, Psn::new(FIRST), Message::WriteOnly(reth), &payload)
+}
+
+/// What a sender's control packet carries that links at most 32 receivers.
+pub(super) fn link_payload(sqpn: u32, psn: Psn, links: &[Link]) -> Vec<u8> {
+    let mut payload = vec![0; MAX_CONTROL_BYTES];
+    let head = Head { operation: Operation::Link, lock_id: 1, epoch: 0, sqpn, psn, msn: 0 };
+    let len = control::emit(&head, &[], links, &mut payload).expect("at most 32");
+    payload.truncate(len);
+    payload
 }
 
 /// A WRITE.

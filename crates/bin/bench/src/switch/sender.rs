@@ -5,21 +5,19 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use stentor_fabric::Status;
-use stentor_fabric_roce::endpoint::{Arrival as Came, Check, Data, Outbox, Remote, Request, Work};
+use stentor_fabric_roce::endpoint::{Arrival as Came, Check, Outbox};
 use stentor_support::Failure;
-use stentor_switch::control::{self, CONTROL_RKEY, CONTROL_VA, Head, Link, MAX_CONTROL_BYTES, Operation};
-use stentor_switch::{Arrival, Attachment, Config, Host, Switch};
+use stentor_switch::{Arrival, Config, Switch};
 use stentor_wire::{IpPacket, Psn};
 
-use super::ends::Ends;
+use super::ends::{Ends, hosts};
 use super::failed;
-use super::report::Sender;
+use super::packets::{BACKWARD, FORWARD, PORT, SENDER};
 
-const FORWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
+use crate::switch_report::Sender;
+
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
-const PORT: u16 = 0xc001;
+
 const GID: u16 = 0;
 /// Messages.
 const MESSAGES: u64 = 200;
@@ -111,16 +109,7 @@ impl Net {
 fn net(n: usize) -> Result<Net, Failure> {
     let (mut sender, mut receiver) = (Ends::new(SENDER, 1 + n)?, Ends::new(RECEIVER, 2 * n)?);
     let mut switch = Switch::new(Config::new(FORWARD, BACKWARD), 1);
-    let host = |rank: usize| {
-        let (ip, pair) = (if rank == 0 { SENDER } else { RECEIVER }, sender.pairs[0]);
-        let own = receiver.pairs[rank];
-        Host {
-            sends: Attachment { ip, qpn: pair.number, first_psn: pair.psn },
-            receives: Attachment { ip: RECEIVER, qpn: own.number, first_psn: Psn::new(7) },
-        }
-    };
-    let hosts: Vec<Host> = (0..n).map(host).collect();
-    switch.create(GID, Duration::from_secs(60), &hosts).map_err(failed)?;
+    switch.create(GID, Duration::from_secs(60), &hosts(&sender, &receiver, n)).map_err(failed)?;
     sender.connect(0, PORT, FORWARD, (Switch::vrqpn(GID, 0), Psn::new(0)))?;
     for k in 0..n {
         receiver.connect(k, PORT, BACKWARD, (Switch::vsqpn(GID, k as u8), Psn::new(7)))?;
@@ -132,14 +121,7 @@ fn net(n: usize) -> Result<Net, Failure> {
 }
 
 fn link(net: &mut Net, n: usize, out: &mut Outbox) -> Result<(), Failure> {
-    let (pair, key) = (net.sender.pairs[0], net.receiver.key);
-    let links: Vec<Link> = (0..n).map(|k| Link { rank: k as u8, rkey: key, base: net.receiver.va(k) }).collect();
-    let mut payload = [0; MAX_CONTROL_BYTES];
-    let head = Head { operation: Operation::Link, lock_id: 1, epoch: 0, sqpn: pair.number, psn: pair.psn, msn: 0 };
-    let len = control::emit(&head, &[], &links, &mut payload).map_err(failed)?;
-    let remote = Remote { va: CONTROL_VA, rkey: CONTROL_RKEY };
-    let request = Request::Write { data: Data::Inline(&payload[..len]), remote, imm: None };
-    net.sender.endpoint.post_send(pair.qp, &Work::signalled(0, request)).map_err(failed)?;
+    net.sender.link(&net.receiver, n)?;
     net.settle(out);
     (net.sent, net.heard) = (Traffic::default(), Traffic::default());
     completed(net, 1)
@@ -161,18 +143,10 @@ fn measure(n: usize, size: usize, switched: bool) -> Result<Sender, Failure> {
     link(&mut net, n, &mut out)?;
     for message in 1..=MESSAGES {
         let payload = [&vec![0; size.saturating_sub(8)][..], &message.to_le_bytes()].concat();
-        let data = Data::Inline(&payload[payload.len() - size.max(8)..]);
-        let targets: Vec<_> = if switched {
-            vec![(0, Remote { va: 0, rkey: 1 })]
-        } else {
-            (0..n).map(|k| (1 + k, Remote { va: net.receiver.va(k), rkey: net.receiver.key })).collect()
-        };
-        for (pair, remote) in &targets {
-            let work = Work::signalled(message, Request::Write { data, remote: *remote, imm: None });
-            net.sender.endpoint.post_send(net.sender.pairs[*pair].qp, &work).map_err(failed)?;
-        }
+        let data = &payload[payload.len() - size.max(8)..];
+        let posted = net.sender.post(&net.receiver, n, switched, message, data)?;
         net.settle(&mut out);
-        completed(&mut net, targets.len())?;
+        completed(&mut net, posted)?;
         let words = size.max(8).div_ceil(8);
         if let Some(k) = (0..n).find(|k| net.receiver.last(*k, words) != message) {
             return Err(failed(format_args!("receiver {k} does not have message {message}")));

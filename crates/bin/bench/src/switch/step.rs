@@ -8,18 +8,15 @@ use stentor_support::Failure;
 use stentor_switch::{Arrival, Cause, Config, Switch};
 use stentor_wire::Psn;
 
-use super::packets::{self, FIRST};
+use super::packets::{self, BACKWARD, FIRST, FORWARD, SENDER};
 use super::{STEP, Times, failed};
-use crate::report::{Floor, Row};
+use crate::report::{Bound, Row};
 
 /// Passes in a sample: short, so that few are interrupted.
 const PASSES: u32 = 1920;
 /// Samples in a round.
 const SAMPLES: u32 = 101;
 const RECEIVERS: [u8; 4] = [1, 2, 8, 32];
-const FORWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
 
 /// A switch with a session of so many receivers, and the next packet.
 struct Scene {
@@ -98,8 +95,7 @@ pub(super) fn rows(size: usize, rounds: u32) -> Result<Vec<Row>, Failure> {
             return Row::alone(name, size, rounds).with_latency(&found);
         }
         let what = format!("{receivers} times a packet to one receiver");
-        let floor = Floor { what, value: receivers * one, unit: "us" };
-        Row::latency(name, size, rounds, floor, &found)
+        Row::latency(name, size, rounds, Bound::us(what, receivers * one), &found)
     };
     Ok((0..RECEIVERS.len()).map(row).collect())
 }

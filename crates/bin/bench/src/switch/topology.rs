@@ -10,14 +10,13 @@ use stentor_support::Failure;
 use stentor_support::live::random_key;
 use stentor_switch::control::{Link, Operation};
 
-use super::{MEMBERS, Running, Times, address, failed, switch_addresses};
-use crate::report::{Floor, Row};
+use super::{MEMBERS, Running, Times, address, failed, in_time, switch_addresses};
+use crate::report::{Bound, Row};
 use crate::samples::median;
 
 const HOSTS: u8 = 16;
 const PORT: u16 = 7388;
 const NUMBER: u16 = 1;
-const PATIENCE: Duration = Duration::from_secs(10);
 /// The control plane makes generations of a set so far apart, and a little.
 const REST: Duration = Duration::from_millis(110);
 /// Control packets in a round, and times that everything is made anew.
@@ -57,9 +56,7 @@ impl Scene {
             for member in &mut self.members {
                 member.hear().map_err(failed)?;
             }
-            if since.elapsed() > PATIENCE {
-                return Err(failed(format_args!("still not: {what}")));
-            }
+            in_time(since, format_args!("still not: {what}"))?;
         }
         Ok(())
     }
@@ -79,9 +76,7 @@ impl Scene {
                     Some(Heard::Renew) | None => {}
                 }
             }
-            if since.elapsed() > PATIENCE {
-                return Err(failed("there is no generation"));
-            }
+            in_time(since, "there is no generation")?;
         }
         Ok(())
     }
@@ -113,9 +108,7 @@ impl Scene {
                 }
                 break;
             }
-            if since.elapsed() > PATIENCE {
-                return Err(failed("the control packet is not acknowledged"));
-            }
+            in_time(since, "the control packet is not acknowledged")?;
         }
         let data = self.tag.to_le_bytes();
         let request = Request::Write { data: Data::Inline(&data), remote: Remote { va: 0, rkey: 1 }, imm: None };
@@ -123,9 +116,7 @@ impl Scene {
         while seen.bytes(0, 8) != data {
             sender.drive().map_err(failed)?;
             seen.drive().map_err(failed)?;
-            if since.elapsed() > PATIENCE {
-                return Err(failed("no copy arrives"));
-            }
+            in_time(since, "no copy arrives")?;
         }
         Ok(())
     }
@@ -140,8 +131,7 @@ impl Scene {
             match self.members[0].host.poll() {
                 Some((done, _)) if done.status == stentor_fabric::Status::Success => return Ok(()),
                 Some((done, _)) => return Err(failed(format_args!("the message ended with {:?}", done.status))),
-                None if since.elapsed() > PATIENCE => return Err(failed("the message is not acknowledged")),
-                None => {}
+                None => in_time(since, "the message is not acknowledged")?,
             }
         }
     }
@@ -178,7 +168,5 @@ pub(super) fn row(rounds: u32) -> Result<Row, Failure> {
         times.round(&(0..CONTROLS).map(|_| scene.by_control()).collect::<Result<Vec<_>, _>>()?);
     }
     let what = format!("the queue pairs of all {HOSTS} hosts made anew through the control plane, then the same");
-    let floor = Floor { what, value: median(anew), unit: "us" };
-    let found = times.summary();
-    Ok(Row::latency(MEMBERS, 8, rounds, floor, &found))
+    Ok(Row::latency(MEMBERS, 8, rounds, Bound::us(what, median(anew)), &times.summary()))
 }

@@ -83,10 +83,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 }
 
 fn profile(text: &str) -> Result<Profile, String> {
-    Profile::named(text).ok_or_else(|| {
-        let names: Vec<&str> = Profile::ALL.iter().map(|profile| profile.name()).collect();
-        format!("there is no profile `{text}`; there are {}", names.join(", "))
-    })
+    Profile::named(text).ok_or_else(|| no_profile(text, Profile::ALL.iter().map(|profile| profile.name())))
 }
 
 fn sets(text: &str) -> Result<Sets, String> {
@@ -97,10 +94,11 @@ fn sets(text: &str) -> Result<Sets, String> {
 }
 
 fn severity(text: &str) -> Result<Severity, String> {
-    Severity::named(text).ok_or_else(|| {
-        let names: Vec<&str> = Severity::ALL.iter().map(|severity| severity.name()).collect();
-        format!("there is no profile `{text}`; there are {}", names.join(", "))
-    })
+    Severity::named(text).ok_or_else(|| no_profile(text, Severity::ALL.iter().map(|severity| severity.name())))
+}
+
+fn no_profile<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> String {
+    format!("there is no profile `{text}`; there are {}", names.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

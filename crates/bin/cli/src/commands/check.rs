@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use stentor_checker::history::{Told, check_inputs_told};
-use stentor_checker::{Report, Verdict as Finding};
-use stentor_support::{Failure, Human, Output, Style, Verdict, counted, in_order, title};
+use stentor_checker::{Counts, Report, Verdict as Finding};
+use stentor_support::{Failure, Human, Output, Style, Verdict, Verdicts, counted, in_order, title, verdicts};
 
 use crate::args::Check;
 
@@ -19,7 +19,7 @@ struct Judgement {
     /// Nothing is violated, and nothing kept it from being judged.
     ok: bool,
     /// By name: `ok`, `violated` or `not_checked`.
-    properties: BTreeMap<&'static str, &'static str>,
+    properties: Verdicts,
     /// The smallest of all.
     counter_example: Option<String>,
     /// One for each violated property.
@@ -31,11 +31,14 @@ struct Judgement {
     /// Files whose last line is cut off, and was left out.
     cut_off: Vec<String>,
     complete: bool,
+    #[serde(serialize_with = "CountsDocument::serialize")]
     counts: Counts,
 }
 
+/// The order in which the document has them.
 #[derive(Serialize)]
-struct Counts {
+#[serde(remote = "Counts")]
+struct CountsDocument {
     events: u64,
     messages: u64,
     deliveries: u64,
@@ -62,8 +65,10 @@ pub(super) fn run(args: &Check, output: Output) -> Result<Verdict, Failure> {
     let report = check_inputs_told(inputs, told);
     bar.finish_and_clear();
     let judgement = Judgement::from(report?);
-    output.report(&judgement)?;
-    Ok(if judgement.undecided.is_some() { Verdict::Undecided } else { Verdict::of(judgement.ok) })
+    output.conclude(
+        &judgement,
+        if judgement.undecided.is_some() { Verdict::Undecided } else { Verdict::of(judgement.ok) },
+    )
 }
 
 /// A history that is open.
@@ -101,28 +106,15 @@ impl From<Report> for Judgement {
             Finding::Violated(example) => Some((*name, example.to_string())),
             Finding::Ok | Finding::NotChecked(_) | Finding::Incomplete(_) => None,
         });
-        let counts = report.counts;
         Judgement {
             ok: report.ok() && report.undecided().is_none(),
             undecided: report.undecided().map(str::to_owned),
-            properties: report.properties.iter().map(|(name, finding)| (*name, finding.as_str())).collect(),
+            properties: verdicts(&report),
             counter_examples: examples.collect(),
             not_checked: report.unchecked().map(|(name, why)| (name, why.to_owned())).collect(),
             complete: report.complete,
             cut_off: report.cut_off,
-            counts: Counts {
-                events: counts.events,
-                messages: counts.messages,
-                deliveries: counts.deliveries,
-                crashes: counts.crashes,
-                remote_ops: counts.remote_ops,
-                broadcasts: counts.broadcasts,
-                broadcast_deliveries: counts.broadcast_deliveries,
-                equivocations: counts.equivocations,
-                skips: counts.skips,
-                sends: counts.sends,
-                receptions: counts.receptions,
-            },
+            counts: report.counts,
             counter_example: report.counter_example,
         }
     }
@@ -141,7 +133,7 @@ impl Human for Judgement {
             };
             let _ = writeln!(text, "{name:3} {:22} {state}", title(name));
         }
-        text += &self.counts.text(if self.complete { "complete" } else { "not known to be complete" });
+        text += &looked_at(&self.counts, if self.complete { "complete" } else { "not known to be complete" });
         for file in &self.cut_off {
             let _ = writeln!(text, "{file}: the last line is cut off, and was left out");
         }
@@ -155,26 +147,24 @@ impl Human for Judgement {
     }
 }
 
-impl Counts {
-    /// What was looked at, in words.
-    fn text(&self, rest: &str) -> String {
-        let Counts { broadcasts, broadcast_deliveries, sends, receptions, .. } = *self;
-        let events = counted(self.events, "event", "events");
-        let messages = counted(self.messages, "message", "messages");
-        let deliveries = counted(self.deliveries, "delivery", "deliveries");
-        let crashes = counted(self.crashes, "crash", "crashes");
-        let mut text = format!("{events}, {messages}, {deliveries}, {crashes}; {rest}\n");
-        if broadcasts + broadcast_deliveries > 0 {
-            let broadcasts = counted(broadcasts, "broadcast", "broadcasts");
-            let deliveries = counted(broadcast_deliveries, "delivery", "deliveries");
-            let equivocations = counted(self.equivocations, "equivocation", "equivocations");
-            let skips = counted(self.skips, "skip", "skips");
-            let _ = writeln!(text, "{broadcasts}, {deliveries} of them, {equivocations} reported, {skips}");
-        }
-        if sends + receptions > 0 {
-            let sends = counted(sends, "message", "messages");
-            let _ = writeln!(text, "{sends} written on channels, {receptions} read");
-        }
-        text
+/// What was looked at, in words.
+fn looked_at(counts: &Counts, rest: &str) -> String {
+    let Counts { broadcasts, broadcast_deliveries, sends, receptions, .. } = *counts;
+    let events = counted(counts.events, "event", "events");
+    let messages = counted(counts.messages, "message", "messages");
+    let deliveries = counted(counts.deliveries, "delivery", "deliveries");
+    let crashes = counted(counts.crashes, "crash", "crashes");
+    let mut text = format!("{events}, {messages}, {deliveries}, {crashes}; {rest}\n");
+    if broadcasts + broadcast_deliveries > 0 {
+        let broadcasts = counted(broadcasts, "broadcast", "broadcasts");
+        let deliveries = counted(broadcast_deliveries, "delivery", "deliveries");
+        let equivocations = counted(counts.equivocations, "equivocation", "equivocations");
+        let skips = counted(counts.skips, "skip", "skips");
+        let _ = writeln!(text, "{broadcasts}, {deliveries} of them, {equivocations} reported, {skips}");
     }
+    if sends + receptions > 0 {
+        let sends = counted(sends, "message", "messages");
+        let _ = writeln!(text, "{sends} written on channels, {receptions} read");
+    }
+    text
 }

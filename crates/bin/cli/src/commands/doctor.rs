@@ -28,47 +28,40 @@ pub(super) fn run(output: Output) -> Result<Verdict, Failure> {
     let findings = machine::findings();
     let fabrics = fabrics(&findings);
     let usable = fabrics["shm"].available;
-    output.report(&Diagnosis { findings, fabrics })?;
-    Ok(Verdict::of(usable))
+    output.conclude(&Diagnosis { findings, fabrics }, Verdict::of(usable))
 }
 
 fn fabrics(findings: &[Finding]) -> BTreeMap<&'static str, FabricState> {
-    let state = |available: bool, path: Option<&str>, why: String| FabricState {
+    let takes = |path: &str, (available, why): (bool, String)| FabricState {
         available,
-        path: path.map(str::to_owned),
+        path: available.then(|| path.to_owned()),
         why,
     };
-    let sim = state(true, Some("one thread, no input or output"), "needs nothing".to_owned());
-    let (ofi, why) = machine::ofi_would_take();
+    let sim = takes("one thread, no input or output", (true, "needs nothing".to_owned()));
     let path = "libfabric, by endpoints of a provider; TCP at the address of each process";
-    let ofi = state(ofi, ofi.then_some(path), why);
-    let (verbs, why) = machine::verbs_would_take();
+    let ofi = takes(path, machine::ofi_would_take());
     let path = "libibverbs, by the queue pairs of an RDMA device; TCP at the address of each process";
-    let verbs = state(verbs, verbs.then_some(path), why);
-    BTreeMap::from([("sim", sim), ("shm", shm(findings)), ("roce", roce()), ("verbs", verbs), ("ofi", ofi)])
+    let verbs = takes(path, machine::verbs_would_take());
+    // Each process takes the port at an address of its own, which only its configuration names: here any port is tried.
+    let roce = match UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)) {
+        Ok(_) => (true, "a UDP socket was made here".to_owned()),
+        Err(error) => (false, format!("no UDP socket can be made: {error}")),
+    };
+    let roce = takes("UDP sockets, port 4791 at the address of each process", roce);
+    let sockets = machine::runtime_directory();
+    let path = format!("stores into sealed memfd mappings; sockets in {}", sockets.display());
+    let shm = takes(&path, shm(findings));
+    BTreeMap::from([("sim", sim), ("shm", shm), ("roce", roce), ("verbs", verbs), ("ofi", ofi)])
 }
 
-/// Each process takes the port at an address of its own, which only its configuration names: here any port is tried.
-fn roce() -> FabricState {
-    match UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)) {
-        Ok(_) => FabricState {
-            available: true,
-            path: Some("UDP sockets, port 4791 at the address of each process".to_owned()),
-            why: "a UDP socket was made here".to_owned(),
-        },
-        Err(error) => FabricState { available: false, path: None, why: format!("no UDP socket can be made: {error}") },
-    }
-}
-
-fn shm(findings: &[Finding]) -> FabricState {
+/// Whether nothing is missing for it here, and why.
+fn shm(findings: &[Finding]) -> (bool, String) {
     let missing: Vec<_> = findings.iter().filter(|finding| finding.state == State::Missing).collect();
     if missing.is_empty() {
-        let directory = machine::runtime_directory();
-        let path = format!("stores into sealed memfd mappings; sockets in {}", directory.display());
-        return FabricState { available: true, path: Some(path), why: "a process of it was started here".to_owned() };
+        return (true, "a process of it was started here".to_owned());
     }
-    let why = missing.iter().map(|finding| format!("{}: {}", finding.what, finding.detail)).collect::<Vec<_>>();
-    FabricState { available: false, path: None, why: why.join("; ") }
+    let why: Vec<_> = missing.iter().map(|finding| format!("{}: {}", finding.what, finding.detail)).collect();
+    (false, why.join("; "))
 }
 
 impl Human for Diagnosis {

@@ -47,8 +47,7 @@ pub(super) fn run(directory: Option<&Path>, output: Output) -> Result<Verdict, F
             .map_err(|error| Failure::cannot_write(&path, &error))?;
         page.path = Some(path);
     }
-    output.report(&Manual { pages })?;
-    Ok(Verdict::Good)
+    output.conclude(&Manual { pages }, Verdict::Good)
 }
 
 const SOURCE: &str = concat!("stentor ", env!("CARGO_PKG_VERSION"));

@@ -1,7 +1,7 @@
 //! `stentor roce`: RoCEv2 in user space, with anybody.
 
 use std::fmt::Write as _;
-use std::io::ErrorKind;
+
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
@@ -18,9 +18,8 @@ use crate::args::{Pingpong, RoceCommand, Taking};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn run(command: &RoceCommand, output: Output) -> Result<Verdict, Failure> {
-    match command {
-        RoceCommand::Pingpong(args) => pingpong(args, output),
-    }
+    let RoceCommand::Pingpong(args) = command;
+    pingpong(args, output)
 }
 
 /// The outcome, as it is printed.
@@ -90,8 +89,7 @@ fn pingpong(args: &Pingpong, output: Output) -> Result<Verdict, Failure> {
         }
     };
     let outcome = peer::pingpong(&game, args.host.is_some(), meeting, told).map_err(failed)?;
-    output.report(&report(args, outcome))?;
-    Ok(Verdict::Good)
+    output.conclude(&report(args, outcome), Verdict::Good)
 }
 
 fn report(args: &Pingpong, outcome: PingpongOutcome) -> Report {
@@ -133,10 +131,7 @@ fn failure(error: &PeerError, place: &str) -> Failure {
             Failure::usage(error, "UDP port 4791", "choose another address with --bind, or --mode plain")
         }
         PeerError::Transition(_) => Failure::usage(error, "command line", "see stentor roce pingpong --help"),
-        PeerError::Capture { path, source } if source.kind() == ErrorKind::AlreadyExists => {
-            Failure::usage("the capture exists already; it was not changed", path.display(), "name another file")
-        }
-        PeerError::Capture { path, source } => Failure::cannot_write(path, source),
+        PeerError::Capture { path, source } => Failure::cannot_create("capture", path, source),
         PeerError::Tcp { what: "listen at", place, .. } => {
             Failure::usage(error, place, "choose an address of this host with --bind, or another port with -p")
         }

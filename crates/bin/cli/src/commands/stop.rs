@@ -78,17 +78,13 @@ pub(super) fn run(args: &Stop, output: Output) -> Result<Verdict, Failure> {
     let stop = |process: ProcessId| {
         let paths =
             || stentor_host::all_beside(&directory, &meeting, process).map_err(|error| unstarted(error.into(), config));
-        let ended = end(&paths, until, &interrupt)?;
-        if ended.state != "absent" {
-            return Ok(ended.of(plan.name(process)));
-        }
-        end_elsewhere(&plan, process, until, &interrupt)
+        let ended = end(plan.name(process), &paths, until, &interrupt)?;
+        if ended.state == "absent" { end_elsewhere(&plan, process, until, &interrupt) } else { Ok(ended) }
     };
     let stopped = live::at_once(&members, |process| stop(*process));
     let members = stopped.into_iter().collect::<Result<Vec<_>, Failure>>()?;
     let ok = members.iter().all(|member| ["stopped", "absent"].contains(&member.state));
-    output.report(&Stopped { ok, members })?;
-    Ok(Verdict::of(ok))
+    output.conclude(&Stopped { ok, members }, Verdict::of(ok))
 }
 
 fn member(plan: &ClusterRuntime, id: &str, args: &Stop) -> Result<ProcessId, Failure> {
@@ -100,22 +96,9 @@ fn member(plan: &ClusterRuntime, id: &str, args: &Stop) -> Result<ProcessId, Fai
     Err(Failure::usage(what, "--id", "name members of groups; a client ends when its input does, or on Ctrl-C"))
 }
 
-/// What became of one process.
-struct Ended {
-    state: &'static str,
-    pid: Option<i32>,
-    why: Option<String>,
-}
-
-impl Ended {
-    fn of(self, id: &str) -> Member {
-        Member { id: id.to_owned(), state: self.state, pid: self.pid, why: self.why }
-    }
-}
-
-impl From<&'static str> for Ended {
-    fn from(state: &'static str) -> Self {
-        Ended { state, pid: None, why: None }
+impl Member {
+    fn new(id: &str, state: &'static str) -> Self {
+        Member { id: id.to_owned(), state, pid: None, why: None }
     }
 }
 
@@ -130,41 +113,43 @@ fn end_elsewhere(
     let name = plan.name(process);
     let mut all = live::find(plan, process);
     all.sort_by_key(|found| !found.is_same);
-    let Some(found) = all.first() else { return Ok(Ended::from("absent").of(name)) };
+    let Some(found) = all.first() else { return Ok(Member::new(name, "absent")) };
     let (pid, place) = (Some(found.pid()), found.where_it_is());
     if !found.is_same {
         let why = format!("{place}: another file, so it was not touched; {}", found.remedy(name));
-        return Ok(Ended { state: "elsewhere", pid, why: Some(why) }.of(name));
+        return Ok(Member { pid, why: Some(why), ..Member::new(name, "elsewhere") });
     }
-    let ended = end(&|| Ok(found.paths()), until, interrupt)?;
+    let ended = end(name, &|| Ok(found.paths()), until, interrupt)?;
     Ok(match ended.state {
         // It has no socket for commands, or that one cannot be reached from here.
         "absent" => {
             let why = format!("{place}: nobody listens there; {}", found.kill());
-            Ended { state: "elsewhere", pid, why: Some(why) }
+            Member { pid, why: Some(why), ..Member::new(name, "elsewhere") }
         }
-        _ => Ended { pid, why: Some(ended.why.map_or(place.clone(), |why| format!("{why}; it ran {place}"))), ..ended },
-    }
-    .of(name))
+        _ => {
+            Member { pid, why: Some(ended.why.map_or(place.clone(), |why| format!("{why}; it ran {place}"))), ..ended }
+        }
+    })
 }
 
 /// Tells one process to end, and waits until it has.
 fn end(
+    name: &str,
     paths: &dyn Fn() -> Result<Vec<PathBuf>, Failure>,
     until: Instant,
     interrupt: &Interrupt,
-) -> Result<Ended, Failure> {
-    let refused = |why| Ended { why: Some(why), ..Ended::from("refused") };
+) -> Result<Member, Failure> {
+    let refused = |why| Member { why: Some(why), ..Member::new(name, "refused") };
     let asked = paths()?;
     match ask(&asked, &Question::Stop) {
-        Ok(None) => return Ok("absent".into()),
+        Ok(None) => return Ok(Member::new(name, "absent")),
         Ok(Some(Answer::Done)) => {}
         Ok(Some(Answer::Refused(why) | Answer::NotYet(why))) => return Ok(refused(why)),
         Ok(Some(Answer::Standing(_) | Answer::Moving)) => {
             return Ok(refused("it answered another question".to_owned()));
         }
         Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
-            return Ok(Ended { pid: listener(&asked), ..Ended::from("silent") });
+            return Ok(Member { pid: listener(&asked), ..Member::new(name, "silent") });
         }
         // It may have ended before it answered: that shows.
         Err(_) => {}
@@ -173,11 +158,11 @@ fn end(
     while paths()?.iter().any(|path| is_listened_to(path)) {
         interrupt.check()?;
         if Instant::now() >= until {
-            return Ok("running".into());
+            return Ok(Member::new(name, "running"));
         }
         std::thread::sleep(LOOK);
     }
-    Ok("stopped".into())
+    Ok(Member::new(name, "stopped"))
 }
 
 /// Returns whether a process listens at a socket.

@@ -32,19 +32,27 @@ const FEW_FILES: u64 = 24;
 
 pub(super) fn open_files() -> Finding {
     let what = "open files limit";
-    let limit = getrlimit(Resource::Nofile);
-    match limit.current {
-        Some(n) if n < FEW_FILES => Finding::missing(
-            what,
-            format!("{n}: no member of any cluster starts with so few"),
-            format!("ulimit -n {OPEN_FILES}, or raise `nofile` in /etc/security/limits.conf"),
-        ),
-        Some(n) if n < OPEN_FILES => Finding::limited(
-            what,
-            format!("{n}: enough for small clusters only"),
-            format!("ulimit -n {OPEN_FILES}, or raise `nofile` in /etc/security/limits.conf"),
-        ),
-        Some(n) => Finding::ok(what, n.to_string()),
+    let remedy = format!("ulimit -n {OPEN_FILES}, or raise `nofile` in /etc/security/limits.conf");
+    match getrlimit(Resource::Nofile).current {
+        Some(n) if n < FEW_FILES => {
+            Finding::missing(what, format!("{n}: no member of any cluster starts with so few"), remedy)
+        }
+        most => limit(what, most, OPEN_FILES, |n| n.to_string(), ": enough for small clusters only", remedy),
+    }
+}
+
+/// A limit, and how much is enough. `few` is what follows one that is lower.
+fn limit(
+    what: &'static str,
+    most: Option<u64>,
+    enough: u64,
+    tell: impl Fn(u64) -> String,
+    few: &str,
+    remedy: String,
+) -> Finding {
+    match most {
+        Some(most) if most < enough => Finding::limited(what, tell(most) + few, remedy),
+        Some(most) => Finding::ok(what, tell(most)),
         None => Finding::ok(what, "unlimited"),
     }
 }
@@ -54,30 +62,17 @@ const FILE_BYTES: u64 = 64 << 20;
 
 /// Shared memory counts as a file.
 pub(super) fn file_sizes() -> Finding {
-    let what = "file sizes limit";
-    match getrlimit(Resource::Fsize).current {
-        Some(most) if most < FILE_BYTES => Finding::limited(
-            what,
-            format!("{}: regions of shared memory, histories and captures are no longer than that", bytes(most)),
-            "ulimit -f unlimited, or raise `fsize` in /etc/security/limits.conf",
-        ),
-        Some(most) => Finding::ok(what, bytes(most)),
-        None => Finding::ok(what, "unlimited"),
-    }
+    let few = ": regions of shared memory, histories and captures are no longer than that";
+    let remedy = "ulimit -f unlimited, or raise `fsize` in /etc/security/limits.conf".to_owned();
+    limit("file sizes limit", getrlimit(Resource::Fsize).current, FILE_BYTES, bytes, few, remedy)
 }
 
 /// What a demonstration with 16 groups of 5 needs: a process, its janitor and their threads for each member.
 const PROCESSES: u64 = 1024;
 
 pub(super) fn processes() -> Finding {
-    let what = "processes limit";
-    match getrlimit(Resource::Nproc).current {
-        Some(most) if most < PROCESSES => Finding::limited(
-            what,
-            format!("{most} processes and threads of this user: enough for small clusters only"),
-            format!("ulimit -u {PROCESSES}, or raise `nproc` in /etc/security/limits.conf"),
-        ),
-        Some(most) => Finding::ok(what, most.to_string()),
-        None => Finding::ok(what, "unlimited"),
-    }
+    let few = " processes and threads of this user: enough for small clusters only";
+    let remedy = format!("ulimit -u {PROCESSES}, or raise `nproc` in /etc/security/limits.conf");
+    let most = getrlimit(Resource::Nproc).current;
+    limit("processes limit", most, PROCESSES, |most| most.to_string(), few, remedy)
 }

@@ -43,18 +43,23 @@ pub enum ChannelFabric {
 }
 
 impl DemoFabric {
-    /// The ground of a cluster that a command starts on this host for itself, with its key in the directory of the run. `network`
-    /// is the second number of loopback addresses, and `place` what errors name.
+    /// The ground of a cluster with its key beside its configuration. `network` is the second number of loopback addresses, and
+    /// `address` that of the device.
     ///
     /// # Errors
-    /// On verbs, when there is no device.
-    pub fn ground(self, network: u8, ofi: &OnOfi, place: &str) -> Result<Ground, Failure> {
+    /// On verbs, that of `address`.
+    pub fn ground(
+        self,
+        network: u8,
+        ofi: &OnOfi,
+        address: impl FnOnce() -> Result<IpAddr, Failure>,
+    ) -> Result<Ground, Failure> {
         let key = format!("file:{}", RunDirectory::KEY);
         Ok(match self {
             DemoFabric::Shm => Ground::Shm,
             DemoFabric::Roce => Ground::Roce { network, key },
             DemoFabric::Ofi => Ground::Ofi { network, key, provider: ofi.provider.clone(), as_efa: ofi.as_efa },
-            DemoFabric::Verbs => Ground::Verbs { address: device_address(place)?, key },
+            DemoFabric::Verbs => Ground::Verbs { address: address()?, key },
         })
     }
 }

@@ -65,6 +65,16 @@ pub struct BadNetwork {
 }
 
 impl BadNetwork {
+    /// The chances, by the argument and by what it does to packets.
+    pub fn named(&self) -> [(&'static str, &'static str, f64); 4] {
+        [
+            ("--drop-chance", "lost", self.drop_chance),
+            ("--duplicate-chance", "repeated", self.duplicate_chance),
+            ("--reorder-chance", "reordered", self.reorder_chance),
+            ("--corrupt-chance", "damaged", self.corrupt_chance),
+        ]
+    }
+
     /// What the network does.
     pub fn chances(&self) -> Chances {
         Chances {

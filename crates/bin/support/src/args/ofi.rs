@@ -38,8 +38,9 @@ impl OnOfi {
     }
 
     /// Refuses a provider where there is none.
-    pub fn refuse(&self, place: &str) -> Result<(), Failure> {
+    pub fn refuse_unless(&self, on_ofi: bool, place: &str) -> Result<(), Failure> {
         match &self.provider {
+            _ if on_ofi => Ok(()),
             None => self.refuse_efa(place, "leave out --as-efa, or choose --fabric ofi"),
             Some(provider) => Err(Failure::usage(
                 format_args!("provider `{provider}` on a fabric that is not libfabric's"),

@@ -6,7 +6,7 @@ use stentor_fabric::ProcessId;
 use stentor_host::{Source, StandingSeat, StartError};
 
 use super::{patiently, refuse_twin, unstarted};
-use crate::Failure;
+use crate::{Failure, Level, Output};
 
 /// What a process's place is made of.
 pub struct At<'a> {
@@ -26,13 +26,11 @@ pub struct At<'a> {
 
 impl At<'_> {
     /// Takes the place, before the process does anything that others notice. Another process in it is an error; whatever else
-    /// is in the way is told to `say`, and `asker` cannot ask.
-    pub fn take(
-        &self,
-        asker: &str,
-        say: impl Fn(&str) + Clone + Send + 'static,
-    ) -> Result<Option<StandingSeat>, Failure> {
+    /// is in the way goes to the log, and `asker` cannot ask.
+    pub fn take(&self, asker: &str, output: Output) -> Result<Option<StandingSeat>, Failure> {
         let At { directory, meeting, me, name, source, config } = self;
+        let process = (*name).to_owned();
+        let say = move |text: &str| output.log(Level::Warn, &process, text);
         source.as_ref().map_or(Ok(()), |source| refuse_twin(source, name, *me, &say))?;
         let take = || StandingSeat::take(directory.clone(), meeting, *me, name, source.clone(), say.clone());
         match patiently(take, &say) {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -49,14 +49,8 @@ impl Captures {
     /// The same as arguments of `stentor node`.
     pub fn arguments(&self, process: &str, life: u32) -> Vec<String> {
         let Network { pcap, bad, seed } = self.of(process, life);
-        let chances = [
-            ("--drop-chance", bad.drop_chance),
-            ("--duplicate-chance", bad.duplicate_chance),
-            ("--reorder-chance", bad.reorder_chance),
-            ("--corrupt-chance", bad.corrupt_chance),
-        ];
-        let mut told: Vec<_> =
-            chances.into_iter().flat_map(|(name, chance)| [name.to_owned(), chance.to_string()]).collect();
+        let chances = bad.named().into_iter();
+        let mut told: Vec<_> = chances.flat_map(|(name, _, chance)| [name.to_owned(), chance.to_string()]).collect();
         told.extend(["--delay".to_owned(), bad.delay.to_string(), "--seed".to_owned(), seed.to_string()]);
         // A path that is no text was given as an argument, and cannot be one of these.
         told.extend(pcap.into_iter().map(|file| format!("--pcap={}", file.display())));
@@ -79,11 +73,7 @@ impl Captures {
         for path in processes.flat_map(|process| (1..=lives).map(move |life| file_of(file, &process, life))) {
             match File::create_new(&path) {
                 Ok(_) => fs::remove_file(&path).map_err(|error| Failure::cannot_write(&path, &error))?,
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                    let what = "the capture exists already; it was not changed";
-                    return Err(Failure::usage(what, path.display(), "name another file"));
-                }
-                Err(error) => return Err(Failure::cannot_write(&path, &error)),
+                Err(error) => return Err(Failure::cannot_create("capture", &path, &error)),
             }
         }
         Ok(())

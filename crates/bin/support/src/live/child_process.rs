@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,36 +41,6 @@ pub struct ChildProcess {
 /// When its path is not known.
 pub fn this_program() -> io::Result<Command> {
     std::env::current_exe().map(Command::new)
-}
-
-/// `stentor node` for a member, which ends with its standard input.
-pub struct NodeCommand<'a> {
-    /// The member's name.
-    pub name: &'a str,
-    /// Which of its lives begins.
-    pub life: u32,
-    /// `--wait`.
-    pub wait: &'a str,
-    /// `--config`.
-    pub config: &'a Path,
-    /// `--directory`.
-    pub sockets: &'a Path,
-    /// `--history`.
-    pub history: &'a Path,
-}
-
-impl NodeCommand<'_> {
-    /// The command line, to which more may be added.
-    ///
-    /// # Errors
-    /// When the path of this program is not known.
-    pub fn command(&self) -> io::Result<Command> {
-        let mut command = this_program()?;
-        command.args(["node", "--json", "--until-eof", "--id", self.name, "--wait", self.wait]);
-        command.arg("--config").arg(self.config).arg("--directory").arg(self.sockets);
-        command.arg("--history").arg(self.history).arg("--life").arg(self.life.to_string());
-        Ok(command)
-    }
 }
 
 impl ChildProcess {

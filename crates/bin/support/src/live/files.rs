@@ -40,18 +40,20 @@ impl Need {
     /// Of a member or a client of a cluster.
     pub fn of(plan: &ClusterRuntime) -> Need {
         let (members, clients) = (plan.topology().all_members() as u64, plan.topology().clients() as u64);
-        let (member, client) = per_peer(plan.config().fabric());
         let whom =
             format!("all {} and {}", counted(members, "member", "members"), counted(clients, "client", "clients"));
-        let others = member * members.saturating_sub(1);
-        Need { files: OWN + others + client * clients, least: BARE + others, whom }
+        Need::among(plan, members, clients, whom)
     }
 
     /// Of a process of a broadcast.
     pub fn of_neb(plan: &ClusterRuntime, processes: usize) -> Need {
-        let (member, _) = per_peer(plan.config().fabric());
-        let others = member * processes.saturating_sub(1) as u64;
-        Need { files: OWN + others, least: BARE + others, whom: format!("all {processes} processes") }
+        Need::among(plan, processes as u64, 0, format!("all {processes} processes"))
+    }
+
+    fn among(plan: &ClusterRuntime, members: u64, clients: u64, whom: String) -> Need {
+        let (member, client) = per_peer(plan.config().fabric());
+        let others = member * members.saturating_sub(1);
+        Need { files: OWN + others + client * clients, least: BARE + others, whom }
     }
 
     /// Refuses to start a member for which the limit is too low in any case: it would run, and neither the others nor commands

@@ -4,17 +4,24 @@
 //! little is kept back for the last word, the event that says that nothing more is recorded.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Resource, getrlimit};
+use stentor::runtime::{ClusterRuntime, Recorder};
+use stentor_checker::Cluster;
+use stentor_checker::history::Reader;
+
+use stentor_fabric::ProcessId;
 
 use crate::Failure;
 
 /// Bytes kept back for the last word.
 const LAST_WORD_BYTES: u64 = 512;
+/// Bytes read at once.
+const READ_BYTES: usize = 256 << 10;
 /// Bytes reserved at once, where there is room for so much.
 const AHEAD_BYTES: u64 = 256 << 10;
 
@@ -36,14 +43,18 @@ pub struct HistoryFile {
 impl HistoryFile {
     /// Makes the file; one that exists is never overwritten.
     pub fn create(path: &Path) -> Result<Self, Failure> {
-        let file = File::options().append(true).create_new(true).open(path).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => {
-                Failure::usage("the history exists already; it was not changed", path.display(), "name another file")
-            }
-            _ => Failure::cannot_write(path, &error),
-        })?;
+        let file = File::options().append(true).create_new(true).open(path);
+        let file = file.map_err(|error| Failure::cannot_create("history", path, &error))?;
         let most = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
         Ok(HistoryFile { file, path: path.to_owned(), bytes: 0, reserved: 0, most, failed: false })
+    }
+
+    /// Begins the history of a process in a file of its own.
+    ///
+    /// # Errors
+    /// When the file exists, or cannot be written.
+    pub fn record(plan: &ClusterRuntime, process: ProcessId, path: &Path) -> Result<Recorder<Self>, Failure> {
+        Recorder::new(plan, process, Self::create(path)?).map_err(|error| Failure::cannot_write(path, &error))
     }
 
     /// Sees to it that the file may become so long.
@@ -96,6 +107,15 @@ impl Drop for HistoryFile {
     }
 }
 
+/// Begins to read a history that a process of this program wrote.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read_history(path: &Path) -> Result<(Reader<BufReader<File>>, Cluster), Failure> {
+    let file = File::open(path).map_err(|error| Failure::run(error, path.display(), "report this as a bug"))?;
+    Ok(Reader::open(path.display().to_string(), BufReader::with_capacity(READ_BYTES, file))?)
+}
+
 /// A history that cannot be written any more: what it means, and what to do. It was given its last word.
 pub fn unwritten(path: &Path, error: &io::Error) -> Failure {
     let Failure { remedy, .. } = Failure::cannot_write(path, error);
@@ -105,6 +125,8 @@ pub fn unwritten(path: &Path, error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::*;
 
     fn place(name: &str) -> PathBuf {

@@ -4,7 +4,7 @@ mod at;
 mod capture;
 mod child_process;
 mod control;
-mod failure;
+
 mod files;
 mod history;
 mod latency;
@@ -12,6 +12,8 @@ mod lines;
 mod origin;
 mod patient;
 mod place;
+mod recorded_client;
+
 mod refusals;
 mod repeats;
 mod run_directory;
@@ -19,20 +21,23 @@ mod running;
 mod signals;
 mod threads;
 mod troubles;
+mod unstarted;
+
 mod waiting;
 
 pub use at::At;
 pub use capture::{Captures, begin_anew};
-pub use child_process::{ChildProcess, NodeCommand, ProcessOutput, this_program};
+pub use child_process::{ChildProcess, ProcessOutput, this_program};
 pub use control::{Answer, Asks, Control, Lag, Question, REMOTE_SHOW, Standing, ask, ask_within, listener};
-pub use failure::{as_pid, unstarted};
+
 pub use files::Need;
-pub use history::{HistoryFile, unwritten};
+pub use history::{HistoryFile, read_history, unwritten};
 pub use latency::{Latency, Micros};
 pub use lines::{Input, Line, Lines, TooLong};
 pub use origin::{key_fingerprint, key_in_words, origin};
 pub use patient::{Busy, patiently};
 pub use place::{Joined, Joining, absent};
+pub use recorded_client::RecordedClient;
 pub use refusals::{Refusals, and};
 pub use repeats::Repeats;
 pub use run_directory::{RunDirectory, trim_history};
@@ -40,8 +45,10 @@ pub use running::{Missed, already, find, is_stopped, missed, refuse_twin};
 pub use signals::{
     Interrupt, follow, ignore_signals, is_asked_to_end, outlive_file_sizes, stop_at_end_of_input, watch_signals,
 };
-pub use threads::{at_once, no_thread, thread};
+pub use threads::{at_once, lock, no_thread, thread};
 pub use troubles::Troubles;
+pub use unstarted::{as_pid, unstarted};
+
 pub use waiting::Waiting;
 
 use std::fmt::Display;
@@ -58,9 +65,9 @@ use stentor_fabric::ProcessId;
 use stentor_host::absolute;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::Failure;
 use crate::args::Network;
 use crate::streams::{Existing, SECRET, write_whole};
+use crate::{Failure, hex};
 
 /// Reads a configuration whose processes run on a system.
 pub fn plan(config: &Path) -> Result<ClusterRuntime, Failure> {
@@ -144,11 +151,16 @@ pub fn groups(plan: &ClusterRuntime, names: &[String], config: &Path) -> Result<
     Ok(groups)
 }
 
-/// A key for one run: 64 hexadecimal digits that nobody can guess.
-pub fn random_key() -> std::io::Result<String> {
+/// Bytes that nobody can guess.
+pub fn random_bytes() -> std::io::Result<[u8; 32]> {
     let mut random = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut random)?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(random)
+}
+
+/// A key for one run: 64 hexadecimal digits that nobody can guess.
+pub fn random_key() -> std::io::Result<String> {
+    Ok(hex(&random_bytes()?))
 }
 
 /// Writes such a key to a new file, which nobody else may read.

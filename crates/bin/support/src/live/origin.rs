@@ -10,6 +10,7 @@ use stentor_fabric::ProcessId;
 use stentor_host::absolute;
 
 use super::looked_in;
+use crate::hex;
 
 /// The configuration's file, its fingerprint and fabric, where this process is, and where its key is (never the key).
 pub fn origin(plan: &ClusterRuntime, process: ProcessId, directory: &Path) -> String {
@@ -53,7 +54,7 @@ pub fn key_fingerprint(config: &ClusterConfig, directory: &Path) -> Option<Strin
 /// bytes tell keys apart, and say nothing of one that nobody can guess.
 fn fingerprint_of(key: &[u8]) -> String {
     let hash = Sha256::new().chain_update(b"stentor key fingerprint 1\0").chain_update(key).finalize();
-    hash[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash[..4])
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ impl Busy for StartError {
         match self {
             StartError::Fabric(error) => error.busy(),
             StartError::Roce(error) => error.busy(),
-            StartError::Verbs(VerbsError::Net(error)) | StartError::Ofi(OfiError::Net(error)) => error.busy(),
+            StartError::Verbs(VerbsError::Net(error)) | StartError::Ofi(OfiError::Net(error)) => listening(error),
             _ => None,
         }
     }
@@ -46,29 +46,23 @@ impl Busy for StartError {
 impl Busy for RoceError {
     fn busy(&self) -> Option<String> {
         match self {
-            RoceError::Port(error) => error.busy(),
-            RoceError::Net(error) => error.busy(),
+            RoceError::Port(error) => taken(error),
+            RoceError::Net(error) => listening(error),
             _ => None,
         }
     }
 }
 
-impl Busy for PortError {
-    fn busy(&self) -> Option<String> {
-        match self {
-            PortError::Taken { address } => Some(format!("UDP port 4791 of {address}")),
-            _ => None,
-        }
-    }
+/// A port for packets.
+fn taken(error: &PortError) -> Option<String> {
+    let PortError::Taken { address } = error else { return None };
+    Some(format!("UDP port 4791 of {address}"))
 }
 
-impl Busy for NetError {
-    fn busy(&self) -> Option<String> {
-        match self {
-            NetError::Listen { address, source } if source.kind() == ErrorKind::AddrInUse => Some(tcp(*address)),
-            _ => None,
-        }
-    }
+/// Where connections are made.
+fn listening(error: &NetError) -> Option<String> {
+    let NetError::Listen { address, source } = error else { return None };
+    (source.kind() == ErrorKind::AddrInUse).then(|| tcp(*address))
 }
 
 impl Busy for ShmError {
@@ -87,7 +81,7 @@ impl Busy for ShmError {
 impl Busy for SwitchError {
     fn busy(&self) -> Option<String> {
         match self {
-            SwitchError::Port(error) => error.busy(),
+            SwitchError::Port(error) => taken(error),
             SwitchError::Session(SessionError::Listen { at, in_use: true, .. }) => Some(tcp(*at)),
             _ => None,
         }

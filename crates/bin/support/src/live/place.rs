@@ -1,6 +1,7 @@
 //! Taking a client's place in a running cluster.
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use stentor::config::FabricKind;
@@ -31,15 +32,15 @@ pub struct Joining<'a, F: FabricDiagnostics> {
     /// The cluster.
     pub plan: &'a ClusterRuntime,
     /// The configuration's file, for errors.
-    pub config: &'a std::path::Path,
+    pub config: &'a Path,
     /// Starts the client of a place.
     pub start: &'a dyn Fn(ClientId) -> Result<Client<F>, StartError>,
     /// Where the processes meet, for errors.
     pub meet: String,
     /// The directory that was named, for errors.
-    pub directory: Option<&'a std::path::Path>,
+    pub directory: Option<&'a Path>,
     /// The groups whose members it waits for.
-    pub to: &'a [GroupId],
+    pub to: Vec<GroupId>,
     /// What it does while it waits.
     pub wait: WaitMode,
     /// The longest wait.
@@ -77,7 +78,27 @@ impl Busy for Unstarted {
     }
 }
 
-impl<F: FabricDiagnostics> Joining<'_, F> {
+impl<'a, F: FabricDiagnostics> Joining<'a, F> {
+    /// To all groups of a cluster whose processes this program has started; `meet` is where.
+    pub fn to_all(
+        plan: &'a ClusterRuntime,
+        config: &'a Path,
+        meet: &Path,
+        start: &'a dyn Fn(ClientId) -> Result<Client<F>, StartError>,
+    ) -> Self {
+        Joining {
+            plan,
+            config,
+            start,
+            meet: meet.display().to_string(),
+            directory: None,
+            to: plan.topology().group_ids().collect(),
+            wait: WaitMode::ADAPTIVE,
+            timeout: Duration::from_secs(60),
+            check: &|| Ok(()),
+        }
+    }
+
     /// Takes the place that is asked for, or the first that is free; `note` hears of those that were skipped.
     pub fn join(&self, asked: Option<ClientId>, mut note: impl FnMut(&str)) -> Result<Joined<F>, Failure> {
         let until = Instant::now() + self.timeout;
@@ -122,7 +143,7 @@ impl<F: FabricDiagnostics> Joining<'_, F> {
         let (mut unfinished_since, mut displaced_since) = (None, None);
         let (mut refusals, mut waiting) = (Refusals::default(), Waiting::default());
         let named = |process| self.plan.name(process).to_owned();
-        while !client.is_connected(self.to) {
+        while !client.is_connected(&self.to) {
             client_round(&mut client, &mut backoff, &mut housekeeper, false)
                 .map_err(|error| Refused::Failed(Failure::run(error, "waiting", "report this as a bug")))?;
             let now = Instant::now();
@@ -156,7 +177,7 @@ impl<F: FabricDiagnostics> Joining<'_, F> {
     }
 
     /// Not only of the groups that are meant: every group knows some of the ids that this place has used.
-    fn absent<'a>(&'a self, client: &'a Client<F>) -> impl Iterator<Item = ProcessId> + 'a {
+    fn absent<'b>(&'b self, client: &'b Client<F>) -> impl Iterator<Item = ProcessId> + 'b {
         let topology = self.plan.topology();
         let members = topology.group_ids().flat_map(|group| topology.members(group));
         members.filter(|process| !client.fabric().sees(*process))
@@ -198,7 +219,7 @@ impl<F: FabricDiagnostics> Joining<'_, F> {
             remedies.push(MEND_NAME.to_owned());
         }
         let is_shm = self.plan.config().fabric() == FabricKind::Shm;
-        let directory = super::directory(self.directory.map(std::path::Path::to_owned).as_ref());
+        let directory = super::directory(self.directory.map(Path::to_owned).as_ref());
         let missed = missed(self.plan, absent, is_shm.then_some(&directory));
         missed.iter().for_each(|missed| what += &format!("; {}", missed.text()));
         remedies.extend(Missed::remedies(&missed));

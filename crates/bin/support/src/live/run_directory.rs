@@ -3,9 +3,14 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::write_key;
+use clap::ValueEnum;
+
+use super::{this_program, write_key};
+use crate::args::name_of;
 use crate::{Failure, Janitor, unique};
 
 /// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
@@ -17,6 +22,7 @@ const LONGEST_LINE: u64 = 256 << 10;
 /// the user named is never removed.
 pub struct RunDirectory {
     path: PathBuf,
+    config: PathBuf,
     what: &'static str,
     keep: AtomicBool,
     janitor: Option<Janitor>,
@@ -34,7 +40,8 @@ impl RunDirectory {
     pub fn new(what: &'static str, named: Option<&Path>) -> Result<Self, Failure> {
         let path = named.map_or_else(|| unique::directory(what), empty)?;
         let keep = named.is_some();
-        let mut directory = RunDirectory { path, what, keep: AtomicBool::new(keep), janitor: None };
+        let config = path.join("cluster.toml");
+        let mut directory = RunDirectory { path, config, what, keep: AtomicBool::new(keep), janitor: None };
         if !keep {
             directory.janitor = Some(Janitor::start(&directory.path)?);
         }
@@ -48,7 +55,24 @@ impl RunDirectory {
 
     /// The configuration's file.
     pub fn config(&self) -> PathBuf {
-        self.path.join("cluster.toml")
+        self.config.clone()
+    }
+
+    /// Takes a configuration that is elsewhere.
+    pub fn use_config(&mut self, config: PathBuf) {
+        self.config = config;
+    }
+
+    /// `stentor node` for a member, which ends with its standard input. More arguments may be added.
+    ///
+    /// # Errors
+    /// When the path of this program is not known.
+    pub fn node(&self, name: &str, life: u32, wait: &impl ValueEnum, history: &Path) -> io::Result<Command> {
+        let mut command = this_program()?;
+        command.args(["node", "--json", "--until-eof", "--id", name, "--wait", &name_of(wait)]);
+        command.arg("--config").arg(&self.config).arg("--directory").arg(self.sockets());
+        command.arg("--history").arg(history).arg("--life").arg(life.to_string());
+        Ok(command)
     }
 
     /// Writes the configuration. Returns its path.
@@ -56,9 +80,17 @@ impl RunDirectory {
     /// # Errors
     /// When it cannot be written.
     pub fn write_config(&self, text: &str) -> Result<PathBuf, Failure> {
-        let config = self.config();
-        fs::write(&config, text).map_err(|error| Failure::cannot_write(&config, &error))?;
-        Ok(config)
+        self.write("cluster.toml", text)
+    }
+
+    /// Writes a file of this name. Returns its path.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<PathBuf, Failure> {
+        let path = self.path.join(name);
+        fs::write(&path, text).map_err(|error| Failure::cannot_write(&path, &error))?;
+        Ok(path)
     }
 
     /// Makes a key for the cluster. Returns its path.

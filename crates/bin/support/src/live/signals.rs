@@ -248,11 +248,8 @@ pub fn follow(parent: i32) -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| Failure::run(std::io::Error::from(error), &place, "start the node without --follow"))?;
     if getppid().map(Pid::as_raw_pid) != Some(parent) {
-        return Err(Failure::run(
-            "the process that started this one is gone",
-            place,
-            "start the node without --follow",
-        ));
+        let remedy = "start the node without --follow";
+        return Err(Failure::run("the process that started this one is gone", place, remedy));
     }
     Ok(())
 }

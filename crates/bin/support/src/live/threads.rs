@@ -1,6 +1,8 @@
 //! Threads, where the system may refuse one.
 
 use std::panic::resume_unwind;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use std::thread::{Builder, JoinHandle, scope};
 
 use crate::Failure;
@@ -15,12 +17,13 @@ pub fn thread<R: Send + 'static>(
 
 /// No thread for what it says.
 pub fn no_thread(what: &str, error: &std::io::Error) -> Failure {
-    Failure::system(
-        format_args!("cannot start a thread {what}"),
-        error,
-        "this process",
-        "`stentor doctor` says what this machine can do",
-    )
+    let remedy = "`stentor doctor` says what this machine can do";
+    Failure::system(format_args!("cannot start a thread {what}"), error, "this process", remedy)
+}
+
+/// Locks what other threads use as well. A thread that panicked with it is a failure of its own.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Does the same with all of them at once, and returns the results in their order. One for which there is no thread is done by

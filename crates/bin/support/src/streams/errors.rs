@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fd::AsFd;
 
 use super::output::write_to;
+use crate::live::lock;
 
 /// Bytes that wait for the reader, at most.
 const MOST_BYTES: usize = 256 << 10;
@@ -77,7 +78,7 @@ struct Errors {
 
 impl Errors {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     fn push(&self, text: String) {

@@ -28,3 +28,18 @@ fn is_ready(stream: impl AsFd, flags: PollFlags, longest: Option<&Timespec>) -> 
         Err(error) => Err(error.into()),
     }
 }
+
+/// Reads or writes. "Not now" is waited for.
+fn retry(
+    stream: impl AsFd,
+    flags: PollFlags,
+    mut attempt: impl FnMut() -> Result<usize, Errno>,
+) -> std::io::Result<usize> {
+    loop {
+        match attempt() {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => drop(is_ready(&stream, flags, None)?),
+            done => return Ok(done?),
+        }
+    }
+}

@@ -6,7 +6,7 @@ use rustix::event::{PollFlags, Timespec};
 use rustix::fd::AsFd;
 use rustix::io::{Errno, write};
 
-use super::is_ready;
+use super::{is_ready, retry};
 
 /// POSIX's PIPE_BUF on Linux: a pipe that can be written takes so much without blocking.
 const PIPE_BYTES: usize = 4096;
@@ -18,16 +18,7 @@ pub struct StandardOutput;
 
 impl Write for StandardOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match write(stdout(), bytes) {
-                Ok(count) => return Ok(count),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    is_ready(stdout(), PollFlags::OUT, None)?;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
+        retry(stdout(), PollFlags::OUT, || write(stdout(), bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {

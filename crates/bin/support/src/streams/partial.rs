@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use crate::live::lock;
 use crate::unique;
 
 /// Files of this process that are not whole: removed when it is ended by force.
@@ -40,7 +41,7 @@ impl Partial {
         name.push(format!(".{:016x}.part", unique::number()));
         let part = target.with_file_name(name);
         let file = File::options().write(true).create_new(true).mode(mode).open(&part)?;
-        list().push(part.clone());
+        lock(&UNFINISHED).push(part.clone());
         Ok((Partial { part, target: target.to_owned() }, file))
     }
 
@@ -89,36 +90,31 @@ pub fn write_whole(target: &Path, bytes: &[u8], existing: Existing, mode: u32) -
     match fs::metadata(target) {
         Ok(there) if there.is_file() => {
             // A link stays a link.
-            let target = fs::canonicalize(target)?;
-            let (partial, mut file) = Partial::beside(&target, mode)?;
-            file.set_permissions(there.permissions())?;
-            file.write_all(bytes)?;
-            fs::rename(&partial.part, target)
+            replace(&fs::canonicalize(target)?, mode, bytes, Some(there.permissions()))
         }
         Ok(_) => File::options().write(true).open(target)?.write_all(bytes),
-        Err(_) => {
-            let (partial, mut file) = Partial::beside(target, mode)?;
-            file.write_all(bytes)?;
-            fs::rename(&partial.part, target)
-        }
+        Err(_) => replace(target, mode, bytes, None),
     }
+}
+
+fn replace(target: &Path, mode: u32, bytes: &[u8], permissions: Option<fs::Permissions>) -> io::Result<()> {
+    let (partial, mut file) = Partial::beside(target, mode)?;
+    permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
+    file.write_all(bytes)?;
+    fs::rename(&partial.part, target)
 }
 
 impl Drop for Partial {
     fn drop(&mut self) {
         // Nothing is there any more if it was renamed.
         let _ = fs::remove_file(&self.part);
-        list().retain(|path| *path != self.part);
+        lock(&UNFINISHED).retain(|path| *path != self.part);
     }
-}
-
-fn list() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// For a process that does not drop anything any more.
 pub fn remove_partial_files() {
-    for path in list().drain(..) {
+    for path in lock(&UNFINISHED).drain(..) {
         let _ = fs::remove_file(path);
     }
 }

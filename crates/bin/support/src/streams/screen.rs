@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 use std::io::{self, stderr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use indicatif::TermLike;
 use rustix::termios::tcgetwinsize;
 
 use super::complain;
+use crate::live::lock;
 
 /// Where nothing is known of a terminal.
 const COLUMNS: u16 = 80;
@@ -18,7 +19,7 @@ pub struct Screen(Mutex<String>);
 
 impl Screen {
     fn add(&self, write: impl FnOnce(&mut String)) -> io::Result<()> {
-        write(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        write(&mut lock(&self.0));
         Ok(())
     }
 
@@ -68,7 +69,7 @@ impl TermLike for Screen {
     }
 
     fn flush(&self) -> io::Result<()> {
-        let text = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let text = std::mem::take(&mut *lock(&self.0));
         if !text.is_empty() {
             complain(text);
         }

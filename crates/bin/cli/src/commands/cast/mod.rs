@@ -50,6 +50,7 @@ pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure>
 }
 
 /// What is to be done, on any fabric.
+#[derive(Clone, Copy)]
 struct Casting<'a> {
     args: &'a args::Cast,
     plan: &'a ClusterRuntime,
@@ -70,7 +71,7 @@ impl Casting<'_> {
             start: &start,
             meet,
             directory: args.meeting.directory.as_deref(),
-            to,
+            to: to.to_vec(),
             wait: args.meeting.wait.into(),
             timeout: Duration::from_secs(args.timeout),
             check: &|| interrupt.check(),
@@ -78,29 +79,27 @@ impl Casting<'_> {
         let joined = joining.join(asked, |text| output.log(Level::Warn, "cast", text))?;
         let name = plan.name(plan.topology().client_process(joined.id));
         joined.client.fabric().carrier().iter().for_each(|line| output.log(Level::Info, name, line));
-        cast(args, plan, to, joined, &interrupt, output)
+        cast(*self, joined, &interrupt)
     }
 }
 
 fn cast<F: FabricDiagnostics>(
-    args: &args::Cast,
-    plan: &ClusterRuntime,
-    to: &[GroupId],
+    casting: Casting<'_>,
     joined: live::Joined<F>,
     interrupt: &Interrupt,
-    output: Output,
 ) -> Result<Verdict, Failure> {
+    let Casting { plan, output, .. } = casting;
     let limit = plan.config().limits().message_bytes as usize;
-    let mut caster = Caster::new(args, plan, to, joined, output)?;
+    let mut caster = Caster::new(casting, joined)?;
     let lines = Lines::read(|| Box::new(BufReader::new(StandardInput)), limit, TooLong::Ends)?;
-    let ended = caster.cast(&lines, interrupt, limit);
+    let ended = caster.cast(Feed { lines, limit, next: None, ended: None }, interrupt);
     let written = caster.close();
-    let name = plan.name(plan.topology().client_process(caster.id));
+    let name = caster.name();
     for trouble in caster.client.fabric_mut().last_troubles() {
         output.log(Level::Warn, name, &trouble);
     }
     // What was sent is told also when something went wrong afterwards.
-    let casted = Casted::new(plan, &caster);
+    let casted = Casted::new(&caster);
     match (ended, written) {
         (Ok(()), Ok(())) if output.is_json() => output.report(&casted)?,
         (ended, written) => {
@@ -125,12 +124,9 @@ fn client_place(plan: &ClusterRuntime, name: &str, config: &Path) -> Result<Clie
 
 /// A client that sends lines and waits for their deliveries.
 struct Caster<'a, F: FabricDiagnostics> {
-    args: &'a args::Cast,
-    plan: &'a ClusterRuntime,
-    to: &'a [GroupId],
+    casting: Casting<'a>,
     client: Client<F>,
     id: ClientId,
-    output: Output,
     recorder: Option<Recorder<HistoryFile>>,
     /// The history cannot be written any more: nothing more is multicast.
     unrecorded: Option<Failure>,
@@ -146,31 +142,19 @@ struct Caster<'a, F: FabricDiagnostics> {
 }
 
 impl<'a, F: FabricDiagnostics> Caster<'a, F> {
-    fn new(
-        args: &'a args::Cast,
-        plan: &'a ClusterRuntime,
-        to: &'a [GroupId],
-        joined: live::Joined<F>,
-        output: Output,
-    ) -> Result<Self, Failure> {
+    fn new(casting: Casting<'a>, joined: live::Joined<F>) -> Result<Self, Failure> {
+        let Casting { args, plan, .. } = casting;
         let me = plan.topology().client_process(joined.id);
-        let recorder = args.meeting.history.as_deref().map(|path| {
-            let recorder = Recorder::new(plan, me, HistoryFile::create(path)?);
-            let recorder = recorder.map_err(|error| Failure::cannot_write(path, &error))?;
-            Ok::<_, Failure>(recorder.in_life(life_now()))
-        });
+        let recorder = args.meeting.history.as_deref().map(|path| HistoryFile::record(plan, me, path)).transpose()?;
         let mut client = joined.client;
         if args.meeting.operations {
             client.record_operations();
         }
         Ok(Caster {
-            args,
-            plan,
-            to,
+            casting,
             client,
             id: joined.id,
-            output,
-            recorder: recorder.transpose()?,
+            recorder: recorder.map(|recorder| recorder.in_life(life_now())),
             unrecorded: None,
             outstanding: VecDeque::new(),
             latency: Latency::default(),
@@ -182,18 +166,18 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
         })
     }
 
-    fn cast(&mut self, lines: &Lines, interrupt: &Interrupt, limit: usize) -> Result<(), Failure> {
-        let mut backoff = Backoff::new(self.args.meeting.wait.into());
+    fn cast(&mut self, mut feed: Feed, interrupt: &Interrupt) -> Result<(), Failure> {
+        let mut backoff = Backoff::new(self.casting.args.meeting.wait.into());
         let mut housekeeper = Housekeeper::default();
-        let (mut next, mut ended, mut interrupted) = (None, None, false);
+        let mut interrupted = false;
         loop {
-            let sent = self.send(lines, &mut next, &mut ended, limit)?;
+            let sent = self.send(&mut feed)?;
             client_round(&mut self.client, &mut backoff, &mut housekeeper, sent)
                 .map_err(|error| Failure::run(error, "waiting", "report this as a bug"))?;
             self.take_delivered();
             self.record_operations();
             if let Some(failure) = self.unrecorded.take() {
-                (next, ended) = (None, Some(Err(failure)));
+                feed.end(Err(failure));
             }
             self.tell_troubles();
             if self.client.is_superseded() {
@@ -206,54 +190,47 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
                 interrupted = true;
                 let what = format_args!("interrupted by {} after {} messages", interrupt.name(), self.messages);
                 let remedy = "the lines that were not sent are in the input still";
-                ended = Some(Err(Failure::run(what, "standard input", remedy)));
-                next = None;
+                feed.end(Err(Failure::run(what, "standard input", remedy)));
                 self.tell_what_is_awaited(interrupt);
             }
-            if next.is_none() && self.outstanding.is_empty() {
-                if let Some(ended) = ended {
+            if feed.next.is_none() && self.outstanding.is_empty() {
+                if let Some(ended) = feed.ended {
                     return ended;
                 }
-                next = wait(lines, &mut ended, limit);
+                feed.take(feed.lines.wait(PATIENCE));
                 self.progress = Instant::now();
-            } else if self.progress.elapsed() > Duration::from_secs(self.args.timeout) {
-                return Err(self.stuck(&next));
+            } else if self.progress.elapsed() > Duration::from_secs(self.casting.args.timeout) {
+                return Err(self.stuck(feed.next.is_some()));
             }
         }
     }
 
     /// Sends lines until there is no room or no line. Returns whether it sent any.
-    fn send(
-        &mut self,
-        lines: &Lines,
-        next: &mut Option<Vec<u8>>,
-        ended: &mut Option<Result<(), Failure>>,
-        limit: usize,
-    ) -> Result<bool, Failure> {
+    fn send(&mut self, feed: &mut Feed) -> Result<bool, Failure> {
         let mut sent = false;
         loop {
-            if next.is_none() && ended.is_none() {
-                *next = take(lines.next(), ended, limit);
+            if feed.next.is_none() && feed.ended.is_none() {
+                feed.take(feed.lines.next());
             }
-            let Some(line) = next.as_deref() else { return Ok(sent) };
-            let id = match self.client.next_id(self.to, line) {
+            let Some(line) = feed.next.as_deref() else { return Ok(sent) };
+            let id = match self.client.next_id(self.casting.to, line) {
                 Ok(id) => id,
                 Err(SubmitError::Busy { .. } | SubmitError::NotConnected { .. }) => return Ok(sent),
                 Err(error) => return Err(refused(&error)),
             };
             // Before it is multicast: who is killed then has told of it.
             if let Some(recorder) = &mut self.recorder {
-                let written = recorder.multicast(now_ns(), id, self.to, line).and_then(|()| recorder.flush());
+                let written = recorder.multicast(now_ns(), id, self.casting.to, line).and_then(|()| recorder.flush());
                 if let Err(error) = written {
                     self.give_up(&error);
                     return Ok(sent);
                 }
             }
-            self.client.submit(self.to, line, true).map_err(|error| refused(&error))?;
+            self.client.submit(self.casting.to, line, true).map_err(|error| refused(&error))?;
             self.outstanding.push_back((id.sequence, Instant::now()));
             self.messages += 1;
             self.bytes += line.len() as u64;
-            *next = None;
+            feed.next = None;
             self.progress = Instant::now();
             sent = true;
         }
@@ -269,12 +246,12 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
     }
 
     fn tell_troubles(&mut self) {
-        let (output, name) = (self.output, self.plan.name(self.plan.topology().client_process(self.id)));
+        let (output, name) = (self.casting.output, self.name());
         self.troubles.report(self.client.fabric_mut(), |text| output.log(Level::Warn, name, text));
     }
 
     fn record_operations(&mut self) {
-        if let Some(recorder) = self.recorder.as_mut().filter(|_| self.args.meeting.operations)
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| self.casting.args.meeting.operations)
             && let Err(error) = recorder.operations(now_ns(), &self.client.take_operations())
         {
             self.give_up(&error);
@@ -296,7 +273,7 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
         if let Some(mut recorder) = self.recorder.take() {
             let _ = recorder.give_up(now_ns());
         }
-        let path = self.args.meeting.history.as_deref().unwrap_or(Path::new(""));
+        let path = self.casting.args.meeting.history.as_deref().unwrap_or(Path::new(""));
         let mut failure = unwritten(path, error);
         failure.what += &format!(
             "; {} multicast, no further line of the input is",
@@ -305,27 +282,31 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
         self.unrecorded = Some(failure);
     }
 
+    fn name(&self) -> &'a str {
+        self.casting.plan.name(self.casting.plan.topology().client_process(self.id))
+    }
+
     fn superseded(&self) -> Failure {
         let (left, sent) = (self.outstanding.len(), self.messages);
-        let name = self.plan.name(self.plan.topology().client_process(self.id));
+        let name = self.name();
         let what = format_args!(
             "another process has taken the place of client `{name}`; {left} of {sent} messages are not known to be delivered"
         );
         let remedy = "see what was delivered before sending them again (`stentor leader show` names what is undelivered); give each process a place of its own with --client";
-        Failure::run(what, self.args.meeting.config.display(), remedy)
+        Failure::run(what, self.casting.args.meeting.config.display(), remedy)
     }
 
     /// It was asked to end, and waits for what is under way.
     fn tell_what_is_awaited(&self, interrupt: &Interrupt) {
         let (left, sent) = (self.outstanding.len(), self.messages);
         if left > 0 {
-            let name = self.plan.name(self.plan.topology().client_process(self.id));
+            let name = self.name();
             let text = format!(
                 "{}: waits up to {} s for the delivery of {left} of {sent} messages; a second signal ends it at once",
                 interrupt.name(),
-                self.args.timeout
+                self.casting.args.timeout
             );
-            self.output.log(Level::Warn, name, &text);
+            self.casting.output.log(Level::Warn, name, &text);
         }
     }
 
@@ -336,12 +317,12 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
             interrupt.name()
         );
         let remedy = "see what was delivered before sending them again (`stentor leader show` names what is undelivered); without a second signal they are waited for";
-        Failure::run(what, self.args.meeting.config.display(), remedy)
+        Failure::run(what, self.casting.args.meeting.config.display(), remedy)
     }
 
-    fn stuck(&self, next: &Option<Vec<u8>>) -> Failure {
+    fn stuck(&self, is_next_unsent: bool) -> Failure {
         let (left, sent) = (self.outstanding.len(), self.messages);
-        let seconds = self.args.timeout;
+        let seconds = self.casting.args.timeout;
         let mut what = match left {
             0 => format!(
                 "no progress for {seconds} s: {} so far",
@@ -349,12 +330,12 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
             ),
             _ => format!("no progress for {seconds} s: {left} of {sent} messages are not known to be delivered"),
         };
-        if next.is_some() {
+        if is_next_unsent {
             what += if left == 0 { ", but" } else { ", and" };
             what += " the groups take no more: the next line was not sent";
         }
-        let gone = absent(self.plan, &self.client, self.to);
-        let place = self.args.meeting.config.display();
+        let gone = absent(self.casting.plan, &self.client, self.casting.to);
+        let place = self.casting.args.meeting.config.display();
         if gone.is_empty() {
             let remedy = "`stentor leader show` says whether the groups work, and which clients' messages are undelivered; then wait longer with --timeout, or start this client anew if a \
                  group began from nothing meanwhile";
@@ -371,27 +352,44 @@ fn refused(error: &SubmitError) -> Failure {
     Failure::run(error, "standard input", "report this as a bug")
 }
 
-/// The next line, after a while; `ended` is set when there is none any more.
-fn wait(lines: &Lines, ended: &mut Option<Result<(), Failure>>, limit: usize) -> Option<Vec<u8>> {
-    take(lines.wait(PATIENCE), ended, limit)
+/// The lines of the input.
+struct Feed {
+    lines: Lines,
+    limit: usize,
+    /// Read, and not sent yet.
+    next: Option<Vec<u8>>,
+    /// There is no line any more, and why.
+    ended: Option<Result<(), Failure>>,
 }
 
-fn take(input: Input, ended: &mut Option<Result<(), Failure>>, limit: usize) -> Option<Vec<u8>> {
-    let outcome = match input {
-        Input::Later => return None,
-        Input::Line(Line::Text(line)) => return Some(line),
-        Input::End => Ok(()),
-        Input::Line(Line::TooLong { number }) => Err(Failure::usage(
-            format_args!("line {number} is longer than {limit} bytes; all lines before it were multicast, it was not"),
-            format_args!("standard input:{number}"),
-            "split the line, or raise `message_bytes` in [limits]",
-        )),
-        Input::Line(Line::Unreadable { number, error }) => Err(Failure::run(
-            format_args!("cannot read: {error}; all lines before were multicast"),
-            format_args!("standard input:{number}"),
-            "give it an input that can be read",
-        )),
-    };
-    *ended = Some(outcome);
-    None
+impl Feed {
+    /// Nothing more is sent.
+    fn end(&mut self, ended: Result<(), Failure>) {
+        (self.next, self.ended) = (None, Some(ended));
+    }
+
+    fn take(&mut self, input: Input) {
+        let limit = self.limit;
+        let outcome = match input {
+            Input::Later => return,
+            Input::Line(Line::Text(line)) => {
+                self.next = Some(line);
+                return;
+            }
+            Input::End => Ok(()),
+            Input::Line(Line::TooLong { number }) => Err(Failure::usage(
+                format_args!(
+                    "line {number} is longer than {limit} bytes; all lines before it were multicast, it was not"
+                ),
+                format_args!("standard input:{number}"),
+                "split the line, or raise `message_bytes` in [limits]",
+            )),
+            Input::Line(Line::Unreadable { number, error }) => Err(Failure::run(
+                format_args!("cannot read: {error}; all lines before were multicast"),
+                format_args!("standard input:{number}"),
+                "give it an input that can be read",
+            )),
+        };
+        self.ended = Some(outcome);
+    }
 }

@@ -1,7 +1,7 @@
 //! What was multicast.
 
 use serde::Serialize;
-use stentor::runtime::{ClusterRuntime, FabricDiagnostics};
+use stentor::runtime::FabricDiagnostics;
 use stentor_support::live::Micros;
 use stentor_support::{Human, Style, counted};
 
@@ -23,12 +23,13 @@ pub(super) struct Casted {
 }
 
 impl Casted {
-    pub(super) fn new<F: FabricDiagnostics>(plan: &ClusterRuntime, caster: &Caster<'_, F>) -> Self {
+    pub(super) fn new<F: FabricDiagnostics>(caster: &Caster<'_, F>) -> Self {
+        let plan = caster.casting.plan;
         let seconds = (caster.progress - caster.begin).as_secs_f64();
         let group = |group: &stentor::runtime::GroupId| plan.config().groups()[usize::from(group.0)].id().to_owned();
         Casted {
-            client: plan.name(plan.topology().client_process(caster.id)).to_owned(),
-            to: caster.to.iter().map(group).collect(),
+            client: caster.name().to_owned(),
+            to: caster.casting.to.iter().map(group).collect(),
             messages: caster.messages,
             bytes: caster.bytes,
             outstanding: caster.outstanding.len(),

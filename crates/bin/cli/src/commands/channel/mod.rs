@@ -30,9 +30,8 @@ const INPUT: &str = "standard input";
 const OUTPUT: &str = "standard output";
 
 pub(super) fn run(command: &ChannelCommand, output: Output) -> Result<Verdict, Failure> {
-    match command {
-        ChannelCommand::Cat(args) => cat(args, output),
-    }
+    let ChannelCommand::Cat(args) = command;
+    cat(args, output)
 }
 
 /// What came of a transfer.
@@ -71,9 +70,7 @@ fn cat(args: &ChannelCat, output: Output) -> Result<Verdict, Failure> {
     let interrupt = Interrupt::catch()?;
     // What can be refused on this side is, before the other side hears of it.
     let task = Task::open(args)?;
-    if args.fabric != ChannelFabric::Ofi {
-        args.ofi.refuse("stentor channel cat")?;
-    }
+    args.ofi.refuse_unless(args.fabric == ChannelFabric::Ofi, "stentor channel cat")?;
     match args.fabric {
         ChannelFabric::Shm => {
             refuse_network(args.roce.bind, &args.roce.network, "--fabric shm")?;

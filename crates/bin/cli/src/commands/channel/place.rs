@@ -94,14 +94,12 @@ pub(super) fn roce(args: &ChannelCat, output: Output) -> Result<RoceFabric, Fail
         } else {
             RoceFabric::start(net, config)
         };
-        result = match started {
-            Ok(fabric) => return Ok(fabric),
-            // Another transfer has it; the next one may be free.
-            Err(error @ RoceError::Port(PortError::Taken { .. })) => {
-                Err(unstarted(StartError::Roce(error), Path::new(&args.place)))
-            }
-            Err(error) => return Err(unstarted(StartError::Roce(error), Path::new(&args.place))),
-        };
+        // Another transfer may have it; the next one may be free.
+        let is_over = !matches!(started, Err(RoceError::Port(PortError::Taken { .. })));
+        result = started.map_err(|error| unstarted(StartError::Roce(error), Path::new(&args.place)));
+        if is_over {
+            break;
+        }
     }
     result
 }

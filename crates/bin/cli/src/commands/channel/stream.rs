@@ -77,13 +77,6 @@ impl Source {
     }
 }
 
-fn unmade(name: &str, error: &io::Error) -> Failure {
-    if error.kind() == io::ErrorKind::AlreadyExists {
-        return Failure::usage("the file exists already; it was not changed", name, "name another file");
-    }
-    Failure::cannot_write(Path::new(name), error)
-}
-
 /// A file or pipe that is written behind.
 pub(super) struct Sink {
     give: Option<SyncSender<Vec<u8>>>,
@@ -97,7 +90,8 @@ impl Sink {
     pub(super) fn new(path: Option<&Path>, name: &str) -> Result<Self, Failure> {
         let (made, to): (_, Box<dyn Write + Send>) = match path {
             Some(path) => {
-                let (partial, file) = Partial::create(path).map_err(|error| unmade(name, &error))?;
+                let failed = |error| Failure::cannot_create("file", Path::new(name), &error);
+                let (partial, file) = Partial::create(path).map_err(failed)?;
                 (Some(partial), Box::new(file))
             }
             None => (None, Box::new(StandardOutput)),

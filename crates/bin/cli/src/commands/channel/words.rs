@@ -1,6 +1,6 @@
 //! What the two sides say to each other: the first byte of a message says what it is.
 
-use stentor_support::Failure;
+use stentor_support::{Failure, hex};
 
 /// The longest message, bytes.
 pub(super) const MESSAGE_BYTES: usize = 1 << 20;
@@ -65,7 +65,7 @@ impl Words {
 
 impl Whole {
     pub(super) fn hex(&self) -> String {
-        self.sha256.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.sha256)
     }
 }
 

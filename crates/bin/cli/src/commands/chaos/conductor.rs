@@ -138,13 +138,13 @@ impl<'a> Conductor<'a> {
         loads: &'a Loads<'a>,
         interrupt: &'a Interrupt,
     ) -> Result<Self, Failure> {
-        let (plan, scene) = (script.scene.plan(), script.scene);
+        let (plan, scene) = (&script.scene.plan, script.scene);
         let names: Vec<_> =
             (0..plan.topology().all_members() as u16).map(|n| plan.name(ProcessId(n)).to_owned()).collect();
         let sizes: Vec<_> = plan.topology().group_ids().map(|group| plan.topology().members(group).count()).collect();
         let path = scene.history("conductor", 1);
         // It says only of others that they crashed, and that it is over; no process has its name.
-        let recorder = Recorder::new(plan, plan.topology().client_process(ClientId(0)), HistoryFile::create(&path)?);
+        let recorder = HistoryFile::record(plan, plan.topology().client_process(ClientId(0)), &path)?;
         let poller = |n| {
             MemberPoller::open(MemberAddress {
                 sockets: scene.sockets(),
@@ -162,7 +162,7 @@ impl<'a> Conductor<'a> {
             pollers: (0..names.len() as u16).map(poller).collect::<Result<_, _>>()?,
             asked: vec![0; names.len()],
             ends: vec![Vec::new(); names.len()],
-            recorder: recorder.map_err(|error| Failure::cannot_write(&path, &error))?,
+            recorder,
             looks: Looks::begin(),
             schedule: Schedule::new(script.seed, &script.faults, script.bounds),
             played: RunOutcome::default(),
@@ -175,11 +175,8 @@ impl<'a> Conductor<'a> {
             }
             if now > BEGIN_MS {
                 let what = format_args!("not everybody is there after {} s: {}", BEGIN_MS / 1000, conductor.states());
-                return Err(Failure::run(
-                    what,
-                    scene.path().display(),
-                    "give it more processors, or report this as a bug",
-                ));
+                let remedy = "give it more processors, or report this as a bug";
+                return Err(Failure::run(what, scene.path().display(), remedy));
             }
         }
         script.output.note("all members and clients are there; the faults begin");
@@ -215,7 +212,7 @@ impl<'a> Conductor<'a> {
         written.map_err(|error| Failure::cannot_write(path, &error))?;
         if let Some(trouble) = &self.played.trouble {
             let text = serde_json::to_string_pretty(trouble).expect("it has string keys");
-            super::scene::write(&path.join("trouble.json"), &(text + "\n"))?;
+            self.script.scene.write("trouble.json", text + "\n")?;
         }
         Ok(self.played)
     }
@@ -365,7 +362,7 @@ impl<'a> Conductor<'a> {
             late.then(|| (member, it.state.name(), (now - it.since) / 1000, it.group))
         });
         if let Some((member, state, seconds, group)) = late {
-            let what = format!("`{}` is {state} for {seconds} s", self.plan.name(ProcessId(member as u16)));
+            let what = format!("`{}` is {state} for {seconds} s", self.name(member));
             let groups = vec![self.group(group)];
             self.trouble("member", what, groups);
         }
@@ -391,7 +388,7 @@ impl<'a> Conductor<'a> {
         let members = (0..).zip(self.board.members());
         let witness = |(member, it): (usize, &super::board::Member)| {
             Witness {
-                id: self.plan.name(ProcessId(member as u16)).to_owned(),
+                id: self.name(member).to_owned(),
                 state: it.state.name(),
                 cut: it.cut,
                 lossy: it.lossy,
@@ -403,14 +400,17 @@ impl<'a> Conductor<'a> {
         members.map(witness).collect()
     }
 
+    fn name(&self, member: usize) -> &'a str {
+        self.plan.name(ProcessId(member as u16))
+    }
+
     fn group(&self, group: usize) -> String {
         self.plan.config().groups()[group].id().to_owned()
     }
 
     fn states(&self) -> String {
-        let name = |member: usize| self.plan.name(ProcessId(member as u16));
         let all = self.board.members().iter().enumerate();
-        all.map(|(member, it)| format!("{} {}", name(member), it.state.name())).collect::<Vec<_>>().join(", ")
+        all.map(|(member, it)| format!("{} {}", self.name(member), it.state.name())).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns the leader of each group: of the members that claim it, the one in the highest epoch.
@@ -458,7 +458,7 @@ impl<'a> Conductor<'a> {
             }
             Fault::Move => {
                 let leader = self.leaders()[self.board.members()[member].group];
-                let to = self.plan.name(ProcessId(member as u16));
+                let to = self.name(member);
                 leader.into_iter().for_each(|leader| self.pollers[leader].hand_over(to));
                 // It counts when the leader says yes.
                 return Ok(());
@@ -565,7 +565,7 @@ impl<'a> Conductor<'a> {
             } else {
                 it.state.name()
             };
-            format!("{} {state}", self.plan.name(ProcessId(member as u16)))
+            format!("{} {state}", self.name(member))
         });
         let unsound: Vec<_> = unsound.collect();
         let faults: Vec<_> = self.played.faults.iter().map(|(name, n)| format!("{n} {name}")).collect();

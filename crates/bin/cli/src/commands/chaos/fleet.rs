@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use stentor::config::FabricKind;
-use stentor_support::args::name_of;
-use stentor_support::live::{ChildProcess, NodeCommand, ProcessOutput, trim_history};
+use stentor_support::live::{ChildProcess, ProcessOutput, trim_history};
 use stentor_support::{Failure, remedy_of};
 
 use super::PLACE;
@@ -40,16 +39,14 @@ impl<'a> Fleet<'a> {
 
     fn spawn(&self, name: &str, life: u32, operations: bool) -> Result<ChildProcess, Failure> {
         let Fleet { scene, args, .. } = self;
-        let (wait, history) = (name_of(&args.wait), scene.history(name, life));
-        let (config, sockets, wait) = (&scene.config(), &scene.sockets(), &*wait);
-        let node = NodeCommand { name, life, wait, config, sockets, history: &history };
-        let mut command = node.command().map_err(|error| unstarted(name, &error))?;
+        let node = scene.node(name, life, &args.wait, &scene.history(name, life));
+        let mut command = node.map_err(|error| unstarted(name, &error))?;
         // If this process is killed, so is the member.
         command.args(["--follow", &std::process::id().to_string()]);
         if operations {
             command.arg("--operations");
         }
-        if scene.plan().config().fabric() == FabricKind::Roce {
+        if scene.plan.config().fabric() == FabricKind::Roce {
             command.args(["--faults", "--seed", &life.to_string()]);
         }
         ChildProcess::start((name, life), command, ProcessOutput::Files(scene), |error| unstarted(name, error))
@@ -180,10 +177,6 @@ fn gone(running: &ChildProcess, scene: &Scene, status: ExitStatus, how: &str) ->
 
 fn unstarted(name: &str, error: &io::Error) -> Failure {
     let what = format_args!("cannot start, signal or end `{name}`");
-    Failure::system(
-        what,
-        error,
-        PLACE,
-        "allow more processes and memory; `stentor doctor` says what this machine can do",
-    )
+    let remedy = "allow more processes and memory; `stentor doctor` says what this machine can do";
+    Failure::system(what, error, PLACE, remedy)
 }

@@ -1,20 +1,16 @@
 //! The load: clients that multicast messages of all lengths to any groups and record what they do. Threads of this
 //! process.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
-use stentor::runtime::{
-    Client, ClientId, ClusterRuntime, FabricDiagnostics, GroupId, Housekeeper, Recorder, StartError, SubmitError,
-    now_ns,
-};
-use stentor_fabric::{Backoff, ProcessId};
+use stentor::runtime::{Client, ClientId, ClusterRuntime, FabricDiagnostics, GroupId, StartError};
+use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimRng;
 use stentor_support::Failure;
-use stentor_support::live::{HistoryFile, Joining, no_thread};
+use stentor_support::live::{Joined, Joining, RecordedClient, lock, no_thread};
 
 use super::PLACE;
 use super::clock::RunClock;
@@ -69,7 +65,7 @@ struct Shared {
 
 impl Shared {
     fn status(&self) -> MutexGuard<'_, ClientStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.status)
     }
 }
 
@@ -137,21 +133,16 @@ impl<'a> Loads<'a> {
         start: &dyn Fn(ClientId) -> Result<Client<F>, StartError>,
     ) -> Result<(), Failure> {
         let Loads { plan, scene, args, .. } = *self;
-        let to: Vec<_> = plan.topology().group_ids().collect();
+        let (config, sockets) = (scene.config(), scene.sockets());
         let over = || Failure::run("the run is over", PLACE, "start it again");
         let joining = Joining {
-            plan,
-            config: &scene.config(),
-            start,
-            meet: scene.sockets().display().to_string(),
-            directory: None,
-            to: &to,
             wait: args.wait.into(),
             timeout: JOINING,
             check: &|| if shared.phase.load(Ordering::Relaxed) == END { Err(over()) } else { Ok(()) },
+            ..Joining::to_all(plan, &config, &sockets, start)
         };
         let joined = joining.join(Some(client), |_| ())?;
-        Load::new(self, shared, joined.client, client)?.run()
+        Load::new(self, shared, joined)?.run()
     }
 
     pub(super) fn clock(&self) -> &RunClock {
@@ -221,11 +212,7 @@ struct Message {
 struct Load<'a, F: FabricDiagnostics> {
     plan: &'a ClusterRuntime,
     shared: &'a Shared,
-    client: Client<F>,
-    recorder: Recorder<HistoryFile>,
-    path: PathBuf,
-    backoff: Backoff,
-    housekeeper: Housekeeper,
+    own: RecordedClient<F>,
     rng: SimRng,
     interval: Duration,
     due: Instant,
@@ -240,24 +227,19 @@ struct Load<'a, F: FabricDiagnostics> {
 }
 
 impl<'a, F: FabricDiagnostics> Load<'a, F> {
-    fn new(loads: &Loads<'a>, shared: &'a Shared, mut client: Client<F>, id: ClientId) -> Result<Self, Failure> {
+    fn new(loads: &Loads<'a>, shared: &'a Shared, joined: Joined<F>) -> Result<Self, Failure> {
         let Loads { plan, scene, args, seed, .. } = loads;
-        let me = plan.topology().client_process(id);
-        let path = scene.history(plan.name(me), 1);
-        let recorder = Recorder::new(plan, me, HistoryFile::create(&path)?)
-            .map_err(|error| Failure::cannot_write(&path, &error))?;
-        client.record_operations();
+        let me = plan.topology().client_process(joined.id);
+        let (path, rng) = (scene.history(plan.name(me), 1), SimRng::new(*seed, 1 + u64::from(joined.id.0)));
+        let mut own = RecordedClient::new(plan, joined, &path, args.wait.into(), PLACE)?;
+        own.client.record_operations();
         let interval = Duration::from_secs(1) * u32::from(args.clients) / args.rate;
         shared.status().joined = true;
         Ok(Load {
             plan,
             shared,
-            client,
-            recorder,
-            path,
-            backoff: Backoff::new(args.wait.into()),
-            housekeeper: Housekeeper::default(),
-            rng: SimRng::new(*seed, 1 + u64::from(id.0)),
+            own,
+            rng,
             interval,
             due: Instant::now(),
             next: None,
@@ -272,8 +254,7 @@ impl<'a, F: FabricDiagnostics> Load<'a, F> {
         loop {
             let phase = self.shared.phase.load(Ordering::Relaxed);
             if phase == END {
-                let written = self.recorder.flush();
-                return written.map_err(|error| self.unwritten(&error));
+                return self.own.flush();
             }
             self.round(phase == SEND)?;
         }
@@ -281,18 +262,16 @@ impl<'a, F: FabricDiagnostics> Load<'a, F> {
 
     fn round(&mut self, send: bool) -> Result<(), Failure> {
         let now = Instant::now();
-        let mut worked = self.client.step();
+        let mut worked = self.own.client.step();
         self.take_delivered();
         // What waited for room is still to go.
         if (send || self.next.is_some()) && now >= self.due && self.sent.len() < IN_FLIGHT && self.send()? {
             self.due = (self.due + self.interval).max(now.checked_sub(LATE).unwrap_or(now));
             worked = true;
         }
-        if self.housekeeper.is_due(worked) {
-            worked |= self.client.housekeep();
-        }
-        if self.client.is_superseded() {
-            let name = self.plan.name(self.plan.topology().client_process(self.client.id()));
+
+        if self.own.client.is_superseded() {
+            let name = self.plan.name(self.plan.topology().client_process(self.own.client.id()));
             let what = format_args!("another process has taken the place of client `{name}`");
             return Err(Failure::run(what, PLACE, "run it alone on its cluster"));
         }
@@ -302,18 +281,15 @@ impl<'a, F: FabricDiagnostics> Load<'a, F> {
         }
         if now - self.written >= WRITE {
             self.written = now;
-            self.recorder.flush().map_err(|error| self.unwritten(&error))?;
+            self.own.flush()?;
         }
         let longest = self.due.saturating_duration_since(now).clamp(Duration::from_micros(50), SLEEP);
-        let slept = self.backoff.pause(self.client.fabric_mut(), worked, longest);
-        let remedy = "`stentor doctor` says what this machine can do";
-        self.housekeeper.note_sleep(slept.map_err(|error| Failure::run(error, PLACE, remedy))?);
-        Ok(())
+        self.own.rest(worked, longest)
     }
 
     fn take_delivered(&mut self) {
         for (group, delivered) in (0..).map(GroupId).zip(&mut self.delivered) {
-            *delivered = self.client.delivered_by_majority(group).max(*delivered);
+            *delivered = self.own.client.delivered_by_majority(group).max(*delivered);
         }
         let is_delivered =
             |message: &Message| message.slots.iter().all(|(group, slot)| self.delivered[usize::from(group.0)] > *slot);
@@ -337,26 +313,15 @@ impl<'a, F: FabricDiagnostics> Load<'a, F> {
             Some(next) => next,
             None => self.draw(),
         };
-        // Before the first write.
-        let t = now_ns();
-        let slots = to.iter().map(|group| (*group, self.client.next_slot(*group))).collect();
-        match self.client.submit(&to, &payload, true) {
-            Ok(submitted) => {
-                let operations = self.client.take_operations();
-                let written = self.recorder.multicast(t, submitted.id, &to, &payload);
-                let written = written.and_then(|()| self.recorder.operations(now_ns(), &operations));
-                written.map_err(|error| self.unwritten(&error))?;
-                let since = self.shared.clock.now();
-                let waiting = Waiting { sequence: Some(submitted.id.sequence), to: indices(&to), since };
-                self.sent.push_back(Message { waiting, slots });
-                Ok(true)
-            }
-            Err(SubmitError::Busy { .. } | SubmitError::NotConnected { .. }) => {
-                self.next = Some((to, payload, since));
-                Ok(false)
-            }
-            Err(error) => Err(Failure::run(error, PLACE, "report this as a bug")),
-        }
+        let slots = to.iter().map(|group| (*group, self.own.client.next_slot(*group))).collect();
+        let Some(id) = self.own.submit(&to, &payload, true, false)? else {
+            self.next = Some((to, payload, since));
+            return Ok(false);
+        };
+        let since = self.shared.clock.now();
+        let waiting = Waiting { sequence: Some(id.sequence), to: indices(&to), since };
+        self.sent.push_back(Message { waiting, slots });
+        Ok(true)
     }
 
     /// Draws at least one destination group and a length from 0 to the maximum, each order of magnitude equally often.
@@ -387,13 +352,9 @@ impl<'a, F: FabricDiagnostics> Load<'a, F> {
         let mut status = self.shared.status();
         status.waiting = waiting;
         status.counts_on.clear();
-        status.counts_on.extend((0..members).map(|member| self.client.counts_on(ProcessId(member))));
-        status.outstanding = self.client.outstanding() + usize::from(self.next.is_some());
-        status.multicast = self.client.submitted();
-    }
-
-    fn unwritten(&self, error: &std::io::Error) -> Failure {
-        Failure::cannot_write(&self.path, error)
+        status.counts_on.extend((0..members).map(|member| self.own.client.counts_on(ProcessId(member))));
+        status.outstanding = self.own.client.outstanding() + usize::from(self.next.is_some());
+        status.multicast = self.own.client.submitted();
     }
 }
 

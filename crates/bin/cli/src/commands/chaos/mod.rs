@@ -88,13 +88,13 @@ struct Script<'a> {
 pub(super) fn run(args: &args::Chaos, output: Output) -> Result<Verdict, Failure> {
     let scene = Scene::set(args)?;
     let seed = args.seed.unwrap_or_else(|| stentor::runtime::life_now() % 1_000_000);
-    let bounds = Bounds::of(scene.plan(), args.clients, args.rate);
-    let faults = schedule::allowed(args, scene.plan(), &bounds)?;
+    let bounds = Bounds::of(&scene.plan, args.clients, args.rate);
+    let faults = schedule::allowed(args, &scene.plan, &bounds)?;
     let script = Script { args, scene: &scene, seed, faults, bounds, output };
     script.announce();
     let interrupt = Interrupt::catch()?;
     let begin = Instant::now();
-    let played = with_fabric!(scene.plan().config().fabric(), F => script.play::<F>(&interrupt));
+    let played = with_fabric!(scene.plan.config().fabric(), F => script.play::<F>(&interrupt));
     let seconds = begin.elapsed().as_secs_f64();
     let played = match played {
         Ok(played) => played,
@@ -115,12 +115,11 @@ pub(super) fn run(args: &args::Chaos, output: Output) -> Result<Verdict, Failure
     })?;
     let judged = CheckResult { report, seconds: begin.elapsed().as_secs_f64(), bytes: scene.history_bytes()? };
     let document = RunReport::new(&script, &played, &judged, seconds);
-    let good = document.ok();
+    let good = document.ok;
     if !good || args.keep {
         scene.keep();
     }
-    output.report(&document.kept(scene.kept()))?;
-    Ok(Verdict::of(good))
+    output.conclude(&document.kept(scene.kept()), Verdict::of(good))
 }
 
 impl Script<'_> {
@@ -133,7 +132,7 @@ impl Script<'_> {
         self.output.note(&format!(
             "seed {}; faults on {}: {}{}{}; {} messages/s",
             self.seed,
-            self.scene.plan().config().fabric(),
+            self.scene.plan.config().fabric(),
             names.join(", "),
             lasts(Fault::Stop, "stop", stop_ms),
             lasts(Fault::Cut, "cut", cut_ms),
@@ -142,7 +141,7 @@ impl Script<'_> {
     }
 
     fn play<F: ClusterFabric>(&self, interrupt: &Interrupt) -> Result<RunOutcome, Failure> {
-        let (plan, scene) = (self.scene.plan(), self.scene);
+        let (plan, scene) = (&self.scene.plan, self.scene);
         let loads = Loads::new(plan, scene, self.args, self.seed);
         let bind = BindConfig { sockets: scene.sockets(), ..BindConfig::beside(&scene.config()) };
         let start = |client| plan.start_client::<F>(client, &bind);

@@ -4,12 +4,12 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
-use stentor_support::live::{Answer, Question, Standing, ask, no_thread};
+use stentor_support::live::{Answer, Question, Standing, ask, lock, no_thread};
 
 /// The time between two queries.
 const LOOK: Duration = Duration::from_millis(50);
@@ -38,10 +38,6 @@ struct MemberStatus {
 pub(super) struct MemberPoller {
     status: Arc<Mutex<MemberStatus>>,
     orders: Sender<Question>,
-}
-
-fn lock(status: &Mutex<MemberStatus>) -> MutexGuard<'_, MemberStatus> {
-    status.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The address at which a member is queried.

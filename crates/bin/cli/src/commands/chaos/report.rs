@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use stentor_checker::Report;
-use stentor_support::{Human, Style, bytes, verdict_lines};
+use stentor_support::{Human, Style, Verdicts, bytes, verdict_lines, verdicts};
 
 use super::Script;
 use super::conductor::{RunOutcome, Trouble};
@@ -21,7 +21,7 @@ pub(super) struct CheckResult {
 /// The document that `--json` prints, and the source of the human-readable text.
 #[derive(Serialize)]
 pub(super) struct RunReport {
-    ok: bool,
+    pub(super) ok: bool,
     seed: u64,
     /// The requested duration of the faults; `seconds` is the duration of the whole run, `fault_seconds` that of the
     /// faults.
@@ -44,7 +44,7 @@ pub(super) struct RunReport {
     /// The longest time from a member's start, or from the end of its fault, until it was ready.
     longest_return_ms: u64,
     /// The verdict on each property: `ok`, `violated` or `not_checked`.
-    properties: BTreeMap<&'static str, &'static str>,
+    properties: Verdicts,
     counter_example: Option<String>,
     trouble: Option<Trouble>,
     history_bytes: u64,
@@ -67,9 +67,8 @@ fn is_good(property: &str, verdict: &str, crashes: bool, complete: bool) -> bool
 
 impl RunReport {
     pub(super) fn new(script: &Script<'_>, outcome: &RunOutcome, checked: &CheckResult, seconds: f64) -> Self {
-        let (args, plan) = (script.args, script.scene.plan());
-        let properties: BTreeMap<_, _> =
-            checked.report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+        let (args, plan) = (script.args, &script.scene.plan);
+        let properties = verdicts(&checked.report);
         let crashes = checked.report.counts.crashes > 0;
         let good = |(name, verdict): (&&str, &&str)| is_good(name, verdict, crashes, outcome.complete);
         let mut faults: BTreeMap<_, _> = script.faults.iter().map(|fault| (super::schedule::name(*fault), 0)).collect();
@@ -109,10 +108,6 @@ impl RunReport {
     pub(super) fn kept(self, history: Option<PathBuf>) -> Self {
         RunReport { history, ..self }
     }
-
-    pub(super) fn ok(&self) -> bool {
-        self.ok
-    }
 }
 
 /// Returns the command that injects the same faults.
@@ -122,7 +117,7 @@ fn repeat(script: &Script<'_>) -> String {
     let _ = match &args.config {
         Some(path) => write!(line, " --config {}", path.display()),
         None => {
-            let fabric = script.scene.plan().config().fabric().name();
+            let fabric = script.scene.plan.config().fabric().name();
             write!(line, " --fabric {fabric} --groups {} --replicas {}", args.groups, args.replicas)
         }
     };

@@ -1,17 +1,17 @@
 //! The directory of a run, with the configuration, the histories and the output of all processes.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::net::UdpSocket;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use stentor::ClusterConfig;
 use stentor::config::{Limits, Problem, Template};
 use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
-use stentor_support::args::DemoFabric;
+use stentor_support::args::{DemoFabric, device_address};
 use stentor_support::live::{self, RunDirectory, unstarted};
 
 use super::PLACE;
@@ -25,13 +25,12 @@ const NETWORKS: u32 = 60;
 /// The directory of one run, with the configuration that the user named or that was made for the run.
 pub(super) struct Scene {
     directory: RunDirectory,
-    config: PathBuf,
-    plan: ClusterRuntime,
+    pub(super) plan: ClusterRuntime,
 }
 
 fn template(args: &args::Chaos) -> Result<Template, Failure> {
     let network = 192 + (std::process::id() % NETWORKS) as u8;
-    let ground = args.fabric.ground(network, &args.ofi, PLACE)?;
+    let ground = args.fabric.ground(network, &args.ofi, || device_address(PLACE))?;
     let limits =
         Limits { message_bytes: 16_384, window: 256, clients: args.clients, ring_kib: 256, body_ring_kib: 1024 };
     Ok(Template { cluster: "chaos".to_owned(), groups: args.groups, replicas: args.replicas, limits, ground })
@@ -92,32 +91,23 @@ impl Scene {
                 Ok((path, plan))
             }
             None => {
-                if args.fabric != DemoFabric::Ofi {
-                    args.ofi.refuse(PLACE)?;
-                }
+                args.ofi.refuse_unless(args.fabric == DemoFabric::Ofi, PLACE)?;
                 check_size(args.groups.saturating_mul(args.replicas))?;
                 Err(rendered(args)?)
             }
         };
-        let directory = RunDirectory::new("chaos", args.directory.as_deref())?;
-        let (config, plan) = match given {
-            Ok(given) => given,
+        let mut directory = RunDirectory::new("chaos", args.directory.as_deref())?;
+        let plan = match given {
+            Ok((config, plan)) => {
+                directory.use_config(config);
+                plan
+            }
             Err(text) => {
-                let config = directory.write_config(&text)?;
                 directory.write_key()?;
-                let plan = live::plan(&config)?;
-                (config, plan)
+                live::plan(&directory.write_config(&text)?)?
             }
         };
-        Ok(Scene { directory, config, plan })
-    }
-
-    pub(super) fn plan(&self) -> &ClusterRuntime {
-        &self.plan
-    }
-
-    pub(super) fn config(&self) -> PathBuf {
-        self.config.clone()
+        Ok(Scene { directory, plan })
     }
 
     pub(super) fn history_bytes(&self) -> Result<u64, Failure> {
@@ -147,10 +137,4 @@ impl Deref for Scene {
     fn deref(&self) -> &RunDirectory {
         &self.directory
     }
-}
-
-/// Writes a file with an error that names it.
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let written = File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| Failure::cannot_write(path, &error))
 }

@@ -10,7 +10,7 @@ use stentor::config::{self, FabricKind, KeyError, OfiSettings, Role, VerbsSettin
 use stentor::runtime::Room;
 use stentor_fabric_ofi::{DIRECTORY, SEGMENT_BYTES, Space, has_segments};
 use stentor_support::live::{key_fingerprint, key_in_words};
-use stentor_support::{Failure, Human, Output, Style, Verdict, bytes, columns};
+use stentor_support::{Failure, Human, Output, Style, Verdict, bytes, table};
 
 use crate::machine;
 
@@ -98,8 +98,7 @@ const RXM: &str = "not counted here: ofi_rxm of libfabric 1.17 takes 64 MiB for 
 
 pub(super) fn run(file: &Path, output: Output) -> Result<Verdict, Failure> {
     let config = ClusterConfig::load(file)?;
-    output.report(&Checked::new(&config, file))?;
-    Ok(Verdict::Good)
+    output.conclude(&Checked::new(&config, file), Verdict::Good)
 }
 
 impl Checked {
@@ -263,11 +262,11 @@ impl Human for Checked {
             self.fingerprint,
             self.key.as_ref().map_or(String::new(), |key| format!(", {key}"))
         );
-        text += &columns(&self.group_rows());
+        text += &table(&["group", "processes", "majority"], self.groups.iter().map(Group::row));
         text.push('\n');
-        text += &columns(&self.process_rows());
+        text += &table(&["process", "name", "group", "address"], self.process_rows());
         text.push('\n');
-        text += &columns(&self.memory_rows());
+        text += &table(&["memory", "count", "each", "all", "formula"], self.memory_rows());
         let here = self.memory.here.left_bytes.map_or(String::new(), |left| format!("; here {} are left", bytes(left)));
         let _ = writeln!(text, "all processes together: {}{here}", bytes(self.memory.total_bytes));
         for note in &self.notes {
@@ -277,18 +276,15 @@ impl Human for Checked {
     }
 }
 
-fn cells<const N: usize>(cells: [&str; N]) -> Vec<String> {
-    cells.map(str::to_owned).to_vec()
+impl Group {
+    fn row(&self) -> Vec<String> {
+        vec![self.id.clone(), self.processes.to_string(), self.majority.to_string()]
+    }
 }
 
 impl Checked {
-    fn group_rows(&self) -> Vec<Vec<String>> {
-        let row = |group: &Group| vec![group.id.clone(), group.processes.to_string(), group.majority.to_string()];
-        std::iter::once(cells(["group", "processes", "majority"])).chain(self.groups.iter().map(row)).collect()
-    }
-
     fn process_rows(&self) -> Vec<Vec<String>> {
-        let mut rows = vec![cells(["process", "name", "group", "address"])];
+        let mut rows = Vec::new();
         for process in &self.processes {
             let (Some(group), Some(address)) = (&process.group, &process.address) else { continue };
             rows.push(vec![format!("p{}", process.process), process.name.clone(), group.clone(), address.clone()]);
@@ -304,7 +300,7 @@ impl Checked {
     }
 
     fn memory_rows(&self) -> Vec<Vec<String>> {
-        let mut rows = vec![cells(["memory", "count", "each", "all", "formula"])];
+        let mut rows = Vec::new();
         for process in &self.memory.processes {
             let who = match process.group_size {
                 Some(size) => format!("each member of a group of {size}"),

@@ -6,17 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use stentor::ClusterConfig;
-use stentor::config::{Ground, Limits, Problem, Template};
+use stentor::config::{Limits, Problem, Template};
 use stentor_support::args::DemoFabric;
-use stentor_support::live::write_key;
+use stentor_support::live::{RunDirectory, write_key};
 use stentor_support::streams::{Existing, PLAIN, write_whole};
 use stentor_support::{Failure, Human, Output, Style, Verdict};
 
 use crate::args::ConfigInit;
-
-/// Where a cluster between hosts has its key: beside its configuration.
-const KEY: &str = "file:cluster.key";
-const KEY_FILE: &str = "cluster.key";
 
 #[derive(Serialize)]
 struct Written {
@@ -44,25 +40,13 @@ impl Human for Written {
 }
 
 pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure> {
-    if args.fabric != DemoFabric::Ofi {
-        args.ofi.refuse("stentor config init")?;
-    }
+    args.ofi.refuse_unless(args.fabric == DemoFabric::Ofi, "stentor config init")?;
     let template = Template {
         cluster: args.cluster.clone(),
         groups: args.groups,
         replicas: args.replicas,
         limits: Limits::default(),
-        ground: match args.fabric {
-            DemoFabric::Shm => Ground::Shm,
-            DemoFabric::Roce => Ground::Roce { network: 1, key: KEY.to_owned() },
-            DemoFabric::Ofi => Ground::Ofi {
-                network: 1,
-                key: KEY.to_owned(),
-                provider: args.ofi.provider.clone(),
-                as_efa: args.ofi.as_efa,
-            },
-            DemoFabric::Verbs => Ground::Verbs { address: device_address(), key: KEY.to_owned() },
-        },
+        ground: args.fabric.ground(1, &args.ofi, || Ok(device_address()))?,
     };
     // What the file would be refused for is refused before it is written.
     let refuse =
@@ -74,13 +58,11 @@ pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure>
         return Err(unwritten(&args.output, &ErrorKind::AlreadyExists.into()));
     }
     // The key first: a configuration without its key would have to be removed before another try.
-    let key = (args.fabric != DemoFabric::Shm).then(|| args.output.with_file_name(KEY_FILE));
+    let key = (args.fabric != DemoFabric::Shm).then(|| args.output.with_file_name(RunDirectory::KEY));
     let old_key = key.as_deref().map_or(Ok(false), make_key)?;
-    let existing = if args.force { Existing::Goes } else { Existing::Stays };
-    write_whole(&args.output, text.as_bytes(), existing, PLAIN).map_err(|error| unwritten(&args.output, &error))?;
+    write_example(&args.output, &text, args.force)?;
     let Template { cluster, groups, replicas, .. } = template;
-    output.report(&Written { path: args.output.clone(), cluster, groups, replicas, key, old_key })?;
-    Ok(Verdict::Good)
+    output.conclude(&Written { path: args.output.clone(), cluster, groups, replicas, key, old_key }, Verdict::Good)
 }
 
 /// Makes a key that only this user may read. One that is there stays: others may have it. Whether there is one.
@@ -97,13 +79,18 @@ fn device_address() -> IpAddr {
     stentor_support::rdma_address().unwrap_or(Ipv4Addr::new(192, 0, 2, 1).into())
 }
 
+/// Writes a configuration to begin with, over one that exists if it is to be `force`d.
+pub(in crate::commands) fn write_example(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
+    let existing = if force { Existing::Goes } else { Existing::Stays };
+    write_whole(path, text.as_bytes(), existing, PLAIN).map_err(|error| unwritten(path, &error))
+}
+
 fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    let failure = Failure::cannot_create("file", path, error);
     match error.kind() {
-        ErrorKind::AlreadyExists => Failure::usage(
-            "the file exists already; it was not changed",
-            path.display(),
-            "name another file with -o, or overwrite it with --force",
-        ),
-        _ => Failure::cannot_write(path, error),
+        ErrorKind::AlreadyExists => {
+            Failure { remedy: "name another file with -o, or overwrite it with --force".to_owned(), ..failure }
+        }
+        _ => failure,
     }
 }

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
-use stentor_support::args::name_of;
-use stentor_support::live::{ChildProcess, Interrupt, NodeCommand, ProcessOutput};
+use stentor_support::live::{ChildProcess, Interrupt, ProcessOutput};
 
 use super::stage::Stage;
 use crate::args::Wait;
@@ -22,57 +21,49 @@ const GIVEN_UP: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// All of them, by process. None outlives this.
-pub(super) struct Nodes(RefCell<Vec<ChildProcess>>);
-
-fn spawn(
-    plan: &ClusterRuntime,
-    stage: &Stage,
+pub(super) struct Nodes<'a> {
+    pub(super) plan: &'a ClusterRuntime,
+    pub(super) stage: &'a Stage,
     wait: Wait,
-    process: ProcessId,
-    life: u32,
-) -> Result<ChildProcess, Failure> {
-    let name = plan.name(process);
-    let (wait, history) = (name_of(&wait), stage.history(plan, process, life));
-    let (config, sockets, wait) = (&stage.config(), &stage.sockets(), &*wait);
-    let node = NodeCommand { name, life, wait, config, sockets, history: &history };
-    let mut command = node.command().map_err(|error| unstarted("stentor", &error))?;
-    command.args(["--quiet", "--operations"]).args(stage.arguments(name, life));
-    ChildProcess::start((name, life), command, ProcessOutput::Pipes, |error| unstarted(name, error))
+    all: RefCell<Vec<ChildProcess>>,
 }
 
-impl Nodes {
-    pub(super) fn start(plan: &ClusterRuntime, stage: &Stage, wait: Wait) -> Result<Self, Failure> {
-        let nodes = Nodes(RefCell::new(Vec::new()));
+impl<'a> Nodes<'a> {
+    pub(super) fn start(plan: &'a ClusterRuntime, stage: &'a Stage, wait: Wait) -> Result<Self, Failure> {
+        let nodes = Nodes { plan, stage, wait, all: RefCell::new(Vec::new()) };
         for process in (0..plan.topology().all_members() as u16).map(ProcessId) {
-            let node = spawn(plan, stage, wait, process, 1)?;
-            nodes.0.borrow_mut().push(node);
+            let node = nodes.spawn(process, 1)?;
+            nodes.all.borrow_mut().push(node);
         }
         Ok(nodes)
     }
 
+    fn spawn(&self, process: ProcessId, life: u32) -> Result<ChildProcess, Failure> {
+        let Nodes { plan, stage, wait, .. } = self;
+        let name = plan.name(process);
+        let node = stage.node(name, life, wait, &stage.history(plan, process, life));
+        let mut command = node.map_err(|error| unstarted("stentor", &error))?;
+        command.args(["--quiet", "--operations"]).args(stage.arguments(name, life));
+        ChildProcess::start((name, life), command, ProcessOutput::Pipes, |error| unstarted(name, error))
+    }
+
     /// Kills a process as `kill -9` does. Returns once it is gone.
     pub(super) fn kill(&self, process: ProcessId) -> Result<(), Failure> {
-        let mut nodes = self.0.borrow_mut();
+        let mut nodes = self.all.borrow_mut();
         let node = &mut nodes[process.index()];
         node.kill().map_err(|error| unstarted(&node.name, &error))
     }
 
     /// Starts a process that was killed again, in its second life.
-    pub(super) fn restart(
-        &self,
-        plan: &ClusterRuntime,
-        stage: &Stage,
-        wait: Wait,
-        process: ProcessId,
-    ) -> Result<(), Failure> {
-        let node = spawn(plan, stage, wait, process, 2)?;
-        self.0.borrow_mut()[process.index()] = node;
+    pub(super) fn restart(&self, process: ProcessId) -> Result<(), Failure> {
+        let node = self.spawn(process, 2)?;
+        self.all.borrow_mut()[process.index()] = node;
         Ok(())
     }
 
     /// Fails if one of them is gone that should not be.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        for node in self.0.borrow_mut().iter_mut() {
+        for node in self.all.borrow_mut().iter_mut() {
             if let Some(status) = node.gone() {
                 return Err(gone(node, status));
             }
@@ -83,7 +74,7 @@ impl Nodes {
     /// Stops them and returns what they say.
     pub(super) fn stop(&mut self, interrupt: &Interrupt) -> Result<Vec<Served>, Failure> {
         self.check()?;
-        let nodes = self.0.get_mut();
+        let nodes = self.all.get_mut();
         for node in nodes.iter_mut() {
             node.close_input();
         }
@@ -92,9 +83,9 @@ impl Nodes {
     }
 }
 
-impl Drop for Nodes {
+impl Drop for Nodes<'_> {
     fn drop(&mut self) {
-        let nodes = self.0.get_mut();
+        let nodes = self.all.get_mut();
         for node in nodes.iter_mut() {
             node.close_input();
         }

@@ -50,9 +50,9 @@ impl Copier {
     /// Starts one for a cluster, whose key is on the stage.
     pub(super) fn start(stage: &Stage, cluster: &str, wait: Wait) -> Result<Self, Failure> {
         let (forward, backward, control) = switch_places();
-        let config = stage.path().join("switch.toml");
+
         let text = example(cluster, forward, backward, control, &format!("file:{}", RunDirectory::KEY));
-        std::fs::write(&config, text).map_err(|error| Failure::cannot_write(&config, &error))?;
+        let config = stage.write("switch.toml", text)?;
         let mut command = this_program().map_err(|error| unstarted(&error))?;
         command.args(["switch", "--json", "--quiet", "--until-eof"]);
         command.args(["--wait", &name_of(&wait)]);

@@ -1,18 +1,14 @@
 //! Half-way the leader of the first group is killed; later it is started again.
 
-use std::fs::File;
-use std::io::BufReader;
+use std::path::PathBuf;
 
-use stentor::runtime::{Client, ClusterRuntime, FabricDiagnostics, Recorder, now_ns};
-use stentor_checker::history::Reader;
+use stentor::runtime::{Client, FabricDiagnostics, Recorder, now_ns};
 use stentor_checker::{Event, EventKind};
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
-use stentor_support::live::{HistoryFile, trim_history};
+use stentor_support::live::{HistoryFile, read_history, trim_history};
 
 use super::cluster::Nodes;
-use super::stage::Stage;
-use crate::args::Wait;
 
 /// What happened; times in ns of the histories' clock.
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +24,7 @@ pub(super) struct Crash {
 
 /// Whoever kills.
 pub(super) struct LeaderKill<'a> {
-    pub(super) plan: &'a ClusterRuntime,
-    pub(super) stage: &'a Stage,
-    pub(super) nodes: &'a Nodes,
-    pub(super) wait: Wait,
+    pub(super) nodes: &'a Nodes<'a>,
     pub(super) crash: Option<Crash>,
 }
 
@@ -41,7 +34,7 @@ impl LeaderKill<'_> {
         let process = self.leader()?;
         let killed = now_ns();
         self.nodes.kill(process)?;
-        let path = self.stage.history(self.plan, process, 1);
+        let path = self.history(process);
         trim_history(&path)?;
         recorder.crash(now_ns(), process, 1).map_err(|error| Failure::cannot_write(&path, &error))?;
         self.crash = Some(Crash { process, killed, restarted: 0, back: 0 });
@@ -52,7 +45,7 @@ impl LeaderKill<'_> {
     pub(super) fn restart(&mut self) -> Result<(), Failure> {
         let Some(crash) = &mut self.crash else { return Ok(()) };
         crash.restarted = now_ns();
-        self.nodes.restart(self.plan, self.stage, self.wait, crash.process)
+        self.nodes.restart(crash.process)
     }
 
     /// Whether it is back, if it was started again.
@@ -68,15 +61,17 @@ impl LeaderKill<'_> {
         }
     }
 
+    fn history(&self, process: ProcessId) -> PathBuf {
+        self.nodes.stage.history(self.nodes.plan, process, 1)
+    }
+
     /// The process of the first group that said last that it leads: nodes write that to their histories at once.
     fn leader(&self) -> Result<ProcessId, Failure> {
         let mut last = (0, ProcessId(0));
-        let group = self.plan.topology().group_ids().next().expect("there is a group");
-        for process in self.plan.topology().members(group) {
-            let path = self.stage.history(self.plan, process, 1);
-            let file =
-                File::open(&path).map_err(|error| Failure::run(error, path.display(), "report this as a bug"))?;
-            let (reader, mut cluster) = Reader::open(path.display().to_string(), BufReader::new(file))?;
+        let topology = self.nodes.plan.topology();
+        let group = topology.group_ids().next().expect("there is a group");
+        for process in topology.members(group) {
+            let (reader, mut cluster) = read_history(&self.history(process))?;
             let mut reader = reader.tolerate_cut_off_line();
             while let Some(Event { kind, .. }) = reader.next_event(&mut cluster)? {
                 if let EventKind::Epoch { ballot, .. } = kind {

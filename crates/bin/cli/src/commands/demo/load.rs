@@ -4,18 +4,13 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use stentor::runtime::{
-    Client, ClusterRuntime, Counts, FabricDiagnostics, GroupId, Housekeeper, Recorder, SubmitError, WaitMode,
-    client_round, now_ns,
-};
-use stentor_fabric::Backoff;
+use stentor::runtime::{Counts, FabricDiagnostics, GroupId, now_ns};
 use stentor_support::Failure;
-use stentor_support::live::{HistoryFile, Joined, absent};
+use stentor_support::live::{Joined, RecordedClient, absent};
 
-use super::TIMEOUT;
 use super::leader_kill::{Crash, LeaderKill};
-use super::stage::Stage;
-use super::text::{Text, destinations};
+use super::text::destinations;
+use super::{Scene, TIMEOUT};
 
 /// Messages that are sent one at a time, for their latency.
 const ALONE: usize = 1000;
@@ -46,17 +41,11 @@ pub(super) struct Sent {
     pub(super) ended: u64,
 }
 
-/// Looks after the other processes.
-type Check<'a> = &'a dyn Fn() -> Result<(), Failure>;
-
 /// A client with its history.
 pub(super) struct Loader<'a, F: FabricDiagnostics> {
-    plan: &'a ClusterRuntime,
-    stage: &'a Stage,
-    client: Client<F>,
-    recorder: Recorder<HistoryFile>,
-    backoff: Backoff,
-    housekeeper: Housekeeper,
+    scene: Scene<'a>,
+    bar: &'a ProgressBar,
+    own: RecordedClient<F>,
     rounds: u32,
     leader_kill: Option<LeaderKill<'a>>,
     /// When a message was sent or delivered last.
@@ -66,74 +55,58 @@ pub(super) struct Loader<'a, F: FabricDiagnostics> {
 
 impl<'a, F: FabricDiagnostics> Loader<'a, F> {
     pub(super) fn new(
-        plan: &'a ClusterRuntime,
-        stage: &'a Stage,
+        scene: Scene<'a>,
+        bar: &'a ProgressBar,
         joined: Joined<F>,
-        wait: WaitMode,
         leader_kill: Option<LeaderKill<'a>>,
     ) -> Result<Self, Failure> {
-        let me = plan.topology().client_process(joined.id);
-        let path = stage.history(plan, me, 1);
-        let recorder = Recorder::new(plan, me, HistoryFile::create(&path)?)
-            .map_err(|error| Failure::cannot_write(&path, &error))?;
-        let mut client = joined.client;
-        client.record_operations();
-        let (backoff, housekeeper) = (Backoff::new(wait), Housekeeper::default());
-        let progress = Instant::now();
-        Ok(Loader {
-            plan,
-            stage,
-            client,
-            recorder,
-            backoff,
-            housekeeper,
-            rounds: 0,
-            leader_kill,
-            progress,
-            delivered: 0,
-        })
+        let Scene { args, plan, stage, .. } = scene;
+        let path = stage.history(plan, plan.topology().client_process(joined.id), 1);
+        let mut own = RecordedClient::new(plan, joined, &path, args.wait.into(), "stentor demo")?;
+        own.client.record_operations();
+        Ok(Loader { scene, bar, own, rounds: 0, leader_kill, progress: Instant::now(), delivered: 0 })
     }
 
     /// Waits until the network makes copies for everybody, or one patience is over.
-    pub(super) fn wait_for_copies(&mut self, check: Check<'_>, bar: &ProgressBar) -> Result<(), Failure> {
-        let (all, since): (Vec<_>, _) = (self.plan.topology().group_ids().collect(), Instant::now());
-        while !self.client.is_copied(&all) && since.elapsed() < TIMEOUT {
+    pub(super) fn wait_for_copies(&mut self) -> Result<(), Failure> {
+        let (all, since): (Vec<_>, _) = (self.scene.plan.topology().group_ids().collect(), Instant::now());
+        while !self.own.client.is_copied(&all) && since.elapsed() < TIMEOUT {
             self.progress = Instant::now();
-            self.round(false, check, bar)?;
+            self.round(false)?;
         }
         Ok(())
     }
 
-    pub(super) fn run(mut self, text: &Text, check: Check<'_>, bar: &ProgressBar) -> Result<Sent, Failure> {
-        let lines = text.lines();
-        let groups = self.plan.topology().groups();
+    pub(super) fn run(mut self) -> Result<Sent, Failure> {
+        let lines = &self.scene.text.lines;
+        let groups = self.scene.plan.topology().groups();
         let sets: Vec<Vec<GroupId>> = lines.iter().map(|line| destinations(line, groups)).collect();
         let alone = lines.len().min(ALONE);
         let notify = last_of_each_group(&sets);
         for (n, line) in lines.iter().enumerate() {
-            self.play(n, lines.len(), check, bar)?;
-            self.send(&sets[n], line, n < alone || notify.contains(&n), check, bar)?;
-            while n < alone && self.client.outstanding() > 0 {
-                self.round(false, check, bar)?;
+            self.play(n, lines.len())?;
+            self.send(&sets[n], line, n < alone || notify.contains(&n))?;
+            while n < alone && self.own.client.outstanding() > 0 {
+                self.round(false)?;
             }
         }
-        while self.client.outstanding() > 0 || !self.is_back() {
-            self.round(false, check, bar)?;
+        while self.own.client.outstanding() > 0 || !self.is_back() {
+            self.round(false)?;
         }
         let ended = now_ns();
-        self.recorder.complete().map_err(|error| self.unwritten(&error))?;
-        if let Some(unfinished) = self.client.fabric_mut().finish() {
+        self.own.recorder.complete().map_err(|error| self.own.unwritten(&error))?;
+        if let Some(unfinished) = self.own.client.fabric_mut().finish() {
             return Err(Failure::run(unfinished, "--pcap", "make room on the disk, or leave it out"));
         }
         let warm_up = if alone >= 2 * WARM_UP { WARM_UP } else { 0 };
         Ok(Sent {
-            messages: self.client.submitted(),
+            messages: self.own.client.submitted(),
             to_one: sets.iter().filter(|to| to.len() == 1).count() as u64,
             alone: warm_up as u64 + 1..=alone as u64,
             windowed: alone as u64 + 1..=lines.len() as u64,
-            counts: *self.client.counts(),
-            carrier: self.client.fabric().carrier(),
-            troubles: self.client.fabric_mut().last_troubles(),
+            counts: *self.own.client.counts(),
+            carrier: self.own.client.fabric().carrier(),
+            troubles: self.own.client.fabric_mut().last_troubles(),
             crash: self.leader_kill.and_then(|leader_kill| leader_kill.crash),
             ended,
         })
@@ -141,56 +114,37 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
 
     /// What happens before message `n` of `all`: half-way the leader is killed, later it is started again. What follows
     /// goes slowly until it is back, so that it comes back under load; the last tenth waits for it.
-    fn play(&mut self, n: usize, all: usize, check: Check<'_>, bar: &ProgressBar) -> Result<(), Failure> {
+    fn play(&mut self, n: usize, all: usize) -> Result<(), Failure> {
         let Some(leader_kill) = &mut self.leader_kill else { return Ok(()) };
         if n == all / 2 {
-            return leader_kill.kill(&mut self.recorder);
+            return leader_kill.kill(&mut self.own.recorder);
         }
         if n == all / 2 + all / 4 {
             return leader_kill.restart();
         }
         let since = Instant::now();
         while !self.is_back() && (since.elapsed() < PACE || n >= all - all / 10) {
-            self.round(false, check, bar)?;
+            self.round(false)?;
         }
         Ok(())
     }
 
     /// Whether nobody is missing who was killed and started again.
     fn is_back(&mut self) -> bool {
-        self.leader_kill.as_mut().is_none_or(|leader_kill| leader_kill.is_back(&self.client))
+        self.leader_kill.as_mut().is_none_or(|leader_kill| leader_kill.is_back(&self.own.client))
     }
 
-    fn send(
-        &mut self,
-        to: &[GroupId],
-        line: &[u8],
-        notify: bool,
-        check: Check<'_>,
-        bar: &ProgressBar,
-    ) -> Result<(), Failure> {
-        loop {
-            // Before the first write.
-            let t = now_ns();
-            match self.client.submit(to, line, notify) {
-                Ok(submitted) => {
-                    let written = self.recorder.multicast(t, submitted.id, to, line);
-                    let operations = self.client.take_operations();
-                    return written
-                        .and_then(|()| self.recorder.operations(now_ns(), &operations))
-                        .map_err(|error| self.unwritten(&error));
-                }
-                Err(SubmitError::Busy { .. } | SubmitError::NotConnected { .. }) => self.round(false, check, bar)?,
-                Err(error) => return Err(Failure::run(error, "stentor demo", "report this as a bug")),
-            }
+    fn send(&mut self, to: &[GroupId], line: &[u8], notify: bool) -> Result<(), Failure> {
+        while self.own.submit(to, line, notify, false)?.is_none() {
+            self.round(false)?;
         }
+        Ok(())
     }
 
-    fn round(&mut self, submitted: bool, check: Check<'_>, bar: &ProgressBar) -> Result<(), Failure> {
-        let worked = client_round(&mut self.client, &mut self.backoff, &mut self.housekeeper, submitted)
-            .map_err(|error| Failure::run(error, "stentor demo", "`stentor doctor` says what this machine can do"))?;
-        if self.client.delivered_up_to() > self.delivered {
-            self.delivered = self.client.delivered_up_to();
+    fn round(&mut self, submitted: bool) -> Result<(), Failure> {
+        let worked = self.own.round(submitted)?;
+        if self.own.client.delivered_up_to() > self.delivered {
+            self.delivered = self.own.client.delivered_up_to();
             self.progress = Instant::now();
         }
         self.rounds += 1;
@@ -198,22 +152,18 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
             return Ok(());
         }
         if self.rounds.is_multiple_of(ROUNDS_PER_LOOK) || self.progress.elapsed().as_millis() > 20 {
-            bar.set_position(self.delivered);
-            check()?;
+            self.bar.set_position(self.delivered);
+            (self.scene.check)()?;
         }
         if self.progress.elapsed() > TIMEOUT { Err(self.stuck()) } else { Ok(()) }
     }
 
     fn stuck(&self) -> Failure {
-        let all: Vec<_> = self.plan.topology().group_ids().collect();
-        let gone = absent(self.plan, &self.client, &all);
+        let all: Vec<_> = self.scene.plan.topology().group_ids().collect();
+        let gone = absent(self.scene.plan, &self.own.client, &all);
         let gone = if gone.is_empty() { String::new() } else { format!("; not there: {}", gone.join(", ")) };
-        let what = format_args!("no delivery for {TIMEOUT:?}, {} are outstanding{gone}", self.client.outstanding());
+        let what = format_args!("no delivery for {TIMEOUT:?}, {} are outstanding{gone}", self.own.client.outstanding());
         Failure::run(what, "stentor demo", "give it more processors, or report this as a bug")
-    }
-
-    fn unwritten(&self, error: &std::io::Error) -> Failure {
-        Failure::cannot_write(self.stage.path(), error)
     }
 }
 

@@ -46,9 +46,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     if args.fabric == DemoFabric::Shm {
         live::refuse_network(None, Captures::from(&args.network).asked(), "stentor demo")?;
     }
-    if args.fabric != DemoFabric::Ofi {
-        args.ofi.refuse("stentor demo")?;
-    }
+    args.ofi.refuse_unless(args.fabric == DemoFabric::Ofi, "stentor demo")?;
     if matches!(args.fabric, DemoFabric::Verbs | DemoFabric::Ofi) {
         live::refuse_traffic(Captures::from(&args.network).asked(), "stentor demo")?;
     }
@@ -82,19 +80,19 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let outcome = Outcome::read(&plan, &stage, &sent)?;
     stage.keep();
     let shown = DemoReport::new(&plan, &stage, &text, &sent, &served, &report, &outcome).copied(switched);
-    output.report(&shown)?;
-    Ok(Verdict::of(shown.ok()))
+    output.conclude(&shown, Verdict::of(shown.ok))
 }
 
 /// Lines of a text that is long enough for somebody to be killed and to come back meanwhile.
 const SHORTEST_WITH_KILL: usize = 100;
 
 /// Everything that the client needs to know.
+#[derive(Clone, Copy)]
 struct Scene<'a> {
     args: &'a args::Demo,
     plan: &'a ClusterRuntime,
     stage: &'a Stage,
-    nodes: &'a Nodes,
+    nodes: &'a Nodes<'a>,
     text: &'a Text,
     /// Looks after the other processes.
     check: &'a dyn Fn() -> Result<(), Failure>,
@@ -105,28 +103,18 @@ impl Scene<'_> {
     fn send<F: ClusterFabric>(&self) -> Result<Sent, Failure> {
         let Scene { args, plan, stage, nodes, text, check, output } = *self;
         let (config, sockets) = (stage.config(), stage.sockets());
-        let told = |name: &str| stage.captures().of(name, 1);
+        let told = |name: &str| stage.captures.of(name, 1);
         let start = |client| live::start_client::<F>(plan, client, (&config, &sockets), told);
-        let to: Vec<_> = plan.topology().group_ids().collect();
-        let joining = Joining {
-            plan,
-            config: &config,
-            start: &start,
-            meet: stage.path().display().to_string(),
-            directory: None,
-            to: &to,
-            wait: args.wait.into(),
-            timeout: patience(plan.topology().processes()),
-            check,
-        };
+        let (wait, timeout) = (args.wait.into(), patience(plan.topology().processes()));
+        let joining = Joining { wait, timeout, check, ..Joining::to_all(plan, &config, stage.path(), &start) };
         let joined = joining.join(None, |text| output.note(text))?;
-        let bar = output.progress_count("multicasting", text.lines().len() as u64);
+        let bar = output.progress_count("multicasting", text.lines.len() as u64);
         // A smaller group would not survive it.
-        let kills = !args.no_kill && args.replicas >= 3 && text.lines().len() >= SHORTEST_WITH_KILL;
-        let leader_kill = kills.then_some(LeaderKill { plan, stage, nodes, wait: args.wait, crash: None });
-        let mut loader = load::Loader::new(plan, stage, joined, args.wait.into(), leader_kill)?;
-        let sent = if args.switch { loader.wait_for_copies(check, &bar) } else { Ok(()) };
-        let sent = sent.and_then(|()| loader.run(text, check, &bar));
+        let kills = !args.no_kill && args.replicas >= 3 && text.lines.len() >= SHORTEST_WITH_KILL;
+        let leader_kill = kills.then_some(LeaderKill { nodes, crash: None });
+        let mut loader = load::Loader::new(*self, &bar, joined, leader_kill)?;
+        let sent = if args.switch { loader.wait_for_copies() } else { Ok(()) };
+        let sent = sent.and_then(|()| loader.run());
         bar.finish_and_clear();
         sent
     }

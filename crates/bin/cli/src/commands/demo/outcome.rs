@@ -1,14 +1,10 @@
 //! What the histories say about times: each message's multicast joined with its deliveries, all on one clock.
 
-use std::fs::File;
-use std::io::BufReader;
-
 use stentor::runtime::ClusterRuntime;
-use stentor_checker::history::Reader;
 use stentor_checker::{Event, EventKind, Process};
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
-use stentor_support::live::Latency;
+use stentor_support::live::{Latency, read_history};
 
 use super::load::Sent;
 use super::stage::Stage;
@@ -62,11 +58,8 @@ impl Outcome {
         let mut reigns = Vec::new();
         let mut takeover = Takeover::default();
         for path in stage.histories(plan, sent.crash.map(|crash| crash.process)) {
-            let file =
-                File::open(&path).map_err(|error| Failure::run(error, path.display(), "report this as a bug"))?;
-            let input = BufReader::with_capacity(256 << 10, file);
             takeover.begun = false;
-            let (mut reader, mut cluster) = Reader::open(path.display().to_string(), input)?;
+            let (mut reader, mut cluster) = read_history(&path)?;
             while let Some(Event { t, process, kind, .. }) = reader.next_event(&mut cluster)? {
                 match kind {
                     EventKind::Multicast(multicast) => {

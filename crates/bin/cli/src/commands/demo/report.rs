@@ -11,7 +11,7 @@ use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_multicast::Step;
 use stentor_support::live::Micros;
-use stentor_support::{Human, Style, columns, counted, verdict_lines};
+use stentor_support::{Human, Style, Verdicts, columns, counted, verdict_lines, verdicts};
 
 use super::copier::Switched;
 use super::load::Sent;
@@ -23,9 +23,9 @@ use crate::commands::node::Served;
 /// The document.
 #[derive(Serialize)]
 pub(super) struct DemoReport {
-    ok: bool,
+    pub(super) ok: bool,
     /// By name: `ok`, `violated` or `not_checked`.
-    properties: BTreeMap<&'static str, &'static str>,
+    properties: Verdicts,
     counter_example: Option<String>,
     messages: u64,
     deliveries: u64,
@@ -96,8 +96,7 @@ impl DemoReport {
         let items_by_step: BTreeMap<_, _> = steps.filter(|step| **step != Step::Credit).map(items).collect();
         let protocol = sent.counts.protocol_writes() + served.iter().map(Served::protocol_writes).sum::<u64>();
         let rejected = sent.counts.rejected + served.iter().map(|served| served.rejected).sum::<u64>();
-        let properties: BTreeMap<_, _> =
-            report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+        let properties = verdicts(report);
         let members = plan.topology().all_members();
         let delivered = outcome.deliveries[..members].iter().zip(0..);
         let windowed = &sent.windowed;
@@ -120,7 +119,7 @@ impl DemoReport {
             failover_ms: outcome.failover.map(|failover| failover as f64 / 1e6),
             rejoin_ms: outcome.outage.map(|(_, rejoin)| rejoin as f64 / 1e6),
             history: stage.path().to_owned(),
-            input: text.source().to_owned(),
+            input: text.source.clone(),
             fabric: with_fabric!(plan.config().fabric(), F => F::NAME),
             carrier: sent.carrier.clone(),
             groups: plan.topology().groups(),
@@ -141,10 +140,6 @@ impl DemoReport {
         self.ok &= switch.as_ref().is_none_or(Switched::is_used);
         self.switch = switch;
         self
-    }
-
-    pub(super) fn ok(&self) -> bool {
-        self.ok
     }
 
     fn figures(&self, style: Style) -> String {

@@ -9,7 +9,7 @@ use stentor::config::{Limits, Problem, Template};
 use stentor::runtime::ClusterRuntime;
 use stentor_fabric::{ProcessId, SetSpec};
 use stentor_support::Failure;
-use stentor_support::args::DemoFabric;
+use stentor_support::args::{DemoFabric, device_address};
 use stentor_support::live::{Captures, RunDirectory};
 
 use crate::args;
@@ -49,7 +49,7 @@ fn rendered(args: &args::Demo) -> Result<String, Failure> {
 }
 
 fn template(args: &args::Demo) -> Result<Template, Failure> {
-    let ground = args.fabric.ground(network_number(), &args.ofi, "stentor demo")?;
+    let ground = args.fabric.ground(network_number(), &args.ofi, || device_address("stentor demo"))?;
     Ok(Template { cluster: CLUSTER.to_owned(), groups: args.groups, replicas: args.replicas, limits: LIMITS, ground })
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Stage {
     directory: RunDirectory,
     /// What members are told about the election.
     election: Vec<String>,
-    captures: Captures,
+    pub(super) captures: Captures,
     fabric: DemoFabric,
 }
 
@@ -114,11 +114,6 @@ impl Stage {
     pub(super) fn arguments(&self, name: &str, life: u32) -> Vec<String> {
         let network = (self.fabric == DemoFabric::Roce).then(|| self.captures.arguments(name, life));
         self.election.iter().cloned().chain(network.into_iter().flatten()).collect()
-    }
-
-    /// What becomes of packets.
-    pub(super) fn captures(&self) -> &Captures {
-        &self.captures
     }
 
     /// Of a process in one of its lives.

@@ -30,8 +30,8 @@ const LINES: usize = 6000;
 
 /// A text.
 pub(super) struct Text {
-    lines: Vec<Vec<u8>>,
-    source: String,
+    pub(super) lines: Vec<Vec<u8>>,
+    pub(super) source: String,
 }
 
 impl Text {
@@ -47,14 +47,6 @@ impl Text {
         }
         Ok(text)
     }
-
-    pub(super) fn lines(&self) -> &[Vec<u8>] {
-        &self.lines
-    }
-
-    pub(super) fn source(&self) -> &str {
-        &self.source
-    }
 }
 
 fn documents(most: usize) -> Text {
@@ -68,11 +60,8 @@ fn file(path: &Path, limit: usize, most: usize) -> Result<Vec<Vec<u8>>, Failure>
     let place = path.display().to_string();
     let refuse = |error: &std::io::Error, line: &str| {
         let place = format!("{place}{line}");
-        Failure::usage(
-            format_args!("cannot read the input: {error}"),
-            place,
-            "name a text file that this user may read",
-        )
+        let remedy = "name a text file that this user may read";
+        Failure::usage(format_args!("cannot read the input: {error}"), place, remedy)
     };
     let input = File::open(path).map_err(|error| refuse(&error, ""))?;
     let input = Lines::read(move || Box::new(BufReader::new(input.take(u64::MAX))), limit, TooLong::Ends)?;
@@ -135,8 +124,8 @@ mod tests {
     #[test]
     fn the_documents_are_a_text_of_thousands_of_lines() {
         let text = documents(usize::MAX);
-        assert!(text.lines().len() >= 5000);
-        assert!(text.lines().iter().any(|line| line.starts_with(b"# Stentor")));
-        assert_eq!(documents(7).lines().len(), 7);
+        assert!(text.lines.len() >= 5000);
+        assert!(text.lines.iter().any(|line| line.starts_with(b"# Stentor")));
+        assert_eq!(documents(7).lines.len(), 7);
     }
 }

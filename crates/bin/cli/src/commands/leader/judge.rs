@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use stentor_support::live::Standing;
 
-use super::report::Member;
+use super::member::Member;
 
 /// Besides the election's time, how long messages may not move, ms.
 const STILL_MS: u64 = 2000;
@@ -69,8 +69,7 @@ fn stands_by(standing: &Standing, last: &Standing, timeout_ms: u64) -> bool {
 
 fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String {
     let joins: Vec<_> = members.iter().filter(|member| member.state == "joins").collect();
-    let remember: Vec<_> =
-        members.iter().filter(|member| member.standing.as_ref().is_some_and(|s| !s.joining)).collect();
+    let remember: Vec<_> = members.iter().filter(|member| member.remembers()).collect();
     let (size, majority) = (members.len(), members.len() / 2 + 1);
     let there = joins.len() + remember.len();
     let mut text = format!("nobody leads {group}");
@@ -82,13 +81,11 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
         }
         let silent: Vec<_> = members.iter().filter(|member| ["silent", "unknown"].contains(&member.state)).collect();
         if !silent.is_empty() {
-            let names: Vec<_> = silent.iter().map(|member| member.id.as_str()).collect();
-            let _ = write!(text, "; whether {} remember is known when they answer", names.join(", "));
+            let _ = write!(text, "; whether {} remember is known when they answer", ids(&silent));
         } else if there < size {
             text += "; it begins when all its members are there";
         } else if !remember.is_empty() {
-            let names: Vec<_> = remember.iter().map(|member| member.id.as_str()).collect();
-            let _ = write!(text, ": stop {} and start it anew, then {group} begins from nothing", names.join(", "));
+            let _ = write!(text, ": stop {} and start it anew, then {group} begins from nothing", ids(&remember));
             text += "; clients that began before have to be started anew, too";
         }
     } else if there < majority {
@@ -104,17 +101,19 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
 
 /// What follows if so many members are down that no majority remembers the group: the memory of a process ends with it.
 fn forgotten(group: &str, members: &[&Member]) -> String {
-    let down: Vec<_> =
-        members.iter().filter(|member| member.state == "down").map(|member| member.id.as_str()).collect();
-    let remember = members.iter().filter(|member| member.standing.as_ref().is_some_and(|s| !s.joining));
-    let remember: Vec<_> = remember.map(|member| member.id.as_str()).collect();
+    let down: Vec<_> = members.iter().filter(|member| member.state == "down").collect();
+    let remember: Vec<_> = members.iter().filter(|member| member.remembers()).collect();
     if members.len() - down.len() > members.len() / 2 || remember.is_empty() {
         return String::new();
     }
-    let (down, remember) = (down.join(", "), remember.join(", "));
+    let (down, remember) = (ids(&down), ids(&remember));
     format!(
         "; a majority's memory ended with its processes: start {down}, then stop {remember} and start it anew, and {group} begins from nothing"
     )
+}
+
+fn ids(members: &[&&Member]) -> String {
+    members.iter().map(|member| member.id.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// Those that do not work, and how they are.
@@ -175,7 +174,7 @@ impl Judged {
 #[cfg(test)]
 mod tests {
     use super::super::Heard;
-    use super::super::report::tests::{follower, leader};
+    use super::super::member::tests::{follower, leader};
     use super::*;
 
     fn member(id: &str, heard: Heard<Standing>) -> Member {

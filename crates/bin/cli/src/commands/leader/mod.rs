@@ -2,6 +2,8 @@
 
 mod asking;
 mod judge;
+mod member;
+
 mod report;
 
 use std::io::ErrorKind;
@@ -13,7 +15,8 @@ use stentor_fabric::ProcessId;
 use stentor_multicast::ProcessRole;
 
 use crate::args::{LeaderCommand, LeaderMove, LeaderShow, Where};
-use report::{Member, Moved, Shown};
+use member::Member;
+use report::{Moved, Shown};
 use stentor_support::live::{self, Answer, Interrupt, Question, Standing, ask, unstarted};
 use stentor_support::{Failure, Output, Verdict};
 
@@ -110,12 +113,11 @@ fn show(args: &LeaderShow, output: Output) -> Result<Verdict, Failure> {
     let since = Instant::now();
     let mut shown = look(&cluster, &groups)?;
     // A change of leaders may be under way: a moment later its members agree.
-    if !shown.ok() && !shown.is_incomplete() && since.elapsed() < AGAIN {
+    if !shown.ok && !shown.is_incomplete() && since.elapsed() < AGAIN {
         std::thread::sleep(AGAIN);
         shown = look(&cluster, &groups)?;
     }
-    output.report(&shown)?;
-    Ok(Verdict::of(shown.ok()))
+    output.conclude(&shown, Verdict::of(shown.ok))
 }
 
 /// How all members of these groups stand.
@@ -168,8 +170,7 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
         epoch,
         seconds: since.elapsed().as_secs_f64(),
     };
-    output.report(&moved)?;
-    Ok(Verdict::Good)
+    output.conclude(&moved, Verdict::Good)
 }
 
 /// Asks the leader to hand over and returns its id. A refusal that may pass is asked again for a moment: a

@@ -4,80 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use stentor_support::live::{Standing, is_stopped};
-use stentor_support::{Human, Style, columns};
+use stentor_support::live::Standing;
+use stentor_support::{Human, Style, table};
 
-use super::Heard;
 use super::judge::{Judged, how, judge};
-
-/// One member.
-#[derive(Serialize)]
-pub(super) struct Member {
-    pub(super) id: String,
-    pub(super) group: String,
-    /// `leads`, `follows`, `campaigns`, `joins`, `silent`: there, and does not answer; `down`: nobody is there; `unknown`: it
-    /// cannot be asked from here.
-    pub(super) state: &'static str,
-    /// The process on its host, if it is known.
-    pid: Option<i32>,
-    /// Why it cannot be asked.
-    why: Option<String>,
-    /// Where on this host it was found, if that is not where the configuration and the directory lead.
-    note: Option<String>,
-    /// Messages that another member of its group has delivered and this one has not.
-    lag: Option<u64>,
-    /// What it says, if it runs.
-    pub(super) standing: Option<Standing>,
-}
-
-impl Member {
-    pub(super) fn new(group: &str, id: &str, heard: Heard<Standing>, note: Option<String>) -> Self {
-        let state = match &heard {
-            Heard::Silence(_) => "silent",
-            Heard::Nobody => "down",
-            Heard::Unknown(_) => "unknown",
-            Heard::Answer(standing) if standing.joining => "joins",
-            Heard::Answer(standing) if standing.leads => "leads",
-            Heard::Answer(standing) if standing.campaigns => "campaigns",
-            Heard::Answer(_) => "follows",
-        };
-        let (standing, pid, why) = match heard {
-            Heard::Answer(standing) => {
-                let pid = i32::try_from(standing.pid).ok();
-                (Some(standing), pid, None)
-            }
-            Heard::Unknown(why) => (None, None, Some(why)),
-            Heard::Silence(pid) => (None, pid, None),
-            Heard::Nobody => (None, None, None),
-        };
-        Member {
-            id: id.to_owned(),
-            group: group.to_owned(),
-            state,
-            pid: pid.filter(|pid| *pid > 0),
-            why,
-            note,
-            lag: None,
-            standing,
-        }
-    }
-
-    /// Its pid, if it is stopped on this host.
-    pub(super) fn stopped(&self) -> Option<i32> {
-        self.pid.filter(|pid| self.state == "silent" && is_stopped(*pid))
-    }
-
-    /// Whether a new client waits for it. Of one that cannot be asked nothing is known.
-    fn keeps_clients_out(&self) -> bool {
-        ["down", "silent", "joins"].contains(&self.state)
-    }
-}
+use super::member::Member;
 
 /// The document of `leader show`.
 #[derive(Serialize)]
 pub(super) struct Shown {
     /// Every group works.
-    ok: bool,
+    pub(super) ok: bool,
     groups: Vec<Judged>,
     /// Members that keep new clients out: a client begins when it reaches all members of all groups.
     keep_clients_out: Vec<String>,
@@ -101,10 +38,6 @@ impl Shown {
         let groups: Vec<_> = names.iter().map(|name| judge(name, &of(&members, name), timeout_ms)).collect();
         let out = members.iter().filter(|member| member.keeps_clients_out()).map(|member| member.id.clone());
         Shown { ok: groups.iter().all(|group| group.ok), groups, keep_clients_out: out.collect(), members }
-    }
-
-    pub(super) fn ok(&self) -> bool {
-        self.ok
     }
 
     /// Whether somebody took all the time there was, or would again.
@@ -132,13 +65,12 @@ fn of<'a>(members: &'a [Member], group: &str) -> Vec<&'a Member> {
 impl Human for Shown {
     fn human(&self, _: Style) -> String {
         let head = ["group", "member", "pid", "state", "epoch", "of", "delivered", "lag", "undelivered"];
-        let mut table = vec![head.map(str::to_owned).to_vec()];
-        for Member { id, group, state, pid, lag, standing, .. } in &self.members {
+        let row = |Member { id, group, state, pid, lag, standing, .. }: &Member| {
             let tell = |what: &dyn Fn(&Standing) -> String| standing.as_ref().map_or_else(|| "-".to_owned(), what);
             // Who waits for its group's state knows of no leader yet.
             let member = standing.as_ref().filter(|standing| !standing.joining);
             let of_member = |what: &dyn Fn(&Standing) -> String| member.map_or_else(|| "-".to_owned(), what);
-            table.push(vec![
+            vec![
                 group.clone(),
                 id.clone(),
                 pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
@@ -148,9 +80,9 @@ impl Human for Shown {
                 tell(&|standing| standing.delivered.to_string()),
                 lag.map_or_else(|| "-".to_owned(), |lag| lag.to_string()),
                 tell(&|standing| standing.undelivered.to_string()),
-            ]);
-        }
-        let mut text = columns(&table);
+            ]
+        };
+        let mut text = table(&head, self.members.iter().map(row));
         for group in &self.groups {
             text += &group.text(&of(&self.members, &group.group));
         }
@@ -210,33 +142,12 @@ impl Human for Moved {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
+mod tests {
     use stentor_support::live::Lag;
 
-    pub(in super::super) fn follower(id: &str, leader: &str, heard_ms: Option<u64>) -> Standing {
-        Standing {
-            id: id.to_owned(),
-            pid: 1,
-            leads: false,
-            campaigns: false,
-            joining: false,
-            epoch: 7,
-            leader: leader.to_owned(),
-            heard_ms,
-            promised: 7,
-            named: false,
-            delivered: 0,
-            undelivered: 0,
-            waiting: Vec::new(),
-            stalled_ms: 0,
-            clients: Vec::new(),
-        }
-    }
-
-    pub(in super::super) fn leader(id: &str) -> Standing {
-        Standing { leads: true, named: true, ..follower(id, id, None) }
-    }
+    use super::super::Heard;
+    use super::super::member::tests::{follower, leader};
+    use super::*;
 
     #[test]
     fn members_that_keep_new_clients_out_are_told_although_a_majority_works() {
@@ -247,8 +158,8 @@ pub(super) mod tests {
                 Member::new("g1", "g1.3", third, None),
             ];
             let shown = Shown::new(members, Duration::from_millis(2000));
-            assert!(shown.ok());
-            shown.human(Style::of(&std::fs::File::open("/dev/null").unwrap()))
+            assert!(shown.ok);
+            shown.human(Style::PLAIN)
         };
         let joins = Standing { joining: true, ..follower("g1.3", "g1.1", None) };
         for (third, how) in [
@@ -269,8 +180,8 @@ pub(super) mod tests {
             let members =
                 vec![Member::new("g1", "g1.1", Heard::Answer(stuck), None), Member::new("g2", "g2.1", second, None)];
             let shown = Shown::new(members, Duration::from_millis(2000));
-            assert!(!shown.ok());
-            shown.human(Style::of(&std::fs::File::open("/dev/null").unwrap()))
+            assert!(!shown.ok);
+            shown.human(Style::PLAIN)
         };
         let told = |text: &str| text.contains("end the client that sent them");
         assert!(told(&text(Heard::Answer(leader("g2.1")))));
@@ -293,10 +204,10 @@ pub(super) mod tests {
             Member::new("g1", "g1.3", Heard::Unknown("no route".to_owned()), None),
         ];
         let shown = Shown::new(members, Duration::from_millis(2000));
-        assert!(shown.ok() && shown.is_incomplete() && shown.keep_clients_out.is_empty());
+        assert!(shown.ok && shown.is_incomplete() && shown.keep_clients_out.is_empty());
         let lags: Vec<_> = shown.members.iter().map(|member| member.lag).collect();
         assert_eq!(lags, [Some(0), Some(5), None]);
-        let text = shown.human(Style::of(&std::fs::File::open("/dev/null").unwrap()));
+        let text = shown.human(Style::PLAIN);
         for part in [
             "client c0: 4 undelivered at g1.2",
             "client c1: 2 undelivered at g1.1",

@@ -1,13 +1,13 @@
 //! `stentor neb key`: secret keys, and the public ones that belong to them.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::Serialize;
 use stentor_neb::Authority;
+use stentor_support::live::random_bytes;
 use stentor_support::streams::{Existing, SECRET, write_whole};
-use stentor_support::{Failure, Human, Output, Style, Verdict};
+use stentor_support::{Failure, Human, Output, Style, Verdict, hex};
 
 #[derive(Serialize)]
 struct Key {
@@ -31,13 +31,8 @@ pub(super) fn run(file: &Path, output: Output) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn make(file: &Path) -> std::io::Result<[u8; 32]> {
-    let mut secret = [0; 32];
-    File::open("/dev/urandom")?.read_exact(&mut secret)?;
+    let secret = random_bytes()?;
     write_whole(file, format!("{}\n", hex(&secret)).as_bytes(), Existing::Stays, SECRET)?;
     Ok(secret)
 }

@@ -68,97 +68,98 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
     let need = Need::of_neb(&plan, neb.config().processes);
     need.refuse(args.config.display())?;
     make_room(&need, &args.id, output);
-    with_fabric!(config.fabric(), F => start::<F>(args, &plan, (neb, me), authority, output))
+    let run = Run { args, plan: &plan, neb, names: &names, output };
+    with_fabric!(config.fabric(), F => run.start::<F>(me, authority))
 }
 
-/// Starts the process on its fabric and runs it.
-fn start<F: ClusterFabric>(
-    args: &NebRun,
-    plan: &ClusterRuntime,
-    (neb, me): (&NebConfig, ProcessId),
-    authority: Option<Authority>,
+/// A process of the broadcast that is to run.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    args: &'a NebRun,
+    plan: &'a ClusterRuntime,
+    neb: &'a NebConfig,
+    /// Of all its processes.
+    names: &'a [&'a str],
     output: Output,
-) -> Result<Verdict, Failure> {
-    let OnRoce { bind, network } = &args.roce;
-    live::refuse_foreign(plan, *bind, network, &args.config)?;
-    let say = |text: &str| output.log(Level::Info, &args.id, text);
-    let place = if F::MEETS_IN_DIRECTORY { None } else { beside(args, plan, neb, me, output)? };
-    let bind = live::bind_config(&args.config, live::directory(args.directory.as_ref()), *bind, network);
-    let fabric = live::patiently(|| F::start_in(plan, Role::Broadcast(neb), me, &bind), say)
-        .map_err(|error| live::unstarted(error, &args.config))?;
-    let operator = fabric.operator_socket().or_else(|| place.as_ref().map(StandingSeat::beside));
-    serve(args, plan, neb, fabric, authority, operator, output)
 }
 
-/// Where a process listens for operators whose fabric needs no directory. Without such a place it runs as well, but not beside
-/// another process of its name.
-fn beside(
-    args: &NebRun,
-    plan: &ClusterRuntime,
-    neb: &NebConfig,
-    me: ProcessId,
-    output: Output,
-) -> Result<Option<StandingSeat>, Failure> {
-    let name = args.id.clone();
-    let say = move |text: &str| output.log(Level::Warn, &name, text);
-    let (meeting, source) = (live::neb_meeting_name(plan), plan.neb_source(neb.group()));
-    let directory = live::directory(args.directory.as_ref());
-    At { directory, meeting, me, name: &args.id, source, config: &args.config }.take("stentor neb remove", say)
-}
-
-/// A process's life, on any fabric.
-fn serve<F: FabricDiagnostics>(
-    args: &NebRun,
-    plan: &ClusterRuntime,
-    neb: &NebConfig,
-    fabric: F,
-    authority: Option<Authority>,
-    operator: Option<Beside>,
-    output: Output,
-) -> Result<Verdict, Failure> {
-    let config = plan.config();
-    let group = &config.groups()[neb.group()];
-    let names: Vec<&str> = group.members().iter().map(|member| member.id()).collect();
-    let interrupt = Interrupt::catch()?;
-    let me = plan.process(&args.id).map_err(|error| live::unstarted(error, &args.config))?;
-    output.log(Level::Info, &args.id, &live::origin(plan, me, &live::directory(args.directory.as_ref())));
-    fabric.carrier().iter().for_each(|line| output.log(Level::Info, &args.id, line));
-    // In the other modes nobody waits for who has stopped.
-    let operator = operator.filter(|_| neb.config().mode == Mode::All);
-    let operator = operator.map(|path| Listening::at(&path, config.fingerprint())).transpose()?;
-    let node = Node::new(fabric, *neb.config(), config.salt(), authority).map_err(|error| {
-        Failure::refused(&error, args.config.display(), "`stentor doctor` says what this machine can do")
-    })?;
-    output.log(Level::Info, &args.id, &format!("{}, quorum {}", neb.config().mode, neb.config().quorum()));
-    // Only now: another process with this id may be writing that file.
-    let history = args.history.as_deref().map(|path| history(path, group.id(), &names, &node));
-    let mut serving = Serving {
-        node,
-        history: history.transpose()?,
-        waiting: None,
-        unsent: Unsent::default(),
-        refusals: Refusals::default(),
-        troubles: Troubles::default(),
-        waiting_for: Waiting::default(),
-        addressed: group.members().iter().map(|member| addressed(config, member)).collect(),
-        met: false,
-        operator,
-        begun: false,
-        config: &args.config,
-        enough_since: None,
-    };
-    let served = serving.run(&names, &interrupt, |level, text| output.log(level, &args.id, text));
-    // What was recorded until it failed is worth having, too.
-    for trouble in serving.node.fabric_mut().last_troubles() {
-        output.log(Level::Warn, &args.id, &trouble);
+impl Run<'_> {
+    fn log(&self, level: Level, text: &str) {
+        self.output.log(level, &self.args.id, text);
     }
-    serving.finish()?;
-    served?;
-    if serving.node.has_left() {
-        let remedy = "it can take part again when the whole cluster starts anew";
-        return Err(Failure::run(format_args!("an operator removed `{}`", args.id), args.config.display(), remedy));
+
+    /// Starts the process on its fabric and runs it.
+    fn start<F: ClusterFabric>(self, me: ProcessId, authority: Option<Authority>) -> Result<Verdict, Failure> {
+        let Run { args, plan, neb, .. } = self;
+        let OnRoce { bind, network } = &args.roce;
+        live::refuse_foreign(plan, *bind, network, &args.config)?;
+        let say = |text: &str| self.log(Level::Info, text);
+        let place = if F::MEETS_IN_DIRECTORY { None } else { self.beside(me)? };
+        let bind = live::bind_config(&args.config, live::directory(args.directory.as_ref()), *bind, network);
+        let fabric = live::patiently(|| F::start_in(plan, Role::Broadcast(neb), me, &bind), say)
+            .map_err(|error| live::unstarted(error, &args.config))?;
+        let operator = fabric.operator_socket().or_else(|| place.as_ref().map(StandingSeat::beside));
+        self.serve(fabric, authority, operator)
     }
-    Ok(Verdict::Good)
+
+    /// Where a process listens for operators whose fabric needs no directory. Without such a place it runs as well, but not beside
+    /// another process of its name.
+    fn beside(&self, me: ProcessId) -> Result<Option<StandingSeat>, Failure> {
+        let Run { args, plan, neb, output, .. } = *self;
+        let (meeting, source) = (live::neb_meeting_name(plan), plan.neb_source(neb.group()));
+        let (directory, config) = (live::directory(args.directory.as_ref()), &args.config);
+        At { directory, meeting, me, name: &args.id, source, config }.take("stentor neb remove", output)
+    }
+
+    /// A process's life, on any fabric.
+    fn serve<F: FabricDiagnostics>(
+        self,
+        fabric: F,
+        authority: Option<Authority>,
+        operator: Option<Beside>,
+    ) -> Result<Verdict, Failure> {
+        let Run { args, plan, neb, names, .. } = self;
+        let config = plan.config();
+        let group = &config.groups()[neb.group()];
+        let interrupt = Interrupt::catch()?;
+        let me = plan.process(&args.id).map_err(|error| live::unstarted(error, &args.config))?;
+        self.log(Level::Info, &live::origin(plan, me, &live::directory(args.directory.as_ref())));
+        fabric.carrier().iter().for_each(|line| self.log(Level::Info, line));
+        // In the other modes nobody waits for who has stopped.
+        let operator = operator.filter(|_| neb.config().mode == Mode::All);
+        let operator = operator.map(|path| Listening::at(&path, config.fingerprint())).transpose()?;
+        let node = Node::new(fabric, *neb.config(), config.salt(), authority).map_err(|error| {
+            Failure::refused(&error, args.config.display(), "`stentor doctor` says what this machine can do")
+        })?;
+        self.log(Level::Info, &format!("{}, quorum {}", neb.config().mode, neb.config().quorum()));
+        // Only now: another process with this id may be writing that file.
+        let history = args.history.as_deref().map(|path| history(path, group.id(), names, &node));
+        let mut serving = Serving {
+            node,
+            history: history.transpose()?,
+            waiting: None,
+            unsent: Unsent::default(),
+            refusals: Refusals::default(),
+            troubles: Troubles::default(),
+            waiting_for: Waiting::default(),
+            addressed: group.members().iter().map(|member| addressed(config, member)).collect(),
+            met: false,
+            operator,
+            begun: false,
+            config: &args.config,
+            enough_since: None,
+        };
+        let served = serving.run(names, &interrupt, |level, text| self.log(level, text));
+        // What was recorded until it failed is worth having, too.
+        serving.node.fabric_mut().last_troubles().iter().for_each(|trouble| self.log(Level::Warn, trouble));
+        serving.finish()?;
+        served?;
+        if serving.node.has_left() {
+            let remedy = "it can take part again when the whole cluster starts anew";
+            return Err(Failure::run(format_args!("an operator removed `{}`", args.id), args.config.display(), remedy));
+        }
+        Ok(Verdict::Good)
+    }
 }
 
 /// The history of this process, begun.

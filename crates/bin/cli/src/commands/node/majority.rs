@@ -250,7 +250,10 @@ mod tests {
 
     impl Three {
         fn new() -> Self {
-            let seen = Seen { here: true, heard: None, stands: Some(true) };
+            Self::seeing(Seen { here: true, heard: None, stands: Some(true) })
+        }
+
+        fn seeing(seen: Seen) -> Self {
             let others = [1, 2].map(ProcessId).into_iter();
             Three { majority: Majority::new(others, 2, Duration::from_millis(500)), seen: [seen; 2] }
         }
@@ -283,8 +286,7 @@ mod tests {
 
     #[test]
     fn majority_of_a_ballot_is_missed_before_anybody_was_heard() {
-        let mut three = Three::new();
-        three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
+        let mut three = Three::seeing(Seen { here: true, heard: None, stands: Some(false) });
         assert_eq!(three.run(0..40, Own::Ballot, &[]), [(21, Change::Lost)]);
         let mut young = Three::new();
         young.seen = three.seen;
@@ -356,8 +358,7 @@ mod tests {
 
     #[test]
     fn process_without_state_believes_only_those_who_show_that_they_have_it() {
-        let mut three = Three::new();
-        three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
+        let mut three = Three::seeing(Seen { here: true, heard: None, stands: Some(false) });
         three.run(0..10, Own::Nothing, &[1, 2]);
         assert!(three.majority.shapes().all(|(_, shape)| shape == Shape::Without));
         three.seen[0].stands = Some(true);
@@ -368,15 +369,13 @@ mod tests {
 
     #[test]
     fn member_that_is_stopped_before_it_stood_is_silent_and_has_not_lost_its_memory() {
-        let mut three = Three::new();
-        three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
+        let mut three = Three::seeing(Seen { here: true, heard: None, stands: Some(false) });
         assert_eq!(three.run(0..15, Own::Ballot, &[1, 2]), []);
         assert_eq!(three.run(15..60, Own::Ballot, &[]), [(35, Change::Lost)]);
         let is_silent = |(_, shape)| shape == Shape::Silent { remembers: true };
         assert!(three.majority.shapes().all(is_silent), "{:?}", three.majority.shapes().collect::<Vec<_>>());
         // One that beats and does not stand for long has no state, also if this process has not seen it go.
-        let mut late = Three::new();
-        late.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
+        let mut late = Three::seeing(Seen { here: true, heard: None, stands: Some(false) });
         assert_eq!(late.run(0..100, Own::Ballot, &[1, 2]), [(61, Change::Lost)]);
         assert!(late.majority.shapes().all(|(_, shape)| shape == Shape::Without));
     }
@@ -393,8 +392,7 @@ mod tests {
 
     #[test]
     fn an_election_that_does_not_say_lets_presence_count() {
-        let mut three = Three::new();
-        three.seen = [Seen { here: true, heard: None, stands: None }; 2];
+        let mut three = Three::seeing(Seen { here: true, heard: None, stands: None });
         assert_eq!(three.run(0..100, Own::State, &[]), []);
         three.seen.iter_mut().for_each(|seen| seen.here = false);
         assert_eq!(three.run(100..101, Own::State, &[]), [(100, Change::Lost)]);
@@ -402,8 +400,7 @@ mod tests {
 
     #[test]
     fn a_group_that_has_not_begun_has_no_majority_to_lose() {
-        let mut three = Three::new();
-        three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
+        let mut three = Three::seeing(Seen { here: true, heard: None, stands: Some(false) });
         assert_eq!(three.run(0..100, Own::Nothing, &[1, 2]), []);
     }
 }

@@ -40,103 +40,102 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     let need = Need::of(&plan);
     need.refuse(meeting.config.display())?;
     make_room(&need, &args.id, output);
-    with_fabric!(plan.config().fabric(), F => start::<F>(args, &plan, me, output))
+    let run = Run { args, plan: &plan, me, output };
+    with_fabric!(plan.config().fabric(), F => run.start::<F>())
 }
 
-/// Starts the member on its fabric and runs it.
-fn start<F: ClusterFabric>(
-    args: &args::Node,
-    plan: &ClusterRuntime,
+/// A member that is to run.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    args: &'a args::Node,
+    plan: &'a ClusterRuntime,
     me: ProcessId,
     output: Output,
-) -> Result<Verdict, Failure> {
-    let config = &args.meeting.config;
-    let failed = |error| unstarted(error, config);
-    let say = |text: &str| output.log(Level::Info, &args.id, text);
-    let OnRoce { bind, network } = &args.meeting.roce;
-    live::refuse_foreign(plan, *bind, network, config)?;
-    let directory = live::directory(args.meeting.directory.as_ref());
-    let place = if F::MEETS_IN_DIRECTORY {
-        plan.source().map_or(Ok(()), |source| live::refuse_twin(&source, &args.id, me, say))?;
-        plan.check_member(me).map_err(failed)?;
-        None
-    } else {
-        beside(args, plan, me, output)?
-    };
-    let bind = BindConfig { faults: args.faults, ..live::bind_config(config, directory, *bind, network) };
-    let fabric = live::patiently(|| F::start_in(plan, Role::Groups, me, &bind), say).map_err(failed)?;
-    let member = plan.joining_on(fabric, me).map_err(failed)?;
-    let operator = member.fabric().operator_socket().or_else(|| place.as_ref().map(StandingSeat::beside));
-    live(args, plan, me, member, operator.as_ref(), output)
+}
+
+impl Run<'_> {
+    fn log(&self, level: Level, text: &str) {
+        self.output.log(level, &self.args.id, text);
+    }
+
+    /// Starts the member on its fabric and runs it.
+    fn start<F: ClusterFabric>(self) -> Result<Verdict, Failure> {
+        let Run { args, plan, me, .. } = self;
+        let config = &args.meeting.config;
+        let failed = |error| unstarted(error, config);
+        let say = |text: &str| self.log(Level::Info, text);
+        let OnRoce { bind, network } = &args.meeting.roce;
+        live::refuse_foreign(plan, *bind, network, config)?;
+        let directory = live::directory(args.meeting.directory.as_ref());
+        let place = if F::MEETS_IN_DIRECTORY {
+            plan.source().map_or(Ok(()), |source| live::refuse_twin(&source, &args.id, me, say))?;
+            plan.check_member(me).map_err(failed)?;
+            None
+        } else {
+            self.beside()?
+        };
+        let bind = BindConfig { faults: args.faults, ..live::bind_config(config, directory, *bind, network) };
+        let fabric = live::patiently(|| F::start_in(plan, Role::Groups, me, &bind), say).map_err(failed)?;
+        let member = plan.joining_on(fabric, me).map_err(failed)?;
+        let operator = member.fabric().operator_socket().or_else(|| place.as_ref().map(StandingSeat::beside));
+        self.live(member, operator.as_ref())
+    }
+
+    /// Where a node listens for operators whose fabric needs no directory. Without such a place it runs as well, but not beside
+    /// another process of its name.
+    fn beside(&self) -> Result<Option<StandingSeat>, Failure> {
+        let Run { args, plan, me, output } = *self;
+        let (directory, config) = (live::directory(args.meeting.directory.as_ref()), &args.meeting.config);
+        let (meeting, source) = (live::meeting_name(plan), plan.source());
+        At { directory, meeting, me, name: &args.id, source, config }.take("stentor leader", output)
+    }
+
+    /// The node's life; `operator` is where it listens for `stentor leader`.
+    fn live<F: FabricDiagnostics>(self, mut member: Member<F>, operator: Option<&Beside>) -> Result<Verdict, Failure> {
+        let Run { args, plan, me, output } = self;
+        let meeting = &args.meeting;
+        let interrupt = Interrupt::catch()?;
+        let stop = Arc::new(Stop::default());
+        // Only now: another process with this id may be writing that file.
+        let history = meeting.history.as_deref();
+        let stopping = {
+            let (interrupt, stop) = (interrupt.clone(), Arc::clone(&stop));
+            Box::new(move || interrupt.came() || stop.is_stopped())
+        };
+        let mut sink = Sink::new(plan, me, history, args.life, !output.is_json(), stopping)?;
+        sink.memory(&member.memory_use());
+        let origin = live::origin(plan, me, &live::directory(meeting.directory.as_ref()));
+        self.log(Level::Info, &origin);
+        member.fabric().carrier().iter().for_each(|line| self.log(Level::Info, line));
+        self.log(Level::Info, &announce(plan, &member));
+        if meeting.operations {
+            member.record_operations();
+        }
+        if args.until_eof {
+            stop_at_end_of_input(Arc::clone(&stop))?;
+        }
+        let mut keeper = Keeping::new(plan, me, args)?;
+        let directory = live::directory(meeting.directory.as_ref());
+        let told =
+            Listeners { talk: Talk::new(plan, me, output, directory), operator: Operator::listen(plan, operator)? };
+        let ended = serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt);
+        member.fabric_mut().last_troubles().iter().for_each(|trouble| self.log(Level::Warn, trouble));
+        sink.memory(&member.memory_use());
+        let finished = sink.finish();
+        ended?;
+        let served = Served::new(&args.id, finished?, &member);
+        if output.is_json() {
+            output.report(&served)?;
+        } else {
+            self.log(Level::Info, &served.text());
+        }
+        Ok(Verdict::Good)
+    }
 }
 
 /// Sees to it that all peers can be let in, or says which cannot.
 pub(super) fn make_room(need: &Need, name: &str, output: Output) {
     need.make_room().into_iter().for_each(|short| output.log(Level::Warn, name, &short));
-}
-
-/// Where a node listens for operators whose fabric needs no directory. Without such a place it runs as well, but not beside
-/// another process of its name.
-fn beside(
-    args: &args::Node,
-    plan: &ClusterRuntime,
-    me: ProcessId,
-    output: Output,
-) -> Result<Option<StandingSeat>, Failure> {
-    let name = args.id.clone();
-    let say = move |text: &str| output.log(Level::Warn, &name, text);
-    let (directory, config) = (live::directory(args.meeting.directory.as_ref()), &args.meeting.config);
-    let at = At { directory, meeting: live::meeting_name(plan), me, name: &args.id, source: plan.source(), config };
-    at.take("stentor leader", say)
-}
-
-/// The node's life; `operator` is where it listens for `stentor leader`.
-fn live<F: FabricDiagnostics>(
-    args: &args::Node,
-    plan: &ClusterRuntime,
-    me: ProcessId,
-    mut member: Member<F>,
-    operator: Option<&Beside>,
-    output: Output,
-) -> Result<Verdict, Failure> {
-    let meeting = &args.meeting;
-    let interrupt = Interrupt::catch()?;
-    let stop = Arc::new(Stop::default());
-    // Only now: another process with this id may be writing that file.
-    let history = meeting.history.as_deref();
-    let stopping = {
-        let (interrupt, stop) = (interrupt.clone(), Arc::clone(&stop));
-        Box::new(move || interrupt.came() || stop.is_stopped())
-    };
-    let mut sink = Sink::new(plan, me, history, args.life, !output.is_json(), stopping)?;
-    sink.memory(&member.memory_use());
-    let origin = live::origin(plan, me, &live::directory(meeting.directory.as_ref()));
-    output.log(Level::Info, &args.id, &origin);
-    member.fabric().carrier().iter().for_each(|line| output.log(Level::Info, &args.id, line));
-    output.log(Level::Info, &args.id, &announce(plan, &member));
-    if meeting.operations {
-        member.record_operations();
-    }
-    if args.until_eof {
-        stop_at_end_of_input(Arc::clone(&stop))?;
-    }
-    let mut keeper = Keeping::new(plan, me, args)?;
-    let directory = live::directory(meeting.directory.as_ref());
-    let told = Listeners { talk: Talk::new(plan, me, output, directory), operator: Operator::listen(plan, operator)? };
-    let ended = serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt);
-    for trouble in member.fabric_mut().last_troubles() {
-        output.log(Level::Warn, &args.id, &trouble);
-    }
-    sink.memory(&member.memory_use());
-    let finished = sink.finish();
-    ended?;
-    let served = Served::new(&args.id, finished?, &member);
-    if output.is_json() {
-        output.report(&served)?;
-    } else {
-        output.log(Level::Info, &args.id, &served.text());
-    }
-    Ok(Verdict::Good)
 }
 
 fn announce<F: FabricDiagnostics>(plan: &ClusterRuntime, member: &Member<F>) -> String {

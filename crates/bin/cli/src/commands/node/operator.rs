@@ -74,12 +74,8 @@ impl<'a> Operator<'a> {
         let listen = |at: &Beside| {
             Control::listen(at).map_err(|error| {
                 let place = at.path();
-                Failure::system(
-                    "cannot listen for `stentor leader`",
-                    &error,
-                    place.display(),
-                    "choose another directory",
-                )
+                let remedy = "choose another directory";
+                Failure::system("cannot listen for `stentor leader`", &error, place.display(), remedy)
             })
         };
         let control = at.map(listen).transpose()?;

@@ -82,9 +82,8 @@ impl Sink {
     ) -> Result<Self, Failure> {
         let topology = plan.topology();
         let recorder = |path: &Path| {
-            let file = HistoryFile::create(path)?;
-            let recorder = Recorder::new(plan, me, file).map_err(|error| Failure::cannot_write(path, &error))?;
-            Ok::<_, Failure>((path.to_owned(), recorder.in_life(life.unwrap_or_else(life_now))))
+            let recorder = HistoryFile::record(plan, me, path)?.in_life(life.unwrap_or_else(life_now));
+            Ok::<_, Failure>((path.to_owned(), recorder))
         };
         let client = |n| plan.name(topology.client_process(stentor::runtime::ClientId(n))).to_owned();
         Ok(Sink {

@@ -10,18 +10,34 @@ mod switch;
 use std::fmt::Display;
 use std::time::Instant;
 
-use stentor_simulation::{Record, Recorded, SimulationReport};
+use stentor_simulation::{Record, Recorded, Sets, SimulationReport, SimulationRun};
 use stentor_support::{Failure, Output, Verdict};
 
 use crate::args::{SimCommand, SimSeeds};
 use report::Simulated;
 
 pub(super) fn run(command: &SimCommand, output: Output) -> Result<Verdict, Failure> {
+    #[cfg(feature = "plants")]
+    if let Some(names) = asked_names(command) {
+        output.payload(&report::Names(names))?;
+        return Ok(Verdict::Good);
+    }
     match command {
         SimCommand::Multicast(args) => multicast::run(args, output),
         SimCommand::Neb(args) => neb::run(args, output),
         SimCommand::Channel(args) => channel::run(args, output),
         SimCommand::Switch(args) => switch::run(args, output),
+    }
+}
+
+/// The names of planted bugs, if `--plants` asks for them.
+#[cfg(feature = "plants")]
+fn asked_names(command: &SimCommand) -> Option<Vec<&'static str>> {
+    match command {
+        SimCommand::Multicast(args) => args.seeds.plants.then(multicast::names),
+        SimCommand::Neb(args) => args.seeds.plants.then(neb::names),
+        SimCommand::Channel(args) => args.plants.then(channel::names),
+        SimCommand::Switch(args) => args.plants.then(switch::names),
     }
 }
 
@@ -38,54 +54,71 @@ struct Planted {
     breaks: Option<&'static str>,
 }
 
-/// Defines what a protocol's planted bugs are to the command line.
+impl Planted {
+    fn none(protocol: &'static str) -> Self {
+        Planted { protocol, name: None, profile: None, sets: None, breaks: None }
+    }
+
+    /// What reproduces a violation names the profile as well, and which runs have sets.
+    fn under(self, profile: Option<&'static str>, sets: Sets) -> Self {
+        Planted { profile, sets: (sets != Sets::Drawn).then(|| sets.name()), ..self }
+    }
+}
+
+/// Defines what a protocol's planted bugs are to the command line. `$hunted` tells those that simulations find.
 macro_rules! planted {
-    ($plant:ty, $protocol:literal) => {
+    ($plant:ty, $protocol:literal, $hunted:ident) => {
         #[cfg(feature = "plants")]
-        fn plant(args: &crate::args::SimSeeds) -> Result<$plant, Failure> {
-            let Some(name) = &args.plant else { return Ok(<$plant>::None) };
-            <$plant>::named(name).ok_or_else(|| {
+        fn planted(args: &crate::args::SimSeeds) -> Result<($plant, super::Planted), Failure> {
+            let none = super::Planted::none($protocol);
+            let Some(name) = &args.plant else { return Ok((<$plant>::None, none)) };
+            let plant = <$plant>::named(name).ok_or_else(|| {
                 let what = format_args!("there is no planted bug `{name}`");
                 let remedy = concat!("`stentor sim ", $protocol, " --plants` lists their names");
                 Failure::usage(what, "--plant", remedy)
-            })
-        }
-
-        #[cfg(not(feature = "plants"))]
-        fn plant(_: &crate::args::SimSeeds) -> Result<$plant, Failure> {
-            Ok(<$plant>::None)
-        }
-
-        #[cfg(feature = "plants")]
-        fn known(plant: $plant) -> super::Planted {
+            })?;
             let on = plant != <$plant>::None;
             let (name, breaks) = (on.then(|| plant.name()), on.then(|| plant.breaks()));
-            super::Planted { protocol: $protocol, name, profile: None, sets: None, breaks }
+            Ok((plant, super::Planted { name, breaks, ..none }))
         }
 
         #[cfg(not(feature = "plants"))]
-        fn known(_: $plant) -> super::Planted {
-            super::Planted { protocol: $protocol, name: None, profile: None, sets: None, breaks: None }
+
+        fn planted(_: &crate::args::SimSeeds) -> Result<($plant, super::Planted), Failure> {
+            Ok((<$plant>::None, super::Planted::none($protocol)))
+        }
+
+        /// The names of the planted bugs.
+        #[cfg(feature = "plants")]
+        pub(super) fn names() -> Vec<&'static str> {
+            <$plant>::ALL.iter().filter(|plant| plant.$hunted()).map(|plant| plant.name()).collect()
         }
     };
 }
 use planted;
 
-/// Prints the names of planted bugs, as `--plants` asks.
-#[cfg(feature = "plants")]
-fn list(names: impl Iterator<Item = &'static str>, output: Output) -> Result<Verdict, Failure> {
-    output.payload(&report::Names(names.collect()))?;
-    Ok(Verdict::Good)
+/// Prints what comes of one seed, or of all that the arguments name.
+fn simulate(
+    args: &SimSeeds,
+    output: Output,
+    one: impl FnOnce(u64) -> Result<Simulated, Failure>,
+    many: impl FnOnce() -> Result<Simulated, Failure>,
+) -> Result<Verdict, Failure> {
+    let simulated = args.seed.map_or_else(many, one)?;
+    output.conclude(&simulated, Verdict::of(simulated.ok))
 }
 
 /// Runs all seeds that the arguments name, with a progress bar, and writes their hashes.
 fn run_seeds<E: Display>(
     args: &SimSeeds,
+    planted: Planted,
     output: Output,
-    run: impl FnOnce(&(dyn Fn(u64) + Sync)) -> Result<SimulationReport, E>,
+    run: impl FnOnce(&SimulationRun, &(dyn Fn(u64) + Sync)) -> Result<SimulationReport, E>,
 ) -> Result<SimulationReport, Failure> {
+    let (seeds, threads) = (args.seeds.clone(), args.threads);
+    let simulation = SimulationRun { seeds, until: planted.breaks, record: recording::wanted(args), threads };
     let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
-    let report = run(&|done| bar.set_position(done));
+    let report = run(&simulation, &|done| bar.set_position(done));
     bar.finish_and_clear();
     let report = report.map_err(|error| report::impossible(&error))?;
     recording::write_hashes(args, &report.hashes)?;
@@ -101,10 +134,4 @@ fn run_seed<R, E: Display>(
     let (report, recorded) = run(recording::wanted(args)).map_err(|error| report::impossible(&error))?;
     recording::write_one(args, &recorded)?;
     Ok((report, begin.elapsed().as_secs_f64()))
-}
-
-/// Prints what came of it.
-fn tell(simulated: &Simulated, output: Output) -> Result<Verdict, Failure> {
-    output.report(simulated)?;
-    Ok(Verdict::of(simulated.ok()))
 }

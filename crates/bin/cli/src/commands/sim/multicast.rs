@@ -1,65 +1,44 @@
 //! `stentor sim multicast`.
 
-use stentor_simulation::{Plant, Profile, RunReport, Scenario, Sets, SimulationRun, record_seed};
+use stentor_simulation::{Plant, Profile, RunReport, Scenario, record_seed};
 use stentor_support::{Failure, Output, Verdict};
 
-use super::report::{About, Cluster, Ran, Recovery, Simulated};
-use super::{recording, run_seed, run_seeds, tell};
-use crate::args::{SimMulticast, SimSeeds};
+use super::report::{About, Cluster, Ran, Recovery, Simulated, Totals};
+use super::{run_seed, run_seeds, simulate};
+use crate::args::SimMulticast;
 
-super::planted!(Plant, "multicast");
+super::planted!(Plant, "multicast", shows_in_calm);
 
 pub(super) fn run(args: &SimMulticast, output: Output) -> Result<Verdict, Failure> {
     let (args, profile, sets) = (&args.seeds, args.profile, args.sets);
-    #[cfg(feature = "plants")]
-    if args.plants {
-        let names = Plant::ALL.iter().filter(|plant| plant.shows_in_calm());
-        return super::list(names.map(|plant| plant.name()), output);
-    }
-    let plant = plant(args)?;
-    let planted = planted(plant, profile, sets);
-    let simulated = if let Some(seed) = args.seed {
-        one(seed, args, (profile, sets), plant)?
-    } else {
-        let (seeds, threads) = (args.seeds.clone(), args.threads);
-        let run = SimulationRun { seeds, until: planted.breaks, record: recording::wanted(args), threads };
-        let report = run_seeds(args, output, |done| run.multicast(profile, sets, plant, done))?;
-        let claims = Scenario::claims_under(profile);
-        Simulated::many(&report, planted, &claims, report.unseen_claims(profile, sets))
-            .under(Recovery::of(profile, report.most_recovery_steps))
+    let (plant, planted) = planted(args)?;
+    let planted = planted.under((profile != Profile::Calm).then(|| profile.name()), sets);
+    let one = |seed| {
+        let (report, wall_seconds) = run_seed(args, |record| record_seed(seed, profile, sets, plant, record))?;
+        let about = About::Multicast(Cluster::of(&Scenario::draw_under(seed, profile)));
+        let recovery = Recovery::of(profile, report.recovery_steps);
+        let ran = ran(seed, report, wall_seconds);
+        Ok(Simulated::one(ran, about, planted, args.trace.as_deref()).under(recovery))
     };
-    tell(&simulated, output)
-}
-
-/// What reproduces a violation names the profile as well.
-fn planted(plant: Plant, profile: Profile, sets: Sets) -> super::Planted {
-    let profile = (profile != Profile::Calm).then(|| profile.name());
-    super::Planted { profile, sets: (sets != Sets::Drawn).then(|| sets.name()), ..known(plant) }
-}
-
-fn one(seed: u64, args: &SimSeeds, (profile, sets): (Profile, Sets), plant: Plant) -> Result<Simulated, Failure> {
-    let (report, wall_seconds) = run_seed(args, |record| record_seed(seed, profile, sets, plant, record))?;
-    let about = About::Multicast(Cluster::of(&Scenario::draw_under(seed, profile)));
-    let recovery = Recovery::of(profile, report.recovery_steps);
-    let ran = ran(seed, report, wall_seconds);
-    Ok(Simulated::one(ran, about, planted(plant, profile, sets), args.trace.as_deref()).under(recovery))
+    let many = || {
+        let report = run_seeds(args, planted, output, |run, done| run.multicast(profile, sets, plant, done))?;
+        let (claims, unseen) = (Scenario::claims_under(profile), report.unseen_claims(profile, sets));
+        let recovery = Recovery::of(profile, report.most_recovery_steps);
+        Ok(Simulated::many(&report, planted, &claims, unseen).under(recovery))
+    };
+    simulate(args, output, one, many)
 }
 
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {
+    let (messages, deliveries, steps, writes) = (run.messages, run.deliveries, run.steps, run.writes);
+    let totals = Totals { messages, deliveries, steps, writes, wall_seconds };
+    let (violated, counts) = (run.violated().collect(), run.counts());
     Ran {
-        counts: run.counts(),
-        seed,
-        violated: run.violated().collect(),
-        report: run.report,
-        messages: run.messages,
-        deliveries: run.deliveries,
-        steps: run.steps,
-        writes: run.writes,
         virtual_ns: run.virtual_ns,
-        wall_seconds,
         faults: run.faults,
         claims: Scenario::claims_under(run.profile),
         nemesis: run.nemesis,
         happened: run.log,
+        ..Ran::of(seed, violated, counts, totals, run.report)
     }
 }

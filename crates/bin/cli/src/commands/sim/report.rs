@@ -8,7 +8,7 @@ use serde::Serialize;
 use stentor_simulation::{
     FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, SimulationReport, channel, neb, switch,
 };
-use stentor_support::{Failure, Human, Style, columns, verdict_lines};
+use stentor_support::{Failure, Human, Style, Verdicts, columns, verdict_lines, verdicts};
 
 use super::Planted;
 
@@ -22,11 +22,8 @@ pub(super) struct Simulated {
     pub(super) violations: u64,
     pub(super) first_violation: Option<First>,
     pub(super) plant: Option<&'static str>,
-    pub(super) messages: u64,
-    pub(super) deliveries: u64,
-    pub(super) steps: u64,
-    pub(super) writes: u64,
-    pub(super) wall_seconds: f64,
+    #[serde(flatten)]
+    pub(super) totals: Totals,
     /// What is claimed, and what else happened.
     pub(super) faults: BTreeMap<&'static str, u64>,
     /// Claimed, but it never happened.
@@ -40,6 +37,16 @@ pub(super) struct Simulated {
     /// Of a single seed.
     #[serde(flatten)]
     pub(super) one: Option<One>,
+}
+
+/// How much there was of what.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Totals {
+    pub(super) messages: u64,
+    pub(super) deliveries: u64,
+    pub(super) steps: u64,
+    pub(super) writes: u64,
+    pub(super) wall_seconds: f64,
 }
 
 /// How a profile of failures ended.
@@ -68,7 +75,7 @@ pub(super) struct One {
     pub(super) seed: u64,
     pub(super) scenario: About,
     /// By name: `ok`, `violated` or `not_checked`.
-    pub(super) properties: BTreeMap<&'static str, &'static str>,
+    pub(super) properties: Verdicts,
     pub(super) virtual_ns: u64,
     /// What the nemesis did, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -189,17 +196,28 @@ pub(super) struct Ran {
     pub(super) seed: u64,
     pub(super) violated: Vec<&'static str>,
     pub(super) report: stentor_checker::Report,
-    pub(super) messages: u64,
-    pub(super) deliveries: u64,
-    pub(super) steps: u64,
-    pub(super) writes: u64,
+    pub(super) totals: Totals,
     pub(super) virtual_ns: u64,
-    pub(super) wall_seconds: f64,
     pub(super) faults: FaultCounts,
     pub(super) claims: Vec<&'static str>,
     pub(super) nemesis: NemesisCounts,
     pub(super) happened: Vec<String>,
     pub(super) counts: Vec<(&'static str, u64)>,
+}
+
+impl Ran {
+    /// Of a run that has no time of its own and in which nothing was broken.
+    pub(super) fn of(
+        seed: u64,
+        violated: Vec<&'static str>,
+        counts: Vec<(&'static str, u64)>,
+        totals: Totals,
+        report: stentor_checker::Report,
+    ) -> Self {
+        let (faults, nemesis) = (FaultCounts::default(), NemesisCounts::default());
+        let (claims, happened) = (Vec::new(), Vec::new());
+        Ran { seed, violated, report, totals, virtual_ns: 0, faults, claims, nemesis, happened, counts }
+    }
 }
 
 #[derive(Serialize)]
@@ -270,11 +288,13 @@ impl Simulated {
             violations: report.violations,
             first_violation: first,
             plant: planted.name,
-            messages: report.messages,
-            deliveries: report.deliveries,
-            steps: report.steps,
-            writes: report.writes,
-            wall_seconds: report.wall.as_secs_f64(),
+            totals: Totals {
+                messages: report.messages,
+                deliveries: report.deliveries,
+                steps: report.steps,
+                writes: report.writes,
+                wall_seconds: report.wall.as_secs_f64(),
+            },
             faults: told(&report.faults, &report.nemesis, claims),
             unseen_faults,
             counts: report.more.iter().copied().collect(),
@@ -286,8 +306,7 @@ impl Simulated {
     /// A single seed.
     pub(super) fn one(run: Ran, scenario: About, planted: Planted, trace: Option<&Path>) -> Self {
         let violated = run.violated;
-        let mut properties: BTreeMap<_, _> =
-            run.report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+        let mut properties = verdicts(&run.report);
         properties.extend(violated.iter().map(|property| (*property, "violated")));
         let trace = trace.map(Path::to_owned);
         let one =
@@ -302,11 +321,7 @@ impl Simulated {
             violations: u64::from(!violated.is_empty()),
             first_violation: first,
             plant: planted.name,
-            messages: run.messages,
-            deliveries: run.deliveries,
-            steps: run.steps,
-            writes: run.writes,
-            wall_seconds: run.wall_seconds,
+            totals: run.totals,
             faults: told(&run.faults, &run.nemesis, &run.claims),
             unseen_faults: Vec::new(),
             counts: run.counts.into_iter().collect(),
@@ -318,10 +333,6 @@ impl Simulated {
     /// The same, of a protocol that has profiles.
     pub(super) fn under(self, recovery: Option<Recovery>) -> Self {
         Simulated { recovery, ..self }
-    }
-
-    pub(super) fn ok(&self) -> bool {
-        self.ok
     }
 
     fn found(&self, style: Style) -> String {
@@ -406,7 +417,8 @@ impl Human for One {
 impl Human for Simulated {
     fn human(&self, style: Style) -> String {
         let mut text = self.one.as_ref().map(|one| one.human(style) + "\n").unwrap_or_default();
-        let Simulated { seeds, messages, deliveries, steps, violations, wall_seconds, .. } = self;
+        let Simulated { seeds, violations, totals, .. } = self;
+        let Totals { messages, deliveries, steps, wall_seconds, .. } = totals;
         let _ = writeln!(
             text,
             "{seeds} seeds, {messages} messages, {deliveries} deliveries, {steps} steps in {wall_seconds:.1} s; \

@@ -1,7 +1,7 @@
 //! The switch's life: until it is told to stop.
 
 use std::fmt::Write as _;
-use std::io::ErrorKind;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> 
         live::patiently(|| switch.listen(&settings, *at, &key), say).map_err(|error| unopened(&error, path))?;
     }
     if let Some(file) = &args.network.pcap {
-        switch.capture(Pcap::create(file).map_err(|error| uncaptured(file, &error))?);
+        switch.capture(Pcap::create(file).map_err(|error| Failure::cannot_create("capture", file, &error))?);
     }
     let interrupt = Interrupt::catch()?;
     output.log(Level::Info, NAME, &announce(&settings, &switch));
@@ -63,10 +63,9 @@ pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> 
     let finished = switch.pcap_mut().map_or(Ok(()), Pcap::finish);
     ended?;
     if let (Some(file), Err(error)) = (&args.network.pcap, finished) {
-        return Err(uncaptured(file, &error));
+        return Err(Failure::cannot_create("capture", file, &error));
     }
-    output.report(&Served(switch.show(&settings, None)))?;
-    Ok(Verdict::Good)
+    output.conclude(&Served(switch.show(&settings, None)), Verdict::Good)
 }
 
 fn announce(settings: &Settings, switch: &SoftSwitch) -> String {
@@ -87,11 +86,8 @@ fn serve(
     wait: WaitMode,
 ) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
-        Failure::run(
-            format_args!("the switch's sockets failed: {error}"),
-            "switch",
-            "`stentor doctor` says what this machine can do",
-        )
+        let remedy = "`stentor doctor` says what this machine can do";
+        Failure::run(format_args!("the switch's sockets failed: {error}"), "switch", remedy)
     };
     let mut backoff = Backoff::new(wait);
     let mut looked = Instant::now();
@@ -130,13 +126,6 @@ fn unopened(error: &StartError, path: &Path) -> Failure {
         StartError::Set { .. } => "correct the set, or raise `sets`",
     };
     Failure::usage(error, path.display(), remedy)
-}
-
-fn uncaptured(path: &Path, error: &std::io::Error) -> Failure {
-    if error.kind() == ErrorKind::AlreadyExists {
-        return Failure::usage("the capture exists already; it was not changed", path.display(), "name another file");
-    }
-    Failure::cannot_write(path, error)
 }
 
 /// What it did, when it ends.

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use serde::Serialize;
 use stentor_soft_switch::{SetShown, Shown};
 use stentor_support::live::{self, ask, unstarted};
-use stentor_support::{Failure, Human, Output, Style, Verdict, columns};
+use stentor_support::{Failure, Human, Output, Style, Verdict, table};
 
 use super::{Answer, ME, Question, load, meeting_name};
 use crate::args::SwitchShow;
@@ -25,8 +25,7 @@ pub(super) fn run(args: &SwitchShow, output: Output) -> Result<Verdict, Failure>
                 let what = format_args!("set {set}: this switch has room for {}, numbered from 0", shown.room);
                 return Err(Failure::usage(what, "--set", "name one of those that it shows without --set"));
             }
-            output.report(&Told(*shown))?;
-            Ok(Verdict::Good)
+            output.conclude(&Told(*shown), Verdict::Good)
         }
         Ok(Some(Answer::Refused(why))) => Err(Failure::run(why, place, "ask again")),
         Ok(None) => Err(Failure::run("no such switch runs on this host", place, silent)),
@@ -78,11 +77,8 @@ impl Human for Told {
             *age_ms as f64 / 1000.0
         );
         let _ = writeln!(text, "{}: {} of {room}", style.strong("sets"), sets.len());
-        if !sets.is_empty() {
-            let head = ["gid", "state", "ranks", "holder", "members", "epoch", "acknowledged"];
-            let head = head.map(str::to_owned).to_vec();
-            text += &columns(&std::iter::once(head).chain(sets.iter().map(line)).collect::<Vec<_>>());
-        }
+        let head = ["gid", "state", "ranks", "holder", "members", "epoch", "acknowledged"];
+        text += &table(&head, sets.iter().map(line));
         if let Some(registers) = &self.0.registers {
             let _ = writeln!(text, "{} of set {}, by stage", style.strong("registers"), registers.gid);
             for (array, rank, cells) in &registers.stages {

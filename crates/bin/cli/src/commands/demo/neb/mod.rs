@@ -3,7 +3,6 @@
 
 mod process;
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use stentor_checker::{Report, check_files};
-use stentor_neb::Authority;
+
 use stentor_support::args::{DemoFabric, device_address};
 use stentor_support::live::{Captures, Interrupt, this_program, thread};
-use stentor_support::{Failure, Human, Output, Style, Verdict, title};
+use stentor_support::{Failure, Human, Output, Style, Verdict, Verdicts, verdict_lines, verdicts};
 
 use super::copier::{Copier, Switched};
 use super::stage::{Stage, network_number, switch_places};
@@ -52,10 +51,10 @@ struct Evidence {
     proven: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct NebReport {
     ok: bool,
-    properties: BTreeMap<&'static str, &'static str>,
+    properties: Verdicts,
     counter_example: Option<String>,
     processes: usize,
     liar: String,
@@ -124,8 +123,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
         shown.copied(copier.stop(shown.copies_asked, &interrupt)?);
     }
     stage.keep();
-    output.report(&shown)?;
-    Ok(Verdict::of(shown.ok))
+    output.conclude(&shown, Verdict::of(shown.ok))
 }
 
 /// Splits the text among the correct processes and writes down what each is to do.
@@ -138,7 +136,7 @@ fn specs(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<WorkerSpec
         Ok::<_, Failure>(match args.fabric {
             DemoFabric::Shm => Carrier::Shm,
             DemoFabric::Roce => {
-                let (traffic, switch) = (stage.captures().of(&name(me), 1), args.switch.then(|| switch_places().2));
+                let (traffic, switch) = (stage.captures.of(&name(me), 1), args.switch.then(|| switch_places().2));
                 Carrier::Roce { network, key, traffic, switch }
             }
             DemoFabric::Verbs => Carrier::Verbs { address: device_address("stentor demo")?, key },
@@ -153,34 +151,22 @@ fn specs(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<WorkerSpec
     let correct: Vec<u16> = (0..PROCESSES as u16).filter(|process| *process != LIAR).collect();
     let mut shares: Vec<Vec<u8>> = vec![Vec::new(); PROCESSES];
     let mut counts = vec![0_u64; PROCESSES];
-    for (n, line) in text.lines().iter().enumerate() {
+    for (n, line) in text.lines.iter().enumerate() {
         let process = usize::from(correct[n % correct.len()]);
         shares[process].extend_from_slice(line);
         shares[process].push(b'\n');
         counts[process] += 1;
     }
-    // Keys of one run on one host: nothing is protected by them, they show how evidence is made.
-    let secret = |process: u16| [process as u8 + 1; 32];
-    let public: Vec<_> = (0..PROCESSES as u16).map(|process| Authority::public_of(&secret(process))).collect();
+
     let mut specs = Vec::new();
     for me in 0..PROCESSES as u16 {
-        let input = directory.join(format!("{}.txt", name(me)));
-        std::fs::write(&input, &shares[usize::from(me)]).map_err(|error| Failure::cannot_write(&input, &error))?;
+        let input = stage.write(&format!("{}.txt", name(me)), &shares[usize::from(me)])?;
         specs.push(WorkerSpec {
             me,
-            processes: PROCESSES,
-            faults: 1,
-            window: WINDOW,
-            payload_bytes: PAYLOAD_BYTES,
-            secret: secret(me),
-            public: public.clone(),
-            salt: 0x5354_454e_544f_5221,
             sockets: sockets.clone(),
             history: directory.join(format!("{}.jsonl", name(me))),
             input,
-            liar: LIAR,
             shares: counts.clone(),
-            victims: VICTIMS.to_vec(),
             lies: args.lies.clone(),
             patience_ms,
             carrier: carrier(me)?,
@@ -249,25 +235,14 @@ fn conduct(
         drop(child.stdin.take());
     }
     let mut shown = NebReport {
-        ok: false,
-        properties: BTreeMap::new(),
-        counter_example: None,
         processes: PROCESSES,
         liar: name(LIAR),
-        broadcasts: 0,
-        deliveries: 0,
-        fast: 0,
-        reads: 0,
-        skipped: 0,
         lies,
         carrier,
-        equivocated: 0,
-        refused: 0,
-        copies_asked: 0,
-        switch: None,
         evidence,
         history: directory.to_owned(),
-        input: text.source().to_owned(),
+        input: text.source.clone(),
+        ..NebReport::default()
     };
     let mut summaries = 0;
     while summaries < PROCESSES {
@@ -338,7 +313,7 @@ impl NebReport {
     }
 
     fn judge(&mut self, report: &Report) {
-        self.properties = report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+        self.properties = verdicts(report);
         self.counter_example.clone_from(&report.counter_example);
         // Evidence is only judged where there is some.
         let unjudged = |name: &str, verdict: &str| name == "B7" && verdict == "not_checked" && !is_caught(&self.lies);
@@ -379,14 +354,7 @@ impl Human for NebReport {
                 "{by}: {sender} equivocates at index {index}: got {ours}, {witness} shows {other} ({how})"
             );
         }
-        for (name, state) in &self.properties {
-            let state = match *state {
-                "ok" => style.good("ok"),
-                "violated" => style.bad("violated"),
-                other => style.fair(other.replace('_', " ")),
-            };
-            let _ = writeln!(text, "{name}  {:22} {state}", title(name));
-        }
+        text += &verdict_lines(&self.properties, style);
         if let Some(example) = &self.counter_example {
             let _ = writeln!(text, "{example}");
         }

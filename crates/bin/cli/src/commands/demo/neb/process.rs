@@ -15,11 +15,12 @@ use stentor_fabric_ofi::OfiConfig;
 use stentor_fabric_roce::{NetConfig, RoceConfig, SwitchConfig};
 use stentor_fabric_shm::ShmConfig;
 use stentor_fabric_verbs::VerbsConfig;
-use stentor_neb::{Authority, Config, FaultModel, Liar, Lies, Mode, Node, Notice, ProcessSet, Value};
+use stentor_neb::{Authority, Config, Counts, FaultModel, Liar, Lies, Mode, Node, Notice, ProcessSet, Value};
 use stentor_support::args::Network;
 use stentor_support::live::stop_at_end_of_input;
-use stentor_support::{Failure, Verdict};
+use stentor_support::{Failure, Verdict, hex};
 
+use super::{LIAR, PAYLOAD_BYTES, PROCESSES, VICTIMS, WINDOW};
 use crate::commands::neb::NebHistory;
 
 /// The name of a demonstration's cluster.
@@ -27,6 +28,8 @@ pub(crate) const CLUSTER: &str = "demo-neb";
 /// Where the processes on RoCEv2 listen for each other.
 const PORT: u16 = 7101;
 
+/// What keys and addresses of the demonstration are derived with.
+const SALT: u64 = 0x5354_454e_544f_5221;
 /// How long a process waits for the switch before it broadcasts without it.
 const COPYING: Duration = Duration::from_secs(10);
 
@@ -34,24 +37,15 @@ const COPYING: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WorkerSpec {
     pub(crate) me: u16,
-    pub(crate) processes: usize,
-    pub(crate) faults: usize,
-    pub(crate) window: u32,
-    pub(crate) payload_bytes: usize,
-    /// Secret keys; the demonstration makes them for one run.
-    pub(crate) secret: [u8; 32],
-    pub(crate) public: Vec<[u8; 32]>,
-    pub(crate) salt: u64,
+
     pub(crate) sockets: PathBuf,
     pub(crate) history: PathBuf,
     /// Lines to broadcast, one to a broadcast.
     pub(crate) input: PathBuf,
-    /// Who lies; nobody is told more of it than the histories are.
-    pub(crate) liar: u16,
+
     /// By process: how many a correct process broadcasts.
     pub(crate) shares: Vec<u64>,
-    /// The liar's second value goes to these.
-    pub(crate) victims: Vec<u16>,
+
     /// What the liar does, by [`Lies::NAMES`].
     pub(crate) lies: Vec<String>,
     /// How long a sender waits for a process that is a window behind, ms.
@@ -118,6 +112,13 @@ pub(crate) enum Said {
     },
 }
 
+impl Said {
+    fn summary(counts: &Counts, broadcasts: u64, equivocated: u64) -> Self {
+        let Counts { deliveries, fast, reads, skipped, suspicions, denials: refused, copies, .. } = *counts;
+        Said::Summary { broadcasts, deliveries, fast, reads, skipped, equivocated, suspicions, refused, copies }
+    }
+}
+
 /// Where the processes of one host are, each at an address of its own.
 fn addresses(network: u8, processes: usize) -> Vec<Option<SocketAddr>> {
     let address = |n| Some(SocketAddr::new(Ipv4Addr::new(127, network, 0, n).into(), PORT));
@@ -133,9 +134,9 @@ fn net(me: ProcessId, addresses: Vec<Option<SocketAddr>>, key: &Path) -> Result<
 impl WorkerSpec {
     pub(crate) fn config(&self) -> Config {
         let mode = Mode::Quorum(FaultModel::LyingHosts);
-        let sized = Config::new(self.processes, mode, self.faults);
+        let sized = Config::new(PROCESSES, mode, 1);
         let patience_ns = self.patience_ms * 1_000_000;
-        Config { window: self.window, payload_bytes: self.payload_bytes, signed: true, patience_ns, ..sized }
+        Config { window: WINDOW, payload_bytes: PAYLOAD_BYTES, signed: true, patience_ns, ..sized }
     }
 
     fn lies(&self) -> Result<Lies, Failure> {
@@ -152,6 +153,13 @@ fn failed(what: impl std::fmt::Display) -> Failure {
     Failure::run(what, "neb process", "`stentor doctor` says what this machine can do")
 }
 
+/// Keys of one run on one host: nothing is protected by them, they show how evidence is made.
+fn authority(me: ProcessId) -> Result<Authority, Failure> {
+    let secret = |process: u16| [process as u8 + 1; 32];
+    let public: Vec<_> = (0..PROCESSES as u16).map(|process| Authority::public_of(&secret(process))).collect();
+    Authority::new(SALT, me, &secret(me.0), &public).map_err(failed)
+}
+
 fn say(said: &Said) -> Result<(), Failure> {
     let text = serde_json::to_string(said).expect("string keys");
     let mut out = std::io::stdout().lock();
@@ -162,7 +170,8 @@ pub(in crate::commands) fn process(spec: &str) -> Result<Verdict, Failure> {
     let spec: WorkerSpec =
         serde_json::from_str(spec).map_err(|error| Failure::usage(error, "neb process", "use `stentor demo --neb`"))?;
     let me = ProcessId(spec.me);
-    let n = spec.processes;
+    let n = PROCESSES;
+
     match &spec.carrier {
         Carrier::Shm => {
             let shm =
@@ -199,16 +208,16 @@ pub(in crate::commands) fn process(spec: &str) -> Result<Verdict, Failure> {
 
 fn take_part<F: Fabric>(fabric: F, spec: WorkerSpec) -> Result<Verdict, Failure> {
     let (config, me) = (spec.config(), ProcessId(spec.me));
-    let authority = Authority::new(spec.salt, me, &spec.secret, &spec.public).map_err(failed)?;
+    let authority = authority(me)?;
     let stop = Arc::new(Stop::default());
     stop_at_end_of_input(Arc::clone(&stop))?;
-    if spec.me == spec.liar {
+    if spec.me == LIAR {
         let lies = spec.lies()?;
-        let victims: ProcessSet = spec.victims.iter().map(|victim| ProcessId(*victim)).collect();
-        let liar = Liar::new(fabric, config, spec.salt, Some(authority), lies, 30, victims).map_err(failed)?;
+        let victims: ProcessSet = VICTIMS.iter().map(|victim| ProcessId(*victim)).collect();
+        let liar = Liar::new(fabric, config, SALT, Some(authority), lies, 30, victims).map_err(failed)?;
         lie(liar.equivocating_every(5), &stop)
     } else {
-        let node = Node::new(fabric, config, spec.salt, Some(authority)).map_err(failed)?;
+        let node = Node::new(fabric, config, SALT, Some(authority)).map_err(failed)?;
         Correct::new(node, spec)?.run(&stop)
     }
 }
@@ -227,18 +236,7 @@ fn lie<F: Fabric>(mut liar: Liar<F>, stop: &Stop) -> Result<Verdict, Failure> {
         let worked = liar.step(&mut chance, &mut |_| {});
         backoff.pause(liar.node_mut().fabric_mut(), worked, Duration::from_millis(1)).map_err(failed)?;
     }
-    let counts = *liar.node().counts();
-    say(&Said::Summary {
-        broadcasts: 0,
-        deliveries: counts.deliveries,
-        fast: counts.fast,
-        reads: counts.reads,
-        skipped: counts.skipped,
-        equivocated: liar.equivocated(),
-        suspicions: counts.suspicions,
-        refused: counts.denials,
-        copies: counts.copies,
-    })?;
+    say(&Said::summary(liar.node().counts(), 0, liar.equivocated()))?;
     Ok(Verdict::Good)
 }
 
@@ -255,18 +253,18 @@ struct Correct<F: Fabric> {
 }
 
 /// The cluster that histories of a demonstration are about.
-fn cluster(spec: &WorkerSpec) -> Cluster {
-    let names = (0..spec.processes as u16).map(|process| ProcessId(process).to_string());
+fn cluster() -> Cluster {
+    let names = (0..PROCESSES as u16).map(|process| ProcessId(process).to_string());
     let builder = Cluster::builder().global_clock().group("n", names);
-    let builder = builder.faulty([ProcessId(spec.liar).to_string()]).window(u64::from(spec.window));
+    let builder = builder.faulty([ProcessId(LIAR).to_string()]).window(u64::from(WINDOW));
     builder.build().expect("names are made unique here")
 }
 
 impl<F: Fabric> Correct<F> {
     fn new(node: Node<F>, spec: WorkerSpec) -> Result<Self, Failure> {
-        let history = NebHistory::new(&spec.history, cluster(&spec), node.me(), node.config())?;
+        let history = NebHistory::new(&spec.history, cluster(), node.me(), node.config())?;
         let lines = read(&spec.input)?;
-        let heads = vec![0; spec.processes];
+        let heads = vec![0; PROCESSES];
         let is_switched = matches!(spec.carrier, Carrier::Roce { switch: Some(_), .. });
         let copied_by = is_switched.then(|| Instant::now() + COPYING);
         Ok(Correct { node, spec, lines, sent: 0, heads, history, copied_by })
@@ -295,23 +293,23 @@ impl<F: Fabric> Correct<F> {
 
     fn step(&mut self) -> Result<bool, Failure> {
         let mut evidences = Vec::new();
-        let Correct { node, heads, history, spec, .. } = self;
+        let Correct { node, heads, history, .. } = self;
         let worked = node.step(&mut |notice| {
             history.notice(&notice);
             match notice {
                 Notice::Deliver(sender, _) | Notice::Skip(sender, _) => heads[sender.index()] += 1,
                 Notice::Equivocation(evidence) => {
                     let payload = |words: &[u64]| {
-                        let value = Value::new(words, words.len() * 8, true, spec.payload_bytes);
+                        let value = Value::new(words, words.len() * 8, true, PAYLOAD_BYTES);
                         value.map(|value| value.payload().to_vec()).unwrap_or_default()
                     };
                     let (ours, other) = (payload(&evidence.ours), payload(&evidence.other));
-                    let text = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+
                     evidences.push(Said::Evidence {
                         sender: evidence.sender.0,
                         index: evidence.index,
-                        ours: text(&ours),
-                        other: text(&other),
+                        ours: hex(&ours),
+                        other: hex(&other),
                         witness: evidence.witness.0,
                         proven: evidence.proven,
                     });
@@ -346,17 +344,7 @@ impl<F: Fabric> Correct<F> {
         self.history.flush();
         self.history.check()?;
         let counts = self.node.counts();
-        say(&Said::Summary {
-            broadcasts: counts.broadcasts,
-            deliveries: counts.deliveries,
-            fast: counts.fast,
-            reads: counts.reads,
-            skipped: counts.skipped,
-            equivocated: 0,
-            suspicions: counts.suspicions,
-            refused: counts.denials,
-            copies: counts.copies,
-        })?;
+        say(&Said::summary(counts, counts.broadcasts, 0))?;
         Ok(Verdict::Good)
     }
 }

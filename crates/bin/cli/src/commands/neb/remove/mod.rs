@@ -82,8 +82,7 @@ pub(super) fn run(args: &NebRemove, output: Output) -> Result<Verdict, Failure> 
         args,
     };
     let removed = cluster.remove(neb, output)?;
-    output.report(&removed)?;
-    Ok(Verdict::Good)
+    output.conclude(&removed, Verdict::Good)
 }
 
 impl Cluster<'_> {

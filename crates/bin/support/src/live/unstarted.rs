@@ -61,7 +61,7 @@ pub fn unstarted(error: StartError, config: &Path) -> Failure {
             )
         }
         StartError::Roce(RoceError::Pcap { path, source }) if source.kind() == ErrorKind::AlreadyExists => {
-            Failure::usage("the capture exists already; it was not changed", path.display(), "name another file")
+            Failure::cannot_create("capture", &path, &source)
         }
         StartError::Roce(error) => Failure::refused(&error, place, DOCTOR),
         StartError::Verbs(error) => Failure::refused(&error, place, DOCTOR),

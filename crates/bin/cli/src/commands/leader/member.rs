@@ -1,0 +1,91 @@
+//! How one member stands.
+
+use serde::Serialize;
+use stentor_support::live::{Standing, is_stopped};
+
+use super::Heard;
+
+/// One member.
+#[derive(Serialize)]
+pub(super) struct Member {
+    pub(super) id: String,
+    pub(super) group: String,
+    /// `leads`, `follows`, `campaigns`, `joins`, `silent`: there, and does not answer; `down`: nobody is there; `unknown`: it
+    /// cannot be asked from here.
+    pub(super) state: &'static str,
+    /// The process on its host, if it is known.
+    pub(super) pid: Option<i32>,
+    /// Why it cannot be asked.
+    pub(super) why: Option<String>,
+    /// Where on this host it was found, if that is not where the configuration and the directory lead.
+    pub(super) note: Option<String>,
+    /// Messages that another member of its group has delivered and this one has not.
+    pub(super) lag: Option<u64>,
+    /// What it says, if it runs.
+    pub(super) standing: Option<Standing>,
+}
+
+impl Member {
+    pub(super) fn new(group: &str, id: &str, heard: Heard<Standing>, note: Option<String>) -> Self {
+        let (state, pid, why, standing) = match heard {
+            Heard::Silence(pid) => ("silent", pid, None, None),
+            Heard::Nobody => ("down", None, None, None),
+            Heard::Unknown(why) => ("unknown", None, Some(why), None),
+            Heard::Answer(standing) => {
+                let state = match &standing {
+                    Standing { joining: true, .. } => "joins",
+                    Standing { leads: true, .. } => "leads",
+                    Standing { campaigns: true, .. } => "campaigns",
+                    _ => "follows",
+                };
+                (state, i32::try_from(standing.pid).ok(), None, Some(standing))
+            }
+        };
+        let (id, group, pid) = (id.to_owned(), group.to_owned(), pid.filter(|pid| *pid > 0));
+        Member { id, group, state, pid, why, note, lag: None, standing }
+    }
+
+    /// Its pid, if it is stopped on this host.
+    pub(super) fn stopped(&self) -> Option<i32> {
+        self.pid.filter(|pid| self.state == "silent" && is_stopped(*pid))
+    }
+
+    /// Whether it has its group's state.
+    pub(super) fn remembers(&self) -> bool {
+        self.standing.as_ref().is_some_and(|standing| !standing.joining)
+    }
+
+    /// Whether a new client waits for it. Of one that cannot be asked nothing is known.
+    pub(super) fn keeps_clients_out(&self) -> bool {
+        ["down", "silent", "joins"].contains(&self.state)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) fn follower(id: &str, leader: &str, heard_ms: Option<u64>) -> Standing {
+        Standing {
+            id: id.to_owned(),
+            pid: 1,
+            leads: false,
+            campaigns: false,
+            joining: false,
+            epoch: 7,
+            leader: leader.to_owned(),
+            heard_ms,
+            promised: 7,
+            named: false,
+            delivered: 0,
+            undelivered: 0,
+            waiting: Vec::new(),
+            stalled_ms: 0,
+            clients: Vec::new(),
+        }
+    }
+
+    pub(in super::super) fn leader(id: &str) -> Standing {
+        Standing { leads: true, named: true, ..follower(id, id, None) }
+    }
+}
