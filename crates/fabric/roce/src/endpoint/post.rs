@@ -4,7 +4,7 @@ use stentor_fabric::{QpId, QpKind, Span};
 use thiserror::Error;
 
 use super::Endpoint;
-use super::qp::State;
+use super::attributes::State;
 use super::responder::Receive;
 use super::work::{Data, Request, Work};
 

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use stentor_fabric::{Opcode, QpConfig, QpId, Span, Status};
 use stentor_wire::Psn;
 
+use super::attributes::Sending;
 use super::completions::CompletionQueue;
-use super::qp::Sending;
 use super::work::{Data, Remote, Request, Work};
 
 /// Packets of one READ request: longer READs are asked for piece by piece, so that answers do not flood a socket.
