@@ -29,11 +29,10 @@ use stentor_fabric::{
 use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, NoSets, RemoteKey, Remotes, Transport, Waiting};
 
 use crate::domain::Domain;
-use crate::info::Info;
+use crate::info::{Info, has_segments};
 use crate::load::Libfabric;
 use crate::memory::Registration;
 use crate::quirks::Quirks;
-use crate::segments::has_segments;
 pub use config::{OfiConfig, StartError};
 use ends::{QUEUE, Shared, Trouble};
 use queue::Qp;

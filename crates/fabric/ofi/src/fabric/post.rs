@@ -7,7 +7,7 @@ use stentor_fabric_net::Remotes;
 use super::OfiDevice;
 use super::life::INLINE;
 use super::queue::{There, Work};
-use crate::operations::Local;
+use crate::endpoint::Local;
 
 impl OfiDevice {
     #[inline]
