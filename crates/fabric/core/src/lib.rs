@@ -77,6 +77,7 @@
 
 mod backoff;
 mod capabilities;
+pub mod codec;
 mod completion;
 mod contract;
 mod error;
