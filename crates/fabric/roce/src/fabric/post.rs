@@ -1,10 +1,10 @@
 //! Posting: the contract's work requests, as the endpoint has them.
 
-use stentor_fabric::{PostError, QpId, QpState, RemoteSpan, Source, Span, Verb, WorkRequest};
+use stentor_fabric::{PostError, QpId, QpState, RemoteSpan, Source, Span, WorkRequest};
 use stentor_fabric_net::Remotes;
 
 use super::RoceDevice;
-use crate::endpoint::{self, Data, Remote, Request, Work};
+use crate::endpoint::{self, Data, Remote, Work};
 
 #[inline]
 fn data<'a>(source: &Source<'a>) -> Data<'a> {
@@ -26,19 +26,7 @@ impl RoceDevice {
             let place = remotes.place(&span.region);
             Remote { va: place.base.wrapping_add(span.offset), rkey: place.key as u32 }
         };
-        let verb = match &request.verb {
-            Verb::Write { source, target } => Request::Write { data: data(source), remote: at(target), imm: None },
-            Verb::WriteImm { source, target, imm } => {
-                Request::Write { data: data(source), remote: at(target), imm: Some(*imm) }
-            }
-            Verb::Send { source, imm } => Request::Send { data: data(source), imm: *imm },
-            Verb::Read { local, remote } => Request::Read { local: *local, remote: at(remote) },
-            Verb::CompareSwap { local, remote, expected, new } => {
-                Request::CompareSwap { local: *local, remote: at(remote), expected: *expected, new: *new }
-            }
-            Verb::FetchAdd { local, remote, add } => Request::FetchAdd { local: *local, remote: at(remote), add: *add },
-            Verb::TaggedSend { .. } => return Err(PostError::Unsupported("tagged send")),
-        };
+        let verb = request.verb.operation(data, |span| span, at)?;
         let work = Work { id: request.id, request: verb, signalled: request.signalled, solicited: false };
         self.endpoint.post_send(qp, &work).map_err(|error| refused(qp, error))
     }

@@ -44,26 +44,14 @@ impl VerbsDevice {
         if let Some(span) = own {
             self.register_for_use(qp, peer, span.region)?;
         }
-        let local = own.map(|span| self.regions.local(peer, span));
+        let local = |span: Span| self.regions.local(peer, span);
         let at = |span: &RemoteSpan| remote(remotes, span);
-        let work = match (&request.verb, local) {
-            (Verb::Write { source, target }, _) => {
-                Work::Write { data: data(source, local), remote: at(target), imm: None }
-            }
-            (Verb::WriteImm { source, target, imm }, _) => {
-                Work::Write { data: data(source, local), remote: at(target), imm: Some(*imm) }
-            }
-            (Verb::Send { source, imm }, _) => Work::Send { data: data(source, local), imm: *imm },
-            (Verb::Read { remote, .. }, Some(local)) => Work::Read { local, remote: at(remote) },
+        let work = match &request.verb {
             // A READ of nothing is a WRITE of nothing: neither looks at memory, and both are answered.
-            (Verb::Read { remote, .. }, None) => Work::Write { data: Data::Inline(&[]), remote: at(remote), imm: None },
-            (Verb::CompareSwap { remote, expected, new, .. }, Some(local)) => {
-                Work::CompareSwap { local, remote: at(remote), expected: *expected, new: *new }
+            Verb::Read { local: Span { bytes: 0, .. }, remote } => {
+                Work::Write { data: Data::Inline(&[]), remote: at(remote), imm: None }
             }
-            (Verb::FetchAdd { remote, add, .. }, Some(local)) => {
-                Work::FetchAdd { local, remote: at(remote), add: *add }
-            }
-            _ => return Err(PostError::Unsupported("tagged send")),
+            verb => verb.operation(|source| data(source, local), local, at)?,
         };
         let half = &self.halves[qp.index()];
         let name = Name { receive: false, qp, life: half.life, sequence: half.sends.next() };
@@ -99,10 +87,10 @@ impl VerbsDevice {
 
 /// A source, whose memory is registered if it has any.
 #[inline]
-fn data<'a>(source: &Source<'a>, local: Option<Local<'a>>) -> Data<'a> {
-    match (*source, local) {
-        (Source::Inline(bytes), _) => Data::Inline(bytes),
-        (Source::Region(_), Some(local)) => Data::Region(local),
-        (Source::Region(_), None) => Data::Inline(&[]),
+fn data<'a>(source: &Source<'a>, local: impl Fn(Span) -> Local<'a>) -> Data<'a> {
+    match *source {
+        Source::Inline(bytes) => Data::Inline(bytes),
+        Source::Region(span) if span.bytes > 0 => Data::Region(local(span)),
+        Source::Region(_) => Data::Inline(&[]),
     }
 }
