@@ -4,7 +4,6 @@
 //! [`ConnectionManager`], and sleeps. The device makes queue pairs and memory, posts, and polls.
 
 mod device;
-mod post;
 mod regions;
 mod sets;
 mod wait;
@@ -153,25 +152,28 @@ impl<D: Device> NetFabric<D> {
         self.cm.is_linked(peer)
     }
 
-    fn make_qp(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
-        if peer.index() >= self.cm.processes() {
-            return Err(ConnectError::UnknownProcess(peer));
-        }
-        self.check_depths(config)?;
-        if config.kind == QpKind::Unreliable && !self.capabilities.unreliable {
-            return Err(ConnectError::NoUnreliable);
-        }
-        self.cm.connect(&mut self.device, (peer, service), config, |device, qp| {
-            device.make(qp, peer, config).map_err(|reason| ConnectError::System { peer, reason })
-        })
-    }
-
     fn check_depths(&self, config: QpConfig) -> Result<(), ConnectError> {
         let Capabilities { max_send_depth, max_recv_depth, .. } = self.capabilities;
         let depths =
             [("send queue", config.send_depth, max_send_depth), ("receive queue", config.recv_depth, max_recv_depth)];
         let too_deep = depths.into_iter().find(|(_, asked, limit)| asked > limit);
         too_deep.map_or(Ok(()), |(what, asked, limit)| Err(ConnectError::TooDeep { what, asked, limit }))
+    }
+
+    /// Returns the state as posts see it: a queue pair may have broken a moment ago.
+    #[inline]
+    fn state_of(&self, qp: QpId) -> Option<QpState> {
+        let known = self.cm.state(qp)?;
+        Some(if self.device.is_alive(qp) { known } else { QpState::Error })
+    }
+
+    #[inline]
+    fn check_receive(&self, qp: QpId, span: Span) -> Result<(), PostError> {
+        let state = self.state_of(qp).ok_or(PostError::UnknownQp(qp))?;
+        if state == QpState::Error {
+            return Err(PostError::NotReady { qp, state });
+        }
+        span.check(self.capabilities.max_message_bytes, |span| self.regions.contain(span))
     }
 }
 
@@ -202,7 +204,16 @@ impl<D: Device> Fabric for NetFabric<D> {
     }
 
     fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
-        self.make_qp(peer, service, config)
+        if peer.index() >= self.cm.processes() {
+            return Err(ConnectError::UnknownProcess(peer));
+        }
+        self.check_depths(config)?;
+        if config.kind == QpKind::Unreliable && !self.capabilities.unreliable {
+            return Err(ConnectError::NoUnreliable);
+        }
+        self.cm.connect(&mut self.device, (peer, service), config, |device, qp| {
+            device.make(qp, peer, config).map_err(|reason| ConnectError::System { peer, reason })
+        })
     }
 
     fn state(&self, qp: QpId) -> QpState {
@@ -219,20 +230,36 @@ impl<D: Device> Fabric for NetFabric<D> {
 
     #[inline]
     fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
-        self.post_work(qp, &request)
+        let state = self.state_of(qp).ok_or(PostError::UnknownQp(qp))?;
+        if state != QpState::Ready {
+            return Err(PostError::NotReady { qp, state });
+        }
+        let is_unreliable = || self.cm.config(qp).is_some_and(|config| config.kind == QpKind::Unreliable);
+        request.verb.check(&self.capabilities, is_unreliable, |span| self.regions.contain(span))?;
+        self.device.post(self.cm.remotes(), qp, &request)
     }
 
     #[inline]
     fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError> {
-        self.post_receive(qp, local, id)
+        self.check_receive(qp, local)?;
+        self.device.post_receive(qp, local, id)
     }
 
     fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError> {
-        self.post_tagged_receive(qp, local, (tag, ignore), id)
+        if !self.capabilities.tagged {
+            return Err(PostError::Unsupported("tagged receive"));
+        }
+        self.check_receive(qp, local)?;
+        self.device.post_tagged_receive(qp, local, (tag, ignore), id)
     }
 
     fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
-        self.cancel_tagged_receive(qp, id)
+        if !self.capabilities.tagged {
+            return Err(PostError::Unsupported("tagged receive"));
+        }
+        self.cm.state(qp).ok_or(PostError::UnknownQp(qp))?;
+        self.device.cancel_tagged_receive(qp, id);
+        Ok(())
     }
 
     fn join_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {
