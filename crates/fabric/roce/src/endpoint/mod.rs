@@ -50,7 +50,6 @@ pub use counters::Counters;
 pub use input::{Arrival, Check};
 pub use memory::{Memory, ProtectionDomain};
 pub use outbox::Outbox;
-pub use post::PostError;
 pub use work::{Data, Remote, Request, Work};
 
 use completions::{CompletionQueue, Frees};
