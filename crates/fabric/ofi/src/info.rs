@@ -34,9 +34,14 @@ impl fmt::Display for Needs {
             (self.atomics, "atomics"),
             (self.ordered_writes, "writes in order"),
         ];
-        let names: Vec<_> = names.into_iter().filter_map(|(is, name)| is.then_some(name)).collect();
-        f.write_str(&if names.is_empty() { "messages".to_owned() } else { names.join(", ") })
+        f.write_str(&listed(&names, "messages"))
     }
+}
+
+/// The names of what there is, or what to say where there is nothing.
+fn listed(names: &[(bool, &str)], nothing: &str) -> String {
+    let names: Vec<_> = names.iter().filter_map(|(is, name)| is.then_some(*name)).collect();
+    if names.is_empty() { nothing.to_owned() } else { names.join(", ") }
 }
 
 /// What a provider wants to be told of memory (`mr_mode`). Raw keys are refused by not offering them.
@@ -63,8 +68,7 @@ impl fmt::Display for MemoryModes {
             (self.provider_keys, "provider's keys"),
             (self.endpoint, "endpoint"),
         ];
-        let names: Vec<_> = names.into_iter().filter_map(|(is, name)| is.then_some(name)).collect();
-        f.write_str(&if names.is_empty() { "none".to_owned() } else { names.join(", ") })
+        f.write_str(&listed(&names, "none"))
     }
 }
 

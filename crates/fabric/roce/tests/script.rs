@@ -354,7 +354,7 @@ fn what_may_not_be_posted() {
     let read = Work::signalled(1, Request::Read { local, remote });
     assert_eq!(a.endpoint.post_send(a.qp, &read), Err(PostError::Unsupported("that on an unreliable connection")));
     let outside = a.span(2048 * 8 - 4, 8);
-    let send = Work::signalled(1, Request::Send { data: Data::Local(outside), imm: None });
+    let send = Work::signalled(1, Request::Send { data: Data::Region(outside), imm: None });
     assert_eq!(
         a.endpoint.post_send(a.qp, &send),
         Err(PostError::OutOfLocalRegion {
@@ -380,8 +380,8 @@ fn an_empty_message_needs_no_region() {
     let nowhere = Span { region: RegionId(99), offset: 8, bytes: 0 };
     let remote = b.remote(0);
     b.endpoint.post_receive(b.qp, nowhere, 7).unwrap();
-    a.post(1, Request::Write { data: Data::Local(nowhere), remote, imm: None });
-    a.post(2, Request::Send { data: Data::Local(nowhere), imm: Some(5) });
+    a.post(1, Request::Write { data: Data::Region(nowhere), remote, imm: None });
+    a.post(2, Request::Send { data: Data::Region(nowhere), imm: Some(5) });
     a.post(3, Request::Read { local: nowhere, remote });
     settle(0, &mut a, &mut b);
     assert_eq!(statuses(&mut a), [1, 2, 3].map(|id| (id, Status::Success)));

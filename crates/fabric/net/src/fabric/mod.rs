@@ -90,54 +90,26 @@ impl<D: Device> NetFabric<D> {
         &mut self.device
     }
 
+    /// Returns the connection manager.
+    #[must_use]
+    pub fn cm(&self) -> &ConnectionManager<D::Sets> {
+        &self.cm
+    }
+
+    /// Returns the connection manager, to take questions and notes from it and to answer.
+    pub fn cm_mut(&mut self) -> &mut ConnectionManager<D::Sets> {
+        &mut self.cm
+    }
+
     /// Lets the device take in what came, and send what is due: what a card does by itself.
     #[inline]
     pub fn drive(&mut self) {
         self.device.drive();
     }
 
-    /// Returns the next question of somebody who has the cluster's key and is no process, with a number for its
-    /// [`answer`](Self::answer).
-    pub fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
-        self.cm.next_question()
-    }
-
-    /// Answers a question.
-    pub fn answer(&mut self, question: u64, answer: &[u8]) {
-        self.cm.answer(question, answer);
-    }
-
     /// Returns the next connection that was refused. The newest 64 are kept.
     pub fn next_refusal(&mut self) -> Option<Refusal> {
         self.cm.next_refusal()
-    }
-
-    /// Returns the next thing about names and addresses that a person should know.
-    pub fn next_name_note(&mut self) -> Option<String> {
-        self.cm.next_name_note()
-    }
-
-    /// Returns the next thing about the switch that a person should know: that it can be used, or why not. Told once.
-    pub fn next_switch_note(&mut self) -> Option<String> {
-        self.cm.sets.next_note()
-    }
-
-    /// Names a peer for people, with its address in the configuration.
-    #[must_use]
-    pub fn name_of(&self, peer: ProcessId) -> String {
-        self.cm.name_of(peer)
-    }
-
-    /// Returns why the name of a peer led to no address when it was looked up last, if it did not.
-    #[must_use]
-    pub fn unresolved(&self, peer: ProcessId) -> Option<&str> {
-        self.cm.unresolved(peer)
-    }
-
-    /// Whether a peer says that another process with this one's id is connected to it.
-    #[must_use]
-    pub fn is_displaced(&self) -> bool {
-        self.cm.is_displaced()
     }
 
     /// Returns the memory of all regions, bytes. A device may register it once more for each peer that is granted it.

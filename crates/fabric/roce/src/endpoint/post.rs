@@ -34,7 +34,7 @@ impl Endpoint {
         }
         match work.request {
             Request::Send { data, .. } | Request::Write { data, .. } => match data {
-                Data::Local(span) => self.check_span(span)?,
+                Data::Region(span) => self.check_span(span)?,
                 Data::Inline(bytes) => check_length(bytes.len() as u64)?,
             },
             _ if qp.config.kind == QpKind::Unreliable => {

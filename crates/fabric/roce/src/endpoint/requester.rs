@@ -195,8 +195,10 @@ impl Requester {
     pub(crate) fn post(&mut self, work: &Work<'_>, mtu: u16) {
         let nowhere = Remote::default();
         let (kind, place, bytes, remote, imm) = match work.request {
-            Request::Send { data, imm } => (RequestKind::Send, self.place(data), data.bytes(), nowhere, imm),
-            Request::Write { data, remote, imm } => (RequestKind::Write, self.place(data), data.bytes(), remote, imm),
+            Request::Send { data, imm } => (RequestKind::Send, self.place(data), data.bytes() as usize, nowhere, imm),
+            Request::Write { data, remote, imm } => {
+                (RequestKind::Write, self.place(data), data.bytes() as usize, remote, imm)
+            }
             Request::Read { local, remote } => {
                 (RequestKind::Read, DataPlace::Local(local), local.bytes as usize, remote, None)
             }
@@ -232,7 +234,7 @@ impl Requester {
                 self.inline.extend(bytes);
                 DataPlace::Inline(at)
             }
-            Data::Local(span) => DataPlace::Local(span),
+            Data::Region(span) => DataPlace::Local(span),
         }
     }
 

@@ -1,26 +1,9 @@
 //! What is posted.
 
-use stentor_fabric::{Operation, Span};
+use stentor_fabric::{Operation, Source, Span};
 
-/// Where the data of a SEND or WRITE comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Data<'a> {
-    /// Copied while posting.
-    Inline(&'a [u8]),
-    /// Read when a packet is made, and again when it is sent again.
-    Local(Span),
-}
-
-impl Data<'_> {
-    /// Length, bytes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        match self {
-            Data::Inline(data) => data.len(),
-            Data::Local(span) => span.bytes as usize,
-        }
-    }
-}
+/// Where the data of a SEND or WRITE comes from. A region is read when a packet is made, and again when it is sent again.
+pub type Data<'a> = Source<'a>;
 
 /// A place in the peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

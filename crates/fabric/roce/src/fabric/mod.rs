@@ -16,14 +16,14 @@ use rustix::event::epoll;
 use stentor_fabric::memory::{WORD, Word};
 use stentor_fabric::{
     Access, Capabilities, Completion, OsError, PollHint, PostError, ProcessId, QpConfig, QpId, RegionId, RemoteSpan,
-    Source, Span, WorkRequest,
+    Span, WorkRequest,
 };
 use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, RemoteKey, Remotes, Transport, nonce};
 use stentor_switch_host::SwitchSets;
 use stentor_wire::PATH_MTUS;
 
 use crate::driver::{Faults, Pcap, Port, PortCounters, Pump};
-use crate::endpoint::{Counters, Data, Endpoint, ProtectionDomain, Remote, State, Work};
+use crate::endpoint::{Counters, Endpoint, ProtectionDomain, Remote, State, Work};
 pub use config::{RoceConfig, StartError};
 use ends::fresh_number;
 
@@ -155,14 +155,6 @@ fn capabilities(config: &RoceConfig) -> Capabilities {
     }
 }
 
-#[inline]
-fn data<'a>(source: &Source<'a>) -> Data<'a> {
-    match *source {
-        Source::Inline(bytes) => Data::Inline(bytes),
-        Source::Region(span) => Data::Local(span),
-    }
-}
-
 /// Each peer's queue pairs and keys belong together.
 fn domain(peer: ProcessId) -> ProtectionDomain {
     ProtectionDomain(peer.0.into())
@@ -256,7 +248,7 @@ impl Device for RoceDevice {
             let place = remotes.place(&span.region);
             Remote { va: place.base.wrapping_add(span.offset), rkey: place.key as u32 }
         };
-        let operation = request.verb.operation(data, |span| span, remote)?;
+        let operation = request.verb.operation(|source| *source, |span| span, remote)?;
         let work = Work { id: request.id, request: operation, signalled: request.signalled, solicited: false };
         self.endpoint.post_send(qp, &work)
     }
