@@ -19,18 +19,7 @@ const MUTUAL: &[(&str, &str, &str)] = &[
     ("stentor", "runtime::cluster", "runtime::room"),
     ("stentor-election-zookeeper", "handle", "worker"),
     ("stentor-election-zookeeper", "session", "worker"),
-    ("stentor-fabric-net", "ask", "control"),
-    ("stentor-fabric-net", "cm", "connections"),
-    ("stentor-fabric-net", "cm", "sets"),
-    ("stentor-fabric-net", "connections", "sets"),
-    ("stentor-fabric-ofi", "domain", "segments"),
-    ("stentor-fabric-ofi", "endpoint", "operations"),
-    ("stentor-fabric-roce", "endpoint::qp", "endpoint::requester"),
-    ("stentor-fabric-roce", "endpoint::qp", "endpoint::responder"),
     ("stentor-fabric-sim", "set", "state"),
-    ("stentor-host", "config", "roll"),
-    ("stentor-host", "directory", "roll"),
-    ("stentor-host", "directory", "seat"),
     ("stentor-multicast", "node::fanout", "node::outbound"),
 ];
 

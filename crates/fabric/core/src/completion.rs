@@ -78,16 +78,15 @@ pub struct Completion {
 }
 
 impl Completion {
+    /// Completes something that carries no bytes, immediate or tag.
+    #[inline]
+    #[must_use]
+    pub const fn new(qp: QpId, id: u64, opcode: Opcode, status: Status) -> Completion {
+        Completion { qp, id, opcode, status, bytes: 0, imm: None, tag: 0 }
+    }
+
     /// Fills buffers before a poll: a completion that no fabric reports.
-    pub const BLANK: Completion = Completion {
-        qp: QpId(u32::MAX),
-        id: u64::MAX,
-        opcode: Opcode::Write,
-        status: Status::Flushed,
-        bytes: 0,
-        imm: None,
-        tag: 0,
-    };
+    pub const BLANK: Completion = Completion::new(QpId(u32::MAX), u64::MAX, Opcode::Write, Status::Flushed);
 }
 
 /// What happened beside work requests.

@@ -77,6 +77,7 @@
 
 mod backoff;
 mod capabilities;
+pub mod codec;
 mod completion;
 mod contract;
 mod error;
@@ -106,7 +107,7 @@ pub use memory::Word;
 pub use os_error::OsError;
 pub use plant::Plant;
 pub use poll_hint::PollHint;
-pub use post::{Source, Span, Verb, WorkRequest};
+pub use post::{Operation, Source, Span, Verb, WorkRequest};
 pub use refusal::{Refusal, differing_settings};
 pub use region::{Access, QpConfig, QpKind, QpState, RegionSpec, RemoteRegion, RemoteSpan};
 pub use ring::{Record, RingReader, RingWriter};

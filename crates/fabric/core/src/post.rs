@@ -1,6 +1,7 @@
 //! Work requests.
 
-use crate::{Opcode, RegionId, RemoteSpan};
+use crate::memory::WORD;
+use crate::{Capabilities, Opcode, PostError, RegionId, RemoteSpan};
 
 /// A place in a local region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -11,6 +12,34 @@ pub struct Span {
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u32,
+}
+
+impl Span {
+    /// Refuses a span that is longer than a message, or not inside a region, which `is_inside` says of spans at whole words. An
+    /// empty one is nowhere.
+    ///
+    /// # Errors
+    /// [`PostError::TooLong`], [`PostError::Misaligned`], [`PostError::OutOfLocalRegion`].
+    #[inline]
+    pub fn check(self, max_message_bytes: u64, is_inside: impl Fn(Span) -> bool) -> Result<(), PostError> {
+        let Span { region, offset, bytes } = self;
+        let (bytes, limit) = (u64::from(bytes), max_message_bytes);
+        if bytes > limit {
+            return Err(PostError::TooLong { bytes, limit });
+        }
+        if bytes > 0 {
+            aligned(offset, 0)?;
+            if !is_inside(self) {
+                return Err(PostError::OutOfLocalRegion { region, offset, bytes });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn aligned(offset: u64, bytes: u64) -> Result<(), PostError> {
+    if (offset | bytes).is_multiple_of(WORD as u64) { Ok(()) } else { Err(PostError::Misaligned { offset, bytes }) }
 }
 
 /// Where the data of a work request comes from.
@@ -111,6 +140,162 @@ impl Verb<'_> {
             Verb::TaggedSend { .. } => Opcode::TaggedSend,
         }
     }
+    /// Refuses what a caller can know to be wrong: what the fabric does not have, lengths and places of this side.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    #[inline]
+    pub fn check(
+        &self,
+        has: &Capabilities,
+        is_unreliable: impl Fn() -> bool,
+        is_inside: impl Fn(Span) -> bool,
+    ) -> Result<(), PostError> {
+        let check_span = |span: &Span| span.check(has.max_message_bytes, &is_inside);
+        let check_source = |source: &Source<'_>| match source {
+            Source::Inline(data) if data.len() as u64 > has.inline_bytes.into() => {
+                Err(PostError::InlineTooLong { bytes: data.len() as u64, limit: has.inline_bytes })
+            }
+            Source::Inline(_) => Ok(()),
+            Source::Region(span) => check_span(span),
+        };
+        match self {
+            Verb::Write { source, target } | Verb::WriteImm { source, target, .. } => {
+                check_source(source)?;
+                aligned(target.offset, source.bytes())
+            }
+            Verb::TaggedSend { .. } if !has.tagged => Err(PostError::Unsupported("tagged send")),
+            Verb::Send { source, .. } | Verb::TaggedSend { source, .. } => check_source(source),
+            Verb::Read { .. } if is_unreliable() => Err(PostError::Unsupported("READ on an unreliable connection")),
+            Verb::Read { local, remote } => {
+                check_span(local)?;
+                aligned(remote.offset, local.bytes.into())
+            }
+            Verb::CompareSwap { .. } | Verb::FetchAdd { .. } if !has.atomics => {
+                Err(PostError::Unsupported("atomic operation"))
+            }
+            Verb::CompareSwap { .. } | Verb::FetchAdd { .. } if is_unreliable() => {
+                Err(PostError::Unsupported("atomic operation on an unreliable connection"))
+            }
+            Verb::CompareSwap { local, remote, .. } | Verb::FetchAdd { local, remote, .. } => {
+                if local.bytes as usize != WORD {
+                    return Err(PostError::Misaligned { offset: local.offset, bytes: local.bytes.into() });
+                }
+                check_span(local)?;
+                aligned(remote.offset, WORD as u64)
+            }
+        }
+    }
+}
+
+impl<'a> Verb<'a> {
+    /// Names the memory of a verb as a device does. Devices of RDMA have no tagged send.
+    ///
+    /// # Errors
+    /// [`PostError::Unsupported`] for a tagged send.
+    #[inline]
+    pub fn operation<D, L, R>(
+        &self,
+        data: impl Fn(&Source<'a>) -> D,
+        local: impl Fn(Span) -> L,
+        remote: impl Fn(&RemoteSpan) -> R,
+    ) -> Result<Operation<D, L, R>, PostError> {
+        Ok(match self {
+            Verb::Write { source, target } => {
+                Operation::Write { data: data(source), remote: remote(target), imm: None }
+            }
+            Verb::WriteImm { source, target, imm } => {
+                Operation::Write { data: data(source), remote: remote(target), imm: Some(*imm) }
+            }
+            Verb::Send { source, imm } => Operation::Send { data: data(source), imm: *imm },
+            Verb::Read { local: to, remote: from } => Operation::Read { local: local(*to), remote: remote(from) },
+            Verb::CompareSwap { local: to, remote: at, expected, new } => {
+                Operation::CompareSwap { local: local(*to), remote: remote(at), expected: *expected, new: *new }
+            }
+            Verb::FetchAdd { local: to, remote: at, add } => {
+                Operation::FetchAdd { local: local(*to), remote: remote(at), add: *add }
+            }
+            Verb::TaggedSend { .. } => return Err(PostError::Unsupported("tagged send")),
+        })
+    }
+
+    /// Returns the verb with other inline data, if it has inline data.
+    #[must_use]
+    pub fn with_inline<'b>(self, data: &'b [u8]) -> Verb<'b> {
+        let with = |source: Source<'a>| match source {
+            Source::Inline(_) => Source::Inline(data),
+            Source::Region(span) => Source::Region(span),
+        };
+        match self {
+            Verb::Write { source, target } => Verb::Write { source: with(source), target },
+            Verb::WriteImm { source, target, imm } => Verb::WriteImm { source: with(source), target, imm },
+            Verb::Send { source, imm } => Verb::Send { source: with(source), imm },
+            Verb::TaggedSend { source, tag } => Verb::TaggedSend { source: with(source), tag },
+            Verb::Read { local, remote } => Verb::Read { local, remote },
+            Verb::CompareSwap { local, remote, expected, new } => Verb::CompareSwap { local, remote, expected, new },
+            Verb::FetchAdd { local, remote, add } => Verb::FetchAdd { local, remote, add },
+        }
+    }
+
+    /// Returns the inline data; empty if there is none.
+    #[must_use]
+    pub fn inline(&self) -> &'a [u8] {
+        match self {
+            Verb::Write { source: Source::Inline(data), .. }
+            | Verb::WriteImm { source: Source::Inline(data), .. }
+            | Verb::Send { source: Source::Inline(data), .. }
+            | Verb::TaggedSend { source: Source::Inline(data), .. } => data,
+            _ => &[],
+        }
+    }
+}
+
+/// What a device is to do: a verb whose data are a `D`, local memory an `L` and the peer's memory an `R`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation<D, L, R> {
+    /// SEND, perhaps with an immediate.
+    Send {
+        /// What.
+        data: D,
+        /// The immediate.
+        imm: Option<u32>,
+    },
+    /// WRITE; with an immediate it consumes a receive of the peer.
+    Write {
+        /// What.
+        data: D,
+        /// Where to.
+        remote: R,
+        /// The immediate.
+        imm: Option<u32>,
+    },
+    /// READ.
+    Read {
+        /// Where to.
+        local: L,
+        /// Where from.
+        remote: R,
+    },
+    /// Compare-and-swap; the old value goes to `local` (8 bytes).
+    CompareSwap {
+        /// Where the old value goes.
+        local: L,
+        /// The word.
+        remote: R,
+        /// Swap if it equals this.
+        expected: u64,
+        /// The new value.
+        new: u64,
+    },
+    /// Fetch-and-add; the old value goes to `local` (8 bytes).
+    FetchAdd {
+        /// Where the old value goes.
+        local: L,
+        /// The word.
+        remote: R,
+        /// What is added.
+        add: u64,
+    },
 }
 
 /// One entry for a send queue.

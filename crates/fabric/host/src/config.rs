@@ -1,13 +1,14 @@
 //! What a process must know to take its seat, and why it cannot.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
+use rustix::io::Errno;
 use rustix::process::getuid;
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
+use crate::about::{About, Source};
 use crate::credentials::Named;
-use crate::roll::{About, Source};
 
 /// The longest name of a cluster or a process, bytes.
 pub const MAX_NAME: usize = 64;
@@ -80,6 +81,20 @@ pub fn meeting_directories(directory: &Path) -> Vec<PathBuf> {
 /// Whether a directory is one that processes take by themselves.
 pub(crate) fn is_usual(directory: &Path) -> bool {
     directory == default_directory() || directory == common_directory()
+}
+
+/// Returns a path that means the same from every working directory. What is there already is written without `..` and links: how long
+/// the path of a socket may be does not depend on where its process runs.
+#[must_use]
+pub fn absolute(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if !absolute.components().any(|part| part == Component::ParentDir) {
+        return absolute;
+    }
+    // Only what is not there yet is kept as it is.
+    let there = absolute.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    let short = there.and_then(|(part, real)| Some(real.join(absolute.strip_prefix(part).ok()?)));
+    short.unwrap_or(absolute)
 }
 
 /// Why a process could not start.
@@ -165,6 +180,12 @@ pub enum StartError {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+/// Makes an error of what the system says.
+pub fn system(what: impl Into<String>) -> impl FnOnce(Errno) -> StartError {
+    let what = what.into();
+    |error| StartError::System { what, source: error.into() }
 }
 
 fn as_pid(pid: i32) -> String {

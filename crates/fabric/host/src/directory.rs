@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
@@ -13,22 +13,18 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use stentor_fabric::{OsError, ProcessId};
 
-use crate::config::{SeatConfig, StartError, is_usual, meeting_directories};
+use crate::about::About;
+use crate::config::{SeatConfig, StartError, absolute, is_usual, meeting_directories, system};
 use crate::credentials::Credentials;
 use crate::janitor::BESIDE;
 use crate::lock::{Lock, Taken};
-use crate::roll::{self, About, Enrolled, Enrolment};
-use crate::seat::Seat;
+use crate::roll::{self, Enrolled, Enrolment};
 use crate::socket;
 
-/// `sun_path` without its closing zero.
-const MAX_PATH: usize = 107;
 /// How long another process of the cluster may take to start.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// How long what looks like a second process may take to go away: it may have been killed just now.
 const LINGER: Duration = Duration::from_millis(500);
-/// How often the directory may be removed under our feet by a process that leaves.
-const ATTEMPTS: usize = 50;
 
 /// Returns paths beside the sockets of processes with this id, dead or alive. See [`Beside`](crate::Beside).
 ///
@@ -58,20 +54,6 @@ pub fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result
     Ok(sockets.iter().map(|path| path.with_extension(BESIDE)).collect())
 }
 
-/// Returns a path that means the same from every working directory. What is there already is written without `..` and links: how long
-/// the path of a socket may be does not depend on where its process runs.
-#[must_use]
-pub fn absolute(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    if !absolute.components().any(|part| part == Component::ParentDir) {
-        return absolute;
-    }
-    // Only what is not there yet is kept as it is.
-    let there = absolute.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
-    let short = there.and_then(|(part, real)| Some(real.join(absolute.strip_prefix(part).ok()?)));
-    short.unwrap_or(absolute)
-}
-
 /// The name of the lock on a process of this user, as an abstract socket. Clusters in directories of their own may have
 /// the same name; the usual directories are one.
 fn lock_name(config: &SeatConfig) -> String {
@@ -81,12 +63,6 @@ fn lock_name(config: &SeatConfig) -> String {
     }
     let path = config.directory.canonicalize().unwrap_or_else(|_| config.directory.clone());
     format!("stentor-{user}-{cluster}-{me}-{:016x}", roll::hash(path.as_os_str()))
-}
-
-/// Makes an error of what the system says.
-pub fn system(what: impl Into<String>) -> impl FnOnce(Errno) -> StartError {
-    let what = what.into();
-    |error| StartError::System { what, source: error.into() }
 }
 
 /// Makes a directory for us alone, or checks that the one that is there is. `false` if there is nothing to make it in, or
@@ -121,7 +97,7 @@ pub(crate) fn make_private(path: &Path) -> Result<bool, StartError> {
 }
 
 /// The locked directory of the cluster; `None` if it was removed meanwhile.
-fn lock(path: &Path) -> Result<Option<OwnedFd>, StartError> {
+pub(crate) fn lock(path: &Path) -> Result<Option<OwnedFd>, StartError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = match open(path, flags, Mode::empty()) {
         Ok(fd) => fd,
@@ -206,7 +182,7 @@ fn find_second_anywhere(config: &SeatConfig) -> Result<Option<i32>, StartError> 
 }
 
 /// Takes the locks on this process, if no other is there with its id.
-fn refuse_second(config: &SeatConfig) -> Result<(Lock, Option<Enrolled>), StartError> {
+pub(crate) fn refuse_second(config: &SeatConfig) -> Result<(Lock, Option<Enrolled>), StartError> {
     let (since, lock) = (Instant::now(), lock_name(config));
     let (mut pid, mut pause) = (0, Duration::from_millis(2));
     loop {
@@ -233,42 +209,5 @@ fn refuse_second(config: &SeatConfig) -> Result<(Lock, Option<Enrolled>), StartE
         // Each look is a connection to a process that may be alive and well.
         std::thread::sleep(pause);
         pause *= 2;
-    }
-}
-
-impl Seat {
-    /// Takes this process's seat in the cluster: returns the listening socket.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn take(config: &SeatConfig) -> Result<(Seat, OwnedFd), StartError> {
-        let config = &SeatConfig { directory: absolute(&config.directory), ..config.clone() };
-        let cluster = config.directory.join(&config.cluster);
-        for _ in 0..ATTEMPTS {
-            if !make_private(&config.directory)? && config.directory.parent().is_some_and(|parent| !parent.exists()) {
-                let reason = "is in a directory that does not exist; make that first".to_owned();
-                return Err(StartError::Directory { path: config.directory.clone(), reason });
-            }
-            if !make_private(&cluster)? {
-                continue;
-            }
-            let Some(locked) = lock(&cluster)? else { continue };
-            let only = refuse_second(config)?;
-            let mut nonce = [0; 4];
-            rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())
-                .map_err(system("get a random number"))?;
-            let (id, name, pid) = (config.me.0, &config.name, std::process::id());
-            let file = format!("{id}-{name}.{pid}.{:08x}.sock", u32::from_le_bytes(nonce));
-            let path = cluster.join(&file);
-            let bytes = path.as_os_str().len();
-            if bytes > MAX_PATH {
-                return Err(StartError::PathTooLong { path, bytes });
-            }
-            let Some(taken) = Seat::new(config, file, only)? else { continue };
-            drop(locked);
-            return Ok(taken);
-        }
-        let reason = "is removed again and again by other processes; choose another".to_owned();
-        Err(StartError::Directory { path: cluster, reason })
     }
 }

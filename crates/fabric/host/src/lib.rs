@@ -10,6 +10,7 @@
 //! Directories have mode 0700, and both ends of a socket see each other's user id ([`Credentials`]).
 #![deny(unsafe_code)]
 
+mod about;
 mod config;
 mod credentials;
 mod directory;
@@ -21,10 +22,11 @@ mod roll;
 mod seat;
 pub mod socket;
 
-pub use config::{MAX_NAME, SeatConfig, StartError, default_directory, meeting_directories};
+pub use about::{About, Source};
+pub use config::{MAX_NAME, SeatConfig, StartError, absolute, default_directory, meeting_directories, system};
 pub use credentials::{Credentials, Named};
-pub use directory::{absolute, all_beside, entries, is_socket_of, sockets_of, system};
+pub use directory::{all_beside, entries, is_socket_of, sockets_of};
 pub use janitor::{become_janitor_by, clean_up};
 pub use place::StandingSeat;
-pub use roll::{About, Running, Source};
+pub use roll::Running;
 pub use seat::{Beside, Remade, Seat};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::ProcessId;
 
+use crate::about::Source;
 use crate::config::{SeatConfig, StartError};
-use crate::roll::Source;
 use crate::seat::{Beside, Seat};
 
 /// Between two looks at the clock.

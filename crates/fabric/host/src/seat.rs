@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::config::{SeatConfig, StartError, common_directory, is_usual, meeting_directories};
-use crate::directory::make_private;
+use crate::config::{SeatConfig, StartError, absolute, common_directory, is_usual, meeting_directories, system};
+use crate::directory::{lock, make_private, refuse_second};
 use crate::janitor::{BESIDE, Janitor};
 use crate::lock::Lock;
 use crate::roll::Enrolled;
@@ -16,6 +16,11 @@ use crate::socket;
 
 /// How often the socket is looked for.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// `sun_path` without its closing zero.
+const MAX_PATH: usize = 107;
+/// How often the directory may be removed under our feet by a process that leaves.
+const ATTEMPTS: usize = 50;
 
 /// Where something of the caller's own belongs beside a process's socket. The place changes if the directory goes and cannot be
 /// made again.
@@ -132,8 +137,43 @@ impl Drop for Seat {
 }
 
 impl Seat {
+    /// Takes this process's seat in the cluster: returns the listening socket.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn take(config: &SeatConfig) -> Result<(Seat, OwnedFd), StartError> {
+        let config = &SeatConfig { directory: absolute(&config.directory), ..config.clone() };
+        let cluster = config.directory.join(&config.cluster);
+        for _ in 0..ATTEMPTS {
+            if !make_private(&config.directory)? && config.directory.parent().is_some_and(|parent| !parent.exists()) {
+                let reason = "is in a directory that does not exist; make that first".to_owned();
+                return Err(StartError::Directory { path: config.directory.clone(), reason });
+            }
+            if !make_private(&cluster)? {
+                continue;
+            }
+            let Some(locked) = lock(&cluster)? else { continue };
+            let only = refuse_second(config)?;
+            let mut nonce = [0; 4];
+            rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())
+                .map_err(system("get a random number"))?;
+            let (id, name, pid) = (config.me.0, &config.name, std::process::id());
+            let file = format!("{id}-{name}.{pid}.{:08x}.sock", u32::from_le_bytes(nonce));
+            let path = cluster.join(&file);
+            let bytes = path.as_os_str().len();
+            if bytes > MAX_PATH {
+                return Err(StartError::PathTooLong { path, bytes });
+            }
+            let Some(taken) = Seat::new(config, file, only)? else { continue };
+            drop(locked);
+            return Ok(taken);
+        }
+        let reason = "is removed again and again by other processes; choose another".to_owned();
+        Err(StartError::Directory { path: cluster, reason })
+    }
+
     /// Listens at a socket of this name in the process's directory, which is there. `None`: it was removed meanwhile.
-    pub(crate) fn new(
+    fn new(
         config: &SeatConfig,
         file: String,
         (lock, enrolled): (Lock, Option<Enrolled>),

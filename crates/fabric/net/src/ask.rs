@@ -13,10 +13,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
-use crate::control::connect;
-use crate::frames::FrameStream;
-use crate::handshake::{Fault, Handshake, nonce};
-use crate::hello::{Hello, Session, TAG};
+use crate::frame_stream::{FrameStream, connect};
+use crate::handshake::{Fault, Handshake};
+use crate::hello::{Hello, NOBODY};
 use crate::message::Garbage;
 
 /// The version of the protocol.
@@ -33,8 +32,6 @@ const MAX_PARTS: usize = 64;
 const SILENCE: &str =
     "nothing comes back; or a program that takes no connections has the address (`ss -ltnp` on that host)";
 const MAX_PART: usize = 480;
-/// Whoever asks is no process: no cluster has as many.
-pub(crate) const NOBODY: ProcessId = ProcessId(u16::MAX);
 
 /// Names the process that is asked, and how it is reached.
 #[derive(Clone, Debug)]
@@ -81,19 +78,10 @@ pub fn ask(config: &AskConfig, question: &[u8], within: Duration) -> Result<Vec<
     let until = Instant::now() + within;
     let from: IpAddr = if config.at.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let stream = connect(from, config.at).map_err(|error| why(&error))?;
-    let hello = Hello {
-        version: VERSION,
-        fingerprint: 0,
-        process: NOBODY,
-        processes: 0,
-        nonce: [0; 32],
-        life: u64::from_be_bytes(nonce()),
-        fabric: PURPOSE.to_owned(),
-        cluster: config.cluster.clone(),
-    };
+    let hello = Hello::of_purpose(PURPOSE, VERSION, &config.cluster, NOBODY);
     let mut handshake = Handshake::new(stream, &hello, true).map_err(|error| why(&error))?;
     let (them, mut session) = loop {
-        let frame = next(&mut handshake.link, until)?;
+        let frame = next(&mut handshake.frames, until)?;
         let heard = handshake.hear(&config.key, &frame, Some(config.process)).map_err(|fault| match fault {
             Fault::NoKey => AskError::NoKey,
             Fault::Another(_) => AskError::Other("another process has that address"),
@@ -107,13 +95,12 @@ pub fn ask(config: &AskConfig, question: &[u8], within: Duration) -> Result<Vec<
     if them.cluster != config.cluster {
         return Err(AskError::Other("it belongs to another cluster"));
     }
-    let mut link = handshake.link;
-    let tag = session.seal(question);
-    link.send(&[question, &tag]);
+    let mut frames = handshake.frames;
+    session.send(&mut frames, question);
     let mut answer = Assembly::default();
     loop {
-        let frame = next(&mut link, until)?;
-        let part = open(&mut session, &frame).ok_or(AskError::Other("its answer is damaged or forged"))?;
+        let frame = next(&mut frames, until)?;
+        let part = session.take(&frame).ok_or(AskError::Other("its answer is damaged or forged"))?;
         match answer.take(part) {
             Ok(true) => return Ok(answer.bytes),
             Ok(false) => {}
@@ -122,35 +109,29 @@ pub fn ask(config: &AskConfig, question: &[u8], within: Duration) -> Result<Vec<
     }
 }
 
-/// Returns the message in a frame, if its tag is right.
-pub(crate) fn open<'a>(session: &mut Session, frame: &'a [u8]) -> Option<&'a [u8]> {
-    let (message, tag) = frame.split_at(frame.len().checked_sub(TAG)?);
-    session.open(message, tag).then_some(message)
-}
-
 /// The next frame, waited for.
-fn next(link: &mut FrameStream, until: Instant) -> Result<Vec<u8>, AskError> {
+fn next(frames: &mut FrameStream, until: Instant) -> Result<Vec<u8>, AskError> {
     loop {
-        link.drain();
-        if let Some(frame) = link.receive() {
+        frames.drain();
+        if let Some(frame) = frames.receive() {
             return Ok(frame);
         }
-        if link.dead {
+        if frames.dead {
             let closed = AskError::Other(
                 "it closed the connection: it refuses, and its log says why; or it runs another release; or it is another program",
             );
-            return Err(link.fault.as_ref().map_or(closed, why));
+            return Err(frames.fault.as_ref().map_or(closed, why));
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             // Its kernel takes a connection whatever the process does.
-            let taken = link.stream.peer_addr().is_ok();
+            let taken = frames.socket.peer_addr().is_ok();
             return Err(if taken { AskError::Silent } else { AskError::Unreachable(SILENCE.to_owned()) });
         }
         let longest = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        let flags = if link.is_behind() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let flags = if frames.is_behind() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         // Whatever it says, the next look shows.
-        let _ = poll(&mut [PollFd::new(&link.stream, flags)], Some(&longest));
+        let _ = poll(&mut [PollFd::new(&frames.socket, flags)], Some(&longest));
     }
 }
 

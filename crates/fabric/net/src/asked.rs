@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::ask::{MAX_QUESTION, open, parts};
-use crate::frames::FrameStream;
+use crate::ask::{MAX_QUESTION, parts};
+use crate::frame_stream::FrameStream;
 use crate::hello::Session;
 
 /// The most askers that are served at once; the oldest makes room for the next.
@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 struct Asker {
     id: u64,
-    link: FrameStream,
+    frames: FrameStream,
     session: Session,
     since: Instant,
     /// It has put its question; there is one on each connection.
@@ -33,33 +33,33 @@ pub(crate) struct Askers {
 
 impl Askers {
     /// Lets one in.
-    pub(crate) fn admit(&mut self, link: FrameStream, session: Session) {
+    pub(crate) fn admit(&mut self, frames: FrameStream, session: Session) {
         if self.all.len() == MOST {
             self.all.remove(0);
         }
         self.begun += 1;
-        self.all.push(Asker { id: self.begun, link, session, since: Instant::now(), has_asked: false });
+        self.all.push(Asker { id: self.begun, frames, session, since: Instant::now(), has_asked: false });
     }
 
     pub(crate) fn sockets(&self) -> impl Iterator<Item = &TcpStream> {
-        self.all.iter().map(|asker| &asker.link.stream)
+        self.all.iter().map(|asker| &asker.frames.socket)
     }
 
     /// Hears them, and sends what waits.
     pub(crate) fn pump(&mut self) {
         for asker in &mut self.all {
-            asker.link.drain();
-            let Some(frame) = asker.link.receive() else { continue };
-            match open(&mut asker.session, &frame).filter(|_| !asker.has_asked) {
+            asker.frames.drain();
+            let Some(frame) = asker.frames.receive() else { continue };
+            match asker.session.take(&frame).filter(|_| !asker.has_asked) {
                 Some(question) if question.len() <= MAX_QUESTION => {
                     asker.has_asked = true;
                     self.questions.push_back((asker.id, question.to_vec()));
                 }
                 // Forged, too long or one too many: that is nobody to talk to.
-                _ => asker.link.dead = true,
+                _ => asker.frames.dead = true,
             }
         }
-        self.all.retain(|asker| !asker.link.dead && asker.since.elapsed() < LONGEST);
+        self.all.retain(|asker| !asker.frames.dead && asker.since.elapsed() < LONGEST);
         self.questions.retain(|(id, _)| self.all.iter().any(|asker| asker.id == *id));
     }
 
@@ -71,8 +71,7 @@ impl Askers {
     pub(crate) fn answer(&mut self, id: u64, answer: &[u8]) {
         let Some(asker) = self.all.iter_mut().find(|asker| asker.id == id) else { return };
         for part in parts(answer) {
-            let tag = asker.session.seal(&part);
-            asker.link.send(&[&part, &tag]);
+            asker.session.send(&mut asker.frames, &part);
         }
     }
 }

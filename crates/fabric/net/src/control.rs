@@ -1,19 +1,16 @@
 //! The control plane's sockets and handshakes.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use stentor_fabric::{Event, ProcessId, Refusal, Service, differing_settings};
 
 use crate::ask;
 use crate::asked::Askers;
-use crate::frames::FrameStream;
+use crate::frame_stream::{FrameStream, connect};
 use crate::handshake::{Fault, Handshake};
-use crate::hello::{Hello, Session, TAG};
+use crate::hello::{Hello, NOBODY, Session};
 use crate::message::{Message, Offer};
 use crate::names::Names;
 
@@ -58,7 +55,7 @@ impl Refused {
 /// A peer, connected or not.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
-    link: Option<(FrameStream, Session)>,
+    frames: Option<(FrameStream, Session)>,
     /// The first that it was known by.
     first_life: Option<u64>,
     pub(crate) offers: HashMap<Service, Offer>,
@@ -138,25 +135,25 @@ impl Control {
     /// Whether a peer that could be there is not.
     pub(crate) fn is_connecting(&self) -> bool {
         !self.newcomers.is_empty()
-            || self.peers.iter().enumerate().any(|(n, peer)| peer.link.is_none() && n != self.me.process.index())
+            || self.peers.iter().enumerate().any(|(n, peer)| peer.frames.is_none() && n != self.me.process.index())
     }
 
     /// Whether this process waits for the time of the next attempt to dial a peer, or for a handshake.
     pub(crate) fn is_dialling(&self) -> bool {
         let mut dialled = self.peers.iter().zip(&self.addresses).take(self.me.process.index());
-        !self.newcomers.is_empty() || dialled.any(|(peer, address)| peer.link.is_none() && address.is_some())
+        !self.newcomers.is_empty() || dialled.any(|(peer, address)| peer.frames.is_none() && address.is_some())
     }
 
     pub(crate) fn is_linked(&self, peer: ProcessId) -> bool {
-        self.peers[peer.index()].link.is_some()
+        self.peers[peer.index()].frames.is_some()
     }
 
     /// The sockets to wait for.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = &TcpStream> {
-        let newcomers = self.newcomers.iter().map(|newcomer| &newcomer.handshake.link.stream);
+        let newcomers = self.newcomers.iter().map(|newcomer| &newcomer.handshake.frames.socket);
         newcomers
             .chain(self.askers.sockets())
-            .chain(self.peers.iter().flat_map(|peer| &peer.link).map(|(link, _)| &link.stream))
+            .chain(self.peers.iter().flat_map(|peer| &peer.frames).map(|(frames, _)| &frames.socket))
     }
 
     /// The socket that new connections come to.
@@ -177,8 +174,8 @@ impl Control {
 
     /// Reports the refusal of a peer that has proved who it is.
     pub(crate) fn refuse_peer(&mut self, peer: ProcessId, reason: String) {
-        let link = self.peers[peer.index()].link.as_ref();
-        let at = link.and_then(|(link, _)| link.stream.peer_addr().ok()).or(self.addresses[peer.index()]);
+        let frames = self.peers[peer.index()].frames.as_ref();
+        let at = frames.and_then(|(frames, _)| frames.socket.peer_addr().ok()).or(self.addresses[peer.index()]);
         // A port that it dialled from says nothing.
         let at = self.addresses[peer.index()].or(at.map(|at| SocketAddr::new(at.ip(), 0)));
         self.refuse(Refusal { peer: Some(peer), at, certain: true, other: None, reason, lasting: false });
@@ -197,10 +194,8 @@ impl Control {
     }
 
     pub(crate) fn tell(&mut self, peer: ProcessId, message: &Message) {
-        if let Some((link, session)) = &mut self.peers[peer.index()].link {
-            let bytes = message.encode();
-            let tag = session.seal(&bytes);
-            link.send(&[&bytes, &tag]);
+        if let Some((frames, session)) = &mut self.peers[peer.index()].frames {
+            session.send(frames, &message.encode());
         }
     }
 
@@ -249,7 +244,7 @@ impl Control {
         for n in 0..self.me.process.index() {
             let peer = ProcessId(n as u16);
             let known = &self.peers[n];
-            let busy = known.link.is_some() || self.newcomers.iter().any(|newcomer| newcomer.expected == Some(peer));
+            let busy = known.frames.is_some() || self.newcomers.iter().any(|newcomer| newcomer.expected == Some(peer));
             if busy || known.next_dial.is_some_and(|next| next > now) {
                 continue;
             }
@@ -274,7 +269,7 @@ impl Control {
     fn look_for_those_who_dial(&mut self, now: Instant) {
         for n in self.me.process.index() + 1..self.peers.len() {
             let known = &mut self.peers[n];
-            let known_or_there = known.link.is_some() || self.addresses[n].is_some();
+            let known_or_there = known.frames.is_some() || self.addresses[n].is_some();
             if known_or_there || known.next_dial.is_some_and(|next| next > now) {
                 continue;
             }
@@ -287,31 +282,31 @@ impl Control {
         for mut newcomer in std::mem::take(&mut self.newcomers) {
             let mut joined = None;
             while joined.is_none() {
-                let Some(frame) = newcomer.handshake.link.receive() else { break };
+                let Some(frame) = newcomer.handshake.frames.receive() else { break };
                 match self.greeted(&mut newcomer, &frame) {
                     Ok(known) => joined = known,
                     Err(why) => {
-                        newcomer.handshake.link.dead = true;
+                        newcomer.handshake.frames.dead = true;
                         self.refuse_newcomer(&newcomer, why);
                         break;
                     }
                 }
             }
             match joined {
-                Some((hello, session)) if hello.process == ask::NOBODY => {
-                    self.askers.admit(newcomer.handshake.link, session);
+                Some((hello, session)) if hello.process == NOBODY => {
+                    self.askers.admit(newcomer.handshake.frames, session);
                 }
                 Some((hello, session)) => {
                     let peer = &mut self.peers[hello.process.index()];
-                    peer.link = Some((newcomer.handshake.link, session));
+                    peer.frames = Some((newcomer.handshake.frames, session));
                     peer.first_life.get_or_insert(hello.life);
                     peer.pause = DIAL_PAUSE.0;
                     heard.push(PeerEvent::Joined(hello.process));
                 }
                 None => {
                     // Before the look at the clock: this process may not have run for a while.
-                    newcomer.handshake.link.drain();
-                    if !newcomer.handshake.link.dead && !newcomer.handshake.is_late() {
+                    newcomer.handshake.frames.drain();
+                    if !newcomer.handshake.frames.dead && !newcomer.handshake.is_late() {
                         self.newcomers.push(newcomer);
                     }
                 }
@@ -323,16 +318,12 @@ impl Control {
     fn greeted(&mut self, newcomer: &mut Newcomer, frame: &[u8]) -> Result<Option<(Hello, Session)>, Refused> {
         let heard = newcomer.handshake.hear(&self.key, frame, newcomer.expected).map_err(refused)?;
         let Some((known, mut session)) = heard else { return Ok(None) };
-        if known.process == ask::NOBODY {
+        if known.process == NOBODY {
             return self.lets_ask(&known).map(|()| Some((known, session)));
         }
         self.compare(&known)?;
         let them = known.process;
-        let mut end = |message: Message| {
-            let bytes = message.encode();
-            let tag = session.seal(&bytes);
-            newcomer.handshake.link.send(&[&bytes, &tag]);
-        };
+        let mut end = |message: Message| session.send(&mut newcomer.handshake.frames, &message.encode());
         if self.is_linked(them) {
             end(Message::Taken);
             let reason = "another process of this id is connected already: give each process an id of its own";
@@ -398,24 +389,21 @@ impl Control {
 
     fn hear_peer(&mut self, peer: ProcessId, heard: &mut Vec<PeerEvent>) {
         for _ in 0..BURST {
-            let Some((link, session)) = &mut self.peers[peer.index()].link else { return };
-            link.drain();
-            let Some(frame) = link.receive() else { break };
-            let message = frame.len().checked_sub(TAG).and_then(|at| {
-                let (message, tag) = frame.split_at(at);
-                session.open(message, tag).then(|| Message::decode(message).ok())?
-            });
+            let Some((frames, session)) = &mut self.peers[peer.index()].frames else { return };
+            frames.drain();
+            let Some(frame) = frames.receive() else { break };
+            let message = session.take(&frame).and_then(|message| Message::decode(message).ok());
             match message {
                 Some(message) => heard.push(PeerEvent::Said(peer, message)),
                 None => {
-                    link.dead = true;
+                    frames.dead = true;
                     self.refuse_peer(peer, "it sent a message that is damaged or forged".to_owned());
                 }
             }
         }
         let known = &mut self.peers[peer.index()];
-        if known.link.as_ref().is_some_and(|(link, _)| link.dead) {
-            known.link = None;
+        if known.frames.as_ref().is_some_and(|(frames, _)| frames.dead) {
+            known.frames = None;
             known.offers.clear();
             heard.push(PeerEvent::Lost(peer));
         }
@@ -446,22 +434,12 @@ pub(crate) fn started_again() -> &'static str {
     "it has forgotten what it must not; stop all processes and start them anew"
 }
 
-/// Begins a connection, from this process's own address: on a host with several, others may only let that one in. The polling
-/// thread does not wait until the peer takes it; what is written meanwhile is kept, and if nobody takes it reading says so.
-pub(crate) fn connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
-    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
-    net::bind(&socket, &SocketAddr::new(from, 0))?;
-    match net::connect(&socket, &to) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
-        Err(error) => Err(error.into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::net::{self, AddressFamily, SocketType};
 
     use super::*;
 
@@ -590,13 +568,13 @@ mod tests {
         while dialled.len() < 2 {
             assert!(control.pump().is_empty() && since.elapsed() < Duration::from_secs(60));
             for newcomer in &control.newcomers {
-                assert!(newcomer.handshake.link.is_behind(), "nobody can have taken it");
-                dialled.insert(newcomer.handshake.link.stream.local_addr().unwrap());
+                assert!(newcomer.handshake.frames.is_behind(), "nobody can have taken it");
+                dialled.insert(newcomer.handshake.frames.socket.local_addr().unwrap());
             }
         }
         // There is room again.
         waiting.iter().for_each(|_| drop(listener.accept().unwrap()));
-        while control.newcomers.iter().all(|newcomer| newcomer.handshake.link.is_behind()) {
+        while control.newcomers.iter().all(|newcomer| newcomer.handshake.frames.is_behind()) {
             assert!(control.pump().is_empty() && since.elapsed() < Duration::from_secs(60));
         }
     }

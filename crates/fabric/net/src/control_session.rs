@@ -1,4 +1,4 @@
-//! A line between a process and something that is no process of the cluster, such as the control plane of a switch: one TCP
+//! A session between a process and something that is no process of the cluster, such as the control plane of a switch: one TCP
 //! connection, on which both ends show that they have the cluster's key before anything else is said, and on which every message
 //! is authenticated and numbered. The handshake is the connection manager's.
 //!
@@ -13,20 +13,17 @@ use std::time::Duration;
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
-use crate::control::connect;
-use crate::frames::{FrameStream, SILENCE};
-use crate::handshake::{Fault, Handshake, nonce};
-use crate::hello::{Hello, MAX_NAME, Session, TAG};
+use crate::frame_stream::{FrameStream, SILENCE, connect};
+use crate::handshake::{Fault, Handshake};
+use crate::hello::{Hello, MAX_NAME, NOBODY, Session};
 
-/// The longest message on a line, bytes.
+/// The longest message on a session, bytes.
 pub const MAX_MESSAGE: usize = 256;
-/// Who listens is no process: no cluster has as many.
-const NOBODY: ProcessId = ProcessId(u16::MAX);
 
-/// What one end of a line says of itself.
+/// What one end of a session says of itself.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// What the line is for, 1 to 64 bytes; equal at both ends.
+    /// What the session is for, 1 to 64 bytes; equal at both ends.
     pub purpose: String,
     /// The version of what is said on it; equal at both ends.
     pub version: u16,
@@ -47,7 +44,7 @@ pub struct SessionPeer {
     pub life: u64,
 }
 
-/// Why there is no line, or none any more.
+/// Why there is no session, or none any more.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SessionError {
     /// A name that is too long.
@@ -111,7 +108,7 @@ pub enum SessionError {
     /// A message that is damaged, forged, or not in its place.
     #[error("the other end sent a message that is damaged or forged")]
     Forged,
-    /// A message that is too long for a line.
+    /// A message that is too long for a session.
     #[error("a message of {0} bytes: {MAX_MESSAGE} at most")]
     TooLong(usize),
     /// The handshake is not over.
@@ -126,7 +123,7 @@ enum State {
     Dead(SessionError),
 }
 
-/// One end of a line.
+/// One end of a session.
 #[derive(Debug)]
 pub struct ControlSession {
     hello: Hello,
@@ -155,16 +152,8 @@ impl ControlSession {
                 return Err(SessionError::Name { what, name: name.clone() });
             }
         }
-        let hello = Hello {
-            version: config.version,
-            fingerprint: 0,
-            process: config.me.unwrap_or(NOBODY),
-            processes: 0,
-            nonce: [0; 32],
-            life: u64::from_be_bytes(nonce()),
-            fabric: config.purpose.clone(),
-            cluster: config.cluster.clone(),
-        };
+        let me = config.me.unwrap_or(NOBODY);
+        let hello = Hello::of_purpose(&config.purpose, config.version, &config.cluster, me);
         let handshake = Handshake::new(stream, &hello, dialled).map_err(failed)?;
         Ok(ControlSession { hello, key: config.key.clone(), state: State::Greeting(handshake) })
     }
@@ -172,7 +161,7 @@ impl ControlSession {
     /// Queues a message and sends what can be sent.
     ///
     /// # Errors
-    /// [`SessionError::TooLong`], [`SessionError::NotReady`], and what ended the line.
+    /// [`SessionError::TooLong`], [`SessionError::NotReady`], and what ended the session.
     pub fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
         if message.len() > MAX_MESSAGE {
             return Err(SessionError::TooLong(message.len()));
@@ -180,9 +169,8 @@ impl ControlSession {
         match &mut self.state {
             State::Greeting(_) => Err(SessionError::NotReady),
             State::Dead(error) => Err(error.clone()),
-            State::Ready(link, session, _) => {
-                let tag = session.seal(message);
-                link.send(&[message, &tag]);
+            State::Ready(frames, session, _) => {
+                session.send(frames, message);
                 Ok(())
             }
         }
@@ -191,19 +179,15 @@ impl ControlSession {
     /// The next message, if a whole one is there. Carries the handshake on, sends what waits, and notices the end.
     pub fn receive(&mut self) -> Option<Vec<u8>> {
         self.greet();
-        let State::Ready(link, session, _) = &mut self.state else { return None };
-        link.drain();
-        if let Some(mut frame) = link.receive() {
-            let length = frame.len().checked_sub(TAG).filter(|length| *length <= MAX_MESSAGE);
-            if let Some(length) = length
-                && session.open(&frame[..length], &frame[length..])
-            {
-                frame.truncate(length);
-                return Some(frame);
+        let State::Ready(frames, session, _) = &mut self.state else { return None };
+        frames.drain();
+        if let Some(frame) = frames.receive() {
+            if let Some(message) = session.take(&frame).filter(|message| message.len() <= MAX_MESSAGE) {
+                return Some(message.to_vec());
             }
             self.state = State::Dead(SessionError::Forged);
-        } else if link.dead {
-            self.state = State::Dead(why(link));
+        } else if frames.dead {
+            self.state = State::Dead(why(frames));
         }
         None
     }
@@ -211,10 +195,10 @@ impl ControlSession {
     /// The handshake goes on.
     fn greet(&mut self) {
         while let State::Greeting(handshake) = &mut self.state {
-            let Some(frame) = handshake.link.receive() else {
-                handshake.link.drain();
-                if handshake.link.dead {
-                    self.state = State::Dead(why(&handshake.link));
+            let Some(frame) = handshake.frames.receive() else {
+                handshake.frames.drain();
+                if handshake.frames.dead {
+                    self.state = State::Dead(why(&handshake.frames));
                 } else if handshake.is_late() {
                     self.state = State::Dead(SessionError::NoAnswer);
                 }
@@ -237,7 +221,7 @@ impl ControlSession {
     fn is_there(&mut self, hello: &Hello, session: Session) {
         let peer = SessionPeer { process: Some(hello.process).filter(|process| *process != NOBODY), life: hello.life };
         if let State::Greeting(handshake) = std::mem::replace(&mut self.state, State::Dead(SessionError::Closed)) {
-            self.state = State::Ready(handshake.link, session, peer);
+            self.state = State::Ready(handshake.frames, session, peer);
         }
     }
 
@@ -275,30 +259,30 @@ impl ControlSession {
     #[must_use]
     pub fn is_behind(&self) -> bool {
         match &self.state {
-            State::Greeting(handshake) => handshake.link.is_behind(),
-            State::Ready(link, ..) => link.is_behind(),
+            State::Greeting(handshake) => handshake.frames.is_behind(),
+            State::Ready(frames, ..) => frames.is_behind(),
             State::Dead(_) => false,
         }
     }
 
-    /// The socket, to wait for; `None` when the line is over.
+    /// The socket, to wait for; `None` when the session is over.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match &self.state {
-            State::Greeting(handshake) => Some(handshake.link.stream.as_fd()),
-            State::Ready(link, ..) => Some(link.stream.as_fd()),
+            State::Greeting(handshake) => Some(handshake.frames.socket.as_fd()),
+            State::Ready(frames, ..) => Some(frames.socket.as_fd()),
             State::Dead(_) => None,
         }
     }
 
-    /// How long the other end may be silent until the line breaks.
+    /// How long the other end may be silent until the session breaks.
     #[must_use]
     pub const fn silence() -> Duration {
         SILENCE
     }
 }
 
-/// Where lines come to.
+/// Listens for sessions.
 #[derive(Debug)]
 pub struct SessionListener {
     config: SessionConfig,
@@ -320,13 +304,13 @@ impl SessionListener {
         Ok(SessionListener { config, listener })
     }
 
-    /// The next line that somebody has begun; who it is shows later. Whoever keeps them bounds how many are not ready yet.
+    /// The next session that somebody has begun; who it is shows later. Whoever keeps them bounds how many are not ready yet.
     pub fn accept(&mut self) -> Option<ControlSession> {
         loop {
             let (stream, from) = self.listener.accept().ok()?;
             let failed = |error: io::Error| SessionError::Broke { silent: false, reason: format!("{from}: {error}") };
-            if let Ok(line) = ControlSession::begin(&self.config, stream, false, failed) {
-                return Some(line);
+            if let Ok(session) = ControlSession::begin(&self.config, stream, false, failed) {
+                return Some(session);
             }
         }
     }
@@ -346,26 +330,17 @@ impl AsFd for SessionListener {
     }
 }
 
-fn why(link: &FrameStream) -> SessionError {
-    let Some(error) = &link.fault else { return SessionError::Closed };
+fn why(frames: &FrameStream) -> SessionError {
+    let Some(error) = &frames.fault else { return SessionError::Closed };
     let silent = matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable);
     SessionError::Broke { silent, reason: error.to_string() }
 }
 
 fn differs(ours: &Hello, theirs: &Hello) -> Option<SessionError> {
-    let say = |what, ours: &dyn ToString, theirs: &dyn ToString| {
-        Some(SessionError::Differs { what, ours: ours.to_string(), theirs: theirs.to_string() })
-    };
-    if ours.fabric != theirs.fabric {
-        return say("purpose", &ours.fabric, &theirs.fabric);
-    }
-    if ours.version != theirs.version {
-        return say("version", &ours.version, &theirs.version);
-    }
-    if ours.cluster != theirs.cluster {
-        return say("cluster", &ours.cluster, &theirs.cluster);
-    }
-    None
+    let told = |hello: &Hello| [hello.fabric.clone(), hello.version.to_string(), hello.cluster.clone()];
+    let all = ["purpose", "version", "cluster"].into_iter().zip(told(ours).into_iter().zip(told(theirs)));
+    let first = all.into_iter().find(|(_, (ours, theirs))| ours != theirs);
+    first.map(|(what, (ours, theirs))| SessionError::Differs { what, ours, theirs })
 }
 
 #[cfg(test)]
@@ -396,7 +371,7 @@ mod tests {
         loop {
             assert_eq!(one.receive(), None);
             other = other.or_else(|| listener.accept());
-            let over = |line: &ControlSession| line.is_ready() || line.is_dead();
+            let over = |session: &ControlSession| session.is_ready() || session.is_dead();
             if let Some(other) = &mut other {
                 assert_eq!(other.receive(), None);
             }
@@ -407,11 +382,11 @@ mod tests {
         }
     }
 
-    fn next(line: &mut ControlSession) -> Option<Vec<u8>> {
+    fn next(session: &mut ControlSession) -> Option<Vec<u8>> {
         let since = Instant::now();
         loop {
-            let message = line.receive();
-            if message.is_some() || line.is_dead() {
+            let message = session.receive();
+            if message.is_some() || session.is_dead() {
                 return message;
             }
             assert!(since.elapsed() < Duration::from_secs(10), "nothing came");
@@ -471,14 +446,14 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let own = [127, 0, 0, 1].into();
-        let mut line = ControlSession::dial(&config(Some(1)), own, to).unwrap();
+        let mut session = ControlSession::dial(&config(Some(1)), own, to).unwrap();
         listener.accept().unwrap().0.write_all(b"\x00\x05HELLO").unwrap();
-        assert_eq!(next(&mut line), None);
-        assert_eq!(line.error(), Some(&SessionError::NoHello));
+        assert_eq!(next(&mut session), None);
+        assert_eq!(session.error(), Some(&SessionError::NoHello));
         drop(listener);
-        let error = ControlSession::dial(&config(Some(1)), own, to).map(|mut line| {
-            assert_eq!(next(&mut line), None);
-            line.error().cloned().unwrap()
+        let error = ControlSession::dial(&config(Some(1)), own, to).map(|mut session| {
+            assert_eq!(next(&mut session), None);
+            session.error().cloned().unwrap()
         });
         match error {
             Ok(SessionError::Broke { silent, reason }) => assert!(!silent && reason.contains("refused"), "{reason}"),
@@ -492,8 +467,8 @@ mod tests {
     #[test]
     fn a_message_that_was_changed_ends_the_line() {
         let (host, mut switch, _) = both(&config(Some(3)), config(None));
-        let State::Ready(link, ..) = &host.state else { panic!() };
-        let mut stream = link.stream.try_clone().unwrap();
+        let State::Ready(frames, ..) = &host.state else { panic!() };
+        let mut stream = frames.socket.try_clone().unwrap();
         stream.write_all(&[0, 20]).unwrap();
         stream.write_all(&[9; 20]).unwrap();
         assert_eq!(next(&mut switch), None);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::ProcessId;
 
-use crate::frames::FrameStream;
-use crate::hello::{self, Hello, Hellos, Session};
+use crate::frame_stream::FrameStream;
+use crate::hello::{self, Hello, Hellos, Session, nonce};
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -18,7 +18,7 @@ const DIALLING: Duration = Duration::from_millis(500);
 /// A handshake that is under way.
 #[derive(Debug)]
 pub(crate) struct Handshake {
-    pub(crate) link: FrameStream,
+    pub(crate) frames: FrameStream,
     dialled: bool,
     ours: Vec<u8>,
     theirs: Option<(Vec<u8>, Hello)>,
@@ -42,14 +42,14 @@ impl Handshake {
     /// Says hello with a nonce of its own.
     pub(crate) fn new(stream: TcpStream, hello: &Hello, dialled: bool) -> io::Result<Handshake> {
         let ours = Hello { nonce: nonce(), ..hello.clone() }.encode();
-        let mut link = FrameStream::new(stream)?;
-        link.send(&[&ours]);
-        Ok(Handshake { link, dialled, ours, theirs: None, since: Instant::now() })
+        let mut frames = FrameStream::new(stream)?;
+        frames.send(&[&ours]);
+        Ok(Handshake { frames, dialled, ours, theirs: None, since: Instant::now() })
     }
 
     /// Whether it has had its time.
     pub(crate) fn is_late(&self) -> bool {
-        let taken = !self.dialled || !self.link.is_behind();
+        let taken = !self.dialled || !self.frames.is_behind();
         self.since.elapsed() >= if taken { HANDSHAKE } else { DIALLING }
     }
 
@@ -72,7 +72,7 @@ impl Handshake {
             if expected.is_some_and(|expected| expected != known.process) {
                 return Err(Fault::Another(known.process));
             }
-            self.link.send(&[&hello::proof(key, dialled, order(dialled, &self.ours, frame))]);
+            self.frames.send(&[&hello::proof(key, dialled, order(dialled, &self.ours, frame))]);
             self.theirs = Some((frame.to_vec(), known));
             return Ok(None);
         };
@@ -86,16 +86,4 @@ impl Handshake {
 
 fn order<'a>(dialled: bool, ours: &'a [u8], theirs: &'a [u8]) -> Hellos<'a> {
     if dialled { Hellos { dialler: ours, listener: theirs } } else { Hellos { dialler: theirs, listener: ours } }
-}
-
-/// Bytes that nobody has seen before.
-///
-/// # Panics
-/// If the system has no random numbers.
-#[must_use]
-pub fn nonce<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    assert_eq!(got, Ok(N), "the system has random numbers");
-    bytes
 }

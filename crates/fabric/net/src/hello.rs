@@ -6,21 +6,24 @@
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
-use stentor_fabric::ProcessId;
+use stentor_fabric::codec::{BigEndian, Field};
+use stentor_fabric::{ProcessId, fields};
 
-use crate::message::{Garbage, Reader};
+use crate::frame_stream::FrameStream;
+use crate::message::Garbage;
 
 const MAGIC: &[u8; 8] = b"stentorR";
 /// Version of these bytes.
 const FORMAT: u16 = 6;
 /// Bytes of the HMAC behind a message.
-pub(crate) const TAG: usize = 16;
+const TAG: usize = 16;
 /// Bytes of a proof.
 pub(crate) const PROOF: usize = 32;
-/// The longest hello, bytes.
-pub(crate) const MAX_HELLO: usize = 200;
 /// The longest names of clusters and of fabrics, bytes.
 pub(crate) const MAX_NAME: usize = 64;
+
+/// An end of a connection that is no process: no cluster has as many.
+pub(crate) const NOBODY: ProcessId = ProcessId(u16::MAX);
 
 /// Who somebody says to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,39 +41,43 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
+    /// The hello of a connection that is none between processes of a cluster. It begins a life.
+    pub(crate) fn of_purpose(purpose: &str, version: u16, cluster: &str, process: ProcessId) -> Hello {
+        Hello {
+            version,
+            fingerprint: 0,
+            process,
+            processes: 0,
+            nonce: [0; 32],
+            life: u64::from_be_bytes(nonce()),
+            fabric: purpose.to_owned(),
+            cluster: cluster.to_owned(),
+        }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut to = Vec::with_capacity(MAX_HELLO);
-        to.extend(MAGIC);
-        to.extend(FORMAT.to_be_bytes());
-        to.extend(self.version.to_be_bytes());
-        to.extend(self.fingerprint.to_be_bytes());
-        to.extend(self.process.0.to_be_bytes());
-        to.extend(self.processes.to_be_bytes());
-        to.extend(self.nonce);
-        to.extend(self.life.to_be_bytes());
-        to.push(self.fabric.len() as u8);
+        let Hello { version, fingerprint, process, processes, nonce, life, .. } = *self;
+        let fabric_bytes = self.fabric.len() as u8;
+        let numbers = Numbers { version, fingerprint, process, processes, nonce, life, fabric_bytes };
+        let mut to = Start { format: FORMAT }.to_message::<BigEndian>();
+        numbers.put::<BigEndian>(&mut to);
         to.extend(self.fabric.as_bytes());
         to.extend(self.cluster.as_bytes());
         to
     }
 
     /// Whether these bytes begin as a hello of another release does.
-    pub(crate) fn is_of_another_format(bytes: &[u8]) -> bool {
-        let mut from = Reader(bytes);
-        from.take() == Ok(MAGIC) && from.u16().is_ok_and(|format| format != FORMAT)
+    pub(crate) fn is_of_another_format(mut bytes: &[u8]) -> bool {
+        Start::take::<BigEndian>(&mut bytes).is_some_and(|start| start.format != FORMAT)
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Hello, Garbage> {
-        let mut from = Reader(bytes);
-        if from.take()? != MAGIC || from.u16()? != FORMAT {
-            return Err(Garbage);
-        }
-        let (version, fingerprint) = (from.u16()?, u64::from_be_bytes(*from.take()?));
-        let (process, processes) = (ProcessId(from.u16()?), from.u16()?);
-        let (nonce, life) = (*from.take()?, u64::from_be_bytes(*from.take()?));
+    pub(crate) fn decode(mut bytes: &[u8]) -> Result<Hello, Garbage> {
+        let from = &mut bytes;
+        Start::take::<BigEndian>(from).filter(|start| start.format == FORMAT).ok_or(Garbage)?;
+        let numbers = Numbers::take::<BigEndian>(from).ok_or(Garbage)?;
+        let Numbers { version, fingerprint, process, processes, nonce, life, fabric_bytes } = numbers;
         let text = |bytes| std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Garbage);
-        let length = usize::from(from.take::<1>()?[0]);
-        let (fabric, cluster) = from.0.split_at_checked(length).ok_or(Garbage)?;
+        let (fabric, cluster) = from.split_at_checked(fabric_bytes.into()).ok_or(Garbage)?;
         if fabric.len() > MAX_NAME || cluster.len() > MAX_NAME {
             return Err(Garbage);
         }
@@ -78,6 +85,26 @@ impl Hello {
         Ok(Hello { version, fingerprint, process, processes, nonce, life, fabric, cluster })
     }
 }
+
+/// What every hello begins with, whatever its format.
+struct Start {
+    format: u16,
+}
+
+fields! { Start = *MAGIC => { format } }
+
+/// The fields of a hello before its names.
+struct Numbers {
+    version: u16,
+    fingerprint: u64,
+    process: ProcessId,
+    processes: u16,
+    nonce: [u8; 32],
+    life: u64,
+    fabric_bytes: u8,
+}
+
+fields! { Numbers { version, fingerprint, process, processes, nonce, life, fabric_bytes } }
 
 fn mac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
@@ -120,8 +147,20 @@ impl Session {
         Session { key, dialled, sent: 0, received: 0 }
     }
 
+    /// Sends the next message with its tag behind it.
+    pub(crate) fn send(&mut self, frames: &mut FrameStream, message: &[u8]) {
+        let tag = self.seal(message);
+        frames.send(&[message, &tag]);
+    }
+
+    /// Returns the message in a frame, if it is the next one of the other end.
+    pub(crate) fn take<'a>(&mut self, frame: &'a [u8]) -> Option<&'a [u8]> {
+        let (message, tag) = frame.split_at(frame.len().checked_sub(TAG)?);
+        self.open(message, tag).then_some(message)
+    }
+
     /// The tag of the next message that is sent.
-    pub(crate) fn seal(&mut self, message: &[u8]) -> [u8; TAG] {
+    fn seal(&mut self, message: &[u8]) -> [u8; TAG] {
         let tag = mac(&self.key, &[&[self.dialled.into()], &self.sent.to_be_bytes(), message]).finalize().into_bytes();
         self.sent += 1;
         let mut short = [0; TAG];
@@ -130,17 +169,32 @@ impl Session {
     }
 
     /// Whether this is the next message of the other end.
-    pub(crate) fn open(&mut self, message: &[u8], tag: &[u8]) -> bool {
+    fn open(&mut self, message: &[u8], tag: &[u8]) -> bool {
         let mac = mac(&self.key, &[&[(!self.dialled).into()], &self.received.to_be_bytes(), message]);
         self.received += 1;
         tag.len() == TAG && mac.verify_truncated_left(tag).is_ok()
     }
 }
 
+/// Bytes that nobody has seen before.
+///
+/// # Panics
+/// If the system has no random numbers.
+#[must_use]
+pub fn nonce<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    assert_eq!(got, Ok(N), "the system has random numbers");
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// The longest hello, bytes.
+    const MAX_HELLO: usize = 200;
 
     fn hello(process: u16) -> Hello {
         Hello {

@@ -8,7 +8,7 @@
 //! [`Event`](stentor_fabric::Event)s, and the [`Remotes`] that peers have granted.
 //!
 //! # The life of a queue pair
-//! Both ends offer theirs ([`Offer`]), with an epoch that counts its lives. Who has the other's offer can receive
+//! Both ends offer theirs ([`Offer`]), with a connection id that counts its lives. Who has the other's offer can receive
 //! ([`Transport::meet`]), and says so; who hears that can send ([`Transport::ready`]). So no packet goes before the other end takes it.
 //! An end that breaks is withdrawn, which breaks the other one a little later, because what was sent before may still be on
 //! its way; so does a new offer, and the end of the control connection.
@@ -19,26 +19,22 @@ mod asked;
 mod cm;
 mod config;
 pub mod config_file;
-mod connections;
 mod control;
 pub mod control_session;
 mod fabric;
-mod frames;
+mod frame_stream;
 mod handshake;
 mod hello;
 pub mod library;
 mod message;
 mod names;
 mod remotes;
-mod sets;
 pub mod sysfs;
 
-pub use cm::ConnectionManager;
+pub use cm::{ConnectionManager, NO_SETS, NoSets, Sets, Transport};
 pub use config::{NetConfig, StartError};
-pub use connections::Transport;
 pub use fabric::{Device, Fence, NetFabric, Waiting};
-pub use handshake::nonce;
+pub use hello::nonce;
 pub use message::{End, MAX_ADDRESS, Offer, Pair};
 pub use names::HostName;
 pub use remotes::{Granted, RemoteKey, Remotes};
-pub use sets::{NO_SETS, NoSets, Sets};

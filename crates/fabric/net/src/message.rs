@@ -2,17 +2,18 @@
 
 use std::net::Ipv6Addr;
 
-use stentor_fabric::{Access, Purpose, Service};
+use stentor_fabric::codec::{BigEndian, ByteOrder, Field};
+use stentor_fabric::{Access, Purpose, Service, fields, variants};
 
-/// Control messages. Epochs count the lives of a queue pair.
+/// Control messages. A `connection_id` counts the lives of a queue pair.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
     /// A queue pair is ready to be connected.
     Offer(Offer),
-    /// The sender takes requests from the peer's queue pair of this epoch.
-    Ready { service: Service, epoch: u32 },
+    /// The sender takes requests from the peer's queue pair with this connection id.
+    Ready { service: Service, connection_id: u32 },
     /// A queue pair is broken.
-    Withdraw { service: Service, epoch: u32 },
+    Withdraw { service: Service, connection_id: u32 },
     /// A region may be used.
     Grant { purpose: Purpose, key: u64, base: u64, bytes: u64, access: Access },
     /// It may not any more.
@@ -35,7 +36,7 @@ pub struct Offer {
     /// Whether it is an unreliable connection.
     pub unreliable: bool,
     /// Which life of the end this is.
-    pub epoch: u32,
+    pub connection_id: u32,
     /// How to reach it.
     pub end: End,
 }
@@ -78,96 +79,37 @@ pub const MAX_ADDRESS: usize = 128;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Garbage;
 
-/// The longest message, bytes.
-pub(crate) const MAX_MESSAGE: usize = 16 + MAX_ADDRESS;
+variants! { Message {
+    1 => Offer(offer),
+    2 => Ready { service, connection_id },
+    3 => Withdraw { service, connection_id },
+    4 => Grant { purpose, key, base, bytes, access },
+    5 => Revoke { purpose, key },
+    6 => Taken,
+    7 => Again,
+    8 => Ask { set, generation },
+    9 => Left { set, generation },
+} }
+fields! { Offer { service, unreliable, connection_id, end } }
+fields! { Pair { number, psn, mtu, gid, lid, reads, runs, identified } }
 
 impl Message {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut to = Vec::with_capacity(MAX_MESSAGE);
-        match self {
-            Message::Offer(offer) => {
-                to.push(1);
-                to.extend(offer.service.0.to_be_bytes());
-                to.push(offer.unreliable.into());
-                to.extend(offer.epoch.to_be_bytes());
-                offer.end.encode(&mut to);
-            }
-            Message::Ready { service, epoch } | Message::Withdraw { service, epoch } => {
-                to.push(if matches!(self, Message::Ready { .. }) { 2 } else { 3 });
-                to.extend(service.0.to_be_bytes());
-                to.extend(epoch.to_be_bytes());
-            }
-            Message::Grant { purpose, key, base, bytes, access } => {
-                to.push(4);
-                to.extend(purpose.0.to_be_bytes());
-                to.extend(key.to_be_bytes());
-                to.extend(base.to_be_bytes());
-                to.extend(bytes.to_be_bytes());
-                to.push(*access as u8);
-            }
-            Message::Revoke { purpose, key } => {
-                to.push(5);
-                to.extend(purpose.0.to_be_bytes());
-                to.extend(key.to_be_bytes());
-            }
-            Message::Taken => to.push(6),
-            Message::Again => to.push(7),
-            Message::Ask { set, generation } | Message::Left { set, generation } => {
-                to.push(if matches!(self, Message::Ask { .. }) { 8 } else { 9 });
-                to.extend(set.to_be_bytes());
-                to.extend(generation.to_be_bytes());
-            }
-        }
-        to
+        self.to_message::<BigEndian>()
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Message, Garbage> {
-        let mut from = Reader(bytes);
-        let message = match from.take::<1>()?[0] {
-            1 => Message::Offer(Offer {
-                service: Service(from.u16()?),
-                unreliable: from.flag()?,
-                epoch: from.u32()?,
-                end: End::decode(&mut from)?,
-            }),
-            2 => Message::Ready { service: Service(from.u16()?), epoch: from.u32()? },
-            3 => Message::Withdraw { service: Service(from.u16()?), epoch: from.u32()? },
-            4 => Message::Grant {
-                purpose: Purpose(from.u16()?),
-                key: from.u64()?,
-                base: from.u64()?,
-                bytes: from.u64()?,
-                access: match from.take::<1>()?[0] {
-                    0 => Access::Read,
-                    1 => Access::Write,
-                    2 => Access::Atomic,
-                    _ => return Err(Garbage),
-                },
-            },
-            5 => Message::Revoke { purpose: Purpose(from.u16()?), key: from.u64()? },
-            6 => Message::Taken,
-            7 => Message::Again,
-            8 => Message::Ask { set: from.u16()?, generation: from.u64()? },
-            9 => Message::Left { set: from.u16()?, generation: from.u64()? },
-            _ => return Err(Garbage),
-        };
-        if from.0.is_empty() { Ok(message) } else { Err(Garbage) }
+        Message::of_message::<BigEndian>(bytes).ok_or(Garbage)
     }
 }
 
-impl End {
-    fn encode(&self, to: &mut Vec<u8>) {
+/// An [`End::Opaque`] is the rest of its message.
+impl Field for End {
+    fn put<O: ByteOrder>(&self, to: &mut Vec<u8>) {
         match self {
             End::QueuePair(pair) => {
                 to.push(1);
-                to.extend(pair.number.to_be_bytes());
-                to.extend(pair.psn.to_be_bytes());
-                to.extend(pair.mtu.to_be_bytes());
-                to.extend(pair.gid.octets());
-                to.extend(pair.lid.to_be_bytes());
-                to.push(pair.reads);
-                to.push(pair.runs.into());
-                to.push(pair.identified.into());
+                pair.put::<O>(to);
             }
             End::Opaque(address) => {
                 assert!(address.len() <= MAX_ADDRESS, "an address of {} bytes: {MAX_ADDRESS} at most", address.len());
@@ -177,52 +119,12 @@ impl End {
         }
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<End, Garbage> {
-        Ok(match from.take::<1>()?[0] {
-            1 => End::QueuePair(Pair {
-                number: from.u32()?,
-                psn: from.u32()?,
-                mtu: from.u16()?,
-                gid: Ipv6Addr::from(*from.take::<16>()?),
-                lid: from.u16()?,
-                reads: from.take::<1>()?[0],
-                runs: from.flag()?,
-                identified: from.flag()?,
-            }),
-            2 if from.0.len() <= MAX_ADDRESS => End::Opaque(std::mem::take(&mut from.0).to_vec()),
-            _ => return Err(Garbage),
-        })
-    }
-}
-
-/// Takes bytes from the front.
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
-
-impl<'a> Reader<'a> {
-    pub(crate) fn take<const N: usize>(&mut self) -> Result<&'a [u8; N], Garbage> {
-        let (first, rest) = self.0.split_first_chunk().ok_or(Garbage)?;
-        self.0 = rest;
-        Ok(first)
-    }
-
-    fn flag(&mut self) -> Result<bool, Garbage> {
-        match self.take::<1>()?[0] {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(Garbage),
+    fn take<O: ByteOrder>(from: &mut &[u8]) -> Option<End> {
+        match u8::take::<O>(from)? {
+            1 => Pair::take::<O>(from).map(End::QueuePair),
+            2 if from.len() <= MAX_ADDRESS => Some(End::Opaque(std::mem::take(from).to_vec())),
+            _ => None,
         }
-    }
-
-    pub(crate) fn u16(&mut self) -> Result<u16, Garbage> {
-        Ok(u16::from_be_bytes(*self.take()?))
-    }
-
-    pub(crate) fn u32(&mut self) -> Result<u32, Garbage> {
-        Ok(u32::from_be_bytes(*self.take()?))
-    }
-
-    pub(crate) fn u64(&mut self) -> Result<u64, Garbage> {
-        Ok(u64::from_be_bytes(*self.take()?))
     }
 }
 
@@ -230,6 +132,9 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// The longest message, bytes.
+    const MAX_MESSAGE: usize = 16 + MAX_ADDRESS;
 
     fn pair() -> End {
         let gid = Ipv6Addr::from([9; 16]);
@@ -239,12 +144,12 @@ mod tests {
     #[test]
     fn messages_survive() {
         let service = Service(7);
-        let offer = |end| Message::Offer(Offer { service, unreliable: true, epoch: 1, end });
+        let offer = |end| Message::Offer(Offer { service, unreliable: true, connection_id: 1, end });
         for message in [
             offer(pair()),
             offer(End::Opaque(vec![7; MAX_ADDRESS])),
-            Message::Ready { service, epoch: 9 },
-            Message::Withdraw { service, epoch: 9 },
+            Message::Ready { service, connection_id: 9 },
+            Message::Withdraw { service, connection_id: 9 },
             Message::Grant { purpose: Purpose(1), key: 5 << 40, base: 6 << 50, bytes: 1 << 40, access: Access::Atomic },
             Message::Revoke { purpose: Purpose(1), key: 5 },
             Message::Taken,
@@ -259,7 +164,7 @@ mod tests {
             let short = Message::decode(&bytes[..bytes.len() - 1]);
             assert_ne!(short, Ok(message), "cut short");
         }
-        assert_eq!(Message::decode(&Message::Ready { service, epoch: 9 }.encode()[..6]), Err(Garbage));
+        assert_eq!(Message::decode(&Message::Ready { service, connection_id: 9 }.encode()[..6]), Err(Garbage));
     }
 
     #[test]
@@ -285,7 +190,7 @@ mod tests {
             opaque in any::<bool>(),
         ) {
             let end = if opaque { End::Opaque(vec![1; 60]) } else { pair() };
-            let offer = Offer { service: Service(7), unreliable: false, epoch: 1, end };
+            let offer = Offer { service: Service(7), unreliable: false, connection_id: 1, end };
             let mut bytes = Message::Offer(offer).encode();
             bytes.extend(vec![0; longer]);
             for (at, byte) in changes {

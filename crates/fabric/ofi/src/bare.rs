@@ -10,12 +10,12 @@ use crate::choose::{Wish, choose};
 use crate::cq::{Failure, Polled};
 use crate::domain::{Domain, MakeError};
 use crate::endpoint::{Endpoint, PeerAddress};
+use crate::endpoint::{Local, Scratch};
 use crate::errno::Errno;
 use crate::fabric::StartError;
 use crate::info::{Info, Needs};
 use crate::load::Libfabric;
 use crate::memory::Registration;
-use crate::operations::{Local, Scratch};
 
 /// All messages have it.
 const TAG: u64 = 7;

@@ -5,9 +5,8 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use crate::errno::Errno;
-use crate::info::Info;
+use crate::info::{Info, has_segments};
 use crate::load::Libfabric;
-use crate::segments::has_segments;
 use crate::sys;
 
 /// Why an object could not be made.

@@ -8,9 +8,9 @@ use std::ptr::{self, NonNull};
 
 use stentor_fabric_net::sysfs;
 
-use crate::device::Device;
 use crate::errno::Errno;
 use crate::load::{Libfabric, Version};
+use crate::provider_device::ProviderDevice;
 use crate::sys::{self, bit};
 
 /// What an endpoint is to be able to do. Sends and receives it always can.
@@ -34,9 +34,14 @@ impl fmt::Display for Needs {
             (self.atomics, "atomics"),
             (self.ordered_writes, "writes in order"),
         ];
-        let names: Vec<_> = names.into_iter().filter_map(|(is, name)| is.then_some(name)).collect();
-        f.write_str(&if names.is_empty() { "messages".to_owned() } else { names.join(", ") })
+        f.write_str(&listed(&names, "messages"))
     }
+}
+
+/// The names of what there is, or what to say where there is nothing.
+fn listed(names: &[(bool, &str)], nothing: &str) -> String {
+    let names: Vec<_> = names.iter().filter_map(|(is, name)| is.then_some(*name)).collect();
+    if names.is_empty() { nothing.to_owned() } else { names.join(", ") }
 }
 
 /// What a provider wants to be told of memory (`mr_mode`). Raw keys are refused by not offering them.
@@ -63,8 +68,7 @@ impl fmt::Display for MemoryModes {
             (self.provider_keys, "provider's keys"),
             (self.endpoint, "endpoint"),
         ];
-        let names: Vec<_> = names.into_iter().filter_map(|(is, name)| is.then_some(name)).collect();
-        f.write_str(&if names.is_empty() { "none".to_owned() } else { names.join(", ") })
+        f.write_str(&listed(&names, "none"))
     }
 }
 
@@ -302,13 +306,13 @@ impl Info {
 
     /// Where its device is.
     #[must_use]
-    pub fn device(&self) -> Device {
+    pub fn device(&self) -> ProviderDevice {
         let (name, bus) = self.card();
         let names: Vec<_> = name.as_deref().into_iter().chain([self.domain()]).collect();
         let node = sysfs::device_node(Path::new(sysfs::ROOT), bus.as_deref(), &names);
         // Addresses of the Internet are on a network; elsewhere all devices of a provider reach each other.
         let network = self.has_ip().then(|| self.fabric.clone());
-        Device { provider: self.provider.clone(), name: self.domain.clone(), network, bus, node }
+        ProviderDevice { provider: self.provider.clone(), name: self.domain.clone(), network, bus, node }
     }
 
     /// The number of the protocol that its endpoints speak.
@@ -419,6 +423,12 @@ impl Info {
     }
 }
 
+/// Whether a provider maps files in [`DIRECTORY`](crate::DIRECTORY).
+#[must_use]
+pub fn has_segments(provider: &str) -> bool {
+    provider.split(';').any(|layer| layer == "shm" || layer == "sm2" || layer == "lnx")
+}
+
 /// The address in a `sockaddr_in` or `sockaddr_in6`.
 fn ip_of(bytes: &[u8]) -> Option<IpAddr> {
     let family = i32::from(u16::from_ne_bytes(*bytes.first_chunk()?));
@@ -486,5 +496,11 @@ mod tests {
         for cut in [&four[..7], &six[..20], &four[..1], &[]] {
             assert_eq!(ip_of(cut), None);
         }
+    }
+
+    #[test]
+    fn providers_are_known_by_their_layers() {
+        assert!(has_segments("shm") && has_segments("ofi_rxm;shm") && has_segments("sm2"));
+        assert!(!has_segments("tcp;ofi_rxm") && !has_segments("efa"));
     }
 }

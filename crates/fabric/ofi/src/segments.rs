@@ -18,7 +18,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, statvfs};
 
 use crate::domain::MakeError;
 use crate::errno::Errno;
-use crate::info::Info;
+use crate::info::{Info, has_segments};
 
 /// Where providers make them.
 pub const DIRECTORY: &str = "/dev/shm";
@@ -37,12 +37,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What to do.
 pub(crate) const REMEDY: &str = "enlarge it (docker run --shm-size=1g, or mount -o remount,size=1g /dev/shm), remove what dead processes left in \
                       it, or name another provider, as \"tcp;ofi_rxm\"";
-
-/// Whether a provider maps files in [`DIRECTORY`].
-#[must_use]
-pub fn has_segments(provider: &str) -> bool {
-    provider.split(';').any(|layer| layer == "shm" || layer == "sm2" || layer == "lnx")
-}
 
 /// The room in a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,12 +172,6 @@ mod tests {
         assert_eq!(Space::of(Path::new("/nonexistent")), None);
         let space = Space::of(&std::env::temp_dir());
         assert!(space.is_none_or(|space| space.left <= space.total), "{space:?}");
-    }
-
-    #[test]
-    fn providers_are_known_by_their_layers() {
-        assert!(has_segments("shm") && has_segments("ofi_rxm;shm") && has_segments("sm2"));
-        assert!(!has_segments("tcp;ofi_rxm") && !has_segments("efa"));
     }
 
     /// Who does not get its turn goes on without it.

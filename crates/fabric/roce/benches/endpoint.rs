@@ -33,7 +33,7 @@ fn write(criterion: &mut Criterion) {
     for bytes in [64_u32, 4096] {
         let (mut a, mut b) = pair(&setup);
         let (source, remote) = (a.span(0, bytes), b.remote(0));
-        let request = || Request::Write { data: Data::Local(source), remote, imm: None };
+        let request = || Request::Write { data: Data::Region(source), remote, imm: None };
         // What the ICRC covers: 8 + IP 20 + UDP 8 + BTH 12 + RETH 16 + payload.
         let covered = vec![0x5a; 64 + bytes as usize];
         a.fill(a.local, 0, &covered[..bytes as usize]);

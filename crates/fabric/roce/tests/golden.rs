@@ -191,7 +191,7 @@ fn sends() {
     let operations = |a: &mut Side, n: usize| {
         let Some(bytes) = LENGTHS.get(n) else { return false };
         a.fill(a.local, 0, &data(*bytes));
-        let data = Data::Local(a.span(0, *bytes));
+        let data = Data::Region(a.span(0, *bytes));
         a.post(n as u64, Request::Send { data, imm: None });
         true
     };
@@ -215,7 +215,7 @@ fn writes() {
             let data = match (bytes, imm) {
                 (Some(bytes), _) => {
                     a.fill(a.local, 0, &data(bytes));
-                    Data::Local(a.span(0, bytes))
+                    Data::Region(a.span(0, bytes))
                 }
                 (None, None) if n == LENGTHS.len() => Data::Inline(&inline[0]),
                 _ => return false,
@@ -346,7 +346,7 @@ fn solicited_sends_with_an_immediate() {
     let operations = |a: &mut Side, n: usize| {
         let Some(bytes) = FEWER.get(n) else { return false };
         a.fill(a.local, 0, &data(*bytes));
-        let request = Request::Send { data: Data::Local(a.span(0, *bytes)), imm: Some(IMM) };
+        let request = Request::Send { data: Data::Region(a.span(0, *bytes)), imm: Some(IMM) };
         a.endpoint.post_send(a.qp, &Work { solicited: true, ..Work::signalled(n as u64, request) }).unwrap();
         true
     };
@@ -367,7 +367,7 @@ fn everything_on_an_unreliable_connection() {
     let operations = |a: &mut Side, n: usize| {
         let bytes = FEWER[n % FEWER.len()];
         a.fill(a.local, 0, &data(bytes));
-        let data = Data::Local(a.span(0, bytes));
+        let data = Data::Region(a.span(0, bytes));
         let request = match n / FEWER.len() {
             0 => Request::Send { data, imm: None },
             1 => Request::Send { data, imm: Some(IMM) },

@@ -20,7 +20,7 @@ fn who_has_more_to_send_does_not_sleep() {
     let region = peer.endpoint.memory_mut().register(BYTES as usize / 8, 0);
     // Nobody is there.
     peer.connect(&Destination { lid: 0, number: 77, psn: 1, address: address(2).into() }).expect("connects");
-    let data = Data::Local(Span { region, offset: 0, bytes: BYTES });
+    let data = Data::Region(Span { region, offset: 0, bytes: BYTES });
     let request = Request::Write { data, remote: Remote::default(), imm: None };
     peer.endpoint.post_send(peer.qp, &Work::signalled(1, request)).expect("posts");
     let longest = Duration::from_secs(60);

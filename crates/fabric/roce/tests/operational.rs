@@ -147,7 +147,7 @@ fn a_requester_without_its_own_memory_ends_when_it_is_its_turn() {
         let (mut a, mut b) = pair(&Setup::default());
         let (span, remote) = (a.span(0, 600), b.remote(0));
         a.post(1, inline_write(&[1; 8], remote));
-        let data = Data::Local(span);
+        let data = Data::Region(span);
         a.post(
             2,
             if is_read { Request::Read { local: span, remote } } else { Request::Write { data, remote, imm: None } },

@@ -134,7 +134,7 @@ impl Actor {
         let remote = Remote { va: VA + offset, rkey };
         let bytes: Vec<u8> = (0..length).map(|_| random.word() as u8).collect();
         let from = self.side.span(8 * random.below(512), length as u32);
-        let data = if random.below(2) == 0 { Data::Inline(&bytes) } else { Data::Local(from) };
+        let data = if random.below(2) == 0 { Data::Inline(&bytes) } else { Data::Region(from) };
         let imm = (random.below(3) == 0).then_some(id as u32);
         let word = self.side.span(8 * random.below(512), 8);
         let kinds = if profile.kind == QpKind::Reliable { 7 } else { 3 };

@@ -81,7 +81,7 @@ fn every_operation_against_the_kernel() {
         assert_eq!(completion.id, 1);
     };
     store(&peer, span(0, 3000), &pattern(3000));
-    run(&mut peer, Request::Write { data: Data::Local(span(0, 3000)), remote: remote(0), imm: None });
+    run(&mut peer, Request::Write { data: Data::Region(span(0, 3000)), remote: remote(0), imm: None });
     let data = pattern(8192);
     run(&mut peer, Request::Write { data: Data::Inline(&data), remote: remote(4096), imm: Some(0xdead_beef) });
     let data = pattern(1500);

@@ -45,7 +45,7 @@ fn write(a: &mut Half, b: &mut Half, salt: u64) {
     for (n, word) in a.peer.endpoint.memory().words(a.region).iter().enumerate() {
         word.store(salt.wrapping_mul(n as u64 + 1), Ordering::Relaxed);
     }
-    let data = Data::Local(Span { region: a.region, offset: 0, bytes: BYTES });
+    let data = Data::Region(Span { region: a.region, offset: 0, bytes: BYTES });
     let request = Request::Write { data, remote: Remote { va: 0, rkey: b.key }, imm: None };
     a.peer.endpoint.post_send(a.peer.qp, &Work::signalled(salt, request)).expect("posts");
     let since = Instant::now();
@@ -186,7 +186,7 @@ fn runs_over_ipv6() {
         for (n, word) in peer.endpoint.memory().words(source).iter().enumerate() {
             word.store(salt.wrapping_mul(n as u64 + 1), Ordering::Relaxed);
         }
-        let data = Data::Local(Span { region: source, offset: 0, bytes: BYTES });
+        let data = Data::Region(Span { region: source, offset: 0, bytes: BYTES });
         let request = Request::Write { data, remote: Remote { va: 0, rkey }, imm: None };
         peer.endpoint.post_send(peer.qp, &Work::signalled(salt, request)).expect("posts");
         assert_eq!(peer.completion(PATIENCE).expect("success").id, salt);

@@ -3,10 +3,8 @@
 mod common;
 
 use common::{MS, Setup, Side, inline_send, inline_write, pair, settle};
-use stentor_fabric::{Access, Opcode, QpConfig, QpId, QpKind, RegionId, Span, Status};
-use stentor_fabric_roce::endpoint::{
-    Data, Endpoint, PostError, ProtectionDomain, Request, State, TransitionError, Work,
-};
+use stentor_fabric::{Access, Opcode, PostError, QpConfig, QpId, QpKind, QpState, RegionId, Span, Status};
+use stentor_fabric_roce::endpoint::{Data, Endpoint, ProtectionDomain, Request, State, TransitionError, Work};
 use stentor_wire::{Aeth, Bth, Headers, IpRepr, NakCode, Packet, Psn, Repr, Response, RnrTimer, Syndrome};
 
 fn headers(packet: &common::Flying) -> Headers {
@@ -336,7 +334,7 @@ fn transitions_that_are_not_there_are_refused_with_both_states() {
     assert_eq!(error, TransitionError::State { qp, from: State::Reset, to: State::ReadyToReceive, needs: State::Init });
     assert!(error.to_string().contains("only from Init can it become ReadyToReceive"), "{error}");
     let span = stentor_fabric::Span { region: stentor_fabric::RegionId(0), offset: 0, bytes: 0 };
-    assert_eq!(endpoint.post_receive(qp, span, 1), Err(PostError::State { qp, state: State::Reset }));
+    assert_eq!(endpoint.post_receive(qp, span, 1), Err(PostError::NotReady { qp, state: QpState::Error }));
     endpoint.init(qp).unwrap();
     let wrong = stentor_fabric_roce::endpoint::Path { mtu: 1000, ..path };
     assert_eq!(endpoint.ready_to_receive(qp, wrong), Err(TransitionError::Mtu(1000)));
@@ -354,10 +352,17 @@ fn what_may_not_be_posted() {
     let (mut a, b) = pair(&Setup { kind: QpKind::Unreliable, ..Setup::default() });
     let (local, remote) = (a.span(0, 8), b.remote(0));
     let read = Work::signalled(1, Request::Read { local, remote });
-    assert_eq!(a.endpoint.post_send(a.qp, &read), Err(PostError::Unreliable(a.qp)));
+    assert_eq!(a.endpoint.post_send(a.qp, &read), Err(PostError::Unsupported("that on an unreliable connection")));
     let outside = a.span(2048 * 8 - 4, 8);
-    let send = Work::signalled(1, Request::Send { data: Data::Local(outside), imm: None });
-    assert_eq!(a.endpoint.post_send(a.qp, &send), Err(PostError::OutsideRegion(outside)));
+    let send = Work::signalled(1, Request::Send { data: Data::Region(outside), imm: None });
+    assert_eq!(
+        a.endpoint.post_send(a.qp, &send),
+        Err(PostError::OutOfLocalRegion {
+            region: outside.region,
+            offset: outside.offset,
+            bytes: outside.bytes.into()
+        })
+    );
     let (mut a, b) = pair(&Setup::default());
     let odd = Work::signalled(1, Request::FetchAdd { local, remote: b.remote(4), add: 1 });
     assert!(matches!(a.endpoint.post_send(a.qp, &odd), Err(PostError::Misaligned { .. })));
@@ -375,8 +380,8 @@ fn an_empty_message_needs_no_region() {
     let nowhere = Span { region: RegionId(99), offset: 8, bytes: 0 };
     let remote = b.remote(0);
     b.endpoint.post_receive(b.qp, nowhere, 7).unwrap();
-    a.post(1, Request::Write { data: Data::Local(nowhere), remote, imm: None });
-    a.post(2, Request::Send { data: Data::Local(nowhere), imm: Some(5) });
+    a.post(1, Request::Write { data: Data::Region(nowhere), remote, imm: None });
+    a.post(2, Request::Send { data: Data::Region(nowhere), imm: Some(5) });
     a.post(3, Request::Read { local: nowhere, remote });
     settle(0, &mut a, &mut b);
     assert_eq!(statuses(&mut a), [1, 2, 3].map(|id| (id, Status::Success)));

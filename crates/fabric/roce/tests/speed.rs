@@ -201,7 +201,7 @@ fn bandwidth_beside(mut stranger: Option<&mut Stranger>, runs: bool) -> (f64, u6
         while since.elapsed() < STREAM {
             while posted - done < 8 {
                 let remote = Remote { va: posted % 16 * MESSAGE as u64, rkey: key };
-                let data = Data::Local(Span { region: source, offset: 0, bytes: MESSAGE as u32 });
+                let data = Data::Region(Span { region: source, offset: 0, bytes: MESSAGE as u32 });
                 let work = Work::signalled(posted, Request::Write { data, remote, imm: None });
                 a.peer.endpoint.post_send(a.peer.qp, &work).expect("posts");
                 posted += 1;

@@ -222,15 +222,7 @@ impl Data {
     /// Reports the end of a work request.
     #[inline]
     pub(crate) fn complete(&mut self, index: usize, entry: SendEntry, status: Status) {
-        let completion = Completion {
-            qp: QpId(index as u32),
-            id: entry.id,
-            opcode: entry.opcode,
-            status,
-            bytes: 0,
-            imm: None,
-            tag: 0,
-        };
+        let completion = Completion::new(QpId(index as u32), entry.id, entry.opcode, status);
         let epoch = self.qps[index].epoch;
         self.finished.push_back(Finished { completion, number: entry.number, epoch });
     }
@@ -262,15 +254,7 @@ impl Data {
             status = Status::Flushed;
         }
         for receive in receives.drain(..) {
-            self.complete_receive(Completion {
-                qp: QpId(index as u32),
-                id: receive.id,
-                opcode: Opcode::Recv,
-                status: Status::Flushed,
-                bytes: 0,
-                imm: None,
-                tag: 0,
-            });
+            self.complete_receive(Completion::new(QpId(index as u32), receive.id, Opcode::Recv, Status::Flushed));
         }
         self.qps[index].receives = receives;
         self.broken.push(index as u32);

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use stentor_fabric::{QpState, Source, Status, Verb};
+use stentor_fabric::{QpState, Status, Verb};
 
 use crate::data::Data;
 use crate::execute::Outcome;
@@ -12,8 +12,9 @@ use crate::qp::{Deferred, SendEntry};
 impl Data {
     #[cold]
     pub(crate) fn defer(&mut self, index: usize, entry: SendEntry, verb: Verb<'_>) {
-        let (verb, inline) = own(verb);
-        self.qps[index].deferred.push_back(Deferred { entry, verb, inline });
+        // The caller may reuse inline data.
+        let inline = verb.inline().into();
+        self.qps[index].deferred.push_back(Deferred { entry, verb: verb.with_inline(&[]), inline });
         self.count_deferring();
     }
 
@@ -28,7 +29,7 @@ impl Data {
 
     fn retry(&mut self, index: usize) {
         while let Some(work) = self.qps[index].deferred.pop_front() {
-            let outcome = self.execute(index, work.entry, restore(&work));
+            let outcome = self.execute(index, work.entry, work.verb.with_inline(&work.inline));
             let qp = &mut self.qps[index];
             if outcome == Outcome::Done {
                 qp.waits_since = None;
@@ -47,51 +48,4 @@ impl Data {
         let waits = |qp: &&crate::qp::Qp| qp.state == QpState::Ready && !qp.deferred.is_empty();
         self.deferring = self.qps.iter().filter(waits).count() as u32;
     }
-}
-
-/// Takes over inline data, which the caller may reuse.
-fn own(verb: Verb<'_>) -> (Verb<'static>, Box<[u8]>) {
-    let strip = |source: Source<'_>| match source {
-        Source::Inline(data) => (Source::Inline(&[]), data.into()),
-        Source::Region(span) => (Source::Region(span), Box::default()),
-    };
-    match verb {
-        Verb::Write { source, target } => {
-            let (source, data) = strip(source);
-            (Verb::Write { source, target }, data)
-        }
-        Verb::WriteImm { source, target, imm } => {
-            let (source, data) = strip(source);
-            (Verb::WriteImm { source, target, imm }, data)
-        }
-        Verb::Send { source, imm } => {
-            let (source, data) = strip(source);
-            (Verb::Send { source, imm }, data)
-        }
-        Verb::TaggedSend { source, tag } => {
-            let (source, data) = strip(source);
-            (Verb::TaggedSend { source, tag }, data)
-        }
-        Verb::Read { local, remote } => (Verb::Read { local, remote }, Box::default()),
-        Verb::CompareSwap { local, remote, expected, new } => {
-            (Verb::CompareSwap { local, remote, expected, new }, Box::default())
-        }
-        Verb::FetchAdd { local, remote, add } => (Verb::FetchAdd { local, remote, add }, Box::default()),
-    }
-}
-
-fn restore(work: &Deferred) -> Verb<'_> {
-    let mut verb: Verb<'_> = work.verb;
-    match &mut verb {
-        Verb::Write { source, .. }
-        | Verb::WriteImm { source, .. }
-        | Verb::Send { source, .. }
-        | Verb::TaggedSend { source, .. } => {
-            if let Source::Inline(data) = source {
-                *data = &work.inline;
-            }
-        }
-        Verb::Read { .. } | Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => {}
-    }
-    verb
 }

@@ -2,7 +2,8 @@
 //!
 //! Decoding is strict: what is not exactly a message of this format is [`Garbage`].
 
-use stentor_fabric::{Access, ProcessId, Purpose, QpKind, Service};
+use stentor_fabric::codec::{Field, LittleEndian};
+use stentor_fabric::{Access, ProcessId, Purpose, QpKind, Service, fields, variants};
 use stentor_host::MAX_NAME;
 use thiserror::Error;
 
@@ -60,159 +61,44 @@ pub(crate) struct Garbage {
 /// The one byte of [`Message::Wake`].
 pub(crate) const WAKE: [u8; 1] = [8];
 
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn u8(mut self, value: u8) -> Self {
-        self.0.push(value);
-        self
-    }
-    fn u16(mut self, value: u16) -> Self {
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-    fn u32(mut self, value: u32) -> Self {
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-    fn u64(mut self, value: u64) -> Self {
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-    fn text(self, value: &str) -> Self {
-        let mut writer = self.u16(value.len() as u16);
-        writer.0.extend(value.as_bytes());
-        writer
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (value, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*value)
-    }
-    fn u8(&mut self) -> Option<u8> {
-        self.take::<1>().map(|[byte]| byte)
-    }
-    fn u16(&mut self) -> Option<u16> {
-        self.take().map(u16::from_le_bytes)
-    }
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-    fn text(&mut self, limit: usize) -> Option<String> {
-        let length = usize::from(self.u16()?);
-        let (text, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        (length <= limit).then_some(())?;
-        // Text of a peer ends up in messages on terminals.
-        let text = String::from_utf8(text.to_vec()).ok()?;
-        (!text.contains(char::is_control)).then_some(text)
-    }
-}
+variants! { Message {
+    1 => Hello(identity),
+    2 => Refuse(reason),
+    3 => Welcome { control_words },
+    4 => Grant { region, purpose, access, bytes, generation },
+    5 => Revoke { region, generation },
+    6 => Offer { service, kind, epoch, ring_words, receives },
+    7 => Withdraw { service, epoch },
+    8 => Wake,
+} }
+fields! { Identity = MAGIC => { format, version, fingerprint, process, processes, cluster, name, life } }
 
 impl Message {
     /// As bytes, at most [`MAX_MESSAGE`].
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let writer = Writer(Vec::with_capacity(64));
-        let writer = match self {
-            Message::Hello(hello) => writer
-                .u8(1)
-                .u64(MAGIC)
-                .u16(hello.format)
-                .u16(hello.version)
-                .u64(hello.fingerprint)
-                .u16(hello.process.0)
-                .u16(hello.processes)
-                .text(&hello.cluster)
-                .text(&hello.name)
-                .u64(hello.life),
+        let bytes = match self {
             Message::Refuse(reason) => {
-                let mut end = reason.len().min(MAX_REASON);
-                while !reason.is_char_boundary(end) {
-                    end -= 1;
-                }
-                writer.u8(2).text(&reason[..end])
+                let end = (0..=reason.len().min(MAX_REASON)).rev().find(|at| reason.is_char_boundary(*at));
+                Message::Refuse(reason[..end.unwrap_or(0)].to_owned()).to_message::<LittleEndian>()
             }
-            Message::Welcome { control_words } => writer.u8(3).u32(*control_words),
-            Message::Grant { region, purpose, access, bytes, generation } => {
-                let access = match access {
-                    Access::Read => 0,
-                    Access::Write => 1,
-                    Access::Atomic => 2,
-                };
-                writer.u8(4).u32(*region).u16(purpose.0).u8(access).u64(*bytes).u64(*generation)
-            }
-            Message::Revoke { region, generation } => writer.u8(5).u32(*region).u64(*generation),
-            Message::Offer { service, kind, epoch, ring_words, receives } => {
-                let kind = u8::from(*kind == QpKind::Unreliable);
-                writer.u8(6).u16(service.0).u8(kind).u32(*epoch).u64(*ring_words).u32(*receives)
-            }
-            Message::Withdraw { service, epoch } => writer.u8(7).u16(service.0).u32(*epoch),
-            Message::Wake => writer.u8(WAKE[0]),
+            message => message.to_message::<LittleEndian>(),
         };
-        debug_assert!(writer.0.len() <= MAX_MESSAGE);
-        writer.0
+        debug_assert!(bytes.len() <= MAX_MESSAGE);
+        bytes
     }
 
     /// From bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Message, Garbage> {
-        let mut reader = Reader(bytes);
-        let message = Message::read(&mut reader).filter(|_| reader.0.is_empty());
+        let message = Message::of_message::<LittleEndian>(bytes).filter(Message::has_short_texts);
         message.ok_or(Garbage { bytes: bytes.len() })
     }
 
-    fn read(reader: &mut Reader<'_>) -> Option<Message> {
-        Some(match reader.u8()? {
-            1 => {
-                (reader.u64()? == MAGIC).then_some(())?;
-                Message::Hello(Identity {
-                    format: reader.u16()?,
-                    version: reader.u16()?,
-                    fingerprint: reader.u64()?,
-                    process: ProcessId(reader.u16()?),
-                    processes: reader.u16()?,
-                    cluster: reader.text(MAX_NAME)?,
-                    name: reader.text(MAX_NAME)?,
-                    life: reader.u64()?,
-                })
-            }
-            2 => Message::Refuse(reader.text(MAX_REASON)?),
-            3 => Message::Welcome { control_words: reader.u32()? },
-            4 => Message::Grant {
-                region: reader.u32()?,
-                purpose: Purpose(reader.u16()?),
-                access: match reader.u8()? {
-                    0 => Access::Read,
-                    1 => Access::Write,
-                    2 => Access::Atomic,
-                    _ => return None,
-                },
-                bytes: reader.u64()?,
-                generation: reader.u64()?,
-            },
-            5 => Message::Revoke { region: reader.u32()?, generation: reader.u64()? },
-            6 => Message::Offer {
-                service: Service(reader.u16()?),
-                kind: match reader.u8()? {
-                    0 => QpKind::Reliable,
-                    1 => QpKind::Unreliable,
-                    _ => return None,
-                },
-                epoch: reader.u32()?,
-                ring_words: reader.u64()?,
-                receives: reader.u32()?,
-            },
-            7 => Message::Withdraw { service: Service(reader.u16()?), epoch: reader.u32()? },
-            8 => Message::Wake,
-            _ => return None,
-        })
+    fn has_short_texts(&self) -> bool {
+        match self {
+            Message::Hello(identity) => identity.cluster.len() <= MAX_NAME && identity.name.len() <= MAX_NAME,
+            Message::Refuse(reason) => reason.len() <= MAX_REASON,
+            _ => true,
+        }
     }
 }
 

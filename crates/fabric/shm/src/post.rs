@@ -1,6 +1,5 @@
 //! Posting: what is refused on the spot, and the short way for the commonest work request.
 
-use stentor_fabric::memory::WORD;
 use stentor_fabric::{Opcode, PollHint, PostError, QpId, QpKind, QpState, RemoteSpan, Source, Span, Verb, WorkRequest};
 
 use crate::copy::store_bytes;
@@ -69,65 +68,13 @@ impl Data {
         let index = id.index();
         let qp = self.qps.get(index).ok_or(PostError::UnknownQp(id))?;
         qp.admit(id)?;
-        self.check(qp.config.kind, &request.verb)?;
+        let is_unreliable = || qp.config.kind == QpKind::Unreliable;
+        request.verb.check(&self.capabilities, is_unreliable, |span| span_words(&self.regions, span).is_some())?;
         let qp = &mut self.qps[index];
         let opcode = request.verb.opcode();
         let entry = SendEntry { id: request.id, number: qp.number(), opcode, signalled: request.signalled };
         if !qp.deferred.is_empty() || self.execute(index, entry, request.verb) == Outcome::Wait {
             self.defer(index, entry, request.verb);
-        }
-        Ok(())
-    }
-
-    fn check(&self, kind: QpKind, verb: &Verb<'_>) -> Result<(), PostError> {
-        match verb {
-            Verb::Write { source, target } | Verb::WriteImm { source, target, .. } => {
-                self.check_source(source)?;
-                aligned(target.offset, source.bytes())
-            }
-            Verb::Send { source, .. } => self.check_source(source),
-            Verb::TaggedSend { .. } => Err(PostError::Unsupported("tagged send")),
-            Verb::Read { .. } if kind == QpKind::Unreliable => {
-                Err(PostError::Unsupported("READ on an unreliable connection"))
-            }
-            Verb::CompareSwap { .. } | Verb::FetchAdd { .. } if kind == QpKind::Unreliable => {
-                Err(PostError::Unsupported("atomic operation on an unreliable connection"))
-            }
-            Verb::Read { local, remote } => {
-                self.check_span(*local)?;
-                aligned(remote.offset, u64::from(local.bytes))
-            }
-            Verb::CompareSwap { local, remote, .. } | Verb::FetchAdd { local, remote, .. } => {
-                if local.bytes as usize != WORD {
-                    return Err(PostError::Misaligned { offset: local.offset, bytes: u64::from(local.bytes) });
-                }
-                self.check_span(*local)?;
-                aligned(remote.offset, WORD as u64)
-            }
-        }
-    }
-
-    fn check_source(&self, source: &Source<'_>) -> Result<(), PostError> {
-        let (bytes, limit) = (source.bytes(), self.capabilities.inline_bytes);
-        match source {
-            Source::Inline(_) if bytes > u64::from(limit) => Err(PostError::InlineTooLong { bytes, limit }),
-            Source::Inline(_) => self.check_length(bytes),
-            Source::Region(span) => self.check_span(*span),
-        }
-    }
-
-    fn check_length(&self, bytes: u64) -> Result<(), PostError> {
-        let limit = self.capabilities.max_message_bytes;
-        if bytes > limit { Err(PostError::TooLong { bytes, limit }) } else { Ok(()) }
-    }
-
-    fn check_span(&self, span: Span) -> Result<(), PostError> {
-        let Span { region, offset, bytes } = span;
-        let bytes = u64::from(bytes);
-        self.check_length(bytes)?;
-        if bytes > 0 && span_words(&self.regions, span).is_none() {
-            aligned(offset, 0)?;
-            return Err(PostError::OutOfLocalRegion { region, offset, bytes });
         }
         Ok(())
     }
@@ -141,7 +88,7 @@ impl Data {
         if qp.receives_held >= qp.config.recv_depth {
             return Err(PostError::RecvQueueFull { qp: id, depth: qp.config.recv_depth });
         }
-        self.check_span(span)?;
+        span.check(self.capabilities.max_message_bytes, |span| span_words(&self.regions, span).is_some())?;
         let qp = &mut self.qps[id.index()];
         qp.receives_held += 1;
         qp.receives.push_back(Receive { id: work, span });
@@ -153,8 +100,4 @@ impl Data {
         }
         Ok(())
     }
-}
-
-fn aligned(offset: u64, bytes: u64) -> Result<(), PostError> {
-    if (offset | bytes).is_multiple_of(WORD as u64) { Ok(()) } else { Err(PostError::Misaligned { offset, bytes }) }
 }

@@ -37,15 +37,8 @@ impl Data {
         let Some(receive) = qp.receives.front().copied() else { return false };
         let imm = (header.kind != RecordKind::Send).then_some(header.imm);
         let opcode = if header.kind == RecordKind::WriteImm { Opcode::RecvWriteImm } else { Opcode::Recv };
-        let mut completion = Completion {
-            qp: QpId(index as u32),
-            id: receive.id,
-            opcode,
-            status: Status::Success,
-            bytes: header.bytes,
-            imm,
-            tag: 0,
-        };
+        let blank = Completion::new(QpId(index as u32), receive.id, opcode, Status::Success);
+        let mut completion = Completion { bytes: header.bytes, imm, ..blank };
         if header.kind == RecordKind::TooLong
             || header.kind != RecordKind::WriteImm && header.bytes > receive.span.bytes
         {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use bed::bed;
 use stentor_fabric::{Event, Fabric, ProcessId, QpConfig, QpState, Service, SetSpec};
 use stentor_fabric_conformance::{Processes, Testbed, suite_of};
+use stentor_fabric_net::Sets;
 use stentor_fabric_verbs::{NetConfig, SwitchConfig, VerbsConfig};
 
 /// How often what must work any number of times is tried: each break of a set takes the guest a second or so.
@@ -100,7 +101,7 @@ fn a_switch_out_of_reach_is_named_once_and_nothing_else_suffers() {
                 }
             }
             longest = longest.max(round.elapsed());
-            notes.extend(std::iter::from_fn(|| fabric.next_switch_note()));
+            notes.extend(std::iter::from_fn(|| fabric.cm_mut().sets.next_note()));
         }
     }
     for (process, notes) in MEMBERS.into_iter().zip(&notes) {

@@ -24,36 +24,74 @@ pub(crate) struct RawBth {
     pub(crate) psn: [u8; 3],
 }
 
+/// 24 bits of a header.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
-pub(crate) struct RawReth {
-    pub(crate) va: U64,
-    pub(crate) rkey: U32,
-    pub(crate) bytes: U32,
+pub(crate) struct U24([u8; 3]);
+
+impl U24 {
+    #[inline]
+    fn get(self) -> u32 {
+        u24(self.0)
+    }
 }
 
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
-#[repr(C)]
-pub(crate) struct RawAeth {
-    pub(crate) syndrome: u8,
-    pub(crate) msn: [u8; 3],
+impl From<u32> for U24 {
+    #[inline]
+    fn from(value: u32) -> U24 {
+        U24(bytes24(value))
+    }
 }
 
+/// A syndrome of a header.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
-pub(crate) struct RawAtomicEth {
-    pub(crate) va: U64,
-    pub(crate) rkey: U32,
-    pub(crate) swap_add: U64,
-    pub(crate) compare: U64,
+pub(crate) struct RawSyndrome(u8);
+
+impl RawSyndrome {
+    #[inline]
+    fn get(self) -> Syndrome {
+        Syndrome::from_byte(self.0)
+    }
 }
 
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
-#[repr(C)]
-pub(crate) struct RawDeth {
-    pub(crate) qkey: U32,
-    pub(crate) reserved: u8,
-    pub(crate) source_qp: [u8; 3],
+impl From<Syndrome> for RawSyndrome {
+    #[inline]
+    fn from(syndrome: Syndrome) -> RawSyndrome {
+        RawSyndrome(syndrome.to_byte())
+    }
+}
+
+/// Declares how headers lie in a packet, field by field. `reserved` names a byte behind a field that has no meaning.
+macro_rules! raw {
+    ($($raw:ident of $header:ident { $($field:ident: $type:ty $(, $reserved:ident)?;)* })*) => {
+        $(#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+        #[repr(C)]
+        pub(crate) struct $raw {
+            $($field: $type, $($reserved: u8,)?)*
+        }
+
+        impl From<$raw> for $header {
+            #[inline]
+            fn from(raw: $raw) -> $header {
+                $header { $($field: raw.$field.get()),* }
+            }
+        }
+
+        impl From<$header> for $raw {
+            #[inline]
+            fn from(header: $header) -> $raw {
+                $raw { $($field: header.$field.into(), $($reserved: 0,)?)* }
+            }
+        })*
+    };
+}
+
+raw! {
+    RawReth of Reth { va: U64; rkey: U32; bytes: U32; }
+    RawAeth of Aeth { syndrome: RawSyndrome; msn: U24; }
+    RawAtomicEth of AtomicEth { va: U64; rkey: U32; swap_add: U64; compare: U64; }
+    RawDeth of Deth { qkey: U32, reserved; source_qp: U24; }
 }
 
 /// The fields of the base transport header that do not follow from the operation.
@@ -146,65 +184,4 @@ pub(crate) const fn u24([a, b, c]: [u8; 3]) -> u32 {
 pub(crate) const fn bytes24(value: u32) -> [u8; 3] {
     let [_, a, b, c] = value.to_be_bytes();
     [a, b, c]
-}
-
-impl From<RawReth> for Reth {
-    #[inline]
-    fn from(raw: RawReth) -> Reth {
-        Reth { va: raw.va.get(), rkey: raw.rkey.get(), bytes: raw.bytes.get() }
-    }
-}
-
-impl From<Reth> for RawReth {
-    #[inline]
-    fn from(reth: Reth) -> RawReth {
-        RawReth { va: reth.va.into(), rkey: reth.rkey.into(), bytes: reth.bytes.into() }
-    }
-}
-
-impl From<RawAeth> for Aeth {
-    #[inline]
-    fn from(raw: RawAeth) -> Aeth {
-        Aeth { syndrome: Syndrome::from_byte(raw.syndrome), msn: u24(raw.msn) }
-    }
-}
-
-impl From<Aeth> for RawAeth {
-    #[inline]
-    fn from(aeth: Aeth) -> RawAeth {
-        RawAeth { syndrome: aeth.syndrome.to_byte(), msn: bytes24(aeth.msn) }
-    }
-}
-
-impl From<RawAtomicEth> for AtomicEth {
-    #[inline]
-    fn from(raw: RawAtomicEth) -> AtomicEth {
-        AtomicEth { va: raw.va.get(), rkey: raw.rkey.get(), swap_add: raw.swap_add.get(), compare: raw.compare.get() }
-    }
-}
-
-impl From<AtomicEth> for RawAtomicEth {
-    #[inline]
-    fn from(atomic: AtomicEth) -> RawAtomicEth {
-        RawAtomicEth {
-            va: atomic.va.into(),
-            rkey: atomic.rkey.into(),
-            swap_add: atomic.swap_add.into(),
-            compare: atomic.compare.into(),
-        }
-    }
-}
-
-impl From<RawDeth> for Deth {
-    #[inline]
-    fn from(raw: RawDeth) -> Deth {
-        Deth { qkey: raw.qkey.get(), source_qp: u24(raw.source_qp) }
-    }
-}
-
-impl From<Deth> for RawDeth {
-    #[inline]
-    fn from(deth: Deth) -> RawDeth {
-        RawDeth { qkey: deth.qkey.into(), reserved: 0, source_qp: bytes24(deth.source_qp) }
-    }
 }

@@ -95,20 +95,12 @@ impl Message {
         }
     }
 
+    /// RC and UC number the same operations alike, in the low five bits.
+    #[inline]
     const fn unreliable_opcode(self) -> Opcode {
-        match self {
-            Message::SendFirst => Opcode::UcSendFirst,
-            Message::SendMiddle => Opcode::UcSendMiddle,
-            Message::SendLast => Opcode::UcSendLast,
-            Message::SendLastImm(_) => Opcode::UcSendLastImm,
-            Message::SendOnly => Opcode::UcSendOnly,
-            Message::SendOnlyImm(_) => Opcode::UcSendOnlyImm,
-            Message::WriteFirst(_) => Opcode::UcWriteFirst,
-            Message::WriteMiddle => Opcode::UcWriteMiddle,
-            Message::WriteLast => Opcode::UcWriteLast,
-            Message::WriteLastImm(_) => Opcode::UcWriteLastImm,
-            Message::WriteOnly(_) => Opcode::UcWriteOnly,
-            Message::WriteOnlyImm(..) => Opcode::UcWriteOnlyImm,
+        match Opcode::from_byte(self.opcode().to_byte() | Opcode::UcSendFirst.to_byte()) {
+            Ok(opcode) => opcode,
+            Err(_) => Opcode::UcSendOnly,
         }
     }
 }

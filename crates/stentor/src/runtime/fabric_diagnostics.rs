@@ -1,7 +1,7 @@
 //! What a process says of its fabric besides the contract.
 
 use stentor_fabric::{CapabilityMask, Fabric, ProcessId, Refusal};
-use stentor_fabric_net::{Device, NetFabric};
+use stentor_fabric_net::{Device, NetFabric, Sets};
 use stentor_fabric_ofi::OfiDevice;
 use stentor_fabric_roce::RoceDevice;
 use stentor_fabric_roce::driver::Faults;
@@ -124,8 +124,8 @@ impl DeviceDiagnostics for RoceDevice {
     const NAME: &'static str = "RoCEv2 in user space";
 
     fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String> {
-        let note = fabric.device_mut().next_capture_error().or_else(|| fabric.next_name_note());
-        note.or_else(|| fabric.device_mut().next_note()).or_else(|| fabric.next_switch_note())
+        let note = fabric.device_mut().next_capture_error().or_else(|| fabric.cm_mut().next_name_note());
+        note.or_else(|| fabric.device_mut().next_note()).or_else(|| fabric.cm_mut().sets.next_note())
     }
 
     fn finish(&mut self) -> Option<String> {
@@ -148,8 +148,8 @@ impl DeviceDiagnostics for VerbsDevice {
 
     fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String> {
         let trouble = fabric.device_mut().next_trouble();
-        let trouble = trouble.map(|trouble| trouble.tell(|peer| fabric.name_of(peer)));
-        trouble.or_else(|| fabric.next_name_note()).or_else(|| fabric.next_switch_note())
+        let trouble = trouble.map(|trouble| trouble.tell(|peer| fabric.cm().name_of(peer)));
+        trouble.or_else(|| fabric.cm_mut().next_name_note()).or_else(|| fabric.cm_mut().sets.next_note())
     }
 }
 
@@ -166,7 +166,7 @@ impl DeviceDiagnostics for OfiDevice {
     }
 
     fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String> {
-        fabric.next_name_note().or_else(|| fabric.device_mut().next_trouble())
+        fabric.cm_mut().next_name_note().or_else(|| fabric.device_mut().next_trouble())
     }
 }
 
@@ -186,11 +186,11 @@ impl<D: DeviceDiagnostics> FabricDiagnostics for NetFabric<D> {
     }
 
     fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
-        self.next_question()
+        self.cm_mut().next_question()
     }
 
     fn answer(&mut self, question: u64, answer: &[u8]) {
-        self.answer(question, answer);
+        self.cm_mut().answer(question, answer);
     }
 
     fn sees(&self, peer: ProcessId) -> bool {
@@ -202,11 +202,11 @@ impl<D: DeviceDiagnostics> FabricDiagnostics for NetFabric<D> {
     }
 
     fn unresolved(&self, peer: ProcessId) -> Option<&str> {
-        self.unresolved(peer)
+        self.cm().unresolved(peer)
     }
 
     fn is_displaced(&self) -> bool {
-        self.is_displaced()
+        self.cm().is_displaced()
     }
 
     fn next_trouble(&mut self) -> Option<String> {

@@ -54,11 +54,11 @@ impl<T: SetTransport> SwitchSets<T> {
         let connecting = cm.state(cm.sets.all[n].qp) == Some(QpState::Connecting);
         let Some(config) = &cm.sets.config else { return };
         let set = &mut cm.sets.all[n];
-        let (Some(line), Some(End::QueuePair(ours))) = (&mut cm.sets.line, &set.ours) else { return };
-        if !line.is_ready() || !connecting || set.joined || set.again.is_some() {
+        let (Some(session), Some(End::QueuePair(ours))) = (&mut cm.sets.session, &set.ours) else { return };
+        if !session.is_ready() || !connecting || set.joined || set.again.is_some() {
             return;
         }
-        // Of a device it may be another one than that of the line.
+        // Of a device it may be another one than that of the session.
         let Some(ip) = ours.gid.to_ipv4_mapped() else { return };
         let here = Attachment { ip, qpn: ours.number, first_psn: Psn::new(ours.psn & 0xff_ffff) };
         // Of a pair each process has the one that it needs.
@@ -76,7 +76,7 @@ impl<T: SetTransport> SwitchSets<T> {
             receives,
         });
         let (bytes, length) = join.encode();
-        set.joined = line.send(&bytes[..length]).is_ok();
+        set.joined = session.send(&bytes[..length]).is_ok();
     }
 
     /// A set's queue pair is broken.
@@ -111,11 +111,11 @@ impl<T: SetTransport> SwitchSets<T> {
     fn tell_left(cm: &mut Cm<T>, n: usize) {
         let set = &mut cm.sets.all[n];
         if std::mem::take(&mut set.joined)
-            && let Some(line) = &mut cm.sets.line
+            && let Some(session) = &mut cm.sets.session
         {
             let (bytes, length) = ToSwitch::Leave { number: set.name, life: set.life }.encode();
-            // If it does not go the line is over, and the switch sees that, too.
-            let _ = line.send(&bytes[..length]);
+            // If it does not go the session is over, and the switch sees that, too.
+            let _ = session.send(&bytes[..length]);
         }
     }
 
@@ -146,21 +146,21 @@ impl<T: SetTransport> SwitchSets<T> {
         }
     }
 
-    /// One round: the line, what the switch says, and time.
+    /// One round: the session, what the switch says, and time.
     pub(crate) fn pump_sets(cm: &mut Cm<T>, transport: &mut T) {
         if cm.sets.all.is_empty() {
             return;
         }
         Self::dial_switch(cm);
         for _ in 0..BURST {
-            let Some(line) = &mut cm.sets.line else { break };
-            let message = line.receive();
-            if let Some(error) = line.error() {
+            let Some(session) = &mut cm.sets.session else { break };
+            let message = session.receive();
+            if let Some(error) = session.error() {
                 let why = error.to_string();
                 Self::lose_switch(cm, transport, why);
                 break;
             }
-            if cm.sets.line.as_ref().is_some_and(ControlSession::is_ready) {
+            if cm.sets.session.as_ref().is_some_and(ControlSession::is_ready) {
                 Self::switch_is_there(cm);
             }
             match message.as_deref().map(ToHost::decode) {
@@ -176,7 +176,7 @@ impl<T: SetTransport> SwitchSets<T> {
     }
 
     fn dial_switch(cm: &mut Cm<T>) {
-        let (Some(config), None) = (&cm.sets.config, &cm.sets.line) else { return };
+        let (Some(config), None) = (&cm.sets.config, &cm.sets.session) else { return };
         let control = config.control;
         if cm.sets.from.is_ipv6() {
             return cm.sets.say(Err("a switch knows IPv4 alone; give this process an IPv4 address".to_owned()));
@@ -188,7 +188,7 @@ impl<T: SetTransport> SwitchSets<T> {
         let pause = cm.sets.pause.clamp(DIAL_PAUSE.0, DIAL_PAUSE.1);
         (cm.sets.next_dial, cm.sets.pause) = (Some(now + pause), 2 * pause);
         match ControlSession::dial(&cm.sets.line_config, cm.sets.from, control) {
-            Ok(line) => cm.sets.line = Some(line),
+            Ok(session) => cm.sets.session = Some(session),
             Err(error) => cm.sets.say(Err(error.to_string())),
         }
     }
@@ -199,9 +199,9 @@ impl<T: SetTransport> SwitchSets<T> {
         (0..cm.sets.all.len()).for_each(|n| Self::enrol(cm, n));
     }
 
-    /// The line is over: so is every generation. The switch does not know this process any more.
+    /// The session is over: so is every generation. The switch does not know this process any more.
     fn lose_switch(cm: &mut Cm<T>, transport: &mut T, why: String) {
-        cm.sets.line = None;
+        cm.sets.session = None;
         cm.sets.say(Err(why));
         for n in 0..cm.sets.all.len() {
             if std::mem::take(&mut cm.sets.all[n].joined) {

@@ -9,7 +9,7 @@
 //! # The life of a set's queue pair
 //! It begins ([`Transport::begin`]) and is enrolled with the switch over a [`ControlSession`]. When the switch says that a generation of the
 //! set is there the queue pair is connected to the switch ([`Transport::meet`], [`SetTransport::ready_at_switch`]). It breaks when the switch
-//! says that the generation is over, when the line ends, when the sender says so over the connection manager, or by itself; then the
+//! says that the generation is over, when the session ends, when the sender says so over the connection manager, or by itself; then the
 //! switch is told. A queue pair has one life in one generation: nothing of an older one fits the next.
 //!
 //! # What may land late
@@ -39,7 +39,7 @@ use stentor_switch::control::{HEAD_BYTES, LINK_BYTES};
 use stentor_switch::enrol;
 use stentor_switch::host::Sender;
 
-/// What lines to a switch are for, see [`SessionConfig::purpose`].
+/// What sessions to a switch are for, see [`SessionConfig::purpose`].
 pub const SWITCH_PURPOSE: &str = "switch";
 /// Numbers that sets of a connection manager may have.
 const SETS: u16 = 1 << 15;
@@ -124,7 +124,7 @@ struct Set {
     depth: u32,
     life: u32,
     ours: Option<End>,
-    /// Whether the switch was told of this life, on the line that there is.
+    /// Whether the switch was told of this life, on the session that there is.
     joined: bool,
     /// What this life is connected in.
     generation: Option<u64>,
@@ -167,7 +167,7 @@ pub struct SwitchSets<T> {
     config: Option<SwitchConfig>,
     line_config: SessionConfig,
     from: IpAddr,
-    line: Option<ControlSession>,
+    session: Option<ControlSession>,
     next_dial: Option<Instant>,
     pause: Duration,
     /// What was said last of the switch: that it can be used, or why not.
@@ -207,7 +207,7 @@ impl<T> SwitchSets<T> {
             config,
             line_config,
             from: net.own_address()?.ip(),
-            line: None,
+            session: None,
             next_dial: None,
             pause: Duration::ZERO,
             said: None,
@@ -341,11 +341,11 @@ impl<T: SetTransport> Sets for SwitchSets<T> {
     }
 
     fn is_connecting(&self) -> bool {
-        !self.all.is_empty() && !self.line.as_ref().is_some_and(ControlSession::is_ready)
+        !self.all.is_empty() && !self.session.as_ref().is_some_and(ControlSession::is_ready)
     }
 
     fn socket(&self) -> Option<BorrowedFd<'_>> {
-        self.line.as_ref()?.socket()
+        self.session.as_ref()?.socket()
     }
 
     fn next_note(&mut self) -> Option<String> {

@@ -5,10 +5,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
 use stentor_fabric::memory::{Ordering, WORD};
-use stentor_fabric::{Access, Completion, QpConfig, QpId, QpKind, RegionId, Span, Status};
+use stentor_fabric::{Access, Completion, PostError, QpConfig, QpId, QpKind, RegionId, Span, Status};
 use stentor_fabric_roce::driver::{Mode, Port, PortError, Pump};
 use stentor_fabric_roce::endpoint::{
-    Endpoint, Path, PostError, ProtectionDomain, Remote, Request, Sending, State, TransitionError, Work,
+    Endpoint, Path, ProtectionDomain, Remote, Request, Sending, State, TransitionError, Work,
 };
 use stentor_switch::control::{self, CONTROL_RKEY, CONTROL_VA, Head, Link, MAX_CONTROL_BYTES, Operation};
 use stentor_switch::{Attachment, Host, Switch};

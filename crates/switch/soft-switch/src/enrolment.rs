@@ -7,10 +7,10 @@ use stentor_fabric_net::control_session::{ControlSession, SessionConfig, Session
 use stentor_switch::Switch;
 use stentor_switch::enrol::{ToSwitch, VERSION};
 
-use crate::registry::{LineId, Registry, Said};
+use crate::registry::{Registry, Said, SessionId};
 
 /// Connections at the same time: more are not let in.
-const MOST_LINES: usize = 1024;
+const MOST_SESSIONS: usize = 1024;
 /// Those of them whose other end has not shown the key yet.
 const MOST_STRANGERS: usize = 64;
 /// Messages of one connection that are looked at before the next one.
@@ -33,10 +33,10 @@ pub struct Admitted {
 #[derive(Debug)]
 pub(crate) struct Enrolment {
     listener: SessionListener,
-    /// Room: [`MOST_LINES`].
+    /// Room: [`MOST_SESSIONS`].
     most: usize,
-    lines: BTreeMap<LineId, ControlSession>,
-    next: LineId,
+    sessions: BTreeMap<SessionId, ControlSession>,
+    next: SessionId,
     registry: Registry,
     said: Said,
     admitted: Admitted,
@@ -59,8 +59,8 @@ impl Enrolment {
         let start = u32::from_be_bytes(stentor_fabric_net::nonce());
         Ok(Enrolment {
             listener: SessionListener::bind(config, at)?,
-            most: MOST_LINES,
-            lines: BTreeMap::new(),
+            most: MOST_SESSIONS,
+            sessions: BTreeMap::new(),
             next: 0,
             registry: Registry::new(sees_identifications, start),
             said: Vec::new(),
@@ -79,21 +79,21 @@ impl Enrolment {
 
     /// Everything to wait for.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.listener.as_fd()).chain(self.lines.values().filter_map(ControlSession::socket))
+        std::iter::once(self.listener.as_fd()).chain(self.sessions.values().filter_map(ControlSession::socket))
     }
 
     /// Takes in what hosts say and answers. Whether anybody said anything.
     pub(crate) fn round(&mut self, now: u64, switch: &mut Switch) -> bool {
         let mut any = false;
         for _ in 0..MOST_STRANGERS {
-            let Some(line) = self.listener.accept() else { break };
+            let Some(session) = self.listener.accept() else { break };
             any = true;
             if self.makes_room() {
-                self.lines.insert(self.next, line);
+                self.sessions.insert(self.next, session);
                 self.next += 1;
             }
         }
-        let ids: Vec<LineId> = self.lines.keys().copied().collect();
+        let ids: Vec<SessionId> = self.sessions.keys().copied().collect();
         for id in ids {
             any |= self.hear(id, now, switch);
         }
@@ -101,9 +101,9 @@ impl Enrolment {
         any |= !self.said.is_empty();
         for (id, word) in self.said.drain(..) {
             let (bytes, len) = word.encode();
-            if let Some(line) = self.lines.get_mut(&id) {
+            if let Some(session) = self.sessions.get_mut(&id) {
                 // If it is over, the next round says so.
-                let _ = line.send(&bytes[..len]);
+                let _ = session.send(&bytes[..len]);
             }
         }
         any
@@ -111,24 +111,24 @@ impl Enrolment {
 
     /// Of too many strangers the oldest goes: a host shows its key at once. Hosts stay; false if there are too many of them.
     fn makes_room(&mut self) -> bool {
-        let strangers = self.lines.iter().filter(|(_, line)| !line.is_ready());
+        let strangers = self.sessions.iter().filter(|(_, session)| !session.is_ready());
         let (oldest, count) = strangers.fold((None, 0), |(oldest, n), (id, _)| (oldest.or(Some(*id)), n + 1));
-        let full = self.lines.len() >= self.most;
+        let full = self.sessions.len() >= self.most;
         if let Some(id) = oldest.filter(|_| full || count >= MOST_STRANGERS) {
             // Nothing was said on it.
             self.admitted.strangers += 1;
-            self.lines.remove(&id);
+            self.sessions.remove(&id);
         }
-        self.lines.len() < self.most
+        self.sessions.len() < self.most
     }
 
-    fn hear(&mut self, id: LineId, now: u64, switch: &mut Switch) -> bool {
-        let Enrolment { lines, registry, said, admitted, .. } = self;
-        let Some(line) = lines.get_mut(&id) else { return false };
+    fn hear(&mut self, id: SessionId, now: u64, switch: &mut Switch) -> bool {
+        let Enrolment { sessions, registry, said, admitted, .. } = self;
+        let Some(session) = sessions.get_mut(&id) else { return false };
         let mut any = false;
-        let was_ready = line.is_ready();
+        let was_ready = session.is_ready();
         for _ in 0..MESSAGES {
-            let Some(message) = line.receive() else { break };
+            let Some(message) = session.receive() else { break };
             any = true;
             match ToSwitch::decode(&message) {
                 Ok(ToSwitch::Join(join)) => registry.join(id, join, now, switch, said),
@@ -136,16 +136,16 @@ impl Enrolment {
                 Err(_) => {
                     admitted.hosts += u64::from(!was_ready);
                     admitted.garbled += 1;
-                    lines.remove(&id);
+                    sessions.remove(&id);
                     registry.end(id, switch, said);
                     return true;
                 }
             }
         }
-        admitted.hosts += u64::from(!was_ready && line.is_ready());
-        if line.is_dead() {
+        admitted.hosts += u64::from(!was_ready && session.is_ready());
+        if session.is_dead() {
             admitted.strangers += u64::from(!was_ready);
-            lines.remove(&id);
+            sessions.remove(&id);
             registry.end(id, switch, said);
             return true;
         }
@@ -177,18 +177,18 @@ mod tests {
             let config = SessionConfig { purpose, version: VERSION, cluster, key: KEY.to_vec(), me };
             ControlSession::dial(&config, Ipv4Addr::new(127, 211, 99, host).into(), at).unwrap()
         };
-        let mut lines: Vec<ControlSession> = Vec::new();
+        let mut sessions: Vec<ControlSession> = Vec::new();
         let since = Instant::now();
         for host in 1..=4 {
-            lines.push(dial(host));
+            sessions.push(dial(host));
             let before = enrolment.admitted().hosts;
-            while enrolment.admitted().hosts == before && !lines[lines.len() - 1].is_dead() {
+            while enrolment.admitted().hosts == before && !sessions[sessions.len() - 1].is_dead() {
                 enrolment.round(0, &mut switch);
-                lines.iter_mut().for_each(|line| drop(line.receive()));
+                sessions.iter_mut().for_each(|session| drop(session.receive()));
                 assert!(since.elapsed() < Duration::from_secs(10), "host {host} is neither let in nor refused");
             }
         }
-        let ready: Vec<bool> = lines.iter().map(ControlSession::is_ready).collect();
+        let ready: Vec<bool> = sessions.iter().map(ControlSession::is_ready).collect();
         assert_eq!(ready, [true, true, false, false]);
         assert_eq!(enrolment.admitted(), Admitted { hosts: 2, strangers: 0, garbled: 0 });
     }

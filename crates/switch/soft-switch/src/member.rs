@@ -21,12 +21,12 @@ pub enum Heard {
     Refused(Refusal),
 }
 
-/// A host of a set and its line to the control plane.
+/// A host of a set and its session to the control plane.
 #[derive(Debug)]
 pub struct Member {
     /// The host.
     pub host: Attached,
-    line: ControlSession,
+    session: ControlSession,
     number: u16,
     size: u8,
 }
@@ -50,20 +50,20 @@ impl Member {
             key: key.to_vec(),
             me: Some(ProcessId(host.config().rank.into())),
         };
-        let line = ControlSession::dial(&config, host.config().address.into(), control)?;
-        Ok(Member { host, line, number, size })
+        let session = ControlSession::dial(&config, host.config().address.into(), control)?;
+        Ok(Member { host, session, number, size })
     }
 
     /// Whether messages can be sent.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.line.is_ready()
+        self.session.is_ready()
     }
 
-    /// Why the line is over, if it is.
+    /// Why the session is over, if it is.
     #[must_use]
     pub fn error(&self) -> Option<&SessionError> {
-        self.line.error()
+        self.session.error()
     }
 
     /// Joins as it is; its queue pairs are connected to nothing.
@@ -92,7 +92,7 @@ impl Member {
     /// See [`SessionError`].
     pub fn say(&mut self, word: &ToSwitch) -> Result<(), SessionError> {
         let (bytes, len) = word.encode();
-        self.line.send(&bytes[..len])
+        self.session.send(&bytes[..len])
     }
 
     /// Takes in what the control plane says, and connects the queue pairs when a generation is there. Also carries the
@@ -101,7 +101,7 @@ impl Member {
     /// # Errors
     /// See [`AttachError`].
     pub fn hear(&mut self) -> Result<Option<Heard>, AttachError> {
-        let Some(message) = self.line.receive() else { return Ok(None) };
+        let Some(message) = self.session.receive() else { return Ok(None) };
         let life = self.host.config().life;
         Ok(match ToHost::decode(&message) {
             Ok(ToHost::Ready(ready)) if ready.life == life => {

@@ -20,7 +20,7 @@ use stentor_switch::registers::{MOST, State};
 use stentor_switch::{Host, Switch};
 
 /// A connection with a host.
-pub(crate) type LineId = u64;
+pub(crate) type SessionId = u64;
 
 /// How long others are waited for, from the first one that has joined.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// What a rank joined as.
 #[derive(Clone, Copy, Debug)]
 struct Joined {
-    line: LineId,
+    session: SessionId,
     join: Join,
     /// It waits for a generation; otherwise it is in the one that there is.
     waits: bool,
@@ -46,7 +46,7 @@ struct Group {
     size: u8,
     joined: [Option<Joined>; MOST],
     /// Lines of ranks that were told to join anew, and did not yet.
-    awaited: [Option<LineId>; MOST],
+    awaited: [Option<SessionId>; MOST],
     gid: Option<u16>,
     /// When the last generation began, and when the first of those that wait joined.
     began: Option<u64>,
@@ -54,7 +54,7 @@ struct Group {
 }
 
 /// What is said to whom.
-pub(crate) type Said = Vec<(LineId, ToHost)>;
+pub(crate) type Said = Vec<(SessionId, ToHost)>;
 
 /// All sets of a switch.
 #[derive(Debug)]
@@ -94,8 +94,8 @@ impl Group {
         }
         for (place, awaited) in self.joined.iter_mut().zip(&mut self.awaited) {
             if let Some(joined) = place.take_if(|joined| !joined.waits) {
-                said.push((joined.line, ToHost::Renew { number, life: joined.join.life }));
-                *awaited = Some(joined.line);
+                said.push((joined.session, ToHost::Renew { number, life: joined.join.life }));
+                *awaited = Some(joined.session);
             }
         }
     }
@@ -117,9 +117,9 @@ impl Registry {
     }
 
     /// A host joins.
-    pub(crate) fn join(&mut self, line: LineId, join: Join, now: u64, switch: &mut Switch, said: &mut Said) {
+    pub(crate) fn join(&mut self, session: SessionId, join: Join, now: u64, switch: &mut Switch, said: &mut Said) {
         let Join { number, size, rank, life, .. } = join;
-        let mut refuse = |why| said.push((line, ToHost::Refused { number, life, why }));
+        let mut refuse = |why| said.push((session, ToHost::Refused { number, life, why }));
         if join.identified && !self.sees_identifications {
             return refuse(Refusal::Identified);
         }
@@ -130,7 +130,7 @@ impl Registry {
         }
         let group = self.groups.entry(number).or_insert_with(|| Group::new(size));
         let at = usize::from(rank) % MOST;
-        if group.joined[at].is_some_and(|other| other.line != line) {
+        if group.joined[at].is_some_and(|other| other.session != session) {
             return refuse(Refusal::Taken);
         }
         let others = (0..MOST).any(|n| n != at && (group.joined[n].is_some() || group.awaited[n].is_some()));
@@ -142,16 +142,16 @@ impl Registry {
         }
         group.size = size;
         // Its former life is over, and with it the generation that it was in.
-        group.joined[at] = Some(Joined { line, join, waits: true });
+        group.joined[at] = Some(Joined { session, join, waits: true });
         group.awaited[at] = None;
         group.since.get_or_insert(now);
         self.tick(now, switch, said);
     }
 
     /// A host's life is over.
-    pub(crate) fn leave(&mut self, line: LineId, number: u16, life: u32, switch: &mut Switch, said: &mut Said) {
+    pub(crate) fn leave(&mut self, session: SessionId, number: u16, life: u32, switch: &mut Switch, said: &mut Said) {
         let Some(group) = self.groups.get_mut(&number) else { return };
-        let is_it = |joined: &mut Joined| joined.line == line && joined.join.life == life;
+        let is_it = |joined: &mut Joined| joined.session == session && joined.join.life == life;
         let left = group.joined.iter_mut().find_map(|place| place.take_if(is_it));
         if left.is_some_and(|left| !left.waits) {
             group.dissolve(number, switch, said);
@@ -159,14 +159,14 @@ impl Registry {
         self.forget(switch);
     }
 
-    /// A line has ended, and with it all that came by it.
-    pub(crate) fn end(&mut self, line: LineId, switch: &mut Switch, said: &mut Said) {
+    /// A session has ended, and with it all that came by it.
+    pub(crate) fn end(&mut self, session: SessionId, switch: &mut Switch, said: &mut Said) {
         for (number, group) in &mut self.groups {
             let mut broke = false;
             for place in &mut group.joined {
-                broke |= place.take_if(|joined| joined.line == line).is_some_and(|left| !left.waits);
+                broke |= place.take_if(|joined| joined.session == session).is_some_and(|left| !left.waits);
             }
-            for awaited in group.awaited.iter_mut().filter(|awaited| **awaited == Some(line)) {
+            for awaited in group.awaited.iter_mut().filter(|awaited| **awaited == Some(session)) {
                 *awaited = None;
             }
             if broke {
@@ -174,7 +174,7 @@ impl Registry {
             }
         }
         self.forget(switch);
-        said.retain(|(to, _)| *to != line);
+        said.retain(|(to, _)| *to != session);
     }
 
     /// Groups without hosts go, and with them a generation that all of its hosts had outgrown before it ended.
@@ -237,7 +237,7 @@ impl Registry {
             joined.waits = false;
             let life = joined.join.life;
             let ready = Ready { number, life, generation, gid, forward, backward, mtu, identified, who };
-            said.push((joined.line, ToHost::Ready(ready)));
+            said.push((joined.session, ToHost::Ready(ready)));
         }
         (group.gid, group.began, group.since) = (Some(gid), Some(now), None);
         self.next_gid = gid.wrapping_add(1);

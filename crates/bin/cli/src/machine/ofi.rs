@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use stentor::ClusterConfig;
 use stentor_fabric::ProcessId;
 use stentor_fabric_ofi::{
-    DIRECTORY, Device, Info, Libfabric, NetConfig, ORDER, OfiConfig, SEGMENT_BYTES, Space, StartError, devices,
+    DIRECTORY, Info, Libfabric, NetConfig, ORDER, OfiConfig, ProviderDevice, SEGMENT_BYTES, Space, StartError, devices,
     has_segments, providers,
 };
 use stentor_support::bytes;
@@ -55,10 +55,10 @@ fn room_for(space: Space) -> Finding {
     )
 }
 
-fn provider(info: &Info, all: &[Device]) -> String {
+fn provider(info: &Info, all: &[ProviderDevice]) -> String {
     let (version, can, orders) = (info.provider_version(), info.can(), info.orders());
     let devices: Vec<_> =
-        all.iter().filter(|device| device.provider == info.provider()).map(Device::to_string).collect();
+        all.iter().filter(|device| device.provider == info.provider()).map(ProviderDevice::to_string).collect();
     let mut text = format!("{} {version} on {}: messages", info.provider(), devices.join(", "));
     for (is, name) in [(can.tagged, "tags"), (can.rma, "RDMA"), (can.atomics, "atomics")] {
         if is {

@@ -4,7 +4,6 @@
 //! [`ConnectionManager`], and sleeps. The device makes queue pairs and memory, posts, and polls.
 
 mod device;
-mod post;
 mod regions;
 mod sets;
 mod wait;
@@ -91,54 +90,26 @@ impl<D: Device> NetFabric<D> {
         &mut self.device
     }
 
+    /// Returns the connection manager.
+    #[must_use]
+    pub fn cm(&self) -> &ConnectionManager<D::Sets> {
+        &self.cm
+    }
+
+    /// Returns the connection manager, to take questions and notes from it and to answer.
+    pub fn cm_mut(&mut self) -> &mut ConnectionManager<D::Sets> {
+        &mut self.cm
+    }
+
     /// Lets the device take in what came, and send what is due: what a card does by itself.
     #[inline]
     pub fn drive(&mut self) {
         self.device.drive();
     }
 
-    /// Returns the next question of somebody who has the cluster's key and is no process, with a number for its
-    /// [`answer`](Self::answer).
-    pub fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
-        self.cm.next_question()
-    }
-
-    /// Answers a question.
-    pub fn answer(&mut self, question: u64, answer: &[u8]) {
-        self.cm.answer(question, answer);
-    }
-
     /// Returns the next connection that was refused. The newest 64 are kept.
     pub fn next_refusal(&mut self) -> Option<Refusal> {
         self.cm.next_refusal()
-    }
-
-    /// Returns the next thing about names and addresses that a person should know.
-    pub fn next_name_note(&mut self) -> Option<String> {
-        self.cm.next_name_note()
-    }
-
-    /// Returns the next thing about the switch that a person should know: that it can be used, or why not. Told once.
-    pub fn next_switch_note(&mut self) -> Option<String> {
-        self.cm.sets.next_note()
-    }
-
-    /// Names a peer for people, with its address in the configuration.
-    #[must_use]
-    pub fn name_of(&self, peer: ProcessId) -> String {
-        self.cm.name_of(peer)
-    }
-
-    /// Returns why the name of a peer led to no address when it was looked up last, if it did not.
-    #[must_use]
-    pub fn unresolved(&self, peer: ProcessId) -> Option<&str> {
-        self.cm.unresolved(peer)
-    }
-
-    /// Whether a peer says that another process with this one's id is connected to it.
-    #[must_use]
-    pub fn is_displaced(&self) -> bool {
-        self.cm.is_displaced()
     }
 
     /// Returns the memory of all regions, bytes. A device may register it once more for each peer that is granted it.
@@ -153,25 +124,28 @@ impl<D: Device> NetFabric<D> {
         self.cm.is_linked(peer)
     }
 
-    fn make_qp(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
-        if peer.index() >= self.cm.processes() {
-            return Err(ConnectError::UnknownProcess(peer));
-        }
-        self.check_depths(config)?;
-        if config.kind == QpKind::Unreliable && !self.capabilities.unreliable {
-            return Err(ConnectError::NoUnreliable);
-        }
-        self.cm.connect(&mut self.device, (peer, service), config, |device, qp| {
-            device.make(qp, peer, config).map_err(|reason| ConnectError::System { peer, reason })
-        })
-    }
-
     fn check_depths(&self, config: QpConfig) -> Result<(), ConnectError> {
         let Capabilities { max_send_depth, max_recv_depth, .. } = self.capabilities;
         let depths =
             [("send queue", config.send_depth, max_send_depth), ("receive queue", config.recv_depth, max_recv_depth)];
         let too_deep = depths.into_iter().find(|(_, asked, limit)| asked > limit);
         too_deep.map_or(Ok(()), |(what, asked, limit)| Err(ConnectError::TooDeep { what, asked, limit }))
+    }
+
+    /// Returns the state as posts see it: a queue pair may have broken a moment ago.
+    #[inline]
+    fn state_of(&self, qp: QpId) -> Option<QpState> {
+        let known = self.cm.state(qp)?;
+        Some(if self.device.is_alive(qp) { known } else { QpState::Error })
+    }
+
+    #[inline]
+    fn check_receive(&self, qp: QpId, span: Span) -> Result<(), PostError> {
+        let state = self.state_of(qp).ok_or(PostError::UnknownQp(qp))?;
+        if state == QpState::Error {
+            return Err(PostError::NotReady { qp, state });
+        }
+        span.check(self.capabilities.max_message_bytes, |span| self.regions.contain(span))
     }
 }
 
@@ -202,7 +176,16 @@ impl<D: Device> Fabric for NetFabric<D> {
     }
 
     fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
-        self.make_qp(peer, service, config)
+        if peer.index() >= self.cm.processes() {
+            return Err(ConnectError::UnknownProcess(peer));
+        }
+        self.check_depths(config)?;
+        if config.kind == QpKind::Unreliable && !self.capabilities.unreliable {
+            return Err(ConnectError::NoUnreliable);
+        }
+        self.cm.connect(&mut self.device, (peer, service), config, |device, qp| {
+            device.make(qp, peer, config).map_err(|reason| ConnectError::System { peer, reason })
+        })
     }
 
     fn state(&self, qp: QpId) -> QpState {
@@ -219,20 +202,36 @@ impl<D: Device> Fabric for NetFabric<D> {
 
     #[inline]
     fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
-        self.post_work(qp, &request)
+        let state = self.state_of(qp).ok_or(PostError::UnknownQp(qp))?;
+        if state != QpState::Ready {
+            return Err(PostError::NotReady { qp, state });
+        }
+        let is_unreliable = || self.cm.config(qp).is_some_and(|config| config.kind == QpKind::Unreliable);
+        request.verb.check(&self.capabilities, is_unreliable, |span| self.regions.contain(span))?;
+        self.device.post(self.cm.remotes(), qp, &request)
     }
 
     #[inline]
     fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError> {
-        self.post_receive(qp, local, id)
+        self.check_receive(qp, local)?;
+        self.device.post_receive(qp, local, id)
     }
 
     fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError> {
-        self.post_tagged_receive(qp, local, (tag, ignore), id)
+        if !self.capabilities.tagged {
+            return Err(PostError::Unsupported("tagged receive"));
+        }
+        self.check_receive(qp, local)?;
+        self.device.post_tagged_receive(qp, local, (tag, ignore), id)
     }
 
     fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
-        self.cancel_tagged_receive(qp, id)
+        if !self.capabilities.tagged {
+            return Err(PostError::Unsupported("tagged receive"));
+        }
+        self.cm.state(qp).ok_or(PostError::UnknownQp(qp))?;
+        self.device.cancel_tagged_receive(qp, id);
+        Ok(())
     }
 
     fn join_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {

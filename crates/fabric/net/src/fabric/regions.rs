@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 
 use stentor_fabric::memory::LINE;
-use stentor_fabric::{
-    Access, AccessError, Event, PostError, ProcessId, Purpose, RegionId, RegionSpec, RegisterError, Span,
-};
+use stentor_fabric::{Access, AccessError, Event, ProcessId, Purpose, RegionId, RegionSpec, RegisterError, Span};
 
 use super::{Device, Fence, NetFabric, Waiting};
 
@@ -39,15 +37,11 @@ impl Regions {
         self.bytes
     }
 
-    /// Refuses a span that is not inside a region.
+    /// Whether a span is inside a region.
     #[inline]
-    pub(super) fn check(&self, span: Span) -> Result<(), PostError> {
-        let Span { region, offset, bytes } = span;
+    pub(super) fn contain(&self, Span { region, offset, bytes }: Span) -> bool {
         let end = offset.checked_add(bytes.into());
-        match (self.own.get(region.index()), end) {
-            (Some(own), Some(end)) if end <= own.spec.bytes => Ok(()),
-            _ => Err(PostError::OutOfLocalRegion { region, offset, bytes: bytes.into() }),
-        }
+        self.own.get(region.index()).zip(end).is_some_and(|(own, end)| end <= own.spec.bytes)
     }
 
     /// Returns what a region is, if it exists.

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use stentor_fabric_net::sysfs;
 
-use crate::device::{Device, Here, nearest};
 use crate::info::{Info, InfoError, Needs};
 use crate::load::Libfabric;
+use crate::provider_device::{Here, ProviderDevice, nearest};
 use crate::segments::{REMEDY, Shortage};
 use order::Asked;
 
@@ -177,7 +177,12 @@ fn named(library: &'static Libfabric, provider: &str, wish: &Wish, needs: Needs)
 }
 
 /// Picks one of a provider's devices, as its place in the list, and says why.
-fn pick(offered: &[Device], provider: &str, device: Option<&str>, here: &Here) -> Result<(usize, String), ChooseError> {
+fn pick(
+    offered: &[ProviderDevice],
+    provider: &str,
+    device: Option<&str>,
+    here: &Here,
+) -> Result<(usize, String), ChooseError> {
     let (places, ours): (Vec<_>, Vec<_>) = (0..)
         .zip(offered)
         .filter(|(_, offered)| offered.provider == provider)
@@ -211,10 +216,10 @@ pub fn providers(library: &'static Libfabric) -> Vec<Info> {
 
 /// The devices of all those providers, each once, provider by provider as libfabric tells of them.
 #[must_use]
-pub fn devices(library: &'static Libfabric) -> Vec<Device> {
-    let mut found: Vec<Device> = Vec::new();
+pub fn devices(library: &'static Libfabric) -> Vec<ProviderDevice> {
+    let mut found: Vec<ProviderDevice> = Vec::new();
     for info in Info::list(library, None, None, Needs::default()).unwrap_or_default() {
-        let is_told = |other: &Device| (&*other.provider, &*other.name) == (info.provider(), info.domain());
+        let is_told = |other: &ProviderDevice| (&*other.provider, &*other.name) == (info.provider(), info.domain());
         if !found.iter().any(is_told) {
             found.push(info.device());
         }
@@ -226,8 +231,8 @@ pub fn devices(library: &'static Libfabric) -> Vec<Device> {
 mod tests {
     use super::*;
 
-    fn device(provider: &str, name: &str, node: u32) -> Device {
-        Device { provider: provider.into(), name: name.into(), network: None, bus: None, node: Some(node) }
+    fn device(provider: &str, name: &str, node: u32) -> ProviderDevice {
+        ProviderDevice { provider: provider.into(), name: name.into(), network: None, bus: None, node: Some(node) }
     }
 
     #[test]

@@ -12,9 +12,9 @@ use crate::PageMemory;
 use crate::cq::{BATCH, Batch, Polled, Success};
 use crate::domain::{Domain, MakeError};
 use crate::endpoint::{Endpoint, PeerAddress, remove_segment};
+use crate::endpoint::{Local, Scratch};
 use crate::errno::Errno;
 use crate::memory::Registration;
-use crate::operations::{Local, Scratch};
 
 /// The largest inline source, bytes.
 pub(super) const INLINE: usize = 1024;

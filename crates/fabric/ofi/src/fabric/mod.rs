@@ -24,16 +24,16 @@ use std::time::Duration;
 
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
-    Access, Capabilities, CapabilityMask, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
+    Access, Capabilities, CapabilityMask, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Source, Span,
+    Verb, WorkRequest,
 };
 use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, NoSets, RemoteKey, Remotes, Transport, Waiting};
 
 use crate::domain::Domain;
-use crate::info::Info;
+use crate::info::{Info, has_segments};
 use crate::load::Libfabric;
 use crate::memory::Registration;
 use crate::quirks::Quirks;
-use crate::segments::has_segments;
 pub use config::{OfiConfig, StartError};
 use ends::{QUEUE, Shared, Trouble};
 use queue::Qp;
@@ -222,16 +222,50 @@ impl Device for OfiDevice {
 
     #[inline]
     fn post(&mut self, remotes: &Remotes, qp: QpId, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        self.post_work(remotes, qp, request)
+        let end = &self.ends[qp.index()];
+        if end.is_full() {
+            return Err(PostError::SendQueueFull { qp, depth: end.config.send_depth });
+        }
+        if end.peer == self.me {
+            return self.post_to_itself(remotes, qp, request);
+        }
+        if let Verb::TaggedSend { source: Source::Inline(data), tag } = &request.verb
+            && self.ends[qp.index()].inject_tagged(data, *tag, (request.id, request.signalled))
+        {
+            return Ok(());
+        }
+        let work = self.work_of(remotes, qp, &request.verb);
+        self.ends[qp.index()].push(request.id, request.verb.opcode(), request.signalled, work);
+        self.ends[qp.index()].advance(&mut self.shared);
+        Ok(())
     }
 
     #[inline]
     fn post_receive(&mut self, qp: QpId, span: Span, id: u64) -> Result<(), PostError> {
-        self.post_to_receive(qp, span, id)
+        let end = &mut self.ends[qp.index()];
+        if end.receives_full() {
+            return Err(PostError::RecvQueueFull { qp, depth: end.config.recv_depth });
+        }
+        end.push_receive(id, span);
+        Ok(())
     }
 
-    fn post_tagged_receive(&mut self, qp: QpId, span: Span, tags: (u64, u64), id: u64) -> Result<(), PostError> {
-        self.post_tagged(qp, span, tags, id)
+    fn post_tagged_receive(
+        &mut self,
+        qp: QpId,
+        span: Span,
+        (tag, ignore): (u64, u64),
+        id: u64,
+    ) -> Result<(), PostError> {
+        let local = self.local(span);
+        let end = &mut self.ends[qp.index()];
+        for _ in 0..16 {
+            if end.push_tagged(id, local, tag, ignore) {
+                return Ok(());
+            }
+            end.drive(&mut self.shared, &mut []);
+        }
+        Err(PostError::RecvQueueFull { qp, depth: end.config.recv_depth })
     }
 
     fn cancel_tagged_receive(&mut self, qp: QpId, id: u64) {

@@ -7,36 +7,11 @@ use stentor_fabric_net::Remotes;
 use super::OfiDevice;
 use super::life::INLINE;
 use super::queue::{There, Work};
-use crate::operations::Local;
+use crate::endpoint::Local;
 
 impl OfiDevice {
-    #[inline]
-    pub(super) fn post_work(
-        &mut self,
-        remotes: &Remotes,
-        qp: QpId,
-        request: &WorkRequest<'_>,
-    ) -> Result<(), PostError> {
-        let end = &self.ends[qp.index()];
-        if end.is_full() {
-            return Err(PostError::SendQueueFull { qp, depth: end.config.send_depth });
-        }
-        if end.peer == self.me {
-            return self.post_to_itself(remotes, qp, request);
-        }
-        if let Verb::TaggedSend { source: Source::Inline(data), tag } = &request.verb
-            && self.ends[qp.index()].inject_tagged(data, *tag, (request.id, request.signalled))
-        {
-            return Ok(());
-        }
-        let work = self.work(remotes, qp, &request.verb);
-        self.ends[qp.index()].push(request.id, request.verb.opcode(), request.signalled, work);
-        self.ends[qp.index()].advance(&mut self.shared);
-        Ok(())
-    }
-
     /// Memory of a region, as operations name it; the span was checked.
-    fn local(&self, span: Span) -> Local {
+    pub(super) fn local(&self, span: Span) -> Local {
         let local = self.locals.get(span.region.index()).and_then(Option::as_ref);
         let descriptor = local.map_or(std::ptr::null_mut(), |made| made.descriptor());
         let start = match self.shared.memories.get(span.region.index()) {
@@ -60,7 +35,7 @@ impl OfiDevice {
         (enough && inside).then_some(There { key: granted.place.key, address })
     }
 
-    fn work(&self, remotes: &Remotes, qp: QpId, verb: &Verb<'_>) -> Work {
+    pub(super) fn work_of(&self, remotes: &Remotes, qp: QpId, verb: &Verb<'_>) -> Work {
         let end = &self.ends[qp.index()];
         let Some(life) = &end.life else { return Work::Refused };
         let slot = end.slot();
@@ -102,7 +77,12 @@ impl OfiDevice {
     }
 
     /// One-sided verbs of a process to itself are done at once, word by word.
-    fn post_to_itself(&mut self, remotes: &Remotes, qp: QpId, request: &WorkRequest<'_>) -> Result<(), PostError> {
+    pub(super) fn post_to_itself(
+        &mut self,
+        remotes: &Remotes,
+        qp: QpId,
+        request: &WorkRequest<'_>,
+    ) -> Result<(), PostError> {
         let done = match &request.verb {
             Verb::Write { source, target } => {
                 self.itself(remotes, qp, target, source.bytes(), Access::Write).map(|(region, first)| {
@@ -167,32 +147,5 @@ impl OfiDevice {
         let there = self.there(remotes, qp, span, bytes, needs)?;
         let region = *self.own_keys.get(&there.key)?;
         Some((region, there.address as usize / WORD))
-    }
-
-    pub(super) fn post_to_receive(&mut self, qp: QpId, span: Span, id: u64) -> Result<(), PostError> {
-        let end = &mut self.ends[qp.index()];
-        if end.receives_full() {
-            return Err(PostError::RecvQueueFull { qp, depth: end.config.recv_depth });
-        }
-        end.push_receive(id, span);
-        Ok(())
-    }
-
-    pub(super) fn post_tagged(
-        &mut self,
-        qp: QpId,
-        span: Span,
-        (tag, ignore): (u64, u64),
-        id: u64,
-    ) -> Result<(), PostError> {
-        let local = self.local(span);
-        let end = &mut self.ends[qp.index()];
-        for _ in 0..16 {
-            if end.push_tagged(id, local, tag, ignore) {
-                return Ok(());
-            }
-            end.drive(&mut self.shared, &mut []);
-        }
-        Err(PostError::RecvQueueFull { qp, depth: end.config.recv_depth })
     }
 }

@@ -12,8 +12,8 @@ use super::ends::Shared;
 use super::frame::{FrameKind, PIECE};
 use super::life::{Came, Life, Owner, store};
 use crate::cq::{Batch, Success};
+use crate::endpoint::{Completes, Local, Remote};
 use crate::errno::Errno;
-use crate::operations::{Completes, Local, Remote};
 
 /// How long a connection whose peer was told that it is over waits for the peer to say so.
 const DOOM: Duration = Duration::from_millis(100);

@@ -44,7 +44,7 @@ impl Side for Ours {
         let word = self.load(from).to_ne_bytes();
         let data = match bytes {
             8 => Data::Inline(&word),
-            _ => Data::Local(Span { region: self.memory, offset: from, bytes }),
+            _ => Data::Region(Span { region: self.memory, offset: from, bytes }),
         };
         let request = Request::Write { data, remote: Remote { va: to, rkey: self.there }, imm: None };
         self.peer.endpoint.post_send(self.peer.qp, &Work { id: 0, request, signalled, solicited: false })?;

@@ -155,30 +155,24 @@ impl Outlet {
     }
 
     /// Sends packets.
-    pub fn send<'a>(&mut self, mut packets: impl Iterator<Item = Leaving<'a>>) {
+    pub fn send<'a>(&mut self, packets: impl Iterator<Item = Leaving<'a>>) {
         let skip = if self.port.is_some() { OUTER } else { 0 };
-        loop {
-            let mut batch = [Outgoing::NOTHING; BATCH];
-            self.names.clear();
-            for (place, packet) in batch.iter_mut().zip(packets.by_ref()) {
-                let Leaving { to, head, body, icrc } = packet;
-                *place = Outgoing { head: head.get(skip..).unwrap_or(&[]), bytes: body, icrc: Some(icrc) };
-                self.names.push(Name::new(to.into(), UDP_PORT));
-            }
-            self.send_batch(&batch[..self.names.len()]);
-            if self.names.len() < BATCH {
-                return;
-            }
-        }
+        self.send_each(packets.map(|Leaving { to, head, body, icrc }| {
+            (to, Outgoing { head: head.get(skip..).unwrap_or(&[]), bytes: body, icrc: Some(icrc) })
+        }));
     }
 
     /// Sends datagrams as they are, without a header from here.
-    pub fn send_plain<'a>(&mut self, mut datagrams: impl Iterator<Item = (Ipv4Addr, &'a [u8])>) {
+    pub fn send_plain<'a>(&mut self, datagrams: impl Iterator<Item = (Ipv4Addr, &'a [u8])>) {
+        self.send_each(datagrams.map(|(to, bytes)| (to, Outgoing { bytes, ..Outgoing::NOTHING })));
+    }
+
+    fn send_each<'a>(&mut self, mut packets: impl Iterator<Item = (Ipv4Addr, Outgoing<'a>)>) {
         loop {
             let mut batch = [Outgoing::NOTHING; BATCH];
             self.names.clear();
-            for (place, (to, bytes)) in batch.iter_mut().zip(datagrams.by_ref()) {
-                *place = Outgoing { bytes, ..Outgoing::NOTHING };
+            for (place, (to, packet)) in batch.iter_mut().zip(packets.by_ref()) {
+                *place = packet;
                 self.names.push(Name::new(to.into(), UDP_PORT));
             }
             self.send_batch(&batch[..self.names.len()]);

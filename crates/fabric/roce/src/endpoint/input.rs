@@ -3,11 +3,12 @@
 use stentor_wire::{Envelope, Headers, IpRepr, Opcode, Packet, Repr, Service, icrc};
 
 use super::Endpoint;
-use super::completer::Hearing;
+use super::attributes::State;
 use super::outbox::Outbox;
 use super::places::Places;
-use super::qp::{CNP_PAUSE, State};
+use super::qp::CNP_PAUSE;
 use super::responder::{Broken, Request, Serving};
+use super::retransmission::Hearing;
 
 /// How the ICRC of a packet can be checked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

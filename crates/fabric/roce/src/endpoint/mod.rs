@@ -24,7 +24,7 @@
 //! - **SEND with invalidate** is refused as an invalid request: no key of this endpoint may be invalidated by a peer.
 
 mod answers;
-mod completer;
+mod attributes;
 mod completions;
 mod counters;
 mod input;
@@ -35,6 +35,7 @@ mod post;
 mod qp;
 mod requester;
 mod responder;
+mod retransmission;
 mod search;
 mod states;
 mod transmit;
@@ -44,12 +45,11 @@ use std::collections::VecDeque;
 
 use stentor_fabric::{Completion, QpId, Status};
 
+pub use attributes::{Path, Sending, State, TransitionError};
 pub use counters::Counters;
 pub use input::{Arrival, Check};
 pub use memory::{Memory, ProtectionDomain};
 pub use outbox::Outbox;
-pub use post::PostError;
-pub use qp::{Path, Sending, State, TransitionError};
 pub use work::{Data, Remote, Request, Work};
 
 use completions::{CompletionQueue, Frees};

@@ -1,63 +1,21 @@
 //! Posting work.
 
-use stentor_fabric::{QpId, QpKind, Span};
-use thiserror::Error;
+use stentor_fabric::{PostError, QpId, QpKind, QpState, Span};
 
 use super::Endpoint;
-use super::qp::State;
+use super::attributes::State;
 use super::responder::Receive;
 use super::work::{Data, Request, Work};
 
-/// Why work was not posted. Nothing was done.
-#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
-pub enum PostError {
-    /// No such queue pair.
-    #[error("{0:?} does not exist")]
-    UnknownQp(QpId),
-    /// Not in a state to take it.
-    #[error("{qp:?} is {state:?}")]
-    State {
-        /// The queue pair.
-        qp: QpId,
-        /// Its state.
-        state: State,
-    },
-    /// Poll, then post again.
-    #[error("the send queue of {qp:?} is full ({depth} work requests)")]
-    SendQueueFull {
-        /// The queue pair.
-        qp: QpId,
-        /// Its depth.
-        depth: u32,
-    },
-    /// Poll, then post again.
-    #[error("the receive queue of {qp:?} is full ({depth} receives)")]
-    ReceiveQueueFull {
-        /// The queue pair.
-        qp: QpId,
-        /// Its depth.
-        depth: u32,
-    },
-    /// Outside its region.
-    #[error("{0:?} is outside its region")]
-    OutsideRegion(Span),
-    /// Longer than a message may be.
-    #[error("{bytes} bytes: a message has at most 2147483648")]
-    TooLong {
-        /// What was asked for.
-        bytes: u64,
-    },
-    /// The remote address of an atomic is not a multiple of 8, or the local length is not 8.
-    #[error("atomic at {va:#x} into {bytes} bytes: addresses are multiples of 8, lengths are 8")]
-    Misaligned {
-        /// The remote address.
-        va: u64,
-        /// Bytes of the local span.
-        bytes: u32,
-    },
-    /// An unreliable connection has SEND and WRITE only.
-    #[error("{0:?} is unreliable: SEND and WRITE only")]
-    Unreliable(QpId),
+/// As the contract has states: what can never take work until it begins anew is broken.
+fn not_ready(qp: QpId, state: State) -> PostError {
+    let is_broken = matches!(state, State::Reset | State::Error);
+    PostError::NotReady { qp, state: if is_broken { QpState::Error } else { QpState::Connecting } }
+}
+
+fn check_length(bytes: u64) -> Result<(), PostError> {
+    let limit = stentor_wire::MAX_MESSAGE_BYTES.into();
+    if bytes > limit { Err(PostError::TooLong { bytes, limit }) } else { Ok(()) }
 }
 
 impl Endpoint {
@@ -69,24 +27,23 @@ impl Endpoint {
     pub fn post_send(&mut self, id: QpId, work: &Work<'_>) -> Result<(), PostError> {
         let qp = self.qps.get(id.index()).ok_or(PostError::UnknownQp(id))?;
         let (State::ReadyToSend, Some(path)) = (qp.state, qp.path) else {
-            return Err(PostError::State { qp: id, state: qp.state });
+            return Err(not_ready(id, qp.state));
         };
         if qp.requester.is_full() {
             return Err(PostError::SendQueueFull { qp: id, depth: qp.config.send_depth });
         }
         match work.request {
             Request::Send { data, .. } | Request::Write { data, .. } => match data {
-                Data::Local(span) => self.check_span(span)?,
-                Data::Inline(bytes) if bytes.len() as u64 > u64::from(stentor_wire::MAX_MESSAGE_BYTES) => {
-                    return Err(PostError::TooLong { bytes: bytes.len() as u64 });
-                }
-                Data::Inline(_) => {}
+                Data::Region(span) => self.check_span(span)?,
+                Data::Inline(bytes) => check_length(bytes.len() as u64)?,
             },
-            _ if qp.config.kind == QpKind::Unreliable => return Err(PostError::Unreliable(id)),
+            _ if qp.config.kind == QpKind::Unreliable => {
+                return Err(PostError::Unsupported("that on an unreliable connection"));
+            }
             Request::Read { local, .. } => self.check_span(local)?,
             Request::CompareSwap { local, remote, .. } | Request::FetchAdd { local, remote, .. } => {
                 if local.bytes != 8 || !remote.va.is_multiple_of(8) {
-                    return Err(PostError::Misaligned { va: remote.va, bytes: local.bytes });
+                    return Err(PostError::Misaligned { offset: remote.va, bytes: local.bytes.into() });
                 }
                 self.check_span(local)?;
             }
@@ -97,10 +54,10 @@ impl Endpoint {
     }
 
     fn check_span(&self, span: Span) -> Result<(), PostError> {
-        if u64::from(span.bytes) > u64::from(stentor_wire::MAX_MESSAGE_BYTES) {
-            return Err(PostError::TooLong { bytes: span.bytes.into() });
-        }
-        if span.bytes > 0 && !self.memory.contains(span) { Err(PostError::OutsideRegion(span)) } else { Ok(()) }
+        let Span { region, offset, bytes } = span;
+        check_length(bytes.into())?;
+        let is_inside = bytes == 0 || self.memory.contains(span);
+        if is_inside { Ok(()) } else { Err(PostError::OutOfLocalRegion { region, offset, bytes: bytes.into() }) }
     }
 
     /// Posts a receive; from [`State::Init`] on.
@@ -110,10 +67,10 @@ impl Endpoint {
     pub fn post_receive(&mut self, id: QpId, span: Span, work: u64) -> Result<(), PostError> {
         let qp = self.qps.get(id.index()).ok_or(PostError::UnknownQp(id))?;
         if matches!(qp.state, State::Reset | State::Error) {
-            return Err(PostError::State { qp: id, state: qp.state });
+            return Err(not_ready(id, qp.state));
         }
         if qp.responder.held >= qp.responder.recv_depth {
-            return Err(PostError::ReceiveQueueFull { qp: id, depth: qp.responder.recv_depth });
+            return Err(PostError::RecvQueueFull { qp: id, depth: qp.responder.recv_depth });
         }
         self.check_span(span)?;
         let responder = &mut self.qps[id.index()].responder;

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use stentor_fabric::{Opcode, QpConfig, QpId, Span, Status};
 use stentor_wire::Psn;
 
+use super::attributes::Sending;
 use super::completions::CompletionQueue;
-use super::qp::Sending;
 use super::work::{Data, Remote, Request, Work};
 
 /// Packets of one READ request: longer READs are asked for piece by piece, so that answers do not flood a socket.
@@ -195,8 +195,10 @@ impl Requester {
     pub(crate) fn post(&mut self, work: &Work<'_>, mtu: u16) {
         let nowhere = Remote::default();
         let (kind, place, bytes, remote, imm) = match work.request {
-            Request::Send { data, imm } => (RequestKind::Send, self.place(data), data.bytes(), nowhere, imm),
-            Request::Write { data, remote, imm } => (RequestKind::Write, self.place(data), data.bytes(), remote, imm),
+            Request::Send { data, imm } => (RequestKind::Send, self.place(data), data.bytes() as usize, nowhere, imm),
+            Request::Write { data, remote, imm } => {
+                (RequestKind::Write, self.place(data), data.bytes() as usize, remote, imm)
+            }
             Request::Read { local, remote } => {
                 (RequestKind::Read, DataPlace::Local(local), local.bytes as usize, remote, None)
             }
@@ -232,7 +234,7 @@ impl Requester {
                 self.inline.extend(bytes);
                 DataPlace::Inline(at)
             }
-            Data::Local(span) => DataPlace::Local(span),
+            Data::Region(span) => DataPlace::Local(span),
         }
     }
 

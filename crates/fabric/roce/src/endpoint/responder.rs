@@ -9,10 +9,10 @@ use stentor_fabric::memory::Ordering;
 use stentor_fabric::{Completion, Opcode, QpConfig, QpId, Span, Status};
 use stentor_wire::{AtomicEth, Headers, Message, NakCode, Position, Psn, Reth, Syndrome};
 
+use super::attributes::Path;
 use super::completions::CompletionQueue;
 use super::counters::Counters;
 use super::memory::{Memory, ProtectionDomain, Right};
-use super::qp::Path;
 
 /// A posted receive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

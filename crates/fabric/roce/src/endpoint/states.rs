@@ -3,8 +3,9 @@
 use stentor_fabric::{QpConfig, QpId, Status};
 
 use super::Endpoint;
+use super::attributes::{Path, Sending, State, TransitionError};
 use super::memory::ProtectionDomain;
-use super::qp::{Path, Qp, Sending, State, TransitionError};
+use super::qp::Qp;
 use super::requester::Requester;
 use super::responder::Responder;
 

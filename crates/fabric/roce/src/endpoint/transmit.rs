@@ -3,11 +3,11 @@
 use stentor_fabric::Status;
 use stentor_wire::{AtomicEth, Bth, Headers, Message, Position, Psn, Repr, Reth};
 
+use super::attributes::Path;
 use super::completions::CompletionQueue;
 use super::counters::Counters;
 use super::memory::Memory;
 use super::outbox::Outbox;
-use super::qp::Path;
 use super::requester::{Cursor, DataPlace, READ_PIECE, RequestKind, Requester, Wqe};
 
 /// What making a packet takes.

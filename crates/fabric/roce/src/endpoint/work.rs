@@ -1,26 +1,9 @@
 //! What is posted.
 
-use stentor_fabric::Span;
+use stentor_fabric::{Operation, Source, Span};
 
-/// Where the data of a SEND or WRITE comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Data<'a> {
-    /// Copied while posting.
-    Inline(&'a [u8]),
-    /// Read when a packet is made, and again when it is sent again.
-    Local(Span),
-}
-
-impl Data<'_> {
-    /// Length, bytes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        match self {
-            Data::Inline(data) => data.len(),
-            Data::Local(span) => span.bytes as usize,
-        }
-    }
-}
+/// Where the data of a SEND or WRITE comes from. A region is read when a packet is made, and again when it is sent again.
+pub type Data<'a> = Source<'a>;
 
 /// A place in the peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -31,53 +14,8 @@ pub struct Remote {
     pub rkey: u32,
 }
 
-/// An operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Request<'a> {
-    /// SEND, perhaps with an immediate.
-    Send {
-        /// What.
-        data: Data<'a>,
-        /// The immediate.
-        imm: Option<u32>,
-    },
-    /// WRITE; with an immediate it consumes a receive of the peer.
-    Write {
-        /// What.
-        data: Data<'a>,
-        /// Where to.
-        remote: Remote,
-        /// The immediate.
-        imm: Option<u32>,
-    },
-    /// READ.
-    Read {
-        /// Where to.
-        local: Span,
-        /// Where from.
-        remote: Remote,
-    },
-    /// Compare-and-swap; the old value goes to `local` (8 bytes).
-    CompareSwap {
-        /// Where the old value goes.
-        local: Span,
-        /// The word.
-        remote: Remote,
-        /// Swap if it equals this.
-        expected: u64,
-        /// The new value.
-        new: u64,
-    },
-    /// Fetch-and-add; the old value goes to `local` (8 bytes).
-    FetchAdd {
-        /// Where the old value goes.
-        local: Span,
-        /// The word.
-        remote: Remote,
-        /// What is added.
-        add: u64,
-    },
-}
+/// An operation of the endpoint.
+pub type Request<'a> = Operation<Data<'a>, Span, Remote>;
 
 /// A work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

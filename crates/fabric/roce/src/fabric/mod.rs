@@ -6,7 +6,6 @@
 
 mod config;
 mod ends;
-mod post;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -16,15 +15,15 @@ use std::time::Duration;
 use rustix::event::epoll;
 use stentor_fabric::memory::{WORD, Word};
 use stentor_fabric::{
-    Access, Capabilities, Completion, OsError, PollHint, PostError, ProcessId, QpConfig, QpId, RegionId, Span,
-    WorkRequest,
+    Access, Capabilities, Completion, OsError, PollHint, PostError, ProcessId, QpConfig, QpId, RegionId, RemoteSpan,
+    Span, WorkRequest,
 };
 use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, RemoteKey, Remotes, Transport, nonce};
 use stentor_switch_host::SwitchSets;
 use stentor_wire::PATH_MTUS;
 
 use crate::driver::{Faults, Pcap, Port, PortCounters, Pump};
-use crate::endpoint::{Counters, Endpoint, ProtectionDomain, State};
+use crate::endpoint::{Counters, Endpoint, ProtectionDomain, Remote, State, Work};
 pub use config::{RoceConfig, StartError};
 use ends::fresh_number;
 
@@ -245,12 +244,18 @@ impl Device for RoceDevice {
 
     #[inline]
     fn post(&mut self, remotes: &Remotes, qp: QpId, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        self.post_work(remotes, qp, request)
+        let remote = |span: &RemoteSpan| {
+            let place = remotes.place(&span.region);
+            Remote { va: place.base.wrapping_add(span.offset), rkey: place.key as u32 }
+        };
+        let operation = request.verb.operation(|source| *source, |span| span, remote)?;
+        let work = Work { id: request.id, request: operation, signalled: request.signalled, solicited: false };
+        self.endpoint.post_send(qp, &work)
     }
 
     #[inline]
     fn post_receive(&mut self, qp: QpId, span: Span, id: u64) -> Result<(), PostError> {
-        self.endpoint.post_receive(qp, span, id).map_err(|error| post::refused(qp, error))
+        self.endpoint.post_receive(qp, span, id)
     }
 
     #[inline]

@@ -8,12 +8,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stentor_fabric::{QpConfig, QpId, QpKind};
+use stentor_fabric::{PostError, QpConfig, QpId, QpKind};
 use stentor_wire::{Psn, RnrTimer};
 use thiserror::Error;
 
 use crate::driver::{Chances, Mode, Pcap, Port, PortError, Pump};
-use crate::endpoint::{Endpoint, Path, PostError, ProtectionDomain, Sending, TransitionError};
+use crate::endpoint::{Endpoint, Path, ProtectionDomain, Sending, TransitionError};
 
 pub use handshake::{Destination, Meeting, listen, meet};
 pub use pingpong::{Pingpong, PingpongOutcome, pingpong};

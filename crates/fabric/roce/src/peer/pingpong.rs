@@ -111,7 +111,7 @@ struct Game {
 
 impl Game {
     fn send(&mut self, peer: &mut Peer, outbox: Span) -> Result<(), PeerError> {
-        let request = Request::Send { data: Data::Local(outbox), imm: None };
+        let request = Request::Send { data: Data::Region(outbox), imm: None };
         peer.endpoint.post_send(peer.qp, &Work::signalled(self.sent.into(), request))?;
         self.sent += 1;
         self.outstanding = false;

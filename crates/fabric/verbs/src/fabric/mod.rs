@@ -23,17 +23,19 @@ use rustix::event::Timespec;
 use rustix::time::{Itimerspec, TimerfdTimerFlags, timerfd_settime};
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
-    Access, Capabilities, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
+    Access, Capabilities, Completion, Opcode, PostError, ProcessId, QpConfig, QpId, QpState, RegionId, RemoteSpan,
+    Span, Verb, WorkRequest,
 };
 use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, RemoteKey, Remotes};
 use stentor_switch_host::SwitchSets;
 
 use crate::device::{Choice, Gid};
-use crate::qp::Own;
+use crate::qp::{Data, Own, Work};
 use crate::{CompletionChannel, Context, Domain, Limits, Mtu};
 pub use config::{StartError, VerbsConfig};
 use ends::{Half, Queue};
-use outstanding::MAX_PAIRS;
+use outstanding::{MAX_PAIRS, Name, Posted};
+use post::{data, own_span, remote};
 use regions::Regions;
 pub use trouble::Trouble;
 
@@ -172,12 +174,54 @@ impl Device for VerbsDevice {
 
     #[inline]
     fn post(&mut self, remotes: &Remotes, qp: QpId, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        self.post_work(remotes, qp, request)
+        let half = &self.halves[qp.index()];
+        if half.sends.is_full() {
+            return Err(PostError::SendQueueFull { qp, depth: half.config.send_depth });
+        }
+        let peer = half.peer;
+        let own = own_span(&request.verb).filter(|span| span.bytes > 0);
+        if let Some(span) = own {
+            self.register_for_use(qp, peer, span.region)?;
+        }
+        let local = |span: Span| self.regions.local(peer, span);
+        let at = |span: &RemoteSpan| remote(remotes, span);
+        let work = match &request.verb {
+            // A READ of nothing is a WRITE of nothing: neither looks at memory, and both are answered.
+            Verb::Read { local: Span { bytes: 0, .. }, remote } => {
+                Work::Write { data: Data::Inline(&[]), remote: at(remote), imm: None }
+            }
+            verb => verb.operation(|source| data(source, local), local, at)?,
+        };
+        let half = &self.halves[qp.index()];
+        let name = Name { receive: false, qp, life: half.life, sequence: half.sends.next() };
+        let Some(pair) = &half.pair else { return Err(PostError::NotReady { qp, state: QpState::Error }) };
+        if let Err(error) = pair.post(name.encode(), &work, request.signalled) {
+            return Err(self.not_posted(qp, &error));
+        }
+        let entry = Posted { id: request.id, opcode: request.verb.opcode() };
+        self.halves[qp.index()].sends.push(entry);
+        Ok(())
     }
 
     #[inline]
     fn post_receive(&mut self, qp: QpId, span: Span, id: u64) -> Result<(), PostError> {
-        self.post_to_receive(qp, span, id)
+        let half = &self.halves[qp.index()];
+        if half.receives.is_full() {
+            return Err(PostError::RecvQueueFull { qp, depth: half.config.recv_depth });
+        }
+        let peer = half.peer;
+        if span.bytes > 0 {
+            self.register_for_use(qp, peer, span.region)?;
+        }
+        let local = (span.bytes > 0).then(|| self.regions.local(peer, span));
+        let half = &self.halves[qp.index()];
+        let name = Name { receive: true, qp, life: half.life, sequence: half.receives.next() };
+        let Some(pair) = &half.pair else { return Err(PostError::NotReady { qp, state: QpState::Error }) };
+        if let Err(error) = pair.post_recv(name.encode(), local) {
+            return Err(self.not_posted(qp, &error));
+        }
+        self.halves[qp.index()].receives.push(Posted { id, opcode: Opcode::Recv });
+        Ok(())
     }
 
     #[inline]

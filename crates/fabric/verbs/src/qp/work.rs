@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use stentor_fabric::QpKind;
+use stentor_fabric::{Operation, QpKind};
 
 use super::QueuePair;
 use crate::domain::Region;
@@ -42,53 +42,8 @@ pub enum Data<'a> {
     Region(Local<'a>),
 }
 
-/// An operation.
-#[derive(Clone, Copy, Debug)]
-pub enum Work<'a> {
-    /// WRITE, or WRITE_WITH_IMM.
-    Write {
-        /// What.
-        data: Data<'a>,
-        /// Where to.
-        remote: Remote,
-        /// The immediate.
-        imm: Option<u32>,
-    },
-    /// SEND, or SEND_WITH_IMM.
-    Send {
-        /// What.
-        data: Data<'a>,
-        /// The immediate.
-        imm: Option<u32>,
-    },
-    /// READ.
-    Read {
-        /// Where to.
-        local: Local<'a>,
-        /// What.
-        remote: Remote,
-    },
-    /// Writes `new` if the peer's word is `expected`; what it was comes to `local`, 8 bytes.
-    CompareSwap {
-        /// Where the old value goes.
-        local: Local<'a>,
-        /// The word.
-        remote: Remote,
-        /// What it should be.
-        expected: u64,
-        /// What it becomes.
-        new: u64,
-    },
-    /// Adds to the peer's word; what it was comes to `local`, 8 bytes.
-    FetchAdd {
-        /// Where the old value goes.
-        local: Local<'a>,
-        /// The word.
-        remote: Remote,
-        /// What is added.
-        add: u64,
-    },
-}
+/// An operation of a queue pair.
+pub type Work<'a> = Operation<Data<'a>, Local<'a>, Remote>;
 
 /// Why something was not posted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -28,8 +28,8 @@ impl Bed {
         Bed { registry: Registry::new(false, 9), switch: Switch::new(config, 4), said: Vec::new(), now: MS }
     }
 
-    fn join(&mut self, line: LineId, join: Join) -> Said {
-        self.registry.join(line, join, self.now, &mut self.switch, &mut self.said);
+    fn join(&mut self, session: SessionId, join: Join) -> Said {
+        self.registry.join(session, join, self.now, &mut self.switch, &mut self.said);
         std::mem::take(&mut self.said)
     }
 
@@ -39,8 +39,8 @@ impl Bed {
         std::mem::take(&mut self.said)
     }
 
-    fn end(&mut self, line: LineId) -> Said {
-        self.registry.end(line, &mut self.switch, &mut self.said);
+    fn end(&mut self, session: SessionId) -> Said {
+        self.registry.end(session, &mut self.switch, &mut self.said);
         std::mem::take(&mut self.said)
     }
 
@@ -51,19 +51,19 @@ impl Bed {
     }
 }
 
-fn ready(said: &Said) -> Vec<(LineId, Ready)> {
+fn ready(said: &Said) -> Vec<(SessionId, Ready)> {
     said.iter()
-        .map(|(line, word)| match word {
-            ToHost::Ready(ready) => (*line, *ready),
+        .map(|(session, word)| match word {
+            ToHost::Ready(ready) => (*session, *ready),
             other => panic!("{other:?}"),
         })
         .collect()
 }
 
-fn renewed(said: &Said) -> Vec<(LineId, u32)> {
+fn renewed(said: &Said) -> Vec<(SessionId, u32)> {
     said.iter()
-        .map(|(line, word)| match word {
-            ToHost::Renew { number: 7, life } => (*line, *life),
+        .map(|(session, word)| match word {
+            ToHost::Renew { number: 7, life } => (*session, *life),
             other => panic!("{other:?}"),
         })
         .collect()
@@ -81,7 +81,10 @@ fn all_that_there_are_make_a_generation_at_once() {
     let mut bed = Bed::new();
     assert!(bed.join(10, join(0, 1)).is_empty() && bed.join(11, join(1, 5)).is_empty());
     let said = ready(&bed.join(12, join(2, 9)));
-    assert_eq!(said.iter().map(|(line, ready)| (*line, ready.life)).collect::<Vec<_>>(), [(10, 1), (11, 5), (12, 9)]);
+    assert_eq!(
+        said.iter().map(|(session, ready)| (*session, ready.life)).collect::<Vec<_>>(),
+        [(10, 1), (11, 5), (12, 9)]
+    );
     let first = said[0].1;
     assert_eq!((first.who, first.mtu, first.gid, first.generation), (0b111, 1024, 0, 9 << 32 | 1));
     assert_eq!(bed.sets(), [0]);

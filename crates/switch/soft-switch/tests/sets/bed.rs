@@ -9,6 +9,7 @@ use stentor_fabric::{
     RemoteSpan, Service, SetSpec, SetTarget, SetWrite, Status,
 };
 use stentor_fabric_conformance::Testbed;
+use stentor_fabric_net::Sets;
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric, SwitchConfig};
 use stentor_soft_switch::{Faults, Settings, SoftSwitch};
 
@@ -108,7 +109,7 @@ impl Bed {
     /// What a process says of the switch.
     pub(crate) fn notes(&mut self, process: u16) -> Vec<String> {
         let fabric = self.at(process);
-        std::iter::from_fn(|| fabric.next_switch_note()).collect()
+        std::iter::from_fn(|| fabric.cm_mut().sets.next_note()).collect()
     }
 
     pub(crate) fn words(&mut self, process: u16, group: &Group) -> Vec<u64> {

@@ -1,4 +1,4 @@
-//! What a requester hears: acknowledgements, answers, time.
+//! Acknowledgements, answers and time: what of the send queue is done, and what is sent again.
 
 use stentor_fabric::Status;
 use stentor_wire::{NakCode, Packet, Psn, Response, RnrTimer, Syndrome};

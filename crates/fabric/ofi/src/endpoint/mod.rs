@@ -1,5 +1,7 @@
 //! Endpoints for reliable datagrams, and the peers that they know.
 
+mod operations;
+
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
 use std::fmt;
@@ -11,10 +13,11 @@ use crate::counter::Counter;
 use crate::cq::CompletionQueue;
 use crate::domain::{Domain, Fid, MakeError};
 use crate::errno::Errno;
-use crate::operations::Operations;
 use crate::quirks::Quirks;
 use crate::segments::Making;
 use crate::sys::{self, bit};
+use operations::Operations;
+pub use operations::{Completes, Local, Remote, Scratch};
 
 /// The longest address of an endpoint, bytes: `shm` has names, the others far less.
 pub const MAX_ADDRESS: usize = 256;

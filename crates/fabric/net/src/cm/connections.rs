@@ -4,43 +4,13 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::{ConnectError, Event, ProcessId, QpConfig, QpId, QpKind, QpState, Service, Status};
 
-use crate::cm::ConnectionManager;
+use super::ConnectionManager;
+use super::sets::Sets;
+use super::transport::Transport;
 use crate::control::{PeerEvent, started_again};
-use crate::handshake::nonce;
+use crate::hello::{NOBODY, nonce};
 use crate::message::{End, Message, Offer};
 use crate::remotes::{Granted, RemoteKey};
-use crate::sets::Sets;
-
-/// What a fabric's ends of connections do. Each belongs to a queue pair, whose number is its place among those that were
-/// [made](ConnectionManager::connect).
-pub trait Transport {
-    /// A life of an end begins: from here on receives can be posted. What the peer must know to reach it.
-    ///
-    /// # Errors
-    /// Why it cannot, with the remedy.
-    fn begin(&mut self, qp: QpId) -> Result<End, String>;
-
-    /// The peer's end is known: from here on what it sends is taken. `ours` is what [`begin`](Transport::begin) said.
-    ///
-    /// # Errors
-    /// Why the two cannot be connected, with the remedy. It is tried again and again, and with another offer.
-    fn meet(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String>;
-
-    /// The peer takes requests: from here on they can be posted.
-    ///
-    /// # Errors
-    /// Why not, with the remedy.
-    fn ready(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String>;
-
-    /// Takes in all that came.
-    fn drive(&mut self);
-
-    /// Breaks an end that is not broken: what is outstanding fails with this status, and can be polled.
-    fn fail(&mut self, qp: QpId, status: Status);
-
-    /// The next end that broke by itself, of which all that was outstanding can be polled; each is told once in its life.
-    fn next_broken(&mut self) -> Option<QpId>;
-}
 
 /// One queue pair, as this process sees it.
 #[derive(Debug)]
@@ -50,7 +20,7 @@ pub(crate) struct Connection {
     config: QpConfig,
     pub(crate) state: QpState,
     /// Counts its lives.
-    epoch: u32,
+    connection_id: u32,
     ours: Option<End>,
     /// The peer's end that this life is connected to.
     with: Option<(u32, End)>,
@@ -64,9 +34,6 @@ pub(crate) struct Connection {
     pub(crate) set: Option<usize>,
 }
 
-/// The peer of a set's end: no process.
-const NOBODY: ProcessId = ProcessId(u16::MAX);
-
 impl Connection {
     /// One without a life.
     fn new((peer, service): (ProcessId, Service), config: QpConfig, set: Option<usize>) -> Connection {
@@ -75,7 +42,7 @@ impl Connection {
             service,
             config,
             state: QpState::Connecting,
-            epoch: u32::from_be_bytes(nonce()) & 0xffff,
+            connection_id: u32::from_be_bytes(nonce()) & 0xffff,
             ours: None,
             with: None,
             withdrawn: None,
@@ -85,8 +52,8 @@ impl Connection {
         }
     }
 
-    fn is_with(&self, epoch: u32) -> bool {
-        self.with.as_ref().is_some_and(|(with, _)| *with == epoch)
+    fn is_with(&self, connection_id: u32) -> bool {
+        self.with.as_ref().is_some_and(|(with, _)| *with == connection_id)
     }
 }
 
@@ -134,7 +101,7 @@ impl<S: Sets> ConnectionManager<S> {
         if own.state != QpState::Error {
             return Err(ConnectError::NotBroken { qp, state: own.state });
         }
-        own.epoch += 1;
+        own.connection_id += 1;
         match own.set {
             Some(set) => S::begin(self, transport, set),
             None => self.begin(transport, qp.index()),
@@ -228,7 +195,7 @@ impl<S: Sets> ConnectionManager<S> {
         let own = &self.connections[index];
         let (Some(end), peer) = (own.ours.clone(), own.peer) else { return };
         let unreliable = own.config.kind == QpKind::Unreliable;
-        let offer = Offer { service: own.service, unreliable, epoch: own.epoch, end };
+        let offer = Offer { service: own.service, unreliable, connection_id: own.connection_id, end };
         if peer == self.me {
             self.control.peers[peer.index()].offers.insert(offer.service, offer);
         } else {
@@ -244,16 +211,16 @@ impl<S: Sets> ConnectionManager<S> {
         if own.state != QpState::Connecting || own.with.is_some() {
             return;
         }
-        let (peer, service, epoch) = (own.peer, own.service, offer.epoch);
+        let (peer, service, connection_id) = (own.peer, own.service, offer.connection_id);
         if offer.unreliable != (own.config.kind == QpKind::Unreliable) {
             let reason = format!("both made {service:?}, of different kinds: one is unreliable");
             self.control.refuse_peer(peer, reason);
             return;
         }
-        let with = (epoch, offer.end.clone());
-        let known = own.unmet.is_some_and(|(unmet, _)| unmet == epoch);
+        let with = (connection_id, offer.end.clone());
+        let known = own.unmet.is_some_and(|(unmet, _)| unmet == connection_id);
         if let Err(error) = transport.meet(QpId(index as u32), ours, &with.1) {
-            self.connections[index].unmet = Some((epoch, Instant::now()));
+            self.connections[index].unmet = Some((connection_id, Instant::now()));
             if !known {
                 self.control.refuse_peer(peer, format!("it offered a queue pair that cannot be: {error}"));
             }
@@ -263,7 +230,7 @@ impl<S: Sets> ConnectionManager<S> {
         (own.with, own.unmet) = (Some(with), None);
         let is_met = own.is_met || peer == self.me;
         if peer != self.me {
-            self.control.tell(peer, &Message::Ready { service, epoch });
+            self.control.tell(peer, &Message::Ready { service, connection_id });
         }
         if is_met {
             self.connected(transport, index);
@@ -336,23 +303,23 @@ impl<S: Sets> ConnectionManager<S> {
                 self.control.refuse_peer(peer, reason);
             }
             Message::Offer(offer) => self.hear_offer(transport, peer, offer),
-            Message::Ready { service, epoch } => {
+            Message::Ready { service, connection_id } => {
                 if let Some(index) = self.index_of(peer, service)
-                    && self.connections[index].epoch == epoch
+                    && self.connections[index].connection_id == connection_id
                     && self.connections[index].state == QpState::Connecting
                 {
                     self.connected(transport, index);
                 }
             }
-            Message::Withdraw { service, epoch } => {
+            Message::Withdraw { service, connection_id } => {
                 let offers = &mut self.control.peers[peer.index()].offers;
-                if offers.get(&service).is_some_and(|offer| offer.epoch == epoch) {
+                if offers.get(&service).is_some_and(|offer| offer.connection_id == connection_id) {
                     offers.remove(&service);
                 }
                 let Some(index) = self.index_of(peer, service) else { return };
                 let own = &mut self.connections[index];
                 own.is_met &= own.with.is_some();
-                if own.is_with(epoch) && own.state != QpState::Error {
+                if own.is_with(connection_id) && own.state != QpState::Error {
                     own.withdrawn.get_or_insert_with(Instant::now);
                 }
                 // The peer has forgotten what its end was with, if it had met this one. Nothing came to this one yet.
@@ -371,14 +338,14 @@ impl<S: Sets> ConnectionManager<S> {
     }
 
     fn hear_offer(&mut self, transport: &mut S::Transport, peer: ProcessId, offer: Offer) {
-        let (service, epoch) = (offer.service, offer.epoch);
+        let (service, connection_id) = (offer.service, offer.connection_id);
         self.control.peers[peer.index()].offers.insert(service, offer);
         if let Some(index) = self.index_of(peer, service) {
             let own = &mut self.connections[index];
             // Whom the peer's last life has met, this one has not.
             own.is_met &= own.with.is_some();
             // A new life of the peer's end: ours belongs to the old one.
-            if own.with.is_some() && !own.is_with(epoch) && own.state != QpState::Error {
+            if own.with.is_some() && !own.is_with(connection_id) && own.state != QpState::Error {
                 own.withdrawn.get_or_insert_with(Instant::now);
             }
             self.meet(transport, index);
@@ -440,13 +407,13 @@ impl<S: Sets> ConnectionManager<S> {
             return S::broke(self, set);
         }
         (own.state, own.withdrawn, own.unmet) = (QpState::Error, None, None);
-        let (peer, service, epoch) = (own.peer, own.service, own.epoch);
+        let (peer, service, connection_id) = (own.peer, own.service, own.connection_id);
         own.with = None;
         // The peer's offer was for this life alone: its end may have met this one, whatever this one has met. If the next life met
         // it, each end would be with what the other has left, and so for ever. Who has met nobody offers again when it hears.
         self.control.peers[peer.index()].offers.remove(&service);
         if peer != self.me {
-            self.control.tell(peer, &Message::Withdraw { service, epoch });
+            self.control.tell(peer, &Message::Withdraw { service, connection_id });
         }
         self.control.events.push_back(Event::Disconnected { qp: QpId(index as u32), peer });
     }

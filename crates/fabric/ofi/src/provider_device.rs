@@ -15,7 +15,7 @@ const OTHER: u32 = 255;
 
 /// A device that a provider offers, as far as its place matters.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Device {
+pub struct ProviderDevice {
     /// The provider: `efa`, `tcp;ofi_rxm`, …
     pub provider: String,
     /// The device, as the provider names it (a domain).
@@ -28,7 +28,7 @@ pub struct Device {
     pub node: Option<u32>,
 }
 
-impl fmt::Display for Device {
+impl fmt::Display for ProviderDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bus = self.bus.as_ref().map(|bus| format!("PCI {bus}"));
         let node = self.node.map(|node| format!("NUMA node {node}"));
@@ -70,7 +70,7 @@ impl Here {
 /// libfabric puts the best first. Devices on another network than the first one are left alone: processes that take different
 /// ones must reach each other. None of nothing.
 #[must_use]
-pub fn nearest(devices: &[Device], here: &Here) -> Option<(usize, String)> {
+pub fn nearest(devices: &[ProviderDevice], here: &Here) -> Option<(usize, String)> {
     let first = devices.first()?;
     let mut told = HashSet::new();
     let reached = devices.iter().enumerate().filter(|(_, device)| device.network == first.network);
@@ -102,12 +102,12 @@ pub fn nearest(devices: &[Device], here: &Here) -> Option<(usize, String)> {
 mod tests {
     use super::*;
 
-    fn device(name: &str, node: Option<u32>) -> Device {
-        Device { provider: "efa".into(), name: name.into(), network: None, bus: None, node }
+    fn device(name: &str, node: Option<u32>) -> ProviderDevice {
+        ProviderDevice { provider: "efa".into(), name: name.into(), network: None, bus: None, node }
     }
 
     /// As a host with two processors and four cards.
-    fn four() -> Vec<Device> {
+    fn four() -> Vec<ProviderDevice> {
         [("a", 0), ("b", 0), ("c", 1), ("d", 1)].map(|(name, node)| device(name, Some(node))).into()
     }
 
@@ -115,7 +115,7 @@ mod tests {
         Here { node, distances: vec![(0, 10), (1, 21)], turn }
     }
 
-    fn taken(devices: &[Device], here: &Here) -> String {
+    fn taken(devices: &[ProviderDevice], here: &Here) -> String {
         devices[nearest(devices, here).unwrap().0].name.clone()
     }
 
@@ -153,7 +153,10 @@ mod tests {
         let twice = [device("a", Some(0)), device("a", Some(0)), device("b", Some(0)), device("b", Some(0))];
         let at = |turn| nearest(&twice, &here(Some(0), turn)).unwrap().0;
         assert_eq!([0, 1, 2].map(at), [0, 2, 0]);
-        let on = |name: &str, network: &str, node| Device { network: Some(network.into()), ..device(name, Some(node)) };
+        let on = |name: &str, network: &str, node| ProviderDevice {
+            network: Some(network.into()),
+            ..device(name, Some(node))
+        };
         let apart = [on("eth0", "10.0.0.0/24", 0), on("eth1", "10.0.1.0/24", 1), on("eth2", "10.0.0.0/24", 1)];
         assert_eq!(taken(&apart, &Here { node: Some(1), ..Here::default() }), "eth2");
         assert_eq!(taken(&apart[..2], &Here { node: Some(1), ..Here::default() }), "eth0");
@@ -162,16 +165,16 @@ mod tests {
 
     #[test]
     fn the_reason_is_told() {
-        let why = |devices: &[Device], here: &Here| nearest(devices, here).unwrap().1;
+        let why = |devices: &[ProviderDevice], here: &Here| nearest(devices, here).unwrap().1;
         assert_eq!(why(&four()[..1], &here(Some(1), 5)), "the only device");
         let next = why(&four(), &here(Some(0), 3));
         assert_eq!(next, "of 4 devices 2 are next to this process's NUMA node 0; number 2 of them by turns");
         let one = why(&four()[1..3], &here(Some(0), 0));
         assert_eq!(one, "of 2 devices the one next to this process's NUMA node 0");
-        let on = |network: &str| Device { network: Some(network.into()), ..device(network, None) };
+        let on = |network: &str| ProviderDevice { network: Some(network.into()), ..device(network, None) };
         assert_eq!(why(&[on("a"), on("b")], &here(None, 1)), "the only device on its network");
         assert!(why(&four(), &here(None, 1)).contains("kept on no NUMA node; number 2 of them"));
-        let placed = Device { bus: Some("0000:10:1b.0".into()), ..device("rdmap16s27-rdm", Some(1)) };
+        let placed = ProviderDevice { bus: Some("0000:10:1b.0".into()), ..device("rdmap16s27-rdm", Some(1)) };
         assert_eq!(placed.to_string(), "rdmap16s27-rdm (PCI 0000:10:1b.0, NUMA node 1)");
         assert_eq!(device("lo", None).to_string(), "lo");
     }

@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
-use crate::endpoint::{Endpoint, PeerAddress};
+use super::{Endpoint, PeerAddress};
 use crate::errno::Errno;
 use crate::sys::{self, bit};
 

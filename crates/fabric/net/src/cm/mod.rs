@@ -1,5 +1,9 @@
 //! What a fabric has of its peers.
 
+mod connections;
+mod sets;
+mod transport;
+
 use std::collections::HashMap;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,14 +11,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use stentor_fabric::{Access, Event, ProcessId, Purpose, Refusal};
 
 use crate::config::{NetConfig, StartError};
-use crate::connections::Connection;
 use crate::control::Control;
-use crate::handshake::nonce;
-use crate::hello::{Hello, MAX_NAME};
+use crate::hello::{Hello, MAX_NAME, nonce};
 use crate::message::Message;
 use crate::names::Names;
 use crate::remotes::{Granted, RemoteKey, Remotes};
-use crate::sets::Sets;
+use connections::Connection;
+pub use sets::{NO_SETS, NoSets, Sets};
+pub use transport::Transport;
 
 /// Peers, connections with them, and what was granted both ways.
 #[derive(Debug)]
@@ -54,15 +58,13 @@ impl<S: Sets> ConnectionManager<S> {
         let listen = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
-        let life = u64::from_be_bytes(nonce());
-        let processes_said = processes as u16;
         let hello = Hello {
             version,
             fingerprint,
             process: me,
-            processes: processes_said,
+            processes: processes as u16,
             nonce: [0; 32],
-            life,
+            life: u64::from_be_bytes(nonce()),
             fabric,
             cluster,
         };

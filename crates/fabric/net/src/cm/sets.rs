@@ -6,8 +6,8 @@ use std::os::fd::BorrowedFd;
 
 use stentor_fabric::{Completion, ConnectError, PostError, ProcessId, QpConfig, QpId, SetSpec, SetWrite};
 
-use crate::cm::ConnectionManager;
-use crate::connections::Transport;
+use super::ConnectionManager;
+use super::transport::Transport;
 
 /// Where there is nothing that copies.
 pub const NO_SETS: PostError = PostError::Unsupported("multicast by the network");

@@ -1,10 +1,11 @@
 //! A control connection: frames in and out of a TCP stream that never blocks.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use rustix::net::sockopt;
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
 /// Bytes that wait to be sent before the other end is given up.
 const MAX_BEHIND: usize = 8 << 20;
@@ -21,26 +22,26 @@ const PROBES: u32 = 4;
 /// Frames of a length and so many bytes.
 #[derive(Debug)]
 pub(crate) struct FrameStream {
-    pub(crate) stream: TcpStream,
+    pub(crate) socket: TcpStream,
     inbound: Vec<u8>,
     outbound: Vec<u8>,
     pub(crate) dead: bool,
     /// What the system said when it died; nothing if the other end closed it.
-    pub(crate) fault: Option<std::io::Error>,
+    pub(crate) fault: Option<io::Error>,
 }
 
 impl FrameStream {
-    pub(crate) fn new(stream: TcpStream) -> std::io::Result<FrameStream> {
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
+    pub(crate) fn new(socket: TcpStream) -> io::Result<FrameStream> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
         let pause = SILENCE / (PROBES + 1);
-        sockopt::set_socket_keepalive(&stream, true)?;
-        sockopt::set_tcp_keepidle(&stream, pause)?;
-        sockopt::set_tcp_keepintvl(&stream, pause)?;
-        sockopt::set_tcp_keepcnt(&stream, PROBES)?;
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, pause)?;
+        sockopt::set_tcp_keepintvl(&socket, pause)?;
+        sockopt::set_tcp_keepcnt(&socket, PROBES)?;
         // The same for what was sent and is not acknowledged.
-        sockopt::set_tcp_user_timeout(&stream, SILENCE.as_millis() as u32)?;
-        Ok(FrameStream { stream, inbound: Vec::new(), outbound: Vec::new(), dead: false, fault: None })
+        sockopt::set_tcp_user_timeout(&socket, SILENCE.as_millis() as u32)?;
+        Ok(FrameStream { socket, inbound: Vec::new(), outbound: Vec::new(), dead: false, fault: None })
     }
 
     /// Queues a frame and sends what can be sent.
@@ -54,7 +55,7 @@ impl FrameStream {
     /// Sends what can be sent.
     pub(crate) fn drain(&mut self) {
         while !self.outbound.is_empty() && !self.dead {
-            match self.stream.write(&self.outbound) {
+            match self.socket.write(&self.outbound) {
                 Ok(0) => self.dead = true,
                 Ok(sent) => drop(self.outbound.drain(..sent)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -65,7 +66,7 @@ impl FrameStream {
         self.dead |= self.outbound.len() > MAX_BEHIND;
     }
 
-    fn dies_of(&mut self, error: std::io::Error) {
+    fn dies_of(&mut self, error: io::Error) {
         self.dead = true;
         self.fault.get_or_insert(error);
     }
@@ -82,7 +83,7 @@ impl FrameStream {
         }
         let mut buffer = [0; 4096];
         loop {
-            match self.stream.read(&mut buffer) {
+            match self.socket.read(&mut buffer) {
                 Ok(0) => self.dead = true,
                 Ok(count) => {
                     self.inbound.extend(&buffer[..count]);
@@ -111,6 +112,19 @@ impl FrameStream {
     }
 }
 
+/// Begins a connection, from this process's own address: on a host with several, others may only let that one in. The polling
+/// thread does not wait until the peer takes it; what is written meanwhile is kept, and if nobody takes it reading says so.
+pub(crate) fn connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    net::bind(&socket, &SocketAddr::new(from, 0))?;
+    match net::connect(&socket, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+        Err(error) => Err(error.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
@@ -120,11 +134,11 @@ mod tests {
     #[test]
     fn a_silent_host_is_asked_and_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let link = FrameStream::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap();
-        assert!(sockopt::socket_keepalive(&link.stream).unwrap());
-        let idle = sockopt::tcp_keepidle(&link.stream).unwrap();
-        let interval = sockopt::tcp_keepintvl(&link.stream).unwrap();
-        assert_eq!(idle + sockopt::tcp_keepcnt(&link.stream).unwrap() * interval, SILENCE);
-        assert_eq!(u128::from(sockopt::tcp_user_timeout(&link.stream).unwrap()), SILENCE.as_millis());
+        let frames = FrameStream::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap();
+        assert!(sockopt::socket_keepalive(&frames.socket).unwrap());
+        let idle = sockopt::tcp_keepidle(&frames.socket).unwrap();
+        let interval = sockopt::tcp_keepintvl(&frames.socket).unwrap();
+        assert_eq!(idle + sockopt::tcp_keepcnt(&frames.socket).unwrap() * interval, SILENCE);
+        assert_eq!(u128::from(sockopt::tcp_user_timeout(&frames.socket).unwrap()), SILENCE.as_millis());
     }
 }

@@ -1,0 +1,182 @@
+//! How the fields of control messages lie in their bytes: numbers in one of two byte orders, one field behind the other.
+//!
+//! [`fields!`](crate::fields) and [`variants!`](crate::variants) say which fields a struct, or each variant of an enum, has on
+//! the wire. Decoding is strict: a value that no field can have, and a byte too many or too few, are no message.
+
+use std::net::Ipv6Addr;
+
+use crate::{Access, ProcessId, Purpose, QpKind, Service};
+
+/// The order of the bytes of numbers.
+pub trait ByteOrder {
+    /// Whether the highest byte comes first.
+    const IS_BIG: bool;
+}
+
+/// The highest byte first.
+#[derive(Clone, Copy, Debug)]
+pub struct BigEndian;
+
+/// The lowest byte first.
+#[derive(Clone, Copy, Debug)]
+pub struct LittleEndian;
+
+impl ByteOrder for BigEndian {
+    const IS_BIG: bool = true;
+}
+
+impl ByteOrder for LittleEndian {
+    const IS_BIG: bool = false;
+}
+
+/// What a message is made of.
+pub trait Field: Sized {
+    /// Appends its bytes.
+    fn put<O: ByteOrder>(&self, to: &mut Vec<u8>);
+
+    /// Takes its bytes from the front. Returns `None` if they are none of such a field.
+    fn take<O: ByteOrder>(from: &mut &[u8]) -> Option<Self>;
+
+    /// Returns the whole message.
+    #[must_use]
+    fn to_message<O: ByteOrder>(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(64);
+        self.put::<O>(&mut bytes);
+        bytes
+    }
+
+    /// Reads a whole message. Returns `None` if the bytes are not exactly one.
+    #[must_use]
+    fn of_message<O: ByteOrder>(mut bytes: &[u8]) -> Option<Self> {
+        Self::take::<O>(&mut bytes).filter(|_| bytes.is_empty())
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {
+        $(impl Field for $number {
+            fn put<O: ByteOrder>(&self, to: &mut Vec<u8>) {
+                to.extend(if O::IS_BIG { self.to_be_bytes() } else { self.to_le_bytes() });
+            }
+
+            fn take<O: ByteOrder>(from: &mut &[u8]) -> Option<Self> {
+                let bytes = take_array(from)?;
+                Some(if O::IS_BIG { Self::from_be_bytes(bytes) } else { Self::from_le_bytes(bytes) })
+            }
+        })*
+    };
+}
+
+numbers!(u8, u16, u32, u64);
+
+fn take_array<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, rest) = from.split_first_chunk()?;
+    *from = rest;
+    Some(*first)
+}
+
+/// Takes a field that has always the same value.
+#[doc(hidden)]
+pub fn take_known<O: ByteOrder, F: Field + PartialEq>(from: &mut &[u8], known: &F) -> Option<()> {
+    (F::take::<O>(from)? == *known).then_some(())
+}
+
+impl<const N: usize> Field for [u8; N] {
+    fn put<O: ByteOrder>(&self, to: &mut Vec<u8>) {
+        to.extend(self);
+    }
+
+    fn take<O: ByteOrder>(from: &mut &[u8]) -> Option<Self> {
+        take_array(from)
+    }
+}
+
+/// A length of 16 bits, then so many bytes of text without control characters: text of a peer ends up on terminals.
+impl Field for String {
+    fn put<O: ByteOrder>(&self, to: &mut Vec<u8>) {
+        (self.len() as u16).put::<O>(to);
+        to.extend(self.as_bytes());
+    }
+
+    fn take<O: ByteOrder>(from: &mut &[u8]) -> Option<Self> {
+        let length = usize::from(u16::take::<O>(from)?);
+        let (text, rest) = from.split_at_checked(length)?;
+        *from = rest;
+        let text = std::str::from_utf8(text).ok()?;
+        (!text.contains(char::is_control)).then(|| text.to_owned())
+    }
+}
+
+/// Makes a type a [`Field`] that lies as another one does.
+macro_rules! lies_as {
+    ($($field:ty: $as:ty, |$value:ident| $put:expr, $take:expr;)*) => {
+        $(impl Field for $field {
+            fn put<O: ByteOrder>(&self, to: &mut Vec<u8>) {
+                let $value = self;
+                $put.put::<O>(to);
+            }
+
+            fn take<O: ByteOrder>(from: &mut &[u8]) -> Option<Self> {
+                <$as>::take::<O>(from).and_then($take)
+            }
+        })*
+    };
+}
+
+lies_as! {
+    ProcessId: u16, |id| id.0, |id| Some(ProcessId(id));
+    Purpose: u16, |purpose| purpose.0, |purpose| Some(Purpose(purpose));
+    Service: u16, |service| service.0, |service| Some(Service(service));
+    Ipv6Addr: [u8; 16], |address| address.octets(), |octets| Some(Ipv6Addr::from(octets));
+    bool: u8, |is| u8::from(*is), |byte| (byte < 2).then_some(byte == 1);
+}
+
+crate::variants! { Access { 0 => Read, 1 => Write, 2 => Atomic } }
+crate::variants! { QpKind { 0 => Reliable, 1 => Unreliable } }
+
+/// Makes a struct a [`Field`](crate::codec::Field): its fields lie in this order, behind what it begins with.
+#[macro_export]
+macro_rules! fields {
+    ($name:ident $(= $magic:expr =>)? { $($field:ident),* $(,)? }) => {
+        impl $crate::codec::Field for $name {
+            fn put<O: $crate::codec::ByteOrder>(&self, to: &mut Vec<u8>) {
+                $($crate::codec::Field::put::<O>(&$magic, to);)?
+                $($crate::codec::Field::put::<O>(&self.$field, to);)*
+            }
+
+            fn take<O: $crate::codec::ByteOrder>(from: &mut &[u8]) -> Option<Self> {
+                $($crate::codec::take_known::<O, _>(from, &$magic)?;)?
+                Some($name { $($field: $crate::codec::Field::take::<O>(from)?),* })
+            }
+        }
+    };
+}
+
+/// Makes an enum a [`Field`](crate::codec::Field): the number of a variant in one byte, then the fields of the variant.
+#[macro_export]
+macro_rules! variants {
+    ($name:ident { $($code:literal => $variant:ident $(($inner:ident))? $({ $($field:ident),* })?),* $(,)? }) => {
+        impl $crate::codec::Field for $name {
+            fn put<O: $crate::codec::ByteOrder>(&self, to: &mut Vec<u8>) {
+                match self {
+                    $($name::$variant $(($inner))? $({ $($field),* })? => {
+                        to.push($code);
+                        $($crate::codec::Field::put::<O>($inner, to);)?
+                        $($($crate::codec::Field::put::<O>($field, to);)*)?
+                    })*
+                }
+            }
+
+            fn take<O: $crate::codec::ByteOrder>(from: &mut &[u8]) -> Option<Self> {
+                Some(match <u8 as $crate::codec::Field>::take::<O>(from)? {
+                    $($code => {
+                        $(let $inner = $crate::codec::Field::take::<O>(from)?;)?
+                        $($(let $field = $crate::codec::Field::take::<O>(from)?;)*)?
+                        $name::$variant $(($inner))? $({ $($field),* })?
+                    })*
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
