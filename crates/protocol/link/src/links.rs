@@ -15,12 +15,15 @@ pub enum LinkEvent {
     Down(usize),
 }
 
+/// No index of a link.
+const NONE: u32 = u32::MAX;
+
 /// The links of a process in the order in which they were opened, each with what its protocol keeps about it.
 #[derive(Debug)]
 pub struct Links<L> {
     list: Vec<L>,
-    /// Index by queue pair.
-    by_qp: Vec<Option<usize>>,
+    /// Index by queue pair; [`NONE`] for one that is no link's.
+    by_qp: Vec<u32>,
 }
 
 impl<L> Default for Links<L> {
@@ -49,8 +52,8 @@ impl<L: DerefMut<Target = Link>> Links<L> {
     /// Adds a link. Returns its index.
     pub fn push(&mut self, link: L) -> usize {
         let (index, qp) = (self.list.len(), link.qp().index());
-        self.by_qp.resize(self.by_qp.len().max(qp + 1), None);
-        self.by_qp[qp] = Some(index);
+        self.by_qp.resize(self.by_qp.len().max(qp + 1), NONE);
+        self.by_qp[qp] = index as u32;
         self.list.push(link);
         index
     }
@@ -59,7 +62,7 @@ impl<L: DerefMut<Target = Link>> Links<L> {
     #[inline]
     #[must_use]
     pub fn of(&self, qp: QpId) -> Option<usize> {
-        self.by_qp.get(qp.index()).copied().flatten()
+        self.by_qp.get(qp.index()).filter(|index| **index != NONE).map(|index| *index as usize)
     }
 
     /// The link of a completion, and the number of the request if it was posted for the present connection: see
@@ -67,8 +70,16 @@ impl<L: DerefMut<Target = Link>> Links<L> {
     #[inline]
     #[must_use]
     pub fn find(&self, completion: &Completion) -> Option<(usize, Option<u64>)> {
-        let link = self.of(completion.qp)?;
-        Some((link, self.list[link].number(completion.id)))
+        let index = *self.by_qp.get(completion.qp.index())? as usize;
+        Some((index, self.list.get(index)?.number(completion.id)))
+    }
+
+    /// The same as [`find`](Self::find), with the link in place of its index.
+    #[inline]
+    pub fn find_mut(&mut self, completion: &Completion) -> Option<(&mut L, Option<u64>)> {
+        let link = self.list.get_mut(*self.by_qp.get(completion.qp.index())? as usize)?;
+        let number = link.number(completion.id);
+        Some((link, number))
     }
 
     /// Takes an event of the fabric. `None`: it is no link's, or about a connection that is over.

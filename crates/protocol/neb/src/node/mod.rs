@@ -373,16 +373,15 @@ impl<F: Fabric> Node<F> {
     fn poll_completions(&mut self) -> bool {
         let count = self.end.fabric.poll(&mut self.completions);
         let mut fanned = false;
-        for at in 0..count {
-            let completion = &self.completions[at];
+        for completion in &self.completions[..count] {
             if self.own.fanout.as_mut().is_some_and(|fanout| fanout.completed(completion)) {
                 fanned = true;
                 continue;
             }
-            let Some((link, number)) = self.end.peers.links.find(completion) else { continue };
-            match completion.status {
-                Status::Success => number.into_iter().for_each(|number| self.end.peers.links[link].completed(number)),
-                Status::RemoteAccess => self.counts.denials += 1,
+            let Some((peer, number)) = self.end.peers.links.find_mut(completion) else { continue };
+            match (completion.status, number) {
+                (Status::Success, Some(number)) => peer.completed(number),
+                (Status::RemoteAccess, _) => self.counts.denials += 1,
                 _ => {}
             }
         }

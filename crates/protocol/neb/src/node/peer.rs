@@ -137,8 +137,8 @@ impl DerefMut for Peer {
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     pub(super) links: Links<Peer>,
-    /// By process: index of its link.
-    places: Vec<Option<usize>>,
+    /// By process: the index of its link; past all links for a process without one.
+    places: Vec<u16>,
 }
 
 impl Peers {
@@ -151,8 +151,8 @@ impl Peers {
         let mut peers = Peers::default();
         for process in processes {
             let peer = linked(process).then(|| Peer::open(fabric, process)).transpose()?;
-            let place = peer.map(|peer| peers.links.push(peer));
-            peers.places.push(place);
+            let place = peer.map(|peer| peers.links.push(peer) as u16);
+            peers.places.push(place.unwrap_or(u16::MAX));
         }
         Ok(peers)
     }
@@ -160,15 +160,13 @@ impl Peers {
     /// The link to a process, if there is one.
     #[inline]
     pub(crate) fn get(&self, process: ProcessId) -> Option<&Peer> {
-        let place = self.places.get(process.index()).copied().flatten()?;
-        self.links.get(place)
+        self.links.get(usize::from(*self.places.get(process.index())?))
     }
 
     /// The same.
     #[inline]
     pub(crate) fn get_mut(&mut self, process: ProcessId) -> Option<&mut Peer> {
-        let place = self.places.get(process.index()).copied().flatten()?;
-        self.links.get_mut(place)
+        self.links.get_mut(usize::from(*self.places.get(process.index())?))
     }
 
     /// All of them.
