@@ -29,7 +29,6 @@ const MUTUAL: &[(&str, &str, &str)] = &[
     ("stentor-fabric-ofi", "endpoint", "operations"),
     ("stentor-fabric-roce", "endpoint::qp", "endpoint::requester"),
     ("stentor-fabric-roce", "endpoint::qp", "endpoint::responder"),
-    ("stentor-fabric-sim", "set", "state"),
     ("stentor-host", "config", "roll"),
     ("stentor-host", "directory", "roll"),
     ("stentor-host", "directory", "seat"),

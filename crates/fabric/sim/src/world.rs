@@ -199,6 +199,12 @@ impl World {
         self.state.borrow().set_counts
     }
 
+    /// The steps of all processes so far.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.state.borrow().process_counts.iter().map(|counts| counts.steps).sum()
+    }
+
     /// What a process posted so far.
     #[must_use]
     pub fn process_counts(&self, process: ProcessId) -> ProcessCounts {
