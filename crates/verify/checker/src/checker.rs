@@ -20,7 +20,7 @@ use crate::view::{Slots, View};
 /// Checks one history. Events of one process are given in their order; those of different processes in any.
 ///
 /// Memory grows with messages and deliveries (about 120 bytes for each), not with other events.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Checker {
     cluster: Cluster,
     log: Log,
@@ -38,17 +38,7 @@ impl Checker {
     /// For histories of this cluster.
     #[must_use]
     pub fn new(cluster: Cluster) -> Self {
-        Checker {
-            cluster,
-            log: Log::default(),
-            broadcasts: Broadcasts::default(),
-            channels: Channels::default(),
-            genuineness: Genuineness::default(),
-            memory: MemoryBounds::default(),
-            sources: Vec::new(),
-            given: None,
-            counts: Counts::default(),
-        }
+        Checker { cluster, ..Checker::default() }
     }
 
     /// The cluster.

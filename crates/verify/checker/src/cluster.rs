@@ -115,15 +115,15 @@ impl ClusterBuilder {
 
     /// Messages that one client may have outstanding. For readers; not checked.
     #[must_use]
-    pub fn window(mut self, messages: u64) -> ClusterBuilder {
-        self.window = Some(messages);
+    pub fn window(mut self, messages: impl Into<Option<u64>>) -> ClusterBuilder {
+        self.window = messages.into();
         self
     }
 
     /// The limit for `memory` events that carry none of their own, bytes.
     #[must_use]
-    pub fn memory_limit(mut self, bytes: u64) -> ClusterBuilder {
-        self.memory_limit = Some(bytes);
+    pub fn memory_limit(mut self, bytes: impl Into<Option<u64>>) -> ClusterBuilder {
+        self.memory_limit = bytes.into();
         self
     }
 

@@ -26,8 +26,7 @@ fn ends(view: &View<'_>, broadcasts: &Broadcasts) -> Option<Verdict> {
         if *before != upto {
             let (a, b) = (view.name(other.event.process), view.name(kept.event.process));
             let summary = format!("for {a} the stream of {} ends at {before}, for {b} at {upto}", view.name(sender));
-            let example = view.example(summary).event(&other.event, other.origin);
-            return Some(example.event(&kept.event, kept.origin).violated());
+            return Some(view.violated(summary, [other, kept]));
         }
     }
     None
@@ -45,8 +44,7 @@ pub(super) fn agreement(view: &View<'_>, broadcasts: &Broadcasts, counts: impl F
         if let Some(other) = counted.find(|other| !same(other.broadcast.hash, other.broadcast.len)) {
             let (a, b) = (view.name(first.kept.event.process), view.name(other.kept.event.process));
             let summary = format!("{a} and {b} delivered different payloads for {}", text(view, *index));
-            let example = view.example(summary).event(&first.kept.event, first.kept.origin);
-            return example.event(&other.kept.event, other.kept.origin).violated();
+            return view.violated(summary, [&first.kept, &other.kept]);
         }
     }
     if broadcasts.deliveries.is_empty() { Verdict::NotChecked(NO_DELIVERIES) } else { Verdict::Ok }

@@ -38,7 +38,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
                             None => format!("{name} never delivered {what} of a correct sender"),
                             Some(_) => format!("{name} skipped {what}, and its sender was no window ahead"),
                         };
-                        return view.example(summary).event(&kept.event, kept.origin).violated();
+                        return view.violated(summary, [kept]);
                     }
                 }
             }
@@ -52,7 +52,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         if let Some(other) = correct.iter().find(|process| !told(process)) {
             let (name, who) = (view.name(*other), view.name(sender));
             let summary = format!("{name} never came to the end of the stream of {who}, which was removed");
-            return view.example(summary).event(&kept.event, kept.origin).violated();
+            return view.violated(summary, [kept]);
         }
     }
     match lacking {

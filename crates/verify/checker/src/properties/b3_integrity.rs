@@ -20,8 +20,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
             view.name(broadcast.sender),
             text(view, (broadcast.sender, broadcast.index))
         );
-        let example = view.example(summary).event(&first.event, first.origin);
-        return example.event(&kept.event, kept.origin).violated();
+        return view.violated(summary, [first, kept]);
     }
     let (mut seen, mut lacking) = (HashMap::new(), None);
     for delivered in &broadcasts.deliveries {
@@ -33,8 +32,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         let name = view.name(process);
         if let Some(first) = seen.insert((process, kept.event.incarnation, index), *kept) {
             let summary = format!("{name} delivered {} twice", text(view, index));
-            let example = view.example(summary).event(&first.event, first.origin);
-            return example.event(&kept.event, kept.origin).violated();
+            return view.violated(summary, [&first, kept]);
         }
         if view.cluster.is_faulty(broadcast.sender) {
             continue;
@@ -49,11 +47,8 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
             }
             None => "which its correct sender never broadcast",
         };
-        let mut example = view.example(format!("{name} delivered {}, {reason}", text(view, index)));
-        if let Some(sent) = sent {
-            example = example.event(&sent.event, sent.origin);
-        }
-        return example.event(&kept.event, kept.origin).violated();
+        let summary = format!("{name} delivered {}, {reason}", text(view, index));
+        return view.violated(summary, sent.into_iter().chain([kept]));
     }
     match lacking {
         Some(sender) => view.lacks_record(sender),

@@ -52,18 +52,13 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
             // What comes again is B3's to see.
             if from != next && !(matches!(step, Step::Delivered(_)) && from + 1 == next) {
                 let summary = format!("{name} came to {what} when {next} was next");
-                let mut example = view.example(summary);
-                if let Some(last) = last {
-                    example = example.event(&last.event, last.origin);
-                }
-                return example.event(&kept.event, kept.origin).violated();
+                return view.violated(summary, last.iter().chain([&kept]));
             }
             let convict = convicted.filter(|(index, _)| to >= *index && agreed.is_none_or(|agreed| to >= agreed));
             let ended = convict.map(|(_, evidence)| evidence).or(over);
             if let Some(evidence) = ended.filter(|_| matches!(step, Step::Delivered(_))) {
                 let summary = format!("{name} delivered {what} after its sender's stream had ended");
-                let example = view.example(summary).event(&evidence.event, evidence.origin);
-                return example.event(&kept.event, kept.origin).violated();
+                return view.violated(summary, [&evidence, &kept]);
             }
             (next, last) = (to + 1, Some(kept));
         }

@@ -21,7 +21,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         } else {
             continue;
         };
-        return view.example(summary).event(&kept.event, kept.origin).violated();
+        return view.violated(summary, [kept]);
     }
     if any { Verdict::Ok } else { Verdict::NotChecked("no equivocation was reported") }
 }
