@@ -1,6 +1,7 @@
 //! The checker that judges a run while it goes on, and the transcript of what it is told.
 
-use stentor_checker::{Checker, Cluster, Event, EventKind, Label, MessageId, Report};
+use stentor_checker::{Checker, Cluster, Event, EventKind, Label, MessageId, Process, Report};
+use stentor_fabric::ProcessId;
 use stentor_fabric_sim::Transcript;
 
 use crate::record::Record;
@@ -22,11 +23,12 @@ impl Judged {
         self.checker.cluster_mut().label(word)
     }
 
-    pub(crate) fn event(&mut self, event: &Event) {
+    pub(crate) fn event(&mut self, t: u64, process: ProcessId, incarnation: u64, kind: EventKind) {
+        let event = Event { t, process: self::process(process), incarnation, kind };
         if let Some(transcript) = &mut self.transcript {
-            transcribe(transcript, event);
+            transcribe(transcript, &event);
         }
-        self.checker.event(event);
+        self.checker.event(&event);
     }
 
     /// Adds to the transcript, in numbers, what an event names in words for people.
@@ -36,14 +38,15 @@ impl Judged {
         }
     }
 
-    /// Returns the transcript, if one was asked for. Nothing is added to it any more.
-    pub(crate) fn take_transcript(&mut self) -> Option<Transcript> {
-        self.transcript.take()
+    /// Judges, and returns the transcript, too, if one was asked for.
+    pub(crate) fn finish(self, complete: bool) -> (Report, Option<Transcript>) {
+        (self.checker.finish(complete), self.transcript)
     }
+}
 
-    pub(crate) fn finish(self, complete: bool) -> Report {
-        self.checker.finish(complete)
-    }
+/// A process as the checker numbers it.
+pub(crate) fn process(process: ProcessId) -> Process {
+    Process(process.0.into())
 }
 
 /// Appends the line of an event: its word, time, process, incarnation, and what else it says.

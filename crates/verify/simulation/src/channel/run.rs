@@ -17,7 +17,7 @@ use crate::chance::Chance;
 use crate::record::{Record, Recorded};
 
 /// What came of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RunReport {
     /// The verdicts.
     pub report: Report,
@@ -174,22 +174,8 @@ fn judge(
     // Where receives belong to no connection, somebody who found none had to wait.
     let first = (ProcessId(0), ProcessId(1), 0, 1);
     history.in_flight(now, first, faults.rnr_retries, 0);
-    let transcript = history.take_transcript();
-    let mut run = RunReport {
-        report: history.finish(),
-        writes: 0,
-        reads: 0,
-        failed: 0,
-        closed: 0,
-        given_up: 0,
-        overtaken: 0,
-        lost: 0,
-        finished,
-        steps,
-        virtual_ns: now,
-        faults,
-        posts: 0,
-    };
+    let (report, transcript) = history.finish();
+    let mut run = RunReport { report, finished, steps, virtual_ns: now, faults, ..RunReport::default() };
     for process in actors.iter().flatten() {
         run.writes += process.counts.writes;
         run.reads += process.counts.reads;

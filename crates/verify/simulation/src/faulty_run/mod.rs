@@ -243,15 +243,16 @@ impl FaultyRun {
         let mut log = shared.nemesis.borrow().log().to_vec();
         log.extend(missing.map(|missing| format!("in the end: {missing}")));
         log.extend(stuck);
-        let mut history = shared.history.into_inner();
-        let transcript = history.take_transcript();
+        let history = shared.history.into_inner();
+        let (deliveries, wrong_states) = (history.deliveries, history.wrong_states);
+        let (report, transcript) = history.finish();
         let run = RunReport {
+            report,
             messages: self.totals.messages,
-            deliveries: history.deliveries,
-            wrong_states: history.wrong_states,
+            deliveries,
+            wrong_states,
             superseded_for_nothing: shared.scenario.client_timeout_ns.is_none()
                 && shared.nemesis.borrow().counts().clients_superseded > 0,
-            report: history.finish(),
             finished,
             steps: self.steps,
             virtual_ns: now,

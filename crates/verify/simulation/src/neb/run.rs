@@ -1,6 +1,6 @@
 //! One seed of the broadcast.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use stentor_checker::Report;
@@ -22,7 +22,7 @@ const OPERATORS: u64 = 901;
 pub(crate) const SLOW: &str = "sets found slow";
 
 /// What came of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RunReport {
     /// The verdicts.
     pub report: Report,
@@ -249,27 +249,13 @@ fn drive(
 fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenario: &Scenario) -> (RunReport, Recorded) {
     let now = shared.world.now_ns();
     let mut run = RunReport {
-        report: stentor_checker::Checker::new(stentor_checker::Cluster::default()).finish(false),
-        broadcasts: 0,
-        deliveries: 0,
-        fast: 0,
-        equivocations: 0,
-        skipped: 0,
-        suspicions: 0,
-        reread: 0,
         all: scenario.config.mode == Mode::All,
         lively: scenario.lively,
         finished,
-        steps: 0,
         virtual_ns: now,
         faults: shared.world.fault_counts(),
-        writes: 0,
         sets: shared.world.set_counts(),
-        slow_sets: 0,
-        told: Told::default(),
-        removals: 0,
-        operators_died: 0,
-        operators_refused: 0,
+        ..RunReport::default()
     };
     for actor in actors.iter().flatten() {
         let process = match actor {
@@ -292,17 +278,11 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenari
         let (bytes, limit) = (process.node.registered_bytes(), scenario.config.memory_bytes());
         shared.history.borrow_mut().memory(now, process.me, bytes, limit);
     }
-    let processes = actors.len() as u16;
     drop(actors);
-    let steps = Cell::new(0);
-    (0..processes).for_each(|process| {
-        steps.set(steps.get() + shared.world.process_counts(ProcessId(process)).steps);
-    });
-    run.steps = steps.get();
+    run.steps = shared.world.steps();
     let Shared { world, history } = Rc::into_inner(shared).expect("the actors are gone");
-    let mut history = history.into_inner();
-    let transcript = history.take_transcript();
-    run.report = history.finish(scenario.lively);
+    let (report, transcript) = history.into_inner().finish(scenario.lively);
+    run.report = report;
     let end = [run.finished.into(), run.steps, run.virtual_ns, run.broadcasts, run.deliveries];
     let recorded = Recorded::of(&world, transcript, &end, run.violated());
     (run, recorded)
