@@ -63,9 +63,7 @@ impl Trio {
             for process in up {
                 bed.collect(*process);
                 let end = self.end(*process);
-                if bed.at(*process).state(end) == QpState::Error {
-                    called("reset", bed.at(*process).reset(end))?;
-                }
+                bed.reset_if_broken(*process, end)?;
                 ready &= bed.at(*process).state(end) == QpState::Ready;
             }
             let exact = [B, C].iter().all(|peer| bed.at(A).set_reaches(self.end(A), *peer) == reached.contains(peer));
@@ -360,9 +358,7 @@ pub(super) fn who_is_gone_is_left_out<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         trio.ends[2] = join(bed, C)?;
         bed.until("the queue pair to the next life", |bed| {
             let link = trio.links[1];
-            if bed.at(A).state(link) == QpState::Error {
-                called("reset", bed.at(A).reset(link))?;
-            }
+            bed.reset_if_broken(A, link)?;
             Ok((bed.at(C).state(back) == QpState::Ready && bed.at(A).state(link) == QpState::Ready).then_some(()))
         })?;
         trio.whole(bed)?;
@@ -459,9 +455,7 @@ pub(super) fn nothing_of_an_earlier_life<T: Testbed>(bed: &mut Bed<T>) -> Outcom
         for (at, peer) in [B, C].into_iter().enumerate() {
             let what = format!("{peer} connects to the next life of {A}");
             bed.until(&what, |bed| {
-                if bed.at(peer).state(theirs[at]) == QpState::Error {
-                    called("reset", bed.at(peer).reset(theirs[at]))?;
-                }
+                bed.reset_if_broken(peer, theirs[at])?;
                 bed.collect(peer);
                 let up = bed.at(peer).state(theirs[at]) == QpState::Ready;
                 let own = bed.at(A).state(trio.links[at]) == QpState::Ready;

@@ -219,7 +219,7 @@ impl World {
     }
 
     /// Puts a mark into the trace. Costs nothing without one.
-    pub fn mark(&self, process: ProcessId, name: &str) {
+    pub fn mark(&self, process: ProcessId, name: impl std::fmt::Display) {
         self.state.borrow_mut().trace_mark(process, name);
     }
 
