@@ -137,12 +137,9 @@ impl MemberActor {
         let MemberActor { member, me, shared } = self;
         let housekept = member.housekeep();
         let group = member.replica().group();
-        let traced = shared.world.traces();
         let mut app = stateless(|delivered: &Delivered<'_>| {
             shared.history.borrow_mut().deliver(now_ns, *me, group, delivered);
-            if traced {
-                shared.world.mark(*me, &format!("deliver {}", delivered.id));
-            }
+            shared.world.mark(*me, format_args!("deliver {}", delivered.id));
         });
         let worked = member.step(Duration::from_nanos(now_ns), &mut app);
         let operations = member.take_operations();
@@ -172,9 +169,7 @@ impl ClientActor {
             return false;
         };
         self.shared.history.borrow_mut().multicast(now_ns, self.me, submitted.id, &message.to, &message.payload);
-        if self.shared.world.traces() {
-            self.shared.world.mark(self.me, &format!("multicast {}", submitted.id));
-        }
+        self.shared.world.mark(self.me, format_args!("multicast {}", submitted.id));
         load.left -= 1;
         load.expected += message.to.iter().map(|group| self.client.topology().size(*group) as u64).sum::<u64>();
         load.not_before_ns = now_ns + load.chance.between(0, load.pause_ns);

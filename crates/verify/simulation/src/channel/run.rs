@@ -124,7 +124,7 @@ fn process(me: ProcessId, seed: u64, scenario: &Scenario, shared: &Rc<Shared>) -
         pause_ns: scenario.pause_ns,
         gives_up_ns: scenario.gives_up.filter(|(who, _)| *who == me).map(|(_, at)| at),
     };
-    Ok(Process::new(me, endpoint, Rc::clone(shared), Chance::new(seed, 1 + u64::from(me.0)), &task))
+    Ok(Process::new(me, endpoint, Rc::clone(shared), Chance::new(seed, 1 + u64::from(me.0)), task))
 }
 
 /// Runs until everything is over, or time is. Whether everything is, and how many steps it took.

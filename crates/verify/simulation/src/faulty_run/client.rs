@@ -71,9 +71,7 @@ impl ClientActor {
         let id = submitted.id;
         self.shared.history.borrow_mut().multicast(now_ns, self.me, id, &message.to, &message.payload);
         self.shared.progress.borrow_mut().multicast(id, &message.to);
-        if self.shared.world.traces() {
-            self.shared.world.mark(self.me, &format!("multicast {id}"));
-        }
+        self.shared.world.mark(self.me, format_args!("multicast {id}"));
         load.left -= 1;
         load.not_before_ns = now_ns + load.between_messages();
         if synced {

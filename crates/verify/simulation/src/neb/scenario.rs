@@ -246,7 +246,7 @@ fn mix(severity: Severity) -> FaultMix {
         stall: 2,
         partition: 1,
         one_way: 2,
-        ..FaultMix::NONE
+        ..FaultMix::default()
     };
     match severity {
         Severity::Usual => usual,
