@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_sim::{SimConfig, World};
+use stentor_fabric_sim::SimConfig;
 use stentor_multicast::{Client, Member, NodeError, Plant, ProcessRole, ReplicaConfig, Topology};
 
 use crate::actor::{Actor, ClientActor, Load, MemberActor, Shared};
@@ -28,11 +28,7 @@ const INCARNATION: u64 = 1;
 /// # Errors
 /// [`NodeError`], if the scenario is impossible; the drawn ones are not.
 pub fn run_seed(seed: u64, profile: Profile, sets: Sets, plant: Plant) -> Result<RunReport, NodeError> {
-    let scenario = Scenario::draw_under(seed, profile).choose(seed, sets);
-    match profile {
-        Profile::Calm => run_scenario(seed, &scenario, plant),
-        _ => run_scenario_under(seed, &scenario, profile, plant),
-    }
+    Ok(record_seed(seed, profile, sets, plant, Record::Nothing)?.0)
 }
 
 /// Runs a seed of a scenario that was not drawn, under a profile.
@@ -83,11 +79,9 @@ pub fn record_seed(
 fn run(seed: u64, scenario: &Scenario, plant: Plant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
     let topology =
         Arc::new(Topology::new(&scenario.groups, scenario.clients).expect("drawn clusters are within the limits"));
-    let world = World::new(SimConfig {
+    let world = record.world(SimConfig {
         mix: scenario.mix.clone(),
         faults: scenario.set_faults(seed, SETS_BREAK_UNTIL_NS),
-        trace: record == Record::Trace,
-        transcript: record.transcript(),
         ..SimConfig::new(topology.processes(), seed, scenario.network.clone())
     });
     let history = RefCell::new(History::new(&topology, record));

@@ -7,7 +7,7 @@ use stentor_channel::{Endpoint, EndpointError, Plant};
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_fabric_conformance::FaultInjector;
-use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SimConfig, World};
+use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SimConfig};
 
 use super::actor::{Process, Shared, Task};
 use super::history::History;
@@ -92,10 +92,8 @@ pub fn record_seed(seed: u64, plant: Plant, record: Record) -> Result<(RunReport
 }
 
 fn run(seed: u64, scenario: &Scenario, record: Record) -> Result<(RunReport, Recorded), EndpointError> {
-    let world = World::new(SimConfig {
+    let world = record.world(SimConfig {
         faults: scenario.plan.clone(),
-        trace: record == Record::Trace,
-        transcript: record.transcript(),
         ..SimConfig::new(usize::from(scenario.processes), seed, scenario.network.clone())
     });
     let ledger = Rc::new(RefCell::new(Ledger::default()));

@@ -78,11 +78,9 @@ pub(crate) fn run(
 ) -> Result<(RunReport, Recorded), NodeError> {
     let topology =
         Arc::new(Topology::new(&scenario.groups, scenario.clients).expect("drawn clusters are within the limits"));
-    let world = World::new(SimConfig {
+    let world = record.world(SimConfig {
         mix: scenario.mix.clone(),
         faults: scenario.set_faults(seed, Nemesis::UNTIL_NS),
-        trace: record == Record::Trace,
-        transcript: record.transcript(),
         ..SimConfig::new(topology.processes(), seed, scenario.network.clone())
     });
     let loads =

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
-use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SetCounts, SimConfig, World};
+use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SetCounts, SimConfig};
 use stentor_neb::{Authority, Config, Liar, Mode, Node, NodeError, Plant, ProcessSet, Told};
 
 use super::actor::{Actor, Correct, Lying, Shared};
@@ -130,11 +130,9 @@ pub fn record_seed(
 }
 
 fn run(seed: u64, scenario: &Scenario, record: Record) -> Result<(RunReport, Recorded), NodeError> {
-    let world = World::new(SimConfig {
+    let world = record.world(SimConfig {
         mix: scenario.mix.clone(),
         faults: scenario.plan.clone(),
-        trace: record == Record::Trace,
-        transcript: record.transcript(),
         ..SimConfig::new(scenario.config.processes, seed, scenario.network.clone())
     });
     let shared = Rc::new(Shared { world, history: RefCell::new(History::new(scenario, record)) });
