@@ -125,9 +125,9 @@ impl Checker {
             deliveries: self.log.deliveries.len() as u64,
             crashes: self.log.crashes,
             broadcasts: self.broadcasts.sent_count(),
-            broadcast_deliveries: self.broadcasts.deliveries.len() as u64,
-            equivocations: self.broadcasts.evidence.len() as u64,
-            skips: self.broadcasts.skips.len() as u64,
+            broadcast_deliveries: self.broadcasts.count(|kind| matches!(kind, EventKind::Bdeliver(_))),
+            equivocations: self.broadcasts.count(|kind| matches!(kind, EventKind::Equivocation { .. })),
+            skips: self.broadcasts.count(|kind| matches!(kind, EventKind::Skip { .. })),
             sends: self.channels.sends,
             receptions: self.channels.recvs,
             ..self.counts

@@ -23,8 +23,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         return view.violated(summary, [first, kept]);
     }
     let (mut seen, mut lacking) = (HashMap::new(), None);
-    for delivered in &broadcasts.deliveries {
-        let (broadcast, kept) = (&delivered.broadcast, &delivered.kept);
+    for (broadcast, kept) in broadcasts.deliveries() {
         let (process, index) = (kept.event.process, (broadcast.sender, broadcast.index));
         if view.cluster.is_faulty(process) {
             continue;
@@ -39,7 +38,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         }
         let sent = broadcasts.sent.get(&index);
         let reason = match sent.map(|sent| sent.event.kind) {
-            Some(EventKind::Broadcast(sent)) if sent == *broadcast => continue,
+            Some(EventKind::Broadcast(sent)) if sent == broadcast => continue,
             Some(_) => "with other bytes than were broadcast",
             None if !view.records.would_have_broadcasts(broadcast.sender) => {
                 lacking = Some(broadcast.sender);
@@ -52,7 +51,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
     }
     match lacking {
         Some(sender) => view.lacks_record(sender),
-        None if broadcasts.deliveries.is_empty() => Verdict::NotChecked(NO_DELIVERIES),
+        None if !broadcasts.has_deliveries() => Verdict::NotChecked(NO_DELIVERIES),
         None => Verdict::Ok,
     }
 }

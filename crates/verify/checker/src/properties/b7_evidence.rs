@@ -7,7 +7,7 @@ use crate::view::View;
 
 pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
     let mut any = false;
-    for kept in &broadcasts.evidence {
+    for kept in broadcasts.all_steps() {
         let EventKind::Equivocation { sender, index, hash, other, proven } = kept.event.kind else { continue };
         if view.cluster.is_faulty(kept.event.process) {
             continue;
