@@ -27,7 +27,7 @@ pub(super) fn compare_and_swap<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         bed.complete(A, link.a, id as u64, swap(local, remote, expected, new), Status::Success)?;
         same("old value, and nothing behind it", &bed.words(A, local)[..2].to_vec(), &vec![old, 77])?;
     }
-    bed.until("the last value", |bed| Ok((bed.words(B, region) == [0, 0, 0, 1, 0, 0, 0, 0]).then_some(())))
+    bed.eventually("the last value", |bed| bed.words(B, region) == [0, 0, 0, 1, 0, 0, 0, 0])
 }
 
 pub(super) fn fetch_and_add<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
@@ -41,7 +41,7 @@ pub(super) fn fetch_and_add<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         same("old value", &bed.word(A, local, 0), &expected)?;
         expected = expected.wrapping_add(add);
     }
-    bed.until("the sum", |bed| Ok((bed.word(B, region, 0) == expected).then_some(())))
+    bed.eventually("the sum", |bed| bed.word(B, region, 0) == expected)
 }
 
 pub(super) fn atomic_among_themselves<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
@@ -61,5 +61,5 @@ pub(super) fn atomic_among_themselves<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     check(old.iter().enumerate().all(|(n, value)| *value == n as u64), || {
         format!("60 additions on two queue pairs saw {old:?}, not every number once")
     })?;
-    bed.until("the sum", |bed| Ok((bed.word(B, region, 1) == 60).then_some(())))
+    bed.eventually("the sum", |bed| bed.word(B, region, 1) == 60)
 }

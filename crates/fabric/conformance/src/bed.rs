@@ -186,6 +186,11 @@ impl<T: Testbed> Bed<T> {
         Err(Stop::Fail(format!("{what}: not within {patience} rounds")))
     }
 
+    /// Lets time pass until this holds.
+    pub(super) fn eventually(&mut self, what: &str, holds: impl Fn(&mut Self) -> bool) -> Outcome {
+        self.until(what, |bed| Ok(holds(bed).then_some(())))
+    }
+
     /// Takes the completion with this id, if it is there.
     pub(super) fn take(&mut self, process: ProcessId, qp: QpId, id: u64) -> Option<Completion> {
         let inbox = &mut self.completions[process.index()];
@@ -378,7 +383,7 @@ impl<T: Testbed> Bed<T> {
     ) -> Outcome {
         self.complete_write(process, qp, value, (remote, word), &[value], Status::Success)?;
         let what = format!("{value} of {process} at word {word}");
-        self.until(&what, |bed| Ok((bed.word(owner, region, word) == value).then_some(())))
+        self.eventually(&what, |bed| bed.word(owner, region, word) == value)
     }
 
     /// Posts and flushes.

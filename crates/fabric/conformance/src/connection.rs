@@ -70,5 +70,5 @@ pub(super) fn reset_after_an_error<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     bed.reconnect(link)?;
     let remote = bed.resolve(A, B, 1)?;
     bed.complete_write(A, link.a, 3, (remote, 0), &[33], Status::Success)?;
-    bed.until("the write after the reset", |bed| Ok((bed.word(B, region, 0) == 33).then_some(())))
+    bed.eventually("the write after the reset", |bed| bed.word(B, region, 0) == 33)
 }

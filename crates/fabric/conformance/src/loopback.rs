@@ -23,7 +23,7 @@ pub(super) fn writes_and_reads<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         )?;
         same("what the READ brought", &bed.words(A, local)[..3].to_vec(), &vec![n, n * n, 3])?;
     }
-    bed.until("the last write in the own memory", |bed| Ok((bed.word(A, region, 39 % 12) == 39).then_some(())))
+    bed.eventually("the last write in the own memory", |bed| bed.word(A, region, 39 % 12) == 39)
 }
 
 pub(super) fn own_limits_hold<T: Testbed>(bed: &mut Bed<T>) -> Outcome {

@@ -21,9 +21,7 @@ pub(super) fn inline_limit<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let most = limit / 8 * 8;
     bed.complete(A, link.a, 2, write(&data[..most], remote, 0), Status::Success)?;
     let word = u64::from_ne_bytes([0xab; 8]);
-    bed.until("all inline bytes", |bed| {
-        Ok(bed.words(B, region)[..most / 8].iter().all(|got| *got == word).then_some(()))
-    })
+    bed.eventually("all inline bytes", |bed| bed.words(B, region)[..most / 8].iter().all(|got| *got == word))
 }
 
 pub(super) fn bounded_and_freed_by_signalled<T: Testbed>(bed: &mut Bed<T>) -> Outcome {

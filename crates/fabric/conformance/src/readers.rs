@@ -49,5 +49,5 @@ pub(super) fn one_loses_access_and_the_others_keep_it<T: Testbed>(bed: &mut Bed<
     check(bed.at(A).state(writer.a) == QpState::Ready, || "the writer's queue pair broke".to_string())?;
     let at_a = bed.resolve(A, B, 1)?;
     bed.complete_write(A, writer.a, 2, (at_a, 0), &[5], Status::Success)?;
-    bed.until("the write of the one that kept access", |bed| Ok((bed.word(B, region, 0) == 5).then_some(())))
+    bed.eventually("the write of the one that kept access", |bed| bed.word(B, region, 0) == 5)
 }

@@ -81,12 +81,12 @@ pub(super) fn grant_again_has_a_fresh_key<T: Testbed>(bed: &mut Bed<T>) -> Outco
     let purpose = stentor_fabric::Purpose(1);
     let fresh = bed.until("a fresh key", |bed| Ok(bed.at(A).resolve(B, purpose).filter(|new| new.key != old.key)))?;
     bed.complete_write(A, link.a, 2, (fresh, 1), &[2], Status::Success)?;
-    bed.until("a write with the fresh key", |bed| Ok((bed.word(B, region, 1) == 2).then_some(())))?;
+    bed.eventually("a write with the fresh key", |bed| bed.word(B, region, 1) == 2)?;
     bed.complete_write(A, link.a, 3, (old, 2), &[3], Status::RemoteAccess)?;
     bed.settle();
     same("memory", &bed.words(B, region)[..3].to_vec(), &vec![1, 2, 0])?;
     bed.reconnect(link)?;
     let again = bed.resolve(A, B, 1)?;
     bed.complete_write(A, link.a, 4, (again, 3), &[4], Status::Success)?;
-    bed.until("a write after the reset", |bed| Ok((bed.word(B, region, 3) == 4).then_some(())))
+    bed.eventually("a write after the reset", |bed| bed.word(B, region, 3) == 4)
 }

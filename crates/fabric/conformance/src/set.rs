@@ -108,7 +108,7 @@ impl Trio {
         bed.expect(A, self.end(A), value, (Opcode::Write, Status::Success))?;
         for peer in peers {
             let what = format!("{value} at {peer}");
-            bed.until(&what, |bed| Ok((bed.word(*peer, self.region(*peer), 0) == value).then_some(())))?;
+            bed.eventually(&what, |bed| bed.word(*peer, self.region(*peer), 0) == value)?;
         }
         Ok(())
     }
@@ -176,9 +176,7 @@ pub(super) fn copies_to_whom_it_says<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     }
     for (at, peer) in [B, C].into_iter().enumerate() {
         let want = &expected[at];
-        bed.until(&format!("all copies at {peer}"), |bed| {
-            Ok((bed.words(peer, trio.regions[at]) == *want).then_some(()))
-        })?;
+        bed.eventually(&format!("all copies at {peer}"), |bed| bed.words(peer, trio.regions[at]) == *want)?;
     }
     bed.settle();
     for (at, peer) in [B, C].into_iter().enumerate() {
@@ -349,9 +347,7 @@ pub(super) fn who_is_gone_is_left_out<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
             &Err(PostError::NotReached { qp: trio.end(A), peer: C }),
         )?;
         trio.works(bed, &[B], 100 + round)?;
-        bed.until("that nothing can land at one that is gone", |bed| {
-            Ok(bed.at(A).set_settled(trio.end(A), C).then_some(()))
-        })?;
+        bed.eventually("that nothing can land at one that is gone", |bed| bed.at(A).set_settled(trio.end(A), C))?;
         bed.restart(C);
         trio.regions[1] = bed.region(C, A, 1, WORDS, Some(Access::Write))?;
         let back = called("connect", bed.at(C).connect(A, Service(7), QpConfig::reliable(DEPTH, 0)))?;
@@ -485,7 +481,7 @@ pub(super) fn survives_a_cut<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         let failed = bed.completion(A, trio.end(A), round)?;
         check(failed.status != Status::Success, || "a success through a cut".to_string())?;
         bed.broken(A, trio.end(A), A)?;
-        bed.until("the copy to who is reached", |bed| Ok((bed.word(B, trio.region(B), 20) == round).then_some(())))?;
+        bed.eventually("the copy to who is reached", |bed| bed.word(B, trio.region(B), 20) == round)?;
         if from == A {
             same("the copy through the cut", &(bed.word(C, trio.region(C), 20) == round), &false)?;
         }

@@ -22,7 +22,7 @@ pub(super) fn free_after_a_later_completion<T: Testbed>(bed: &mut Bed<T>) -> Out
         bed.store(A, local, 0, &[u64::MAX; 128]);
     }
     bed.settle();
-    bed.until("what the sources held before the completion", |bed| Ok((bed.words(B, region) == expected).then_some(())))
+    bed.eventually("what the sources held before the completion", |bed| bed.words(B, region) == expected)
 }
 
 pub(super) fn inline_is_free_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
@@ -34,7 +34,5 @@ pub(super) fn inline_is_free_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         data.fill(0xff);
     }
     bed.expect(A, link.a, 59, (Opcode::Write, Status::Success))?;
-    bed.until("what the buffer held while posting", |bed| {
-        Ok((0..60).all(|n| bed.word(B, region, n) == n as u64 + 1).then_some(()))
-    })
+    bed.eventually("what the buffer held while posting", |bed| (0..60).all(|n| bed.word(B, region, n) == n as u64 + 1))
 }

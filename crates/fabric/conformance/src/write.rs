@@ -18,7 +18,7 @@ pub(super) fn lands_whole<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         let source = Source::Region(span(local, 0, count));
         bed.complete(A, link.a, id as u64, Verb::Write { source, target: place(remote, first) }, Status::Success)?;
         let what = format!("{count} words at {first}, and nothing else");
-        bed.until(&what, |bed| Ok((bed.words(B, region) == expected).then_some(())))?;
+        bed.eventually(&what, |bed| bed.words(B, region) == expected)?;
     }
     Ok(())
 }
@@ -108,6 +108,6 @@ pub(super) fn both_ways_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         bed.expect(B, link.b, n, (Opcode::Write, Status::Success))?;
     }
     let expected = |base: u64| (0..64).map(|word| base + word / 2).collect::<Vec<u64>>();
-    bed.until("what A wrote", |bed| Ok((bed.words(B, at_b) == expected(1)).then_some(())))?;
-    bed.until("what B wrote", |bed| Ok((bed.words(A, at_a) == expected(101)).then_some(())))
+    bed.eventually("what A wrote", |bed| bed.words(B, at_b) == expected(1))?;
+    bed.eventually("what B wrote", |bed| bed.words(A, at_a) == expected(101))
 }
