@@ -19,7 +19,6 @@ const MUTUAL: &[(&str, &str, &str)] = &[
     ("stentor", "runtime::cluster", "runtime::room"),
     ("stentor-election-zookeeper", "handle", "worker"),
     ("stentor-election-zookeeper", "session", "worker"),
-    ("stentor-fabric-sim", "set", "state"),
     ("stentor-multicast", "node::fanout", "node::outbound"),
 ];
 

@@ -49,8 +49,7 @@ pub(super) fn outside_the_region<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         // A caller may claim any size; the owner's counts.
         let remote = RemoteRegion { bytes: u64::MAX, ..remote };
         let id = id as u64;
-        bed.write(A, link.a, id, (remote, word), &[9, 9])?;
-        bed.expect(A, link.a, id, (Opcode::Write, Status::RemoteAccess))?;
+        bed.complete_write(A, link.a, id, (remote, word), &[9, 9], Status::RemoteAccess)?;
         bed.settle();
         same("the region", &bed.words(B, region), &vec![0; 8])?;
         same("its neighbour", &bed.words(B, guard), &vec![0; 8])?;
@@ -60,9 +59,7 @@ pub(super) fn outside_the_region<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 }
 
 pub(super) fn refusals_are_reported_unsignalled_too<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    bed.region(B, A, 1, 8, Some(Access::Write))?;
-    let link = bed.link(16, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (_, link, remote) = bed.linked(8, Access::Write, 16)?;
     called("post", bed.try_post(A, link.a, 5, write(&[1; 16], remote, 7), false))?;
     bed.expect(A, link.a, 5, (Opcode::Write, Status::RemoteAccess))?;
     Ok(())
@@ -70,9 +67,7 @@ pub(super) fn refusals_are_reported_unsignalled_too<T: Testbed>(bed: &mut Bed<T>
 
 pub(super) fn nothing_after_a_refusal_takes_effect<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     need(bed.at(A).capabilities().ordered_writes, "order between writes")?;
-    let region = bed.region(B, A, 1, 8, Some(Access::Write))?;
-    let link = bed.link(16, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (region, link, remote) = bed.linked(8, Access::Write, 16)?;
     let mut posted = Vec::new();
     for (id, word) in [(1, 8), (2, 0), (3, 1), (4, 2)] {
         let request = WorkRequest { id, verb: write(&[1; 8], remote, word), signalled: id == 4 };
@@ -99,8 +94,7 @@ pub(super) fn another_peers_region<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let stolen = bed.resolve(A, B, 1)?;
     let link = bed.connect((thief, B), Service(3), QpConfig::reliable(16, 4))?;
     check(bed.at(thief).resolve(B, Purpose(1)).is_none(), || "another peer's grant was resolved".to_string())?;
-    bed.write(thief, link.a, 1, (stolen, 0), &[6])?;
-    bed.expect(thief, link.a, 1, (Opcode::Write, Status::RemoteAccess))?;
+    bed.complete_write(thief, link.a, 1, (stolen, 0), &[6], Status::RemoteAccess)?;
     bed.settle();
     same("the region", &bed.words(B, region), &vec![0; 8])
 }
@@ -111,19 +105,16 @@ pub(super) fn rights<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let local = bed.region(A, A, 3, 8, None)?;
     let link = bed.connect((A, B), SERVICE, QpConfig::reliable(16, 4))?;
     let remote = bed.resolve(A, B, 1)?;
-    bed.write(A, link.a, 1, (remote, 0), &[5])?;
-    bed.expect(A, link.a, 1, (Opcode::Write, Status::RemoteAccess))?;
+    bed.complete_write(A, link.a, 1, (remote, 0), &[5], Status::RemoteAccess)?;
     bed.settle();
     same("a region granted for reading", &bed.words(B, readable), &vec![0; 8])?;
     bed.reconnect(link)?;
     let remote = bed.resolve(A, B, 1)?;
-    bed.post(A, link.a, 2, Verb::Read { local: span(local, 0, 8), remote: place(remote, 0) })?;
-    bed.expect(A, link.a, 2, (Opcode::Read, Status::Success))?;
+    bed.complete(A, link.a, 2, Verb::Read { local: span(local, 0, 8), remote: place(remote, 0) }, Status::Success)?;
     if bed.at(A).capabilities().atomics {
         let remote = bed.resolve(A, B, 2)?;
         let verb = Verb::FetchAdd { local: span(local, 0, 1), remote: place(remote, 0), add: 1 };
-        bed.post(A, link.a, 3, verb)?;
-        bed.expect(A, link.a, 3, (Opcode::Atomic, Status::RemoteAccess))?;
+        bed.complete(A, link.a, 3, verb, Status::RemoteAccess)?;
         bed.settle();
         same("a region granted for writing", &bed.words(B, writable), &vec![0; 8])?;
     }

@@ -24,11 +24,10 @@ pub(super) fn compare_and_swap<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         [(0, 5, 0), (0, 9, 5), (5, u64::MAX, 5), (u64::MAX, 1, u64::MAX)].into_iter().enumerate()
     {
         bed.store(A, local, 0, &[77, 77]);
-        bed.post(A, link.a, id as u64, swap(local, remote, expected, new))?;
-        bed.expect(A, link.a, id as u64, (Opcode::Atomic, Status::Success))?;
+        bed.complete(A, link.a, id as u64, swap(local, remote, expected, new), Status::Success)?;
         same("old value, and nothing behind it", &bed.words(A, local)[..2].to_vec(), &vec![old, 77])?;
     }
-    bed.until("the last value", |bed| Ok((bed.words(B, region) == [0, 0, 0, 1, 0, 0, 0, 0]).then_some(())))
+    bed.eventually("the last value", |bed| bed.words(B, region) == [0, 0, 0, 1, 0, 0, 0, 0])
 }
 
 pub(super) fn fetch_and_add<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
@@ -38,12 +37,11 @@ pub(super) fn fetch_and_add<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let mut expected = 0_u64;
     for (id, add) in [1, 10, u64::MAX, 1 << 63].into_iter().enumerate() {
         let verb = Verb::FetchAdd { local: span(local, 0, 1), remote: place(remote, 0), add };
-        bed.post(A, link.a, id as u64, verb)?;
-        bed.expect(A, link.a, id as u64, (Opcode::Atomic, Status::Success))?;
+        bed.complete(A, link.a, id as u64, verb, Status::Success)?;
         same("old value", &bed.word(A, local, 0), &expected)?;
         expected = expected.wrapping_add(add);
     }
-    bed.until("the sum", |bed| Ok((bed.word(B, region, 0) == expected).then_some(())))
+    bed.eventually("the sum", |bed| bed.word(B, region, 0) == expected)
 }
 
 pub(super) fn atomic_among_themselves<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
@@ -63,5 +61,5 @@ pub(super) fn atomic_among_themselves<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     check(old.iter().enumerate().all(|(n, value)| *value == n as u64), || {
         format!("60 additions on two queue pairs saw {old:?}, not every number once")
     })?;
-    bed.until("the sum", |bed| Ok((bed.word(B, region, 1) == 60).then_some(())))
+    bed.eventually("the sum", |bed| bed.word(B, region, 1) == 60)
 }

@@ -186,6 +186,11 @@ impl<T: Testbed> Bed<T> {
         Err(Stop::Fail(format!("{what}: not within {patience} rounds")))
     }
 
+    /// Lets time pass until this holds.
+    pub(super) fn eventually(&mut self, what: &str, holds: impl Fn(&mut Self) -> bool) -> Outcome {
+        self.until(what, |bed| Ok(holds(bed).then_some(())))
+    }
+
     /// Takes the completion with this id, if it is there.
     pub(super) fn take(&mut self, process: ProcessId, qp: QpId, id: u64) -> Option<Completion> {
         let inbox = &mut self.completions[process.index()];
@@ -196,6 +201,16 @@ impl<T: Testbed> Bed<T> {
     /// Takes the next completion, whatever it is.
     pub(super) fn take_any(&mut self, process: ProcessId) -> Option<Completion> {
         self.completions[process.index()].pop_front()
+    }
+
+    /// Takes all completions: of successes the identifiers, of failures the status.
+    pub(super) fn sort_completions(&mut self, process: ProcessId, done: &mut Vec<u64>, failed: &mut Vec<Status>) {
+        while let Some(completion) = self.take_any(process) {
+            match completion.status {
+                Status::Success => done.push(completion.id),
+                status => failed.push(status),
+            }
+        }
     }
 
     /// Waits for the completion with this id.
@@ -276,16 +291,25 @@ impl<T: Testbed> Bed<T> {
         self.connect((A, B), SERVICE, QpConfig::reliable(send_depth, recv_depth))
     }
 
+    /// B grants A a region of so many words, and A connects to B with a send queue of this depth.
+    pub(super) fn linked(
+        &mut self,
+        words: usize,
+        access: Access,
+        depth: u32,
+    ) -> Outcome<(RegionId, QpPair, RemoteRegion)> {
+        let region = self.region(B, A, 1, words, Some(access))?;
+        let link = self.link(depth, 4)?;
+        Ok((region, link, self.resolve(A, B, 1)?))
+    }
+
     /// Brings both ends back after an error.
     pub(super) fn reconnect(&mut self, link: QpPair) -> Outcome {
         self.until("both ends are ready again after resets", |bed| {
             let mut ready = true;
             for (process, qp) in [(A, link.a), (B, link.b)] {
-                let state = bed.at(process).state(qp);
-                if state == QpState::Error {
-                    called("reset", bed.at(process).reset(qp))?;
-                }
-                ready &= state == QpState::Ready;
+                ready &= bed.at(process).state(qp) == QpState::Ready;
+                bed.reset_if_broken(process, qp)?;
             }
             // An end may still be about to hear that the other one broke.
             Ok(ready.then_some(()))
@@ -296,6 +320,25 @@ impl<T: Testbed> Bed<T> {
     pub(super) fn broken(&mut self, process: ProcessId, qp: QpId, peer: ProcessId) -> Outcome {
         self.event(process, Event::Disconnected { qp, peer })?;
         same("state after Disconnected", &self.at(process).state(qp), &QpState::Error)
+    }
+
+    /// Waits until a queue pair breaks, and resets it.
+    pub(super) fn renew(&mut self, process: ProcessId, qp: QpId, peer: ProcessId) -> Outcome {
+        self.broken(process, qp, peer)?;
+        self.reset(process, qp)
+    }
+
+    /// Takes access away, and waits until that is done.
+    pub(super) fn revoke(&mut self, owner: ProcessId, region: RegionId, peer: ProcessId) -> Outcome {
+        called("revoke", self.at(owner).revoke(region, peer))?;
+        self.event(owner, Event::Revoked { region, peer })
+    }
+
+    pub(super) fn reset_if_broken(&mut self, process: ProcessId, qp: QpId) -> Outcome {
+        match self.at(process).state(qp) {
+            QpState::Error => called("reset", self.at(process).reset(qp)),
+            _ => Ok(()),
+        }
     }
 
     /// Resets a broken queue pair; if the other end was faster it may be ready at once.
@@ -338,10 +381,9 @@ impl<T: Testbed> Bed<T> {
         (remote, word): (RemoteRegion, usize),
         value: u64,
     ) -> Outcome {
-        self.write(process, qp, value, (remote, word), &[value])?;
-        self.expect(process, qp, value, (Opcode::Write, Status::Success))?;
+        self.complete_write(process, qp, value, (remote, word), &[value], Status::Success)?;
         let what = format!("{value} of {process} at word {word}");
-        self.until(&what, |bed| Ok((bed.word(owner, region, word) == value).then_some(())))
+        self.eventually(&what, |bed| bed.word(owner, region, word) == value)
     }
 
     /// Posts and flushes.
@@ -374,6 +416,33 @@ impl<T: Testbed> Bed<T> {
         values: &[u64],
     ) -> Outcome {
         self.post(process, qp, id, write(&bytes_of(values), region, word))
+    }
+
+    /// Posts a request that completes with this status.
+    pub(super) fn complete(
+        &mut self,
+        process: ProcessId,
+        qp: QpId,
+        id: u64,
+        verb: Verb<'_>,
+        status: Status,
+    ) -> Outcome {
+        let opcode = verb.opcode();
+        self.post(process, qp, id, verb)?;
+        self.expect(process, qp, id, (opcode, status)).map(drop)
+    }
+
+    /// Posts a write that completes with this status.
+    pub(super) fn complete_write(
+        &mut self,
+        process: ProcessId,
+        qp: QpId,
+        id: u64,
+        (region, word): (RemoteRegion, usize),
+        values: &[u64],
+        status: Status,
+    ) -> Outcome {
+        self.complete(process, qp, id, write(&bytes_of(values), region, word), status)
     }
 
     /// A word as the CPU of its owner sees it.

@@ -57,10 +57,8 @@ pub(super) fn bytes_in_order_if_claimed<T: Testbed>(bed: &mut Bed<T>) -> Outcome
         return Ok(());
     }
     let words = 256;
-    let region = bed.region(B, A, 1, words, Some(Access::Write))?;
     let local = bed.region(A, A, 2, words, None)?;
-    let link = bed.link(16, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (region, link, remote) = bed.linked(words, Access::Write, 16)?;
     for id in 1..60_u64 {
         bed.store(A, local, 0, &vec![id; words]);
         let source = Source::Region(span(local, 0, words));

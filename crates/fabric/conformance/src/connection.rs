@@ -3,8 +3,8 @@
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, SERVICE, called, check, same, write};
 use stentor_fabric::{
-    Access, ConnectError, Event, Fabric, Opcode, PostError, ProcessId, QpConfig, QpId, QpKind, QpState, RemoteRegion,
-    Service, Status,
+    Access, ConnectError, Event, Fabric, PostError, ProcessId, QpConfig, QpId, QpKind, QpState, RemoteRegion, Service,
+    Status,
 };
 
 const CONFIG: QpConfig = QpConfig::reliable(16, 4);
@@ -61,18 +61,14 @@ pub(super) fn errors<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 }
 
 pub(super) fn reset_after_an_error<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    let region = bed.region(B, A, 1, 8, Some(Access::Write))?;
-    let link = bed.link(16, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
-    bed.write(A, link.a, 1, (remote, 8), &[1])?;
-    bed.expect(A, link.a, 1, (Opcode::Write, Status::RemoteAccess))?;
+    let (region, link, remote) = bed.linked(8, Access::Write, 16)?;
+    bed.complete_write(A, link.a, 1, (remote, 8), &[1], Status::RemoteAccess)?;
     bed.event(A, Event::Disconnected { qp: link.a, peer: B })?;
     let broken = Err(PostError::NotReady { qp: link.a, state: QpState::Error });
     same("post on a broken queue pair", &bed.try_post(A, link.a, 2, write(&[0; 8], remote, 0), true), &broken)?;
     bed.settle();
     bed.reconnect(link)?;
     let remote = bed.resolve(A, B, 1)?;
-    bed.write(A, link.a, 3, (remote, 0), &[33])?;
-    bed.expect(A, link.a, 3, (Opcode::Write, Status::Success))?;
-    bed.until("the write after the reset", |bed| Ok((bed.word(B, region, 0) == 33).then_some(())))
+    bed.complete_write(A, link.a, 3, (remote, 0), &[33], Status::Success)?;
+    bed.eventually("the write after the reset", |bed| bed.word(B, region, 0) == 33)
 }

@@ -2,18 +2,13 @@
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, QpPair, called, check, same, write};
-use stentor_fabric::{Access, Event, Fabric, Opcode, Purpose, QpConfig, QpState, RegionId, Service, Status};
+use stentor_fabric::{Access, Event, Fabric, Purpose, QpConfig, QpState, RegionId, Service, Status};
 
 const WORDS: usize = 64;
 
 fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, QpPair)> {
     let region = bed.region(B, A, 1, WORDS, Some(Access::Write))?;
     Ok((region, bed.link(64, 4)?))
-}
-
-fn revoke<T: Testbed>(bed: &mut Bed<T>, region: RegionId) -> Outcome {
-    called("revoke", bed.at(B).revoke(region, A))?;
-    bed.event(B, Event::Revoked { region, peer: A })
 }
 
 /// One region of several: the others, and the other services, go on.
@@ -23,10 +18,9 @@ pub(super) fn only_what_was_revoked<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let side = bed.connect((A, B), Service(8), QpConfig::reliable(64, 4))?;
     let (fenced, open) = (bed.resolve(A, B, 1)?, bed.resolve(A, B, 2)?);
     bed.forget();
-    revoke(bed, region)?;
+    bed.revoke(B, region, A)?;
     bed.write_and_see((A, main.a), (B, other), (open, 0), 1)?;
-    bed.write(A, main.a, 2, (fenced, 0), &[2])?;
-    bed.expect(A, main.a, 2, (Opcode::Write, Status::RemoteAccess))?;
+    bed.complete_write(A, main.a, 2, (fenced, 0), &[2], Status::RemoteAccess)?;
     bed.broken(A, main.a, B)?;
     bed.write_and_see((A, side.a), (B, other), (open, 1), 3)?;
     bed.broken(B, main.b, A)?;
@@ -53,12 +47,7 @@ pub(super) fn again_and_again<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
             if fenced.is_none() && bed.take_event(B, Event::Revoked { region, peer: A }).is_some() {
                 fenced = Some(bed.words(B, region));
             }
-            while let Some(completion) = bed.take_any(A) {
-                match completion.status {
-                    Status::Success => done.push(completion.id),
-                    status => failed.push(status),
-                }
-            }
+            bed.sort_completions(A, &mut done, &mut failed);
             if bed.at(A).state(link.a) == QpState::Error && fenced.is_some() {
                 break;
             }
@@ -72,12 +61,7 @@ pub(super) fn again_and_again<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
             bed.round();
         }
         bed.settle();
-        while let Some(completion) = bed.take_any(A) {
-            match completion.status {
-                Status::Success => done.push(completion.id),
-                status => failed.push(status),
-            }
-        }
+        bed.sort_completions(A, &mut done, &mut failed);
         let fenced = fenced.unwrap_or_default();
         same("memory long after the fence", &bed.words(B, region), &fenced)?;
         check(failed.contains(&Status::RemoteAccess), || format!("round {round}: refused with {failed:?}"))?;
@@ -101,7 +85,7 @@ pub(super) fn contents_are_the_owners<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         let remote = bed.resolve(A, B, 1)?;
         bed.write_and_see((A, link.a), (B, region), (remote, 0), round)?;
         bed.store(B, region, 1, &[round]);
-        revoke(bed, region)?;
+        bed.revoke(B, region, A)?;
         same("what the peer and the owner wrote", &bed.words(B, region)[..2].to_vec(), &vec![round, round])?;
         bed.store(B, region, 0, &[0, 0, round]);
         called("grant", bed.at(B).grant(region, A, Access::Write))?;
@@ -122,7 +106,7 @@ pub(super) fn without_a_break<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let mut remote = bed.resolve(A, B, 1)?;
     let mut keys = vec![remote.key];
     for round in 1..=2 * bed.repeats() {
-        revoke(bed, region)?;
+        bed.revoke(B, region, A)?;
         called("grant", bed.at(B).grant(region, A, Access::Write))?;
         let old = remote.key;
         remote = bed.until("a fresh key", |bed| Ok(bed.at(A).resolve(B, Purpose(1)).filter(|new| new.key != old)))?;
@@ -140,12 +124,12 @@ pub(super) fn of_a_peer_that_is_gone<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let remote = bed.resolve(A, B, 1)?;
     bed.write_and_see((A, link.a), (B, region), (remote, 0), 1)?;
     bed.crash(A);
-    revoke(bed, region)?;
+    bed.revoke(B, region, A)?;
     bed.broken(B, link.b, A)?;
     // Twice, and without a grant in between.
-    revoke(bed, region)?;
+    bed.revoke(B, region, A)?;
     bed.reset(B, link.b)?;
-    revoke(bed, region)?;
+    bed.revoke(B, region, A)?;
     same("what was there", &bed.word(B, region, 0), &1)?;
     bed.restart(A);
     let a = called("connect", bed.at(A).connect(B, super::bed::SERVICE, QpConfig::reliable(64, 4)))?;

@@ -67,8 +67,7 @@ pub(super) fn stops_with_the_process<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
                 same("the counter of a dead process", &bed.word(A, local, 0), &life)?;
             }
         }
-        bed.broken(A, link.a, B)?;
-        bed.reset(A, link.a)?;
+        bed.renew(A, link.a, B)?;
         bed.settle();
         check(bed.take_any(A).is_none(), || "a completion after everything was flushed".to_string())?;
         bed.restart(B);

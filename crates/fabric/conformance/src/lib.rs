@@ -17,6 +17,7 @@ mod capabilities;
 mod connection;
 mod faults;
 mod fence;
+mod forward;
 mod heartbeat;
 mod imm;
 mod link;

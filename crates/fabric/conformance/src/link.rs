@@ -56,8 +56,7 @@ pub(super) fn the_other_end_learns_of_it<T: Testbed>(bed: &mut Bed<T>) -> Outcom
         let (other, _, _) = pair.end(second);
         pair.break_by(bed, first)?;
         bed.expect(first, qp, 9_999, (Opcode::Write, Status::RemoteAccess))?;
-        bed.broken(first, qp, second)?;
-        bed.reset(first, qp)?;
+        bed.renew(first, qp, second)?;
         bed.broken(second, other, first)?;
         if round % 3 == 0 {
             // Nothing happens until the second one resets, too.
@@ -192,8 +191,7 @@ pub(super) fn receives_are_posted_anew<T: Testbed>(bed: &mut Bed<T>) -> Outcome 
         same("post_recv on a broken queue pair", &bed.at(B).post_recv(pair.link.b, NOTHING, old + 1), &refused)?;
         bed.reset(B, pair.link.b)?;
         called("post_recv while connecting", bed.at(B).post_recv(pair.link.b, NOTHING, old + 2))?;
-        bed.broken(A, pair.link.a, B)?;
-        bed.reset(A, pair.link.a)?;
+        bed.renew(A, pair.link.a, B)?;
         bed.connected(pair.link)?;
         let data = bytes_of(&[round]);
         let target = place(bed.resolve(A, B, 1)?, 0);
@@ -224,10 +222,8 @@ pub(super) fn nothing_late_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outc
                 bed.pass();
             }
         }
-        bed.broken(B, pair.link.b, A)?;
-        bed.reset(B, pair.link.b)?;
-        bed.broken(A, pair.link.a, B)?;
-        bed.reset(A, pair.link.a)?;
+        bed.renew(B, pair.link.b, A)?;
+        bed.renew(A, pair.link.a, B)?;
         let connected = bed.words_at_connected(B, (pair.link.b, A), pair.at_b)?;
         bed.event(A, Event::Connected { qp: pair.link.a, peer: B })?;
         bed.settle();
@@ -247,8 +243,7 @@ pub(super) fn grants_are_heard_while_broken<T: Testbed>(bed: &mut Bed<T>) -> Out
         bed.broken(A, pair.link.a, B)?;
         bed.broken(B, pair.link.b, A)?;
         for region in [pair.at_b, late] {
-            called("revoke", bed.at(B).revoke(region, A))?;
-            bed.event(B, Event::Revoked { region, peer: A })?;
+            bed.revoke(B, region, A)?;
             called("grant", bed.at(B).grant(region, A, Access::Write))?;
         }
         bed.reset(A, pair.link.a)?;
@@ -290,8 +285,7 @@ pub(super) fn survives_a_cut<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         for (from, to, _) in ways.into_iter().filter(|way| way.2) {
             bed.heal(from, to);
         }
-        bed.broken(B, pair.link.b, A)?;
-        bed.reset(B, pair.link.b)?;
+        bed.renew(B, pair.link.b, A)?;
         let connected = bed.words_at_connected(B, (pair.link.b, A), pair.at_b)?;
         bed.event(A, Event::Connected { qp: pair.link.a, peer: B })?;
         bed.settle();

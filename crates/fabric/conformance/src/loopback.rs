@@ -2,7 +2,7 @@
 
 use super::Testbed;
 use super::bed::{A, Bed, Outcome, SERVICE, called, need, place, same, span};
-use stentor_fabric::{Access, ConnectError, Event, Fabric, Opcode, QpConfig, QpState, Status, Verb};
+use stentor_fabric::{Access, ConnectError, Event, Fabric, QpConfig, QpState, Status, Verb};
 
 pub(super) fn writes_and_reads<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     need(bed.at(A).capabilities().loopback, "loopback")?;
@@ -13,13 +13,17 @@ pub(super) fn writes_and_reads<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     same("state", &bed.at(A).state(qp), &QpState::Ready)?;
     let remote = bed.resolve(A, A, 1)?;
     for n in 1..40_u64 {
-        bed.write(A, qp, 2 * n, (remote, n as usize % 12), &[n, n * n, 3])?;
-        bed.expect(A, qp, 2 * n, (Opcode::Write, Status::Success))?;
-        bed.post(A, qp, 2 * n + 1, Verb::Read { local: span(local, 0, 3), remote: place(remote, n as usize % 12) })?;
-        bed.expect(A, qp, 2 * n + 1, (Opcode::Read, Status::Success))?;
+        bed.complete_write(A, qp, 2 * n, (remote, n as usize % 12), &[n, n * n, 3], Status::Success)?;
+        bed.complete(
+            A,
+            qp,
+            2 * n + 1,
+            Verb::Read { local: span(local, 0, 3), remote: place(remote, n as usize % 12) },
+            Status::Success,
+        )?;
         same("what the READ brought", &bed.words(A, local)[..3].to_vec(), &vec![n, n * n, 3])?;
     }
-    bed.until("the last write in the own memory", |bed| Ok((bed.word(A, region, 39 % 12) == 39).then_some(())))
+    bed.eventually("the last write in the own memory", |bed| bed.word(A, region, 39 % 12) == 39)
 }
 
 pub(super) fn own_limits_hold<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
@@ -30,8 +34,7 @@ pub(super) fn own_limits_hold<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let twice = bed.at(A).connect(A, SERVICE, QpConfig::reliable(16, 4));
     same("the same service twice", &twice, &Err(ConnectError::Duplicate { peer: A, service: SERVICE }))?;
     let remote = bed.resolve(A, A, 1)?;
-    bed.write(A, qp, 1, (remote, 0), &[1])?;
-    bed.expect(A, qp, 1, (Opcode::Write, Status::RemoteAccess))?;
+    bed.complete_write(A, qp, 1, (remote, 0), &[1], Status::RemoteAccess)?;
     bed.event(A, Event::Disconnected { qp, peer: A })?;
     called("reset", bed.at(A).reset(qp))?;
     bed.event(A, Event::Connected { qp, peer: A })?;

@@ -2,15 +2,11 @@
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, QpPair, place, same, span, write};
-use stentor_fabric::{
-    Access, Fabric, Opcode, PostError, QpId, RegionId, RemoteRegion, RemoteSpan, Source, Span, Status, Verb,
-};
+use stentor_fabric::{Access, Fabric, PostError, QpId, RegionId, RemoteRegion, RemoteSpan, Source, Span, Status, Verb};
 
 pub(super) fn one_by_one<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    let region = bed.region(B, A, 1, 8, Some(Access::Write))?;
     let local = bed.region(A, A, 2, 8, None)?;
-    let link = bed.link(16, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (region, link, remote) = bed.linked(8, Access::Write, 16)?;
     let unknown = QpId(4_000_000);
     let got = bed.try_post(A, unknown, 1, write(&[0; 8], remote, 0), true);
     same("post on nothing", &got, &Err(PostError::UnknownQp(unknown)))?;
@@ -21,9 +17,7 @@ pub(super) fn one_by_one<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     bed.settle();
     same("completions of refused requests", &bed.take_any(A), &None)?;
     same("memory after refused requests", &bed.words(B, region), &vec![0; 8])?;
-    bed.write(A, link.a, 77, (remote, 0), &[7])?;
-    bed.expect(A, link.a, 77, (Opcode::Write, Status::Success))?;
-    Ok(())
+    bed.complete_write(A, link.a, 77, (remote, 0), &[7], Status::Success)
 }
 
 fn local_spans<T: Testbed>(bed: &mut Bed<T>, link: QpPair, local: RegionId, remote: RemoteRegion) -> Outcome {

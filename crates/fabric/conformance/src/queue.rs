@@ -9,9 +9,7 @@ use stentor_fabric::{Access, Fabric, Opcode, PostError, QpState, Source, Status,
 pub(super) fn inline_limit<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let limit = bed.at(A).capabilities().inline_bytes as usize;
     let words = (limit / 8).next_multiple_of(8).max(8);
-    let region = bed.region(B, A, 1, words, Some(Access::Write))?;
-    let link = bed.link(16, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (region, link, remote) = bed.linked(words, Access::Write, 16)?;
     let data = vec![0xab; limit + 8];
     let too_long = |bytes: usize| PostError::InlineTooLong { bytes: bytes as u64, limit: limit as u32 };
     let one_more = limit + 1;
@@ -21,18 +19,13 @@ pub(super) fn inline_limit<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let got = bed.try_post(A, link.a, 1, write(&data[..next], remote, 0), true);
     same("WRITE of one word too many", &got, &Err(too_long(next)))?;
     let most = limit / 8 * 8;
-    bed.post(A, link.a, 2, write(&data[..most], remote, 0))?;
-    bed.expect(A, link.a, 2, (Opcode::Write, Status::Success))?;
+    bed.complete(A, link.a, 2, write(&data[..most], remote, 0), Status::Success)?;
     let word = u64::from_ne_bytes([0xab; 8]);
-    bed.until("all inline bytes", |bed| {
-        Ok(bed.words(B, region)[..most / 8].iter().all(|got| *got == word).then_some(()))
-    })
+    bed.eventually("all inline bytes", |bed| bed.words(B, region)[..most / 8].iter().all(|got| *got == word))
 }
 
 pub(super) fn bounded_and_freed_by_signalled<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    let region = bed.region(B, A, 1, 8, Some(Access::Write))?;
-    let link = bed.link(8, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (region, link, remote) = bed.linked(8, Access::Write, 8)?;
     let full = Err(PostError::SendQueueFull { qp: link.a, depth: 8 });
     for lap in 0..3_u64 {
         for n in 0..7 {
@@ -63,9 +56,7 @@ pub(super) fn bounded_and_freed_by_signalled<T: Testbed>(bed: &mut Bed<T>) -> Ou
 }
 
 pub(super) fn one_completion_per_signalled<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    bed.region(B, A, 1, 64, Some(Access::Write))?;
-    let link = bed.link(64, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (_, link, remote) = bed.linked(64, Access::Write, 64)?;
     for n in 0..60_u64 {
         let verb = write(&[7; 8], remote, n as usize);
         called("post", bed.try_post(A, link.a, n, verb, n % 3 == 2))?;
@@ -84,9 +75,7 @@ pub(super) fn one_completion_per_signalled<T: Testbed>(bed: &mut Bed<T>) -> Outc
 }
 
 pub(super) fn poll_and_wait_flush<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    let region = bed.region(B, A, 1, 8, Some(Access::Write))?;
-    let link = bed.link(16, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (region, link, remote) = bed.linked(8, Access::Write, 16)?;
     for (id, polls) in [(1_u64, true), (2, false)] {
         let data = id.to_ne_bytes();
         let request = WorkRequest { id, verb: write(&data, remote, 0), signalled: true };

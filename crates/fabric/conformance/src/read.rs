@@ -5,32 +5,25 @@ use super::bed::{A, B, Bed, Outcome, place, same, span};
 use stentor_fabric::{Access, Opcode, Status, Verb};
 
 pub(super) fn what_a_completed_write_wrote<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    bed.region(B, A, 1, 64, Some(Access::Write))?;
     let local = bed.region(A, A, 2, 8, None)?;
-    let link = bed.link(32, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (_, link, remote) = bed.linked(64, Access::Write, 32)?;
     for n in 1..40_u64 {
         let values = [n, n + 1, n + 2, n + 3];
         bed.store(A, local, 0, &[u64::MAX; 4]);
-        bed.write(A, link.a, 2 * n, (remote, n as usize % 16), &values)?;
-        bed.expect(A, link.a, 2 * n, (Opcode::Write, Status::Success))?;
+        bed.complete_write(A, link.a, 2 * n, (remote, n as usize % 16), &values, Status::Success)?;
         let verb = Verb::Read { local: span(local, 0, 4), remote: place(remote, n as usize % 16) };
-        bed.post(A, link.a, 2 * n + 1, verb)?;
-        bed.expect(A, link.a, 2 * n + 1, (Opcode::Read, Status::Success))?;
+        bed.complete(A, link.a, 2 * n + 1, verb, Status::Success)?;
         same("what the READ brought", &bed.words(A, local)[..4].to_vec(), &values.to_vec())?;
     }
     Ok(())
 }
 
 pub(super) fn what_the_owner_stored<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    let region = bed.region(B, A, 1, 8, Some(Access::Read))?;
     let local = bed.region(A, A, 2, 8, None)?;
-    let link = bed.link(32, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (region, link, remote) = bed.linked(8, Access::Read, 32)?;
     for n in 1..20_u64 {
         bed.store(B, region, 5, &[n * n]);
-        bed.post(A, link.a, n, Verb::Read { local: span(local, 2, 1), remote: place(remote, 5) })?;
-        bed.expect(A, link.a, n, (Opcode::Read, Status::Success))?;
+        bed.complete(A, link.a, n, Verb::Read { local: span(local, 2, 1), remote: place(remote, 5) }, Status::Success)?;
         same("what the READ brought", &bed.words(A, local), &vec![0, 0, n * n, 0, 0, 0, 0, 0])?;
     }
     Ok(())
@@ -38,10 +31,8 @@ pub(super) fn what_the_owner_stored<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 
 pub(super) fn of_many_words<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let words = 2048;
-    let region = bed.region(B, A, 1, words, Some(Access::Read))?;
     let local = bed.region(A, A, 2, words, None)?;
-    let link = bed.link(32, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (region, link, remote) = bed.linked(words, Access::Read, 32)?;
     let values: Vec<u64> = (0..words as u64).map(|i| i << 20 | 1).collect();
     bed.store(B, region, 0, &values);
     // Several at once, into different places.

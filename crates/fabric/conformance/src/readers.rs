@@ -2,7 +2,7 @@
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, SERVICE, called, check, need, place, same, span, write};
-use stentor_fabric::{Access, Event, Fabric, Opcode, ProcessId, QpConfig, QpState, Status, Verb};
+use stentor_fabric::{Access, Fabric, ProcessId, QpConfig, QpState, Status, Verb};
 
 /// Reads what A writes at B.
 const C: ProcessId = ProcessId(2);
@@ -16,15 +16,12 @@ pub(super) fn they_read_and_never_write<T: Testbed>(bed: &mut Bed<T>) -> Outcome
     let reader = bed.connect((C, B), SERVICE, QpConfig::reliable(16, 4))?;
     let (at_a, at_c) = (bed.resolve(A, B, 1)?, bed.resolve(C, B, 1)?);
     for n in 1..20 {
-        bed.write(A, writer.a, n, (at_a, 3), &[n, n + 1])?;
-        bed.expect(A, writer.a, n, (Opcode::Write, Status::Success))?;
+        bed.complete_write(A, writer.a, n, (at_a, 3), &[n, n + 1], Status::Success)?;
         // What completed at the writer is there for every reader (rule 3), without the owner's help.
-        bed.post(C, reader.a, n, Verb::Read { local: span(local, 0, 2), remote: place(at_c, 3) })?;
-        bed.expect(C, reader.a, n, (Opcode::Read, Status::Success))?;
+        bed.complete(C, reader.a, n, Verb::Read { local: span(local, 0, 2), remote: place(at_c, 3) }, Status::Success)?;
         same("what the reader sees", &bed.words(C, local)[..2].to_vec(), &vec![n, n + 1])?;
     }
-    bed.post(C, reader.a, 99, write(&[7; 8], at_c, 0))?;
-    bed.expect(C, reader.a, 99, (Opcode::Write, Status::RemoteAccess))?;
+    bed.complete(C, reader.a, 99, write(&[7; 8], at_c, 0), Status::RemoteAccess)?;
     bed.settle();
     same("the word that a reader tried to write", &bed.word(B, region, 0), &0)
 }
@@ -38,16 +35,19 @@ pub(super) fn one_loses_access_and_the_others_keep_it<T: Testbed>(bed: &mut Bed<
     let reader = bed.connect((C, B), SERVICE, QpConfig::reliable(16, 4))?;
     bed.resolve(C, B, 1)?;
     bed.resolve(A, B, 1)?;
-    called("revoke from a reader", bed.at(B).revoke(region, C))?;
-    bed.event(B, Event::Revoked { region, peer: C })?;
+    bed.revoke(B, region, C)?;
     bed.settle();
     if let Some(stale) = bed.at(C).resolve(B, stentor_fabric::Purpose(1)) {
-        bed.post(C, reader.a, 1, Verb::Read { local: span(local, 0, 1), remote: place(stale, 0) })?;
-        bed.expect(C, reader.a, 1, (Opcode::Read, Status::RemoteAccess))?;
+        bed.complete(
+            C,
+            reader.a,
+            1,
+            Verb::Read { local: span(local, 0, 1), remote: place(stale, 0) },
+            Status::RemoteAccess,
+        )?;
     }
     check(bed.at(A).state(writer.a) == QpState::Ready, || "the writer's queue pair broke".to_string())?;
     let at_a = bed.resolve(A, B, 1)?;
-    bed.write(A, writer.a, 2, (at_a, 0), &[5])?;
-    bed.expect(A, writer.a, 2, (Opcode::Write, Status::Success))?;
-    bed.until("the write of the one that kept access", |bed| Ok((bed.word(B, region, 0) == 5).then_some(())))
+    bed.complete_write(A, writer.a, 2, (at_a, 0), &[5], Status::Success)?;
+    bed.eventually("the write of the one that kept access", |bed| bed.word(B, region, 0) == 5)
 }

@@ -2,7 +2,7 @@
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, QpPair, SERVICE, called, check, same, write};
-use stentor_fabric::{Access, Event, Fabric, Opcode, ProcessId, QpConfig, QpId, QpState, RegionId, Service, Status};
+use stentor_fabric::{Access, Event, Fabric, ProcessId, QpConfig, QpId, QpState, RegionId, Service, Status};
 
 const CONFIG: QpConfig = QpConfig::reliable(64, 4);
 const WORDS: usize = 64;
@@ -28,8 +28,7 @@ fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, RegionId, QpPair)> 
 fn replace<T: Testbed>(bed: &mut Bed<T>, a: QpId) -> Outcome<(RegionId, QpPair)> {
     bed.forget();
     bed.crash(B);
-    bed.broken(A, a, B)?;
-    bed.reset(A, a)?;
+    bed.renew(A, a, B)?;
     bed.restart(B);
     let (at_b, b) = join(bed)?;
     bed.connected(QpPair { a, b })?;
@@ -54,8 +53,7 @@ pub(super) fn the_next_life_connects<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         bed.restart(B);
         let b;
         (at_b, b) = join(bed)?;
-        bed.broken(A, link.a, B)?;
-        bed.reset(A, link.a)?;
+        bed.renew(A, link.a, B)?;
         link = QpPair { b, ..link };
         bed.connected(link)?;
     }
@@ -86,8 +84,7 @@ pub(super) fn old_regions_are_refused<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let new = bed.resolve(A, B, 1)?;
     check(new.key != old.key, || format!("two lives of a process have one key {}", new.key))?;
     bed.write_and_see((A, link.a), (B, at_b), (new, 0), 7)?;
-    bed.write(A, link.a, 8, (old, 1), &[8])?;
-    bed.expect(A, link.a, 8, (Opcode::Write, Status::RemoteAccess))?;
+    bed.complete_write(A, link.a, 8, (old, 1), &[8], Status::RemoteAccess)?;
     bed.settle();
     same("memory", &bed.words(B, at_b)[..3].to_vec(), &vec![7, 0, 0])?;
     bed.reconnect(link)?;
@@ -111,8 +108,7 @@ pub(super) fn nothing_late_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outc
         bed.crash(B);
         bed.restart(B);
         let (_, b) = join(bed)?;
-        bed.broken(A, link.a, B)?;
-        bed.reset(A, link.a)?;
+        bed.renew(A, link.a, B)?;
         let connected = bed.words_at_connected(A, (link.a, B), at_a)?;
         let first_hole = connected[..60].iter().position(|word| *word / 100 != round).unwrap_or(60);
         let ordered = bed.at(A).capabilities().ordered_writes;
@@ -137,8 +133,7 @@ pub(super) fn fresh_after_revoke_and_grant<T: Testbed>(bed: &mut Bed<T>) -> Outc
         }
         bed.crash(B);
         bed.broken(A, link.a, B)?;
-        called("revoke", bed.at(A).revoke(at_a, B))?;
-        bed.event(A, Event::Revoked { region: at_a, peer: B })?;
+        bed.revoke(A, at_a, B)?;
         let fenced = bed.words(A, at_a);
         same("what had completed", &fenced[63], &round)?;
         bed.settle();

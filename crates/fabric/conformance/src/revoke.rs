@@ -1,31 +1,17 @@
 //! Revocation: fencing an old leader depends on it.
 
 use super::Testbed;
-use super::bed::{A, B, Bed, Outcome, QpPair, called, check, same, write};
-use stentor_fabric::{Access, Event, Fabric, Opcode, QpState, RegionId, RemoteRegion, Status};
+use super::bed::{A, B, Bed, Outcome, called, check, same, write};
+use stentor_fabric::{Access, Event, Fabric, QpState, Status};
 
 const WORDS: usize = 4096;
 
-fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, QpPair, RemoteRegion)> {
-    let region = bed.region(B, A, 1, WORDS, Some(Access::Write))?;
-    let link = bed.link(64, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
-    Ok((region, link, remote))
-}
-
-fn revoke<T: Testbed>(bed: &mut Bed<T>, region: RegionId) -> Outcome {
-    called("revoke", bed.at(B).revoke(region, A))?;
-    bed.event(B, Event::Revoked { region, peer: A })
-}
-
 pub(super) fn refused_afterwards<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    let (region, link, remote) = setup(bed)?;
-    bed.write(A, link.a, 1, (remote, 0), &[11])?;
-    bed.expect(A, link.a, 1, (Opcode::Write, Status::Success))?;
-    revoke(bed, region)?;
+    let (region, link, remote) = bed.linked(WORDS, Access::Write, 64)?;
+    bed.complete_write(A, link.a, 1, (remote, 0), &[11], Status::Success)?;
+    bed.revoke(B, region, A)?;
     same("a write that had completed", &bed.word(B, region, 0), &11)?;
-    bed.write(A, link.a, 2, (remote, 1), &[22])?;
-    bed.expect(A, link.a, 2, (Opcode::Write, Status::RemoteAccess))?;
+    bed.complete_write(A, link.a, 2, (remote, 1), &[22], Status::RemoteAccess)?;
     bed.event(A, Event::Disconnected { qp: link.a, peer: B })?;
     bed.settle();
     same("a write after the revocation", &bed.word(B, region, 1), &0)?;
@@ -35,7 +21,7 @@ pub(super) fn refused_afterwards<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 /// One writer streams, every request signalled, while the owner revokes: whatever was reported a success is there, and
 /// nothing changes any more after the event.
 pub(super) fn keeps_what_completed<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    let (region, link, remote) = setup(bed)?;
+    let (region, link, remote) = bed.linked(WORDS, Access::Write, 64)?;
     let (mut next, mut successes, mut failures) = (0_u64, Vec::new(), Vec::new());
     let mut at_event: Option<Vec<u64>> = None;
     let mut asked = false;
@@ -44,12 +30,7 @@ pub(super) fn keeps_what_completed<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         if at_event.is_none() && bed.take_event(B, Event::Revoked { region, peer: A }).is_some() {
             at_event = Some(bed.words(B, region));
         }
-        while let Some(completion) = bed.take_any(A) {
-            match completion.status {
-                Status::Success => successes.push(completion.id),
-                status => failures.push(status),
-            }
-        }
+        bed.sort_completions(A, &mut successes, &mut failures);
         if !asked && successes.len() > 40 {
             called("revoke", bed.at(B).revoke(region, A))?;
             asked = true;
@@ -68,12 +49,7 @@ pub(super) fn keeps_what_completed<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         Ok((at_event.is_some() && bed.at(A).state(link.a) == QpState::Error).then_some(()))
     })?;
     bed.settle();
-    while let Some(completion) = bed.take_any(A) {
-        match completion.status {
-            Status::Success => successes.push(completion.id),
-            status => failures.push(status),
-        }
-    }
+    bed.sort_completions(A, &mut successes, &mut failures);
     let at_event = at_event.unwrap_or_default();
     same("memory long after the event", &bed.words(B, region), &at_event)?;
     let ordered = bed.at(A).capabilities().ordered_writes;
@@ -97,24 +73,20 @@ pub(super) fn keeps_what_completed<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 }
 
 pub(super) fn grant_again_has_a_fresh_key<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    let (region, link, old) = setup(bed)?;
-    bed.write(A, link.a, 1, (old, 0), &[1])?;
-    bed.expect(A, link.a, 1, (Opcode::Write, Status::Success))?;
-    revoke(bed, region)?;
+    let (region, link, old) = bed.linked(WORDS, Access::Write, 64)?;
+    bed.complete_write(A, link.a, 1, (old, 0), &[1], Status::Success)?;
+    bed.revoke(B, region, A)?;
     same("memory after the revocation", &bed.word(B, region, 0), &1)?;
     called("grant again", bed.at(B).grant(region, A, Access::Write))?;
     let purpose = stentor_fabric::Purpose(1);
     let fresh = bed.until("a fresh key", |bed| Ok(bed.at(A).resolve(B, purpose).filter(|new| new.key != old.key)))?;
-    bed.write(A, link.a, 2, (fresh, 1), &[2])?;
-    bed.expect(A, link.a, 2, (Opcode::Write, Status::Success))?;
-    bed.until("a write with the fresh key", |bed| Ok((bed.word(B, region, 1) == 2).then_some(())))?;
-    bed.write(A, link.a, 3, (old, 2), &[3])?;
-    bed.expect(A, link.a, 3, (Opcode::Write, Status::RemoteAccess))?;
+    bed.complete_write(A, link.a, 2, (fresh, 1), &[2], Status::Success)?;
+    bed.eventually("a write with the fresh key", |bed| bed.word(B, region, 1) == 2)?;
+    bed.complete_write(A, link.a, 3, (old, 2), &[3], Status::RemoteAccess)?;
     bed.settle();
     same("memory", &bed.words(B, region)[..3].to_vec(), &vec![1, 2, 0])?;
     bed.reconnect(link)?;
     let again = bed.resolve(A, B, 1)?;
-    bed.write(A, link.a, 4, (again, 3), &[4])?;
-    bed.expect(A, link.a, 4, (Opcode::Write, Status::Success))?;
-    bed.until("a write after the reset", |bed| Ok((bed.word(B, region, 3) == 4).then_some(())))
+    bed.complete_write(A, link.a, 4, (again, 3), &[4], Status::Success)?;
+    bed.eventually("a write after the reset", |bed| bed.word(B, region, 3) == 4)
 }

@@ -151,9 +151,7 @@ pub(super) fn thousands_of_records<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 }
 
 pub(super) fn slots_show_the_newest<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    let region = bed.region(B, A, 1, 16, Some(Access::Write))?;
-    let link = bed.link(DEPTH, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (region, link, remote) = bed.linked(16, Access::Write, DEPTH)?;
     let seal = Seal::new(A, 5);
     let (mut slot, mut reader) = (SealedSlot::new(seal), SlotReader::new(seal));
     let mut queue = SendQueue::new(DEPTH);

@@ -44,8 +44,7 @@ pub(super) fn all_lengths_in_order<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
                 .collect();
             bed.store(A, outbox, 0, &words);
             let source = Source::Region(Span { region: outbox, offset: 0, bytes: length as u32 });
-            bed.post(A, link.a, id, Verb::Send { source, imm })?;
-            bed.expect(A, link.a, id, (Opcode::Send, Status::Success))?;
+            bed.complete(A, link.a, id, Verb::Send { source, imm }, Status::Success)?;
         }
         sent.push((data, imm));
     }

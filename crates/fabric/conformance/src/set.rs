@@ -63,9 +63,7 @@ impl Trio {
             for process in up {
                 bed.collect(*process);
                 let end = self.end(*process);
-                if bed.at(*process).state(end) == QpState::Error {
-                    called("reset", bed.at(*process).reset(end))?;
-                }
+                bed.reset_if_broken(*process, end)?;
                 ready &= bed.at(*process).state(end) == QpState::Ready;
             }
             let exact = [B, C].iter().all(|peer| bed.at(A).set_reaches(self.end(A), *peer) == reached.contains(peer));
@@ -110,7 +108,7 @@ impl Trio {
         bed.expect(A, self.end(A), value, (Opcode::Write, Status::Success))?;
         for peer in peers {
             let what = format!("{value} at {peer}");
-            bed.until(&what, |bed| Ok((bed.word(*peer, self.region(*peer), 0) == value).then_some(())))?;
+            bed.eventually(&what, |bed| bed.word(*peer, self.region(*peer), 0) == value)?;
         }
         Ok(())
     }
@@ -178,9 +176,7 @@ pub(super) fn copies_to_whom_it_says<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     }
     for (at, peer) in [B, C].into_iter().enumerate() {
         let want = &expected[at];
-        bed.until(&format!("all copies at {peer}"), |bed| {
-            Ok((bed.words(peer, trio.regions[at]) == *want).then_some(()))
-        })?;
+        bed.eventually(&format!("all copies at {peer}"), |bed| bed.words(peer, trio.regions[at]) == *want)?;
     }
     bed.settle();
     for (at, peer) in [B, C].into_iter().enumerate() {
@@ -351,18 +347,14 @@ pub(super) fn who_is_gone_is_left_out<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
             &Err(PostError::NotReached { qp: trio.end(A), peer: C }),
         )?;
         trio.works(bed, &[B], 100 + round)?;
-        bed.until("that nothing can land at one that is gone", |bed| {
-            Ok(bed.at(A).set_settled(trio.end(A), C).then_some(()))
-        })?;
+        bed.eventually("that nothing can land at one that is gone", |bed| bed.at(A).set_settled(trio.end(A), C))?;
         bed.restart(C);
         trio.regions[1] = bed.region(C, A, 1, WORDS, Some(Access::Write))?;
         let back = called("connect", bed.at(C).connect(A, Service(7), QpConfig::reliable(DEPTH, 0)))?;
         trio.ends[2] = join(bed, C)?;
         bed.until("the queue pair to the next life", |bed| {
             let link = trio.links[1];
-            if bed.at(A).state(link) == QpState::Error {
-                called("reset", bed.at(A).reset(link))?;
-            }
+            bed.reset_if_broken(A, link)?;
             Ok((bed.at(C).state(back) == QpState::Ready && bed.at(A).state(link) == QpState::Ready).then_some(()))
         })?;
         trio.whole(bed)?;
@@ -459,9 +451,7 @@ pub(super) fn nothing_of_an_earlier_life<T: Testbed>(bed: &mut Bed<T>) -> Outcom
         for (at, peer) in [B, C].into_iter().enumerate() {
             let what = format!("{peer} connects to the next life of {A}");
             bed.until(&what, |bed| {
-                if bed.at(peer).state(theirs[at]) == QpState::Error {
-                    called("reset", bed.at(peer).reset(theirs[at]))?;
-                }
+                bed.reset_if_broken(peer, theirs[at])?;
                 bed.collect(peer);
                 let up = bed.at(peer).state(theirs[at]) == QpState::Ready;
                 let own = bed.at(A).state(trio.links[at]) == QpState::Ready;
@@ -491,7 +481,7 @@ pub(super) fn survives_a_cut<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         let failed = bed.completion(A, trio.end(A), round)?;
         check(failed.status != Status::Success, || "a success through a cut".to_string())?;
         bed.broken(A, trio.end(A), A)?;
-        bed.until("the copy to who is reached", |bed| Ok((bed.word(B, trio.region(B), 20) == round).then_some(())))?;
+        bed.eventually("the copy to who is reached", |bed| bed.word(B, trio.region(B), 20) == round)?;
         if from == A {
             same("the copy through the cut", &(bed.word(C, trio.region(C), 20) == round), &false)?;
         }

@@ -5,10 +5,8 @@ use super::bed::{A, B, Bed, Outcome, called, place, span};
 use stentor_fabric::{Access, Opcode, Source, Status, Verb};
 
 pub(super) fn free_after_a_later_completion<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    let region = bed.region(B, A, 1, 128, Some(Access::Write))?;
     let local = bed.region(A, A, 2, 128, None)?;
-    let link = bed.link(32, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (region, link, remote) = bed.linked(128, Access::Write, 32)?;
     let mut expected = vec![0; 128];
     for lap in 0..8_usize {
         for n in 0..4 {
@@ -24,13 +22,11 @@ pub(super) fn free_after_a_later_completion<T: Testbed>(bed: &mut Bed<T>) -> Out
         bed.store(A, local, 0, &[u64::MAX; 128]);
     }
     bed.settle();
-    bed.until("what the sources held before the completion", |bed| Ok((bed.words(B, region) == expected).then_some(())))
+    bed.eventually("what the sources held before the completion", |bed| bed.words(B, region) == expected)
 }
 
 pub(super) fn inline_is_free_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    let region = bed.region(B, A, 1, 64, Some(Access::Write))?;
-    let link = bed.link(64, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (region, link, remote) = bed.linked(64, Access::Write, 64)?;
     let mut data = [0; 8];
     for n in 0..60_usize {
         data.copy_from_slice(&(n as u64 + 1).to_ne_bytes());
@@ -38,7 +34,5 @@ pub(super) fn inline_is_free_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         data.fill(0xff);
     }
     bed.expect(A, link.a, 59, (Opcode::Write, Status::Success))?;
-    bed.until("what the buffer held while posting", |bed| {
-        Ok((0..60).all(|n| bed.word(B, region, n) == n as u64 + 1).then_some(()))
-    })
+    bed.eventually("what the buffer held while posting", |bed| (0..60).all(|n| bed.word(B, region, n) == n as u64 + 1))
 }

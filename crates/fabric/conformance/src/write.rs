@@ -6,10 +6,8 @@ use stentor_fabric::{Access, Fabric, Opcode, SendQueue, Source, Status, Verb};
 
 pub(super) fn lands_whole<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let words = 1024;
-    let region = bed.region(B, A, 1, words, Some(Access::Write))?;
     let local = bed.region(A, A, 2, words, None)?;
-    let link = bed.link(16, 4)?;
-    let remote = bed.resolve(A, B, 1)?;
+    let (region, link, remote) = bed.linked(words, Access::Write, 16)?;
     let mut expected = vec![0; words];
     for (id, (first, count)) in
         [(0, 1), (3, 5), (8, 8), (100, 900), (0, 1024), (1023, 1), (5, 0)].into_iter().enumerate()
@@ -18,10 +16,9 @@ pub(super) fn lands_whole<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         expected[first..first + count].copy_from_slice(&values);
         bed.store(A, local, 0, &values);
         let source = Source::Region(span(local, 0, count));
-        bed.post(A, link.a, id as u64, Verb::Write { source, target: place(remote, first) })?;
-        bed.expect(A, link.a, id as u64, (Opcode::Write, Status::Success))?;
+        bed.complete(A, link.a, id as u64, Verb::Write { source, target: place(remote, first) }, Status::Success)?;
         let what = format!("{count} words at {first}, and nothing else");
-        bed.until(&what, |bed| Ok((bed.words(B, region) == expected).then_some(())))?;
+        bed.eventually(&what, |bed| bed.words(B, region) == expected)?;
     }
     Ok(())
 }
@@ -111,6 +108,6 @@ pub(super) fn both_ways_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         bed.expect(B, link.b, n, (Opcode::Write, Status::Success))?;
     }
     let expected = |base: u64| (0..64).map(|word| base + word / 2).collect::<Vec<u64>>();
-    bed.until("what A wrote", |bed| Ok((bed.words(B, at_b) == expected(1)).then_some(())))?;
-    bed.until("what B wrote", |bed| Ok((bed.words(A, at_a) == expected(101)).then_some(())))
+    bed.eventually("what A wrote", |bed| bed.words(B, at_b) == expected(1))?;
+    bed.eventually("what B wrote", |bed| bed.words(A, at_a) == expected(101))
 }

@@ -29,7 +29,7 @@ impl SimConfig {
     /// No faults of processes or links, no trace, no transcript.
     #[must_use]
     pub fn new(processes: usize, seed: u64, network: NetworkModel) -> Self {
-        let (faults, mix) = (FaultPlan::new(), FaultMix::NONE);
+        let (faults, mix) = (FaultPlan::new(), FaultMix::default());
         SimConfig { processes, seed, network, faults, mix, trace: false, transcript: None }
     }
 }

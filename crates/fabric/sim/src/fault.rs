@@ -59,7 +59,7 @@ pub enum Fault {
 pub type FaultPlan = Vec<(u64, Fault)>;
 
 /// Faults drawn from the seed: `count` of them, spread over a time, of kinds chosen by weight.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FaultMix {
     /// How many.
     pub count: u32,
@@ -88,22 +88,6 @@ pub struct FaultMix {
 }
 
 impl FaultMix {
-    /// No fault.
-    pub const NONE: FaultMix = FaultMix {
-        count: 0,
-        from_ns: 0,
-        until_ns: 0,
-        longest_ns: 0,
-        targets: Vec::new(),
-        crash: 0,
-        crash_at_post: 0,
-        restart: false,
-        stall: 0,
-        partition: 0,
-        one_way: 0,
-        clock_jump: 0,
-    };
-
     /// The plan for a seed, in order of time.
     #[must_use]
     pub fn draw(&self, seed: u64, processes: usize) -> FaultPlan {
@@ -153,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_mix_draws_only_what_has_weight_and_the_same_every_time() {
-        let mix = FaultMix { count: 200, until_ns: 1_000, longest_ns: 50, stall: 1, one_way: 3, ..FaultMix::NONE };
+        let mix = FaultMix { count: 200, until_ns: 1_000, longest_ns: 50, stall: 1, one_way: 3, ..FaultMix::default() };
         let plan = mix.draw(9, 4);
         assert_eq!(plan, mix.draw(9, 4));
         assert_ne!(plan, mix.draw(10, 4));
@@ -167,10 +151,10 @@ mod tests {
     #[test]
     fn crashes_come_with_restarts_if_asked_and_hit_targets_only() {
         let targets = vec![ProcessId(2)];
-        let mix = FaultMix { count: 5, longest_ns: 9, crash: 1, restart: true, targets, ..FaultMix::NONE };
+        let mix = FaultMix { count: 5, longest_ns: 9, crash: 1, restart: true, targets, ..FaultMix::default() };
         let plan = mix.draw(1, 4);
         assert_eq!(plan.iter().filter(|(_, fault)| *fault == Fault::Crash(ProcessId(2))).count(), 5);
         assert_eq!(plan.iter().filter(|(_, fault)| *fault == Fault::Restart(ProcessId(2))).count(), 5);
-        assert!(FaultMix::NONE.draw(1, 4).is_empty());
+        assert!(FaultMix::default().draw(1, 4).is_empty());
     }
 }

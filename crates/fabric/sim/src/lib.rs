@@ -60,6 +60,7 @@ mod counts;
 mod event;
 mod fabric;
 mod fault;
+mod membership;
 mod memory;
 mod model;
 mod network;

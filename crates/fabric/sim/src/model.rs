@@ -5,7 +5,7 @@ use stentor_fabric::Capabilities;
 use crate::rng::SimRng;
 
 /// A random time: usually between `least_ns` and `most_ns`, now and then up to `tail_ns`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Delay {
     /// The shortest, ns.
     pub least_ns: u64,
@@ -50,7 +50,7 @@ impl Delay {
 
 /// The network, the NICs and the processors. Every liberty that the contract leaves is a field: 0 or `false` turns it
 /// off. Chances are per million.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NetworkModel {
     /// One way through the network, per message.
     pub propagation: Delay,
@@ -139,27 +139,11 @@ impl NetworkModel {
         NetworkModel {
             propagation: Delay::exactly(delay_ns),
             control: Delay::exactly(delay_ns),
-            nic_ns: 0,
-            ps_per_byte: 0,
-            landing: Delay::exactly(0),
-            tear_gap: Delay::exactly(0),
-            step: Delay::exactly(0),
             revocation: Delay::exactly(delay_ns),
             retry_ns: 1_000_000,
             rnr_ns: 10_000,
             rnr_retries: 7,
-            reorder_across_queue_pairs: false,
-            torn_writes: 0,
-            early_completions: false,
-            late_writes: 0,
-            late_ns: 0,
-            torn_reads: 0,
             ordered_writes: true,
-            late_source_reads: 0,
-            partial_at_revocation: 0,
-            partial_at_crash: 0,
-            late_after_break: 0,
-            lost_unreliable: 0,
             hold_until_flush: true,
             inline_bytes: 220,
             max_send_depth: 4096,
@@ -167,13 +151,10 @@ impl NetworkModel {
             max_message_bytes: 1 << 30,
             atomics: true,
             unreliable: true,
-            tagged: false,
-            hardware_multicast: false,
             set_settle: Delay::between(20_000, 60_000),
             set_news: Delay::between(1_000, 20_000),
-            late_copies: 0,
-            late_copy_ns: 0,
             set_grace_ns: 2_000_000,
+            ..NetworkModel::default()
         }
     }
 

@@ -12,68 +12,12 @@ use stentor_fabric::{
 
 use crate::event::{End, Event};
 use crate::fabric::aligned;
+use crate::membership::{Membership, Seat, Set};
 use crate::memory::pack;
 use crate::qp::{Message, Part, Qp, RequestKind, Sent};
 use crate::responder::Opened;
 use crate::rng::MILLION;
 use crate::state::State;
-
-/// One process that wants to be in a life, or is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Seat {
-    life: u32,
-    end: QpId,
-}
-
-/// What the network knows of a set.
-pub(crate) struct Set {
-    members: Vec<ProcessId>,
-    /// By rank: who has joined for the next life.
-    waiting: Vec<Option<Seat>>,
-    /// By rank: who is in the newest life and has not left it.
-    seats: Vec<Option<Seat>>,
-    /// The newest life; 0 before the first.
-    life: u64,
-    /// Somebody was told that it is over.
-    dying: bool,
-    /// Since when the next life is waited for, ns; `None` while nobody does.
-    since: Option<u64>,
-}
-
-/// What a process knows of a set.
-pub(crate) struct Membership {
-    members: Vec<ProcessId>,
-    rank: usize,
-    end: QpId,
-    /// By rank: where its copies come in.
-    from: Vec<QpId>,
-    /// By rank: the life of the process in the newest life.
-    lives: Vec<u32>,
-    /// Whom the life that is ready reaches.
-    reaches: u32,
-    /// By rank: the newest life that broke here and was one of that process, too.
-    owed: Vec<u64>,
-    /// By rank: the newest life that the process is known to have left.
-    left: Vec<u64>,
-    /// By rank: copies posted.
-    posted: Vec<u64>,
-    /// By rank: the newest arrival that was planned, ns.
-    last_arrival: Vec<u64>,
-    /// By rank: until when the network keeps copies, ns.
-    kept_until: Vec<u64>,
-    /// When the last write leaves the NIC, ns.
-    departs: u64,
-}
-
-impl Membership {
-    fn rank_of(&self, peer: ProcessId) -> Option<usize> {
-        self.members.iter().position(|member| *member == peer)
-    }
-
-    fn is_reached(&self, rank: usize) -> bool {
-        self.reaches >> rank & 1 == 1
-    }
-}
 
 impl State {
     pub(crate) fn join_set(

@@ -8,11 +8,11 @@ use crate::config::{Due, SimConfig};
 use crate::counts::{FaultCounts, ProcessCounts, SetCounts};
 use crate::event::{Calendar, Event, Slab};
 use crate::fault::Fault;
+use crate::membership::{Membership, Set};
 use crate::memory::{Delivery, Key, Landings, Region};
 use crate::model::NetworkModel;
 use crate::qp::{Message, Qp, Queued};
 use crate::rng::SimRng;
-use crate::set::{Membership, Set};
 use crate::trace::Trace;
 use crate::transcript::Transcript;
 

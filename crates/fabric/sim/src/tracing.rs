@@ -65,7 +65,7 @@ impl State {
     }
 
     /// A mark is not in the transcript: it is for people, and what it says is in the history of the run.
-    pub(crate) fn trace_mark(&mut self, process: ProcessId, name: &str) {
+    pub(crate) fn trace_mark(&mut self, process: ProcessId, name: impl std::fmt::Display) {
         self.trace(process, || What::Mark(name.to_string()));
     }
 

@@ -199,6 +199,12 @@ impl World {
         self.state.borrow().set_counts
     }
 
+    /// The steps of all processes so far.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.state.borrow().process_counts.iter().map(|counts| counts.steps).sum()
+    }
+
     /// What a process posted so far.
     #[must_use]
     pub fn process_counts(&self, process: ProcessId) -> ProcessCounts {
@@ -213,7 +219,7 @@ impl World {
     }
 
     /// Puts a mark into the trace. Costs nothing without one.
-    pub fn mark(&self, process: ProcessId, name: &str) {
+    pub fn mark(&self, process: ProcessId, name: impl std::fmt::Display) {
         self.state.borrow_mut().trace_mark(process, name);
     }
 

@@ -5,13 +5,13 @@ mod common;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use common::{SimBed, bed};
+use common::{SimBed, wrapped};
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
     QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, SetSpec,
     SetTarget, SetWrite, Source, Span, Status, Verb, WaitError, Wake, Word, WorkRequest,
 };
-use stentor_fabric_conformance::{Report, Testbed, suite};
+use stentor_fabric_conformance::{Report, suite};
 use stentor_fabric_sim::{NetworkModel, SimFabric};
 
 /// One defect.
@@ -123,8 +123,22 @@ impl Broken {
 }
 
 impl Fabric for Broken {
-    fn me(&self) -> ProcessId {
-        self.inner.me()
+    stentor_fabric_conformance::forward! {
+        inner;
+        &self {
+            me() -> ProcessId;
+            memory(region: RegionId) -> &[Word];
+            state(qp: QpId) -> QpState;
+            raw_fd() -> Option<i32>;
+        }
+        &mut self {
+            grant(region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;
+            resolve(peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion>;
+            post_tagged_recv(qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError>;
+            cancel_tagged_recv(qp: QpId, id: u64) -> Result<(), PostError>;
+            flush();
+            arm();
+        }
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -137,14 +151,6 @@ impl Fabric for Broken {
             let _ = self.inner.grant(region, spec.writer, Access::Atomic);
         }
         Ok(region)
-    }
-
-    fn memory(&self, region: RegionId) -> &[Word] {
-        self.inner.memory(region)
-    }
-
-    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError> {
-        self.inner.grant(region, peer, access)
     }
 
     fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
@@ -197,19 +203,11 @@ impl Fabric for Broken {
         }
     }
 
-    fn state(&self, qp: QpId) -> QpState {
-        self.inner.state(qp)
-    }
-
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
         match self.inner.reset(qp) {
             Err(ConnectError::NotBroken { .. }) if self.bug == Bug::ResetsAnything => Ok(()),
             other => other,
         }
-    }
-
-    fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
-        self.inner.resolve(peer, purpose)
     }
 
     fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
@@ -248,18 +246,6 @@ impl Fabric for Broken {
             Err(PostError::RecvQueueFull { .. }) if self.bug == Bug::ForgetsReceives => Ok(()),
             other => other,
         }
-    }
-
-    fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError> {
-        self.inner.post_tagged_recv(qp, local, tag, ignore, id)
-    }
-
-    fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
-        self.inner.cancel_tagged_recv(qp, id)
-    }
-
-    fn flush(&mut self) {
-        self.inner.flush();
     }
 
     fn poll(&mut self, out: &mut [Completion]) -> usize {
@@ -302,60 +288,9 @@ impl Fabric for Broken {
         event
     }
 
-    fn arm(&mut self) {
-        self.inner.arm();
-    }
-
     fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
         let wake = self.inner.wait(timeout)?;
         Ok(if self.bug == Bug::LosesWakeUps { Wake::TimedOut } else { wake })
-    }
-
-    fn raw_fd(&self) -> Option<i32> {
-        self.inner.raw_fd()
-    }
-}
-
-struct BrokenBed {
-    world: SimBed,
-    fabrics: Vec<Broken>,
-}
-
-impl Testbed for BrokenBed {
-    type F = Broken;
-
-    fn processes(&self) -> usize {
-        self.fabrics.len()
-    }
-
-    fn fabric(&mut self, process: ProcessId) -> &mut Broken {
-        &mut self.fabrics[process.index()]
-    }
-
-    fn advance(&mut self) {
-        self.world.advance();
-    }
-
-    fn crash(&mut self, process: ProcessId) {
-        self.world.crash(process);
-    }
-
-    fn restart(&mut self, process: ProcessId) {
-        self.world.restart(process);
-        let bug = self.fabrics[process.index()].bug;
-        self.fabrics[process.index()] = Broken::new(self.world.world.fabric(process), bug);
-    }
-
-    fn cut(&mut self, from: ProcessId, to: ProcessId) -> bool {
-        self.world.cut(from, to)
-    }
-
-    fn heal(&mut self, from: ProcessId, to: ProcessId) {
-        self.world.heal(from, to);
-    }
-
-    fn patience(&self) -> usize {
-        5_000
     }
 }
 
@@ -364,9 +299,8 @@ fn run(bug: Bug) -> Report {
     let model = if wild { NetworkModel::adversarial() } else { NetworkModel::calm() };
     let model = NetworkModel { hardware_multicast: true, ..model };
     suite(|processes| {
-        let world = bed(processes, 11, &model);
-        let fabrics = (0..processes as u16).map(|p| Broken::new(world.world.fabric(ProcessId(p)), bug)).collect();
-        BrokenBed { world, fabrics }
+        let wrap = move |fabric| Broken::new(fabric, bug);
+        SimBed { patience: 5_000, ..wrapped(processes, 11, &model, wrap) }
     })
 }
 

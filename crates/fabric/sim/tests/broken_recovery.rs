@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use common::{SimBed, bed};
+use common::{SimBed, wrapped};
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
     QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Source, Span,
     Status, Verb, WaitError, Wake, Word, WorkRequest,
 };
-use stentor_fabric_conformance::{Report, Testbed, suite_of};
+use stentor_fabric_conformance::{Report, suite_of};
 use stentor_fabric_sim::{NetworkModel, SimFabric};
 
 /// One defect.
@@ -158,26 +158,28 @@ impl Broken {
 }
 
 impl Fabric for Broken {
-    fn me(&self) -> ProcessId {
-        self.inner.me()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
+    stentor_fabric_conformance::forward! {
+        inner;
+        &self {
+            me() -> ProcessId;
+            capabilities() -> &Capabilities;
+            memory(region: RegionId) -> &[Word];
+            state(qp: QpId) -> QpState;
+            raw_fd() -> Option<i32>;
+        }
+        &mut self {
+            grant(region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;
+            post_tagged_recv(qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError>;
+            flush();
+            arm();
+            wait(timeout: Duration) -> Result<Wake, WaitError>;
+        }
     }
 
     fn register(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError> {
         let region = self.inner.register(spec)?;
         self.regions.push((region, spec.writer));
         Ok(region)
-    }
-
-    fn memory(&self, region: RegionId) -> &[Word] {
-        self.inner.memory(region)
-    }
-
-    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError> {
-        self.inner.grant(region, peer, access)
     }
 
     fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
@@ -198,10 +200,6 @@ impl Fabric for Broken {
         let qp = self.inner.connect(peer, service, config)?;
         self.qps.push((qp, peer));
         Ok(qp)
-    }
-
-    fn state(&self, qp: QpId) -> QpState {
-        self.inner.state(qp)
     }
 
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
@@ -249,14 +247,6 @@ impl Fabric for Broken {
         Ok(())
     }
 
-    fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError> {
-        self.inner.post_tagged_recv(qp, local, tag, ignore, id)
-    }
-
-    fn flush(&mut self) {
-        self.inner.flush();
-    }
-
     fn poll(&mut self, out: &mut [Completion]) -> usize {
         if self.bug == Bug::WaitsForEverybody && self.away() {
             return 0;
@@ -300,72 +290,17 @@ impl Fabric for Broken {
         }
         Some(event)
     }
-
-    fn arm(&mut self) {
-        self.inner.arm();
-    }
-
-    fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
-        self.inner.wait(timeout)
-    }
-
-    fn raw_fd(&self) -> Option<i32> {
-        self.inner.raw_fd()
-    }
-}
-
-struct BrokenBed {
-    world: SimBed,
-    fabrics: Vec<Broken>,
-    ghosts: Vec<Ghost>,
-    bug: Bug,
-}
-
-impl Testbed for BrokenBed {
-    type F = Broken;
-
-    fn processes(&self) -> usize {
-        self.fabrics.len()
-    }
-
-    fn fabric(&mut self, process: ProcessId) -> &mut Broken {
-        &mut self.fabrics[process.index()]
-    }
-
-    fn advance(&mut self) {
-        self.world.advance();
-    }
-
-    fn crash(&mut self, process: ProcessId) {
-        self.world.crash(process);
-    }
-
-    fn restart(&mut self, process: ProcessId) {
-        self.world.restart(process);
-        let ghost = Rc::clone(&self.ghosts[process.index()]);
-        self.fabrics[process.index()] = Broken::new(self.world.world.fabric(process), self.bug, ghost);
-    }
-
-    fn cut(&mut self, from: ProcessId, to: ProcessId) -> bool {
-        self.world.cut(from, to)
-    }
-
-    fn heal(&mut self, from: ProcessId, to: ProcessId) {
-        self.world.heal(from, to);
-    }
-
-    fn patience(&self) -> usize {
-        8_000
-    }
 }
 
 fn run(bug: Bug, wanted: impl Fn(&str) -> bool) -> Report {
     suite_of(
         |processes| {
-            let world = bed(processes, 11, &NetworkModel::calm());
             let ghosts: Vec<Ghost> = (0..processes).map(|_| Ghost::default()).collect();
-            let wrap = |p: usize| Broken::new(world.world.fabric(ProcessId(p as u16)), bug, Rc::clone(&ghosts[p]));
-            BrokenBed { fabrics: (0..processes).map(wrap).collect(), world, ghosts, bug }
+            let wrap = move |fabric: SimFabric| {
+                let ghost = Rc::clone(&ghosts[fabric.me().index()]);
+                Broken::new(fabric, bug, ghost)
+            };
+            SimBed { patience: 8_000, ..wrapped(processes, 11, &NetworkModel::calm(), wrap) }
         },
         wanted,
     )
@@ -431,7 +366,7 @@ fn every_case_about_recovery_finds_a_defect() {
         "imm::breaks_without_a_receive",
         "imm::receives_are_bounded",
     ];
-    let names = stentor_fabric_conformance::names::<BrokenBed>();
+    let names = stentor_fabric_conformance::names::<SimBed<Broken>>();
     let about = names.into_iter().filter(|case| TOPICS.iter().any(|topic| case.starts_with(topic)));
     let unproven: Vec<_> =
         about.filter(|case| !elsewhere.contains(case) && DEFECTS.iter().all(|(_, found)| found != case)).collect();

@@ -88,7 +88,7 @@ fn everybody_hears_everybody_again_after_the_faults_and_every_fault_happened() {
 
 #[test]
 fn a_calm_network_takes_no_liberty() {
-    let world = World::new(config(1, NetworkModel::calm(), FaultMix::NONE, false));
+    let world = World::new(config(1, NetworkModel::calm(), FaultMix::default(), false));
     assert!(run(&world));
     let counts = world.fault_counts();
     // What the chatter does itself: it revokes, and posts too few receives.

@@ -11,26 +11,6 @@ use crate::view::View;
 /// A stream's index: sender and number.
 pub(crate) type Index = (Process, u64);
 
-/// A delivery.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Delivered {
-    pub(crate) broadcast: Broadcast,
-    pub(crate) kept: Kept,
-}
-
-/// One step of a stream at one process.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
-    /// A delivery, by its place in [`Broadcasts::deliveries`].
-    Delivered(u32),
-    /// Indices skipped, by the place in [`Broadcasts::skips`].
-    Skipped(u32),
-    /// Evidence against the sender, by the place in [`Broadcasts::evidence`].
-    Convicted(u32),
-    /// The sender was removed, by the place in [`Broadcasts::removals`].
-    Removed(u32),
-}
-
 /// Everything about broadcasts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Broadcasts {
@@ -38,13 +18,12 @@ pub(crate) struct Broadcasts {
     pub(crate) sent: BTreeMap<Index, Kept>,
     /// Further records of an index, with the same payload or another.
     pub(crate) again: Vec<Kept>,
-    pub(crate) deliveries: Vec<Delivered>,
-    pub(crate) skips: Vec<Kept>,
-    pub(crate) evidence: Vec<Kept>,
-    pub(crate) removals: Vec<Kept>,
-    /// By process and incarnation, and sender.
-    pub(crate) streams: BTreeMap<(Process, u64, Process), Vec<Step>>,
-    /// Deliveries of each index.
+    /// What processes made of streams: deliveries, skips, evidence and removals.
+    steps: Vec<Kept>,
+    removals: Vec<Kept>,
+    /// By process and incarnation, and sender: the places of its steps.
+    pub(crate) streams: BTreeMap<(Process, u64, Process), Vec<u32>>,
+    /// Deliveries of each index, by their places.
     pub(crate) by_index: HashMap<Index, Vec<u32>>,
     /// The last index that a sender is known to have broadcast.
     last: HashMap<Process, u64>,
@@ -53,38 +32,56 @@ pub(crate) struct Broadcasts {
 impl Broadcasts {
     /// Takes in an event, if it is about broadcasts.
     pub(crate) fn record(&mut self, event: &Event, origin: Origin) {
-        let kept = Kept { event: *event, origin };
-        match event.kind {
-            EventKind::Broadcast(broadcast) => {
-                match self.sent.entry((broadcast.sender, broadcast.index)) {
+        let (kept, place) = (Kept { event: *event, origin }, self.steps.len() as u32);
+        let sender = match event.kind {
+            EventKind::Broadcast(Broadcast { sender, index, .. }) => {
+                match self.sent.entry((sender, index)) {
                     Entry::Vacant(vacant) => {
                         vacant.insert(kept);
                     }
                     Entry::Occupied(_) => self.again.push(kept),
                 }
-                let last = self.last.entry(broadcast.sender).or_default();
-                *last = (*last).max(broadcast.index);
+                let last = self.last.entry(sender).or_default();
+                *last = (*last).max(index);
+                return;
             }
-            EventKind::Bdeliver(broadcast) => {
-                let place = self.deliveries.len() as u32;
-                self.deliveries.push(Delivered { broadcast, kept });
-                self.by_index.entry((broadcast.sender, broadcast.index)).or_default().push(place);
-                self.step(event, broadcast.sender, Step::Delivered(place));
-            }
-            EventKind::Skip { sender, .. } => {
-                self.skips.push(kept);
-                self.step(event, sender, Step::Skipped(self.skips.len() as u32 - 1));
-            }
-            EventKind::Equivocation { sender, .. } => {
-                self.evidence.push(kept);
-                self.step(event, sender, Step::Convicted(self.evidence.len() as u32 - 1));
+            EventKind::Bdeliver(Broadcast { sender, index, .. }) => {
+                self.by_index.entry((sender, index)).or_default().push(place);
+                sender
             }
             EventKind::Removed { sender, .. } => {
                 self.removals.push(kept);
-                self.step(event, sender, Step::Removed(self.removals.len() as u32 - 1));
+                sender
             }
-            _ => {}
-        }
+            EventKind::Skip { sender, .. } | EventKind::Equivocation { sender, .. } => sender,
+            _ => return,
+        };
+        self.steps.push(kept);
+        self.streams.entry((event.process, event.incarnation, sender)).or_default().push(place);
+    }
+
+    /// The steps at these places.
+    pub(crate) fn steps<'a>(&'a self, places: &'a [u32]) -> impl Iterator<Item = &'a Kept> {
+        places.iter().map(|place| &self.steps[*place as usize])
+    }
+
+    /// All steps.
+    pub(crate) fn all_steps(&self) -> &[Kept] {
+        &self.steps
+    }
+
+    /// All deliveries.
+    pub(crate) fn deliveries(&self) -> impl Iterator<Item = (Broadcast, &Kept)> {
+        self.steps.iter().filter_map(|kept| delivered(kept).map(|broadcast| (broadcast, kept)))
+    }
+
+    pub(crate) fn has_deliveries(&self) -> bool {
+        !self.by_index.is_empty()
+    }
+
+    /// Number of steps of a kind.
+    pub(crate) fn count(&self, is_one: impl Fn(&EventKind) -> bool) -> u64 {
+        self.steps.iter().filter(|kept| is_one(&kept.event.kind)).count() as u64
     }
 
     /// Who was removed, and from which index on: as a process says that does not lie.
@@ -101,12 +98,8 @@ impl Broadcasts {
         self.removed(view).any(|(removed, ..)| removed == process)
     }
 
-    fn step(&mut self, event: &Event, sender: Process, step: Step) {
-        self.streams.entry((event.process, event.incarnation, sender)).or_default().push(step);
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
-        self.sent.is_empty() && self.deliveries.is_empty() && self.skips.is_empty() && self.evidence.is_empty()
+        self.sent.is_empty() && self.steps.len() == self.removals.len()
     }
 
     pub(crate) fn sent_count(&self) -> u64 {
@@ -117,14 +110,11 @@ impl Broadcasts {
     pub(crate) fn last_of(&self, sender: Process) -> Option<u64> {
         self.last.get(&sender).copied()
     }
+}
 
-    /// The range of a skip.
-    pub(crate) fn range(&self, skip: u32) -> (u64, u64) {
-        match self.skips[skip as usize].event.kind {
-            EventKind::Skip { from, to, .. } => (from, to),
-            _ => (1, 0),
-        }
-    }
+/// What a step delivered, if it is a delivery.
+pub(crate) fn delivered(kept: &Kept) -> Option<Broadcast> {
+    if let EventKind::Bdeliver(broadcast) = kept.event.kind { Some(broadcast) } else { None }
 }
 
 /// Whether a process keeps to the protocol, and was up and a member at the end.

@@ -20,7 +20,7 @@ use crate::view::{Slots, View};
 /// Checks one history. Events of one process are given in their order; those of different processes in any.
 ///
 /// Memory grows with messages and deliveries (about 120 bytes for each), not with other events.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Checker {
     cluster: Cluster,
     log: Log,
@@ -38,17 +38,7 @@ impl Checker {
     /// For histories of this cluster.
     #[must_use]
     pub fn new(cluster: Cluster) -> Self {
-        Checker {
-            cluster,
-            log: Log::default(),
-            broadcasts: Broadcasts::default(),
-            channels: Channels::default(),
-            genuineness: Genuineness::default(),
-            memory: MemoryBounds::default(),
-            sources: Vec::new(),
-            given: None,
-            counts: Counts::default(),
-        }
+        Checker { cluster, ..Checker::default() }
     }
 
     /// The cluster.
@@ -135,9 +125,9 @@ impl Checker {
             deliveries: self.log.deliveries.len() as u64,
             crashes: self.log.crashes,
             broadcasts: self.broadcasts.sent_count(),
-            broadcast_deliveries: self.broadcasts.deliveries.len() as u64,
-            equivocations: self.broadcasts.evidence.len() as u64,
-            skips: self.broadcasts.skips.len() as u64,
+            broadcast_deliveries: self.broadcasts.count(|kind| matches!(kind, EventKind::Bdeliver(_))),
+            equivocations: self.broadcasts.count(|kind| matches!(kind, EventKind::Equivocation { .. })),
+            skips: self.broadcasts.count(|kind| matches!(kind, EventKind::Skip { .. })),
             sends: self.channels.sends,
             receptions: self.channels.recvs,
             ..self.counts

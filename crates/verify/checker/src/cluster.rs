@@ -79,11 +79,8 @@ pub(crate) const MAX_CLOCK_NAME: usize = 128;
 #[derive(Clone, Debug, Default)]
 pub struct ClusterBuilder {
     groups: Vec<(String, Vec<String>)>,
-    clients: Option<Vec<String>>,
-    faulty: Vec<String>,
-    window: Option<u64>,
-    memory_limit: Option<u64>,
-    clock: Option<Clock>,
+    /// All that needs no look at other parts.
+    cluster: Cluster,
 }
 
 impl ClusterBuilder {
@@ -101,7 +98,7 @@ impl ClusterBuilder {
     /// Names the clients, and closes the list: events of any other process outside the groups are an error when read.
     #[must_use]
     pub fn clients<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> ClusterBuilder {
-        self.clients = Some(names.into_iter().map(Into::into).collect());
+        self.cluster.clients = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
@@ -109,28 +106,28 @@ impl ClusterBuilder {
     /// they say of themselves counts.
     #[must_use]
     pub fn faulty<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> ClusterBuilder {
-        self.faulty = names.into_iter().map(Into::into).collect();
+        self.cluster.faulty = names.into_iter().map(Into::into).collect();
         self
     }
 
     /// Messages that one client may have outstanding. For readers; not checked.
     #[must_use]
-    pub fn window(mut self, messages: u64) -> ClusterBuilder {
-        self.window = Some(messages);
+    pub fn window(mut self, messages: impl Into<Option<u64>>) -> ClusterBuilder {
+        self.cluster.window = messages.into();
         self
     }
 
     /// The limit for `memory` events that carry none of their own, bytes.
     #[must_use]
-    pub fn memory_limit(mut self, bytes: u64) -> ClusterBuilder {
-        self.memory_limit = Some(bytes);
+    pub fn memory_limit(mut self, bytes: impl Into<Option<u64>>) -> ClusterBuilder {
+        self.cluster.memory_limit = bytes.into();
         self
     }
 
     /// Times of all processes come from one clock; then real-time order is checked.
     #[must_use]
     pub fn global_clock(mut self) -> ClusterBuilder {
-        self.clock = Some(Clock::Global);
+        self.cluster.clock = Some(Clock::Global);
         self
     }
 
@@ -138,7 +135,7 @@ impl ClusterBuilder {
     /// [`global_clock`](ClusterBuilder::global_clock).
     #[must_use]
     pub fn host_clock(mut self, name: impl Into<String>) -> ClusterBuilder {
-        self.clock = Some(Clock::Host(name.into()));
+        self.cluster.clock = Some(Clock::Host(name.into()));
         self
     }
 
@@ -153,18 +150,16 @@ impl ClusterBuilder {
         if self.groups.len() > MAX_GROUPS {
             return Err(ClusterError::TooManyGroups(self.groups.len()));
         }
-        let mut cluster =
-            Cluster { window: self.window, memory_limit: self.memory_limit, clock: self.clock, ..Cluster::default() };
+        let mut cluster = self.cluster;
         for (id, members) in self.groups {
             cluster.add_group(id, members)?;
         }
-        if let Some(clients) = self.clients {
+        if let Some(clients) = cluster.clients.take() {
             cluster.add_clients(clients)?;
         }
-        if let Some(name) = self.faulty.iter().find(|name| cluster.process(name).is_none()) {
+        if let Some(name) = cluster.faulty.iter().find(|name| cluster.process(name).is_none()) {
             return Err(ClusterError::UnknownFaulty(name.clone()));
         }
-        cluster.faulty = self.faulty;
         Ok(cluster)
     }
 }

@@ -157,27 +157,14 @@ impl Log {
             EventKind::Epoch { group, ballot, by, leader, carried } if leader == event.process => {
                 self.ready(event, origin, group, Ballot { number: ballot, by }, carried);
             }
-            EventKind::Epoch { .. }
-            | EventKind::Unrecorded
-            | EventKind::Broadcast(_)
-            | EventKind::Bdeliver(_)
-            | EventKind::Equivocation { .. }
-            | EventKind::Skip { .. }
-            | EventKind::Removed { .. }
-            | EventKind::Send { .. }
-            | EventKind::Sent { .. }
-            | EventKind::Recv { .. }
-            | EventKind::InFlight { .. }
-            | EventKind::Fault { .. }
-            | EventKind::Failed { .. }
-            | EventKind::Closed { .. } => {
-                self.life(event);
-            }
             EventKind::Carry { m, group, ballot } => {
                 let message = self.message(m);
                 self.life(event).carried.push((group, ballot, message));
             }
             EventKind::RemoteOp { .. } | EventKind::Memory { .. } => {}
+            _ => {
+                self.life(event);
+            }
         }
     }
 
@@ -324,8 +311,10 @@ impl Log {
     }
 
     /// Whether the client of this message lived on, in the same incarnation, to the end of the history.
-    pub(crate) fn client_is_correct(&self, sent: &Sent) -> bool {
-        let last = self.lives[sent.process.index()].last();
-        last.is_some_and(|life| !life.crashed && life.number == sent.last_incarnation)
+    pub(crate) fn has_correct_client(&self, message: &Message) -> bool {
+        message.sent.as_ref().is_some_and(|sent| {
+            let last = self.lives[sent.process.index()].last();
+            last.is_some_and(|life| !life.crashed && life.number == sent.last_incarnation)
+        })
     }
 }

@@ -79,7 +79,7 @@ pub struct Counts {
 }
 
 /// The result for one history.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// By name: M1 … M11, R1, B1 … B7, and C1 … C5.
     pub properties: BTreeMap<&'static str, Verdict>,

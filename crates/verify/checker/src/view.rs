@@ -5,7 +5,7 @@ use crate::cluster::Cluster;
 use crate::event::{Event, EventKind};
 use crate::history::Encoder;
 use crate::ids::{Group, GroupSet, MessageId, Process};
-use crate::log::{Log, Message, Origin};
+use crate::log::{Kept, Log, Message, Origin};
 use crate::order::Order;
 use crate::records::Records;
 use crate::report::{CounterExample, Verdict};
@@ -62,6 +62,11 @@ impl View<'_> {
     pub(crate) fn example(&self, summary: String) -> Example<'_> {
         Example { view: self, example: CounterExample { summary, lines: Vec::new() } }
     }
+
+    /// The verdict that these events contradict a property.
+    pub(crate) fn violated<'k>(&self, summary: String, events: impl IntoIterator<Item = &'k Kept>) -> Verdict {
+        events.into_iter().fold(self.example(summary), Example::kept).violated()
+    }
 }
 
 /// A counter-example that is being put together.
@@ -81,6 +86,11 @@ impl Example<'_> {
             self.example.lines.push(line);
         }
         self
+    }
+
+    /// Adds an event that was kept.
+    pub(crate) fn kept(self, kept: &Kept) -> Self {
+        self.event(&kept.event, kept.origin)
     }
 
     /// Adds a delivery, by index.

@@ -76,7 +76,7 @@ impl Load {
         }
     }
 
-    pub(crate) fn draw(&mut self) -> Message {
+    fn draw(&mut self) -> Message {
         let chance = &mut self.chance;
         let wanted = match chance.between(0, 9) {
             0..=3 => 1,
@@ -102,6 +102,18 @@ impl Load {
 }
 
 impl Load {
+    /// Takes the next message, unless there is none. If it is not yet time, the process is woken when it is.
+    pub(crate) fn take(&mut self, world: &World, me: ProcessId, now_ns: u64) -> Option<Message> {
+        if self.left == 0 {
+            return None;
+        }
+        if now_ns < self.not_before_ns {
+            world.wake_at(me, self.not_before_ns);
+            return None;
+        }
+        Some(self.next.take().unwrap_or_else(|| self.draw()))
+    }
+
     /// A pause, ns.
     pub(crate) fn between_messages(&mut self) -> u64 {
         if !self.left.is_multiple_of(self.burst) {
@@ -125,12 +137,9 @@ impl MemberActor {
         let MemberActor { member, me, shared } = self;
         let housekept = member.housekeep();
         let group = member.replica().group();
-        let traced = shared.world.traces();
         let mut app = stateless(|delivered: &Delivered<'_>| {
             shared.history.borrow_mut().deliver(now_ns, *me, group, delivered);
-            if traced {
-                shared.world.mark(*me, &format!("deliver {}", delivered.id));
-            }
+            shared.world.mark(*me, format_args!("deliver {}", delivered.id));
         });
         let worked = member.step(Duration::from_nanos(now_ns), &mut app);
         let operations = member.take_operations();
@@ -154,25 +163,13 @@ impl ClientActor {
     /// Sends the next message, if it is time and there is room.
     fn submit(&mut self, now_ns: u64) -> bool {
         let load = &mut self.load;
-        if load.left == 0 {
-            return false;
-        }
-        if now_ns < load.not_before_ns {
-            self.shared.world.wake_at(self.me, load.not_before_ns);
-            return false;
-        }
-        let message = match load.next.take() {
-            Some(message) => message,
-            None => load.draw(),
-        };
+        let Some(message) = load.take(&self.shared.world, self.me, now_ns) else { return false };
         let Ok(submitted) = self.client.submit(&message.to, &message.payload, message.notify) else {
             load.next = Some(message);
             return false;
         };
         self.shared.history.borrow_mut().multicast(now_ns, self.me, submitted.id, &message.to, &message.payload);
-        if self.shared.world.traces() {
-            self.shared.world.mark(self.me, &format!("multicast {}", submitted.id));
-        }
+        self.shared.world.mark(self.me, format_args!("multicast {}", submitted.id));
         load.left -= 1;
         load.expected += message.to.iter().map(|group| self.client.topology().size(*group) as u64).sum::<u64>();
         load.not_before_ns = now_ns + load.chance.between(0, load.pause_ns);

@@ -7,7 +7,7 @@ use stentor_fabric_sim::Transcript;
 use stentor_multicast::{Ballot, Delivered, GroupId, MemoryUse, MessageId, RemoteOp, Step, Topology};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::judged::Judged;
+use crate::judged::{Judged, process};
 use crate::record::Record;
 
 /// The history of a run, judged as it grows.
@@ -57,13 +57,12 @@ impl History {
     }
 
     fn ballot(&self, ballot: Ballot) -> checker::Ballot {
-        checker::Ballot { number: ballot.number(), by: checker::Process(u32::from(ballot.leader().0)) }
+        checker::Ballot { number: ballot.number(), by: process(ballot.leader()) }
     }
 
     fn event(&mut self, t: u64, process: ProcessId, kind: EventKind) {
         let incarnation = self.incarnations[process.index()];
-        let process = checker::Process(u32::from(process.0));
-        self.checker.event(&checker::Event { t, process, incarnation: incarnation.into(), kind });
+        self.checker.event(t, process, incarnation.into(), kind);
     }
 
     pub(crate) fn multicast(&mut self, t: u64, me: ProcessId, id: MessageId, to: &[GroupId], payload: &[u8]) {
@@ -96,7 +95,7 @@ impl History {
     /// A leader is ready.
     pub(crate) fn epoch(&mut self, t: u64, me: ProcessId, group: GroupId, ballot: Ballot, carried: &[MessageId]) {
         let (group, number) = (checker::Group(group.0), ballot.number());
-        let by = checker::Process(u32::from(ballot.leader().0));
+        let by = process(ballot.leader());
         for id in carried {
             let (m, ballot) = (self.message(*id), checker::Ballot { number, by });
             self.event(t, me, EventKind::Carry { m, group, ballot });
@@ -142,7 +141,7 @@ impl History {
     pub(crate) fn operations(&mut self, t: u64, me: ProcessId, operations: &[RemoteOp]) {
         for operation in operations {
             let m = self.message(operation.message);
-            let (kind, to) = (self.steps[operation.step as usize], checker::Process(u32::from(operation.to.0)));
+            let (kind, to) = (self.steps[operation.step as usize], process(operation.to));
             self.event(t, me, EventKind::RemoteOp { m, kind, to });
         }
     }
@@ -155,13 +154,8 @@ impl History {
         self.event(t, me, EventKind::Memory { bytes: used.most_queued, limit, what: queues });
     }
 
-    /// Returns the transcript of all events, if one was asked for.
-    pub(crate) fn take_transcript(&mut self) -> Option<Transcript> {
-        self.checker.take_transcript()
-    }
-
     /// Judges; the run has come to rest.
-    pub(crate) fn finish(self) -> Report {
+    pub(crate) fn finish(self) -> (Report, Option<Transcript>) {
         self.checker.finish(true)
     }
 }

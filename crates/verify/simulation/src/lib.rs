@@ -7,6 +7,8 @@
 //! real election.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod named;
 mod actor;
 mod catch_ups;
 mod chance;

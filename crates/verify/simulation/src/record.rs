@@ -1,6 +1,6 @@
 //! What is kept of a run beside its verdict: a trace for people, and transcripts for comparison with other versions.
 
-use stentor_fabric_sim::{Transcript, World};
+use stentor_fabric_sim::{SimConfig, Transcript, World};
 
 /// What is recorded of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -17,6 +17,11 @@ pub enum Record {
 }
 
 impl Record {
+    /// A world that records what is asked for.
+    pub(crate) fn world(self, config: SimConfig) -> World {
+        World::new(SimConfig { trace: self == Record::Trace, transcript: self.transcript(), ..config })
+    }
+
     pub(crate) fn transcript(self) -> Option<Transcript> {
         match self {
             Record::Nothing | Record::Trace => None,

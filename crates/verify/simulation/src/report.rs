@@ -8,7 +8,7 @@ use crate::catch_ups;
 use crate::nemesis::{NemesisCounts, Profile};
 
 /// What came of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RunReport {
     /// The verdicts.
     pub report: Report,

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_sim::{SimConfig, World};
-use stentor_multicast::{CatchUps, Client, Counts, Member, NodeError, Plant, ProcessRole, ReplicaConfig, Topology};
+use stentor_fabric_sim::SimConfig;
+use stentor_multicast::{Client, Member, NodeError, Plant, ProcessRole, ReplicaConfig, Topology};
 
 use crate::actor::{Actor, ClientActor, Load, MemberActor, Shared};
 use crate::faulty_run;
 use crate::history::History;
-use crate::nemesis::{NemesisCounts, Profile};
+use crate::nemesis::Profile;
 use crate::record::{Record, Recorded};
 use crate::report::RunReport;
 use crate::scenario::{DEADLINE_NS, MOST_STEPS, Scenario};
@@ -28,11 +28,7 @@ const INCARNATION: u64 = 1;
 /// # Errors
 /// [`NodeError`], if the scenario is impossible; the drawn ones are not.
 pub fn run_seed(seed: u64, profile: Profile, sets: Sets, plant: Plant) -> Result<RunReport, NodeError> {
-    let scenario = Scenario::draw_under(seed, profile).choose(seed, sets);
-    match profile {
-        Profile::Calm => run_scenario(seed, &scenario, plant),
-        _ => run_scenario_under(seed, &scenario, profile, plant),
-    }
+    Ok(record_seed(seed, profile, sets, plant, Record::Nothing)?.0)
 }
 
 /// Runs a seed of a scenario that was not drawn, under a profile.
@@ -83,11 +79,9 @@ pub fn record_seed(
 fn run(seed: u64, scenario: &Scenario, plant: Plant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
     let topology =
         Arc::new(Topology::new(&scenario.groups, scenario.clients).expect("drawn clusters are within the limits"));
-    let world = World::new(SimConfig {
+    let world = record.world(SimConfig {
         mix: scenario.mix.clone(),
         faults: scenario.set_faults(seed, SETS_BREAK_UNTIL_NS),
-        trace: record == Record::Trace,
-        transcript: record.transcript(),
         ..SimConfig::new(topology.processes(), seed, scenario.network.clone())
     });
     let history = RefCell::new(History::new(&topology, record));
@@ -154,51 +148,34 @@ fn drive(shared: &Shared, actors: &mut [Option<Actor>], clients: u64) -> bool {
 
 fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool) -> (RunReport, Recorded) {
     let now = shared.world.now_ns();
-    let (mut rejected, mut writes, mut messages) = (0, 0, 0);
-    let mut count = |counts: &Counts| {
-        rejected += counts.rejected;
-        writes += counts.protocol_writes();
+    let mut run = RunReport {
+        finished,
+        virtual_ns: now,
+        faults: shared.world.fault_counts(),
+        sets: shared.world.set_counts(),
+        ..RunReport::default()
     };
     for actor in actors.iter().flatten() {
-        match actor {
+        let counts = match actor {
             Actor::Member(actor) => {
-                count(actor.member.counts());
                 shared.history.borrow_mut().memory(now, actor.me, &actor.member.memory_use());
+                actor.member.counts()
             }
             Actor::Client(actor) => {
-                count(actor.client.counts());
-                messages += actor.client.submitted();
+                run.messages += actor.client.submitted();
+                actor.client.counts()
             }
-        }
+        };
+        run.rejected += counts.rejected;
+        run.writes += counts.protocol_writes();
     }
-    let processes = actors.len() as u16;
     drop(actors);
-    let steps = (0..processes).map(|process| shared.world.process_counts(ProcessId(process)).steps).sum();
-    let (faults, sets) = (shared.world.fault_counts(), shared.world.set_counts());
+    run.steps = shared.world.steps();
     let Shared { world, history } = Rc::into_inner(shared).expect("the actors are gone");
-    let mut history = history.into_inner();
-    let transcript = history.take_transcript();
-    let deliveries = history.deliveries;
-    let report = history.finish();
-    let run = RunReport {
-        report,
-        messages,
-        deliveries,
-        finished,
-        steps,
-        virtual_ns: now,
-        faults,
-        rejected,
-        writes,
-        profile: Profile::Calm,
-        nemesis: NemesisCounts::default(),
-        recovery_steps: 0,
-        sets,
-        wrong_states: 0,
-        superseded_for_nothing: false,
-        catch_ups: CatchUps::default(),
-        log: Vec::new(),
-    };
+    let history = history.into_inner();
+    run.deliveries = history.deliveries;
+    let (report, transcript) = history.finish();
+    run.report = report;
     let recorded = Recorded::of(&world, transcript, &run.end(), run.violated());
     (run, recorded)
 }

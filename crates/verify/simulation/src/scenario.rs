@@ -123,7 +123,7 @@ impl Scenario {
             },
             variant: chance.pick(&[Variant::V2, Variant::V2, Variant::V2, Variant::V2, Variant::V1]),
             network: NetworkModel { retry_ns: 200_000, ..NetworkModel::adversarial() },
-            mix: FaultMix::NONE,
+            mix: FaultMix::default(),
             pause_ns: 2 * Nemesis::UNTIL_NS / messages,
             burst: 1,
             large: false,
@@ -152,7 +152,7 @@ impl Scenario {
             },
             variant: chance.pick(&[Variant::V2, Variant::V2, Variant::V2, Variant::V1]),
             network: NetworkModel { retry_ns: 200_000, ..NetworkModel::adversarial() },
-            mix: FaultMix::NONE,
+            mix: FaultMix::default(),
             pause_ns: 2 * Nemesis::UNTIL_NS / bursts,
             burst,
             large: true,
@@ -219,7 +219,7 @@ impl Scenario {
             stall: 3,
             partition: 1,
             one_way: 2,
-            ..FaultMix::NONE
+            ..FaultMix::default()
         };
         Scenario {
             groups,

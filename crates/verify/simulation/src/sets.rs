@@ -23,22 +23,9 @@ const WITH_SETS: u64 = 4;
 pub(crate) const CLAIMS: [&str; 6] =
     ["set_lives", "set_breaks", "set_copies", "unfinished_set_writes", "partial_set_writes", "late_copies"];
 
+named!(Sets { Drawn = "drawn", Always = "always", Never = "never" });
+
 impl Sets {
-    /// All, in the order in which they are told.
-    pub const ALL: [Sets; 3] = [Sets::Drawn, Sets::Always, Sets::Never];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        ["drawn", "always", "never"][self as usize]
-    }
-
-    /// The one of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Sets::ALL.into_iter().find(|sets| sets.name() == name)
-    }
-
     /// Whether the run of a seed has them. The stream of choices is its own, so that everything else is what it is without.
     pub(crate) fn has(self, seed: u64, stream: u64) -> bool {
         match self {
@@ -46,12 +33,6 @@ impl Sets {
             Sets::Always => true,
             Sets::Never => false,
         }
-    }
-}
-
-impl std::fmt::Display for Sets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -72,22 +72,6 @@ pub struct SimulationReport {
     pub wall: Duration,
 }
 
-/// What a simulation run keeps of one seed, whatever the protocol.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ran {
-    pub(crate) properties: Vec<&'static str>,
-    pub(crate) counter_example: Option<String>,
-    pub(crate) messages: u64,
-    pub(crate) deliveries: u64,
-    pub(crate) steps: u64,
-    pub(crate) writes: u64,
-    pub(crate) faults: FaultCounts,
-    pub(crate) more: Vec<(&'static str, u64)>,
-    pub(crate) nemesis: NemesisCounts,
-    pub(crate) recovery_steps: u64,
-    pub(crate) hashes: SeedHashes,
-}
-
 fn add_named(to: &mut Vec<(&'static str, u64)>, more: &[(&'static str, u64)]) {
     if to.is_empty() {
         to.extend_from_slice(more);
@@ -103,64 +87,59 @@ impl SimulationReport {
     /// among at least 100 seeds; fewer cannot tell.
     #[must_use]
     pub fn unseen_claims(&self, profile: Profile, sets: Sets) -> Vec<&'static str> {
-        let counted = [self.faults.named(), self.nemesis.named(), self.more.clone()].concat();
         let mut claims = crate::Scenario::claims_under(profile);
         if sets != Sets::Never {
             claims.extend(sets::CLAIMS);
         }
-        crate::scenario::unseen(&claims, self.seeds, &counted)
+        self.unseen(&claims)
     }
 
     /// The same for the broadcast.
     #[must_use]
     pub fn unseen_neb_claims(&self, severity: neb::Severity, sets: Sets) -> Vec<&'static str> {
-        let counted = [self.faults.named(), self.more.clone()].concat();
         let mut claims = neb::Scenario::claims_under(severity);
         if sets != Sets::Never {
             claims.extend(sets::CLAIMS);
             claims.push(neb::SLOW);
         }
-        crate::scenario::unseen(&claims, self.seeds, &counted)
+        self.unseen(&claims)
     }
 
     /// The same for channels.
     #[must_use]
     pub fn unseen_channel_claims(&self) -> Vec<&'static str> {
-        let counted = [self.faults.named(), self.more.clone()].concat();
-        crate::scenario::unseen(channel::Scenario::claims(), self.seeds, &counted)
+        self.unseen(channel::Scenario::claims())
     }
 
     /// The same for the switch.
     #[must_use]
     pub fn unseen_switch_claims(&self) -> Vec<&'static str> {
-        crate::scenario::unseen(switch::Scenario::claims(), self.seeds, &self.more)
+        self.unseen(switch::Scenario::claims())
     }
 
-    fn add(&mut self, seed: u64, run: &Ran, until: Option<&str>) -> bool {
-        self.seeds += 1;
-        self.messages += run.messages;
-        self.deliveries += run.deliveries;
-        self.steps += run.steps;
-        self.writes += run.writes;
-        self.faults.add(&run.faults);
-        add_named(&mut self.more, &run.more);
-        self.nemesis.add(&run.nemesis);
-        self.most_recovery_steps = self.most_recovery_steps.max(run.recovery_steps);
-        if !run.hashes.is_empty() {
-            self.hashes.insert(seed, run.hashes.clone());
+    fn unseen(&self, claims: &[&'static str]) -> Vec<&'static str> {
+        let counted = [self.faults.named(), self.nemesis.named(), self.more.clone()].concat();
+        crate::scenario::unseen(claims, self.seeds, &counted)
+    }
+
+    /// Makes these counts the report of one seed: with its hashes and, if it violated properties, as a violation.
+    fn of_seed(
+        mut self,
+        seed: u64,
+        properties: Vec<&'static str>,
+        counter_example: Option<String>,
+        hashes: SeedHashes,
+    ) -> Self {
+        self.seeds = 1;
+        if !hashes.is_empty() {
+            self.hashes.insert(seed, hashes);
         }
-        let properties = run.properties.clone();
-        if properties.is_empty() {
-            return false;
+        if !properties.is_empty() {
+            self.violations = 1;
+            let counter_example = counter_example.unwrap_or_else(|| "no counter-example".to_owned());
+            self.first = Some(Violation { seed, properties, counter_example });
         }
-        self.violations += 1;
-        let found = until.is_some_and(|until| properties.contains(&until));
-        if until.is_some() && !found {
-            return false;
-        }
-        let counter_example = run.counter_example.clone().unwrap_or_else(|| "no counter-example".to_owned());
-        self.take_first(Some(Violation { seed, properties, counter_example }));
-        found
+        self
     }
 
     fn take_first(&mut self, other: Option<Violation>) {
@@ -201,19 +180,19 @@ impl SimulationRun {
     ) -> Result<SimulationReport, NodeError> {
         let one = |seed| {
             let (run, mut recorded) = record_seed(seed, profile, sets, plant, self.record)?;
-            Ok(Ran {
-                properties: run.violated().collect(),
+            let properties = run.violated().collect();
+            let counted = SimulationReport {
                 more: run.counts(),
-                counter_example: run.report.counter_example,
                 messages: run.messages,
                 deliveries: run.deliveries,
                 steps: run.steps,
                 writes: run.writes,
                 faults: run.faults,
                 nemesis: run.nemesis,
-                recovery_steps: run.recovery_steps,
-                hashes: recorded.hashes(),
-            })
+                most_recovery_steps: run.recovery_steps,
+                ..SimulationReport::default()
+            };
+            Ok(counted.of_seed(seed, properties, run.report.counter_example, recorded.hashes()))
         };
         self.run(one, progress)
     }
@@ -231,18 +210,17 @@ impl SimulationRun {
     ) -> Result<SimulationReport, stentor_neb::NodeError> {
         let one = |seed| {
             let (run, mut recorded) = neb::record_seed(seed, severity, sets, plant, self.record)?;
-            Ok(Ran {
-                properties: run.violated().collect(),
+            let properties = run.violated().collect();
+            let counted = SimulationReport {
                 more: run.counts(),
-                counter_example: run.report.counter_example,
                 messages: run.broadcasts,
                 deliveries: run.deliveries,
                 steps: run.steps,
                 writes: run.writes,
                 faults: run.faults,
-                hashes: recorded.hashes(),
-                ..Ran::default()
-            })
+                ..SimulationReport::default()
+            };
+            Ok(counted.of_seed(seed, properties, run.report.counter_example, recorded.hashes()))
         };
         self.run(one, progress)
     }
@@ -258,18 +236,17 @@ impl SimulationRun {
     ) -> Result<SimulationReport, stentor_channel::EndpointError> {
         let one = |seed| {
             let (run, mut recorded) = channel::record_seed(seed, plant, self.record)?;
-            Ok(Ran {
-                properties: run.violated().collect(),
+            let properties = run.violated().collect();
+            let counted = SimulationReport {
                 more: run.counts(),
-                counter_example: run.report.counter_example,
                 messages: run.writes,
                 deliveries: run.reads,
                 steps: run.steps,
                 writes: run.posts,
                 faults: run.faults,
-                hashes: recorded.hashes(),
-                ..Ran::default()
-            })
+                ..SimulationReport::default()
+            };
+            Ok(counted.of_seed(seed, properties, run.report.counter_example, recorded.hashes()))
         };
         self.run(one, progress)
     }
@@ -285,24 +262,23 @@ impl SimulationRun {
     ) -> Result<SimulationReport, stentor_switch::CreateError> {
         let one = |seed| {
             let (run, mut recorded) = switch::record_seed(seed, mutant, self.record)?;
-            Ok(Ran {
-                properties: run.violated().collect(),
+            let properties = run.violated().collect();
+            let counted = SimulationReport {
                 more: run.counts,
-                counter_example: run.report.counter_example,
                 messages: run.posted,
                 deliveries: run.executed,
                 steps: run.steps,
                 writes: run.passes,
-                hashes: recorded.hashes(),
-                ..Ran::default()
-            })
+                ..SimulationReport::default()
+            };
+            Ok(counted.of_seed(seed, properties, run.report.counter_example, recorded.hashes()))
         };
         self.run(one, progress)
     }
 
     fn run<E: Send>(
         &self,
-        one: impl Fn(u64) -> Result<Ran, E> + Sync,
+        one: impl Fn(u64) -> Result<SimulationReport, E> + Sync,
         progress: impl Fn(u64) + Sync,
     ) -> Result<SimulationReport, E> {
         let begin = Instant::now();
@@ -335,7 +311,7 @@ impl SimulationRun {
 
     fn work<E>(
         &self,
-        one: impl Fn(u64) -> Result<Ran, E>,
+        one: impl Fn(u64) -> Result<SimulationReport, E>,
         next: &AtomicU64,
         end: &AtomicU64,
         done: impl Fn(),
@@ -346,9 +322,14 @@ impl SimulationRun {
             if seed >= end.load(Ordering::Relaxed) {
                 return Ok(report);
             }
-            if report.add(seed, &one(seed)?, self.until) {
-                end.fetch_min(seed, Ordering::Relaxed);
+            let mut one = one(seed)?;
+            if let Some(until) = self.until {
+                one.first = one.first.filter(|first| first.properties.contains(&until));
+                if one.first.is_some() {
+                    end.fetch_min(seed, Ordering::Relaxed);
+                }
             }
+            report.merge(one);
             done();
         }
     }

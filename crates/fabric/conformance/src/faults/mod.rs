@@ -199,6 +199,14 @@ impl<F: Fabric> FaultInjector<F> {
         self.held.push(Held { completion, polls, request });
     }
 
+    /// Counts a receive that was posted, where everything completes.
+    fn received(&mut self, qp: QpId, id: u64, opcode: Opcode) {
+        if self.faults.all_complete {
+            self.ledger.post_recv(qp, id, opcode);
+            self.count();
+        }
+    }
+
     /// Where all complete: if more is outstanding than there are places for completions, there is none for the last of them
     /// (should it come to that), and nobody knows any more what is done. All that is outstanding fails, and all queue pairs
     /// break, for ever. What the inner fabric has may still land.
@@ -232,6 +240,11 @@ impl<F: Fabric> FaultInjector<F> {
 
     fn refuse_post(&self, qp: QpId) -> Result<(), PostError> {
         if self.overran { Err(PostError::NotReady { qp, state: QpState::Error }) } else { Ok(()) }
+    }
+
+    fn check_inline(&self, bytes: u64) -> Result<(), PostError> {
+        let limit = self.capabilities.inline_bytes;
+        if bytes > u64::from(limit) { Err(PostError::InlineTooLong { bytes, limit }) } else { Ok(()) }
     }
 
     fn queue(&mut self, qp: QpId) -> Option<&mut Queue> {
@@ -408,8 +421,21 @@ fn inline_of(verb: &Verb<'_>) -> u64 {
 }
 
 impl<F: Fabric> Fabric for FaultInjector<F> {
-    fn me(&self) -> ProcessId {
-        self.inner.me()
+    crate::forward! {
+        inner;
+        &self {
+            me() -> ProcessId;
+            memory(region: RegionId) -> &[Word];
+            set_reaches(set: QpId, peer: ProcessId) -> bool;
+            set_settled(set: QpId, peer: ProcessId) -> bool;
+            raw_fd() -> Option<i32>;
+        }
+        &mut self {
+            grant(region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;
+            revoke(region: RegionId, peer: ProcessId) -> Result<(), AccessError>;
+            resolve(peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion>;
+            arm();
+        }
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -420,18 +446,6 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
         let region = self.inner.register(spec)?;
         self.regions.push(region);
         Ok(region)
-    }
-
-    fn memory(&self, region: RegionId) -> &[Word] {
-        self.inner.memory(region)
-    }
-
-    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError> {
-        self.inner.grant(region, peer, access)
-    }
-
-    fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
-        self.inner.revoke(region, peer)
     }
 
     fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
@@ -464,19 +478,12 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
         Ok(())
     }
 
-    fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
-        self.inner.resolve(peer, purpose)
-    }
-
     fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
         if matches!(request.verb, Verb::TaggedSend { .. }) && !self.capabilities.tagged {
             return Err(PostError::Unsupported("tagged send"));
         }
         self.refuse_post(qp)?;
-        let (bytes, limit) = (inline_of(&request.verb), self.capabilities.inline_bytes);
-        if bytes > u64::from(limit) {
-            return Err(PostError::InlineTooLong { bytes, limit });
-        }
+        self.check_inline(inline_of(&request.verb))?;
         let all_complete = self.faults.all_complete;
         let late = self.late.iter().filter(|late| late.qp == qp).count() as u32;
         if let Some(Queue { depth, out, .. }) = self.queues.iter().find(|queue| queue.qp == qp) {
@@ -500,10 +507,7 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
     fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError> {
         self.refuse_post(qp)?;
         self.inner.post_recv(qp, local, id)?;
-        if self.faults.all_complete {
-            self.ledger.post_recv(qp, id, Opcode::Recv);
-            self.count();
-        }
+        self.received(qp, id, Opcode::Recv);
         Ok(())
     }
 
@@ -513,10 +517,7 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
         }
         self.refuse_post(qp)?;
         self.inner.post_tagged_recv(qp, local, tag, ignore, id)?;
-        if self.faults.all_complete {
-            self.ledger.post_recv(qp, id, Opcode::TaggedRecv);
-            self.count();
-        }
+        self.received(qp, id, Opcode::TaggedRecv);
         Ok(())
     }
 
@@ -535,24 +536,13 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
         Ok(qp)
     }
 
-    fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
-        self.inner.set_reaches(set, peer)
-    }
-
-    fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
-        self.inner.set_settled(set, peer)
-    }
-
     /// Handed over at once: between the writes of a set and others there is no order that could be another.
     fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
         if !self.capabilities.hardware_multicast {
             return Err(PostError::Unsupported("multicast by the network"));
         }
         self.refuse_post(set)?;
-        let (bytes, limit) = (write.data.len() as u64, self.capabilities.inline_bytes);
-        if bytes > u64::from(limit) {
-            return Err(PostError::InlineTooLong { bytes, limit });
-        }
+        self.check_inline(write.data.len() as u64)?;
         self.inner.post_set(set, write)
     }
 
@@ -612,10 +602,6 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
         }
     }
 
-    fn arm(&mut self) {
-        self.inner.arm();
-    }
-
     fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
         self.release();
         if !self.is_holding() {
@@ -623,9 +609,5 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
         }
         self.inner.wait(timeout.min(Duration::from_micros(1)))?;
         Ok(Wake::Notified)
-    }
-
-    fn raw_fd(&self) -> Option<i32> {
-        self.inner.raw_fd()
     }
 }

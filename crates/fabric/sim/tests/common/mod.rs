@@ -11,6 +11,7 @@ use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 pub(crate) struct SimBed<F = SimFabric> {
     pub(crate) world: World,
     pub(crate) repeats: u64,
+    pub(crate) patience: usize,
     pub(crate) fabrics: Vec<F>,
     /// What a process's fabric is put into.
     pub(crate) wrap: Box<dyn Fn(SimFabric) -> F>,
@@ -29,7 +30,7 @@ pub(crate) fn wrapped<F>(
 ) -> SimBed<F> {
     let world = World::new(SimConfig::new(processes, seed, network.clone()));
     let fabrics = (0..processes as u16).map(|p| wrap(world.fabric(ProcessId(p)))).collect();
-    SimBed { world, repeats: 8, fabrics, wrap: Box::new(wrap) }
+    SimBed { world, repeats: 8, patience: 40_000, fabrics, wrap: Box::new(wrap) }
 }
 
 impl<F: Fabric> Testbed for SimBed<F> {
@@ -57,6 +58,10 @@ impl<F: Fabric> Testbed for SimBed<F> {
 
     fn repeats(&self) -> u64 {
         self.repeats
+    }
+
+    fn patience(&self) -> usize {
+        self.patience
     }
 
     fn cut(&mut self, from: ProcessId, to: ProcessId) -> bool {

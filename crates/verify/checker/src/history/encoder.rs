@@ -54,9 +54,7 @@ impl Encoder {
                 self.ballot(Ballot { number: *ballot, by: *by }, out);
                 out.extend_from_slice(b",\"leader\":");
                 self.process(*leader, out);
-                if let Some(carried) = carried {
-                    field(b"carried", u64::from(*carried), out);
-                }
+                optional(b"carried", *carried, out);
             }
             EventKind::Carry { m, group, ballot } => {
                 self.message(*m, out);
@@ -93,9 +91,7 @@ impl Encoder {
             }
             EventKind::Memory { bytes, limit, what } => {
                 field(b"bytes", *bytes, out);
-                if let Some(limit) = limit {
-                    field(b"limit", *limit, out);
-                }
+                optional(b"limit", *limit, out);
                 self.label_field(b"what", *what, out);
             }
             about_channels => self.channel(about_channels, out),
@@ -159,9 +155,7 @@ impl Encoder {
         out.extend_from_slice(name_of(&self.groups, deliver.ts.group.index()));
         out.push(b']');
         hash(deliver.hash, out);
-        if let Some(len) = deliver.len {
-            field(b"len", u64::from(len), out);
-        }
+        optional(b"len", deliver.len, out);
         if let Some(ballot) = deliver.ballot {
             self.ballot(ballot, out);
         }
@@ -198,9 +192,7 @@ impl Encoder {
     }
 
     fn label_field(&self, name: &[u8], label: Label, out: &mut Vec<u8>) {
-        out.extend_from_slice(b",\"");
-        out.extend_from_slice(name);
-        out.extend_from_slice(b"\":");
+        key(name, out);
         out.extend_from_slice(name_of(&self.labels, label.0 as usize));
     }
 }
@@ -228,12 +220,8 @@ pub(super) fn cluster_line(cluster: &Cluster, author: Option<&Author>) -> Vec<u8
         out.extend_from_slice(b",\"faulty\":");
         list(cluster.faulty_names().iter().map(String::as_str), &mut out);
     }
-    if let Some(window) = cluster.window() {
-        field(b"window", window, &mut out);
-    }
-    if let Some(limit) = cluster.memory_limit() {
-        field(b"memory_limit", limit, &mut out);
-    }
+    optional(b"window", cluster.window(), &mut out);
+    optional(b"memory_limit", cluster.memory_limit(), &mut out);
     match cluster.clock() {
         None | Some(Clock::Hosts) => {}
         Some(Clock::Global) => out.extend_from_slice(b",\"clock\":\"global\""),
@@ -266,10 +254,21 @@ fn quoted(name: &str) -> Box<[u8]> {
     serde_json::Value::from(name).to_string().into_bytes().into_boxed_slice()
 }
 
-fn field(name: &[u8], value: u64, out: &mut Vec<u8>) {
+#[inline]
+fn key(name: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name);
     out.extend_from_slice(b"\":");
+}
+
+fn optional(name: &[u8], value: Option<impl Into<u64>>, out: &mut Vec<u8>) {
+    if let Some(value) = value {
+        field(name, value.into(), out);
+    }
+}
+
+fn field(name: &[u8], value: u64, out: &mut Vec<u8>) {
+    key(name, out);
     number(value, out);
 }
 
@@ -292,9 +291,8 @@ fn hash(value: u64, out: &mut Vec<u8>) {
 }
 
 fn hash_field(name: &[u8], value: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(name);
-    out.extend_from_slice(b"\":\"");
+    key(name, out);
+    out.push(b'"');
     out.extend((0..16).rev().map(|digit| b"0123456789abcdef"[(value >> (4 * digit) & 15) as usize]));
     out.push(b'"');
 }

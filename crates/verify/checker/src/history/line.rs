@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
+use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 /// A name: a string, or a number that stands for its digits.
@@ -79,7 +80,7 @@ pub(super) struct Line<'a> {
 
 /// The first line.
 #[derive(Deserialize, Debug)]
-pub(super) struct ClusterLine {
+pub(super) struct ClusterLine<'a> {
     pub(super) e: Option<String>,
     pub(super) version: Option<u64>,
     pub(super) groups: Option<Ordered>,
@@ -88,8 +89,20 @@ pub(super) struct ClusterLine {
     pub(super) window: Option<u64>,
     pub(super) memory_limit: Option<u64>,
     pub(super) clock: Option<String>,
-    pub(super) by: Option<OwnedName>,
+    #[serde(borrow)]
+    pub(super) by: Option<Name<'a>>,
     pub(super) began: Option<u64>,
+}
+
+/// Reads a type by its visitor.
+macro_rules! visited {
+    ([$($lifetimes:tt)*] $type:ty, $how:ident, $visitor:ident) => {
+        impl<$($lifetimes)*> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.$how($visitor)
+            }
+        }
+    };
 }
 
 struct NameVisitor;
@@ -114,11 +127,7 @@ impl<'de> Visitor<'de> for NameVisitor {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NameVisitor)
-    }
-}
+visited!(['de: 'a, 'a] Name<'a>, deserialize_any, NameVisitor);
 
 struct ToVisitor;
 
@@ -141,20 +150,12 @@ impl<'de> Visitor<'de> for ToVisitor {
         NameVisitor.visit_u64(number).map(To::One)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<To<'de>, A::Error> {
-        let mut many = Vec::new();
-        while let Some(name) = names.next_element()? {
-            many.push(name);
-        }
-        Ok(To::Many(many))
+    fn visit_seq<A: SeqAccess<'de>>(self, names: A) -> Result<To<'de>, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(names)).map(To::Many)
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for To<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ToVisitor)
-    }
-}
+visited!(['de: 'a, 'a] To<'a>, deserialize_any, ToVisitor);
 
 struct HexVisitor;
 
@@ -172,11 +173,7 @@ impl Visitor<'_> for HexVisitor {
     }
 }
 
-impl<'de> Deserialize<'de> for Hex {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(HexVisitor)
-    }
-}
+visited!(['de] Hex, deserialize_str, HexVisitor);
 
 struct DigitsVisitor;
 
@@ -198,11 +195,7 @@ impl Visitor<'_> for DigitsVisitor {
     }
 }
 
-impl<'de> Deserialize<'de> for Digits {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(DigitsVisitor)
-    }
-}
+visited!(['de] Digits, deserialize_any, DigitsVisitor);
 
 struct OrderedVisitor;
 
@@ -215,25 +208,11 @@ impl<'de> Visitor<'de> for OrderedVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Ordered, A::Error> {
         let mut groups = Vec::new();
-        while let Some((id, members)) = map.next_entry::<String, Vec<OwnedName>>()? {
-            groups.push((id, members.into_iter().map(|name| name.0).collect()));
+        while let Some((id, members)) = map.next_entry::<String, Vec<Name<'de>>>()? {
+            groups.push((id, members.into_iter().map(|name| name.0.into_owned()).collect()));
         }
         Ok(Ordered(groups))
     }
 }
 
-impl<'de> Deserialize<'de> for Ordered {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(OrderedVisitor)
-    }
-}
-
-/// The same, kept.
-#[derive(Debug)]
-pub(super) struct OwnedName(pub(super) String);
-
-impl<'de> Deserialize<'de> for OwnedName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NameVisitor).map(|name| OwnedName(name.0.into_owned()))
-    }
-}
+visited!(['de] Ordered, deserialize_map, OrderedVisitor);

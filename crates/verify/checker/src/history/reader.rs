@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 
 use serde::Deserialize;
 
-use super::line::{ClusterLine, Line, Name, OwnedName, To};
+use super::line::{ClusterLine, Line, Name, To};
 use super::lives::Lived;
 use super::{Fault, HOST_CLOCK, HistoryError, MAX_LINE_BYTES, VERSION};
 use crate::cluster::{Cluster, MAX_CLOCK_NAME};
@@ -145,7 +145,7 @@ impl<R: BufRead> Reader<R> {
         if !self.fill()? {
             return Err(Fault::Empty);
         }
-        let line: ClusterLine = match parse(&self.buffer) {
+        let line: ClusterLine<'_> = match parse(&self.buffer) {
             Err(Fault::Garbage { .. }) if self.buffer.starts_with(BEGIN) && !self.buffer.ends_with(b"\n") => {
                 return Err(Fault::Truncated);
             }
@@ -162,15 +162,7 @@ impl<R: BufRead> Reader<R> {
         if let Some(clients) = line.clients {
             builder = builder.clients(clients);
         }
-        if let Some(faulty) = line.faulty {
-            builder = builder.faulty(faulty);
-        }
-        if let Some(window) = line.window {
-            builder = builder.window(window);
-        }
-        if let Some(limit) = line.memory_limit {
-            builder = builder.memory_limit(limit);
-        }
+        builder = builder.faulty(line.faulty.unwrap_or_default()).window(line.window).memory_limit(line.memory_limit);
         match line.clock.as_deref() {
             None => {}
             Some("global") => builder = builder.global_clock(),
@@ -180,7 +172,7 @@ impl<R: BufRead> Reader<R> {
             },
         }
         let mut cluster = builder.build()?;
-        if let Some(OwnedName(author)) = line.by {
+        if let Some(author) = line.by.map(|name| name.0.into_owned()) {
             if cluster.process_or_client(&author).is_none() {
                 return Err(Fault::UnknownProcess(author));
             }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::NO_DELIVERIES;
-use crate::broadcasts::{Broadcasts, is_correct, text};
+use crate::broadcasts::{Broadcasts, delivered, is_correct, text};
 use crate::ids::Process;
 use crate::log::Kept;
 use crate::report::Verdict;
@@ -26,8 +26,7 @@ fn ends(view: &View<'_>, broadcasts: &Broadcasts) -> Option<Verdict> {
         if *before != upto {
             let (a, b) = (view.name(other.event.process), view.name(kept.event.process));
             let summary = format!("for {a} the stream of {} ends at {before}, for {b} at {upto}", view.name(sender));
-            let example = view.example(summary).event(&other.event, other.origin);
-            return Some(example.event(&kept.event, kept.origin).violated());
+            return Some(view.violated(summary, [other, kept]));
         }
     }
     None
@@ -38,16 +37,14 @@ pub(super) fn agreement(view: &View<'_>, broadcasts: &Broadcasts, counts: impl F
     let mut indices: Vec<_> = broadcasts.by_index.iter().filter(|(_, deliveries)| deliveries.len() > 1).collect();
     indices.sort_unstable_by_key(|(index, _)| **index);
     for (index, deliveries) in indices {
-        let all = deliveries.iter().map(|place| &broadcasts.deliveries[*place as usize]);
-        let mut counted = all.filter(|delivered| counts(delivered.kept.event.process));
+        let mut counted = broadcasts.steps(deliveries).filter(|kept| counts(kept.event.process));
         let Some(first) = counted.next() else { continue };
-        let same = |hash: u64, len: u32| (hash, len) == (first.broadcast.hash, first.broadcast.len);
-        if let Some(other) = counted.find(|other| !same(other.broadcast.hash, other.broadcast.len)) {
-            let (a, b) = (view.name(first.kept.event.process), view.name(other.kept.event.process));
+        let payload = |kept: &Kept| delivered(kept).map(|broadcast| (broadcast.hash, broadcast.len));
+        if let Some(other) = counted.find(|other| payload(other) != payload(first)) {
+            let (a, b) = (view.name(first.event.process), view.name(other.event.process));
             let summary = format!("{a} and {b} delivered different payloads for {}", text(view, *index));
-            let example = view.example(summary).event(&first.kept.event, first.kept.origin);
-            return example.event(&other.kept.event, other.kept.origin).violated();
+            return view.violated(summary, [first, other]);
         }
     }
-    if broadcasts.deliveries.is_empty() { Verdict::NotChecked(NO_DELIVERIES) } else { Verdict::Ok }
+    if broadcasts.has_deliveries() { Verdict::Ok } else { Verdict::NotChecked(NO_DELIVERIES) }
 }

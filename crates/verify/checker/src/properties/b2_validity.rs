@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 
 use super::{INCOMPLETE, NO_BROADCASTS};
-use crate::broadcasts::{Broadcasts, Step, is_correct, text};
+use crate::broadcasts::{Broadcasts, is_correct, text};
+use crate::event::EventKind;
 use crate::ids::Process;
 use crate::report::Verdict;
 use crate::view::View;
@@ -38,7 +39,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
                             None => format!("{name} never delivered {what} of a correct sender"),
                             Some(_) => format!("{name} skipped {what}, and its sender was no window ahead"),
                         };
-                        return view.example(summary).event(&kept.event, kept.origin).violated();
+                        return view.violated(summary, [kept]);
                     }
                 }
             }
@@ -52,7 +53,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         if let Some(other) = correct.iter().find(|process| !told(process)) {
             let (name, who) = (view.name(*other), view.name(sender));
             let summary = format!("{name} never came to the end of the stream of {who}, which was removed");
-            return view.example(summary).event(&kept.event, kept.origin).violated();
+            return view.violated(summary, [kept]);
         }
     }
     match lacking {
@@ -84,21 +85,19 @@ enum Outcome {
 fn outcomes(broadcasts: &Broadcasts, process: Process, sender: Process) -> HashMap<u64, Outcome> {
     let mut outcomes = HashMap::new();
     let lives = broadcasts.streams.range((process, 0, sender)..=(process, u64::MAX, sender));
-    for step in lives.filter(|((_, _, of), _)| *of == sender).flat_map(|(_, steps)| steps) {
-        match step {
-            Step::Delivered(place) => {
-                outcomes.insert(broadcasts.deliveries[*place as usize].broadcast.index, Outcome::Delivered);
+    for kept in lives.filter(|((_, _, of), _)| *of == sender).flat_map(|(_, steps)| broadcasts.steps(steps)) {
+        match kept.event.kind {
+            EventKind::Bdeliver(broadcast) => {
+                outcomes.insert(broadcast.index, Outcome::Delivered);
             }
-            Step::Skipped(place) => {
-                let (from, to) = broadcasts.range(*place);
-                let t = broadcasts.skips[*place as usize].event.t;
+            EventKind::Skip { from, to, .. } => {
                 // Nobody skips more than was sent; a range that says so is bounded by it.
                 let last = broadcasts.last_of(sender).unwrap_or(0);
                 (from..=to.min(last)).for_each(|index| {
-                    outcomes.entry(index).or_insert(Outcome::Skipped { t });
+                    outcomes.entry(index).or_insert(Outcome::Skipped { t: kept.event.t });
                 });
             }
-            Step::Convicted(_) | Step::Removed(_) => {}
+            _ => {}
         }
     }
     outcomes

@@ -20,12 +20,10 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
             view.name(broadcast.sender),
             text(view, (broadcast.sender, broadcast.index))
         );
-        let example = view.example(summary).event(&first.event, first.origin);
-        return example.event(&kept.event, kept.origin).violated();
+        return view.violated(summary, [first, kept]);
     }
     let (mut seen, mut lacking) = (HashMap::new(), None);
-    for delivered in &broadcasts.deliveries {
-        let (broadcast, kept) = (&delivered.broadcast, &delivered.kept);
+    for (broadcast, kept) in broadcasts.deliveries() {
         let (process, index) = (kept.event.process, (broadcast.sender, broadcast.index));
         if view.cluster.is_faulty(process) {
             continue;
@@ -33,15 +31,14 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         let name = view.name(process);
         if let Some(first) = seen.insert((process, kept.event.incarnation, index), *kept) {
             let summary = format!("{name} delivered {} twice", text(view, index));
-            let example = view.example(summary).event(&first.event, first.origin);
-            return example.event(&kept.event, kept.origin).violated();
+            return view.violated(summary, [&first, kept]);
         }
         if view.cluster.is_faulty(broadcast.sender) {
             continue;
         }
         let sent = broadcasts.sent.get(&index);
         let reason = match sent.map(|sent| sent.event.kind) {
-            Some(EventKind::Broadcast(sent)) if sent == *broadcast => continue,
+            Some(EventKind::Broadcast(sent)) if sent == broadcast => continue,
             Some(_) => "with other bytes than were broadcast",
             None if !view.records.would_have_broadcasts(broadcast.sender) => {
                 lacking = Some(broadcast.sender);
@@ -49,15 +46,12 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
             }
             None => "which its correct sender never broadcast",
         };
-        let mut example = view.example(format!("{name} delivered {}, {reason}", text(view, index)));
-        if let Some(sent) = sent {
-            example = example.event(&sent.event, sent.origin);
-        }
-        return example.event(&kept.event, kept.origin).violated();
+        let summary = format!("{name} delivered {}, {reason}", text(view, index));
+        return view.violated(summary, sent.into_iter().chain([kept]));
     }
     match lacking {
         Some(sender) => view.lacks_record(sender),
-        None if broadcasts.deliveries.is_empty() => Verdict::NotChecked(NO_DELIVERIES),
+        None if !broadcasts.has_deliveries() => Verdict::NotChecked(NO_DELIVERIES),
         None => Verdict::Ok,
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts, memory: &MemoryBou
     let Some(window) = view.cluster.window() else {
         return Verdict::NotChecked("the cluster line does not say how long the window is");
     };
-    if broadcasts.deliveries.iter().any(|delivered| delivered.broadcast.index >= window) {
+    if broadcasts.deliveries().any(|(broadcast, _)| broadcast.index >= window) {
         Verdict::Ok
     } else {
         Verdict::NotChecked("no stream is longer than its window")

@@ -7,7 +7,7 @@ use crate::view::View;
 
 pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
     let mut any = false;
-    for kept in &broadcasts.evidence {
+    for kept in broadcasts.all_steps() {
         let EventKind::Equivocation { sender, index, hash, other, proven } = kept.event.kind else { continue };
         if view.cluster.is_faulty(kept.event.process) {
             continue;
@@ -21,7 +21,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         } else {
             continue;
         };
-        return view.example(summary).event(&kept.event, kept.origin).violated();
+        return view.violated(summary, [kept]);
     }
     if any { Verdict::Ok } else { Verdict::NotChecked("no equivocation was reported") }
 }

@@ -28,11 +28,8 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
                 None if send.is_some() => format!("message {index} with other bytes than were sent"),
                 None => format!("message {index}, which nobody sent there"),
             };
-            let mut example = view.example(format!("{name} received on {connection} {what}"));
-            if let Some(send) = send {
-                example = example.event(&send.event, send.origin);
-            }
-            return example.event(&recv.event, recv.origin).violated();
+            let summary = format!("{name} received on {connection} {what}");
+            return view.violated(summary, send.into_iter().chain([recv]));
         }
         let disturbed = channels.is_disturbed(view, end.0);
         if disturbed {
@@ -40,13 +37,13 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
         }
         if let Some(failed) = &log.failed {
             let summary = format!("{connection} failed at {name}, and nothing was wrong with the fabric");
-            return view.example(summary).event(&failed.event, failed.origin).violated();
+            return view.violated(summary, [failed]);
         }
         if view.complete
             && let Some(lost) = sends.get(log.recvs.len())
         {
             let summary = format!("{name} never received message {} of {connection}", log.recvs.len());
-            return view.example(summary).event(&lost.event, lost.origin).violated();
+            return view.violated(summary, [lost]);
         }
     }
     if let Some(connection) = lacking {

@@ -20,11 +20,7 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
                 };
                 if index != next as u64 {
                     let summary = format!("{name} {what} message {index} of {connection_name} when {next} was next");
-                    let mut example = view.example(summary);
-                    if let Some(last) = last {
-                        example = example.event(&last.event, last.origin);
-                    }
-                    return example.event(&kept.event, kept.origin).violated();
+                    return view.violated(summary, last.into_iter().chain([kept]));
                 }
                 last = Some(kept);
             }
@@ -35,7 +31,7 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
             && let Some(lost) = log.sends.get(log.sent.len())
         {
             let summary = format!("{name} never heard of the write of message {} of {connection_name}", log.sent.len());
-            return view.example(summary).event(&lost.event, lost.origin).violated();
+            return view.violated(summary, [lost]);
         }
     }
     if channels.sends == 0 { Verdict::NotChecked(NO_CHANNELS) } else { Verdict::Ok }

@@ -11,7 +11,7 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
         let EventKind::InFlight { count, limit, .. } = kept.event.kind else { continue };
         let (name, connection) = (view.name(*process), view.cluster.label_word(*connection));
         let summary = format!("{name} had sent {count} on {connection} where {limit} were granted");
-        return view.example(summary).event(&kept.event, kept.origin).violated();
+        return view.violated(summary, [kept]);
     }
     let counted = channels.ends.values().any(|log| log.counted);
     if counted { Verdict::Ok } else { Verdict::NotChecked("nobody counted what was in flight") }

@@ -13,12 +13,11 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
             && lent > 0
         {
             let summary = format!("{connection} was closed at {name} while the fabric had {lent} of its operations");
-            return view.example(summary).event(&closed.event, closed.origin).violated();
+            return view.violated(summary, [closed]);
         }
         if let Some(after) = &log.after {
             let summary = format!("something happened on {connection} at {name} after it was closed");
-            let example = view.example(summary).event(&closed.event, closed.origin);
-            return example.event(&after.event, after.origin).violated();
+            return view.violated(summary, [closed, after]);
         }
     }
     let closed = channels.ends.values().any(|log| log.closed.is_some());

@@ -18,7 +18,7 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
             if unnamed || stranger {
                 let what = if stranger { "another peer" } else { "no operation or no cause" };
                 let summary = format!("the error of {connection_name} at {name} names {what}");
-                return view.example(summary).event(&failed.event, failed.origin).violated();
+                return view.violated(summary, [failed]);
             }
         }
         if let Some(fault) = log.faults.first() {
@@ -27,12 +27,11 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
             let told = log.failed.is_some() || log.closed.as_ref().is_some_and(|kept| kept.origin < fault.origin);
             if view.complete && view.log.is_up(*process) && !told {
                 let summary = format!("{name} was not told that {connection_name} failed");
-                return view.example(summary).event(&fault.event, fault.origin).violated();
+                return view.violated(summary, [fault]);
             }
             if let Some(sent) = log.sent.iter().find(|sent| sent.origin > fault.origin && !told) {
                 let summary = format!("{name} heard of a write on {connection_name} after an error");
-                let example = view.example(summary).event(&fault.event, fault.origin);
-                return example.event(&sent.event, sent.origin).violated();
+                return view.violated(summary, [fault, sent]);
             }
         }
     }

@@ -3,13 +3,15 @@
 //! All three presuppose that a majority of every destination group is correct; messages for which that is not so are
 //! left out.
 
+use super::INCOMPLETE;
 use crate::chain::Chain;
 use crate::ids::{Group, Process};
 use crate::log::Message;
-use crate::view::{View, destinations};
+use crate::report::Verdict;
+use crate::view::{Example, View, destinations};
 
 /// What came of looking.
-pub(super) enum Outcome {
+enum Outcome {
     /// Every required message is everywhere.
     AllThere,
     /// No message was required.
@@ -20,8 +22,27 @@ pub(super) enum Outcome {
     NoRecord { process: Process },
 }
 
+/// Judges that every message that is `required` is at all its correct destinations. `nothing` says why there may be no such
+/// message, and `missing` shows one that a process lacks.
+pub(super) fn judge<'a>(
+    view: &'a View<'_>,
+    required: impl Fn(u32, &Message) -> bool,
+    nothing: &'static str,
+    missing: impl FnOnce(&str, u32) -> Example<'a>,
+) -> Verdict {
+    if !view.complete {
+        return Verdict::NotChecked(INCOMPLETE);
+    }
+    match look(view, required) {
+        Outcome::AllThere => Verdict::Ok,
+        Outcome::NoRecord { process } => view.lacks_record(process),
+        Outcome::NothingRequired => Verdict::NotChecked(nothing),
+        Outcome::Missing { process, message } => missing(view.name(process), message).violated(),
+    }
+}
+
 /// Looks for a correct destination process that lacks a message that is `required`.
-pub(super) fn look(view: &View<'_>, required: impl Fn(u32, &Message) -> bool) -> Outcome {
+fn look(view: &View<'_>, required: impl Fn(u32, &Message) -> bool) -> Outcome {
     let majority: Vec<bool> = view.cluster.groups().map(|group| has_majority(view, group)).collect();
     let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); majority.len()];
     for (index, message) in view.log.messages.iter().enumerate() {

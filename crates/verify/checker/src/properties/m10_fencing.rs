@@ -102,7 +102,7 @@ fn miscounted(view: &View<'_>, leaders: &[Leader<'_>]) -> Option<Verdict> {
 }
 
 fn show<'a>(example: crate::view::Example<'a>, leader: &Leader<'_>) -> crate::view::Example<'a> {
-    example.event(&leader.ready.kept.event, leader.ready.kept.origin)
+    example.kept(&leader.ready.kept)
 }
 
 fn in_group(view: &View<'_>, group: Group, leaders: &[Leader<'_>]) -> Option<Verdict> {

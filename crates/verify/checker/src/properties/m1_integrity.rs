@@ -48,7 +48,7 @@ fn conflict(view: &View<'_>) -> Option<Verdict> {
     } else {
         format!("two different messages were multicast as {text}")
     };
-    Some(view.example(summary).multicast(first as u32).event(&kept.event, kept.origin).violated())
+    Some(view.example(summary).multicast(first as u32).kept(kept).violated())
 }
 
 fn wrong(view: &View<'_>, index: u32) -> Option<Verdict> {

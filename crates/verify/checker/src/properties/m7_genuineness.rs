@@ -43,7 +43,7 @@ impl Genuineness {
                 let why =
                     if message.sent.is_some() { "is neither its sender nor a destination" } else { "knows no such" };
                 let summary = format!("{process} took part in {text} and {why}");
-                return view.example(summary).multicast(*index).event(&kept.event, kept.origin).violated();
+                return view.example(summary).multicast(*index).kept(kept).violated();
             }
         }
         lacking.map_or(Verdict::Ok, |client| view.lacks_record(client))

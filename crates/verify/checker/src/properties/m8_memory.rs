@@ -49,11 +49,11 @@ impl MemoryBounds {
         match &self.fault {
             Some(Fault::Exceeded(kept)) => {
                 let summary = format!("{} uses more memory than its limit", view.name(kept.event.process));
-                view.example(summary).event(&kept.event, kept.origin).violated()
+                view.violated(summary, [kept])
             }
             Some(Fault::LimitChanged(first, kept)) => {
                 let summary = format!("the memory limit of {} changed while it ran", view.name(kept.event.process));
-                view.example(summary).event(&first.event, first.origin).event(&kept.event, kept.origin).violated()
+                view.violated(summary, [first, kept])
             }
             None if self.without_limit => Verdict::NotChecked("memory was recorded without a limit"),
             None if self.limits.is_empty() => Verdict::NotChecked("no memory events were recorded"),

@@ -49,6 +49,11 @@ fn no_messages(view: &View<'_>) -> Option<&'static str> {
     }
 }
 
+/// Why no message has to be delivered because its client is correct.
+fn no_correct_client(view: &View<'_>) -> &'static str {
+    no_messages(view).unwrap_or("no message of a correct client has a majority of each group up")
+}
+
 /// Checks everything that the history is about.
 pub(crate) fn check(
     view: &View<'_>,

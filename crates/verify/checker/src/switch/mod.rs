@@ -164,6 +164,11 @@ impl SetWatch {
         &self.findings
     }
 
+    fn look(&mut self, property: &'static str, verdict: impl FnOnce(&mut SetWatch) -> Result<(), String>) {
+        let verdict = verdict(self);
+        self.find(property, verdict);
+    }
+
     fn find(&mut self, property: &'static str, verdict: Result<(), String>) {
         if let Err(summary) = verdict
             && !self.findings.iter().any(|finding| finding.property == property)
@@ -182,16 +187,11 @@ impl SetWatch {
 
     /// A copy left. Tell of the registers first.
     pub fn copied(&mut self, copy: &Copied) {
-        let verdict = s3_windows::copied(self, copy);
-        self.find("S3", verdict);
-        let verdict = s6_one_holder::copied(self, copy);
-        self.find("S6", verdict);
-        let verdict = s7_addresses::copied(self, copy);
-        self.find("S7", verdict);
-        let verdict = s8_atomic_control::copied(self, copy);
-        self.find("S8", verdict);
-        let verdict = s2_order::copied(self, copy);
-        self.find("S2", verdict);
+        self.look("S3", |watch| s3_windows::copied(watch, copy));
+        self.look("S6", |watch| s6_one_holder::copied(watch, copy));
+        self.look("S7", |watch| s7_addresses::copied(watch, copy));
+        self.look("S8", |watch| s8_atomic_control::copied(watch, copy));
+        self.look("S2", |watch| s2_order::copied(watch, copy));
     }
 
     /// A receiver expects this PSN now: everything before it was executed.
@@ -200,32 +200,24 @@ impl SetWatch {
         let now = expects.wrapping_sub(receiver.first) & 0xff_ffff;
         for place in receiver.executed..now {
             self.executions += 1;
-            let verdict = s2_order::executed(self, rank, place);
-            self.find("S2", verdict);
+            self.look("S2", |watch| s2_order::executed(watch, rank, place));
         }
         self.receivers[usize::from(rank)].executed = now;
     }
 
     /// An answer left for a sender.
     pub fn told(&mut self, told: &Told) {
-        let verdict = s1_ack_soundness::told(self, told);
-        self.find("S1", verdict);
-        let verdict = s9_message_numbers::told(self, told);
-        self.find("S9", verdict);
+        self.look("S1", |watch| s1_ack_soundness::told(watch, told));
+        self.look("S9", |watch| s9_message_numbers::told(watch, told));
     }
 
     /// What the registers are after a pass; whether that pass was an answer that must not count.
     pub fn registers(&mut self, registers: &Registers, foreign_answer: bool) {
-        let verdict = s3_windows::registers(self, registers);
-        self.find("S3", verdict);
-        let verdict = s4_progress::registers(self, registers, foreign_answer);
-        self.find("S4", verdict);
-        let verdict = s5_offsets::registers(self, registers);
-        self.find("S5", verdict);
-        let verdict = s6_one_holder::registers(self, registers);
-        self.find("S6", verdict);
-        let verdict = s8_atomic_control::registers(self, registers);
-        self.find("S8", verdict);
+        self.look("S3", |watch| s3_windows::registers(watch, registers));
+        self.look("S4", |watch| s4_progress::registers(watch, registers, foreign_answer));
+        self.look("S5", |watch| s5_offsets::registers(watch, registers));
+        self.look("S6", |watch| s6_one_holder::registers(watch, registers));
+        self.look("S8", |watch| s8_atomic_control::registers(watch, registers));
         self.registers = Some(registers.clone());
     }
 

@@ -39,6 +39,25 @@ struct Talk {
     not_before_ns: u64,
 }
 
+impl Talk {
+    fn new(peer: ProcessId, number: u32) -> Self {
+        Talk {
+            peer,
+            number,
+            life: 0,
+            handle: None,
+            left: 0,
+            writing: None,
+            reading: Vec::new(),
+            read: 0,
+            finished: false,
+            opened: false,
+            failed: false,
+            not_before_ns: 0,
+        }
+    }
+}
+
 /// One process.
 pub(crate) struct Process {
     me: ProcessId,
@@ -46,11 +65,7 @@ pub(crate) struct Process {
     shared: Rc<Shared>,
     chance: Chance,
     talks: Vec<Talk>,
-    messages: u64,
-    longest: u64,
-    rounds: u32,
-    pause_ns: u64,
-    gives_up_ns: Option<u64>,
+    task: Task,
     pub(crate) counts: Counts,
 }
 
@@ -81,33 +96,16 @@ impl Process {
         endpoint: Endpoint<Watched>,
         shared: Rc<Shared>,
         chance: Chance,
-        task: &Task,
+        task: Task,
     ) -> Self {
-        let mut talks = Vec::new();
-        for peer in &task.peers {
-            talks.extend((0..u32::from(task.connections)).map(|number| Talk {
-                peer: *peer,
-                number,
-                life: 0,
-                handle: None,
-                left: 0,
-                writing: None,
-                reading: Vec::new(),
-                read: 0,
-                finished: false,
-                opened: false,
-                failed: false,
-                not_before_ns: 0,
-            }));
-        }
-        let Task { messages, longest, rounds, pause_ns, gives_up_ns, .. } = *task;
-        let counts = Counts::default();
-        Process { me, endpoint, shared, chance, talks, messages, longest, rounds, pause_ns, gives_up_ns, counts }
+        let numbers = 0..u32::from(task.connections);
+        let talks = task.peers.iter().flat_map(|peer| numbers.clone().map(|number| Talk::new(*peer, number))).collect();
+        Process { me, endpoint, shared, chance, talks, task, counts: Counts::default() }
     }
 
     /// Whether every connection is over for good.
     pub(crate) fn is_done(&self) -> bool {
-        self.talks.iter().all(|talk| talk.handle.is_none() && (talk.life == self.rounds || talk.failed))
+        self.talks.iter().all(|talk| talk.handle.is_none() && (talk.life == self.task.rounds || talk.failed))
     }
 
     fn end(&self, talk: usize) -> EndLife {
@@ -118,23 +116,14 @@ impl Process {
     /// Opens what is to be opened next. Whether there was anything.
     fn open(&mut self, place: usize) -> bool {
         let talk = &mut self.talks[place];
-        if talk.handle.is_some() || talk.failed || talk.life == self.rounds {
+        if talk.handle.is_some() || talk.failed || talk.life == self.task.rounds {
             return false;
         }
         let (me, peer, number, life) = (self.me, talk.peer, talk.number, talk.life + 1);
         self.shared.ledger.borrow_mut().opened(me, peer, number, life);
         let handle = self.endpoint.open(peer, number).expect("its number and an area are free");
-        *talk = Talk {
-            life,
-            handle: Some(handle),
-            left: self.messages,
-            writing: None,
-            reading: Vec::new(),
-            read: 0,
-            finished: false,
-            opened: false,
-            ..*talk
-        };
+        let (left, not_before_ns) = (self.task.messages, talk.not_before_ns);
+        *talk = Talk { life, handle: Some(handle), left, not_before_ns, ..Talk::new(peer, number) };
         true
     }
 
@@ -156,13 +145,13 @@ impl Process {
             if talk.left == 0 || now_ns < talk.not_before_ns {
                 break;
             }
-            let bytes = self.chance.between(0, self.longest);
+            let bytes = self.chance.between(0, self.task.longest);
             let Ok(index) = self.endpoint.begin(handle, bytes) else { break };
             let mut message = vec![0; bytes as usize];
             self.chance.fill(&mut message);
             self.shared.history.borrow_mut().send(t, end, index, &message);
             talk.left -= 1;
-            talk.not_before_ns = now_ns + self.chance.between(0, self.pause_ns);
+            talk.not_before_ns = now_ns + self.chance.between(0, self.task.pause_ns);
             talk.writing = Some(message);
             self.counts.writes += 1;
             worked = true;
@@ -237,7 +226,7 @@ impl Process {
     }
 
     fn give_up(&mut self, t: u64) {
-        if self.gives_up_ns.is_none_or(|at| t < at) {
+        if self.task.gives_up_ns.is_none_or(|at| t < at) {
             return;
         }
         for place in 0..self.talks.len() {

@@ -1,14 +1,13 @@
 //! Hands what happens in a run of the channel to the checker.
 
 use stentor_channel::{Cause, ChannelError, Operation};
-use stentor_checker as checker;
 use stentor_checker::{Cluster, EventKind, Label, Report};
 use stentor_fabric::{PostError, ProcessId, Status};
 use stentor_fabric_sim::Transcript;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::watch::EndLife;
-use crate::judged::Judged;
+use crate::judged::{Judged, process};
 use crate::record::Record;
 
 /// The history of a run, judged as it grows.
@@ -35,8 +34,7 @@ impl History {
     }
 
     fn event(&mut self, t: u64, process: ProcessId, kind: EventKind) {
-        let process = checker::Process(u32::from(process.0));
-        self.checker.event(&checker::Event { t, process, incarnation: 1, kind });
+        self.checker.event(t, process, 1, kind);
     }
 
     pub(crate) fn send(&mut self, t: u64, end: EndLife, index: u64, message: &[u8]) {
@@ -77,7 +75,7 @@ impl History {
         let channel = self.connection(end);
         let operation = self.label(&error.operation.to_string());
         let cause = self.label(&error.cause.to_string());
-        let peer = checker::Process(u32::from(error.peer.0));
+        let peer = process(error.peer);
         self.checker.note("operation", &operation_numbers(error.operation));
         self.checker.note("cause", &cause_numbers(&error.cause));
         self.event(t, end.0, EventKind::Failed { channel, operation, peer, cause });
@@ -92,12 +90,7 @@ impl History {
         self.event(t, process, EventKind::Crash);
     }
 
-    /// Returns the transcript of all events, if one was asked for.
-    pub(crate) fn take_transcript(&mut self) -> Option<Transcript> {
-        self.checker.take_transcript()
-    }
-
-    pub(crate) fn finish(self) -> Report {
+    pub(crate) fn finish(self) -> (Report, Option<Transcript>) {
         self.checker.finish(true)
     }
 }

@@ -7,7 +7,7 @@ use stentor_channel::{Endpoint, EndpointError, Plant};
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_fabric_conformance::FaultInjector;
-use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SimConfig, World};
+use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SimConfig};
 
 use super::actor::{Process, Shared, Task};
 use super::history::History;
@@ -17,7 +17,7 @@ use crate::chance::Chance;
 use crate::record::{Record, Recorded};
 
 /// What came of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RunReport {
     /// The verdicts.
     pub report: Report,
@@ -92,10 +92,8 @@ pub fn record_seed(seed: u64, plant: Plant, record: Record) -> Result<(RunReport
 }
 
 fn run(seed: u64, scenario: &Scenario, record: Record) -> Result<(RunReport, Recorded), EndpointError> {
-    let world = World::new(SimConfig {
+    let world = record.world(SimConfig {
         faults: scenario.plan.clone(),
-        trace: record == Record::Trace,
-        transcript: record.transcript(),
         ..SimConfig::new(usize::from(scenario.processes), seed, scenario.network.clone())
     });
     let ledger = Rc::new(RefCell::new(Ledger::default()));
@@ -124,7 +122,7 @@ fn process(me: ProcessId, seed: u64, scenario: &Scenario, shared: &Rc<Shared>) -
         pause_ns: scenario.pause_ns,
         gives_up_ns: scenario.gives_up.filter(|(who, _)| *who == me).map(|(_, at)| at),
     };
-    Ok(Process::new(me, endpoint, Rc::clone(shared), Chance::new(seed, 1 + u64::from(me.0)), &task))
+    Ok(Process::new(me, endpoint, Rc::clone(shared), Chance::new(seed, 1 + u64::from(me.0)), task))
 }
 
 /// Runs until everything is over, or time is. Whether everything is, and how many steps it took.
@@ -174,22 +172,8 @@ fn judge(
     // Where receives belong to no connection, somebody who found none had to wait.
     let first = (ProcessId(0), ProcessId(1), 0, 1);
     history.in_flight(now, first, faults.rnr_retries, 0);
-    let transcript = history.take_transcript();
-    let mut run = RunReport {
-        report: history.finish(),
-        writes: 0,
-        reads: 0,
-        failed: 0,
-        closed: 0,
-        given_up: 0,
-        overtaken: 0,
-        lost: 0,
-        finished,
-        steps,
-        virtual_ns: now,
-        faults,
-        posts: 0,
-    };
+    let (report, transcript) = history.finish();
+    let mut run = RunReport { report, finished, steps, virtual_ns: now, faults, ..RunReport::default() };
     for process in actors.iter().flatten() {
         run.writes += process.counts.writes;
         run.reads += process.counts.reads;

@@ -140,46 +140,35 @@ impl Watched {
 }
 
 impl Fabric for Watched {
-    fn me(&self) -> ProcessId {
-        self.inner.me()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn register(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError> {
-        self.inner.register(spec)
-    }
-
-    fn memory(&self, region: RegionId) -> &[Word] {
-        self.inner.memory(region)
-    }
-
-    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError> {
-        self.inner.grant(region, peer, access)
-    }
-
-    fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
-        self.inner.revoke(region, peer)
+    stentor_fabric_conformance::forward! {
+        inner;
+        &self {
+            me() -> ProcessId;
+            capabilities() -> &Capabilities;
+            memory(region: RegionId) -> &[Word];
+            state(qp: QpId) -> QpState;
+            raw_fd() -> Option<i32>;
+        }
+        &mut self {
+            register(spec: RegionSpec) -> Result<RegionId, RegisterError>;
+            grant(region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;
+            revoke(region: RegionId, peer: ProcessId) -> Result<(), AccessError>;
+            reset(qp: QpId) -> Result<(), ConnectError>;
+            resolve(peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion>;
+            post_recv(qp: QpId, local: Span, id: u64) -> Result<(), PostError>;
+            cancel_tagged_recv(qp: QpId, id: u64) -> Result<(), PostError>;
+            flush();
+            poll_hint() -> PollHint;
+            next_event() -> Option<Event>;
+            arm();
+            wait(timeout: Duration) -> Result<Wake, WaitError>;
+        }
     }
 
     fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
         let qp = self.inner.connect(peer, service, config)?;
         self.peers.insert(qp, peer);
         Ok(qp)
-    }
-
-    fn state(&self, qp: QpId) -> QpState {
-        self.inner.state(qp)
-    }
-
-    fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
-        self.inner.reset(qp)
-    }
-
-    fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
-        self.inner.resolve(peer, purpose)
     }
 
     fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
@@ -197,10 +186,6 @@ impl Fabric for Watched {
         Ok(())
     }
 
-    fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError> {
-        self.inner.post_recv(qp, local, id)
-    }
-
     fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError> {
         self.inner.post_tagged_recv(qp, local, tag, ignore, id)?;
         let me = self.me();
@@ -212,18 +197,6 @@ impl Fabric for Watched {
             *ledger.recvs.entry((end, pool(tag.kind))).or_default() += 1;
         }
         Ok(())
-    }
-
-    fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
-        self.inner.cancel_tagged_recv(qp, id)
-    }
-
-    fn flush(&mut self) {
-        self.inner.flush();
-    }
-
-    fn poll_hint(&mut self) -> PollHint {
-        self.inner.poll_hint()
     }
 
     fn poll(&mut self, out: &mut [Completion]) -> usize {
@@ -241,21 +214,5 @@ impl Fabric for Watched {
             }
         }
         count
-    }
-
-    fn next_event(&mut self) -> Option<Event> {
-        self.inner.next_event()
-    }
-
-    fn arm(&mut self) {
-        self.inner.arm();
-    }
-
-    fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
-        self.inner.wait(timeout)
-    }
-
-    fn raw_fd(&self) -> Option<i32> {
-        self.inner.raw_fd()
     }
 }

@@ -54,17 +54,10 @@ impl ClientActor {
     fn submit(&mut self, now_ns: u64) -> bool {
         let mut load = self.shared.loads[usize::from(self.id.0)].borrow_mut();
         // It may have died at a post of this step.
-        if load.left == 0 || !self.shared.world.is_up(self.me) {
+        if !self.shared.world.is_up(self.me) {
             return false;
         }
-        if now_ns < load.not_before_ns {
-            self.shared.world.wake_at(self.me, load.not_before_ns);
-            return false;
-        }
-        let message = match load.next.take() {
-            Some(message) => message,
-            None => load.draw(),
-        };
+        let Some(message) = load.take(&self.shared.world, self.me, now_ns) else { return false };
         let synced = load.left.is_multiple_of(4);
         let submitted = if synced {
             self.client.submit_synced(&message.to, &message.payload, message.notify)
@@ -78,9 +71,7 @@ impl ClientActor {
         let id = submitted.id;
         self.shared.history.borrow_mut().multicast(now_ns, self.me, id, &message.to, &message.payload);
         self.shared.progress.borrow_mut().multicast(id, &message.to);
-        if self.shared.world.traces() {
-            self.shared.world.mark(self.me, &format!("multicast {id}"));
-        }
+        self.shared.world.mark(self.me, format_args!("multicast {id}"));
         load.left -= 1;
         load.not_before_ns = now_ns + load.between_messages();
         if synced {

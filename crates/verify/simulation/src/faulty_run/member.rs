@@ -135,9 +135,7 @@ impl MemberActor {
             let carried: Vec<_> = replica.undelivered().collect();
             shared.history.borrow_mut().epoch(now_ns, self.me, self.group, replica.ballot(), &carried);
             shared.nemesis.borrow_mut().ready(now_ns, self.group, self.me);
-            if shared.world.traces() {
-                shared.world.mark(self.me, &format!("leads in ballot {}", replica.ballot()));
-            }
+            shared.world.mark(self.me, format_args!("leads in ballot {}", replica.ballot()));
         }
     }
 }
@@ -173,9 +171,7 @@ impl Application for App<'_> {
         history.deliver(self.now_ns, self.me, self.group, delivered);
         history.digest(self.group, delivered.number, *self.digest);
         self.shared.progress.borrow_mut().delivered(self.me, self.group, delivered.id, delivered.number);
-        if self.shared.world.traces() {
-            self.shared.world.mark(self.me, &format!("deliver {}", delivered.id));
-        }
+        self.shared.world.mark(self.me, format_args!("deliver {}", delivered.id));
     }
 
     fn snapshot(&mut self, out: &mut Vec<u8>) {
@@ -197,8 +193,6 @@ impl Application for App<'_> {
             history.caught_up(self.now_ns, self.me, number);
             self.shared.progress.borrow_mut().restored(self.me, number);
         }
-        if self.shared.world.traces() {
-            self.shared.world.mark(self.me, &format!("state after delivery {number}"));
-        }
+        self.shared.world.mark(self.me, format_args!("state after delivery {number}"));
     }
 }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, SimConfig, World};
-use stentor_multicast::{CatchUps, ClientId, Counts, NodeError, Plant, ProcessRole, Topology};
+use stentor_multicast::{ClientId, Counts, NodeError, Plant, ProcessRole, Topology};
 
 use crate::actor::Load;
 use crate::catch_ups;
 use crate::chance::Chance;
 use crate::history::History;
-use crate::nemesis::{Nemesis, NemesisCounts, Profile};
+use crate::nemesis::{Nemesis, Profile};
 use crate::progress::Progress;
 use crate::record::{Record, Recorded};
 use crate::report::RunReport;
@@ -53,32 +53,19 @@ struct FaultyRun {
     actors: Vec<Option<Actor>>,
     /// By process.
     incarnations: Vec<u64>,
-    totals: Totals,
+    totals: RunReport,
     steps: u64,
     /// Steps when the faults stopped.
     stopped_at: Option<u64>,
 }
 
-/// What processes counted before they crashed, and at the end.
-#[derive(Default)]
-struct Totals {
-    rejected: u64,
-    writes: u64,
-    messages: u64,
-    held_already: u64,
-    space_credits: u64,
-    ring_waits: u64,
-    catch_ups: CatchUps,
-}
-
-impl Totals {
-    fn add(&mut self, counts: &Counts) {
-        self.rejected += counts.rejected;
-        self.writes += counts.protocol_writes();
-        self.held_already += counts.held_already;
-        self.space_credits += counts.space_credits;
-        self.ring_waits += counts.ring_waits;
-    }
+/// Adds what a process counted, before it crashed or at the end.
+fn add(run: &mut RunReport, counts: &Counts) {
+    run.rejected += counts.rejected;
+    run.writes += counts.protocol_writes();
+    run.nemesis.bodies_held_already += counts.held_already;
+    run.nemesis.space_credits += counts.space_credits;
+    run.nemesis.ring_waits += counts.ring_waits;
 }
 
 /// Runs a seed under a profile, and records what is asked for.
@@ -91,11 +78,9 @@ pub(crate) fn run(
 ) -> Result<(RunReport, Recorded), NodeError> {
     let topology =
         Arc::new(Topology::new(&scenario.groups, scenario.clients).expect("drawn clusters are within the limits"));
-    let world = World::new(SimConfig {
+    let world = record.world(SimConfig {
         mix: scenario.mix.clone(),
         faults: scenario.set_faults(seed, Nemesis::UNTIL_NS),
-        trace: record == Record::Trace,
-        transcript: record.transcript(),
         ..SimConfig::new(topology.processes(), seed, scenario.network.clone())
     });
     let loads =
@@ -114,7 +99,7 @@ pub(crate) fn run(
     let mut faulty = FaultyRun {
         actors: Vec::new(),
         incarnations: vec![1; shared.topology.processes()],
-        totals: Totals::default(),
+        totals: RunReport::default(),
         steps: 0,
         stopped_at: None,
         shared,
@@ -217,11 +202,11 @@ impl FaultyRun {
     fn count(&mut self, process: ProcessId) {
         match &self.actors[process.index()] {
             Some(Actor::Member(actor)) => {
-                self.totals.add(actor.member.counts());
+                add(&mut self.totals, actor.member.counts());
                 catch_ups::add(&mut self.totals.catch_ups, actor.member.replica().catch_ups());
             }
             Some(Actor::Client(actor)) => {
-                self.totals.add(actor.client.counts());
+                add(&mut self.totals, actor.client.counts());
                 self.totals.messages += actor.client.submitted();
             }
             None => {}
@@ -243,32 +228,25 @@ impl FaultyRun {
         let mut log = shared.nemesis.borrow().log().to_vec();
         log.extend(missing.map(|missing| format!("in the end: {missing}")));
         log.extend(stuck);
-        let mut history = shared.history.into_inner();
-        let transcript = history.take_transcript();
+        let history = shared.history.into_inner();
+        let (deliveries, wrong_states) = (history.deliveries, history.wrong_states);
+        let (report, transcript) = history.finish();
+        let nemesis = shared.nemesis.borrow().counts();
+        self.totals.nemesis.add(&nemesis);
         let run = RunReport {
-            messages: self.totals.messages,
-            deliveries: history.deliveries,
-            wrong_states: history.wrong_states,
-            superseded_for_nothing: shared.scenario.client_timeout_ns.is_none()
-                && shared.nemesis.borrow().counts().clients_superseded > 0,
-            report: history.finish(),
+            report,
+            deliveries,
+            wrong_states,
+            superseded_for_nothing: shared.scenario.client_timeout_ns.is_none() && nemesis.clients_superseded > 0,
             finished,
             steps: self.steps,
             virtual_ns: now,
             faults: shared.world.fault_counts(),
-            catch_ups: self.totals.catch_ups,
-            rejected: self.totals.rejected,
-            writes: self.totals.writes,
             profile,
-            nemesis: NemesisCounts {
-                bodies_held_already: self.totals.held_already,
-                space_credits: self.totals.space_credits,
-                ring_waits: self.totals.ring_waits,
-                ..shared.nemesis.borrow().counts()
-            },
             sets: shared.world.set_counts(),
             recovery_steps: self.stopped_at.map_or(0, |at| self.steps - at),
             log,
+            ..self.totals
         };
         let recorded = Recorded::of(&shared.world, transcript, &run.end(), run.violated());
         (run, recorded)

@@ -427,7 +427,7 @@ impl Judge<'_> {
         if history.wrong_states > 0 {
             came.broken.push(format!("{} states of applications differ", history.wrong_states));
         }
-        let report = history.finish();
+        let (report, _) = history.finish();
         let violated = report.violated().map(|property| format!("{property} is violated"));
         // Without a leader nothing is delivered, and that has been said.
         came.broken.extend(violated.filter(|_| through));

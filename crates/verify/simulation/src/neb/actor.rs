@@ -81,7 +81,6 @@ impl Correct {
         let mut worked = node.housekeep();
         // Clocks jump; histories are told in the world's time.
         let t = shared.world.now_ns();
-        let traced = shared.world.traces();
         worked |= node.step(&mut |notice| {
             shared.history.borrow_mut().notice(t, *me, &notice);
             let mark = match notice {
@@ -106,9 +105,7 @@ impl Correct {
                     format!("removed {sender}: its stream ends at {upto}")
                 }
             };
-            if traced {
-                shared.world.mark(*me, &mark);
-            }
+            shared.world.mark(*me, &mark);
         });
         while self.broadcast(now_ns) {
             worked = true;

@@ -8,7 +8,7 @@ use stentor_neb::{Notice, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::scenario::Scenario;
-use crate::judged::Judged;
+use crate::judged::{Judged, process};
 use crate::record::Record;
 
 /// The history of a run, judged as it grows.
@@ -34,24 +34,22 @@ impl History {
     }
 
     fn event(&mut self, t: u64, process: ProcessId, kind: EventKind) {
-        let process = checker::Process(u32::from(process.0));
-        self.checker.event(&checker::Event { t, process, incarnation: 1, kind });
+        self.checker.event(t, process, 1, kind);
     }
 
     pub(crate) fn broadcast(&mut self, t: u64, me: ProcessId, index: u64, payload: &[u8]) {
-        let sender = checker::Process(u32::from(me.0));
+        let sender = process(me);
         let (len, hash) = (payload.len() as u32, xxh3_64(payload));
         self.event(t, me, EventKind::Broadcast(checker::Broadcast { sender, index, len, hash }));
     }
 
     pub(crate) fn notice(&mut self, t: u64, me: ProcessId, notice: &Notice<'_>) {
-        let stream = |process: ProcessId| checker::Process(u32::from(process.0));
         let kind = match notice {
             Notice::Deliver(sender, value) => {
                 self.outcomes += 1;
                 let (index, payload) = (value.index(), value.payload());
                 let (len, hash) = (payload.len() as u32, xxh3_64(payload));
-                EventKind::Bdeliver(checker::Broadcast { sender: stream(*sender), index, len, hash })
+                EventKind::Bdeliver(checker::Broadcast { sender: process(*sender), index, len, hash })
             }
             Notice::Equivocation(evidence) => {
                 let hash = |words: &[u64]| {
@@ -62,15 +60,15 @@ impl History {
                         |v| xxh3_64(v.payload()) ^ v.key(),
                     )
                 };
-                let (sender, index, proven) = (stream(evidence.sender), evidence.index, evidence.proven);
+                let (sender, index, proven) = (process(evidence.sender), evidence.index, evidence.proven);
                 let (hash, other) = (hash(&evidence.ours), hash(&evidence.other));
                 EventKind::Equivocation { sender, index, hash, other, proven }
             }
             Notice::Skip(sender, index) => {
                 self.outcomes += 1;
-                EventKind::Skip { sender: stream(*sender), from: *index, to: *index }
+                EventKind::Skip { sender: process(*sender), from: *index, to: *index }
             }
-            Notice::Removed(sender, upto) => EventKind::Removed { sender: stream(*sender), upto: *upto },
+            Notice::Removed(sender, upto) => EventKind::Removed { sender: process(*sender), upto: *upto },
             Notice::Refused(..) => return,
         };
         self.event(t, me, kind);
@@ -85,12 +83,7 @@ impl History {
         self.event(t, me, EventKind::Memory { bytes, limit: Some(limit), what });
     }
 
-    /// Returns the transcript of all events, if one was asked for.
-    pub(crate) fn take_transcript(&mut self) -> Option<Transcript> {
-        self.checker.take_transcript()
-    }
-
-    pub(crate) fn finish(self, complete: bool) -> Report {
+    pub(crate) fn finish(self, complete: bool) -> (Report, Option<Transcript>) {
         self.checker.finish(complete)
     }
 }

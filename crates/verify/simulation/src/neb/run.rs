@@ -1,11 +1,11 @@
 //! One seed of the broadcast.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
-use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SetCounts, SimConfig, World};
+use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SetCounts, SimConfig};
 use stentor_neb::{Authority, Config, Liar, Mode, Node, NodeError, Plant, ProcessSet, Told};
 
 use super::actor::{Actor, Correct, Lying, Shared};
@@ -22,7 +22,7 @@ const OPERATORS: u64 = 901;
 pub(crate) const SLOW: &str = "sets found slow";
 
 /// What came of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RunReport {
     /// The verdicts.
     pub report: Report,
@@ -130,11 +130,9 @@ pub fn record_seed(
 }
 
 fn run(seed: u64, scenario: &Scenario, record: Record) -> Result<(RunReport, Recorded), NodeError> {
-    let world = World::new(SimConfig {
+    let world = record.world(SimConfig {
         mix: scenario.mix.clone(),
         faults: scenario.plan.clone(),
-        trace: record == Record::Trace,
-        transcript: record.transcript(),
         ..SimConfig::new(scenario.config.processes, seed, scenario.network.clone())
     });
     let shared = Rc::new(Shared { world, history: RefCell::new(History::new(scenario, record)) });
@@ -249,27 +247,13 @@ fn drive(
 fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenario: &Scenario) -> (RunReport, Recorded) {
     let now = shared.world.now_ns();
     let mut run = RunReport {
-        report: stentor_checker::Checker::new(stentor_checker::Cluster::default()).finish(false),
-        broadcasts: 0,
-        deliveries: 0,
-        fast: 0,
-        equivocations: 0,
-        skipped: 0,
-        suspicions: 0,
-        reread: 0,
         all: scenario.config.mode == Mode::All,
         lively: scenario.lively,
         finished,
-        steps: 0,
         virtual_ns: now,
         faults: shared.world.fault_counts(),
-        writes: 0,
         sets: shared.world.set_counts(),
-        slow_sets: 0,
-        told: Told::default(),
-        removals: 0,
-        operators_died: 0,
-        operators_refused: 0,
+        ..RunReport::default()
     };
     for actor in actors.iter().flatten() {
         let process = match actor {
@@ -292,17 +276,11 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenari
         let (bytes, limit) = (process.node.registered_bytes(), scenario.config.memory_bytes());
         shared.history.borrow_mut().memory(now, process.me, bytes, limit);
     }
-    let processes = actors.len() as u16;
     drop(actors);
-    let steps = Cell::new(0);
-    (0..processes).for_each(|process| {
-        steps.set(steps.get() + shared.world.process_counts(ProcessId(process)).steps);
-    });
-    run.steps = steps.get();
+    run.steps = shared.world.steps();
     let Shared { world, history } = Rc::into_inner(shared).expect("the actors are gone");
-    let mut history = history.into_inner();
-    let transcript = history.take_transcript();
-    run.report = history.finish(scenario.lively);
+    let (report, transcript) = history.into_inner().finish(scenario.lively);
+    run.report = report;
     let end = [run.finished.into(), run.steps, run.virtual_ns, run.broadcasts, run.deliveries];
     let recorded = Recorded::of(&world, transcript, &end, run.violated());
     (run, recorded)

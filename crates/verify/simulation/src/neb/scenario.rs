@@ -1,7 +1,5 @@
 //! The processes, the lies and the faults of one seed.
 
-use std::fmt;
-
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Fault, FaultMix, FaultPlan, NetworkModel};
 use stentor_neb::{Config, FaultModel, Lies, Mode, Plant, ProcessSet};
@@ -37,31 +35,7 @@ pub enum Severity {
     Harsh,
 }
 
-impl Severity {
-    /// Both.
-    pub const ALL: [Severity; 2] = [Severity::Usual, Severity::Harsh];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Severity::Usual => "usual",
-            Severity::Harsh => "harsh",
-        }
-    }
-
-    /// The one of that name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Severity::ALL.into_iter().find(|severity| severity.name() == name)
-    }
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+named!(Severity { Usual = "usual", Harsh = "harsh" });
 
 /// Whom operators remove, and how.
 #[derive(Clone, Debug)]
@@ -272,7 +246,7 @@ fn mix(severity: Severity) -> FaultMix {
         stall: 2,
         partition: 1,
         one_way: 2,
-        ..FaultMix::NONE
+        ..FaultMix::default()
     };
     match severity {
         Severity::Usual => usual,

@@ -115,80 +115,60 @@ pub struct Planned {
     pub fault: Fault,
 }
 
-macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// How often the nemesis did what, and what came of it.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        pub struct NemesisCounts {
-            $($(#[$doc])* pub $name: u64,)*
-        }
-
-        impl NemesisCounts {
-            /// Names and values, in a fixed order.
-            #[must_use]
-            pub fn named(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
-            }
-
-            /// Adds those of another run.
-            pub fn add(&mut self, other: &NemesisCounts) {
-                $(self.$name += other.$name;)*
-            }
-        }
-    };
-}
-
-counts! {
-    /// Leaders that crashed.
-    leader_crashes,
-    /// Other members that crashed.
-    follower_crashes,
-    /// Members that crashed between two posts of one step.
-    member_crashes_at_a_post,
-    /// Members that crashed while another of their group was down or had no memory yet.
-    double_crashes,
-    /// Members that crashed after another leader had been named and before one was ready.
-    crashes_during_recovery,
-    /// Members that were restarted, without memory.
-    member_restarts,
-    /// Members that got their group's state while clients were still sending.
-    rejoins_under_load,
-    /// Clients that crashed after one of their writes.
-    client_crashes,
-    /// Of those, clients whose place nobody took any more.
-    clients_gone,
-    /// Clients that were given up while they lived, and crashed when they heard of it.
-    clients_superseded,
-    /// Clients from which nothing got to one of the groups.
-    clients_cut_off,
-    /// Members to which nothing got from one client for a while.
-    late_links,
-    /// Bodies that a member held already, from another member, when the client's own write of them landed.
-    bodies_held_already,
-    /// Credits that freed ring space and no slot.
-    space_credits,
-    /// Messages that a client put off because a ring was full.
-    ring_waits,
-    /// Leaders to which nothing came: they write on, and nobody can tell them to stop.
-    deaf_leaders,
-    /// Leaders from which nothing got out.
-    mute_leaders,
-    /// Links that were cut in one direction.
-    cut_links,
-    /// Processes that were cut off, both ways.
-    isolations,
-    /// Leaders that did not run for some time.
-    slow_leaders,
-    /// Other processes that did not run for some time.
-    stalled_followers,
-    /// Leaders that were deposed although they were up.
-    false_suspicions,
-    /// Processes that were named although they were down or without memory.
-    dead_leaders_named,
-    /// Changes of mind of flapping elections.
-    flaps,
-    /// Leaders that were changed on request.
-    hand_overs,
-    /// Faults that were left out, because too much would have been down at once.
-    beyond_the_budget,
+stentor_fabric_sim::counts! {
+    /// How often the nemesis did what, and what came of it.
+    NemesisCounts {
+        /// Leaders that crashed.
+        leader_crashes,
+        /// Other members that crashed.
+        follower_crashes,
+        /// Members that crashed between two posts of one step.
+        member_crashes_at_a_post,
+        /// Members that crashed while another of their group was down or had no memory yet.
+        double_crashes,
+        /// Members that crashed after another leader had been named and before one was ready.
+        crashes_during_recovery,
+        /// Members that were restarted, without memory.
+        member_restarts,
+        /// Members that got their group's state while clients were still sending.
+        rejoins_under_load,
+        /// Clients that crashed after one of their writes.
+        client_crashes,
+        /// Of those, clients whose place nobody took any more.
+        clients_gone,
+        /// Clients that were given up while they lived, and crashed when they heard of it.
+        clients_superseded,
+        /// Clients from which nothing got to one of the groups.
+        clients_cut_off,
+        /// Members to which nothing got from one client for a while.
+        late_links,
+        /// Bodies that a member held already, from another member, when the client's own write of them landed.
+        bodies_held_already,
+        /// Credits that freed ring space and no slot.
+        space_credits,
+        /// Messages that a client put off because a ring was full.
+        ring_waits,
+        /// Leaders to which nothing came: they write on, and nobody can tell them to stop.
+        deaf_leaders,
+        /// Leaders from which nothing got out.
+        mute_leaders,
+        /// Links that were cut in one direction.
+        cut_links,
+        /// Processes that were cut off, both ways.
+        isolations,
+        /// Leaders that did not run for some time.
+        slow_leaders,
+        /// Other processes that did not run for some time.
+        stalled_followers,
+        /// Leaders that were deposed although they were up.
+        false_suspicions,
+        /// Processes that were named although they were down or without memory.
+        dead_leaders_named,
+        /// Changes of mind of flapping elections.
+        flaps,
+        /// Leaders that were changed on request.
+        hand_overs,
+        /// Faults that were left out, because too much would have been down at once.
+        beyond_the_budget,
+    }
 }

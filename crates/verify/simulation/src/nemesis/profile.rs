@@ -1,7 +1,5 @@
 //! Which faults a simulation run is about.
 
-use std::fmt;
-
 /// A mix of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Profile {
@@ -43,75 +41,41 @@ pub(super) struct Weights {
     pub(super) hand_over: u64,
 }
 
-const FAILOVER: Weights = Weights {
-    crash_leader: 4,
-    crash_anybody: 3,
-    crash_at_post: 6,
-    stall_leader: 3,
-    stall_anybody: 1,
-    suspect: 4,
-    flap: 2,
-    hand_over: 2,
-    client_crash: 0,
-    deafen: 0,
-    mute: 0,
-    cut_link: 0,
-    isolate: 0,
-};
-
-const PARTITION: Weights = Weights {
-    deafen: 4,
-    mute: 4,
-    cut_link: 4,
-    isolate: 3,
-    stall_anybody: 1,
-    suspect: 2,
-    flap: 1,
-    crash_leader: 0,
-    crash_anybody: 0,
-    crash_at_post: 0,
-    client_crash: 0,
-    stall_leader: 0,
-    hand_over: 0,
-};
+named!(Profile {
+    Calm = "calm",
+    Failover = "failover",
+    Partition = "partition",
+    Clients = "clients",
+    All = "all",
+    Rings = "rings",
+    Rejoins = "rejoins"
+});
 
 impl Profile {
-    /// All, in the order in which they are told.
-    pub const ALL: [Profile; 7] = [
-        Profile::Calm,
-        Profile::Failover,
-        Profile::Partition,
-        Profile::Clients,
-        Profile::All,
-        Profile::Rings,
-        Profile::Rejoins,
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Profile::Calm => "calm",
-            Profile::Failover => "failover",
-            Profile::Partition => "partition",
-            Profile::Clients => "clients",
-            Profile::All => "all",
-            Profile::Rings => "rings",
-            Profile::Rejoins => "rejoins",
-        }
-    }
-
-    /// The profile of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Profile::ALL.into_iter().find(|profile| profile.name() == name)
-    }
-
     pub(super) fn weights(self) -> Weights {
         match self {
             Profile::Calm => Weights::default(),
-            Profile::Failover => FAILOVER,
-            Profile::Partition => PARTITION,
+            Profile::Failover => Weights {
+                crash_leader: 4,
+                crash_anybody: 3,
+                crash_at_post: 6,
+                stall_leader: 3,
+                stall_anybody: 1,
+                suspect: 4,
+                flap: 2,
+                hand_over: 2,
+                ..Weights::default()
+            },
+            Profile::Partition => Weights {
+                deafen: 4,
+                mute: 4,
+                cut_link: 4,
+                isolate: 3,
+                stall_anybody: 1,
+                suspect: 2,
+                flap: 1,
+                ..Weights::default()
+            },
             Profile::Clients => {
                 Weights { client_crash: 8, stall_leader: 1, stall_anybody: 1, suspect: 1, ..Weights::default() }
             }
@@ -120,11 +84,11 @@ impl Profile {
                 client_crash: 8,
                 stall_anybody: 2,
                 suspect: 5,
-                deafen: PARTITION.deafen,
-                mute: PARTITION.mute,
-                cut_link: PARTITION.cut_link,
-                isolate: PARTITION.isolate,
-                ..FAILOVER
+                deafen: 4,
+                mute: 4,
+                cut_link: 4,
+                isolate: 3,
+                ..Profile::Failover.weights()
             },
             Profile::Rejoins => Weights {
                 crash_anybody: 6,
@@ -180,11 +144,5 @@ impl Profile {
                 ]
             }
         }
-    }
-}
-
-impl fmt::Display for Profile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

@@ -270,25 +270,25 @@ impl Walk<'_> {
             report.properties.insert(finding.property, Verdict::Violated(example));
         }
         let passes = self.world.switch().counters().list().map(|(_, count)| count).sum();
-        let Tally { lost, lost_in_loop, repeated, overtaken, damaged, early, .. } = self.tally;
-        let Tally { leases, restarts, poisoned, anew, posted, executed, .. } = self.tally;
+        let tally = &self.tally;
         let with = |receivers| u64::from(self.scenario.receivers == receivers);
         let counts = vec![
-            ("packets lost", lost),
-            ("mirror copies lost", lost_in_loop),
-            ("packets repeated", repeated),
-            ("packets overtaken", overtaken),
-            ("packets damaged", damaged),
-            ("early timeouts", early),
-            ("leases that ended", leases),
-            ("restarts", restarts),
-            ("sets poisoned", poisoned),
-            ("sets created anew", anew),
+            ("packets lost", tally.lost),
+            ("mirror copies lost", tally.lost_in_loop),
+            ("packets repeated", tally.repeated),
+            ("packets overtaken", tally.overtaken),
+            ("packets damaged", tally.damaged),
+            ("early timeouts", tally.early),
+            ("leases that ended", tally.leases),
+            ("restarts", tally.restarts),
+            ("sets poisoned", tally.poisoned),
+            ("sets created anew", tally.anew),
             ("runs with 8 receivers", with(8)),
             ("runs with 32 receivers", with(32)),
             ("runs without any trouble", u64::from(calm)),
         ];
-        let run = RunReport { report, posted, executed, steps: self.steps, passes, counts };
+        let run =
+            RunReport { report, posted: tally.posted, executed: tally.executed, steps: self.steps, passes, counts };
         let recorded = self.world.tape.take().map(|tape| tape.recorded(&self.end(&run), run.violated()));
         (run, recorded.unwrap_or_default())
     }
