@@ -81,7 +81,7 @@ mod tests {
         let work = TempDir::new();
         let text = format!("#[test]\nfn quick() {{}}\n#[test]\n{MARK}it waits\"]\nfn waits() {{}}\n");
         let root = work.file("main.rs", &text);
-        work.file("deep.rs", &format!("{text}{text}"));
+        work.file("deep.rs", format!("{text}{text}"));
         assert_eq!(of_target(&root).unwrap().len(), 3);
         assert!(of_target(&root).unwrap().contains(&"deep::waits".to_owned()));
         let alone = work.file("alone.rs", &text);

@@ -52,6 +52,15 @@ impl Peer {
     /// The peer's region, once it was granted and heard of.
     #[inline]
     pub(crate) fn resolve<F: Fabric>(&mut self, fabric: &mut F, purpose: Purpose) -> Option<RemoteRegion> {
+        let resolved = self.regions.iter().find(|region| region.purpose() == purpose);
+        if let Some(known) = resolved.and_then(|region| region.known(&self.link)) {
+            return Some(known);
+        }
+        self.resolve_anew(fabric, purpose)
+    }
+
+    #[cold]
+    fn resolve_anew<F: Fabric>(&mut self, fabric: &mut F, purpose: Purpose) -> Option<RemoteRegion> {
         let known = self.regions.iter().position(|region| region.purpose() == purpose);
         let known = known.unwrap_or_else(|| {
             self.regions.push(Resolved::new(purpose));
