@@ -17,7 +17,7 @@ use crate::step::Outcome;
 const SEEDS: u64 = 1000;
 /// The longest that a simulation run without mutants may take on two cores, seconds.
 const MOST_SECONDS: f64 = 60.0;
-/// Planted bugs in what is written by sets, which one run in four has: searched where all have.
+/// Mutants in what is written by sets, which one run in four has: searched where all have.
 const OF_SETS: [&str; 2] = ["place-reused-under-set", "broken-set-forgotten"];
 /// Mutants of the multicast that only show under a profile: their names, and the profile.
 const UNDER_PROFILES: [(&str, &str); 2] = [("held-bodies-uncredited", "rings"), ("state-set-back", "rejoins")];
@@ -46,7 +46,7 @@ const FAILURES: [&str; 11] = [
     "clients_gone",
     "clients_superseded",
 ];
-/// Planted bugs of each protocol, at least: fewer means that some were lost.
+/// Mutants of each protocol, at least: fewer means that some were lost.
 const PLANTS: [(&str, usize); 4] = [("multicast", 8), ("neb", 20), ("channel", 12), ("switch", 9)];
 /// Seeds of which traces are compared.
 const TRACED: [u64; 3] = [1, 2, 3];
@@ -145,7 +145,7 @@ fn simulate(context: &Context, simulation: &str, more: &[&str], seeds: u64) -> R
     Ok(found)
 }
 
-/// Every planted bug is found.
+/// Every mutant is found.
 pub(crate) fn plants(context: &Context) -> Result<Outcome> {
     let planted = programs::stentor_with_plants(context)?;
     let seeds = format!("0..{SEEDS}");

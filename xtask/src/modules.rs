@@ -13,11 +13,7 @@ use crate::workspace::Workspace;
 
 /// The pairs that there are. A module and one that it is part of are none.
 const MUTUAL: &[(&str, &str, &str)] = &[
-    ("stentor", "config::ofi", "config::validate"),
-    ("stentor", "config::switch", "config::validate"),
-    ("stentor", "config::validate", "config::verbs"),
     ("stentor", "runtime::cluster", "runtime::room"),
-    ("stentor-election-zookeeper", "handle", "worker"),
     ("stentor-election-zookeeper", "session", "worker"),
     ("stentor-multicast", "node::fanout", "node::outbound"),
 ];

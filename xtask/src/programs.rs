@@ -47,7 +47,7 @@ pub(crate) fn stentor(context: &Context) -> Result<PathBuf> {
     optimised(context, context.profile, &[])
 }
 
-/// The command with planted bugs. What finds them is another crate, so the command itself need not be optimised.
+/// The command with mutants. What finds them is another crate, so the command itself need not be optimised.
 pub(crate) fn stentor_with_plants(context: &Context) -> Result<PathBuf> {
     const QUICK: &str = "profile.release-tests.package.stentor-cli.opt-level=0";
     optimised(context, Profile::ReleaseTests, &["--config", QUICK, "--features", "stentor-cli/plants"])

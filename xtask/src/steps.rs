@@ -215,10 +215,10 @@ fn operators(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The command's test of that name, and the part of it in which planted bugs are met.
+/// The command's test of that name, and the part of it in which mutants are met.
 const COMMAND: (&str, &str) = ("cli", "sim::");
 
-/// Those that mention planted bugs: all others have run without them.
+/// Those that mention mutants: all others have run without them.
 fn tests_plants(context: &Context) -> Result<Outcome> {
     let workspace = Workspace::load(context)?;
     let mut tests = BTreeSet::new();

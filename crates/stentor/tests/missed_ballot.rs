@@ -7,7 +7,7 @@ use stentor::runtime::{Client, ClientId, Delivered, ElectionDriver, GroupId, Mem
 use stentor_election::{Change, Scripted};
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
-use stentor_multicast::{Ballot, Limits, Plant, ReplicaConfig, Topology};
+use stentor_multicast::{Ballot, Limits, ReplicaConfig, Topology};
 
 const SALT: u64 = 5;
 const GROUP: GroupId = GroupId(0);
@@ -55,7 +55,7 @@ impl Bed {
         };
         let members = processes.iter().map(start).collect();
         let fabric = world.fabric(topology.client_process(ClientId(0)));
-        let client = Client::new(fabric, topology, ClientId(0), limits, SALT, Plant::None, 1);
+        let client = Client::new(fabric, topology, ClientId(0), limits, SALT, 1);
         Bed { world, members, client: client.expect("a possible client"), delivered: vec![0; 3] }
     }
 

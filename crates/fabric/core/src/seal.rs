@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::IntoBytes;
 
 use crate::memory::{LINE_WORDS, Ordering, WORD, Word, copy_out};
-use crate::{Plant, ProcessId};
+use crate::{Mutant, ProcessId};
 
 /// Words before the payload.
 pub const HEADER_WORDS: usize = 3;
@@ -43,28 +43,28 @@ pub const fn record_cells(bytes: usize) -> usize {
 pub struct Seal {
     writer: u32,
     salt: u64,
-    plant: Plant,
+    mutant: Mutant,
 }
 
 impl Seal {
     /// For records that `writer` writes, in the cluster with this salt.
     #[must_use]
     pub fn new(writer: ProcessId, salt: u64) -> Self {
-        Seal { writer: u32::from(writer.0), salt, plant: Plant::None }
+        Seal { writer: u32::from(writer.0), salt, mutant: Mutant::None }
     }
 
-    /// The same with a planted bug.
+    /// The same with a mutant.
     #[must_use]
-    pub fn with_plant(self, plant: Plant) -> Self {
-        Seal { plant, ..self }
+    pub fn with_mutant(self, mutant: Mutant) -> Self {
+        Seal { mutant, ..self }
     }
 
-    pub(crate) fn plant(&self) -> Plant {
-        self.plant
+    pub(crate) fn mutant(&self) -> Mutant {
+        self.mutant
     }
 
     fn checksum(&self, record: &[u64], bytes: usize) -> u64 {
-        let skip = if self.plant.seal_without_lap() { 2 } else { 1 };
+        let skip = if self.mutant.seal_without_lap() { 2 } else { 1 };
         xxh3_64_with_seed(&record.as_bytes()[skip * WORD..HEADER_BYTES + bytes], self.salt)
     }
 
@@ -85,7 +85,7 @@ impl Seal {
     #[inline]
     pub fn open(&self, lap: u64, shared: &[Word], private: &mut [u64]) -> Option<usize> {
         let seen = shared.get(1)?.load(Ordering::Acquire);
-        if seen != lap && !(self.plant.seal_without_lap() && seen != 0) {
+        if seen != lap && !(self.mutant.seal_without_lap() && seen != 0) {
             return None;
         }
         self.open_seen(seen, shared, private)
@@ -106,7 +106,7 @@ impl Seal {
     #[inline]
     pub(crate) fn open_counting(&self, lap: u64, shared: &[Word], private: &mut [u64]) -> (Option<usize>, usize) {
         let seen = shared.get(1).map_or(0, |word| word.load(Ordering::Acquire));
-        if seen != lap && !(self.plant.seal_without_lap() && seen != 0) {
+        if seen != lap && !(self.mutant.seal_without_lap() && seen != 0) {
             return (None, 0);
         }
         let mut written = 0;
@@ -129,7 +129,7 @@ impl Seal {
         copy_out(&shared[..words], &mut private[..words]);
         let header = u64::from(self.writer) | (bytes as u64) << 32;
         let sound = private[1] == lap && private[2] == header && private[0] == self.checksum(private, bytes);
-        (sound || self.plant.unvalidated()).then_some(bytes)
+        (sound || self.mutant.unvalidated()).then_some(bytes)
     }
 }
 

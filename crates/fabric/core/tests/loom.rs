@@ -58,13 +58,13 @@ fn a_reader_never_accepts_a_mixture_when_the_lap_comes_last() {
     never_a_mixture([0, 3, 2, 1]);
 }
 
-/// The same with the planted bug that skips the checksum: this test can fail.
+/// The same with the mutant that skips the checksum: this test can fail.
 #[cfg(feature = "plants")]
 #[test]
 #[should_panic(expected = "a mixture")]
 fn the_planted_bug_is_seen() {
     loom::model(|| {
-        let seal = Seal::new(ProcessId(1), 5).with_plant(stentor_fabric::Plant::Unvalidated);
+        let seal = Seal::new(ProcessId(1), 5).with_mutant(stentor_fabric::Mutant::Unvalidated);
         let memory: Arc<[Word; WORDS]> = Arc::new(std::array::from_fn(|_| Word::new(0)));
         let writer = {
             let memory = Arc::clone(&memory);

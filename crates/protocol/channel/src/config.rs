@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{Plant, planted};
+use crate::{Mutant, mutant};
 
 /// How messages become messages of the fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -68,8 +68,9 @@ pub struct Config {
     pub pieces: u32,
     /// Where sequences begin: near their end, to see them wrap.
     pub first_sequence: u32,
-    /// A planted bug.
-    pub plant: Plant,
+    /// A mutant, for tests.
+    #[doc(hidden)]
+    pub mutant: Mutant,
 }
 
 impl Default for Config {
@@ -82,7 +83,7 @@ impl Default for Config {
             lengths: 32,
             pieces: 16,
             first_sequence: 0,
-            plant: Plant::None,
+            mutant: Mutant::None,
         }
     }
 }
@@ -164,7 +165,7 @@ impl Config {
     #[inline]
     #[must_use]
     pub(crate) fn is_inline(&self, bytes: u64) -> bool {
-        let never = planted!(self.plant, NeverInline);
+        let never = mutant!(self.mutant, NeverInline);
         self.scheme != Scheme::LengthPayload && bytes <= u64::from(self.eager_bytes) && !never
     }
 
@@ -180,7 +181,7 @@ impl Config {
     #[must_use]
     pub(crate) fn is_alone(&self, bytes: u64) -> bool {
         let fits = bytes <= u64::from(self.piece_bytes) && !self.is_inline(bytes);
-        fits && self.scheme == Scheme::Eager && !planted!(self.plant, NeverInline)
+        fits && self.scheme == Scheme::Eager && !mutant!(self.mutant, NeverInline)
     }
 
     /// How many pieces a message has. The notes send a payload for an empty message, too.
@@ -199,7 +200,7 @@ impl Config {
     /// Lengths that may be in flight.
     #[inline]
     pub(crate) fn lengths_ahead(&self) -> u32 {
-        if planted!(self.plant, OneAhead) { 1 } else { self.lengths }
+        if mutant!(self.mutant, OneAhead) { 1 } else { self.lengths }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::error::{PostErrorKind, Reason, Violation};
 use crate::inbound::{Inbound, Incoming, Piece};
 use crate::lent::Lent;
 use crate::outbound::Outbound;
-use crate::{Cause, ChannelError, Config, Kind, Operation, Scheme, Tag, WriteError, planted};
+use crate::{Cause, ChannelError, Config, Kind, Operation, Scheme, Tag, WriteError, mutant};
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -135,7 +135,7 @@ impl Connection {
 
     #[inline]
     fn tag(&self, kind: Kind, sequence: u32) -> Tag {
-        let connection = if planted!(self.config.plant, NoConnectionInTag) { 0 } else { self.number };
+        let connection = if mutant!(self.config.mutant, NoConnectionInTag) { 0 } else { self.number };
         Tag { connection, kind, sequence }
     }
 
@@ -338,15 +338,15 @@ impl Connection {
             Kind::Greeting => self.has_greeted,
             kind => self.outbound.done(kind, op.place),
         };
-        assert!(known || self.config.plant != crate::Plant::None, "{op:?} completed, and was not posted");
+        assert!(known || self.config.mutant != crate::Mutant::None, "{op:?} completed, and was not posted");
         Ok(())
     }
 
     fn failed(&mut self, op: Op, status: Status) -> Result<(), Violation> {
-        if planted!(self.config.plant, ErrorDropped) {
+        if mutant!(self.config.mutant, ErrorDropped) {
             return Ok(());
         }
-        if planted!(self.config.plant, ErrorIsSuccess) {
+        if mutant!(self.config.mutant, ErrorIsSuccess) {
             return if op.way == Way::Send { self.sent(op) } else { Ok(()) };
         }
         Err(Cause::Fabric(status))
@@ -386,7 +386,7 @@ impl Connection {
             return Err(Cause::PeerGaveUp(reason));
         }
         self.controls.peer_saw(snapshot.seen)?;
-        if !self.outbound.grant(snapshot.granted) && self.config.plant == crate::Plant::None {
+        if !self.outbound.grant(snapshot.granted) && self.config.mutant == crate::Mutant::None {
             return Err(Cause::Nonsense("it grants more than its window"));
         }
         if let Some(total) = snapshot.finished {
@@ -529,7 +529,7 @@ impl Connection {
 
     /// The fabric's connection is gone, and with it everything that was posted: all of it completed before this.
     pub fn broken(&mut self) {
-        if !self.config.plant.hides_errors() {
+        if !self.config.mutant.hides_errors() {
             let operation = if self.is_known { Operation::Control } else { Operation::Open };
             self.fail(operation, Cause::Broken);
         }
@@ -577,7 +577,7 @@ impl Connection {
                 self.drain();
             }
         }
-        let early = planted!(self.config.plant, CloseFreesEarly);
+        let early = mutant!(self.config.mutant, CloseFreesEarly);
         // Who gives up tries to say so; who cannot at once leaves it.
         if self.phase == Phase::Draining && (self.lent() == 0 || early) && !self.may_still_say() {
             self.phase = Phase::Over;

@@ -9,7 +9,7 @@ use crate::sequence::{
     alone_sequence, length_sequence, numbered_alone, numbered_length, numbered_piece, piece_sequence, sequence_of,
 };
 use crate::window::{Window, around};
-use crate::{Cause, Config, Kind, Scheme, Tag, planted};
+use crate::{Cause, Config, Kind, Scheme, Tag, mutant};
 
 /// A message that is about to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -156,7 +156,7 @@ impl Inbound {
     pub(crate) fn granted(&self) -> [u64; 2] {
         let others = u64::from(self.config.spare()) + self.strangers[0];
         let lengths = |posted: u64| (posted + self.alone).saturating_sub(others);
-        if planted!(self.config.plant, CreditBeforeReceive) {
+        if mutant!(self.config.mutant, CreditBeforeReceive) {
             let early = self.posted[0] + self.free.len() as u64 + self.messages.len() as u64;
             return [lengths(early), self.posted[1] + self.arrived[1] - self.read];
         }
@@ -215,10 +215,10 @@ impl Inbound {
         let bytes = u64::from(size);
         let fits = config.is_whole(bytes) && bytes <= config.message_bytes;
         // These number lengths in another way.
-        if planted!(config.plant, PostingOrder) {
+        if mutant!(config.mutant, PostingOrder) {
             return false;
         }
-        if planted!(config.plant, ArrivalOrder) {
+        if mutant!(config.mutant, ArrivalOrder) {
             return false;
         }
         let is_next = fits && sequence == length_sequence(config, self.next_length, true);
@@ -241,10 +241,10 @@ impl Inbound {
     #[inline]
     fn number_of_length(&self, place: u16, sequence: u32, window: u64) -> Option<u64> {
         let lengths = u64::from(self.config.lengths);
-        if planted!(self.config.plant, PostingOrder) {
+        if mutant!(self.config.mutant, PostingOrder) {
             return Some(self.next_length + (u64::from(place) + lengths - self.next_length % lengths) % lengths);
         }
-        if planted!(self.config.plant, ArrivalOrder) {
+        if mutant!(self.config.mutant, ArrivalOrder) {
             return self.next_to_arrive();
         }
         numbered_length(&self.config, sequence, self.next_length, window)
@@ -253,7 +253,7 @@ impl Inbound {
     /// Which number a message has that is a piece.
     #[inline]
     fn number_alone(&self, sequence: u32) -> Option<u64> {
-        if planted!(self.config.plant, ArrivalOrder) {
+        if mutant!(self.config.mutant, ArrivalOrder) {
             return self.next_to_arrive();
         }
         numbered_alone(&self.config, sequence, self.next_length, self.window)

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::command::{Op, Way, What};
 use crate::sequence::{alone_sequence, length_sequence, piece_sequence};
 use crate::window::Window;
-use crate::{Config, Kind, Scheme, WriteError, planted};
+use crate::{Config, Kind, Scheme, WriteError, mutant};
 
 /// A message that is being handed over.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -129,7 +129,7 @@ impl Outbound {
     #[inline]
     fn has_room(&self, kind: Kind) -> bool {
         let which = kind.index();
-        let credit = self.sent[which] < self.granted[which] || planted!(self.config.plant, NoCredits);
+        let credit = self.sent[which] < self.granted[which] || mutant!(self.config.mutant, NoCredits);
         credit && self.sent[which] < self.flights[which].done() + self.flights[which].size()
     }
 
@@ -233,7 +233,7 @@ impl Outbound {
         let whole = |message: &Unfinished| {
             (0..2).all(|which| (message.from[which]..message.to[which]).all(|number| flights[which].is_done(number)))
         };
-        if planted!(self.config.plant, CallbacksAsTheyCome) {
+        if mutant!(self.config.mutant, CallbacksAsTheyCome) {
             let place = self.unfinished.iter().position(whole)?;
             return self.unfinished.remove(place).map(|message| message.number);
         }

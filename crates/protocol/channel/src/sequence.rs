@@ -1,12 +1,12 @@
 //! From numbers that count from 0 to the sequences of tags, and back.
 
 use crate::window::number_of;
-use crate::{Config, Scheme, Tag, planted};
+use crate::{Config, Scheme, Tag, mutant};
 
 /// The sequence of a number.
 #[inline]
 pub(crate) fn sequence_of(config: &Config, number: u64) -> u32 {
-    if planted!(config.plant, SequenceWraps) {
+    if mutant!(config.mutant, SequenceWraps) {
         return number as u32 % PLANTED_SEQUENCES;
     }
     config.first_sequence.wrapping_add(number as u32)
@@ -15,7 +15,7 @@ pub(crate) fn sequence_of(config: &Config, number: u64) -> u32 {
 /// The number that a sequence stands for: one of the `window` numbers from `expected` on.
 #[inline]
 pub(crate) fn numbered(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
-    if planted!(config.plant, SequenceWraps) {
+    if mutant!(config.mutant, SequenceWraps) {
         let ahead = sequence.wrapping_sub(expected as u32) % PLANTED_SEQUENCES;
         return Some(expected + u64::from(ahead));
     }
@@ -79,14 +79,14 @@ const MESSAGES: u32 = (1 << (31 - Tag::PIECE_BITS)) - 1;
 
 #[inline]
 fn modulo(config: &Config, sequence: u32, expected: u64, window: u64, bits: u32) -> Option<u64> {
-    if planted!(config.plant, SequenceWraps) {
+    if mutant!(config.mutant, SequenceWraps) {
         return numbered(config, sequence & bits, expected, window);
     }
     let ahead = u64::from(sequence.wrapping_sub(sequence_of(config, expected)) & bits);
     (ahead < window).then(|| expected + ahead)
 }
 
-/// How many sequences there are with the planted bug.
+/// How many sequences there are with the mutant.
 const PLANTED_SEQUENCES: u32 = 4;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What the owner holds.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,23 +10,10 @@ use stentor_election::{Change, Election, HandOverError};
 use stentor_fabric::ProcessId;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::shared::Shared;
 use crate::teller::Teller;
 use crate::worker::{Command, Worker};
 use crate::{ConfigError, Status, ZookeeperConfig};
-
-/// What the owner and the thread share.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    pub status: Mutex<Status>,
-    pub polls: AtomicU64,
-}
-
-impl Shared {
-    /// Changes the status; a panic while it was held has harmed nothing.
-    pub(crate) fn status<T>(&self, change: impl FnOnce(&mut Status) -> T) -> T {
-        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 /// The election of one group at one of its members, by ZooKeeper.
 ///

@@ -34,6 +34,7 @@ mod diagnose;
 mod handle;
 mod line;
 mod session;
+mod shared;
 mod status;
 mod teller;
 mod worker;

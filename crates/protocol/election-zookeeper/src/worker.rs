@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Client, SessionState};
 
 use crate::diagnose::diagnose;
-use crate::handle::Shared;
 use crate::session::Session;
+use crate::shared::Shared;
 use crate::teller::Teller;
 use crate::{Status, ZookeeperConfig};
 

@@ -106,11 +106,12 @@
 mod audit;
 mod change;
 mod heartbeat;
-mod plant;
+mod mutant;
 mod scripted;
 
 pub use audit::{Audit, AuditError};
 pub use change::{Change, Election, HandOverError};
 pub use heartbeat::{Beat, BeatError, Claim, Heartbeat, HeartbeatConfig, HeartbeatError, Kind, Life};
-pub use plant::Plant;
+#[doc(hidden)]
+pub use mutant::Mutant;
 pub use scripted::{Flapping, Scripted};

@@ -20,9 +20,9 @@ mod ids;
 mod item;
 mod limits;
 mod message;
+mod mutant;
 mod node;
 mod peer_message;
-mod plant;
 mod replica;
 mod sender;
 mod slot_table;
@@ -34,6 +34,8 @@ pub use ids::{Ballot, ClientId, GroupId, GroupSet, MessageId, Timestamp};
 pub use item::{Ack, Head, Item, ItemError, ItemKind, RemoteTimestamp, ShortSlot, StreamEntry, StreamItem, Times};
 pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
 pub use message::{Destination, Header, MessageError};
+#[doc(hidden)]
+pub use mutant::Mutant;
 pub use node::{
     Application, CLIENT_TIMEOUT, Client, Counts, Delivered, HeartbeatCell, INBOX_BYTES, Member, NodeError, RemoteOp,
     Stateless, Step, SubmitError, Submitted, stateless,
@@ -41,7 +43,6 @@ pub use node::{
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
 pub use peer_message::{Joiner, MessageRef, PeerMessage, SlotRef};
-pub use plant::Plant;
 pub use replica::{CatchUps, Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
 pub use sender::{Sender, WindowFull};
 pub use state::{AssignedSlot, ClientState, State};

@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-use crate::plant::planted;
-use crate::{ClientId, Destination, GroupId, Plant, Topology};
+use crate::mutant::mutant;
+use crate::{ClientId, Destination, GroupId, Mutant, Topology};
 
 /// A group's members still hold a full window of this client's messages.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct WindowFull {
 pub struct Sender {
     client: ClientId,
     window: u32,
-    plant: Plant,
+    mutant: Mutant,
     sequence: u64,
     next: Vec<u64>,
     /// By group: slots below are free.
@@ -37,14 +37,14 @@ impl Sender {
         let members = topology.group_ids().map(|group| vec![(0, true); topology.size(group)]).collect();
         let majorities = topology.group_ids().map(|group| topology.majority(group) as usize).collect();
         let (next, freed) = (vec![0; topology.groups()], vec![0; topology.groups()]);
-        Sender { client, window, plant: Plant::None, sequence: 0, next, freed, members, majorities }
+        Sender { client, window, mutant: Mutant::None, sequence: 0, next, freed, members, majorities }
     }
 
     /// Switches a mutant on; for tests.
     #[doc(hidden)]
     #[must_use]
-    pub fn with_mutant(self, plant: Plant) -> Self {
-        Sender { plant, ..self }
+    pub fn with_mutant(self, mutant: Mutant) -> Self {
+        Sender { mutant, ..self }
     }
 
     /// This client.
@@ -139,7 +139,7 @@ impl Sender {
         }
         let group = usize::from(group.0);
         let counted = self.members[group].iter().filter(|(_, counts)| *counts).map(|(slots, _)| *slots);
-        let freed = if planted!(self.plant, SlotsFreedByOne) { counted.max() } else { counted.min() };
+        let freed = if mutant!(self.mutant, SlotsFreedByOne) { counted.max() } else { counted.min() };
         self.freed[group] = self.freed[group].max(freed.unwrap_or(0));
     }
 

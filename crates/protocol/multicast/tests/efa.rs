@@ -11,7 +11,7 @@ use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_conformance::{FaultInjector, Faults};
 use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
-    Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, Topology, stateless,
+    Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, ReplicaConfig, Topology, stateless,
 };
 
 type Net = FaultInjector<SimFabric>;
@@ -106,7 +106,7 @@ impl Run {
         let members = (0..topology.all_members() as u16).map(ProcessId).map(member).collect();
         let client = |client| {
             let fabric = net(topology.client_process(client));
-            Client::new(fabric, topology.clone(), client, limits, SALT, Plant::None, 1).expect("a possible client")
+            Client::new(fabric, topology.clone(), client, limits, SALT, 1).expect("a possible client")
         };
         let clients = (0..CLIENTS).map(|n| (client(ClientId(n)), 0)).collect();
         Run { world, members, clients, history: History::new(), expected: 0 }

@@ -11,7 +11,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric::memory::Word;
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Item, ItemError, PeerMessage, Plant,
+    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Item, ItemError, Mutant, PeerMessage,
     RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times, Topology, Variant,
 };
 
@@ -314,8 +314,8 @@ struct Victim {
 
 impl Victim {
     fn new(me: u16, variant: Variant, mut masks: [[u16; 4]; 2]) -> Self {
-        let (topology, window, plant) = (topology(), 2, Plant::None);
-        let config = ReplicaConfig { variant, plant, ..ReplicaConfig::new(topology.clone(), ProcessId(me), window) };
+        let (topology, window, mutant) = (topology(), 2, Mutant::None);
+        let config = ReplicaConfig { variant, mutant, ..ReplicaConfig::new(topology.clone(), ProcessId(me), window) };
         let replica = Replica::new(config);
         masks.iter_mut().flatten().for_each(|mask| *mask |= 1 << replica.group().0);
         Victim { replica, topology, masks, received: [0; 2], counter: 0 }

@@ -2,7 +2,7 @@
 
 use stentor_fabric::ProcessId;
 
-use crate::{Config, ProcessSet, planted};
+use crate::{Config, ProcessSet, mutant};
 
 /// One process's own stream.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -58,8 +58,8 @@ impl Broadcast {
     }
 
     fn has_freed(&self, process: ProcessId) -> bool {
-        planted!(self.config.plant, FixedBuffer) && self.next < u64::from(self.config.window)
-            || !planted!(self.config.plant, FixedBuffer)
+        mutant!(self.config.mutant, FixedBuffer) && self.next < u64::from(self.config.window)
+            || !mutant!(self.config.mutant, FixedBuffer)
                 && self.freed[process.index()] + u64::from(self.config.window) > self.next
     }
 

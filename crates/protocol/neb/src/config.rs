@@ -14,7 +14,7 @@ use stentor_fabric::seal::record_cells;
 use thiserror::Error;
 
 use crate::value::{HEAD_WORDS, SIGNATURE_WORDS};
-use crate::{Plant, ProcessSet, planted};
+use crate::{Mutant, ProcessSet, mutant};
 
 /// Who may lie, in mode `quorum`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -71,8 +71,9 @@ pub struct Config {
     pub signed: bool,
     /// How long a sender waits for a process that is a window behind before it goes on without it, ns.
     pub patience_ns: u64,
-    /// A planted bug.
-    pub plant: Plant,
+    /// A mutant, for tests.
+    #[doc(hidden)]
+    pub mutant: Mutant,
 }
 
 /// Why a configuration is impossible.
@@ -125,7 +126,7 @@ impl Config {
             eager_self: false,
             signed: false,
             patience_ns: 10_000_000_000,
-            plant: Plant::None,
+            mutant: Mutant::None,
         }
     }
 
@@ -175,7 +176,7 @@ impl Config {
     pub fn replicas(&self, sender: ProcessId) -> ProcessSet {
         let all = self.everybody();
         match self.mode {
-            Mode::Quorum(FaultModel::LyingSender) if !planted!(self.plant, SenderHostCounts) => all.without(sender),
+            Mode::Quorum(FaultModel::LyingSender) if !mutant!(self.mutant, SenderHostCounts) => all.without(sender),
             _ => all,
         }
     }
@@ -185,9 +186,9 @@ impl Config {
     pub fn quorum(&self) -> usize {
         let n = self.processes;
         match self.mode {
-            Mode::Quorum(FaultModel::LyingHosts) if planted!(self.plant, PlainMajority) => n / 2 + 1,
+            Mode::Quorum(FaultModel::LyingHosts) if mutant!(self.mutant, PlainMajority) => n / 2 + 1,
             Mode::Quorum(FaultModel::LyingHosts) => n.saturating_add(self.faults).saturating_add(1).div_ceil(2),
-            Mode::Quorum(FaultModel::LyingSender) if planted!(self.plant, SenderHostCounts) => n / 2 + 1,
+            Mode::Quorum(FaultModel::LyingSender) if mutant!(self.mutant, SenderHostCounts) => n / 2 + 1,
             Mode::Quorum(FaultModel::LyingSender) => n.saturating_sub(1) / 2 + 1,
             Mode::All => n,
         }

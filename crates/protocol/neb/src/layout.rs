@@ -179,14 +179,14 @@ impl Layout {
 /// Seals broadcasts of a sender. Salts keep what lies in one kind of region from being taken for another.
 #[must_use]
 pub fn broadcast_seal(config: &Config, sender: ProcessId, salt: u64) -> Seal {
-    Seal::new(sender, salt).with_plant(config.plant.fabric())
+    Seal::new(sender, salt).with_mutant(config.mutant.fabric())
 }
 
 /// Seals registers of a replayer for a stream.
 #[must_use]
 pub fn register_seal(config: &Config, replayer: ProcessId, stream: ProcessId, salt: u64) -> Seal {
     let salt = salt ^ (SplitMix64::GOLDEN.wrapping_mul(2 + u64::from(stream.0)));
-    Seal::new(replayer, salt).with_plant(config.plant.fabric())
+    Seal::new(replayer, salt).with_mutant(config.mutant.fabric())
 }
 
 /// Seals credits.

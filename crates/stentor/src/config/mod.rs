@@ -72,6 +72,7 @@ pub mod limits;
 mod memory;
 mod names;
 mod neb;
+mod number;
 mod ofi;
 mod processes;
 mod switch;

@@ -8,7 +8,7 @@ use stentor_fabric_ofi::OfiConfig;
 use toml::Spanned;
 
 use super::error::{Misplaced, Problem};
-use super::validate::number;
+use super::number::number;
 
 /// How long a peer may take, ms.
 const TIMEOUT_MS: std::ops::RangeInclusive<u32> = 1..=60_000;

@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use super::address;
 use super::error::{Misplaced, Problem};
-use super::validate::number;
+use super::number::number;
 
 /// How long a sender may hold a set without being heard of, ms.
 const LEASE_MS: std::ops::RangeInclusive<u32> = 100..=600_000;

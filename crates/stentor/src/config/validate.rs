@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::limits::{
     BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB,
     TIMEOUT_MS, WINDOW,
 };
+use super::number::number;
 use super::{
     ClusterConfig, ElectionKind, ElectionTimes, FabricKind, GroupConfig, KeySource, MemberConfig, OfiSettings,
     VerbsSettings, address, names, neb, ofi, switch, verbs,
@@ -114,23 +115,6 @@ fn limits(file: &FileLimits) -> Result<Limits, Misplaced> {
             &BODY_RING_KIB,
             default.body_ring_kib,
         )?,
-    })
-}
-
-pub(super) fn number<N>(
-    key: &'static str,
-    v: Option<&Spanned<i64>>,
-    range: &RangeInclusive<N>,
-    default: N,
-) -> Result<N, Misplaced>
-where
-    N: Copy + PartialOrd + TryFrom<i64> + Into<i64>,
-{
-    let Some(value) = v else { return Ok(default) };
-    let inside = N::try_from(*value.as_ref()).ok().filter(|n| range.contains(n));
-    inside.ok_or_else(|| {
-        let (min, max) = ((*range.start()).into(), (*range.end()).into());
-        (value.span(), Problem::OutOfRange { key, value: *value.as_ref(), min, max })
     })
 }
 

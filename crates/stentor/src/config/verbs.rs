@@ -8,7 +8,7 @@ use stentor_fabric_verbs::qp::Tuning;
 use toml::Spanned;
 
 use super::error::{Misplaced, Problem};
-use super::validate::number;
+use super::number::number;
 
 /// How processes use their devices. The same file may serve hosts whose devices have other names: what is not set is chosen.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

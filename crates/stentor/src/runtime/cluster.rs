@@ -11,8 +11,7 @@ use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError as ShmError};
 use stentor_fabric_verbs::StartError as VerbsError;
 use stentor_host::Source;
 use stentor_multicast::{
-    Client, ClientId, GroupId, Limits, Member, NodeError, Plant, ProcessRole, ReplicaConfig, Topology, TopologyError,
-    Variant,
+    Client, ClientId, GroupId, Limits, Member, NodeError, ProcessRole, ReplicaConfig, Topology, TopologyError, Variant,
 };
 use thiserror::Error;
 
@@ -259,6 +258,6 @@ impl ClusterRuntime {
     /// See [`StartError`].
     pub fn client_on<F: Fabric>(&self, fabric: F, client: ClientId) -> Result<Client<F>, StartError> {
         let (limits, salt) = (self.limits(), self.config.salt());
-        Ok(Client::new(fabric, self.topology.clone(), client, limits, salt, Plant::None, incarnation())?)
+        Ok(Client::new(fabric, self.topology.clone(), client, limits, salt, incarnation())?)
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
-    Client, ClientId, Counts, GroupId, Limits, Member, NodeError, Plant, ProcessRole, ReplicaConfig, Step, Topology,
-    Variant, stateless,
+    Client, ClientId, Counts, GroupId, Limits, Member, NodeError, ProcessRole, ReplicaConfig, Step, Topology, Variant,
+    stateless,
 };
 
 /// Remote writes of one process for one message.
@@ -69,7 +69,7 @@ fn nodes(topology: &Arc<Topology>, world: &World, variant: Variant) -> Result<Ve
     let limits = Limits { message_bytes: 64, window: 64, body_ring_bytes: 16384, control_ring_bytes: 65536 };
     let node = |me: ProcessId| match topology.role(me) {
         Some(ProcessRole::Client(client)) => {
-            let client = Client::new(world.fabric(me), topology.clone(), client, limits, 7, Plant::None, 1)?;
+            let client = Client::new(world.fabric(me), topology.clone(), client, limits, 7, 1)?;
             Ok(Node::Client(Box::new(client)))
         }
         _ => {

@@ -39,4 +39,4 @@ pub use scenario::Scenario;
 pub use sets::Sets;
 pub use simulation_run::{SimulationReport, SimulationRun, Violation};
 pub use stentor_fabric_sim::FaultCounts;
-pub use stentor_multicast::{Plant, Variant};
+pub use stentor_multicast::{Mutant, Variant};

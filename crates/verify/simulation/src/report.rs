@@ -24,7 +24,7 @@ pub struct RunReport {
     pub virtual_ns: u64,
     /// What went wrong, as planned.
     pub faults: FaultCounts,
-    /// Sealed input that members refused; without planted bugs, none.
+    /// Sealed input that members refused; without mutants, none.
     pub rejected: u64,
     /// Remote writes of steps 1 to 4.
     pub writes: u64,

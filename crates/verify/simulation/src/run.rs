@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimConfig;
-use stentor_multicast::{Client, Member, NodeError, Plant, ProcessRole, ReplicaConfig, Topology};
+use stentor_multicast::{Client, Member, Mutant, NodeError, ProcessRole, ReplicaConfig, Topology};
 
 use crate::actor::{Actor, ClientActor, Load, MemberActor, Shared};
 use crate::faulty_run;
@@ -27,8 +27,8 @@ const INCARNATION: u64 = 1;
 ///
 /// # Errors
 /// [`NodeError`], if the scenario is impossible; the drawn ones are not.
-pub fn run_seed(seed: u64, profile: Profile, sets: Sets, plant: Plant) -> Result<RunReport, NodeError> {
-    Ok(record_seed(seed, profile, sets, plant, Record::Nothing)?.0)
+pub fn run_seed(seed: u64, profile: Profile, sets: Sets, mutant: Mutant) -> Result<RunReport, NodeError> {
+    Ok(record_seed(seed, profile, sets, mutant, Record::Nothing)?.0)
 }
 
 /// Runs a seed of a scenario that was not drawn, under a profile.
@@ -42,9 +42,9 @@ pub fn run_scenario_under(
     seed: u64,
     scenario: &Scenario,
     profile: Profile,
-    plant: Plant,
+    mutant: Mutant,
 ) -> Result<RunReport, NodeError> {
-    Ok(faulty_run::run(seed, scenario, profile, plant, Record::Nothing)?.0)
+    Ok(faulty_run::run(seed, scenario, profile, mutant, Record::Nothing)?.0)
 }
 
 /// Runs a seed of a scenario that was not drawn.
@@ -54,8 +54,8 @@ pub fn run_scenario_under(
 ///
 /// # Panics
 /// If the groups and clients of the scenario are no [`Topology`].
-pub fn run_scenario(seed: u64, scenario: &Scenario, plant: Plant) -> Result<RunReport, NodeError> {
-    Ok(run(seed, scenario, plant, Record::Nothing)?.0)
+pub fn run_scenario(seed: u64, scenario: &Scenario, mutant: Mutant) -> Result<RunReport, NodeError> {
+    Ok(run(seed, scenario, mutant, Record::Nothing)?.0)
 }
 
 /// Runs a seed and records what happens.
@@ -66,17 +66,17 @@ pub fn record_seed(
     seed: u64,
     profile: Profile,
     sets: Sets,
-    plant: Plant,
+    mutant: Mutant,
     record: Record,
 ) -> Result<(RunReport, Recorded), NodeError> {
     let scenario = Scenario::draw_under(seed, profile).choose(seed, sets);
     match profile {
-        Profile::Calm => run(seed, &scenario, plant, record),
-        _ => faulty_run::run(seed, &scenario, profile, plant, record),
+        Profile::Calm => run(seed, &scenario, mutant, record),
+        _ => faulty_run::run(seed, &scenario, profile, mutant, record),
     }
 }
 
-fn run(seed: u64, scenario: &Scenario, plant: Plant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
+fn run(seed: u64, scenario: &Scenario, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
     let topology =
         Arc::new(Topology::new(&scenario.groups, scenario.clients).expect("drawn clusters are within the limits"));
     let world = record.world(SimConfig {
@@ -88,7 +88,7 @@ fn run(seed: u64, scenario: &Scenario, plant: Plant, record: Record) -> Result<(
     let shared = Rc::new(Shared { world, history });
     let mut actors = Vec::new();
     for process in (0..topology.processes() as u16).map(ProcessId) {
-        actors.push(Some(actor(process, seed, scenario, plant, &topology, &shared)?));
+        actors.push(Some(actor(process, seed, scenario, mutant, &topology, &shared)?));
     }
     let finished = drive(&shared, &mut actors, u64::from(scenario.clients));
     Ok(judge(shared, actors, finished))
@@ -98,7 +98,7 @@ fn actor(
     me: ProcessId,
     seed: u64,
     scenario: &Scenario,
-    plant: Plant,
+    mutant: Mutant,
     topology: &Arc<Topology>,
     shared: &Rc<Shared>,
 ) -> Result<Actor, NodeError> {
@@ -108,7 +108,7 @@ fn actor(
     match topology.role(me) {
         Some(ProcessRole::Client(client)) => {
             shared.world.name(me, &format!("c{}", client.0));
-            let mut node = Client::new(fabric, topology.clone(), client, limits, salt, plant, INCARNATION)?;
+            let mut node = Client::with_mutant(fabric, topology.clone(), client, limits, (salt, INCARNATION), mutant)?;
             node.record_operations();
             let load = Load::new(seed, client, scenario, topology);
             Ok(Actor::Client(ClientActor { client: node, me, load, shared }))
@@ -116,7 +116,7 @@ fn actor(
         _ => {
             let window = limits.window;
             let config =
-                ReplicaConfig { variant: scenario.variant, plant, ..ReplicaConfig::new(topology.clone(), me, window) };
+                ReplicaConfig { variant: scenario.variant, mutant, ..ReplicaConfig::new(topology.clone(), me, window) };
             let mut member = Member::new(fabric, config, limits, salt, INCARNATION)?;
             member.record_operations();
             shared.world.name(me, &format!("g{} {me}", member.replica().group().0 + 1));

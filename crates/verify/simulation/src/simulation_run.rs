@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use stentor_fabric_sim::FaultCounts;
-use stentor_multicast::{NodeError, Plant};
+use stentor_multicast::{Mutant, NodeError};
 
 use crate::channel;
 use crate::neb;
@@ -175,11 +175,11 @@ impl SimulationRun {
         &self,
         profile: Profile,
         sets: Sets,
-        plant: Plant,
+        mutant: Mutant,
         progress: impl Fn(u64) + Sync,
     ) -> Result<SimulationReport, NodeError> {
         let one = |seed| {
-            let (run, mut recorded) = record_seed(seed, profile, sets, plant, self.record)?;
+            let (run, mut recorded) = record_seed(seed, profile, sets, mutant, self.record)?;
             let properties = run.violated().collect();
             let counted = SimulationReport {
                 more: run.counts(),
@@ -205,11 +205,11 @@ impl SimulationRun {
         &self,
         severity: neb::Severity,
         sets: Sets,
-        plant: stentor_neb::Plant,
+        mutant: stentor_neb::Mutant,
         progress: impl Fn(u64) + Sync,
     ) -> Result<SimulationReport, stentor_neb::NodeError> {
         let one = |seed| {
-            let (run, mut recorded) = neb::record_seed(seed, severity, sets, plant, self.record)?;
+            let (run, mut recorded) = neb::record_seed(seed, severity, sets, mutant, self.record)?;
             let properties = run.violated().collect();
             let counted = SimulationReport {
                 more: run.counts(),
@@ -231,11 +231,11 @@ impl SimulationRun {
     /// [`EndpointError`](stentor_channel::EndpointError), if a scenario was impossible.
     pub fn channel(
         &self,
-        plant: stentor_channel::Plant,
+        mutant: stentor_channel::Mutant,
         progress: impl Fn(u64) + Sync,
     ) -> Result<SimulationReport, stentor_channel::EndpointError> {
         let one = |seed| {
-            let (run, mut recorded) = channel::record_seed(seed, plant, self.record)?;
+            let (run, mut recorded) = channel::record_seed(seed, mutant, self.record)?;
             let properties = run.violated().collect();
             let counted = SimulationReport {
                 more: run.counts(),

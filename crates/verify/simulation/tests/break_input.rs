@@ -10,9 +10,7 @@ use stentor_fabric::{
     Fabric, ProcessId, Purpose, QpConfig, RegionSpec, RemoteSpan, RingWriter, Service, Source, Span, Verb, WorkRequest,
 };
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
-use stentor_multicast::{
-    Client, ClientId, Destination, GroupId, Header, Limits, NodeError, Plant, Topology, forged_hello,
-};
+use stentor_multicast::{Client, ClientId, Destination, GroupId, Header, Limits, NodeError, Topology, forged_hello};
 
 const SETTLED_NS: u64 = 100_000;
 
@@ -78,7 +76,7 @@ fn a_message_for_another_slot_is_refused_and_no_other_is_delivered_with_its_byte
 fn start(network: NetworkModel, limits: Limits) -> Result<(), NodeError> {
     let topology = Arc::new(Topology::new(&[1], 1).expect("a possible cluster"));
     let world = World::new(SimConfig::new(2, 0, network));
-    Client::new(world.fabric(ProcessId(1)), topology, ClientId(0), limits, SALT, Plant::None, 1).map(|_| ())
+    Client::new(world.fabric(ProcessId(1)), topology, ClientId(0), limits, SALT, 1).map(|_| ())
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use stentor_fabric_sim::{FaultMix, NetworkModel};
 use stentor_multicast::Limits;
-use stentor_simulation::{Plant, Scenario, Variant, run_scenario};
+use stentor_simulation::{Mutant, Scenario, Variant, run_scenario};
 
 fn scenario(groups: &[usize], limits: Limits, network: NetworkModel) -> Scenario {
     let calm = FaultMix { count: 0, ..Scenario::draw(0).mix };
@@ -21,7 +21,7 @@ fn scenario(groups: &[usize], limits: Limits, network: NetworkModel) -> Scenario
 
 fn check(scenario: &Scenario, seeds: u64) {
     for seed in 0..seeds {
-        let run = run_scenario(seed, scenario, Plant::None).expect("a possible scenario");
+        let run = run_scenario(seed, scenario, Mutant::None).expect("a possible scenario");
         let violated: Vec<_> = run.violated().collect();
         assert!(violated.is_empty(), "seed {seed}: {violated:?} {:?} of {scenario:?}", run.report.counter_example);
         assert_eq!(run.messages, u64::from(scenario.clients) * scenario.messages);

@@ -1,4 +1,4 @@
-//! Channels: some seeds without planted bugs hold every property, and what is claimed really happens.
+//! Channels: some seeds without mutants hold every property, and what is claimed really happens.
 
 use stentor_simulation::{Record, SimulationRun};
 
@@ -6,7 +6,7 @@ use stentor_simulation::{Record, SimulationRun};
 fn the_first_seeds_hold_every_property() {
     let seeds = std::env::var("CHANNEL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(120);
     let run = SimulationRun { seeds: 0..seeds, until: None, record: Record::Nothing, threads: 0 };
-    let report = run.channel(stentor_channel::Plant::None, |_| ()).expect("drawn scenarios are possible");
+    let report = run.channel(stentor_channel::Mutant::None, |_| ()).expect("drawn scenarios are possible");
     println!("{report:#?}");
     assert_eq!(report.first, None);
     assert_eq!(report.unseen_channel_claims(), [""; 0]);
@@ -17,16 +17,16 @@ fn the_first_seeds_hold_every_property() {
 #[cfg(feature = "plants")]
 #[test]
 fn every_planted_bug_is_found_by_name() {
-    use stentor_channel::Plant;
+    use stentor_channel::Mutant;
 
     let mut missed = Vec::new();
-    for plant in Plant::ALL.iter().filter(|plant| plant.is_for_campaigns()) {
-        let until = Some(plant.breaks());
+    for mutant in Mutant::ALL.iter().filter(|mutant| mutant.is_for_campaigns()) {
+        let until = Some(mutant.breaks());
         let run = SimulationRun { seeds: 0..300, until, record: Record::Nothing, threads: 0 };
-        let report = run.channel(*plant, |_| ()).expect("drawn scenarios are possible");
-        match report.first.filter(|first| first.properties.contains(&plant.breaks())) {
-            Some(first) => println!("{} breaks {} at seed {}", plant.name(), plant.breaks(), first.seed),
-            None => missed.push(plant.name()),
+        let report = run.channel(*mutant, |_| ()).expect("drawn scenarios are possible");
+        match report.first.filter(|first| first.properties.contains(&mutant.breaks())) {
+            Some(first) => println!("{} breaks {} at seed {}", mutant.name(), mutant.breaks(), first.seed),
+            None => missed.push(mutant.name()),
         }
     }
     assert_eq!(missed, [""; 0], "not found");

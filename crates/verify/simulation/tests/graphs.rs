@@ -1,6 +1,6 @@
 //! Partial connectivity in the whole protocol: hub, chain, ring and one-way graphs of three and five members.
 
-use stentor_election::Plant;
+use stentor_election::Mutant;
 use stentor_simulation::graphs::{Graph, GraphRun, SETTLES_NS, TIMEOUT_MAX_NS, run, run_changing};
 use stentor_testutil::SplitMix64;
 
@@ -27,8 +27,8 @@ fn named() -> Vec<(&'static str, usize, Graph)> {
     all
 }
 
-fn came(what: &str, seed: u64, graph: &Graph, leader: usize, plant: Plant) -> GraphRun {
-    let came = run(seed, graph, leader, plant).expect("a possible group");
+fn came(what: &str, seed: u64, graph: &Graph, leader: usize, mutant: Mutant) -> GraphRun {
+    let came = run(seed, graph, leader, mutant).expect("a possible group");
     println!(
         "{what}, first leader {leader}: {:?} leads, {} resigned, {} campaigns, {} aside, {} caught up, {} messages, settled after {:.1} timeouts {}",
         came.leader,
@@ -51,7 +51,7 @@ fn every_named_graph_ends_with_a_leader_that_delivers() {
     for (name, members, graph) in named() {
         for leader in 0..members {
             let what = format!("{name} of {members}");
-            let came = came(&what, 7 * leader as u64 + members as u64, &graph, leader, Plant::None);
+            let came = came(&what, 7 * leader as u64 + members as u64, &graph, leader, Mutant::None);
             resigned += came.resigned;
             moved += u64::from(came.leader.is_some_and(|now| now != leader));
             stayed += u64::from(came.leader == Some(leader));
@@ -77,7 +77,7 @@ fn all_graphs_of_three_and_drawn_ones_of_five_end_with_a_leader_that_delivers() 
     let mut led = 0;
     for (members, bits, leader) in three.chain(five) {
         let graph = Graph::of_edges(usize::from(members), &edges(members, bits));
-        let came = came(&format!("graph {bits:#b} of {members}"), bits + 1, &graph, leader, Plant::None);
+        let came = came(&format!("graph {bits:#b} of {members}"), bits + 1, &graph, leader, Mutant::None);
         assert_eq!(came.broken, Vec::<String>::new());
         led += u64::from(came.leader.is_some());
     }
@@ -91,7 +91,7 @@ fn all_graphs_of_three_and_drawn_ones_of_five_end_with_a_leader_that_delivers() 
 fn leader_that_missed_a_ballot_campaigns_when_it_is_named_again() {
     let graphs = [(0, Graph::of_edges(3, &[(1, 2)])), (SETTLES_NS, Graph::of_edges(3, &[(0, 2)]))];
     for seed in 1..=8 {
-        let came = run_changing(seed, &graphs, 0, Plant::None).expect("a possible group");
+        let came = run_changing(seed, &graphs, 0, Mutant::None).expect("a possible group");
         let what = format!("seed {seed}: {came:?}");
         assert_eq!(came.broken, Vec::<String>::new(), "{what}");
         assert_eq!(came.leader, Some(0), "{what}");
@@ -102,13 +102,13 @@ fn leader_that_missed_a_ballot_campaigns_when_it_is_named_again() {
 #[cfg(feature = "plants")]
 #[test]
 fn planted_bugs_are_seen_by_a_graph() {
-    for (plant, name, first, sees) in [
-        (Plant::NeverResigns, "end of a chain", 0, "members [0] lead; [1] are connected to a majority"),
-        (Plant::DoubtersInSight, "ring", 1, "a view of the leader changed"),
-        (Plant::NeverCutOff, "ring", 1, "the client multicast 0 messages"),
+    for (mutant, name, first, sees) in [
+        (Mutant::NeverResigns, "end of a chain", 0, "members [0] lead; [1] are connected to a majority"),
+        (Mutant::DoubtersInSight, "ring", 1, "a view of the leader changed"),
+        (Mutant::NeverCutOff, "ring", 1, "the client multicast 0 messages"),
     ] {
         let (_, _, graph) = named().into_iter().find(|(named, members, _)| *named == name && *members == 5).unwrap();
-        let came = came(name, 5, &graph, first, plant);
-        assert!(came.broken.iter().any(|broken| broken.contains(sees)), "{plant:?}: {:?}", came.broken);
+        let came = came(name, 5, &graph, first, mutant);
+        assert!(came.broken.iter().any(|broken| broken.contains(sees)), "{mutant:?}: {:?}", came.broken);
     }
 }

@@ -1,4 +1,4 @@
-//! The broadcast: some seeds without planted bugs hold every property, and lies and faults really happen.
+//! The broadcast: some seeds without mutants hold every property, and lies and faults really happen.
 
 use stentor_fabric_sim::Fault;
 use stentor_simulation::neb::{Scenario, Severity, run_scenario};
@@ -7,7 +7,7 @@ use stentor_simulation::{Record, Sets, SimulationReport, SimulationRun};
 fn seeds_hold_every_property(severity: Severity, sets: Sets) -> SimulationReport {
     let seeds = std::env::var("NEB_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
     let run = SimulationRun { seeds: 0..seeds, until: None, record: Record::Nothing, threads: 0 };
-    let report = run.neb(severity, sets, stentor_neb::Plant::None, |_| ()).expect("drawn scenarios are possible");
+    let report = run.neb(severity, sets, stentor_neb::Mutant::None, |_| ()).expect("drawn scenarios are possible");
     println!("{report:#?}");
     assert_eq!(report.first, None);
     assert!(report.messages > seeds * 20 && report.more.iter().all(|(_, count)| *count > 0), "{:?}", report.more);
@@ -42,7 +42,7 @@ fn they_hold_where_sets_break_all_the_time() {
     for seed in 0..seeds {
         let n = seed as usize;
         let mut scenario =
-            Scenario::draw(seed, Severity::ALL[n % 2], stentor_neb::Plant::None).choose(seed, Sets::Always);
+            Scenario::draw(seed, Severity::ALL[n % 2], stentor_neb::Mutant::None).choose(seed, Sets::Always);
         scenario.network.late_copies = 300_000;
         scenario.config.window = [1, 2, 3][n % 3];
         scenario.config.set_rounds = [1, 8, 64, 1 << 16][n % 4];

@@ -1,11 +1,11 @@
-//! The recorded hashes: all profiles are there, their first seeds do what they did, and a planted bug changes what they do.
+//! The recorded hashes: all profiles are there, their first seeds do what they did, and a mutant changes what they do.
 //! `cargo xtask oracle` runs all recorded seeds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use stentor_simulation::neb::Severity;
-use stentor_simulation::{Plant, Profile, Record, Sets, SimulationReport, SimulationRun};
+use stentor_simulation::{Mutant, Profile, Record, Sets, SimulationReport, SimulationRun};
 
 /// Seeds of each profile that are run here.
 const FEW: u64 = 4;
@@ -42,16 +42,16 @@ fn run(seeds: Range<u64>) -> SimulationRun {
     SimulationRun { seeds, until: None, record: Record::Hashes, threads: 0 }
 }
 
-fn run_multicast(seeds: Range<u64>, profile: Profile, plant: Plant) -> SimulationReport {
-    run(seeds).multicast(profile, Sets::Drawn, plant, |_| ()).expect("drawn scenarios are possible")
+fn run_multicast(seeds: Range<u64>, profile: Profile, mutant: Mutant) -> SimulationReport {
+    run(seeds).multicast(profile, Sets::Drawn, mutant, |_| ()).expect("drawn scenarios are possible")
 }
 
-fn run_neb(seeds: Range<u64>, severity: Severity, plant: stentor_neb::Plant) -> SimulationReport {
-    run(seeds).neb(severity, Sets::Drawn, plant, |_| ()).expect("drawn scenarios are possible")
+fn run_neb(seeds: Range<u64>, severity: Severity, mutant: stentor_neb::Mutant) -> SimulationReport {
+    run(seeds).neb(severity, Sets::Drawn, mutant, |_| ()).expect("drawn scenarios are possible")
 }
 
-fn run_channel(seeds: Range<u64>, plant: stentor_channel::Plant) -> SimulationReport {
-    run(seeds).channel(plant, |_| ()).expect("drawn scenarios are possible")
+fn run_channel(seeds: Range<u64>, mutant: stentor_channel::Mutant) -> SimulationReport {
+    run(seeds).channel(mutant, |_| ()).expect("drawn scenarios are possible")
 }
 
 fn run_switch(seeds: Range<u64>, mutant: stentor_switch::Mutant) -> SimulationReport {
@@ -71,7 +71,7 @@ fn others(recorded: &Hashes, profile: &str, report: &SimulationReport) -> Vec<u6
 #[test]
 fn the_first_seeds_of_the_multicast_do_what_they_did() {
     for profile in Profile::ALL {
-        let report = run_multicast(0..FEW, profile, Plant::None);
+        let report = run_multicast(0..FEW, profile, Mutant::None);
         let name = profile.name();
         assert_eq!(others(&multicast(), name, &report), [0; 0], "profile {name}: see docs/oracle.md");
     }
@@ -80,7 +80,7 @@ fn the_first_seeds_of_the_multicast_do_what_they_did() {
 #[test]
 fn the_first_seeds_of_the_broadcast_do_what_they_did() {
     for severity in Severity::ALL {
-        let report = run_neb(0..FEW, severity, stentor_neb::Plant::None);
+        let report = run_neb(0..FEW, severity, stentor_neb::Mutant::None);
         let name = severity.name();
         assert_eq!(others(&neb(), name, &report), [0; 0], "profile {name}: see docs/oracle.md");
     }
@@ -88,7 +88,7 @@ fn the_first_seeds_of_the_broadcast_do_what_they_did() {
 
 #[test]
 fn the_first_seeds_of_channels_do_what_they_did() {
-    let report = run_channel(0..FEW, stentor_channel::Plant::None);
+    let report = run_channel(0..FEW, stentor_channel::Mutant::None);
     assert_eq!(others(&channel(), "-", &report), [0; 0], "see docs/oracle.md");
 }
 
@@ -121,20 +121,20 @@ fn every_profile_is_recorded() {
 #[cfg(feature = "plants")]
 #[test]
 fn planted_bugs_change_what_seeds_do() {
-    let plant = Plant::named("era-not-closed").expect("a planted bug");
-    let report = run_multicast(141..142, Profile::All, plant);
+    let mutant = Mutant::named("era-not-closed").expect("a planted bug");
+    let report = run_multicast(141..142, Profile::All, mutant);
     assert_eq!(others(&multicast(), "all", &report), [141]);
-    for plant in Plant::ALL.iter().filter(|plant| plant.shows_in_calm()).take(3) {
-        let report = run_multicast(0..20, Profile::Calm, *plant);
-        assert_ne!(others(&multicast(), "calm", &report), [0; 0], "{}", plant.name());
+    for mutant in Mutant::ALL.iter().filter(|mutant| mutant.shows_in_calm()).take(3) {
+        let report = run_multicast(0..20, Profile::Calm, *mutant);
+        assert_ne!(others(&multicast(), "calm", &report), [0; 0], "{}", mutant.name());
     }
-    for plant in stentor_neb::Plant::ALL.iter().filter(|plant| plant.is_for_campaigns()).take(3) {
-        let report = run_neb(0..100, Severity::Usual, *plant);
-        assert_ne!(others(&neb(), "usual", &report), [0; 0], "{}", plant.name());
+    for mutant in stentor_neb::Mutant::ALL.iter().filter(|mutant| mutant.is_for_campaigns()).take(3) {
+        let report = run_neb(0..100, Severity::Usual, *mutant);
+        assert_ne!(others(&neb(), "usual", &report), [0; 0], "{}", mutant.name());
     }
-    for plant in stentor_channel::Plant::ALL.iter().filter(|plant| plant.is_for_campaigns()).take(3) {
-        let report = run_channel(0..100, *plant);
-        assert_ne!(others(&channel(), "-", &report), [0; 0], "{}", plant.name());
+    for mutant in stentor_channel::Mutant::ALL.iter().filter(|mutant| mutant.is_for_campaigns()).take(3) {
+        let report = run_channel(0..100, *mutant);
+        assert_ne!(others(&channel(), "-", &report), [0; 0], "{}", mutant.name());
     }
     for mutant in stentor_switch::Mutant::ALL.iter().filter(|mutant| mutant.is_for_simulation()).take(3) {
         let report = run_switch(0..100, *mutant);

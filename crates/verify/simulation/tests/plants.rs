@@ -1,7 +1,7 @@
-//! Planted bugs that show only under failures, found by their names.
+//! Mutants that show only under failures, found by their names.
 #![cfg(feature = "plants")]
 
-use stentor_simulation::{Plant, Profile, Record, Sets, SimulationRun};
+use stentor_simulation::{Mutant, Profile, Record, Sets, SimulationRun};
 
 /// The seeds are those that show it first; a simulation run from 0 finds it there.
 #[test]
@@ -28,9 +28,9 @@ fn what_is_planted_where_only_rare_runs_come_is_found() {
 }
 
 fn find(name: &str, seed: u64, profile: Profile, sets: Sets) {
-    let plant = Plant::named(name).expect("a planted bug");
+    let mutant = Mutant::named(name).expect("a planted bug");
     let seeds = u64::saturating_sub(seed, 3)..seed + 1;
-    let run = SimulationRun { seeds, until: Some(plant.breaks()), record: Record::Nothing, threads: 1 };
-    let report = run.multicast(profile, sets, plant, |_| ()).expect("drawn scenarios are possible");
+    let run = SimulationRun { seeds, until: Some(mutant.breaks()), record: Record::Nothing, threads: 1 };
+    let report = run.multicast(profile, sets, mutant, |_| ()).expect("drawn scenarios are possible");
     assert!(report.violations > 0 && report.first.is_some(), "{name}: {report:?}");
 }

@@ -1,12 +1,12 @@
-//! Some seeds without planted bugs: everything holds, everything that is claimed to go wrong goes wrong.
+//! Some seeds without mutants: everything holds, everything that is claimed to go wrong goes wrong.
 
 use std::ops::Range;
 
-use stentor_simulation::{Plant, Profile, RECOVERY_STEPS, Record, Sets, SimulationReport, SimulationRun};
+use stentor_simulation::{Mutant, Profile, RECOVERY_STEPS, Record, Sets, SimulationReport, SimulationRun};
 
 fn hold(seeds: Range<u64>, profile: Profile, sets: Sets) -> SimulationReport {
     let run = SimulationRun { seeds, until: None, record: Record::Nothing, threads: 0 };
-    let report = run.multicast(profile, sets, Plant::None, |_| ()).expect("drawn scenarios are possible");
+    let report = run.multicast(profile, sets, Mutant::None, |_| ()).expect("drawn scenarios are possible");
     println!("{report:?}");
     assert_eq!(report.first, None, "{profile}");
     report

@@ -9,7 +9,7 @@ use stentor::runtime::{Client, ClientId, Delivered, ElectionDriver, GroupId, Mem
 use stentor_election::{Heartbeat, HeartbeatConfig};
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Actor, Delay, NetworkModel, SimConfig, SimFabric, SimRng, World};
-use stentor_multicast::{Limits, Plant, ReplicaConfig, Topology};
+use stentor_multicast::{Limits, ReplicaConfig, Topology};
 use stentor_support::Failure;
 
 use super::load::PAYLOAD_BYTES;
@@ -149,7 +149,7 @@ fn actors(
     }
     let client = ClientId(0);
     let me = topology.client_process(client);
-    let client = Client::new(world.fabric(me), Arc::clone(topology), client, limits, SALT, Plant::None, 1)
+    let client = Client::new(world.fabric(me), Arc::clone(topology), client, limits, SALT, 1)
         .map_err(|error| error.to_string())?;
     actors.push(Some(Process::Client(Box::new(Caller { client, me, due_ns: 0, world: Rc::clone(world) }))));
     Ok(actors)

@@ -64,11 +64,11 @@ pub(crate) struct SimSeeds {
     /// Threads; 0: one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) threads: usize,
-    /// Switch this planted bug on, and end with the first seed that finds it
+    /// Switch this mutant on, and end with the first seed that finds it
     #[cfg(feature = "plants")]
     #[arg(long, value_name = "NAME")]
     pub(crate) plant: Option<String>,
-    /// Print the names of the planted bugs
+    /// Print the names of the mutants
     #[cfg(feature = "plants")]
     #[arg(long, conflicts_with_all = ["plant", "seed"])]
     pub(crate) plants: bool,

@@ -69,7 +69,7 @@ impl RingReader {
     fn looks_ready_at(&self, cursor: &Cursor, region: &[Word]) -> bool {
         let first = (cursor.byte_offset(&self.geometry) as usize) / WORD;
         let seen = region[first + 1].load(Ordering::Relaxed);
-        seen == cursor.lap() || (seen != 0 && self.seal.plant().seal_without_lap())
+        seen == cursor.lap() || (seen != 0 && self.seal.mutant().seal_without_lap())
     }
 
     /// The next record, copied to the beginning of `private`, if it is wholly there. It stays the next until
@@ -151,7 +151,7 @@ impl RingReader {
     #[inline]
     pub fn credit(&mut self, freed: u64) -> u64 {
         let before = std::mem::replace(&mut self.credited, freed);
-        if self.seal.plant().delta_credits() { freed - before } else { freed }
+        if self.seal.mutant().delta_credits() { freed - before } else { freed }
     }
 
     /// Cells freed since the last credit.

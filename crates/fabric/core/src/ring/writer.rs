@@ -108,10 +108,10 @@ impl RingWriter {
         }
     }
 
-    /// What a credit that came means, after `before`: itself, but for the planted bug that takes it as a delta.
+    /// What a credit that came means, after `before`: itself, but for the mutant that takes it as a delta.
     #[inline]
     #[must_use]
     pub fn absorb(&self, before: u64, credit: u64) -> u64 {
-        if self.seal.plant().delta_credits() { before + credit } else { credit }
+        if self.seal.mutant().delta_credits() { before + credit } else { credit }
     }
 }

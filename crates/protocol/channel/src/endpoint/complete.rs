@@ -5,7 +5,7 @@ use stentor_fabric::{Completion, Fabric, Opcode, Status};
 use super::post::{of_imm, of_number};
 use super::{Endpoint, due};
 use crate::layout::load_words;
-use crate::{CONTROL_BYTES, Kind, Op, Outcome, Scheme, Tag, Way, planted};
+use crate::{CONTROL_BYTES, Kind, Op, Outcome, Scheme, Tag, Way, mutant};
 
 impl<F: Fabric> Endpoint<F> {
     /// Polls once; returns how many completions there were.
@@ -22,8 +22,8 @@ impl<F: Fabric> Endpoint<F> {
     fn take(&mut self, completion: &Completion) {
         let Some((place, Some(number))) = self.links.find(completion) else { return };
         let sent = matches!(completion.opcode, Opcode::TaggedSend | Opcode::Write | Opcode::Send);
-        // A planted bug posts what it does not count.
-        let uncounted = planted!(self.config.channel.plant, SilentUncounted) && self.links[place].sends == 0;
+        // A mutant posts what it does not count.
+        let uncounted = mutant!(self.config.channel.mutant, SilentUncounted) && self.links[place].sends == 0;
         if sent && !uncounted {
             self.links[place].sends -= 1;
             self.sends -= 1;

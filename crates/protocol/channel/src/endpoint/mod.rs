@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::config::CONTROLS;
 use crate::layout::{Layout, load};
-use crate::{Config, ConfigError, Connection, Incoming, MAX_CONNECTIONS, Notice, Scheme, WriteError, planted};
+use crate::{Config, ConfigError, Connection, Incoming, MAX_CONNECTIONS, Notice, Scheme, WriteError, mutant};
 use body::{Body, Rest};
 use peer::Peer;
 
@@ -637,7 +637,7 @@ fn check<F: Fabric>(fabric: &F, config: &EndpointConfig, peers: &[ProcessId]) ->
     too_much("receives posted at a time", recvs, u64::from(has.max_recv_depth), fewer)?;
     too_much("requests in a send queue", u64::from(config.send_depth), u64::from(has.max_send_depth), "ask for fewer")?;
     let (most, all) = (u64::from(has.max_completions), recvs * peers.len() as u64);
-    let overrun = planted!(config.channel.plant, QueueOverrun);
+    let overrun = mutant!(config.channel.mutant, QueueOverrun);
     if !overrun {
         too_much("operations outstanding", all + 1, most, fewer)?;
     }

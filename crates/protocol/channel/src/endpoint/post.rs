@@ -6,7 +6,7 @@ use super::body::Body;
 use super::peer::Peer;
 use super::{Endpoint, Handle};
 use crate::layout::store_words;
-use crate::{CONTROL_BYTES, Kind, LENGTH_BYTES, Notice, Op, Outcome, Recv, Scheme, Tag, What, planted};
+use crate::{CONTROL_BYTES, Kind, LENGTH_BYTES, Notice, Op, Outcome, Recv, Scheme, Tag, What, mutant};
 
 /// The longest that is copied while posting, bytes, if the fabric takes as much.
 const INLINE_BYTES: usize = 256;
@@ -141,11 +141,11 @@ impl<F: Fabric> Endpoint<F> {
         let counted = self.config.channel.scheme == Scheme::Counted;
         let bytes = if counted { padded } else { whole };
         let fits = padded <= self.fabric.capabilities().inline_bytes as usize;
-        let inline = padded <= INLINE_BYTES && (fits || planted!(self.config.channel.plant, InlineAnyway));
+        let inline = padded <= INLINE_BYTES && (fits || mutant!(self.config.channel.mutant, InlineAnyway));
         let Some(entry) = &self.entries[index as usize] else { return };
         let link = &self.links[entry.link as usize];
         let (outbox, area) = (link.outbox, u32::from(entry.area));
-        let place = if planted!(self.config.channel.plant, SendPlaceReused) { 0 } else { op.place };
+        let place = if mutant!(self.config.channel.mutant, SendPlaceReused) { 0 } else { op.place };
         let source = match data {
             // From where it is.
             Body::Registered(region, offset, _) if head == 0 && !inline => {
@@ -168,7 +168,7 @@ impl<F: Fabric> Endpoint<F> {
                 Source::Region(Span { region: outbox, offset, bytes: bytes as u32 })
             }
         };
-        let signalled = op.kind != Kind::Control || !planted!(self.config.channel.plant, SilentUncounted);
+        let signalled = op.kind != Kind::Control || !mutant!(self.config.channel.mutant, SilentUncounted);
         let posted = self.hand_to_fabric(index, op, tag, source, signalled);
         match &mut self.entries[index as usize] {
             Some(entry) if !signalled && posted.is_ok() => entry.connection.completed(op, &Outcome::Sent),

@@ -59,17 +59,17 @@ fn messages_of_all_lengths_in_every_scheme() {
 
 #[cfg(feature = "plants")]
 mod planted {
-    use stentor_channel::{Config, Plant};
+    use stentor_channel::{Config, Mutant};
     use stentor_fabric::{PostError, Status};
 
     use super::*;
 
-    /// What goes wrong with a planted bug, in whichever scheme.
-    fn errors(plant: Plant, disorders: impl Fn(u32, bool) -> Faults) -> Vec<ChannelError> {
+    /// What goes wrong with a mutant, in whichever scheme.
+    fn errors(mutant: Mutant, disorders: impl Fn(u32, bool) -> Faults) -> Vec<ChannelError> {
         let schemes = Scheme::ALL.into_iter();
         let errors = schemes.flat_map(|scheme| {
             let config = small(scheme);
-            let config = EndpointConfig { channel: Config { plant, ..config.channel }, ..config };
+            let config = EndpointConfig { channel: Config { mutant, ..config.channel }, ..config };
             run(config, 5, disorders(receives(&config) + 1, scheme != Scheme::Counted)).errors
         });
         errors.collect()
@@ -81,12 +81,15 @@ mod planted {
 
     #[test]
     fn a_queue_that_is_over_posted_is_told_by_name() {
-        for plant in [Plant::QueueOverrun, Plant::SilentUncounted] {
-            let errors = errors(plant, efa);
-            assert!(errors.len() >= Scheme::ALL.len(), "{plant:?}: {errors:?}");
+        for mutant in [Mutant::QueueOverrun, Mutant::SilentUncounted] {
+            let errors = errors(mutant, efa);
+            assert!(errors.len() >= Scheme::ALL.len(), "{mutant:?}: {errors:?}");
             let overran = |error: &ChannelError| error.cause == Cause::Fabric(Status::QueueOverrun);
-            assert!(errors.iter().any(overran), "{plant:?}: {errors:?}");
-            assert!(errors.iter().all(|error| overran(error) || error.cause == Cause::Broken), "{plant:?}: {errors:?}");
+            assert!(errors.iter().any(overran), "{mutant:?}: {errors:?}");
+            assert!(
+                errors.iter().all(|error| overran(error) || error.cause == Cause::Broken),
+                "{mutant:?}: {errors:?}"
+            );
         }
     }
 
@@ -94,12 +97,12 @@ mod planted {
     #[test]
     fn what_is_not_signalled_goes_unseen_where_it_takes_no_place() {
         let selective = |places, tags| Faults { all_complete: false, ..efa(places, tags) };
-        assert_eq!(errors(Plant::SilentUncounted, selective), []);
+        assert_eq!(errors(Mutant::SilentUncounted, selective), []);
     }
 
     #[test]
     fn inline_data_is_refused_where_there_is_none() {
-        let errors = errors(Plant::InlineAnyway, efa);
+        let errors = errors(Mutant::InlineAnyway, efa);
         let refused = |error: &ChannelError| matches!(error.cause, Cause::Refused(refusal) if matches!(refusal.0, PostError::InlineTooLong { limit: 0, .. }));
         assert!(errors.len() >= Scheme::ALL.len() && errors.iter().all(refused), "{errors:?}");
     }

@@ -1,15 +1,15 @@
-//! Planted bugs, found by name: whatever the order, some order shows them.
+//! Mutants, found by name: whatever the order, some order shows them.
 
-use stentor_channel::{Config, Plant, Scheme};
+use stentor_channel::{Config, Mutant, Scheme};
 
 use crate::exhaustive::{config, explore};
 use crate::pair::Pair;
 use crate::random::run;
 
-/// What random orders say about a planted bug: of each run the first thing that is wrong with it.
-fn found(plant: Plant, config: Config, messages: [&[u64]; 2]) -> impl Iterator<Item = String> {
+/// What random orders say about a mutant: of each run the first thing that is wrong with it.
+fn found(mutant: Mutant, config: Config, messages: [&[u64]; 2]) -> impl Iterator<Item = String> {
     (0..400_u64).filter_map(move |seed| {
-        let mut pair = Pair::new(&Config { plant, ..config }.normal(), messages, false);
+        let mut pair = Pair::new(&Config { mutant, ..config }.normal(), messages, false);
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let choices: Vec<u16> = (0..600)
             .map(|_| {
@@ -25,53 +25,53 @@ fn found(plant: Plant, config: Config, messages: [&[u64]; 2]) -> impl Iterator<I
 }
 
 /// In some order it breaks what it is expected to break. In others the peer may see it first, and give up.
-fn finds(plant: Plant, expected: &str) {
+fn finds(mutant: Mutant, expected: &str) {
     let config = Config { lengths: 6, pieces: 6, piece_bytes: 64, eager_bytes: 8, ..Config::default() };
     let messages: [&[u64]; 2] = [&[0, 5, 8, 65, 7, 129, 200, 1, 2, 3, 0, 64], &[9, 10, 1]];
-    assert_eq!(found(Plant::None, config, messages).next(), None);
-    let mut found = found(plant, config, messages).peekable();
+    assert_eq!(found(Mutant::None, config, messages).next(), None);
+    let mut found = found(mutant, config, messages).peekable();
     let first = found.peek().cloned();
-    assert!(found.any(|wrong| wrong.starts_with(expected)), "{plant:?} is found as {first:?}, if at all");
+    assert!(found.any(|wrong| wrong.starts_with(expected)), "{mutant:?} is found as {first:?}, if at all");
 }
 
 #[test]
 fn orders_that_are_assumed() {
-    finds(Plant::PostingOrder, "C1");
-    finds(Plant::ArrivalOrder, "C1");
-    finds(Plant::CallbacksAsTheyCome, "C2");
+    finds(Mutant::PostingOrder, "C1");
+    finds(Mutant::ArrivalOrder, "C1");
+    finds(Mutant::CallbacksAsTheyCome, "C2");
 }
 
 #[test]
 fn credits_that_are_not_kept() {
-    finds(Plant::NoCredits, "C3");
-    finds(Plant::CreditBeforeReceive, "C3");
+    finds(Mutant::NoCredits, "C3");
+    finds(Mutant::CreditBeforeReceive, "C3");
 }
 
 #[test]
 fn an_end_that_does_not_wait() {
-    finds(Plant::CloseFreesEarly, "C4");
+    finds(Mutant::CloseFreesEarly, "C4");
 }
 
 /// A sequence is taken for another one's: a receive takes a later piece, which is read in its place.
 #[test]
 fn sequences_that_wrap_too_soon() {
-    finds(Plant::SequenceWraps, "C1");
+    finds(Mutant::SequenceWraps, "C1");
 }
 
 #[test]
 fn the_search_of_all_orders_sees() {
-    for (plant, expected) in [(Plant::ArrivalOrder, "C1"), (Plant::CallbacksAsTheyCome, "C2")] {
-        let config = Config { plant, ..config(Scheme::Eager, 2, 2) };
+    for (mutant, expected) in [(Mutant::ArrivalOrder, "C1"), (Mutant::CallbacksAsTheyCome, "C2")] {
+        let config = Config { mutant, ..config(Scheme::Eager, 2, 2) };
         let mut pair = Pair::new(&config, [&[0, 1], &[]], false);
         pair.prompt_controls = true;
         let wrong = explore(pair).expect_err("a planted bug");
-        assert!(wrong.starts_with(expected), "{plant:?}: {wrong}");
+        assert!(wrong.starts_with(expected), "{mutant:?}: {wrong}");
     }
 }
 
 /// Messages of the fabric, and steps of a peer that answers at once, for so many short messages one after the other.
-fn sends(plant: Plant) -> u64 {
-    let config = Config { plant, ..config(Scheme::Eager, 4, 4) };
+fn sends(mutant: Mutant) -> u64 {
+    let config = Config { mutant, ..config(Scheme::Eager, 4, 4) };
     let mut pair = Pair::new(&config, [&[8, 8, 8, 8], &[]], true);
     let mut sent = 0;
     loop {
@@ -84,27 +84,27 @@ fn sends(plant: Plant) -> u64 {
 
 #[test]
 fn what_only_takes_longer_is_counted() {
-    let usual = sends(Plant::None);
-    assert_eq!(sends(Plant::NeverInline), usual + 4, "a payload for each of four short messages");
-    assert!(sends(Plant::OneAhead) > usual, "more credits for as many messages");
+    let usual = sends(Mutant::None);
+    assert_eq!(sends(Mutant::NeverInline), usual + 4, "a payload for each of four short messages");
+    assert!(sends(Mutant::OneAhead) > usual, "more credits for as many messages");
 }
 
-/// The table of hazards names every planted bug, and none that is not there.
+/// The table of hazards names every mutant, and none that is not there.
 #[test]
 fn the_table_of_hazards_names_each_plant() {
     let table = include_str!("../../../../../docs/hazards.md").split("## The channel").nth(1).unwrap();
     let rows: Vec<_> = table.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| ")).collect();
     let seen_by = |row: &str| row.trim_end_matches('|').rsplit(" | ").next().unwrap().to_owned();
-    let named = |plant: &Plant| rows.iter().any(|row| seen_by(row).contains(&format!("plant `{}`", plant.name())));
-    let unnamed: Vec<_> = Plant::ALL.iter().filter(|plant| **plant != Plant::None && !named(plant)).collect();
+    let named = |mutant: &Mutant| rows.iter().any(|row| seen_by(row).contains(&format!("mutant `{}`", mutant.name())));
+    let unnamed: Vec<_> = Mutant::ALL.iter().filter(|mutant| **mutant != Mutant::None && !named(mutant)).collect();
     assert!(unnamed.is_empty(), "{unnamed:?}");
     for row in &rows[1..] {
         let mut words = seen_by(row)
-            .split("plant `")
+            .split("mutant `")
             .skip(1)
             .map(|rest| rest.split('`').next().unwrap().to_owned())
             .collect::<Vec<_>>();
-        words.retain(|name| Plant::named(name).is_none());
+        words.retain(|name| Mutant::named(name).is_none());
         assert!(words.is_empty(), "there are no plants {words:?}: {row}");
         assert!(!seen_by(row).contains("unseen |") && !seen_by(row).starts_with("unseen"), "nothing sees this: {row}");
     }

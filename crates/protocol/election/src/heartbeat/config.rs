@@ -5,7 +5,7 @@ use std::time::Duration;
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
-use crate::Plant;
+use crate::Mutant;
 
 /// Who takes part, and how patient to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,8 +29,9 @@ pub struct HeartbeatConfig {
     pub quorum: Option<usize>,
     /// Epochs that this process announces are above this one.
     pub floor: u64,
-    /// A planted bug; none outside of tests.
-    pub plant: Plant,
+    /// A mutant, for tests.
+    #[doc(hidden)]
+    pub mutant: Mutant,
 }
 
 impl HeartbeatConfig {
@@ -53,7 +54,7 @@ impl HeartbeatConfig {
             timeout_max: interval.saturating_mul(64).min(Self::MAX_TIMEOUT),
             quorum: None,
             floor: 0,
-            plant: Plant::None,
+            mutant: Mutant::None,
         }
     }
 

@@ -4,7 +4,7 @@ use stentor_fabric::ProcessId;
 
 use super::{Claim, Heartbeat, Kind, Life, Peer};
 use crate::Change;
-use crate::plant::planted;
+use crate::mutant::mutant;
 
 /// What the stream has told, resignations apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +46,7 @@ impl Heartbeat {
         let read = self.peers.iter().filter_map(|peer| peer.claim).max();
         if let Some(claim) = read.filter(|claim| Some(*claim) > self.claim) {
             self.adopt(claim);
-            if planted!(self.config.plant, EpochOfOthers) && claim.process == self.config.me {
+            if mutant!(self.config.mutant, EpochOfOthers) && claim.process == self.config.me {
                 self.made = claim.epoch;
                 self.claim = Some(Claim { kind: Kind::Settled, ..claim });
             }
@@ -73,11 +73,11 @@ impl Heartbeat {
 
     fn takes_back(&self) -> bool {
         let lowest = self.config.members.first() == Some(&self.config.me);
-        planted!(self.config.plant, LowestTakesBack) && lowest && !self.leads() && self.knows_all()
+        mutant!(self.config.mutant, LowestTakesBack) && lowest && !self.leads() && self.knows_all()
     }
 
     pub(super) fn quorum(&self) -> usize {
-        if planted!(self.config.plant, WithoutMajority) {
+        if mutant!(self.config.mutant, WithoutMajority) {
             return 1;
         }
         self.config.quorum.unwrap_or(self.majority())
@@ -89,7 +89,7 @@ impl Heartbeat {
 
     /// Whether every other member was heard, or waited for in vain.
     fn knows_all(&self) -> bool {
-        planted!(self.config.plant, ClaimsUnheard) || self.peers.iter().all(|peer| peer.detector.life != Life::Unheard)
+        mutant!(self.config.mutant, ClaimsUnheard) || self.peers.iter().all(|peer| peer.detector.life != Life::Unheard)
     }
 
     fn peer(&self, process: ProcessId) -> Option<&Peer> {
@@ -116,7 +116,7 @@ impl Heartbeat {
         let doubt = Claim::doubt(self.claim);
         // Whoever is named knows best.
         let disowned = self.peer(claim.process).is_none_or(|peer| peer.doubt == doubt);
-        if disowned || planted!(self.config.plant, DoubtAlone) {
+        if disowned || mutant!(self.config.mutant, DoubtAlone) {
             return disowned || doubted;
         }
         let voters = self.peers.iter().filter(|p| p.detector.life == Life::Alive && p.process != claim.process);
@@ -125,7 +125,7 @@ impl Heartbeat {
             all += 1;
             doubting += usize::from(voter.doubt == doubt);
         }
-        if self.quorum() < self.majority() || planted!(self.config.plant, DoubtersInSight) {
+        if self.quorum() < self.majority() || mutant!(self.config.mutant, DoubtersInSight) {
             return 2 * doubting > all;
         }
         doubting >= self.majority()
@@ -162,7 +162,7 @@ impl Heartbeat {
         if all == 0 {
             return void.filter(|process| self.fit(*process));
         }
-        let passed = if planted!(self.config.plant, NobodyPassedOver) { 0 } else { waited / self.bounds.max };
+        let passed = if mutant!(self.config.mutant, NobodyPassedOver) { 0 } else { waited / self.bounds.max };
         self.candidates().nth((passed % all as u64) as usize)
     }
 
@@ -171,7 +171,7 @@ impl Heartbeat {
     /// without memory.
     fn may_return(&self) -> bool {
         let Some(claim) = self.claim.filter(|claim| claim.kind == Kind::Settled) else { return false };
-        if planted!(self.config.plant, NoPrecedence) {
+        if mutant!(self.config.mutant, NoPrecedence) {
             return false;
         }
         match self.peer(claim.process) {

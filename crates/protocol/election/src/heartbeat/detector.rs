@@ -6,8 +6,8 @@
 //! From Mu comes that the reader pulls: a slow network delays a reading, which then shows a counter that moved, and that
 //! a process once suspected is not trusted at its first beat.
 
-use crate::plant::planted;
-use crate::{Beat, Plant};
+use crate::mutant::mutant;
+use crate::{Beat, Mutant};
 
 /// What is thought of another process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Bounds {
     pub interval: u64,
     pub min: u64,
     pub max: u64,
-    pub plant: Plant,
+    pub mutant: Mutant,
 }
 
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ impl Detector {
 
     /// The silence after which it is suspected, in nanoseconds.
     pub(crate) fn timeout(&self, bounds: &Bounds) -> u64 {
-        if planted!(bounds.plant, MinimumTimeout) {
+        if mutant!(bounds.mutant, MinimumTimeout) {
             return bounds.min;
         }
         let adapted = if self.samples < SAMPLES {
@@ -112,7 +112,7 @@ impl Detector {
         // A counter that jumps back under the same number is a restart too, or half of a reading of one.
         let restarted = !first && (beat.incarnation > self.incarnation || beat.counter < self.counter);
         let same = beat.counter == self.counter && !restarted;
-        if planted!(bounds.plant, OnlyGrowingCounters) && !grown && !first {
+        if mutant!(bounds.mutant, OnlyGrowingCounters) && !grown && !first {
             return false;
         }
         (self.incarnation, self.counter) = (beat.incarnation, beat.counter);
@@ -147,12 +147,12 @@ impl Detector {
             Life::Unheard => self.life = Life::Alive,
             Life::Alive => self.sample(interval),
             Life::Suspected => {
-                if std::mem::take(&mut self.silent) && !planted!(bounds.plant, NeverPatient) {
+                if std::mem::take(&mut self.silent) && !mutant!(bounds.mutant, NeverPatient) {
                     self.patience = (self.patience + 1).min(MAX_PATIENCE);
                     self.patient_since = now;
                 }
                 self.owed = self.owed.saturating_sub(1);
-                if self.owed == 0 || planted!(bounds.plant, TrustedAtOnce) {
+                if self.owed == 0 || mutant!(bounds.mutant, TrustedAtOnce) {
                     self.life = Life::Alive;
                 }
             }
@@ -218,7 +218,7 @@ impl Detector {
     /// of that, once a short silence confirms it. How often its silence meant nothing is another matter, and so is the
     /// reverse.
     pub(crate) fn unreachable(&mut self, now: u64, bounds: &Bounds) {
-        if planted!(bounds.plant, DeafAfterMistake) && (self.patience > 0 || self.wrong > 0) {
+        if mutant!(bounds.mutant, DeafAfterMistake) && (self.patience > 0 || self.wrong > 0) {
             return;
         }
         if self.life == Life::Alive {

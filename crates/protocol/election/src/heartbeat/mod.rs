@@ -89,7 +89,7 @@ pub use detector::Life;
 use detector::{Bounds, Detector};
 use reach::Reach;
 
-use crate::plant::planted;
+use crate::mutant::mutant;
 use crate::{Change, Election, HandOverError};
 
 /// Another member, and what was read of it.
@@ -170,7 +170,7 @@ impl Heartbeat {
         };
         let (min, max) = (nanoseconds(config.timeout_min), nanoseconds(config.timeout_max));
         Ok(Heartbeat {
-            bounds: Bounds { interval: nanoseconds(config.interval), min, max, plant: config.plant },
+            bounds: Bounds { interval: nanoseconds(config.interval), min, max, mutant: config.mutant },
             peers: others.map(peer).collect(),
             now: 0,
             polled_at: None,
@@ -308,7 +308,7 @@ impl Heartbeat {
     fn pass(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.polled_at.unwrap_or(now));
         self.polled_at = Some(now);
-        let most = if planted!(self.config.plant, StallSuspects) { u64::MAX } else { self.bounds.min / 4 };
+        let most = if mutant!(self.config.mutant, StallSuspects) { u64::MAX } else { self.bounds.min / 4 };
         self.now = self.now.saturating_add(nanoseconds(passed).min(most));
     }
 }

@@ -1,7 +1,7 @@
 //! Judges whether this process reaches a majority, and what follows for its leadership.
 
 use super::Heartbeat;
-use crate::plant::planted;
+use crate::mutant::mutant;
 
 /// The longest pause, in longest timeouts; pauses double up to it.
 const LONGEST_PAUSE: u64 = 8;
@@ -34,7 +34,7 @@ impl Heartbeat {
 
     /// Returns the members that it sees and that see it, itself included.
     pub(super) fn reached_mask(&self) -> u64 {
-        let one_way = planted!(self.config.plant, OneWaySight);
+        let one_way = mutant!(self.config.mutant, OneWaySight);
         let mutual = self.peers.iter().filter(|peer| peer.is_seen() && (one_way || peer.sees & self.bit != 0));
         mutual.fold(self.bit, |mask, peer| mask | peer.bit)
     }
@@ -57,7 +57,7 @@ impl Heartbeat {
         let named = self.claim.and_then(|claim| self.peers.iter().find(|peer| peer.process == claim.process));
         let reached = !self.open && named.is_some_and(|peer| mask & peer.bit != 0);
         let cut =
-            !planted!(self.config.plant, NeverCutOff) && self.claim.is_some() && !self.leads() && !reached && !could;
+            !mutant!(self.config.mutant, NeverCutOff) && self.claim.is_some() && !self.leads() && !reached && !could;
         self.reach.cut_since = self.reach.cut_since.or(Some(self.now)).filter(|_| cut);
     }
 
@@ -77,7 +77,7 @@ impl Heartbeat {
         }
         self.reach.sound_since = None;
         let since = *self.reach.lacks_since.get_or_insert(self.now);
-        if self.now - since >= self.bounds.min && !planted!(self.config.plant, NeverResigns) {
+        if self.now - since >= self.bounds.min && !mutant!(self.config.mutant, NeverResigns) {
             self.resign();
         }
     }
@@ -86,7 +86,7 @@ impl Heartbeat {
         let reach = &mut self.reach;
         (reach.resigned, reach.lacks_since) = (true, None);
         reach.failures = reach.failures.saturating_add(1);
-        if reach.failures > FREE_RETURNS && !planted!(self.config.plant, NoPause) {
+        if reach.failures > FREE_RETURNS && !mutant!(self.config.mutant, NoPause) {
             let doublings = (reach.failures - FREE_RETURNS - 1).min(LONGEST_PAUSE.ilog2());
             reach.pause_until = self.now + (self.bounds.max << doublings);
         }

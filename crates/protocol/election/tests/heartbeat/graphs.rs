@@ -4,7 +4,7 @@
 //! direction takes both away; the directed graphs show that the election does not depend on that. Two members *reach* each
 //! other if each reads the other. A member is *connected to a majority* if it reaches one, itself included.
 
-use stentor_election::{Change, Election, Plant};
+use stentor_election::{Change, Election, Mutant};
 use stentor_fabric::ProcessId;
 
 use crate::scenarios::ensure;
@@ -66,8 +66,8 @@ fn whole(members: usize) -> Graph {
 }
 
 /// A settled group in which this member leads.
-fn led_by(members: usize, leader: usize, plant: Plant) -> Result<World, String> {
-    let mut setup = Setup::new(members, plant);
+fn led_by(members: usize, leader: usize, mutant: Mutant) -> Result<World, String> {
+    let mut setup = Setup::new(members, mutant);
     setup.timeout_max = TIMEOUT;
     let mut world = World::settled(setup);
     if leader != 0 {
@@ -90,12 +90,12 @@ struct Came {
 
 /// From a whole group with this leader, or from nothing, to the graph: exactly one leader, which stays, if anybody is
 /// connected to a majority, and none otherwise.
-fn ends(graph: &Graph, leader: Option<usize>, plant: Plant) -> Result<Came, String> {
+fn ends(graph: &Graph, leader: Option<usize>, mutant: Mutant) -> Result<Came, String> {
     let members = graph.len();
     let mut world = match leader {
-        Some(leader) => led_by(members, leader, plant)?,
+        Some(leader) => led_by(members, leader, mutant)?,
         None => {
-            let mut setup = Setup::new(members, plant);
+            let mut setup = Setup::new(members, mutant);
             setup.timeout_max = TIMEOUT;
             World::empty(setup)
         }
@@ -130,7 +130,7 @@ fn all(members: usize, pairs: &[(usize, usize)], one_way: bool) {
     for bits in 0..1_u32 << pairs.len() {
         let graph = of_bits(members, bits, pairs, one_way);
         for leader in (0..members).map(Some).chain([None]) {
-            let came = ends(&graph, leader, Plant::None)
+            let came = ends(&graph, leader, Mutant::None)
                 .unwrap_or_else(|what| panic!("{members} members, graph {bits:#b}, first leader {leader:?}: {what}"));
             worst = worst.max(came.settled);
             runs += 1;
@@ -169,10 +169,10 @@ fn every_directed_graph_of_three_ends_with_one_leader() {
 }
 
 /// Five members connected to the third alone; the first leads.
-pub(crate) fn hub(plant: Plant) -> Result<(), String> {
+pub(crate) fn hub(mutant: Mutant) -> Result<(), String> {
     let graph = of_edges(5, &[(0, 2), (1, 2), (3, 2), (4, 2)]);
     for leader in 0..5 {
-        let came = ends(&graph, Some(leader), plant)?;
+        let came = ends(&graph, Some(leader), mutant)?;
         ensure(came.leader == Some(2), || format!("{:?} leads", came.leader))?;
         ensure(came.resigned == (leader != 2), || "nobody resigned, or the hub did".into())?;
     }
@@ -180,22 +180,22 @@ pub(crate) fn hub(plant: Plant) -> Result<(), String> {
 }
 
 /// A ring of five, in which everybody is connected to a majority: whoever leads stays.
-pub(crate) fn ring(plant: Plant) -> Result<(), String> {
+pub(crate) fn ring(mutant: Mutant) -> Result<(), String> {
     let graph = of_edges(5, &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]);
     for leader in 0..5 {
-        let came = ends(&graph, Some(leader), plant)?;
+        let came = ends(&graph, Some(leader), mutant)?;
         ensure(came.leader == Some(leader) && !came.resigned, || format!("{:?} leads", came.leader))?;
     }
     Ok(())
 }
 
 /// A chain of five, and of three.
-pub(crate) fn chain(plant: Plant) -> Result<(), String> {
+pub(crate) fn chain(mutant: Mutant) -> Result<(), String> {
     for members in [3, 5] {
         let edges: Vec<_> = (1..members).map(|n| (n - 1, n)).collect();
         let graph = of_edges(members, &edges);
         for leader in 0..members {
-            ends(&graph, Some(leader), plant)?;
+            ends(&graph, Some(leader), mutant)?;
         }
     }
     Ok(())
@@ -203,10 +203,10 @@ pub(crate) fn chain(plant: Plant) -> Result<(), String> {
 
 /// Two of five are gone and the others are a chain: the member in the middle sees the leader at the end, and so does not
 /// doubt it of its own. It may lead only because the leader resigns.
-pub(crate) fn end_of_a_chain(plant: Plant) -> Result<(), String> {
+pub(crate) fn end_of_a_chain(mutant: Mutant) -> Result<(), String> {
     let graph = of_edges(5, &[(0, 1), (1, 2)]);
     for leader in [0, 2] {
-        let came = ends(&graph, Some(leader), plant)?;
+        let came = ends(&graph, Some(leader), mutant)?;
         ensure(came.leader == Some(1) && came.resigned, || format!("{:?} leads", came.leader))?;
     }
     Ok(())
@@ -214,26 +214,26 @@ pub(crate) fn end_of_a_chain(plant: Plant) -> Result<(), String> {
 
 /// The leader reads everybody and nobody reads it, or the other way round; or it reads a majority and one of them does
 /// not read it.
-pub(crate) fn one_way(plant: Plant) -> Result<(), String> {
+pub(crate) fn one_way(mutant: Mutant) -> Result<(), String> {
     for members in [3, 5] {
         for hears in [true, false] {
             let mut graph = whole(members);
             graph[0].fill(hears);
             graph.iter_mut().skip(1).for_each(|row| row[0] = !hears);
-            let came = ends(&graph, Some(0), plant)?;
+            let came = ends(&graph, Some(0), mutant)?;
             ensure(came.leader != Some(0) && came.resigned, || format!("{:?} leads", came.leader))?;
         }
     }
     let mut graph = of_edges(5, &[(0, 1), (1, 2)]);
     graph[0][2] = true;
-    let came = ends(&graph, Some(0), plant)?;
+    let came = ends(&graph, Some(0), mutant)?;
     ensure(came.leader == Some(1), || format!("{:?} leads", came.leader))
 }
 
 /// In a ring of five, the two members that do not reach the leader know that they are cut off, until the links are back;
 /// the others are not.
-pub(crate) fn left_out(plant: Plant) -> Result<(), String> {
-    let mut world = led_by(5, 1, plant)?;
+pub(crate) fn left_out(mutant: Mutant) -> Result<(), String> {
+    let mut world = led_by(5, 1, mutant)?;
     let cut_off = |world: &mut World| -> Vec<usize> {
         (0..5).filter(|n| world.heartbeat(*n).is_some_and(|heartbeat| heartbeat.is_cut_off())).collect()
     };
@@ -251,13 +251,13 @@ pub(crate) fn left_out(plant: Plant) -> Result<(), String> {
 
 /// Hours of a longest timeout of 2 s, in which one of three is dead and the link between the others works and does not in
 /// turns of all lengths up to 24 s: the leader goes on whenever it reaches the other again.
-pub(crate) fn flapping_link(plant: Plant) -> Result<(), String> {
+pub(crate) fn flapping_link(mutant: Mutant) -> Result<(), String> {
     const HOURS: u64 = 40;
     const HOUR: u64 = 1800 * TIMEOUT;
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let (mut worst, mut turns, mut returns) = (0, 0_u64, 0);
     for _ in 0..HOURS {
-        let mut world = led_by(3, 0, plant)?;
+        let mut world = led_by(3, 0, mutant)?;
         world.crash(2);
         let begin = world.now;
         while world.now - begin < HOUR {
@@ -288,8 +288,8 @@ pub(crate) fn flapping_link(plant: Plant) -> Result<(), String> {
 
 /// A leader whose links to everybody are broken although it reads all beats: each time that it comes forward it resigns,
 /// and pauses for longer.
-pub(crate) fn broken_streams(plant: Plant) -> Result<(), String> {
-    let mut world = led_by(3, 0, plant)?;
+pub(crate) fn broken_streams(mutant: Mutant) -> Result<(), String> {
+    let mut world = led_by(3, 0, mutant)?;
     // The others are not willing, so it is the only candidate.
     for other in 1..3 {
         world.heartbeat(other).into_iter().for_each(|heartbeat| heartbeat.stand(false));

@@ -1,4 +1,4 @@
-//! The election by heartbeats: scripts, properties over random faults, the time to detect, planted bugs.
+//! The election by heartbeats: scripts, properties over random faults, the time to detect, mutants.
 
 mod graphs;
 mod input;

@@ -1,6 +1,6 @@
-//! Every scenario holds; and each planted bug is found by its scenario.
+//! Every scenario holds; and each mutant is found by its scenario.
 
-use stentor_election::Plant;
+use stentor_election::Mutant;
 
 use crate::graphs;
 use crate::scenarios::{self, Scenario};
@@ -32,39 +32,39 @@ const SCENARIOS: &[(&str, Scenario)] = &[
 #[test]
 fn every_scenario_holds() {
     for (name, scenario) in SCENARIOS {
-        assert_eq!(scenario(Plant::None), Ok(()), "{name}");
+        assert_eq!(scenario(Mutant::None), Ok(()), "{name}");
     }
 }
 
 #[cfg(feature = "plants")]
 #[test]
 fn every_planted_bug_is_found_by_its_scenario() {
-    let finder = |plant: Plant| match plant {
-        Plant::None => unreachable!("it is no bug"),
-        Plant::StallSuspects => "own stall",
-        Plant::OnlyGrowingCounters => "restarted counters",
-        Plant::TrustedAtOnce => "returning beats",
-        Plant::MinimumTimeout => "jitter",
-        Plant::NeverPatient => "pausing leaders",
-        Plant::DoubtAlone => "broken link",
-        Plant::EpochOfOthers => "leader restarts",
-        Plant::NobodyPassedOver => "blind candidate",
-        Plant::LowestTakesBack => "lowest returns",
-        Plant::WithoutMajority => "lonely island",
-        Plant::ClaimsUnheard => "cold start",
-        Plant::DeafAfterMistake => "wrong suspicion, then death",
-        Plant::NeverResigns => "end of a chain",
-        Plant::DoubtersInSight => "ring",
-        Plant::OneWaySight => "one way",
-        Plant::NoPrecedence => "flapping link",
-        Plant::NoPause => "broken streams",
-        Plant::NeverCutOff => "left out",
+    let finder = |mutant: Mutant| match mutant {
+        Mutant::None => unreachable!("it is no bug"),
+        Mutant::StallSuspects => "own stall",
+        Mutant::OnlyGrowingCounters => "restarted counters",
+        Mutant::TrustedAtOnce => "returning beats",
+        Mutant::MinimumTimeout => "jitter",
+        Mutant::NeverPatient => "pausing leaders",
+        Mutant::DoubtAlone => "broken link",
+        Mutant::EpochOfOthers => "leader restarts",
+        Mutant::NobodyPassedOver => "blind candidate",
+        Mutant::LowestTakesBack => "lowest returns",
+        Mutant::WithoutMajority => "lonely island",
+        Mutant::ClaimsUnheard => "cold start",
+        Mutant::DeafAfterMistake => "wrong suspicion, then death",
+        Mutant::NeverResigns => "end of a chain",
+        Mutant::DoubtersInSight => "ring",
+        Mutant::OneWaySight => "one way",
+        Mutant::NoPrecedence => "flapping link",
+        Mutant::NoPause => "broken streams",
+        Mutant::NeverCutOff => "left out",
     };
-    for &plant in Plant::ALL {
-        let (name, scenario) = SCENARIOS.iter().find(|(name, _)| *name == finder(plant)).expect("a scenario");
-        match scenario(plant) {
-            Ok(()) => panic!("{name} does not see {plant:?}"),
-            Err(what) => println!("{plant:?} is found by '{name}': {what}"),
+    for &mutant in Mutant::ALL {
+        let (name, scenario) = SCENARIOS.iter().find(|(name, _)| *name == finder(mutant)).expect("a scenario");
+        match scenario(mutant) {
+            Ok(()) => panic!("{name} does not see {mutant:?}"),
+            Err(what) => println!("{mutant:?} is found by '{name}': {what}"),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! change at all.
 
 use proptest::prelude::*;
-use stentor_election::{Beat, Election, Plant};
+use stentor_election::{Beat, Election, Mutant};
 use stentor_fabric::ProcessId;
 
 use crate::world::{Setup, World};
@@ -89,7 +89,7 @@ proptest! {
 
     #[test]
     fn after_faults_there_is_one_leader_and_it_stays((members, faults) in faults(), quorum in any::<bool>()) {
-        let mut setup = Setup::new(members, Plant::None);
+        let mut setup = Setup::new(members, Mutant::None);
         setup.quorum = quorum.then_some(1);
         setup.stable = true;
         let mut world = World::settled(setup);
@@ -110,7 +110,7 @@ proptest! {
     #[test]
     fn a_single_survivor_leads_if_it_is_told_that_one_is_enough(survivor in 0..5_usize, members in 1..=5_usize) {
         let survivor = survivor % members;
-        let mut setup = Setup::new(members, Plant::None);
+        let mut setup = Setup::new(members, Mutant::None);
         setup.quorum = Some(1);
         let mut world = World::settled(setup);
         (0..members).filter(|n| *n != survivor).for_each(|n| world.crash(n));
@@ -126,7 +126,7 @@ proptest! {
         paces in proptest::collection::vec(1..8_u64, 7),
         starts in proptest::collection::vec(0..100_u64, 7),
     ) {
-        let mut setup = Setup::new(members, Plant::None);
+        let mut setup = Setup::new(members, Mutant::None);
         (setup.interval, setup.latency) = (interval, latency);
         (setup.timeout_min, setup.timeout_max) = (4 * interval, 64 * interval + 200);
         let mut world = World::empty(setup);

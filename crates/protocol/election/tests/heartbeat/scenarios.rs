@@ -1,11 +1,11 @@
-//! Scripts that hold without a planted bug and fail with the one that each is there for.
+//! Scripts that hold without a mutant and fail with the one that each is there for.
 
-use stentor_election::{Change, Election, Plant};
+use stentor_election::{Change, Election, Mutant};
 use stentor_fabric::ProcessId;
 
 use crate::world::{Setup, World};
 
-pub(crate) type Scenario = fn(Plant) -> Result<(), String>;
+pub(crate) type Scenario = fn(Mutant) -> Result<(), String>;
 
 pub(crate) fn ensure(good: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if good { Ok(()) } else { Err(what()) }
@@ -24,8 +24,8 @@ pub(crate) fn bound(setup: &Setup, timeout: u64) -> u64 {
     timeout + 4 * setup.interval + 3 * setup.latency as u64
 }
 
-pub(crate) fn cold_start(plant: Plant) -> Result<(), String> {
-    let mut world = World::empty(Setup::new(3, plant));
+pub(crate) fn cold_start(mutant: Mutant) -> Result<(), String> {
+    let mut world = World::empty(Setup::new(3, mutant));
     world.start(1);
     world.start(2);
     world.run(20);
@@ -37,8 +37,8 @@ pub(crate) fn cold_start(plant: Plant) -> Result<(), String> {
     world.good()
 }
 
-pub(crate) fn own_stall(plant: Plant) -> Result<(), String> {
-    let mut world = World::settled(Setup::new(3, plant));
+pub(crate) fn own_stall(mutant: Mutant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, mutant));
     let begin = world.now;
     world.stop_for(2, 3_000_000);
     world.run(100);
@@ -51,8 +51,8 @@ pub(crate) fn own_stall(plant: Plant) -> Result<(), String> {
     quiet_since(&world, begin)
 }
 
-pub(crate) fn restarted_counters(plant: Plant) -> Result<(), String> {
-    let mut world = World::settled(Setup::new(3, plant));
+pub(crate) fn restarted_counters(mutant: Mutant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, mutant));
     world.crash(2);
     world.run(5);
     world.start(2);
@@ -63,8 +63,8 @@ pub(crate) fn restarted_counters(plant: Plant) -> Result<(), String> {
     world.good()
 }
 
-pub(crate) fn returning_beats(plant: Plant) -> Result<(), String> {
-    let mut world = World::settled(Setup::new(5, plant));
+pub(crate) fn returning_beats(mutant: Mutant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(5, mutant));
     world.stop_for(0, u64::MAX / 2);
     world.run(200);
     ensure(world.leader(4).map(|l| l.1) == Some(ProcessId(1)), || format!("{:?}", world.leader(4)))?;
@@ -82,8 +82,8 @@ pub(crate) fn returning_beats(plant: Plant) -> Result<(), String> {
     world.good()
 }
 
-pub(crate) fn jitter(plant: Plant) -> Result<(), String> {
-    let mut world = World::settled(Setup::new(3, plant));
+pub(crate) fn jitter(mutant: Mutant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, mutant));
     let begin = world.now;
     let reigns = world.reigns();
     // Intervals up to 12 where the shortest timeout is 4: first ever slower, then uneven.
@@ -95,8 +95,8 @@ pub(crate) fn jitter(plant: Plant) -> Result<(), String> {
     world.good()
 }
 
-pub(crate) fn pausing_leaders(plant: Plant) -> Result<(), String> {
-    let mut world = World::settled(Setup::new(3, plant));
+pub(crate) fn pausing_leaders(mutant: Mutant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, mutant));
     for _ in 0..60 {
         if let Some((_, leader)) = world.agreed() {
             world.stop_for(leader.0.into(), 24);
@@ -108,8 +108,8 @@ pub(crate) fn pausing_leaders(plant: Plant) -> Result<(), String> {
     world.good()
 }
 
-pub(crate) fn broken_link(plant: Plant) -> Result<(), String> {
-    let mut world = World::settled(Setup::new(3, plant));
+pub(crate) fn broken_link(mutant: Mutant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, mutant));
     let begin = world.now;
     world.link(0, 1, false);
     world.link(1, 0, false);
@@ -117,8 +117,8 @@ pub(crate) fn broken_link(plant: Plant) -> Result<(), String> {
     quiet_since(&world, begin)
 }
 
-pub(crate) fn leader_restarts(plant: Plant) -> Result<(), String> {
-    let mut world = World::settled(Setup::new(3, plant));
+pub(crate) fn leader_restarts(mutant: Mutant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, mutant));
     world.crash(0);
     world.step();
     world.start(0);
@@ -128,8 +128,8 @@ pub(crate) fn leader_restarts(plant: Plant) -> Result<(), String> {
     world.good()
 }
 
-pub(crate) fn blind_candidate(plant: Plant) -> Result<(), String> {
-    let mut world = World::settled(Setup::new(5, plant));
+pub(crate) fn blind_candidate(mutant: Mutant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(5, mutant));
     world.crash(0);
     for n in 3..5 {
         world.link(n, 1, false);
@@ -144,8 +144,8 @@ pub(crate) fn blind_candidate(plant: Plant) -> Result<(), String> {
     world.good()
 }
 
-pub(crate) fn lowest_returns(plant: Plant) -> Result<(), String> {
-    let mut world = World::settled(Setup::new(3, plant));
+pub(crate) fn lowest_returns(mutant: Mutant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, mutant));
     world.crash(0);
     world.run(100);
     let (begin, reigns) = (world.now, world.reigns());
@@ -157,8 +157,8 @@ pub(crate) fn lowest_returns(plant: Plant) -> Result<(), String> {
     world.good()
 }
 
-pub(crate) fn lonely_island(plant: Plant) -> Result<(), String> {
-    let mut world = World::settled(Setup::new(3, plant));
+pub(crate) fn lonely_island(mutant: Mutant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, mutant));
     let reigns = world.reigns();
     world.isolate(2, false);
     world.run(1000);
@@ -170,8 +170,8 @@ pub(crate) fn lonely_island(plant: Plant) -> Result<(), String> {
     world.good()
 }
 
-pub(crate) fn nominee_leads_under_its_own_epoch(plant: Plant) -> Result<(), String> {
-    let mut world = World::settled(Setup::new(3, plant));
+pub(crate) fn nominee_leads_under_its_own_epoch(mutant: Mutant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, mutant));
     let handed = world.heartbeat(0).map(|heartbeat| heartbeat.hand_over(ProcessId(1)));
     ensure(handed == Some(Ok(())), || format!("{handed:?}"))?;
     world.step();
@@ -182,9 +182,9 @@ pub(crate) fn nominee_leads_under_its_own_epoch(plant: Plant) -> Result<(), Stri
     world.good()
 }
 
-pub(crate) fn wrong_suspicion_then_death(plant: Plant) -> Result<(), String> {
+pub(crate) fn wrong_suspicion_then_death(mutant: Mutant) -> Result<(), String> {
     for pause in [0, 24] {
-        let mut setup = Setup::new(3, plant);
+        let mut setup = Setup::new(3, mutant);
         (setup.timeout_min, setup.timeout_max) = (200, 400);
         let mut world = World::settled(setup);
         let break_links = |world: &mut World| {

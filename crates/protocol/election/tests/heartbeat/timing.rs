@@ -1,6 +1,6 @@
 //! How long a leader's death goes unnoticed, in steps of the model: an asserted bound and the spread.
 
-use stentor_election::Plant;
+use stentor_election::Mutant;
 
 use crate::scenarios::bound;
 use crate::world::{Setup, World};
@@ -26,7 +26,7 @@ fn replacements(setup: &Setup, deaths: u64) -> Vec<u64> {
 #[test]
 fn a_leader_that_stops_is_replaced_within_the_bound() {
     for (members, interval, latency) in [(3, 1, 1), (5, 1, 1), (3, 10, 3), (7, 5, 12)] {
-        let mut setup = Setup::new(members, Plant::None);
+        let mut setup = Setup::new(members, Mutant::None);
         (setup.interval, setup.latency) = (interval, latency);
         (setup.timeout_min, setup.timeout_max) = (4 * interval, 64 * interval);
         let took = replacements(&setup, 200);
@@ -46,7 +46,7 @@ fn a_leader_that_stops_is_replaced_within_the_bound() {
 fn slow_pollers_cost_polls_not_safety() {
     // The time between two polls counts as a quarter of the shortest timeout at most, so a process that polls ten times
     // too rarely needs five polls to suspect.
-    let mut setup = Setup::new(3, Plant::None);
+    let mut setup = Setup::new(3, Mutant::None);
     (setup.timeout_min, setup.timeout_max) = (4, 64);
     let mut world = World::settled(setup.clone());
     (0..3).for_each(|n| world.pace(n, 10));

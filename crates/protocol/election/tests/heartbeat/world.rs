@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use stentor_election::{Audit, Beat, Change, Claim, Election, Heartbeat, HeartbeatConfig, Kind, Plant};
+use stentor_election::{Audit, Beat, Change, Claim, Election, Heartbeat, HeartbeatConfig, Kind, Mutant};
 use stentor_fabric::ProcessId;
 
 /// How the processes are set up.
@@ -19,12 +19,12 @@ pub(crate) struct Setup {
     pub(crate) latency: usize,
     /// Processes remember over a crash under which epochs they led.
     pub(crate) stable: bool,
-    pub(crate) plant: Plant,
+    pub(crate) mutant: Mutant,
 }
 
 impl Setup {
-    pub(crate) fn new(members: usize, plant: Plant) -> Self {
-        Setup { members, interval: 1, timeout_min: 4, timeout_max: 64, quorum: None, latency: 1, stable: false, plant }
+    pub(crate) fn new(members: usize, mutant: Mutant) -> Self {
+        Setup { members, interval: 1, timeout_min: 4, timeout_max: 64, quorum: None, latency: 1, stable: false, mutant }
     }
 }
 
@@ -96,7 +96,7 @@ impl World {
         let mut config = HeartbeatConfig::new(members[n], &members, micros(self.setup.interval));
         config.incarnation = node.incarnation;
         (config.timeout_min, config.timeout_max) = (micros(self.setup.timeout_min), micros(self.setup.timeout_max));
-        (config.quorum, config.plant) = (self.setup.quorum, self.setup.plant);
+        (config.quorum, config.mutant) = (self.setup.quorum, self.setup.mutant);
         if self.setup.stable {
             let own = self.reigns.iter().filter(|(_, process)| *process == members[n]);
             config.floor = own.map(|(epoch, _)| *epoch).max().unwrap_or(0);

@@ -26,7 +26,7 @@ use super::seals::Seals;
 use super::target::CreditCell;
 use crate::limits::CREDIT_CELLS_BYTES;
 use crate::message::MAX_DESTINATIONS;
-use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Plant, ProcessRole, Sender, Topology};
+use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Mutant, ProcessRole, Sender, Topology};
 
 /// A multicast message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -76,13 +76,28 @@ impl<F: Fabric> Client<F> {
     /// # Errors
     /// See [`NodeError`].
     pub fn new(
-        mut fabric: F,
+        fabric: F,
         topology: Arc<Topology>,
         client: ClientId,
         limits: Limits,
         salt: u64,
-        plant: Plant,
         life: u64,
+    ) -> Result<Self, NodeError> {
+        Self::with_mutant(fabric, topology, client, limits, (salt, life), Mutant::None)
+    }
+
+    /// Does the same as [`new`](Self::new), with a mutant.
+    ///
+    /// # Errors
+    /// See [`NodeError`].
+    #[doc(hidden)]
+    pub fn with_mutant(
+        mut fabric: F,
+        topology: Arc<Topology>,
+        client: ClientId,
+        limits: Limits,
+        (salt, life): (u64, u64),
+        mutant: Mutant,
     ) -> Result<Self, NodeError> {
         limits.check()?;
         let me = topology.client_process(client);
@@ -90,12 +105,12 @@ impl<F: Fabric> Client<F> {
             return Err(NodeError::Role(fabric.me(), "client place of this configuration"));
         }
         super::check_fabric(fabric.capabilities(), &limits, &topology)?;
-        let seals = Seals::new(salt, plant.fabric());
+        let seals = Seals::new(salt, mutant.fabric());
         let geometry = limits.body_ring(&topology);
         let links = PeerLinks::new(&mut fabric, topology.all_members(), seals, life)?;
         let (topology_, limits_) = (&*topology, &limits);
         let mut opener =
-            Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, plant, registered: 0 };
+            Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, mutant, registered: 0 };
         let (mut rings, mut places) = (Vec::new(), Vec::new());
         for group in topology.group_ids() {
             let keeps = topology.majority(group) as usize;
@@ -110,11 +125,11 @@ impl<F: Fabric> Client<F> {
             rings.push(ring);
         }
         let links = opener.links;
-        let fanout = FanoutSender::join(&mut fabric, &topology, client, plant)?;
+        let fanout = FanoutSender::join(&mut fabric, &topology, client, mutant)?;
         Ok(Client {
             fanout,
             unsettled: Vec::new(),
-            sender: Sender::new(&topology, client, limits.window).with_mutant(plant),
+            sender: Sender::new(&topology, client, limits.window).with_mutant(mutant),
             members: topology.group_ids().map(|group| vec![None; topology.size(group)]).collect(),
             places,
             takeover: Takeover::default(),

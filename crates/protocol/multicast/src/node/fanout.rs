@@ -14,8 +14,8 @@ use stentor_link::{FanoutSet, JoinedSets};
 use super::outbound::Outbound;
 use super::peer_link::PeerLink;
 use super::{NodeError, SEND_DEPTH};
-use crate::plant::planted;
-use crate::{ClientId, Plant, Topology};
+use crate::mutant::mutant;
+use crate::{ClientId, Mutant, Topology};
 
 /// The sender, and all members.
 fn set_of(topology: &Topology, client: ClientId) -> (ProcessId, Vec<ProcessId>) {
@@ -57,7 +57,7 @@ pub(super) struct FanoutSender {
     words: usize,
     /// Copies that the network made.
     pub(super) copies: u64,
-    plant: Plant,
+    mutant: Mutant,
 }
 
 impl FanoutSender {
@@ -66,12 +66,12 @@ impl FanoutSender {
         fabric: &mut F,
         topology: &Topology,
         client: ClientId,
-        plant: Plant,
+        mutant: Mutant,
     ) -> Result<Option<Self>, NodeError> {
         let (_, members) = set_of(topology, client);
         let set = FanoutSet::join(fabric, &members, SEND_DEPTH)?;
         let parts = Vec::with_capacity(members.len());
-        Ok(set.map(|set| FanoutSender { set, parts, lap: 0, words: 0, copies: 0, plant }))
+        Ok(set.map(|set| FanoutSender { set, parts, lap: 0, words: 0, copies: 0, mutant }))
     }
 
     /// Whether a record that is sealed for this lap is another one than that in work.
@@ -120,7 +120,7 @@ impl FanoutSender {
 
     /// The set is broken, and its completions were polled: joins again, and has the rings write what may not have arrived.
     pub(super) fn mend<F: Fabric>(&mut self, fabric: &mut F, rings: &mut [Outbound]) {
-        let forgets = planted!(self.plant, BrokenSetForgotten);
+        let forgets = mutant!(self.mutant, BrokenSetForgotten);
         for ring in rings {
             ring.set_broke(self.set.done(), forgets);
         }
@@ -130,7 +130,7 @@ impl FanoutSender {
     /// What a ring asks before it writes to a place again.
     #[inline]
     pub(super) fn completed_writes<'a, F: Fabric>(&'a self, fabric: &'a F) -> CompletedWrites<'a, F> {
-        CompletedWrites { fabric, set: &self.set, plant: self.plant }
+        CompletedWrites { fabric, set: &self.set, mutant: self.mutant }
     }
 }
 
@@ -138,7 +138,7 @@ impl FanoutSender {
 pub(super) struct CompletedWrites<'a, F: Fabric> {
     fabric: &'a F,
     set: &'a FanoutSet,
-    plant: Plant,
+    mutant: Mutant,
 }
 
 impl<F: Fabric> CompletedWrites<'_, F> {
@@ -155,11 +155,11 @@ impl<F: Fabric> CompletedWrites<'_, F> {
 
     /// Planted: whether places are written again without asking.
     pub(super) fn is_ignored(&self) -> bool {
-        planted!(self.plant, PlaceReusedUnderSet)
+        mutant!(self.mutant, PlaceReusedUnderSet)
     }
 
     /// Planted: whether targets are started again without asking.
     pub(super) fn is_ignored_at_start(&self) -> bool {
-        planted!(self.plant, UnsettledStart)
+        mutant!(self.mutant, UnsettledStart)
     }
 }

@@ -19,7 +19,7 @@
 
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::seal::Seal;
-use stentor_fabric::{Plant, ProcessId};
+use stentor_fabric::{Mutant, ProcessId};
 
 use super::seals::Seals;
 use crate::ids;
@@ -109,7 +109,7 @@ impl Hello {
 #[doc(hidden)]
 #[must_use]
 pub fn forged_hello(process: ProcessId, life: u64, salt: u64) -> ([u64; HELLO_WORDS], Seal) {
-    let seals = Seals::new(salt, Plant::None);
+    let seals = Seals::new(salt, Mutant::None);
     let start = Start { position: 0, generation: 1 };
     (Hello { kind: HelloKind::Connection, life, start, begun: false, first: 0 }.encode(&seals), seals.of(process, life))
 }
@@ -136,12 +136,12 @@ mod tests {
 
     #[test]
     fn a_greeting_comes_back_and_any_other_cluster_version_or_garbage_is_refused() {
-        let seals = Seals::new(7, Plant::None);
+        let seals = Seals::new(7, Mutant::None);
         let start = Start { position: 640, generation: 3 };
         let hello = Hello { kind: HelloKind::Stream, life: 9, start, begun: true, first: 3 << 40 };
         let sound = hello.encode(&seals);
         assert_eq!(Hello::decode(&seals, &words(sound)), Some(hello));
-        assert_eq!(Hello::decode(&Seals::new(8, Plant::None), &words(sound)), None);
+        assert_eq!(Hello::decode(&Seals::new(8, Mutant::None), &words(sound)), None);
         for (word, value) in
             [(0, sound[0] ^ 4), (0, sound[0] ^ 1 << 8), (0, sound[0] ^ 1 << 60), (3, 1 << 62), (5, 2), (6, 1), (7, 1)]
         {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn incarnations_of_a_process_seal_differently() {
-        let seals = Seals::new(7, Plant::None);
+        let seals = Seals::new(7, Mutant::None);
         assert_ne!(seals.of(ProcessId(1), 1), seals.of(ProcessId(1), 2));
         assert_eq!(seals.of(ProcessId(1), 1), seals.of(ProcessId(1), 1));
     }

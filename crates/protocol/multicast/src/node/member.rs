@@ -32,7 +32,7 @@ use super::seals::Seals;
 use super::store::Store;
 use super::streams::Streams;
 use crate::{
-    Ballot, ClientId, GroupId, Limits, MemoryUse, Plant, ProcessRole, Replica, ReplicaConfig, Topology, Variant,
+    Ballot, ClientId, GroupId, Limits, MemoryUse, Mutant, ProcessRole, Replica, ReplicaConfig, Topology, Variant,
 };
 
 /// Records taken from one ring in one step, so that no ring starves the others.
@@ -91,7 +91,7 @@ pub struct Member<F: Fabric> {
     topology: Arc<Topology>,
     batch: bool,
     window: u32,
-    plant: Plant,
+    mutant: Mutant,
     memory: MemoryUse,
     rare: Rare,
     gate: PollGate,
@@ -116,14 +116,14 @@ impl<F: Fabric> Member<F> {
         let group = Self::check_place(&fabric, me, &topology)?;
         super::check_fabric(fabric.capabilities(), &limits, &topology)?;
         let config = ReplicaConfig { window: limits.window, ..config };
-        let seals = Seals::new(salt, config.plant.fabric());
-        let (batch, window, plant) = (config.variant != Variant::V1, config.window, config.plant);
+        let seals = Seals::new(salt, config.mutant.fabric());
+        let (batch, window, mutant) = (config.variant != Variant::V1, config.window, config.mutant);
         let replica = Replica::new(config);
         let mains = topology.all_members() - 1 + topology.clients();
         let links = PeerLinks::new(&mut fabric, mains, seals, life)?;
         let registered = mains as u64 * super::INBOX_BYTES;
         let (topology_, limits) = (&*topology, &limits);
-        let mut opener = Opener { fabric: &mut fabric, links, topology: topology_, limits, seals, plant, registered };
+        let mut opener = Opener { fabric: &mut fabric, links, topology: topology_, limits, seals, mutant, registered };
         let mut peers: Vec<Option<Peer>> = (0..topology.all_members() as u16)
             .map(ProcessId)
             .map(|process| (process != me).then(|| opener.peer(process)).transpose())
@@ -161,7 +161,7 @@ impl<F: Fabric> Member<F> {
             topology,
             batch,
             window,
-            plant,
+            mutant,
             memory,
             rare: Rare::default(),
             gate: PollGate::default(),

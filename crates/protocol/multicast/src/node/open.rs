@@ -14,7 +14,7 @@ use super::seals::Seals;
 use super::streams::{Stream, Streams};
 use super::target::CreditCell;
 use crate::limits::{CREDIT_CELLS_BYTES, STREAM_CREDIT_OFFSET};
-use crate::{ClientId, GroupId, Limits, Plant, Topology};
+use crate::{ClientId, GroupId, Limits, Mutant, Topology};
 
 /// One client's ring at this member.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub(super) struct Opener<'a, F: Fabric> {
     pub(super) topology: &'a Topology,
     pub(super) limits: &'a Limits,
     pub(super) seals: Seals,
-    pub(super) plant: Plant,
+    pub(super) mutant: Mutant,
     /// Bytes registered so far.
     pub(super) registered: u64,
 }
@@ -110,7 +110,7 @@ impl<F: Fabric> Opener<'_, F> {
 
     pub(super) fn outbound(&mut self, shape: Shape) -> Result<Outbound, NodeError> {
         let own = self.seals.of(self.fabric.me(), self.links.life);
-        let outbound = Outbound::new(self.fabric, shape, own, self.plant)?;
+        let outbound = Outbound::new(self.fabric, shape, own, self.mutant)?;
         self.registered += outbound.staging_bytes();
         Ok(outbound)
     }

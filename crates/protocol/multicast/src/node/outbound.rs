@@ -31,8 +31,8 @@ use super::inbound::{CREDIT_WORDS, Held};
 use super::peer_link::PeerLink;
 use super::sealed::Sealed;
 use super::target::{CreditCell, PeerProgress, Target, staging_reader};
-use crate::Plant;
-use crate::plant::planted;
+use crate::Mutant;
+use crate::mutant::mutant;
 
 /// A ring at one or several peers: one position, the smallest credit counts.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ pub(super) struct Way<'a> {
 }
 
 impl Outbound {
-    pub(super) fn new<F: Fabric>(fabric: &mut F, shape: Shape, seal: Seal, plant: Plant) -> Result<Self, NodeError> {
+    pub(super) fn new<F: Fabric>(fabric: &mut F, shape: Shape, seal: Seal, mutant: Mutant) -> Result<Self, NodeError> {
         let Shape { geometry, serial, patient, catches_up, keeps } = shape;
         let longest = record_cells(geometry.max_payload()) as u64 * 64;
         let staging = if catches_up || keeps > 0 || longest > u64::from(fabric.capabilities().inline_bytes) {
@@ -100,7 +100,7 @@ impl Outbound {
         };
         let Capabilities { inline_bytes, ordered_writes, .. } = *fabric.capabilities();
         let plain = keeps == 0 && inline_bytes as usize >= LINE && (ordered_writes || !catches_up);
-        let unordered = !ordered_writes && !planted!(plant, StartedUnderWrites);
+        let unordered = !ordered_writes && !mutant!(mutant, StartedUnderWrites);
         let writer = RingWriter::new(geometry, seal);
         let targets = Vec::new();
         Ok(Outbound {

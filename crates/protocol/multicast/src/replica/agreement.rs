@@ -12,8 +12,8 @@ use super::order::Undelivered;
 use super::votes::Vote;
 use super::{Delivery, Effects, Rejected};
 use crate::item::{StreamEntry, StreamItem};
+use crate::mutant::mutant;
 use crate::peer_message::{MessageRef, PeerMessage};
-use crate::plant::planted;
 use crate::state::State;
 use crate::{Ack, ClientId, GroupId, MessageId, Timestamp};
 
@@ -80,7 +80,7 @@ impl Agreement {
 
     #[inline]
     pub(super) fn enqueue(&mut self, key: Timestamp, client: ClientId, slot: u64) {
-        let by_arrival = planted!(self.id.plant(), TiesByArrival);
+        let by_arrival = mutant!(self.id.mutant(), TiesByArrival);
         let (key, arrival) = if by_arrival { (Timestamp { group: 0, ..key }, self.counter) } else { (key, 0) };
         self.messages.order.push(Undelivered { key, arrival, client, slot });
     }
@@ -91,7 +91,7 @@ impl Agreement {
         let (group, index) = self.id.member(from)?;
         // The leader's vote is its vector entry: whoever acknowledges the vector has seen it.
         let implied = self.id.topology().member_bit(group, ack.ballot.leader()).ok_or(Rejected::Sender(from))?;
-        let any_vector = planted!(self.id.plant(), AckWithoutIdentity);
+        let any_vector = mutant!(self.id.mutant(), AckWithoutIdentity);
         let Some(slot) = self.messages.locate(&self.id, &ack.head)? else { return Ok(false) };
         let message = self.messages.get_mut(ack.head.client, slot);
         if message.destinations.get(position).is_some_and(|to| to.group != group) {
@@ -114,7 +114,7 @@ impl Agreement {
         let mut votes = std::mem::take(&mut message.votes);
         let times = message.times();
         votes.record(&Vote { position: message.own, voter, implied, ballot, times }, false);
-        if planted!(self.id.plant(), SoloLeaderSilent) {
+        if mutant!(self.id.mutant(), SoloLeaderSilent) {
             for (position, to) in message.destinations.iter().enumerate() {
                 if self.id.topology().size(to.group) == 1 {
                     let ballot = self.id.topology().first_ballot(to.group);
@@ -164,7 +164,7 @@ impl Agreement {
     /// Whether the message is decided by now and was not before.
     pub(super) fn decide(&mut self, client: ClientId, slot: u64) -> bool {
         let owns_ballot = self.owns_ballot();
-        let any = planted!(self.id.plant(), NewerBallotCounts);
+        let any = mutant!(self.id.mutant(), NewerBallotCounts);
         let installed = if any { self.ballots.known(self.id.group) } else { self.ballots.installed };
         let window = self.messages.window_mut(client);
         if !window.holds(slot) {
@@ -235,7 +235,7 @@ impl Agreement {
             // Another ballot decides what comes first now.
             return;
         }
-        let plant = self.id.plant();
+        let mutant = self.id.mutant();
         while let Some(first) = self.messages.order.first() {
             let window = self.messages.window(first.client);
             let message = window.slot(first.slot);
@@ -244,11 +244,11 @@ impl Agreement {
                 continue;
             }
             let Some(last) = message.decided else {
-                if planted!(plant, TentativeIgnored) {
+                if mutant!(mutant, TentativeIgnored) {
                     self.messages.order.pop();
                     continue;
                 }
-                if planted!(plant, VectorUnblocks) && message.vector {
+                if mutant!(mutant, VectorUnblocks) && message.vector {
                     let full = message.latest(message.times());
                     if full > first.key {
                         self.messages.order.raise_first(full);
@@ -257,15 +257,15 @@ impl Agreement {
                 }
                 return;
             };
-            let key = if planted!(plant, TiesByArrival) { Timestamp { group: 0, ..last } } else { last };
+            let key = if mutant!(mutant, TiesByArrival) { Timestamp { group: 0, ..last } } else { last };
             if key > first.key {
                 self.messages.order.raise_first(key);
                 continue;
             }
             // It is the entry with the decided vector that the stream must be processed through: after an earlier one,
             // with other times, the leader may have given times that come before.
-            let dense = message.is_final() || message.vector && planted!(plant, AnyVectorIsDense);
-            if !dense && !planted!(plant, NoDensity) {
+            let dense = message.is_final() || message.vector && mutant!(mutant, AnyVectorIsDense);
+            if !dense && !mutant!(mutant, NoDensity) {
                 return;
             }
             self.messages.order.pop();
@@ -286,8 +286,8 @@ impl Agreement {
 
     /// For the mutants that order a message as soon as it is decided.
     fn order_without_density(&mut self, client: ClientId, slot: u64, latest: Timestamp) {
-        let no_density = planted!(self.id.plant(), NoDensity) && !self.messages.get(client, slot).ordered;
-        if no_density || planted!(self.id.plant(), TentativeIgnored) {
+        let no_density = mutant!(self.id.mutant(), NoDensity) && !self.messages.get(client, slot).ordered;
+        if no_density || mutant!(self.id.mutant(), TentativeIgnored) {
             self.enqueue(latest, client, slot);
         }
     }
@@ -296,7 +296,7 @@ impl Agreement {
     #[inline]
     pub(super) fn follows(&self, from: ProcessId) -> bool {
         let Ballots { promised, installed, stream, .. } = self.ballots;
-        let fenced = promised != installed && !planted!(self.id.plant(), NotFenced);
+        let fenced = promised != installed && !mutant!(self.id.mutant(), NotFenced);
         stream == installed && !fenced && from == installed.leader() && from != self.id.me()
     }
 

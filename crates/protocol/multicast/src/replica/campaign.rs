@@ -51,8 +51,8 @@ use super::Effects;
 use super::identity::Identity;
 use super::lives::Lives;
 use super::messages::Messages;
+use crate::mutant::mutant;
 use crate::peer_message::{Joiner, PeerMessage};
-use crate::plant::planted;
 use crate::state::State;
 
 /// A member's promise, and what it has processed.
@@ -122,10 +122,10 @@ impl Campaign {
     /// it.
     pub(super) fn best(&self, id: &Identity, messages: &Messages) -> Option<&Promise> {
         let mut enough = id.topology().majority(id.group);
-        if planted!(id.plant(), QuorumOfConnected) {
+        if mutant!(id.mutant(), QuorumOfConnected) {
             enough = 1;
         }
-        if planted!(id.plant(), WaitsForAll) {
+        if mutant!(id.mutant(), WaitsForAll) {
             enough = id.topology().size(id.group) as u32;
         }
         let mut complete = self.promises.iter().filter(|promise| messages.lacks_held(&promise.state).next().is_none());
@@ -135,12 +135,12 @@ impl Campaign {
         let mut best = complete.next()?;
         for promise in complete {
             let (this, other) = (&promise.state, &best.state);
-            let farther = if planted!(id.plant(), CounterBeforeBallot) {
+            let farther = if mutant!(id.mutant(), CounterBeforeBallot) {
                 (this.counter, this.synced) > (other.counter, other.synced)
             } else {
                 (this.synced, this.counter) > (other.synced, other.counter)
             };
-            if farther && !planted!(id.plant(), FirstPromiseOnly) {
+            if farther && !mutant!(id.mutant(), FirstPromiseOnly) {
                 best = promise;
             }
         }

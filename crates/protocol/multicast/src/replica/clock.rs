@@ -1,7 +1,7 @@
 //! The logical clock.
 
-use crate::Plant;
-use crate::plant::planted;
+use crate::Mutant;
+use crate::mutant::mutant;
 
 /// A member's logical clock.
 ///
@@ -36,11 +36,11 @@ impl Clock {
 
     /// Raises the clock to the maximum of a vector that is appended next.
     #[inline]
-    pub(super) fn raise_before_append(&mut self, to: u64, plant: Plant) {
-        if planted!(plant, NoClockRaise) {
+    pub(super) fn raise_before_append(&mut self, to: u64, mutant: Mutant) {
+        if mutant!(mutant, NoClockRaise) {
             return;
         }
-        if planted!(plant, ClockAfterEntry) {
+        if mutant!(mutant, ClockAfterEntry) {
             self.put_off = self.put_off.max(to);
             return;
         }

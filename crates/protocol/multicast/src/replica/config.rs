@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 
-use crate::{Plant, Topology};
+use crate::{Mutant, Topology};
 
 /// Which version of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -30,9 +30,10 @@ pub struct ReplicaConfig {
     pub window: u32,
     /// Ticks after which something that makes no progress is asked for, or sent, again.
     pub retry_ticks: u8,
-    /// A mutant that is on; for tests.
+    /// A mutant, for tests.
     #[doc(hidden)]
-    pub plant: Plant,
+    #[doc(hidden)]
+    pub mutant: Mutant,
 }
 
 impl ReplicaConfig {
@@ -42,7 +43,7 @@ impl ReplicaConfig {
     /// The configuration of a member with so many slots per client; everything else is usual.
     #[must_use]
     pub fn new(topology: Arc<Topology>, me: ProcessId, window: u32) -> Self {
-        let (variant, retry_ticks, plant) = (Variant::default(), Self::RETRY_TICKS, Plant::None);
-        ReplicaConfig { topology, me, variant, window, retry_ticks, plant }
+        let (variant, retry_ticks, mutant) = (Variant::default(), Self::RETRY_TICKS, Mutant::None);
+        ReplicaConfig { topology, me, variant, window, retry_ticks, mutant }
     }
 }

@@ -4,7 +4,7 @@ use stentor_fabric::ProcessId;
 
 use super::{Rejected, ReplicaConfig};
 use crate::peer_message::PeerMessage;
-use crate::{GroupId, Plant, ProcessRole, Topology};
+use crate::{GroupId, Mutant, ProcessRole, Topology};
 
 /// A member's configuration, its group, and its bit in masks of that group.
 #[derive(Clone, Debug)]
@@ -38,8 +38,8 @@ impl Identity {
     }
 
     #[inline]
-    pub(super) fn plant(&self) -> Plant {
-        self.config.plant
+    pub(super) fn mutant(&self) -> Mutant {
+        self.config.mutant
     }
 
     /// The other members of the own group.

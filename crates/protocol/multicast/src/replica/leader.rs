@@ -6,8 +6,8 @@ use super::agreement::Agreement;
 use super::no_op::NoOps;
 use super::{Effects, Rejected, Variant};
 use crate::item::{Head, RemoteTimestamp, StreamEntry, StreamItem};
+use crate::mutant::mutant;
 use crate::peer_message::{MessageRef, PeerMessage};
-use crate::plant::planted;
 use crate::{ClientId, GroupId};
 
 /// The part of a member that acts while it leads its group.
@@ -36,7 +36,7 @@ impl<E: Effects> Leader<'_, E> {
                 continue;
             }
             let window = self.agreement.messages.window(client);
-            let any_order = planted!(self.agreement.id.plant(), NoFifo);
+            let any_order = mutant!(self.agreement.id.mutant(), NoFifo);
             if !window.holds(slot) || !(any_order || window.may_assign(&window.slot(slot).set)) {
                 return;
             }
@@ -61,7 +61,7 @@ impl<E: Effects> Leader<'_, E> {
             let item = RemoteTimestamp { head: message.head(client, at), position, ballot, time };
             self.effects.timestamp(ballots.known(to.group).leader(), &item);
         }
-        if planted!(id.plant(), NotGenuine) {
+        if mutant!(id.mutant(), NotGenuine) {
             let leaders = ballots.all_known().iter().map(|ballot| ballot.leader());
             for leader in leaders.filter(|leader| *leader != id.me()) {
                 let item = RemoteTimestamp { head: message.head(client, own), position, ballot, time };
@@ -105,14 +105,14 @@ impl<E: Effects> Leader<'_, E> {
         if !message.times().complete() || message.no_op || message.delivered {
             return;
         }
-        clock.raise_before_append(message.times().max(), id.plant());
+        clock.raise_before_append(message.times().max(), id.mutant());
         message.vector = true;
         // In V1 each time was passed on as it came; but what came before this ballot began was passed on in another one.
         let first = ballots.installed == id.topology().first_ballot(id.group);
         if message.groups > 1 && (id.config.variant == Variant::V2 || !first) {
             self.append_vector(client, slot);
         }
-        self.vote(client, slot, planted!(self.agreement.id.plant(), SoloLeaderSilent));
+        self.vote(client, slot, mutant!(self.agreement.id.mutant(), SoloLeaderSilent));
     }
 
     /// Votes for the vector in the slot. A follower's acknowledgement implies the leader's vote; a group of one process has
@@ -146,7 +146,7 @@ impl<E: Effects> Leader<'_, E> {
     /// Says again what a leader said about an undecided message; who has heard it acknowledges again.
     pub(super) fn repeat(&mut self, client: ClientId, slot: u64) {
         self.send_timestamps(client, slot);
-        if self.agreement.messages.get(client, slot).vector && !planted!(self.agreement.id.plant(), VectorNotRepeated) {
+        if self.agreement.messages.get(client, slot).vector && !mutant!(self.agreement.id.mutant(), VectorNotRepeated) {
             self.append_vector(client, slot);
             self.vote_again(client, slot);
         }
@@ -177,7 +177,7 @@ impl<E: Effects> Leader<'_, E> {
     }
 
     fn send_timestamp(&mut self, client: ClientId, slot: u64, position: usize) {
-        if planted!(self.agreement.id.plant(), TimestampsNotRepeated) {
+        if mutant!(self.agreement.id.mutant(), TimestampsNotRepeated) {
             return;
         }
         let message = self.agreement.messages.get(client, slot);
@@ -261,7 +261,7 @@ impl<E: Effects> Leader<'_, E> {
             self.agreement.tell_outcome(from, group, client, slot, self.effects);
             return Ok(false);
         }
-        let (time, keeps) = (message.times().time(position), planted!(self.agreement.id.plant(), FirstTimestampKept));
+        let (time, keeps) = (message.times().time(position), mutant!(self.agreement.id.mutant(), FirstTimestampKept));
         if time != 0 && (message.ballot(position) >= item.ballot || keeps) {
             return Ok(false);
         }

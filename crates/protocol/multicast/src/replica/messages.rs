@@ -9,8 +9,8 @@ use super::slot::Slot;
 use super::window::Window;
 use super::{CatchUps, Effects, Rejected};
 use crate::item::Head;
+use crate::mutant::mutant;
 use crate::peer_message::MessageRef;
-use crate::plant::planted;
 use crate::state::{ClientState, State};
 use crate::{ClientId, GroupId};
 
@@ -95,17 +95,17 @@ impl Messages {
     pub(super) fn locate(&mut self, id: &Identity, head: &Head) -> Result<Option<u64>, Rejected> {
         let window = self.client_mut(head.client).ok_or(Rejected::Client(head.client.0))?;
         let mut slot = window.resolve(head);
-        if planted!(id.plant(), AckWithoutIdentity) && slot.is_none() {
+        if mutant!(id.mutant(), AckWithoutIdentity) && slot.is_none() {
             let lap = u64::from(id.config.window);
             slot = Some(window.base() + (head.slot.from(window.base()) - window.base()) % lap);
         }
-        if planted!(id.plant(), IdByHash) {
+        if mutant!(id.mutant(), IdByHash) {
             slot = window.first_with_hash(head.sequence).or(slot);
         }
         let Some(slot) = slot else { return Ok(None) };
         window.check(head.client, slot)?;
         window.make_room(slot);
-        window.slot_mut(slot).name(head, slot, id.plant().confuses_messages())?;
+        window.slot_mut(slot).name(head, slot, id.mutant().confuses_messages())?;
         Ok(Some(slot))
     }
 

@@ -62,8 +62,8 @@ use stentor_fabric::ProcessId;
 pub use self::config::{ReplicaConfig, Variant};
 pub use self::effects::{Delivery, Effects};
 pub use self::rejected::Rejected;
+use crate::mutant::mutant;
 use crate::peer_message::{Joiner, MessageRef, PeerMessage};
-use crate::plant::planted;
 use crate::{Ack, Ballot, ClientId, GroupId, Header, MessageId, RemoteTimestamp, StreamItem, ids};
 use agreement::Agreement;
 use follower::Follower;
@@ -688,7 +688,7 @@ impl Replica {
 
     /// Notes evidence that the stream does not bring what the leader has.
     fn note_starved(&mut self) {
-        if self.is_following() && !planted!(self.agreement.id.plant(), StateSetBack) {
+        if self.is_following() && !mutant!(self.agreement.id.mutant(), StateSetBack) {
             self.starvation.note(self.agreement.counter);
         }
     }

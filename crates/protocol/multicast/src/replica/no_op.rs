@@ -39,8 +39,8 @@ use super::agreement::Agreement;
 use super::slot::Slot;
 use super::window::Gap;
 use crate::item::{Head, ShortSlot, StreamEntry, StreamItem};
+use crate::mutant::mutant;
 use crate::peer_message::{MessageRef, PeerMessage, SlotRef};
-use crate::plant::planted;
 use crate::{ClientId, ids};
 
 /// The part of a member that fills slots with no-ops. Where a function returns whether a slot was filled, the caller assigns
@@ -57,7 +57,7 @@ impl<E: Effects> NoOps<'_, E> {
     pub(super) fn look_for_gap(&mut self, client: ClientId) -> bool {
         let Agreement { id, ballots, messages, .. } = &mut *self.agreement;
         let window = messages.window_mut(client);
-        let any = planted!(id.plant(), VoidOfTheLiving);
+        let any = mutant!(id.mutant(), VoidOfTheLiving);
         if window.over_below == 0 && !window.over && !any {
             return false;
         }
@@ -104,7 +104,7 @@ impl<E: Effects> NoOps<'_, E> {
         let stands = window.gap.slot == slot && !window.holds(slot) && self.agreement.id.is_majority(lacking);
         let behind = window.first_from(slot, |behind| behind.body).filter(|_| stands);
         let Some(sequence) = behind.map(|behind| window.slot(behind).sequence) else { return false };
-        if !window.is_over(sequence) && !planted!(self.agreement.id.plant(), VoidOfTheLiving) {
+        if !window.is_over(sequence) && !mutant!(self.agreement.id.mutant(), VoidOfTheLiving) {
             return false;
         }
         // The same process multicast what is missing and what is behind it: there is one at a time.
@@ -120,7 +120,7 @@ impl<E: Effects> NoOps<'_, E> {
         let known = |message: &Slot| message.body || window.over && !ids::is_nameless(message.sequence);
         let Some(behind) = window.first_from(slot, known) else { return false };
         let generation = ids::generation(window.slot(behind).sequence);
-        if generation >= window.closed || planted!(self.agreement.id.plant(), EraNotClosed) {
+        if generation >= window.closed || mutant!(self.agreement.id.mutant(), EraNotClosed) {
             return false;
         }
         self.fill(client, slot, generation);
@@ -186,7 +186,7 @@ impl<E: Effects> NoOps<'_, E> {
     fn count(&mut self, client: ClientId, slot: u64) {
         let id = &self.agreement.id;
         let message = self.agreement.messages.get(client, slot);
-        let enough = id.is_majority(message.processed_by | id.bit) || planted!(id.plant(), VoidAtOnce);
+        let enough = id.is_majority(message.processed_by | id.bit) || mutant!(id.mutant(), VoidAtOnce);
         if !message.settled && enough {
             self.settle(client, slot);
             self.append(client, slot);
@@ -240,7 +240,7 @@ impl<E: Effects> NoOps<'_, E> {
         if window.is_here(wanted.slot) && window.slot(wanted.slot).body {
             self.effects.body(from, wanted.client, wanted.slot);
         } else if !window.holds(wanted.slot)
-            && (window.over || wanted.generation < window.over_below || planted!(id.plant(), VoidOfTheLiving))
+            && (window.over || wanted.generation < window.over_below || mutant!(id.mutant(), VoidOfTheLiving))
         {
             self.effects.send(from, &PeerMessage::Lacking(wanted));
         }

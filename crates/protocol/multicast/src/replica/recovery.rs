@@ -11,8 +11,8 @@ use super::leadership::{Leadership, Stage};
 use super::membership::Membership;
 use super::{Effects, Rejected};
 use crate::Ballot;
+use crate::mutant::mutant;
 use crate::peer_message::{Joiner, MessageRef, PeerMessage};
-use crate::plant::planted;
 use crate::state::State;
 
 /// The part of a member that promises, campaigns, takes over states and hands them out.
@@ -114,7 +114,7 @@ impl<E: Effects> Recovery<'_, E> {
         if !self.leadership.leads() {
             return false;
         }
-        if planted!(self.agreement.id.plant(), JoinWithoutBallot) {
+        if mutant!(self.agreement.id.mutant(), JoinWithoutBallot) {
             self.leadership.admitted.push(joiner);
             self.install_at(process, true);
         } else {
@@ -238,7 +238,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
         campaign.want_held(messages, self.effects);
         let Some(Promise { process, state }) = campaign.best(id, messages) else { return };
-        let complete = *process == id.me() || planted!(id.plant(), StateWithoutBodies);
+        let complete = *process == id.me() || mutant!(id.mutant(), StateWithoutBodies);
         let lacks: Vec<MessageRef> = if complete { Vec::new() } else { messages.lacks(state).collect() };
         if lacks.is_empty() {
             let state = state.clone();
@@ -293,7 +293,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.leadership.admitted = campaign.admits.iter().filter(|joiner| joiners.contains(joiner)).copied().collect();
         self.leadership.installed = self.agreement.id.bit;
         self.leadership.age = 0;
-        let revived = planted!(self.agreement.id.plant(), HighestBallotPerMessage).then(|| campaign.revive(state));
+        let revived = mutant!(self.agreement.id.mutant(), HighestBallotPerMessage).then(|| campaign.revive(state));
         self.adopt(revived.as_ref().unwrap_or(state), 0, true);
         self.agreement.ballots.relay_all();
         self.effects.begin_stream(self.agreement.ballots.installed);
@@ -334,7 +334,7 @@ impl<E: Effects> Recovery<'_, E> {
 
     fn lead_if_installed(&mut self) {
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
-        let enough = id.is_majority(self.leadership.installed) || planted!(id.plant(), ReadyAlone);
+        let enough = id.is_majority(self.leadership.installed) || mutant!(id.mutant(), ReadyAlone);
         if self.leadership.stage != Stage::Preparing || !enough {
             return;
         }
@@ -345,7 +345,7 @@ impl<E: Effects> Recovery<'_, E> {
                 self.effects.send(process, &announce);
             }
         }
-        let (clients, again) = (messages.clients(), !planted!(id.plant(), NotProposedAgain));
+        let (clients, again) = (messages.clients(), !mutant!(id.mutant(), NotProposedAgain));
         let mut leader = Leader { agreement: self.agreement, effects: self.effects };
         leader.relay_ballots();
         if again {
@@ -378,7 +378,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
         let again = *ballot == self.agreement.ballots.installed && joining.is_none();
         if again && *counter <= self.agreement.counter {
-            if !planted!(self.agreement.id.plant(), StateSetBack) {
+            if !mutant!(self.agreement.id.mutant(), StateSetBack) {
                 self.pass_delivered(state, snapshot);
                 return;
             }
@@ -429,7 +429,7 @@ impl<E: Effects> Recovery<'_, E> {
             }
             return;
         }
-        if !planted!(self.agreement.id.plant(), StateWithoutBodies) {
+        if !mutant!(self.agreement.id.mutant(), StateWithoutBodies) {
             let mut lacks = messages.lacks(&install.state).chain(messages.lacks_held(&install.state)).peekable();
             if lacks.peek().is_some() {
                 if ask {

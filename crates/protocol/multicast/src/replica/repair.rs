@@ -7,8 +7,8 @@ use super::agreement::Agreement;
 use super::leader::Leader;
 use super::{Effects, Variant};
 use crate::item::{Ack, StreamEntry, StreamItem, Times};
+use crate::mutant::mutant;
 use crate::peer_message::{MessageRef, PeerMessage};
-use crate::plant::planted;
 use crate::{Ballot, ClientId, GroupId};
 
 /// Most bodies that are forwarded at once: half of the peer messages that may wait for one peer.
@@ -63,7 +63,7 @@ impl<E: Effects> Repair<'_, E> {
     /// The head of the leader's stream has waited for a while, for its body.
     pub(super) fn want_bodies(&mut self, item: &StreamItem<'_>) {
         let leader = self.agreement.ballots.promised.leader();
-        if planted!(self.agreement.id.plant(), AckWithoutBody)
+        if mutant!(self.agreement.id.mutant(), AckWithoutBody)
             && let StreamEntry::Assign { position, ballot, time } = item.entry
             && item.head.groups == 1
         {

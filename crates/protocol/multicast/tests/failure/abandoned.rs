@@ -1,7 +1,7 @@
 //! A client dies while it writes, and a successor greets in its place: what is half-written is delivered everywhere or
 //! nowhere, and nobody waits behind it for ever.
 
-use stentor_multicast::{ClientId, Plant, Variant};
+use stentor_multicast::{ClientId, Mutant, Variant};
 
 use super::cluster::Cluster;
 use super::net::Wire;
@@ -12,8 +12,8 @@ const DEAD: u16 = 0;
 const ALIVE: u16 = 1;
 
 /// One run; `Err`: what does not hold.
-fn run(sizes: &[usize], plant: Plant, seed: u64) -> Result<(), String> {
-    let mut run = Run::new(sizes, Variant::V2, plant, seed);
+fn run(sizes: &[usize], mutant: Mutant, seed: u64) -> Result<(), String> {
+    let mut run = Run::new(sizes, Variant::V2, mutant, seed);
     let members = run.cluster.members.len() as u16;
     let groups: Vec<u16> = (0..sizes.len() as u16).collect();
     for _ in 0..1 + run.random.below(run.window.min(3)) {
@@ -73,7 +73,7 @@ const CLUSTERS: [&[usize]; 3] = [&[3], &[1, 3], &[3, 3]];
 fn nobody_waits_for_what_a_dead_client_left_half_written() {
     for sizes in CLUSTERS {
         for seed in 0..2000 {
-            run(sizes, Plant::None, seed).unwrap_or_else(|flaw| panic!("{sizes:?} seed {seed}: {flaw}"));
+            run(sizes, Mutant::None, seed).unwrap_or_else(|flaw| panic!("{sizes:?} seed {seed}: {flaw}"));
         }
     }
 }
@@ -94,7 +94,7 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
 #[test]
 fn what_was_synced_is_delivered_though_one_forgets_it_and_another_is_cut_off() {
     let (leader, forgets, cut_off) = (0, 1, 2);
-    let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Plant::None));
+    let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Mutant::None));
     cluster.write_some(DEAD, &[0], |member| member != leader);
     cluster.write_some(DEAD, &[0], |member| member == leader);
     rest(&mut cluster, |_| true);
@@ -123,7 +123,7 @@ fn what_was_synced_is_delivered_though_one_forgets_it_and_another_is_cut_off() {
 #[cfg(feature = "plants")]
 #[test]
 fn a_void_that_counts_at_once_is_found() {
-    let found = (0..30_000).find_map(|seed| run(&[3], Plant::VoidAtOnce, seed).err().map(|flaw| (seed, flaw)));
+    let found = (0..30_000).find_map(|seed| run(&[3], Mutant::VoidAtOnce, seed).err().map(|flaw| (seed, flaw)));
     let Some((seed, flaw)) = found else { panic!("it is not found") };
-    eprintln!("walk {:?}: found with seed {seed}: {flaw}", Plant::VoidAtOnce);
+    eprintln!("walk {:?}: found with seed {seed}: {flaw}", Mutant::VoidAtOnce);
 }

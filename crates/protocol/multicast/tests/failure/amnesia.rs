@@ -2,7 +2,7 @@
 //! candidate had asked it, or by a smaller one, whose candidate was slow.
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, ClientId, Plant, Replica, Variant};
+use stentor_multicast::{Ballot, ClientId, Mutant, Replica, Variant};
 
 use super::cluster::Cluster;
 use super::judge::safe;
@@ -54,7 +54,7 @@ fn forget(cluster: &mut Cluster, member: u16) {
 #[test]
 fn what_is_held_in_a_promised_ballot_is_not_forgotten_by_who_is_taken_in_by_the_same_ballot() {
     let (candidate, first, second) = (0, 1, 2);
-    let mut cluster = Cluster::new(&[3], 1, (Variant::V2, 4, Plant::None));
+    let mut cluster = Cluster::new(&[3], 1, (Variant::V2, 4, Mutant::None));
     cluster.campaign(candidate, None).expect("sound input");
     take(&mut cluster, control(candidate, first));
     take(&mut cluster, control(candidate, second));
@@ -96,7 +96,7 @@ fn what_is_held_in_a_promised_ballot_is_not_forgotten_by_who_is_taken_in_by_the_
 #[test]
 fn who_forgot_a_promise_is_not_taken_in_by_a_smaller_ballot() {
     let (slow, forgets, fast) = (0, 1, 2);
-    let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Plant::None));
+    let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Mutant::None));
     cluster.campaign(slow, None).expect("sound input");
     take(&mut cluster, control(slow, fast));
     cluster.campaign(fast, None).expect("sound input");
@@ -125,7 +125,7 @@ fn who_forgot_a_promise_is_not_taken_in_by_a_smaller_ballot() {
 #[test]
 fn a_promise_of_a_life_that_is_over_does_not_count_beside_a_smaller_ballot_that_took_its_process_in() {
     let (fast, forgets, late, other, slow) = (0, 1, 2, 3, 4);
-    let mut cluster = Cluster::new(&[5], 2, (Variant::V2, 4, Plant::None));
+    let mut cluster = Cluster::new(&[5], 2, (Variant::V2, 4, Mutant::None));
     cluster.campaign(slow, None).expect("sound input");
     take(&mut cluster, control(slow, forgets));
     take(&mut cluster, control(forgets, slow));
@@ -180,7 +180,7 @@ fn is_synced(cluster: &Cluster, said: &[(Option<Ballot>, u64)]) -> bool {
 #[test]
 fn what_is_held_in_a_ballot_counts_when_that_is_installed() {
     let (away, late, forgets, leads, slow) = (0, 1, 2, 3, 4);
-    let mut cluster = Cluster::new(&[5], 1, (Variant::V2, 4, Plant::None));
+    let mut cluster = Cluster::new(&[5], 1, (Variant::V2, 4, Mutant::None));
     cluster.campaign(slow, None).expect("sound input");
     take(&mut cluster, control(slow, forgets));
     assert!(cluster.submit(0, &[0], None));
@@ -225,7 +225,7 @@ fn what_is_held_in_a_ballot_counts_when_that_is_installed() {
 #[test]
 fn what_is_held_in_the_first_ballot_of_a_group_that_begins_does_not_count() {
     let (leader, first, second) = (0, 1, 2);
-    let mut cluster = Cluster::new(&[3], 1, (Variant::V2, 4, Plant::None));
+    let mut cluster = Cluster::new(&[3], 1, (Variant::V2, 4, Mutant::None));
     (0..3).for_each(|member| cluster.crash(member));
     (0..3).for_each(|member| cluster.restart(member).expect("sound input"));
     for member in [leader, second] {
@@ -266,7 +266,7 @@ fn what_is_held_in_the_first_ballot_of_a_group_that_begins_does_not_count() {
 fn slots_that_became_void_are_passed_with_a_state_though_nothing_was_delivered() {
     for returns in ["leads", "follows", "without memory"] {
         let (leader, other, late) = (0, 1, 2);
-        let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Plant::None));
+        let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Mutant::None));
         let here = |wire: Wire| !wire.touches(late);
         cluster.write_some(0, &[0], |_| false);
         for slot in 1..6 {

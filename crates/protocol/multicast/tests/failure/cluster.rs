@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    ClientId, GroupId, Header, Item, MessageId, PeerMessage, Plant, ProcessRole, Rejected, Replica, ReplicaConfig,
+    ClientId, GroupId, Header, Item, MessageId, Mutant, PeerMessage, ProcessRole, Rejected, Replica, ReplicaConfig,
     Sender, Topology, Variant,
 };
 
@@ -32,16 +32,16 @@ pub(crate) struct Cluster {
     bodies: HashMap<(u16, u16, u64), Vec<u64>>,
     /// Members that a client counts for flow control no more.
     uncounted: HashSet<(u16, u16)>,
-    config: (Variant, u32, Plant),
+    config: (Variant, u32, Mutant),
     pub(crate) deliveries: usize,
     pub(crate) trace: Vec<String>,
     pub(crate) tracing: bool,
 }
 
 impl Cluster {
-    pub(crate) fn new(sizes: &[usize], clients: u16, config: (Variant, u32, Plant)) -> Self {
+    pub(crate) fn new(sizes: &[usize], clients: u16, config: (Variant, u32, Mutant)) -> Self {
         let topology = Arc::new(Topology::new(sizes, clients).expect("a possible cluster"));
-        let (_, window, plant) = config;
+        let (_, window, mutant) = config;
         let members = (0..topology.all_members() as u16).map(|process| {
             let replica = Replica::new(Cluster::config(&topology, process, config));
             Member { group: replica.group(), replica: Some(replica), log: Log::new(), incarnation: 1 }
@@ -54,7 +54,7 @@ impl Cluster {
             }
         }
         let senders =
-            (0..clients).map(|c| Some(Sender::new(&topology, ClientId(c), window).with_mutant(plant))).collect();
+            (0..clients).map(|c| Some(Sender::new(&topology, ClientId(c), window).with_mutant(mutant))).collect();
         Cluster {
             net,
             members,
@@ -74,12 +74,12 @@ impl Cluster {
     fn config(
         topology: &Arc<Topology>,
         process: u16,
-        (variant, window, plant): (Variant, u32, Plant),
+        (variant, window, mutant): (Variant, u32, Mutant),
     ) -> ReplicaConfig {
         ReplicaConfig {
             variant,
             retry_ticks: 2,
-            plant,
+            mutant,
             ..ReplicaConfig::new(topology.clone(), ProcessId(process), window)
         }
     }

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, GroupId, Header, MessageId, Plant, Variant};
+use stentor_multicast::{Ballot, GroupId, Header, MessageId, Mutant, Variant};
 
 use super::cluster::Cluster;
 use super::judge::{complete, safe};
@@ -29,7 +29,7 @@ struct Walk {
 
 impl Walk {
     fn new(size: usize, seed: u64) -> Self {
-        let cluster = Cluster::new(&[size], 2, (Variant::V2, 4, Plant::None));
+        let cluster = Cluster::new(&[size], 2, (Variant::V2, 4, Mutant::None));
         let (still, said, words) = (HashSet::new(), HashMap::new(), HashMap::new());
         Walk { cluster, random: Random::new(seed), still, said, words }
     }

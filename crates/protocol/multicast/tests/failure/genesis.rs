@@ -1,6 +1,6 @@
 //! A group begins its life when all members have heard of each other. Until then they may be replaced.
 
-use stentor_multicast::{Plant, Replica, Variant};
+use stentor_multicast::{Mutant, Replica, Variant};
 
 use super::cluster::Cluster;
 use super::walk::Random;
@@ -14,7 +14,7 @@ fn a_group_begins_its_life_though_members_are_replaced_meanwhile() {
         for seed in seeds {
             let mut random = Random::new(seed);
             let members = sizes[0] as u16;
-            let mut cluster = Cluster::new(sizes, 1, (Variant::V2, 4, Plant::None));
+            let mut cluster = Cluster::new(sizes, 1, (Variant::V2, 4, Mutant::None));
             (0..members).for_each(|member| cluster.crash(member));
             (0..members).for_each(|member| cluster.restart(member).expect("sound input"));
             let mut replaced = (members - 1) / 2;

@@ -3,8 +3,8 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, Joiner, MessageId, MessageRef, PeerMessage,
-    Plant, SlotRef, State, Variant,
+    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, Joiner, MessageId, MessageRef, Mutant,
+    PeerMessage, SlotRef, State, Variant,
 };
 
 use super::cluster::Cluster;
@@ -141,7 +141,7 @@ impl Random {
 
 /// A cluster at work.
 fn cluster(random: &mut Random) -> Cluster {
-    let mut cluster = Cluster::new(&[3, 1], 2, (Variant::V2, 4, Plant::None));
+    let mut cluster = Cluster::new(&[3, 1], 2, (Variant::V2, 4, Mutant::None));
     if random.one_in(3) {
         cluster.crash(VICTIM);
         cluster.restart(VICTIM).expect("sound input");

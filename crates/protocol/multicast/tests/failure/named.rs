@@ -1,13 +1,13 @@
 //! The cases that the protocol's notes and design name, step by step.
 
-use stentor_multicast::{Plant, Variant};
+use stentor_multicast::{Mutant, Variant};
 
 use super::cluster::Cluster;
 use super::judge::{complete, safe};
 use super::net::Wire;
 
-fn cluster(sizes: &[usize], clients: u16, plant: Plant) -> Cluster {
-    Cluster::new(sizes, clients, (Variant::V2, 2, plant))
+fn cluster(sizes: &[usize], clients: u16, mutant: Mutant) -> Cluster {
+    Cluster::new(sizes, clients, (Variant::V2, 2, mutant))
 }
 
 fn take(cluster: &mut Cluster, wire: Wire) {
@@ -43,7 +43,7 @@ fn finish(cluster: &mut Cluster) -> Result<(), String> {
 /// One group of five. The leader writes its timestamp (2A) to as many followers as given, the first ones, and crashes;
 /// those acknowledge (2B) to everybody.
 fn five_with_2a_at(reached: u16) -> Cluster {
-    let mut five = cluster(&[5], 1, Plant::None);
+    let mut five = cluster(&[5], 1, Mutant::None);
     assert!(five.submit(0, &[0], None));
     (0..5).for_each(|to| take(&mut five, Wire::Body { client: 0, to }));
     five.crash(0);
@@ -105,10 +105,10 @@ fn the_leader_fails_after_the_2a_reached_three_of_four() {
 
 /// A(b1) assigns m1@1 to itself alone; B(b2, with C) assigns m2@1 and m2 is delivered; A(b3, with B) must not revive
 /// m1@1 before it.
-fn five_steps(plant: Plant) -> Result<Cluster, String> {
+fn five_steps(mutant: Mutant) -> Result<Cluster, String> {
     let (a, b, c) = (0, 1, 2);
     let control = |from, to| Wire::Control { from, to };
-    let mut three = cluster(&[3], 2, plant);
+    let mut three = cluster(&[3], 2, mutant);
     // 1. A leads; its entry for m1 reaches nobody.
     assert!(three.submit(0, &[0], None));
     take(&mut three, Wire::Body { client: 0, to: a });
@@ -140,7 +140,7 @@ fn five_steps(plant: Plant) -> Result<Cluster, String> {
 
 #[test]
 fn what_only_an_old_leader_accepted_does_not_come_back_before_what_was_delivered() {
-    let three = five_steps(Plant::None).expect("sound and complete");
+    let three = five_steps(Mutant::None).expect("sound and complete");
     assert_eq!(first_delivers(&three), [1, 0], "m2, then m1");
 }
 
@@ -148,10 +148,10 @@ fn what_only_an_old_leader_accepted_does_not_come_back_before_what_was_delivered
 /// with C) gives m0 the same time, and the next one to m1, which comes before m0's final time. C's and D's
 /// acknowledgements of m0 reach A, which has not got b2's state: it must not deliver m0 on them, for it knows nothing
 /// of m1.
-fn acknowledged_in_a_newer_ballot(plant: Plant) -> Result<Cluster, String> {
+fn acknowledged_in_a_newer_ballot(mutant: Mutant) -> Result<Cluster, String> {
     let (a, b, c, d) = (0, 1, 2, 3);
     let control = |from, to| Wire::Control { from, to };
-    let mut four = cluster(&[3, 1], 3, plant);
+    let mut four = cluster(&[3, 1], 3, mutant);
     assert!(four.submit(0, &[1], None));
     take(&mut four, Wire::Body { client: 0, to: d });
     assert!(four.submit(1, &[0, 1], None));
@@ -181,21 +181,21 @@ fn acknowledged_in_a_newer_ballot(plant: Plant) -> Result<Cluster, String> {
 
 #[test]
 fn acknowledgements_of_a_newer_ballot_deliver_nothing_before_its_state_is_there() {
-    let four = acknowledged_in_a_newer_ballot(Plant::None).expect("sound and complete");
+    let four = acknowledged_in_a_newer_ballot(Mutant::None).expect("sound and complete");
     assert_eq!(first_delivers(&four), [2, 1], "m1, then m0");
 }
 
 #[cfg(feature = "plants")]
 #[test]
 fn counting_a_newer_ballot_before_its_state_is_there_breaks_order() {
-    let flaw = acknowledged_in_a_newer_ballot(Plant::NewerBallotCounts).err().expect("m0 without m1");
+    let flaw = acknowledged_in_a_newer_ballot(Mutant::NewerBallotCounts).err().expect("m0 without m1");
     assert!(flaw.contains("different orders"), "{flaw}");
 }
 
 #[cfg(feature = "plants")]
 #[test]
 fn the_highest_ballot_per_message_breaks_order_in_five_steps() {
-    let flaw = five_steps(Plant::HighestBallotPerMessage).err().expect("m1@1 comes back");
+    let flaw = five_steps(Mutant::HighestBallotPerMessage).err().expect("m1@1 comes back");
     assert!(flaw.starts_with("c0:1 at") || flaw.contains("different orders"), "m1 beside m2: {flaw}");
 }
 
@@ -205,7 +205,7 @@ fn the_highest_ballot_per_message_breaks_order_in_five_steps() {
 #[test]
 fn without_a_majority_everybody_waits_and_nothing_wrong_is_delivered() {
     for sizes in [&[3][..], &[5], &[3, 1]] {
-        let mut cluster = cluster(sizes, 2, Plant::None);
+        let mut cluster = cluster(sizes, 2, Mutant::None);
         let gone = (sizes[0] as u16 - 1) / 2 + 1;
         assert!(cluster.submit(0, &[0], None));
         finish(&mut cluster).expect("all are there");

@@ -1,6 +1,6 @@
 //! A leader that its followers outrun: they delivered, forgot, and went on; it has not heard of it.
 
-use stentor_multicast::{Item, Plant, Variant};
+use stentor_multicast::{Item, Mutant, Variant};
 
 use super::cluster::Cluster;
 use super::net::{Parcel, Wire};
@@ -24,7 +24,7 @@ fn settle(cluster: &mut Cluster, lost: fn(Wire) -> bool) {
 #[test]
 fn what_one_follower_delivered_all_deliver_although_the_other_group_is_gone() {
     for variant in [Variant::V2, Variant::V1] {
-        let mut cluster = Cluster::new(&[3, 1], 1, (variant, 4, Plant::None));
+        let mut cluster = Cluster::new(&[3, 1], 1, (variant, 4, Mutant::None));
         assert!(cluster.submit(0, &[0, 1], None));
         while let Some(wire) = cluster.net.filled().first().copied() {
             let queue = cluster.net.queues.get_mut(&wire).expect("it is filled");
@@ -52,7 +52,7 @@ fn a_leader_without_acknowledgements_takes_over_what_its_followers_have() {
     for variant in [Variant::V2, Variant::V1] {
         for sizes in [&[3][..], &[3, 1], &[5]] {
             let to: Vec<u16> = (0..sizes.len() as u16).collect();
-            let mut cluster = Cluster::new(sizes, 1, (variant, 1, Plant::None));
+            let mut cluster = Cluster::new(sizes, 1, (variant, 1, Mutant::None));
             assert!(cluster.submit(0, &to, None));
             settle(&mut cluster, |wire| matches!(wire, Wire::Control { to: 0, from } if from != 3));
             // The client counts the leader no more, and uses the only slot again: the followers forget what was in it.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use stentor_multicast::{GroupId, Plant, Replica, Variant};
+use stentor_multicast::{GroupId, Mutant, Replica, Variant};
 use stentor_testutil::SplitMix64;
 
 use super::cluster::Cluster;
@@ -38,12 +38,12 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(sizes: &[usize], variant: Variant, plant: Plant, seed: u64) -> Self {
+    pub(super) fn new(sizes: &[usize], variant: Variant, mutant: Mutant, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let window = [1_u32, 2, 4][random.below(3) as usize];
         let messages = 2 + random.below(9);
         let faults = 1 + random.below(8);
-        let cluster = Cluster::new(sizes, 3, (variant, window, plant));
+        let cluster = Cluster::new(sizes, 3, (variant, window, mutant));
         Run { cluster, random, speeds: HashMap::new(), messages, faults, steps: 0, window: window.into() }
     }
 
@@ -235,8 +235,8 @@ impl Run {
 const CLUSTERS: [&[usize]; 6] = [&[3], &[3, 3], &[1, 3], &[5], &[2, 3], &[3, 3, 3]];
 
 #[cfg(feature = "plants")]
-fn first_flaw(sizes: &[usize], variant: Variant, plant: Plant, seeds: std::ops::Range<u64>) -> Option<(u64, String)> {
-    seeds.into_iter().find_map(|seed| Run::new(sizes, variant, plant, seed).run().err().map(|flaw| (seed, flaw)))
+fn first_flaw(sizes: &[usize], variant: Variant, mutant: Mutant, seeds: std::ops::Range<u64>) -> Option<(u64, String)> {
+    seeds.into_iter().find_map(|seed| Run::new(sizes, variant, mutant, seed).run().err().map(|flaw| (seed, flaw)))
 }
 
 /// Runs of every cluster with one variant until `steps` are done.
@@ -245,9 +245,9 @@ fn walk(variant: Variant, steps: u64) {
     for sizes in CLUSTERS {
         let (mut done, mut seed, mut deliveries) = (0, 0, 0);
         while done < steps {
-            let mut run = Run::new(sizes, variant, Plant::None, seed);
+            let mut run = Run::new(sizes, variant, Mutant::None, seed);
             if let Err(flaw) = run.run() {
-                let mut again = Run::new(sizes, variant, Plant::None, seed);
+                let mut again = Run::new(sizes, variant, Mutant::None, seed);
                 again.cluster.tracing = true;
                 let _ = again.run();
                 let tail = again.cluster.trace.len().saturating_sub(4000);
@@ -275,7 +275,7 @@ fn v1_survives_faults() {
 #[test]
 fn runs_differ() {
     let run = |seed| {
-        let mut run = Run::new(&[3, 3], Variant::V2, Plant::None, seed);
+        let mut run = Run::new(&[3, 3], Variant::V2, Mutant::None, seed);
         run.run().expect("sound");
         (run.steps, run.cluster.deliveries)
     };
@@ -287,28 +287,28 @@ fn runs_differ() {
 #[cfg(feature = "plants")]
 #[test]
 fn planted_bugs_are_found() {
-    let plants = [
-        Plant::AnyVectorIsDense,
-        Plant::FirstPromiseOnly,
-        Plant::CounterBeforeBallot,
-        Plant::StateWithoutBodies,
-        Plant::NotProposedAgain,
-        Plant::TimestampsNotRepeated,
-        Plant::FirstTimestampKept,
-        Plant::VectorNotRepeated,
-        Plant::JoinWithoutBallot,
-        Plant::NotFenced,
-        Plant::QuorumOfConnected,
-        Plant::WaitsForAll,
-        Plant::AckWithoutBody,
-        Plant::VectorUnblocks,
+    let mutants = [
+        Mutant::AnyVectorIsDense,
+        Mutant::FirstPromiseOnly,
+        Mutant::CounterBeforeBallot,
+        Mutant::StateWithoutBodies,
+        Mutant::NotProposedAgain,
+        Mutant::TimestampsNotRepeated,
+        Mutant::FirstTimestampKept,
+        Mutant::VectorNotRepeated,
+        Mutant::JoinWithoutBallot,
+        Mutant::NotFenced,
+        Mutant::QuorumOfConnected,
+        Mutant::WaitsForAll,
+        Mutant::AckWithoutBody,
+        Mutant::VectorUnblocks,
     ];
-    for plant in plants {
+    for mutant in mutants {
         let clusters = [&[3][..], &[3, 3], &[3, 3, 3]];
         let found = clusters
             .into_iter()
-            .find_map(|sizes| first_flaw(sizes, Variant::V2, plant, 0..4000).map(|(seed, flaw)| (sizes, seed, flaw)));
-        let Some((sizes, seed, flaw)) = found else { panic!("{plant:?} is not found") };
-        eprintln!("walk {plant:?}: found in {sizes:?} with seed {seed}: {flaw}");
+            .find_map(|sizes| first_flaw(sizes, Variant::V2, mutant, 0..4000).map(|(seed, flaw)| (sizes, seed, flaw)));
+        let Some((sizes, seed, flaw)) = found else { panic!("{mutant:?} is not found") };
+        eprintln!("walk {mutant:?}: found in {sizes:?} with seed {seed}: {flaw}");
     }
 }

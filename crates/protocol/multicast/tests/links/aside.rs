@@ -2,7 +2,7 @@
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Delay, Fault, NetworkModel};
-use stentor_multicast::{Limits, Plant};
+use stentor_multicast::{Limits, Mutant};
 
 use crate::bed::{Bed, RECONNECTED_NS};
 
@@ -42,8 +42,8 @@ struct Outcome {
 }
 
 /// A client goes on for laps while a member stands aside, which then comes back, again and again.
-fn back_on_the_same_connection(seed: u64, plant: Plant) -> Outcome {
-    let mut bed = Bed::planted(&[3], 1, limits(), network(), (seed, plant));
+fn back_on_the_same_connection(seed: u64, mutant: Mutant) -> Outcome {
+    let mut bed = Bed::planted(&[3], 1, limits(), network(), (seed, mutant));
     bed.run(4 * RECONNECTED_NS);
     let mut sent = Vec::new();
     let mut submit = |bed: &mut Bed| {
@@ -90,7 +90,7 @@ fn back_on_the_same_connection(seed: u64, plant: Plant) -> Outcome {
 fn a_member_that_comes_back_is_written_when_no_earlier_write_can_land() {
     let (mut returns, mut reordered) = (0, 0);
     for seed in SEEDS {
-        let outcome = back_on_the_same_connection(seed, Plant::None);
+        let outcome = back_on_the_same_connection(seed, Mutant::None);
         assert!(outcome.complete, "seed {seed}");
         returns += outcome.returns;
         reordered += outcome.reordered;
@@ -103,6 +103,6 @@ fn a_member_that_comes_back_is_written_when_no_earlier_write_can_land() {
 #[cfg(feature = "plants")]
 #[test]
 fn a_member_that_is_started_under_earlier_writes_stops_its_client() {
-    let stuck = SEEDS.filter(|seed| !back_on_the_same_connection(*seed, Plant::StartedUnderWrites).complete).count();
+    let stuck = SEEDS.filter(|seed| !back_on_the_same_connection(*seed, Mutant::StartedUnderWrites).complete).count();
     assert!(stuck > 1, "{stuck} stuck");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, Fault, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
-    Application, Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, SubmitError,
+    Application, Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, Mutant, ReplicaConfig, SubmitError,
     Topology,
 };
 
@@ -30,28 +30,29 @@ pub(crate) struct Bed {
     pub(crate) incarnation: u64,
     /// By member: when it is woken next to look at what makes no progress.
     ticks: Vec<u64>,
-    plant: Plant,
+    mutant: Mutant,
 }
 
 impl Bed {
     pub(crate) fn new(groups: &[usize], clients: u16, limits: Limits, network: NetworkModel, seed: u64) -> Bed {
-        Bed::planted(groups, clients, limits, network, (seed, Plant::None))
+        Bed::planted(groups, clients, limits, network, (seed, Mutant::None))
     }
 
-    /// The same with a planted bug in everybody.
+    /// The same with a mutant in everybody.
     pub(crate) fn planted(
         groups: &[usize],
         clients: u16,
         limits: Limits,
         network: NetworkModel,
-        (seed, plant): (u64, Plant),
+        (seed, mutant): (u64, Mutant),
     ) -> Bed {
         let topology = Arc::new(Topology::new(groups, clients).expect("a possible cluster"));
         let world = World::new(SimConfig::new(topology.processes(), seed, network));
         let (members, delivered) = (Vec::new(), vec![Vec::new(); topology.all_members()]);
         let ticks = vec![0; topology.all_members()];
         let (clients_, incarnation) = (Vec::new(), 1);
-        let mut bed = Bed { world, topology, limits, members, clients: clients_, delivered, incarnation, ticks, plant };
+        let mut bed =
+            Bed { world, topology, limits, members, clients: clients_, delivered, incarnation, ticks, mutant };
         for process in (0..bed.topology.all_members() as u16).map(ProcessId) {
             let member = bed.member_on(bed.world.fabric(process), process);
             bed.members.push(member);
@@ -65,13 +66,13 @@ impl Bed {
 
     fn member_on(&self, fabric: SimFabric, me: ProcessId) -> Member<SimFabric> {
         let (topology, window) = (self.topology.clone(), self.limits.window);
-        let config = ReplicaConfig { plant: self.plant, ..ReplicaConfig::new(topology, me, window) };
+        let config = ReplicaConfig { mutant: self.mutant, ..ReplicaConfig::new(topology, me, window) };
         let make = if self.incarnation == 1 { Member::new } else { Member::joining };
         make(fabric, config, self.limits, SALT, self.incarnation).expect("a possible member")
     }
 
     fn client_on(&self, fabric: SimFabric, client: ClientId) -> Client<SimFabric> {
-        Client::new(fabric, self.topology.clone(), client, self.limits, SALT, self.plant, self.incarnation)
+        Client::with_mutant(fabric, self.topology.clone(), client, self.limits, (SALT, self.incarnation), self.mutant)
             .expect("a possible client")
     }
 

@@ -2,7 +2,7 @@
 
 use stentor_fabric::{Fabric, ProcessId, QpId, QpState};
 use stentor_fabric_sim::{Fault, NetworkModel};
-use stentor_multicast::{GroupId, Limits, Plant, SubmitError};
+use stentor_multicast::{GroupId, Limits, Mutant, SubmitError};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS};
 
@@ -36,8 +36,8 @@ struct Outcome {
 
 /// A client writes by its set to a member that it is cut off from; the set breaks, then the link. It goes on with the other
 /// two for several laps, until the whole ring is kept. The link comes back; the network still has the first copy.
-fn back_before_a_late_copy(seed: u64, plant: Plant) -> Outcome {
-    let mut bed = Bed::planted(&[3], 1, limits(), network(), (seed, plant));
+fn back_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
+    let mut bed = Bed::planted(&[3], 1, limits(), network(), (seed, mutant));
     bed.run(RECONNECTED_NS);
     assert!(bed.clients[0].is_copied(G0), "seed {seed}");
     let mut sent = Vec::new();
@@ -83,7 +83,7 @@ fn back_before_a_late_copy(seed: u64, plant: Plant) -> Outcome {
 fn a_member_that_comes_back_before_a_late_copy_is_started_after_it_and_misses_nothing() {
     let mut late = 0;
     for seed in 0..40 {
-        let outcome = back_before_a_late_copy(seed, Plant::None);
+        let outcome = back_before_a_late_copy(seed, Mutant::None);
         assert!(outcome.complete && !outcome.early, "seed {seed}");
         late += outcome.late_copies;
     }
@@ -95,7 +95,7 @@ fn a_member_that_comes_back_before_a_late_copy_is_started_after_it_and_misses_no
 #[cfg(feature = "plants")]
 #[test]
 fn a_member_that_is_started_before_late_copies_are_over_stops_its_client() {
-    let outcomes: Vec<_> = (0..40).map(|seed| back_before_a_late_copy(seed, Plant::UnsettledStart)).collect();
+    let outcomes: Vec<_> = (0..40).map(|seed| back_before_a_late_copy(seed, Mutant::UnsettledStart)).collect();
     assert!(outcomes.iter().any(|outcome| outcome.early));
     let stuck: Vec<_> = outcomes.iter().filter(|outcome| !outcome.complete).collect();
     assert!(stuck.len() > 2 && stuck.iter().all(|outcome| outcome.late_copies > 0), "{} of 40", stuck.len());

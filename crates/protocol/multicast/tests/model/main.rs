@@ -9,9 +9,9 @@
 mod exhaustive;
 mod failing;
 mod machine;
-mod network;
 #[cfg(feature = "plants")]
-mod plants;
+mod mutants;
+mod network;
 mod scenario;
 mod store;
 mod verdict;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    ClientId, Destination, GroupId, Header, Plant, ProcessRole, Replica, ReplicaConfig, Sender, Topology, Variant,
+    ClientId, Destination, GroupId, Header, Mutant, ProcessRole, Replica, ReplicaConfig, Sender, Topology, Variant,
 };
 
 /// One message of a run.
@@ -24,7 +24,7 @@ pub(crate) struct Scenario {
     pub(crate) messages: Vec<Message>,
     pub(crate) window: u32,
     pub(crate) variant: Variant,
-    pub(crate) plant: Plant,
+    pub(crate) mutant: Mutant,
 }
 
 impl Scenario {
@@ -38,7 +38,7 @@ impl Scenario {
             messages,
             window: 2,
             variant: Variant::V2,
-            plant: Plant::None,
+            mutant: Mutant::None,
         };
         scenario.rename();
         scenario
@@ -64,8 +64,8 @@ impl Scenario {
     }
 
     #[cfg(feature = "plants")]
-    pub(crate) fn plant(mut self, plant: Plant) -> Self {
-        self.plant = plant;
+    pub(crate) fn mutant(mut self, mutant: Mutant) -> Self {
+        self.mutant = mutant;
         self.rename();
         self
     }
@@ -78,8 +78,8 @@ impl Scenario {
             .map(|m| format!("c{}{}{:?}", m.client, if m.late { " any time to " } else { " to " }, m.to))
             .collect();
         self.name = format!("{} {:?} ({})", sizes.join("+"), self.variant, messages.join(", "));
-        if self.plant != Plant::None {
-            self.name = format!("{} {:?}", self.name, self.plant);
+        if self.mutant != Mutant::None {
+            self.name = format!("{} {:?}", self.name, self.mutant);
         }
     }
 
@@ -94,7 +94,7 @@ impl Scenario {
             .map(|process| {
                 Replica::new(ReplicaConfig {
                     variant: self.variant,
-                    plant: self.plant,
+                    mutant: self.mutant,
                     ..ReplicaConfig::new(topology.clone(), ProcessId(process), self.window)
                 })
             })
@@ -104,7 +104,7 @@ impl Scenario {
     /// One sender per client.
     pub(crate) fn senders(&self, topology: &Arc<Topology>) -> Vec<Sender> {
         (0..topology.clients() as u16)
-            .map(|client| Sender::new(topology, ClientId(client), self.window).with_mutant(self.plant))
+            .map(|client| Sender::new(topology, ClientId(client), self.window).with_mutant(self.mutant))
             .collect()
     }
 

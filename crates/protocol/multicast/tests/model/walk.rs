@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use stentor_multicast::{ClientId, GroupId, Plant, Replica, Sender, Variant};
+use stentor_multicast::{ClientId, GroupId, Mutant, Replica, Sender, Variant};
 use stentor_testutil::SplitMix64;
 
 use super::network::{Network, take};
@@ -42,9 +42,9 @@ struct Run {
 }
 
 impl Run {
-    fn new(sizes: &[usize], variant: Variant, plant: Plant, seed: u64) -> Self {
+    fn new(sizes: &[usize], variant: Variant, mutant: Mutant, seed: u64) -> Self {
         let mut random = SplitMix64(seed);
-        let scenario = draw(sizes, variant, plant, &mut random);
+        let scenario = draw(sizes, variant, mutant, &mut random);
         let topology = scenario.topology();
         let network = Network::new(&topology);
         let clients = topology.clients();
@@ -182,7 +182,7 @@ impl Run {
 }
 
 /// Up to twelve messages of three clients to any destination sets.
-fn draw(sizes: &[usize], variant: Variant, plant: Plant, random: &mut SplitMix64) -> Scenario {
+fn draw(sizes: &[usize], variant: Variant, mutant: Mutant, random: &mut SplitMix64) -> Scenario {
     let groups = sizes.len() as u64;
     let messages: Vec<(u16, Vec<u16>)> = (0..4 + random.below(9))
         .map(|_| {
@@ -195,7 +195,7 @@ fn draw(sizes: &[usize], variant: Variant, plant: Plant, random: &mut SplitMix64
     let window = [1, 2, 4][random.below(3) as usize];
     let mut scenario = Scenario::new(sizes, &messages).window(window);
     scenario.variant = variant;
-    scenario.plant = plant;
+    scenario.mutant = mutant;
     scenario
 }
 
@@ -206,7 +206,7 @@ fn walk(variant: Variant, steps: u64) {
     for sizes in CLUSTERS {
         let (mut done, mut runs) = (0, 0_u64);
         while done < steps {
-            let mut run = Run::new(sizes, variant, Plant::None, runs);
+            let mut run = Run::new(sizes, variant, Mutant::None, runs);
             let flaws = run.run();
             assert_eq!(flaws, 0, "{sizes:?} {variant:?} seed {runs}: {:?}; {:?}", names(flaws), run.logs);
             (done, runs) = (done + run.steps, runs + 1);
@@ -232,23 +232,23 @@ fn random_walks_find_planted_bugs() {
     use super::verdict::{ACCEPTED, ACYCLIC, GENUINE, INTEGRITY, PREFIX, TIMESTAMPS};
     let order = PREFIX.0 | ACYCLIC.0 | TIMESTAMPS.0;
     let expected = [
-        (Plant::NoDensity, PREFIX.0),
-        (Plant::NoClockRaise, PREFIX.0),
-        (Plant::ClockAfterEntry, PREFIX.0),
-        (Plant::TiesByArrival, PREFIX.0),
-        (Plant::TentativeIgnored, PREFIX.0),
-        (Plant::SlotsFreedByOne, ACCEPTED.0),
-        (Plant::NotGenuine, GENUINE.0),
-        (Plant::AckWithoutIdentity, order | INTEGRITY.0 | COMPLETE.0),
-        (Plant::IdByHash, order | INTEGRITY.0 | COMPLETE.0),
+        (Mutant::NoDensity, PREFIX.0),
+        (Mutant::NoClockRaise, PREFIX.0),
+        (Mutant::ClockAfterEntry, PREFIX.0),
+        (Mutant::TiesByArrival, PREFIX.0),
+        (Mutant::TentativeIgnored, PREFIX.0),
+        (Mutant::SlotsFreedByOne, ACCEPTED.0),
+        (Mutant::NotGenuine, GENUINE.0),
+        (Mutant::AckWithoutIdentity, order | INTEGRITY.0 | COMPLETE.0),
+        (Mutant::IdByHash, order | INTEGRITY.0 | COMPLETE.0),
     ];
-    for (plant, expected) in expected {
+    for (mutant, expected) in expected {
         let mut runs = (0..1000).flat_map(|seed| [(&[3, 3][..], seed), (&[1, 5], seed), (&[3, 3, 3], seed)]);
         let found = runs.find_map(|(sizes, seed)| {
-            let flaws = Run::new(sizes, Variant::V2, plant, seed).run();
+            let flaws = Run::new(sizes, Variant::V2, mutant, seed).run();
             (flaws & expected != 0).then_some((sizes, seed, flaws))
         });
-        let Some((sizes, seed, flaws)) = found else { panic!("{plant:?} is not found as {:?}", names(expected)) };
-        say(&format!("walk {plant:?}: found in {sizes:?} with seed {seed}: {:?}", names(flaws)));
+        let Some((sizes, seed, flaws)) = found else { panic!("{mutant:?} is not found as {:?}", names(expected)) };
+        say(&format!("walk {mutant:?}: found in {sizes:?} with seed {seed}: {:?}", names(flaws)));
     }
 }

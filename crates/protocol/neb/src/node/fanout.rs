@@ -32,7 +32,7 @@ use stentor_link::{FanoutSet, JoinedSets};
 
 use super::NodeError;
 use super::peer::SEND_DEPTH;
-use crate::{Config, Plant, planted};
+use crate::{Config, Mutant, mutant};
 
 /// The sets of a broadcast, if the network makes copies here and the processes fit into one: the own one, and those of the
 /// other senders.
@@ -104,7 +104,7 @@ pub(super) struct FanoutSender {
     patience: u32,
     /// By process.
     peers: Vec<PeerProgress>,
-    plant: Plant,
+    mutant: Mutant,
 }
 
 impl FanoutSender {
@@ -117,7 +117,7 @@ impl FanoutSender {
             waited: 0,
             patience: config.set_rounds,
             peers: config.everybody().iter().map(|_| peer()).collect(),
-            plant: config.plant,
+            mutant: config.mutant,
         }
     }
 
@@ -152,7 +152,7 @@ impl FanoutSender {
         if progress.in_doubt_from.is_some() && self.set.is_settled(fabric, peer) {
             progress.in_doubt_from = None;
         }
-        if planted!(self.plant, PlaceReusedUnderSet) {
+        if mutant!(self.mutant, PlaceReusedUnderSet) {
             return None;
         }
         progress.first_under_way()
@@ -237,7 +237,7 @@ impl FanoutSender {
         (self.slow, self.waited) = (false, 0);
         for progress in &mut self.peers {
             progress.in_doubt_from = progress.first_under_way();
-            progress.back |= !progress.flights.is_empty() && !planted!(self.plant, BrokenSetForgotten);
+            progress.back |= !progress.flights.is_empty() && !mutant!(self.mutant, BrokenSetForgotten);
             progress.skipped = None;
             progress.flights.clear();
         }

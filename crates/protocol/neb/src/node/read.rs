@@ -15,7 +15,7 @@ use super::{Node, Notice};
 use crate::layout::PROOFS;
 use crate::replay::Seen;
 use crate::value::Value;
-use crate::{Authority, Mode, planted};
+use crate::{Authority, Mode, mutant};
 
 /// So often a torn register that may be in use again is read before its index is given up.
 const MOST_TRIES: u32 = 200;
@@ -97,7 +97,7 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, host: ProcessId, stream: &mut Stre
     }
     let floors = stream.at[host.index()].ask.stage == Stage::Floors;
     let flying = if floors { Stage::FloorsFlying } else { Stage::RegistersFlying };
-    if planted!(end.config.plant, OwnReplicaByLoad) && host == end.me {
+    if mutant!(end.config.mutant, OwnReplicaByLoad) && host == end.me {
         load_own(end, stream, sender, lo..hi);
         stream.at[host.index()].ask.stage = flying;
         stream.at[host.index()].ask.arrived(serial);
@@ -146,7 +146,7 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, host: ProcessId, stream: &mut Stre
     posted
 }
 
-/// The planted bug: what the processor sees of the own replica may be older than what the NIC took.
+/// The mutant: what the processor sees of the own replica may be older than what the NIC took.
 fn load_own<F: Fabric>(end: &Endpoint<F>, stream: &Stream, sender: ProcessId, indices: Range<u64>) {
     let Some(scratch) = end.scratch[end.me.index()] else { return };
     let to = end.fabric.memory(scratch);
@@ -223,7 +223,7 @@ impl<F: Fabric> Look<'_, F> {
             let place = (layout.scratch_proofs(*sender, replayer) + proof * layout.slot_bytes()) as usize / WORD;
             let (_, bytes) = seal.open_newer(0, &words[place..place + layout.slot_bytes() as usize / WORD], record)?;
             let value = Value::new(&record[HEADER_WORDS..], bytes, true, config.payload_bytes).ok()?;
-            let proven = value.is_authentic(*sender, *authority) || planted!(config.plant, UnprovenFloor);
+            let proven = value.is_authentic(*sender, *authority) || mutant!(config.mutant, UnprovenFloor);
             proven.then(|| value.index() + 1)
         });
         proofs.max().unwrap_or(0).saturating_sub(u64::from(config.window))
@@ -246,7 +246,7 @@ impl<F: Fabric> Look<'_, F> {
         let ahead = value.index().checked_sub(self.index).filter(|ahead| ahead.is_multiple_of(window));
         // The lap is the replayer's word: an old value of the sender's under a later one is not newer.
         if ahead.is_none_or(|ahead| ahead / window != seen - lap)
-            && !(planted!(config.plant, LapIsBelieved) && seen > lap)
+            && !(mutant!(config.mutant, LapIsBelieved) && seen > lap)
         {
             return Seen::Empty;
         }

@@ -164,7 +164,7 @@ impl<F: Fabric> Node<F> {
             }
             before = Some(index);
         }
-        if self.removal.seat.cut(*sender).is_some() || !config.plant.freezes() {
+        if self.removal.seat.cut(*sender).is_some() || !config.mutant.freezes() {
             return Ok(());
         }
         let stream = self.streams.get(sender.index()).and_then(Option::as_ref);

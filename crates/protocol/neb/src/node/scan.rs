@@ -8,7 +8,7 @@ use super::endpoint::store;
 use super::{Node, Notice};
 use crate::replay::Outcome;
 use crate::value::Value;
-use crate::{Mode, planted};
+use crate::{Mode, mutant};
 
 impl<F: Fabric> Node<F> {
     /// Snapshots what senders wrote, in the order of indices. What is published and delivered is the snapshot; the buffer
@@ -50,7 +50,7 @@ impl<F: Fabric> Node<F> {
                 return true;
             }
         };
-        if planted!(config.plant, KeyIsIndex) && value.key() != next {
+        if mutant!(config.mutant, KeyIsIndex) && value.key() != next {
             return false;
         }
         if self.is_register_in_use(sender, next) {
@@ -155,7 +155,7 @@ impl<F: Fabric> Node<F> {
         let Node { end, streams, scratch, counts, .. } = self;
         let Some(stream) = &mut streams[sender.index()] else { return false };
         match stream.replay.next_outcome() {
-            Some(Outcome::Deliver(value)) if planted!(end.config.plant, DeliverFromBuffer) => {
+            Some(Outcome::Deliver(value)) if mutant!(end.config.mutant, DeliverFromBuffer) => {
                 let slot = &end.broadcast_words(sender)[end.layout.ring_offset(value.index()) as usize / WORD..];
                 let seen = stream.inbound.open_newer(0, slot, scratch);
                 let again = seen.and_then(|(_, bytes)| {

@@ -4,7 +4,7 @@ use stentor_fabric::ProcessId;
 use thiserror::Error;
 
 use super::{Ballot, Cut, Standing};
-use crate::{Config, Plant, ProcessSet, planted};
+use crate::{Config, Mutant, ProcessSet, mutant};
 
 /// Why a process does not do what an operator asks. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Error)]
@@ -60,7 +60,7 @@ pub struct Seat {
     cuts: Vec<Cut>,
     /// It was told to go.
     left: bool,
-    plant: Plant,
+    mutant: Mutant,
 }
 
 impl Seat {
@@ -69,7 +69,7 @@ impl Seat {
     pub fn new(config: &Config, me: ProcessId) -> Self {
         let (fenced, removed) = (ProcessSet::EMPTY, ProcessSet::EMPTY);
         let standing = Standing { promised: Ballot::default(), fenced, removed };
-        Seat { me, everybody: config.everybody(), standing, cuts: Vec::new(), left: false, plant: config.plant }
+        Seat { me, everybody: config.everybody(), standing, cuts: Vec::new(), left: false, mutant: config.mutant }
     }
 
     /// How it stands.
@@ -129,7 +129,7 @@ impl Seat {
         if self.left {
             return Err(Refusal::Removed(self.me));
         }
-        if ballot != self.standing.promised && !planted!(self.plant, RemovalAnyBallot) {
+        if ballot != self.standing.promised && !mutant!(self.mutant, RemovalAnyBallot) {
             return Err(Refusal::Promised(self.standing.promised));
         }
         let strange = cuts.iter().find(|cut| !self.standing.fenced.contains(cut.sender));

@@ -27,7 +27,7 @@ use stentor_fabric::ProcessId;
 
 use crate::authority::Authority;
 use crate::value::{Value, content};
-use crate::{Config, Cut, Layout, Mode, ProcessSet, planted};
+use crate::{Config, Cut, Layout, Mode, ProcessSet, mutant};
 
 pub use round::{Round, Seen};
 
@@ -44,9 +44,9 @@ struct Entry {
     conflict: ProcessSet,
     /// Who was seen to replay the same, without being asked.
     alike: ProcessSet,
-    /// Answers that were no conflict: for the planted bug that counts.
+    /// Answers that were no conflict: for the mutant that counts.
     tracker: usize,
-    /// Delivered already: for the planted bug that delivers in any order.
+    /// Delivered already: for the mutant that delivers in any order.
     delivered: bool,
 }
 
@@ -248,7 +248,7 @@ impl Replay {
     /// Whether the register of an index is where those who read must find it.
     #[must_use]
     pub fn is_published(&self, index: u64) -> bool {
-        if self.config.mode == Mode::All || planted!(self.config.plant, ReadBeforePublish) {
+        if self.config.mode == Mode::All || mutant!(self.config.mutant, ReadBeforePublish) {
             return true;
         }
         let at = self.replicas.iter().filter(|host| self.published[host.index()] > index);
@@ -273,7 +273,7 @@ impl Replay {
     }
 
     fn is_fast(&self, entry: &Entry) -> bool {
-        if planted!(self.config.plant, FastQuorum) {
+        if mutant!(self.config.mutant, FastQuorum) {
             return self.config.fast_path && entry.alike.len() + 1 >= self.config.quorum();
         }
         self.config.fast_path && self.config.mode != Mode::All && entry.alike.covers(self.others)
@@ -287,12 +287,12 @@ impl Replay {
         other: &Value<'_>,
         authority: Option<&Authority>,
     ) -> Option<Evidence> {
-        let plant = self.config.plant;
-        if planted!(plant, Counter) {
+        let mutant = self.config.mutant;
+        if mutant!(mutant, Counter) {
             return None;
         }
         let own = other.index() == index && other.is_authentic(self.sender, authority);
-        if self.config.signed && !own && !planted!(plant, UnsignedConflict) {
+        if self.config.signed && !own && !mutant!(mutant, UnsignedConflict) {
             return None;
         }
         let (sender, proven) = (self.sender, self.config.signed && own);
@@ -300,7 +300,7 @@ impl Replay {
         let first = entry.conflict.is_empty();
         entry.conflict.insert(witness);
         let (ours, other) = (entry.value.clone(), other.words().to_vec());
-        if !planted!(plant, ConflictNotSticky) {
+        if !mutant!(mutant, ConflictNotSticky) {
             self.ended = Some(self.ended.map_or(index, |ended| ended.min(index)));
         }
         first.then_some(Evidence { sender, index, ours, other, witness, proven })
@@ -309,10 +309,10 @@ impl Replay {
     /// The next outcome, if it is due; [`settled`](Replay::settled) goes on to the one after it.
     #[must_use]
     pub fn next_outcome(&self) -> Option<Outcome<'_>> {
-        if let Some(index) = self.again.filter(|_| planted!(self.config.plant, DeliverAgain)) {
+        if let Some(index) = self.again.filter(|_| mutant!(self.config.mutant, DeliverAgain)) {
             return Some(Outcome::Deliver(Value::trusted(&self.entry(index).value, self.config.signed)));
         }
-        if planted!(self.config.plant, OutOfOrder) {
+        if mutant!(self.config.mutant, OutOfOrder) {
             let due = |index: &u64| {
                 let entry = self.entry(*index);
                 (entry.clear || self.is_fast(entry)) && !entry.delivered && entry.conflict.is_empty()
@@ -342,7 +342,7 @@ impl Replay {
         if self.again.take().is_some() {
             return;
         }
-        if planted!(self.config.plant, OutOfOrder) {
+        if mutant!(self.config.mutant, OutOfOrder) {
             let Some(Outcome::Deliver(value)) = self.next_outcome() else { return };
             let index = value.index();
             self.entry_mut(index).delivered = true;
@@ -358,14 +358,14 @@ impl Replay {
         self.head += 1;
     }
 
-    /// A transport error at a peer: a suspicion. It changes nothing (I6), except for planted bugs that take it for a crash.
+    /// A transport error at a peer: a suspicion. It changes nothing (I6), except for mutants that take it for a crash.
     pub fn suspect(&mut self, peer: ProcessId) {
-        let plant = self.config.plant;
-        if !plant.shrinks() || self.config.mode != Mode::All {
+        let mutant = self.config.mutant;
+        if !mutant.shrinks() || self.config.mode != Mode::All {
             return;
         }
         self.members.remove(peer);
-        if planted!(plant, ConflictNotSticky) {
+        if mutant!(mutant, ConflictNotSticky) {
             self.entries.iter_mut().for_each(|entry| entry.conflict.remove(peer));
         }
         self.settle_round();

@@ -4,7 +4,7 @@ use stentor_fabric::ProcessId;
 
 use super::{Outcome, Replay};
 use crate::value::{Value, content};
-use crate::{Cut, Holding, planted};
+use crate::{Cut, Holding, mutant};
 
 impl Replay {
     /// The sender can write no more, and everything that it wrote was taken: from now on nothing has an outcome until it is
@@ -14,7 +14,7 @@ impl Replay {
         let values = (kept..self.next).filter(|index| self.has_register(*index) && !self.entry(*index).lost);
         let values = values.map(|index| (index, self.entry(index).value.clone())).collect();
         let holding = Holding::Frozen { sender: self.sender, head: self.head, ended: self.ended, values };
-        if self.config.plant.freezes() {
+        if self.config.mutant.freezes() {
             self.ended = Some(self.head);
             self.round = None;
         }
@@ -40,10 +40,10 @@ impl Replay {
 
     /// The sender is removed, and its stream ends so.
     pub fn decide(&mut self, cut: &Cut) {
-        if !self.config.plant.freezes() {
+        if !self.config.mutant.freezes() {
             return;
         }
-        let own = planted!(self.config.plant, RemovalOwnCut);
+        let own = mutant!(self.config.mutant, RemovalOwnCut);
         let upto = if own { self.head } else { cut.upto };
         self.ended = Some(self.head);
         self.fate = Some(Box::new(Cut { upto, ..cut.clone() }));
@@ -63,7 +63,7 @@ impl Replay {
     /// Where the stream of a removed sender ended, once everything below has an outcome here.
     #[must_use]
     pub fn is_over(&self) -> Option<u64> {
-        if !self.config.plant.freezes() {
+        if !self.config.mutant.freezes() {
             return Some(self.head);
         }
         self.fate.as_ref().map(|fate| fate.upto).filter(|upto| self.head >= *upto)

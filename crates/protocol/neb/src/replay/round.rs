@@ -5,7 +5,7 @@ use stentor_fabric::ProcessId;
 use super::{Evidence, Replay};
 use crate::authority::Authority;
 use crate::value::{Value, content};
-use crate::{Config, Mode, ProcessSet, planted};
+use crate::{Config, Mode, ProcessSet, mutant};
 
 /// What a replayer's register showed for an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,9 +99,9 @@ impl Replay {
             // Not yet there when the floor was looked up after it: its publication is not complete at this host, so if its
             // owner is correct it will read after we published.
             Seen::Empty | Seen::Torn { reusable: Some(false) } => self.entry_mut(index).tracker += 1,
-            Seen::Torn { .. } if planted!(self.config.plant, TornIsEmpty) => {}
+            Seen::Torn { .. } if mutant!(self.config.mutant, TornIsEmpty) => {}
             Seen::Torn { .. } => return (false, None),
-            Seen::Newer if planted!(self.config.plant, NewerIsEmpty) => {}
+            Seen::Newer if mutant!(self.config.mutant, NewerIsEmpty) => {}
             Seen::Newer => {
                 let entry = self.entry_mut(index);
                 (entry.lost, entry.clear) = (true, false);
@@ -118,7 +118,7 @@ impl Replay {
     pub fn answered(&mut self, host: ProcessId, serial: u64) {
         match &mut self.round {
             Some(round) if round.serial == serial => round.answered.insert(host),
-            _ if planted!(self.config.plant, DeliverAgain) && self.head > 0 => self.again = Some(self.head - 1),
+            _ if mutant!(self.config.mutant, DeliverAgain) && self.head > 0 => self.again = Some(self.head - 1),
             _ => {}
         }
         self.settle_round();
@@ -128,7 +128,7 @@ impl Replay {
     pub(super) fn settle_round(&mut self) {
         let Some(round) = &self.round else { return };
         let (lo, hi) = (round.lo, round.hi);
-        if planted!(self.config.plant, Counter) && self.config.mode == Mode::All {
+        if mutant!(self.config.mutant, Counter) && self.config.mode == Mode::All {
             let threshold = self.members.len().saturating_sub(2);
             if (lo..hi).all(|index| self.entry(index).tracker >= threshold) {
                 self.clear(lo, hi);
@@ -137,7 +137,7 @@ impl Replay {
         }
         let enough = match self.config.mode {
             Mode::Quorum(_) => round.answered.len() >= self.config.quorum(),
-            Mode::All if planted!(self.config.plant, RemovedSender) => round.answered.len() + 2 >= self.members.len(),
+            Mode::All if mutant!(self.config.mutant, RemovedSender) => round.answered.len() + 2 >= self.members.len(),
             Mode::All => round.answered.covers(self.hosts()),
         };
         if enough {
@@ -148,7 +148,7 @@ impl Replay {
     fn clear(&mut self, lo: u64, hi: u64) {
         self.round = None;
         // What was given up meanwhile has left its slot to a later index, which this round is not about.
-        let lo = if planted!(self.config.plant, StaleRound) { lo } else { lo.max(self.head) };
+        let lo = if mutant!(self.config.mutant, StaleRound) { lo } else { lo.max(self.head) };
         for index in lo..hi {
             let entry = self.entry_mut(index);
             entry.clear = !entry.lost;

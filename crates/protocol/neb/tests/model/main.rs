@@ -4,7 +4,7 @@
 //! `STENTOR_MODEL=minutes` also searches the fast path with four processes, `STENTOR_MODEL=large` all that takes long.
 
 mod exhaustive;
-mod network;
 #[cfg(feature = "plants")]
-mod plants;
+mod mutants;
+mod network;
 mod reduced;

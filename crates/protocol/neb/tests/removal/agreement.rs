@@ -115,7 +115,7 @@ fn two_operators_decide_the_same() {
 #[cfg(feature = "plants")]
 #[test]
 fn a_member_that_takes_over_what_an_older_ballot_decided_is_found() {
-    let config = Config { plant: stentor_neb::Plant::RemovalAnyBallot, ..all(PROCESSES) };
+    let config = Config { mutant: stentor_neb::Mutant::RemovalAnyBallot, ..all(PROCESSES) };
     let checker = Two { config }.checker().spawn_bfs().join();
     println!("{} states", checker.unique_state_count());
     assert!(checker.discovery("agreement").is_some());

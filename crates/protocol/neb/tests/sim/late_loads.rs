@@ -69,8 +69,8 @@ fn a_late_processor_misses_nothing_because_the_own_replica_is_read_through_the_n
 #[cfg(feature = "plants")]
 #[test]
 fn the_own_replica_read_by_loads_is_found_to_break_agreement() {
-    let config = Config { plant: stentor_neb::Plant::OwnReplicaByLoad, ..config() };
+    let config = Config { mutant: stentor_neb::Mutant::OwnReplicaByLoad, ..config() };
     let found = (0..2000).find(|seed| run(&config, *seed).0);
-    println!("{:?}: found at seed {found:?}", config.plant);
+    println!("{:?}: found at seed {found:?}", config.mutant);
     assert!(found.is_some());
 }

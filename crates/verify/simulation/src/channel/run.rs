@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use stentor_channel::{Endpoint, EndpointError, Plant};
+use stentor_channel::{Endpoint, EndpointError, Mutant};
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_fabric_conformance::FaultInjector;
@@ -71,8 +71,8 @@ impl RunReport {
 ///
 /// # Errors
 /// [`EndpointError`], if the scenario is impossible; the drawn ones are not.
-pub fn run_seed(seed: u64, plant: Plant) -> Result<RunReport, EndpointError> {
-    run_scenario(seed, &Scenario::draw(seed, plant))
+pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, EndpointError> {
+    run_scenario(seed, &Scenario::draw(seed, mutant))
 }
 
 /// Runs a seed of a scenario that was not drawn.
@@ -87,8 +87,8 @@ pub fn run_scenario(seed: u64, scenario: &Scenario) -> Result<RunReport, Endpoin
 ///
 /// # Errors
 /// As [`run_seed`].
-pub fn record_seed(seed: u64, plant: Plant, record: Record) -> Result<(RunReport, Recorded), EndpointError> {
-    run(seed, &Scenario::draw(seed, plant), record)
+pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), EndpointError> {
+    run(seed, &Scenario::draw(seed, mutant), record)
 }
 
 fn run(seed: u64, scenario: &Scenario, record: Record) -> Result<(RunReport, Recorded), EndpointError> {

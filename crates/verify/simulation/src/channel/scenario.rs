@@ -1,6 +1,6 @@
 //! The processes, the messages and the faults of one seed.
 
-use stentor_channel::{Config, EndpointConfig, Plant, Scheme};
+use stentor_channel::{Config, EndpointConfig, Mutant, Scheme};
 use stentor_fabric::ProcessId;
 use stentor_fabric_conformance::Faults;
 use stentor_fabric_sim::{Fault, FaultPlan, NetworkModel};
@@ -76,7 +76,7 @@ impl Scenario {
 
     /// Draws everything.
     #[must_use]
-    pub fn draw(seed: u64, plant: Plant) -> Self {
+    pub fn draw(seed: u64, mutant: Mutant) -> Self {
         let mut chance = Chance::new(seed, 0);
         let scheme = chance.pick(&Scheme::ALL);
         let channel = Config {
@@ -86,7 +86,7 @@ impl Scenario {
             lengths: chance.pick(&[1, 2, 4, 8]),
             pieces: chance.pick(&[1, 2, 4, 8]),
             first_sequence: chance.pick(&[0, u32::MAX, u32::MAX - 5]),
-            plant,
+            mutant,
             ..Config::with(scheme)
         }
         .normal();

@@ -28,7 +28,7 @@ impl ClientActor {
     pub(super) fn new(shared: &Rc<Shared>, id: ClientId, incarnation: u64) -> Result<Self, NodeError> {
         let me = shared.topology.client_process(id);
         let (fabric, topology, limits) = (shared.world.fabric(me), shared.topology.clone(), shared.scenario.limits);
-        let mut client = Client::new(fabric, topology, id, limits, shared.salt, shared.plant, incarnation)?;
+        let mut client = Client::with_mutant(fabric, topology, id, limits, (shared.salt, incarnation), shared.mutant)?;
         client.record_operations();
         let shared = Rc::clone(shared);
         Ok(ClientActor { client, id, me, unsynced: VecDeque::new(), superseded: false, shared })

@@ -44,7 +44,7 @@ impl MemberActor {
         let config = ReplicaConfig {
             variant: scenario.variant,
             retry_ticks: 3,
-            plant: shared.plant,
+            mutant: shared.mutant,
             ..ReplicaConfig::new(shared.topology.clone(), me, scenario.limits.window)
         };
         let (fabric, limits) = (shared.world.fabric(me), scenario.limits);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, SimConfig, World};
-use stentor_multicast::{ClientId, Counts, NodeError, Plant, ProcessRole, Topology};
+use stentor_multicast::{ClientId, Counts, Mutant, NodeError, ProcessRole, Topology};
 
 use crate::actor::Load;
 use crate::catch_ups;
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) topology: Arc<Topology>,
     pub(crate) scenario: Scenario,
     pub(crate) salt: u64,
-    pub(crate) plant: Plant,
+    pub(crate) mutant: Mutant,
 }
 
 enum Actor {
@@ -73,7 +73,7 @@ pub(crate) fn run(
     seed: u64,
     scenario: &Scenario,
     profile: Profile,
-    plant: Plant,
+    mutant: Mutant,
     record: Record,
 ) -> Result<(RunReport, Recorded), NodeError> {
     let topology =
@@ -94,7 +94,7 @@ pub(crate) fn run(
         salt: seed ^ 0x5743_454e_544f_5221,
         world,
         topology,
-        plant,
+        mutant,
     });
     let mut faulty = FaultyRun {
         actors: Vec::new(),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor_election::{Audit, Beat, Change, Election, Heartbeat, HeartbeatConfig, Plant as ElectionPlant};
+use stentor_election::{Audit, Beat, Change, Election, Heartbeat, HeartbeatConfig, Mutant as ElectionPlant};
 use stentor_fabric::{ProcessId, SplitMix64};
 use stentor_fabric_sim::SimFabric;
 use stentor_multicast::{
@@ -72,7 +72,7 @@ impl Follower {
         topology: &Arc<Topology>,
         me: ProcessId,
         (limits, salt): (Limits, u64),
-        plant: ElectionPlant,
+        mutant: ElectionPlant,
     ) -> Result<Self, NodeError> {
         let config = ReplicaConfig { retry_ticks: 3, ..ReplicaConfig::new(Arc::clone(topology), me, limits.window) };
         let mut member = Member::new(shared.world.fabric(me), config, limits, salt, 1)?;
@@ -84,7 +84,7 @@ impl Follower {
         let config = HeartbeatConfig {
             timeout_min: Duration::from_nanos(TIMEOUT_MIN_NS),
             timeout_max: Duration::from_nanos(TIMEOUT_MAX_NS),
-            plant,
+            mutant,
             ..HeartbeatConfig::new(me, &members, interval)
         };
         let election = Heartbeat::new(config).expect("the times are sound");

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Actor, NetworkModel, SimConfig, World};
-use stentor_multicast::{Client, ClientId, GroupId, Limits, MessageId, NodeError, Plant, Topology};
+use stentor_multicast::{Client, ClientId, GroupId, Limits, MessageId, NodeError, Topology};
 
 use crate::history::History;
 use crate::progress::Progress;
@@ -207,8 +207,8 @@ impl Caller {
 ///
 /// # Panics
 /// If the members of the graph are no possible group.
-pub fn run(seed: u64, graph: &Graph, leader: usize, plant: stentor_election::Plant) -> Result<GraphRun, NodeError> {
-    run_changing(seed, &[(0, graph.clone())], leader, plant)
+pub fn run(seed: u64, graph: &Graph, leader: usize, mutant: stentor_election::Mutant) -> Result<GraphRun, NodeError> {
+    run_changing(seed, &[(0, graph.clone())], leader, mutant)
 }
 
 /// Runs graphs that follow each other: `leader` leads when the links of the first graph are cut. Each graph has the time,
@@ -224,7 +224,7 @@ pub fn run_changing(
     seed: u64,
     graphs: &[(u64, Graph)],
     leader: usize,
-    plant: stentor_election::Plant,
+    mutant: stentor_election::Mutant,
 ) -> Result<GraphRun, NodeError> {
     let ((_, graph), before) = graphs.split_last().expect("a graph");
     assert!(before.iter().all(|(_, other)| other.members == graph.members), "the graphs have the same members");
@@ -242,13 +242,13 @@ pub fn run_changing(
     let salt = seed ^ STREAM_OF_SALT;
     let mut actors = Vec::new();
     for me in topology.members(GroupId(0)) {
-        let follower = Follower::new(&shared, &topology, me, (limits, salt), plant)?;
+        let follower = Follower::new(&shared, &topology, me, (limits, salt), mutant)?;
         actors.push(Some(Process::Member(Box::new(follower))));
     }
     let stopped = Rc::new(std::cell::Cell::new(false));
     let me = topology.client_process(ClientId(0));
     let fabric = shared.world.fabric(me);
-    let client = Client::new(fabric, Arc::clone(&topology), ClientId(0), limits, salt, Plant::None, 1)?;
+    let client = Client::new(fabric, Arc::clone(&topology), ClientId(0), limits, salt, 1)?;
     let caller = Caller { client, me, due_ns: 0, stopped: Rc::clone(&stopped), shared: Rc::clone(&shared) };
     actors.push(Some(Process::Client(Box::new(caller))));
     let mut judge = Judge { shared, topology, graphs, graph, actors, came: GraphRun::default() };

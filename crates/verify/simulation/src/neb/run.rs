@@ -6,7 +6,7 @@ use std::rc::Rc;
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SetCounts, SimConfig};
-use stentor_neb::{Authority, Config, Liar, Mode, Node, NodeError, Plant, ProcessSet, Told};
+use stentor_neb::{Authority, Config, Liar, Mode, Mutant, Node, NodeError, ProcessSet, Told};
 
 use super::actor::{Actor, Correct, Lying, Shared};
 use super::history::History;
@@ -103,8 +103,8 @@ impl RunReport {
 ///
 /// # Errors
 /// [`NodeError`], if the scenario is impossible; the drawn ones are not.
-pub fn run_seed(seed: u64, severity: Severity, sets: Sets, plant: Plant) -> Result<RunReport, NodeError> {
-    run_scenario(seed, &Scenario::draw(seed, severity, plant).choose(seed, sets))
+pub fn run_seed(seed: u64, severity: Severity, sets: Sets, mutant: Mutant) -> Result<RunReport, NodeError> {
+    run_scenario(seed, &Scenario::draw(seed, severity, mutant).choose(seed, sets))
 }
 
 /// Runs a seed of a scenario that was not drawn.
@@ -123,10 +123,10 @@ pub fn record_seed(
     seed: u64,
     severity: Severity,
     sets: Sets,
-    plant: Plant,
+    mutant: Mutant,
     record: Record,
 ) -> Result<(RunReport, Recorded), NodeError> {
-    run(seed, &Scenario::draw(seed, severity, plant).choose(seed, sets), record)
+    run(seed, &Scenario::draw(seed, severity, mutant).choose(seed, sets), record)
 }
 
 fn run(seed: u64, scenario: &Scenario, record: Record) -> Result<(RunReport, Recorded), NodeError> {

@@ -2,7 +2,7 @@
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Fault, FaultMix, FaultPlan, NetworkModel};
-use stentor_neb::{Config, FaultModel, Lies, Mode, Plant, ProcessSet};
+use stentor_neb::{Config, FaultModel, Lies, Mode, Mutant, ProcessSet};
 
 use crate::chance::Chance;
 use crate::sets::{self, Sets};
@@ -130,7 +130,7 @@ impl Scenario {
 
     /// Draws a profile, sizes, lies, crashes, partitions one way and both, and suspicions of processes that are up.
     #[must_use]
-    pub fn draw(seed: u64, severity: Severity, plant: Plant) -> Self {
+    pub fn draw(seed: u64, severity: Severity, mutant: Mutant) -> Self {
         let mut chance = Chance::new(seed, 0);
         let profiles = [
             Profile::LyingSender,
@@ -146,7 +146,7 @@ impl Scenario {
         if removing.between(0, 6) == 0 {
             profile = Profile::Removal;
         }
-        let mut config = draw_config(profile, &mut chance, plant);
+        let mut config = draw_config(profile, &mut chance, mutant);
         let mut liars = draw_liars(profile, &config, &mut chance);
         let every_index = draw_more_lies(profile, &config, &mut liars, &mut Chance::new(seed, MORE_LIES));
         if severity == Severity::Harsh {
@@ -256,7 +256,7 @@ fn mix(severity: Severity) -> FaultMix {
     }
 }
 
-fn draw_config(profile: Profile, chance: &mut Chance, plant: Plant) -> Config {
+fn draw_config(profile: Profile, chance: &mut Chance, mutant: Mutant) -> Config {
     let (n, mode, f) = match profile {
         Profile::LyingSender => {
             let (n, f) = chance.pick(&[(3, 0), (4, 1), (5, 1), (6, 2)]);
@@ -278,7 +278,7 @@ fn draw_config(profile: Profile, chance: &mut Chance, plant: Plant) -> Config {
         eager_self: chance.between(0, 3) == 0,
         signed: profile == Profile::Signed,
         patience_ns: chance.pick(&[150_000, 400_000]),
-        plant,
+        mutant,
         ..Config::new(n, mode, f)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
-    Client, ClientId, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, SubmitError, Topology, stateless,
+    Client, ClientId, GroupId, Limits, Member, MessageId, ReplicaConfig, SubmitError, Topology, stateless,
 };
 
 pub const SALT: u64 = 7;
@@ -48,8 +48,7 @@ impl Bed {
 
     fn client_on(&self, fabric: SimFabric, client: u16, incarnation: u64) -> Client<SimFabric> {
         let topology = self.topology.clone();
-        Client::new(fabric, topology, ClientId(client), self.limits, SALT, Plant::None, incarnation)
-            .expect("a possible client")
+        Client::new(fabric, topology, ClientId(client), self.limits, SALT, incarnation).expect("a possible client")
     }
 
     /// The process of a client place dies; another one takes the place.

@@ -5,5 +5,5 @@
 
 mod model;
 #[cfg(feature = "plants")]
-mod plants;
+mod mutants;
 mod searches;

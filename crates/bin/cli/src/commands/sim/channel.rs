@@ -1,6 +1,6 @@
 //! `stentor sim channel`.
 
-use stentor_channel::Plant;
+use stentor_channel::Mutant;
 use stentor_simulation::channel::{RunReport, Scenario, record_seed};
 use stentor_support::{Failure, Output, Verdict};
 
@@ -8,7 +8,7 @@ use super::report::{About, Ran, Simulated, Talk, Totals};
 use super::{run_seed, run_seeds, simulate};
 use crate::args::SimSeeds;
 
-super::planted!(Plant, "channel", is_for_campaigns);
+super::planted!(Mutant, "channel", is_for_campaigns);
 
 pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
     let (plant, planted) = planted(args)?;

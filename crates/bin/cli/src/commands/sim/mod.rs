@@ -30,7 +30,7 @@ pub(super) fn run(command: &SimCommand, output: Output) -> Result<Verdict, Failu
     }
 }
 
-/// The names of planted bugs, if `--plants` asks for them.
+/// The names of mutants, if `--plants` asks for them.
 #[cfg(feature = "plants")]
 fn asked_names(command: &SimCommand) -> Option<Vec<&'static str>> {
     match command {
@@ -41,7 +41,7 @@ fn asked_names(command: &SimCommand) -> Option<Vec<&'static str>> {
     }
 }
 
-/// A planted bug that is on, if any, and the protocol that it is in.
+/// A mutant that is on, if any, and the protocol that it is in.
 #[derive(Clone, Copy)]
 struct Planted {
     protocol: &'static str,
@@ -65,7 +65,7 @@ impl Planted {
     }
 }
 
-/// Defines what a protocol's planted bugs are to the command line. `$hunted` tells those that simulations find.
+/// Defines what a protocol's mutants are to the command line. `$hunted` tells those that simulations find.
 macro_rules! planted {
     ($plant:ty, $protocol:literal, $hunted:ident) => {
         #[cfg(feature = "plants")]
@@ -88,7 +88,7 @@ macro_rules! planted {
             Ok((<$plant>::None, super::Planted::none($protocol)))
         }
 
-        /// The names of the planted bugs.
+        /// The names of the mutants.
         #[cfg(feature = "plants")]
         pub(super) fn names() -> Vec<&'static str> {
             <$plant>::ALL.iter().filter(|plant| plant.$hunted()).map(|plant| plant.name()).collect()

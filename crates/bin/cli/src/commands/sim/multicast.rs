@@ -1,13 +1,13 @@
 //! `stentor sim multicast`.
 
-use stentor_simulation::{Plant, Profile, RunReport, Scenario, record_seed};
+use stentor_simulation::{Mutant, Profile, RunReport, Scenario, record_seed};
 use stentor_support::{Failure, Output, Verdict};
 
 use super::report::{About, Cluster, Ran, Recovery, Simulated, Totals};
 use super::{run_seed, run_seeds, simulate};
 use crate::args::SimMulticast;
 
-super::planted!(Plant, "multicast", shows_in_calm);
+super::planted!(Mutant, "multicast", shows_in_calm);
 
 pub(super) fn run(args: &SimMulticast, output: Output) -> Result<Verdict, Failure> {
     let (args, profile, sets) = (&args.seeds, args.profile, args.sets);

@@ -1,6 +1,6 @@
 //! `stentor sim neb`.
 
-use stentor_neb::Plant;
+use stentor_neb::Mutant;
 use stentor_simulation::neb::{RunReport, Scenario, Severity, record_seed};
 use stentor_support::{Failure, Output, Verdict};
 
@@ -8,7 +8,7 @@ use super::report::{About, Ran, Simulated, Society, Totals};
 use super::{run_seed, run_seeds, simulate};
 use crate::args::SimNeb;
 
-super::planted!(Plant, "neb", is_for_campaigns);
+super::planted!(Mutant, "neb", is_for_campaigns);
 
 pub(super) fn run(args: &SimNeb, output: Output) -> Result<Verdict, Failure> {
     let (args, severity, sets) = (&args.seeds, args.severity, args.sets);

@@ -234,7 +234,7 @@ pub(super) struct Cluster {
 }
 
 impl First {
-    /// `property` is the first of them, or the one that the planted bug is known to break.
+    /// `property` is the first of them, or the one that the mutant is known to break.
     fn new(seed: u64, properties: Vec<&'static str>, counter_example: String, planted: Planted) -> Self {
         let known = planted.breaks.filter(|property| properties.contains(property));
         let property = known.or_else(|| properties.first().copied()).unwrap_or("nothing");
@@ -443,7 +443,7 @@ impl Human for Simulated {
     }
 }
 
-/// The planted bugs.
+/// The mutants.
 #[cfg(feature = "plants")]
 #[derive(Serialize)]
 #[serde(transparent)]

@@ -6,11 +6,11 @@
 use stentor_fabric::{Event, Fabric, Opcode, ProcessId};
 
 use super::Member;
+use crate::mutant::mutant;
 use crate::node::app::Application;
 use crate::node::counts::Step;
 use crate::node::hello::{Hello, HelloKind, Start};
 use crate::node::peer_links::PeerEvent;
-use crate::plant::planted;
 use crate::{ClientId, ProcessRole};
 
 impl<F: Fabric> Member<F> {
@@ -165,7 +165,7 @@ impl<F: Fabric> Member<F> {
         };
         let before = stream.ring.reader.position();
         let mut goes_on = stream.ring.restart(life, start, self.seals.of(leader, life));
-        if planted!(self.plant, HeldOfAnotherLife) {
+        if mutant!(self.mutant, HeldOfAnotherLife) {
             goes_on = stream.ring.reader.position() == before;
         }
         if !goes_on {

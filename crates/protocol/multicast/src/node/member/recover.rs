@@ -12,12 +12,12 @@ use stentor_fabric::{Fabric, ProcessId};
 
 use super::Member;
 use super::absent::Absence;
+use crate::mutant::mutant;
 use crate::node::app::Application;
 use crate::node::effects::{Out, Outgoing};
 use crate::node::hello::Start;
 use crate::node::message_assembler::Received;
 use crate::node::streams::HeldRecord;
-use crate::plant::planted;
 use crate::{Ballot, ClientId, Header, PeerMessage, Rejected, Replica};
 
 /// First word of what goes as a letter: a letter of the state machine; a body; words of the caller's.
@@ -198,7 +198,7 @@ impl<F: Fabric> Member<F> {
     #[inline]
     pub(super) fn note_states(&mut self) {
         let states = self.replica.states();
-        if std::mem::replace(&mut self.recovery.states, states) != states && !planted!(self.plant, StateUnnoted) {
+        if std::mem::replace(&mut self.recovery.states, states) != states && !mutant!(self.mutant, StateUnnoted) {
             self.note_state();
         }
     }

@@ -5,13 +5,13 @@ use stentor_fabric::{Fabric, ProcessId, Record};
 
 use super::{Member, RECORDS_PER_STEP};
 use crate::item::CHUNK;
+use crate::mutant::mutant;
 use crate::node::app::Application;
 use crate::node::effects::Out;
 use crate::node::hello::Hello;
 use crate::node::open::Peer;
 use crate::node::store::Mirrored;
 use crate::node::streams::HeldRecord;
-use crate::plant::planted;
 use crate::{ClientId, Header, Item, ids};
 
 impl<F: Fabric> Member<F> {
@@ -121,7 +121,7 @@ impl<F: Fabric> Member<F> {
                 self.note_held(client, sequence, sync);
                 self.outputs.counts.held_already += 1;
                 // Its place is free as soon as what lies before it is. No delivery follows that would say so.
-                if !planted!(self.plant, HeldBodiesUncredited) {
+                if !mutant!(self.mutant, HeldBodiesUncredited) {
                     self.outputs.touch(client);
                 }
                 return Some(());

@@ -10,7 +10,7 @@ use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
 use super::Member;
 use crate::node::effects::Out;
 use crate::{
-    Application, Client, ClientId, Delivered, GroupId, Head, Limits, MessageId, Plant, ReplicaConfig, ShortSlot,
+    Application, Client, ClientId, Delivered, GroupId, Head, Limits, MessageId, Mutant, ReplicaConfig, ShortSlot,
     StreamEntry, StreamItem, Topology, Variant,
 };
 
@@ -50,7 +50,7 @@ impl Bed {
                 variant: Variant::V2,
                 window: limits().window,
                 retry_ticks: ReplicaConfig::RETRY_TICKS,
-                plant: Plant::None,
+                mutant: Mutant::None,
             };
             let mut member = Member::new(world.fabric(me), config, limits(), SALT, 1).expect("a possible member");
             member.set_client_timeout(Duration::from_nanos(CONNECTED_NS / 2));
@@ -94,7 +94,7 @@ impl Bed {
     /// Somebody takes the place and multicasts; all members have told it what they know.
     fn first_multicast(&mut self) -> MessageId {
         let fabric = self.world.fabric(self.topology.client_process(C0));
-        let client = Client::new(fabric, self.topology.clone(), C0, limits(), SALT, Plant::None, 1);
+        let client = Client::new(fabric, self.topology.clone(), C0, limits(), SALT, 1);
         self.client = Some(client.expect("a possible client"));
         self.run();
         let client = self.client.as_mut().expect("it is there");

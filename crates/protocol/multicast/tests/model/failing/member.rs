@@ -72,7 +72,7 @@ impl Context {
         ReplicaConfig {
             variant: self.scenario.variant,
             retry_ticks: 1,
-            plant: self.scenario.plant,
+            mutant: self.scenario.mutant,
             ..ReplicaConfig::new(self.channels.topology.clone(), ProcessId(process), self.scenario.window)
         }
     }

@@ -35,7 +35,7 @@ mod leaps;
 mod machine;
 mod member;
 #[cfg(feature = "plants")]
-mod plants;
+mod mutants;
 mod possible;
 mod reduce;
 mod same;

@@ -30,7 +30,7 @@ pub(crate) fn is_over(context: &Context, member: &Member, wire: Wire, parcel: &P
                 Item::Begin(ballot) => ballot < replica.promised(),
                 // With this bug they do count.
                 #[cfg(feature = "plants")]
-                _ if context.scenario.plant == stentor_multicast::Plant::NotFenced => false,
+                _ if context.scenario.mutant == stentor_multicast::Mutant::NotFenced => false,
                 // Entries are of the ballot that was last begun on their queue pair. If another leader has begun a
                 // larger one since, the ballot of these is smaller.
                 _ => member.stream.leader() != ProcessId(from) || member.stream < replica.promised(),

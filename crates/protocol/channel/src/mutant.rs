@@ -1,9 +1,9 @@
-//! Planted bugs of the channel: its hazards, one by one. Compiled in only with the feature `plants`.
+//! Mutants of the channel: its hazards, one by one. Compiled in only with the feature `plants`.
 
-pub(crate) use stentor_fabric::planted;
-use stentor_fabric::plants;
+pub(crate) use stentor_fabric::mutant;
+use stentor_fabric::mutants;
 
-plants! {
+mutants! {
     /// The connection is not part of the tag.
     NoConnectionInTag, "no-connection-in-tag", "C1";
     /// Sequences wrap before what had the same one is over.
@@ -38,11 +38,11 @@ plants! {
     NeverInline, "never-inline", "latency";
 }
 
-impl Plant {
+impl Mutant {
     /// Whether what the fabric says about errors is not passed on.
     pub(crate) fn hides_errors(self) -> bool {
         #[cfg(feature = "plants")]
-        return matches!(self, Plant::ErrorDropped | Plant::ErrorIsSuccess);
+        return matches!(self, Mutant::ErrorDropped | Mutant::ErrorIsSuccess);
         #[cfg(not(feature = "plants"))]
         false
     }
@@ -52,6 +52,6 @@ impl Plant {
     #[cfg(feature = "plants")]
     #[must_use]
     pub fn is_for_campaigns(self) -> bool {
-        self.breaks() != "latency" && !matches!(self, Plant::SilentUncounted | Plant::InlineAnyway)
+        self.breaks() != "latency" && !matches!(self, Mutant::SilentUncounted | Mutant::InlineAnyway)
     }
 }

@@ -1,9 +1,9 @@
 //! Mutants of the protocol, each with the property that it breaks. Compiled in only with the feature `plants`.
 
-pub(crate) use stentor_fabric::planted;
-use stentor_fabric::plants;
+pub(crate) use stentor_fabric::mutant;
+use stentor_fabric::mutants;
 
-plants! {
+mutants! {
     /// Deliver on acknowledgements alone, without having processed the stream through the vector entry.
     NoDensity, "no-density", "M5";
     /// The leader appends the vector entry first and raises its clock at a later event.
@@ -92,7 +92,7 @@ plants! {
     HeldBodiesUncredited, "held-bodies-uncredited", "M9";
 }
 
-impl Plant {
+impl Mutant {
     /// Whether it shows in runs in which nothing fails; the others are found by `tests/failure`, `tests/model` and
     /// `tests/links`, or by campaigns under all failures (`docs/hazards.md` says which).
     #[cfg(feature = "plants")]
@@ -100,32 +100,32 @@ impl Plant {
     pub fn shows_in_calm(self) -> bool {
         !matches!(
             self,
-            Plant::AnyVectorIsDense
-                | Plant::FirstPromiseOnly
-                | Plant::CounterBeforeBallot
-                | Plant::StateWithoutBodies
-                | Plant::ReadyAlone
-                | Plant::NotProposedAgain
-                | Plant::TimestampsNotRepeated
-                | Plant::FirstTimestampKept
-                | Plant::VectorNotRepeated
-                | Plant::JoinWithoutBallot
-                | Plant::HighestBallotPerMessage
-                | Plant::NotFenced
-                | Plant::QuorumOfConnected
-                | Plant::WaitsForAll
-                | Plant::AckWithoutBody
-                | Plant::VectorUnblocks
-                | Plant::NewerBallotCounts
-                | Plant::VoidAtOnce
-                | Plant::EraNotClosed
-                | Plant::VoidOfTheLiving
-                | Plant::HeldBodiesUncredited
-                | Plant::StateSetBack
-                | Plant::StateUnnoted
-                | Plant::HeldOfAnotherLife
-                | Plant::UnsettledStart
-                | Plant::StartedUnderWrites
+            Mutant::AnyVectorIsDense
+                | Mutant::FirstPromiseOnly
+                | Mutant::CounterBeforeBallot
+                | Mutant::StateWithoutBodies
+                | Mutant::ReadyAlone
+                | Mutant::NotProposedAgain
+                | Mutant::TimestampsNotRepeated
+                | Mutant::FirstTimestampKept
+                | Mutant::VectorNotRepeated
+                | Mutant::JoinWithoutBallot
+                | Mutant::HighestBallotPerMessage
+                | Mutant::NotFenced
+                | Mutant::QuorumOfConnected
+                | Mutant::WaitsForAll
+                | Mutant::AckWithoutBody
+                | Mutant::VectorUnblocks
+                | Mutant::NewerBallotCounts
+                | Mutant::VoidAtOnce
+                | Mutant::EraNotClosed
+                | Mutant::VoidOfTheLiving
+                | Mutant::HeldBodiesUncredited
+                | Mutant::StateSetBack
+                | Mutant::StateUnnoted
+                | Mutant::HeldOfAnotherLife
+                | Mutant::UnsettledStart
+                | Mutant::StartedUnderWrites
         )
     }
 
@@ -133,21 +133,21 @@ impl Plant {
     #[inline]
     pub(crate) fn confuses_messages(self) -> bool {
         #[cfg(feature = "plants")]
-        return matches!(self, Plant::AckWithoutIdentity | Plant::IdByHash);
+        return matches!(self, Mutant::AckWithoutIdentity | Mutant::IdByHash);
         #[cfg(not(feature = "plants"))]
         false
     }
 
-    /// The fabric crate's part of the plant.
+    /// The fabric crate's part of the mutant.
     #[must_use]
-    pub fn fabric(self) -> stentor_fabric::Plant {
+    pub fn fabric(self) -> stentor_fabric::Mutant {
         #[cfg(feature = "plants")]
         match self {
-            Plant::UnvalidatedRecords => return stentor_fabric::Plant::Unvalidated,
-            Plant::SealWithoutLap => return stentor_fabric::Plant::SealWithoutLap,
-            Plant::DeltaCredits => return stentor_fabric::Plant::DeltaCredits,
+            Mutant::UnvalidatedRecords => return stentor_fabric::Mutant::Unvalidated,
+            Mutant::SealWithoutLap => return stentor_fabric::Mutant::SealWithoutLap,
+            Mutant::DeltaCredits => return stentor_fabric::Mutant::DeltaCredits,
             _ => {}
         }
-        stentor_fabric::Plant::None
+        stentor_fabric::Mutant::None
     }
 }

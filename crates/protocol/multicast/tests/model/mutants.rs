@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use stateright::{Checker, HasDiscoveries, Model};
-use stentor_multicast::Plant;
+use stentor_multicast::Mutant;
 
 use super::machine::Machine;
 use super::say;
@@ -15,8 +15,8 @@ const ONE: &[u16] = &[1];
 const BOTH: &[u16] = &[0, 1];
 
 /// The search finds the property violated; without the bug it is not (`exhaustive`, the same scenarios).
-fn finds(plant: Plant, scenario: Scenario, property: (Flaws, &'static str)) {
-    let machine = Machine::new(scenario.plant(plant));
+fn finds(mutant: Mutant, scenario: Scenario, property: (Flaws, &'static str)) {
+    let machine = Machine::new(scenario.mutant(mutant));
     let until = HasDiscoveries::AnyOf(BTreeSet::from([property.1]));
     let checker = machine.checker().threads(1).finish_when(until).spawn_bfs().join();
     let (name, states) = (&checker.model().scenario.name, checker.unique_state_count());
@@ -37,36 +37,36 @@ fn clocks_apart(sizes: &[usize]) -> Scenario {
 /// that has its vector, and members of its group deliver the two in either order. Real time breaks too.
 #[test]
 fn without_the_clock_raise() {
-    finds(Plant::NoClockRaise, clocks_apart(&[1, 1]), REAL_TIME);
-    finds(Plant::NoClockRaise, clocks_apart(&[3, 1]), PREFIX);
+    finds(Mutant::NoClockRaise, clocks_apart(&[1, 1]), REAL_TIME);
+    finds(Mutant::NoClockRaise, clocks_apart(&[3, 1]), PREFIX);
 }
 
 /// Hazard "clock raised in one thread, entry posted in another".
 #[test]
 fn with_the_clock_raised_after_the_entry() {
-    finds(Plant::ClockAfterEntry, clocks_apart(&[1, 1]), REAL_TIME);
-    finds(Plant::ClockAfterEntry, clocks_apart(&[3, 1]), PREFIX);
+    finds(Mutant::ClockAfterEntry, clocks_apart(&[1, 1]), REAL_TIME);
+    finds(Mutant::ClockAfterEntry, clocks_apart(&[3, 1]), PREFIX);
 }
 
 /// Hazard "timestamps read out of the leader's write order": without density, a follower delivers m2 on
 /// acknowledgements while it has not seen that m1 comes before it. Two messages and 1+3 are enough.
 #[test]
 fn without_density() {
-    finds(Plant::NoDensity, Scenario::new(&[1, 3], &[(0, BOTH), (1, ONE)]).late(1), PREFIX);
+    finds(Mutant::NoDensity, Scenario::new(&[1, 3], &[(0, BOTH), (1, ONE)]).late(1), PREFIX);
 }
 
 /// "The leader of a one-process group has nobody to imply it": another group delivers before this leader raised its
 /// clock, and a message multicast after that delivery comes before it.
 #[test]
 fn without_the_vote_of_a_one_process_group() {
-    finds(Plant::SoloLeaderSilent, clocks_apart(&[1, 1]), REAL_TIME);
-    finds(Plant::SoloLeaderSilent, clocks_apart(&[1, 2]), REAL_TIME);
+    finds(Mutant::SoloLeaderSilent, clocks_apart(&[1, 1]), REAL_TIME);
+    finds(Mutant::SoloLeaderSilent, clocks_apart(&[1, 2]), REAL_TIME);
 }
 
 /// Hazard "pipelined messages of one client to different destination sets": a → both, b → one; the other group's clock
 /// is ahead, b overtakes a.
 #[test]
 fn without_the_fifo_rule() {
-    finds(Plant::NoFifo, Scenario::new(&[1, 1], &[(0, ONE), (1, BOTH), (1, ZERO)]).late(1), FIFO);
-    finds(Plant::NoFifo, Scenario::new(&[1, 2], &[(0, ONE), (1, BOTH), (1, ZERO)]).late(1), FIFO);
+    finds(Mutant::NoFifo, Scenario::new(&[1, 1], &[(0, ONE), (1, BOTH), (1, ZERO)]).late(1), FIFO);
+    finds(Mutant::NoFifo, Scenario::new(&[1, 2], &[(0, ONE), (1, BOTH), (1, ZERO)]).late(1), FIFO);
 }

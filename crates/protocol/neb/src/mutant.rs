@@ -1,9 +1,9 @@
-//! Planted bugs of the broadcast: its hazards, one by one. Compiled in only with the feature `plants`.
+//! Mutants of the broadcast: its hazards, one by one. Compiled in only with the feature `plants`.
 
-pub(crate) use stentor_fabric::planted;
-use stentor_fabric::plants;
+pub(crate) use stentor_fabric::mutant;
+use stentor_fabric::mutants;
 
-plants! {
+mutants! {
     /// Answers are counted, conflicts are only not counted, and the threshold shrinks with every suspicion: one honest
     /// crash is enough (mode `all`).
     Counter, "counter", "B1";
@@ -59,7 +59,7 @@ plants! {
     UnvalidatedRecords, "unvalidated-records", "B1";
 }
 
-impl Plant {
+impl Mutant {
     /// Whether campaigns are expected to find it. The others need a coincidence that no drawn run is known to have; the
     /// model check or a script sees them (`docs/hazards.md`).
     #[cfg(feature = "plants")]
@@ -67,12 +67,12 @@ impl Plant {
     pub fn is_for_campaigns(self) -> bool {
         !matches!(
             self,
-            Plant::ReadBeforePublish
-                | Plant::OwnReplicaByLoad
-                | Plant::FastQuorum
-                | Plant::PlainMajority
-                | Plant::TornIsEmpty
-                | Plant::RemovalAnyBallot
+            Mutant::ReadBeforePublish
+                | Mutant::OwnReplicaByLoad
+                | Mutant::FastQuorum
+                | Mutant::PlainMajority
+                | Mutant::TornIsEmpty
+                | Mutant::RemovalAnyBallot
         )
     }
 
@@ -82,7 +82,7 @@ impl Plant {
         #[cfg(feature = "plants")]
         return matches!(
             self,
-            Plant::Counter | Plant::RemovedSender | Plant::SuspectRemoves | Plant::ConflictNotSticky
+            Mutant::Counter | Mutant::RemovedSender | Mutant::SuspectRemoves | Mutant::ConflictNotSticky
         );
         #[cfg(not(feature = "plants"))]
         false
@@ -91,18 +91,18 @@ impl Plant {
     /// Whether the streams of those that are removed stand still until their end is decided.
     pub(crate) fn freezes(self) -> bool {
         #[cfg(feature = "plants")]
-        return !matches!(self, Plant::RemovedSender | Plant::RemovalNotFrozen);
+        return !matches!(self, Mutant::RemovedSender | Mutant::RemovalNotFrozen);
         #[cfg(not(feature = "plants"))]
         true
     }
 
-    /// The fabric crate's part of the plant.
+    /// The fabric crate's part of the mutant.
     #[must_use]
-    pub fn fabric(self) -> stentor_fabric::Plant {
+    pub fn fabric(self) -> stentor_fabric::Mutant {
         #[cfg(feature = "plants")]
-        if self == Plant::UnvalidatedRecords {
-            return stentor_fabric::Plant::Unvalidated;
+        if self == Mutant::UnvalidatedRecords {
+            return stentor_fabric::Mutant::Unvalidated;
         }
-        stentor_fabric::Plant::None
+        stentor_fabric::Mutant::None
     }
 }

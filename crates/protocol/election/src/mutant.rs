@@ -1,9 +1,9 @@
-//! Planted bugs of the election by heartbeats. Compiled in only with the feature `plants`.
+//! Mutants of the election by heartbeats. Compiled in only with the feature `plants`.
 
-pub(crate) use stentor_fabric::planted;
-use stentor_fabric::plants;
+pub(crate) use stentor_fabric::mutant;
+use stentor_fabric::mutants;
 
-plants! {
+mutants! {
     /// Time in which this process did not poll counts as silence of the others.
     StallSuspects;
     /// Only a counter that grew is a sign of life.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use stateright::{Checker, HasDiscoveries, Model};
-use stentor_multicast::Plant;
+use stentor_multicast::Mutant;
 
 use super::depth_first::Search;
 use super::machine::{Budget, Machine};
@@ -13,8 +13,8 @@ use crate::scenario::Scenario;
 use crate::verdict::{COMPLETE, Flaws, PREFIX};
 
 /// Both searches find the property violated; without the bug it is not (`search`, the same scenarios and budgets).
-fn finds(plant: Plant, sizes: &[usize], budget: Budget, property: (Flaws, &'static str)) {
-    let scenario = Scenario::new(sizes, &[(0, &[0]), (1, &[0])]).plant(plant);
+fn finds(mutant: Mutant, sizes: &[usize], budget: Budget, property: (Flaws, &'static str)) {
+    let scenario = Scenario::new(sizes, &[(0, &[0]), (1, &[0])]).mutant(mutant);
     let until = HasDiscoveries::AnyOf(BTreeSet::from([property.1]));
     let checker = Machine::new(scenario.clone(), budget).checker().threads(1).finish_when(until).spawn_dfs().join();
     let (machine, states) = (checker.model(), checker.unique_state_count());
@@ -42,37 +42,37 @@ const CHANGE: Budget = Budget { campaigns: 1, crashes: 0, restarts: 0, cuts: 0, 
 /// say.
 #[test]
 fn a_promise_that_fences_nothing() {
-    finds(Plant::NotFenced, &[3], CHANGE, PREFIX);
+    finds(Mutant::NotFenced, &[3], CHANGE, PREFIX);
 }
 
 /// "Quorum = whoever is still connected": a candidate that asks nobody.
 #[test]
 fn a_quorum_of_whoever_is_connected() {
-    finds(Plant::QuorumOfConnected, &[3], CHANGE, PREFIX);
+    finds(Mutant::QuorumOfConnected, &[3], CHANGE, PREFIX);
 }
 
 /// "Recovery merges only the first reply".
 #[test]
 fn a_leader_that_takes_only_its_own_state() {
-    finds(Plant::FirstPromiseOnly, &[3], CHANGE, PREFIX);
+    finds(Mutant::FirstPromiseOnly, &[3], CHANGE, PREFIX);
 }
 
 /// "New leader waits for all nodes": with one of three gone it never leads.
 #[test]
 fn a_leader_that_waits_for_all() {
-    finds(Plant::WaitsForAll, &[3], Budget { crashes: 1, ..CHANGE }, COMPLETE);
+    finds(Mutant::WaitsForAll, &[3], Budget { crashes: 1, ..CHANGE }, COMPLETE);
 }
 
 /// "Recovery carries entries without bodies".
 #[test]
 fn a_state_without_bodies() {
-    finds(Plant::StateWithoutBodies, &[3], CHANGE, COMPLETE);
+    finds(Mutant::StateWithoutBodies, &[3], CHANGE, COMPLETE);
 }
 
 /// "Recovery adopts the highest accepted ballot per message": it takes two changes of the leader, so only leaps come there. A crash
 /// lets it show early.
 #[test]
 fn a_leader_that_adopts_the_highest_ballot_of_each_message() {
-    let scenario = Scenario::new(&[3], &[(0, &[0]), (1, &[0])]).plant(Plant::HighestBallotPerMessage);
+    let scenario = Scenario::new(&[3], &[(0, &[0]), (1, &[0])]).mutant(Mutant::HighestBallotPerMessage);
     leaps_find(scenario, Budget { campaigns: 2, crashes: 1, ..CHANGE }, PREFIX.1);
 }

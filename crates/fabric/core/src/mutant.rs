@@ -1,24 +1,24 @@
-//! Planted bugs: proof that the tests can see. Compiled in only with the feature `plants`.
+//! Mutants: proof that the tests can see. Compiled in only with the feature `plants`.
 
-/// Declares a crate's planted bugs: `enum Plant`, each variant with its hazard as its comment and behind the feature
+/// Declares a crate's mutants: `enum Mutant`, each variant with its hazard as its comment and behind the feature
 /// `plants` *of that crate*. With a name and the property that it breaks, those can be asked for, too.
 ///
 /// ```
 /// mod one {
-///     stentor_fabric::plants! {
+///     stentor_fabric::mutants! {
 ///         /// Credits are not waited for.
 ///         NoCredits, "no-credits", "C3";
 ///     }
 /// }
-/// assert_eq!(one::Plant::default(), one::Plant::None);
+/// assert_eq!(one::Mutant::default(), one::Mutant::None);
 /// ```
 #[macro_export]
-macro_rules! plants {
+macro_rules! mutants {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         /// A bug that can be switched on in a test build. Without the feature `plants` there is only
-        /// [`Plant::None`], and every question about it is answered at compile time.
+        /// [`Mutant::None`], and every question about it is answered at compile time.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-        pub enum Plant {
+        pub enum Mutant {
             /// No bug.
             #[default]
             None,
@@ -26,22 +26,22 @@ macro_rules! plants {
         }
 
         #[cfg(feature = "plants")]
-        impl Plant {
-            /// Every planted bug.
-            pub const ALL: &'static [Plant] = &[$(Plant::$name,)*];
+        impl Mutant {
+            /// Every mutant.
+            pub const ALL: &'static [Mutant] = &[$(Mutant::$name,)*];
         }
     };
     ($($(#[$doc:meta])* $name:ident, $text:literal, $breaks:literal;)*) => {
-        $crate::plants! { $($(#[$doc])* $name;)* }
+        $crate::mutants! { $($(#[$doc])* $name;)* }
 
         #[cfg(feature = "plants")]
-        impl Plant {
+        impl Mutant {
             /// Its name on the command line.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
-                    Plant::None => "none",
-                    $(Plant::$name => $text,)*
+                    Mutant::None => "none",
+                    $(Mutant::$name => $text,)*
                 }
             }
 
@@ -49,40 +49,40 @@ macro_rules! plants {
             #[must_use]
             pub fn breaks(self) -> &'static str {
                 match self {
-                    Plant::None => "nothing",
-                    $(Plant::$name => $breaks,)*
+                    Mutant::None => "nothing",
+                    $(Mutant::$name => $breaks,)*
                 }
             }
 
-            /// The plant of that name.
+            /// The mutant of that name.
             #[must_use]
-            pub fn named(name: &str) -> Option<Plant> {
-                Plant::ALL.iter().copied().find(|plant| plant.name() == name)
+            pub fn named(name: &str) -> Option<Mutant> {
+                Mutant::ALL.iter().copied().find(|mutant| mutant.name() == name)
             }
         }
     };
 }
 
-/// Answers whether the bug `name` of the crate that asks is switched on: `planted!(self.plant, NoCredits)`. Without the
+/// Answers whether the bug `name` of the crate that asks is switched on: `mutant!(self.plant, NoCredits)`. Without the
 /// feature `plants` of that crate the answer is the constant `false`.
 ///
-/// The crate has its [`plants!`] at its root: `crate::Plant`.
+/// The crate has its [`mutants!`] at its root: `crate::Mutant`.
 #[macro_export]
 #[expect(clippy::crate_in_macro_def, reason = "the bugs are those of the crate that asks")]
-macro_rules! planted {
-    ($plant:expr, $name:ident) => {{
+macro_rules! mutant {
+    ($mutant:expr, $name:ident) => {{
         #[cfg(feature = "plants")]
-        let on = $plant == crate::Plant::$name;
+        let on = $mutant == crate::Mutant::$name;
         #[cfg(not(feature = "plants"))]
         let on = {
-            let _: crate::Plant = $plant;
+            let _: crate::Mutant = $mutant;
             false
         };
         on
     }};
 }
 
-plants! {
+mutants! {
     /// A record is accepted when its lap is right, whatever its checksum says: torn writes are read.
     Unvalidated;
     /// The lap is neither compared nor part of the checksum: last lap's record validates again.
@@ -91,12 +91,12 @@ plants! {
     DeltaCredits;
 }
 
-impl Plant {
+impl Mutant {
     /// Whether torn records are accepted.
     #[inline]
     pub(crate) fn unvalidated(self) -> bool {
         #[cfg(feature = "plants")]
-        return self == Plant::Unvalidated;
+        return self == Mutant::Unvalidated;
         #[cfg(not(feature = "plants"))]
         false
     }
@@ -105,7 +105,7 @@ impl Plant {
     #[inline]
     pub(crate) fn seal_without_lap(self) -> bool {
         #[cfg(feature = "plants")]
-        return self == Plant::SealWithoutLap;
+        return self == Mutant::SealWithoutLap;
         #[cfg(not(feature = "plants"))]
         false
     }
@@ -114,7 +114,7 @@ impl Plant {
     #[inline]
     pub fn delta_credits(self) -> bool {
         #[cfg(feature = "plants")]
-        return self == Plant::DeltaCredits;
+        return self == Mutant::DeltaCredits;
         #[cfg(not(feature = "plants"))]
         false
     }

@@ -1,0 +1,28 @@
+//! Numbers of a configuration file that must lie in a range.
+
+use std::ops::RangeInclusive;
+
+use toml::Spanned;
+
+use super::error::{Misplaced, Problem};
+
+/// Returns a number of the file, or `default` where the file does not have the key.
+///
+/// # Errors
+/// [`Problem::OutOfRange`] at the number's place.
+pub(super) fn number<N>(
+    key: &'static str,
+    v: Option<&Spanned<i64>>,
+    range: &RangeInclusive<N>,
+    default: N,
+) -> Result<N, Misplaced>
+where
+    N: Copy + PartialOrd + TryFrom<i64> + Into<i64>,
+{
+    let Some(value) = v else { return Ok(default) };
+    let inside = N::try_from(*value.as_ref()).ok().filter(|n| range.contains(n));
+    inside.ok_or_else(|| {
+        let (min, max) = ((*range.start()).into(), (*range.end()).into());
+        (value.span(), Problem::OutOfRange { key, value: *value.as_ref(), min, max })
+    })
+}
