@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 /// The mark of a test that this step runs.
 const MARK: &str = "#[ignore = \"slow: ";
 /// More tests at once than there are processors, because they wait.
-const THREADS: &str = "4";
+const THREADS: &str = "3";
 
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let (mut targets, mut tests) = (Vec::new(), Vec::new());
