@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use stentor_fabric::ProcessId;
 use stentor_fabric_net::config_file::Flaw;
-use stentor_neb::{Authority, Config, FaultModel, KeyError, Mode, Mutant};
+use stentor_neb::{Authority, Config, FaultModel, KeyError, Mode};
 use toml::Spanned;
 
 use super::GroupConfig;
@@ -106,7 +106,6 @@ pub(super) fn validate(file: &Spanned<FileNeb>, groups: &[GroupConfig]) -> Resul
         patience_ns: number("patience_ms", &file.patience_ms, 3_600_000, 10_000)? * 1_000_000,
         fast_path: file.fast_path.unwrap_or(sized.fast_path),
         signed: !keys.is_empty(),
-        mutant: Mutant::None,
         ..sized
     };
     let config = if mode == Mode::All { Config { faults: 0, ..config } } else { config };

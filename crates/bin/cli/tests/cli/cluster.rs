@@ -297,8 +297,7 @@ fn a_majority_that_forgot_says_so_and_what_to_do() {
     let begun = |running: &Running, seconds: &str| running.cast(b"x\n", &["--to", "g1", "--timeout", seconds]);
     assert_eq!(begun(&running, "20").code, 0);
     for name in ["g1.1", "g1.2", "g1.3"] {
-        let said = running.read(name, "err");
-        assert!(said.contains("g1 begins from nothing: its deliveries are numbered from 1"), "{said}");
+        running.until(name, "err", |text| text.contains("g1 begins from nothing: its deliveries are numbered from 1"));
     }
     for name in ["g1.1", "g1.3"] {
         running.signal(name, Signal::KILL);

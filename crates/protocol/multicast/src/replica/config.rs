@@ -32,7 +32,6 @@ pub struct ReplicaConfig {
     pub retry_ticks: u8,
     /// A mutant, for tests.
     #[doc(hidden)]
-    #[doc(hidden)]
     pub mutant: Mutant,
 }
 
