@@ -30,6 +30,24 @@ pub(crate) fn store(to: &[Word], word: impl Fn(usize) -> u64) {
     second.store(word(1), Ordering::Release);
 }
 
+/// [`store`] of words of a region, of which there are at least as many as at the target.
+///
+/// # Panics
+/// If there are fewer.
+#[inline]
+pub(crate) fn store_words(from: &[Word], to: &[Word]) {
+    let ([first, second, rest @ ..], [to_first, to_second, to_rest @ ..]) = (&from[..to.len()], to) else {
+        return store(to, |index| from[index].load(Ordering::Relaxed));
+    };
+    fence(Ordering::Release);
+    to_first.store(first.load(Ordering::Relaxed), Ordering::Relaxed);
+    // Both are cut to one length before the loop, so no word has a check of its own.
+    for (to, word) in to_rest.iter().zip(rest) {
+        to.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    to_second.store(second.load(Ordering::Relaxed), Ordering::Release);
+}
+
 /// [`store`] of whole words given as bytes; the lengths agree.
 #[inline]
 pub(crate) fn store_bytes(from: &[u8], to: &[Word]) {
@@ -164,6 +182,14 @@ mod tests {
         for (words, first) in (0..40).flat_map(|words| [(words, 0), (words, 1)]) {
             let memory: Vec<Word> = (0..42).map(|_| Word::new(0)).collect();
             store_bytes(&bytes[..words * WORD], &memory[first..first + words]);
+            let from: Vec<Word> = (0..42).map(|index| Word::new(u64::MAX - index)).collect();
+            let copy: Vec<Word> = (0..42).map(|_| Word::new(0)).collect();
+            store_words(&from, &copy[first..first + words]);
+            for (index, word) in copy.iter().enumerate() {
+                let at = index.wrapping_sub(first);
+                let expected = if at < words { u64::MAX - at as u64 } else { 0 };
+                assert_eq!(word.load(Ordering::Relaxed), expected, "word {index} of {words} from {first}");
+            }
             for (index, word) in memory.iter().enumerate() {
                 let at = index.wrapping_sub(first);
                 let expected = if at < words { word_at(&bytes, at) } else { 0 };

@@ -3,7 +3,7 @@
 use stentor_fabric::memory::{Ordering, Word, fence};
 use stentor_fabric::{QpKind, RemoteSpan, Source, Span, Status, Verb};
 
-use crate::copy::{store, store_bytes, word_at};
+use crate::copy::{store_bytes, store_words, word_at};
 use crate::data::Data;
 use crate::local::{LocalRegion, span_words};
 use crate::qp::{NONE, SendEntry};
@@ -110,10 +110,7 @@ impl Data {
         let to = to.expect("found and checked above");
         match source {
             Source::Inline(data) => store_bytes(data, to),
-            Source::Region(span) => {
-                let from = local_words(&self.regions, span);
-                store(to, |index| from[index].load(Ordering::Relaxed));
-            }
+            Source::Region(span) => store_words(local_words(&self.regions, span), to),
         }
         self.stored(index, entry, slot);
         Some(slot)
