@@ -124,7 +124,7 @@ impl<'a> Harness<'a> {
         Ok(self.workers.area.results(process)[NS].load(Ordering::Relaxed) as f64)
     }
 
-    /// What each of many lines or datagrams, sent on one processor and picked up on another, costs, ns.
+    /// Measures the time of each of many lines or datagrams that go from one processor to another, ns.
     pub(super) fn stream_cost(&mut self, kind: u64, on_network: bool) -> Result<f64, Failure> {
         let count = if on_network { DATAGRAMS } else { LINES };
         Ok(self.between_ends(kind, count, 1)? / count as f64)

@@ -1,7 +1,7 @@
 //! `stentor bench`: how fast, and how far from what the machine can do at best.
 //!
 //! A bench is a conductor and processes of the same binary. They share plain memory (`shared_area`), over which the conductor
-//! begins one phase after the other: the bound, the subject, the bound again. What they find they leave in that memory.
+//! begins one phase after the other: the bound, the subject, the bound again. They write their results to that memory.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -25,7 +25,6 @@ mod shared_area;
 mod still;
 mod switch;
 mod switch_report;
-
 mod way;
 mod worker_spec;
 mod workers;

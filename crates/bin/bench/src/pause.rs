@@ -1,4 +1,4 @@
-//! What the bounds do when there is nothing to do: what members and clients do, by the same [`Backoff`].
+//! The pause of an idle bound. It follows the same [`Backoff`] as members and clients.
 
 use std::io;
 use std::time::Duration;

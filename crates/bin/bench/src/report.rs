@@ -1,4 +1,4 @@
-//! What a bench prints: perftest's columns, and beside each figure the bound that it stands against.
+//! The report of a bench: the columns of perftest, and the bound of each figure beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -101,7 +101,6 @@ pub use capabilities::{Capabilities, CapabilityMask};
 pub use completion::{Completion, Event, Opcode, Status};
 pub use contract::{Fabric, Wake};
 pub use error::{AccessError, ConnectError, PostError, RegisterError, WaitError};
-
 pub use ids::{ProcessId, Purpose, QpId, RegionId, Service};
 pub use memory::Word;
 pub use mutant::Mutant;

@@ -1,4 +1,4 @@
-//! What both bounds do alike: messages in turn, and in a stream.
+//! The two patterns that both bounds measure: messages in turn, and a stream of messages.
 
 use stentor_fabric::memory::Ordering;
 use stentor_support::Failure;

@@ -93,7 +93,7 @@ impl Subject {
     }
 }
 
-/// What the bound is made of.
+/// Returns the operation that the bound measures.
 fn operation(fabric: ChannelFabric, tagged: bool) -> &'static str {
     match (fabric, tagged) {
         (ChannelFabric::Ofi, _) => "the provider's own tagged sends (fi_tsend)",

@@ -91,9 +91,8 @@ impl Kind {
         matches!(self, Kind::Stream | Kind::StreamRegion | Kind::StreamSend)
     }
 
-    /// The bound, and what is told of it. Beside a device there is none: what it can do, rdma-core's own programs tell. Nor is
-    /// there one for messages of several packets, which go in runs that the kernel takes as one: datagrams one by one, as
-    /// sockets are used here, are slower.
+    /// Returns the bound and its description. A device has none, because rdma-core's own programs measure what it can do. Messages
+    /// of several packets have none either: the kernel takes their packets in one run, and single datagrams are slower.
     fn bound(self, carrier: Carrier, bytes: usize) -> Option<(Kind, &'static str)> {
         let on_network = match carrier {
             Carrier::Shm => false,

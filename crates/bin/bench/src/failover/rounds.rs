@@ -73,7 +73,7 @@ struct Script<'a, F: FabricDiagnostics> {
     whole_from: Option<u64>,
 }
 
-/// What is to be done, and where.
+/// The task of a run, and the places where it is done.
 #[derive(Clone, Copy)]
 pub(super) struct Play<'a> {
     pub(super) args: &'a BenchFailover,

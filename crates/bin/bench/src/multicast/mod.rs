@@ -141,7 +141,7 @@ const LONE: Cluster = Cluster {
     setting: Setting { window: 1, bytes: 64, wait: Waiting::Poll, pin: Pinning::None, network: None },
 };
 
-/// What it costs to hand a line over to another processor, ns: two processes that do nothing else.
+/// Measures the time to hand a line over to another processor, ns. Two processes do nothing else.
 pub(super) fn hand_over(processors: &[usize]) -> Result<f64, Failure> {
     let length = BenchLength { size: 64, all: false, iterations: Some(100), duration: None, rounds: 1 };
     hand_over_cost(&mut Bench::start(LONE, &length, processors, |_| Network::default())?.harness)
@@ -224,7 +224,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What it costs to hand a line over to another processor, ns.
+/// Measures the time to hand a line over to another processor, ns.
 fn hand_over_cost(harness: &mut Harness<'_>) -> Result<f64, Failure> {
     Ok(harness.between_ends(Kind::HandOver.number(), HAND_OVERS, 0)? / (2 * HAND_OVERS) as f64)
 }
@@ -259,7 +259,7 @@ struct Costs {
 }
 
 impl Costs {
-    /// What a write costs at best.
+    /// Measures the least time of a write.
     fn measure(&mut self, harness: &mut Harness<'_>, on_network: bool) -> Result<(), Failure> {
         if on_network {
             self.datagrams.push(harness.stream_cost(Kind::Datagrams.number(), true)?);

@@ -19,7 +19,7 @@ use super::shared_area::Shape;
 use super::worker_spec::{Neb, Part, Setting};
 use crate::args::{BenchLength, BenchNeb, NebMode, Pinning};
 
-/// So many times as many broadcasts with a window.
+/// A run with a window makes this many times as many broadcasts as one without.
 const WINDOWED: u64 = 5;
 
 const MAX_BYTES: usize = 64 << 10;

@@ -32,7 +32,7 @@ fn times(rows: &[Row]) -> Vec<Bar> {
     .collect()
 }
 
-/// What is counted of a sender.
+/// A count that a sender reports.
 type Figure = fn(&Sender) -> f64;
 
 fn counts(counted: &SwitchReport) -> Vec<Bar> {

@@ -6,7 +6,6 @@ mod ends;
 mod forward;
 mod last;
 mod packets;
-
 mod sender;
 mod step;
 mod topology;

@@ -1,7 +1,6 @@
 //! `stentor roce`: RoCEv2 in user space, with anybody.
 
 use std::fmt::Write as _;
-
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 

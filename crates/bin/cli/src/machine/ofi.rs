@@ -1,9 +1,8 @@
 //! What libfabric there is: the library, its providers, and which would be taken.
 
 use std::fmt::Write;
-use std::path::Path;
-
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 
 use stentor::ClusterConfig;
 use stentor_fabric::ProcessId;

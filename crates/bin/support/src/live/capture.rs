@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 

@@ -13,7 +13,6 @@ use rustix::process::{Resource, getrlimit};
 use stentor::runtime::{ClusterRuntime, Recorder};
 use stentor_checker::Cluster;
 use stentor_checker::history::Reader;
-
 use stentor_fabric::ProcessId;
 
 use crate::Failure;

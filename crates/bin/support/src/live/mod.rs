@@ -4,7 +4,6 @@ mod at;
 mod capture;
 mod child_process;
 mod control;
-
 mod files;
 mod history;
 mod latency;
@@ -13,7 +12,6 @@ mod origin;
 mod patient;
 mod place;
 mod recorded_client;
-
 mod refusals;
 mod repeats;
 mod run_directory;
@@ -22,14 +20,12 @@ mod signals;
 mod threads;
 mod troubles;
 mod unstarted;
-
 mod waiting;
 
 pub use at::At;
 pub use capture::{Captures, begin_anew};
 pub use child_process::{ChildProcess, ProcessOutput, this_program};
 pub use control::{Answer, Asks, Control, Lag, Question, REMOTE_SHOW, Standing, ask, ask_within, listener};
-
 pub use files::Need;
 pub use history::{HistoryFile, read_history, unwritten};
 pub use latency::{Latency, Micros};
@@ -48,7 +44,6 @@ pub use signals::{
 pub use threads::{at_once, lock, no_thread, thread};
 pub use troubles::Troubles;
 pub use unstarted::{as_pid, unstarted};
-
 pub use waiting::Waiting;
 
 use std::fmt::Display;

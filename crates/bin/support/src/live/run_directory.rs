@@ -4,7 +4,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;

@@ -2,7 +2,6 @@
 
 use std::panic::resume_unwind;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use std::thread::{Builder, JoinHandle, scope};
 
 use crate::Failure;

@@ -3,7 +3,6 @@
 mod asking;
 mod judge;
 mod member;
-
 mod report;
 
 use std::io::ErrorKind;

@@ -1,7 +1,6 @@
 //! The switch's life: until it is told to stop.
 
 use std::fmt::Write as _;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
