@@ -63,7 +63,40 @@ pub struct Timestamp {
     pub group: u16,
 }
 
-/// A ballot is the pair (number, process), compared lexicographically: unique, and it names the leader.
+/// One history of a group's state. Founding a group and resetting it begin a new one.
+///
+/// Two incarnations are the same only if number and tag are equal. Two tags of one number are two histories that began apart:
+/// nothing of one is ever counted in the other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Incarnation {
+    /// Counts from 1; 0 is that of a group of which nothing is known.
+    pub number: u32,
+    /// Drawn at random where the incarnation began.
+    pub tag: u32,
+}
+
+impl Incarnation {
+    /// Of a group of which nothing is known.
+    pub const NONE: Incarnation = Incarnation { number: 0, tag: 0 };
+
+    /// As it goes over the wire: the number in the lower half, the tag in the upper one.
+    #[must_use]
+    pub fn to_word(self) -> u64 {
+        u64::from(self.number) | u64::from(self.tag) << 32
+    }
+
+    /// As it came over the wire.
+    #[must_use]
+    pub fn from_word(word: u64) -> Self {
+        Incarnation { number: word as u32, tag: (word >> 32) as u32 }
+    }
+}
+
+/// A ballot is the triple (incarnation's number, number, process), compared lexicographically: unique within a group's
+/// incarnation, and it names the leader.
+///
+/// One word: the process in the lower 16 bits, the number in the next 32, the number of the incarnation in the upper 16. The
+/// incarnation's tag stands in greetings and states: it is constant for a connection.
 ///
 /// The default is below all others: the ballot of a process that has no state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -72,11 +105,26 @@ pub struct Ballot(u64);
 impl Ballot {
     /// Below all others; led by nobody.
     pub const NONE: Ballot = Ballot(0);
+    /// The largest number of an incarnation that a ballot can carry.
+    pub const MAX_INCARNATION: u32 = u16::MAX as u32;
 
-    /// Ballot `number` (below 2^48) led by `leader`.
+    /// Returns the ballot `number` (below 2^32) led by `leader` in the incarnation with this number (below 2^16).
+    #[must_use]
+    pub fn new_in(incarnation: u32, number: u64, leader: ProcessId) -> Self {
+        Ballot(u64::from(incarnation) << 48 | number << 16 | u64::from(leader.0))
+    }
+
+    /// Returns the ballot `number` (below 2^32) led by `leader` of an incarnation without a number.
     #[must_use]
     pub fn new(number: u64, leader: ProcessId) -> Self {
-        Ballot(number << 16 | u64::from(leader.0))
+        Ballot::new_in(0, number, leader)
+    }
+
+    /// Returns the ballot after this one in its incarnation, led by `leader`; `None` if there is no larger number.
+    #[must_use]
+    pub fn next(self, leader: ProcessId) -> Option<Self> {
+        let number = self.number() + 1;
+        (number <= u64::from(u32::MAX)).then(|| Ballot::new_in(self.incarnation(), number, leader))
     }
 
     /// The process that leads in this ballot.
@@ -86,9 +134,21 @@ impl Ballot {
         ProcessId(self.0 as u16)
     }
 
-    /// The number, without the process.
+    /// The number, without the process and the incarnation.
     #[must_use]
     pub fn number(self) -> u64 {
+        self.0 >> 16 & 0xffff_ffff
+    }
+
+    /// The number of the group's incarnation.
+    #[must_use]
+    pub fn incarnation(self) -> u32 {
+        (self.0 >> 48) as u32
+    }
+
+    /// The number with that of the incarnation above it: rises over all ballots of a group.
+    #[must_use]
+    pub fn epoch(self) -> u64 {
         self.0 >> 16
     }
 
@@ -109,7 +169,10 @@ impl Ballot {
 
 impl fmt::Display for Ballot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "({}, {})", self.number(), self.leader())
+        match self.incarnation() {
+            0 => write!(f, "({}, {})", self.number(), self.leader()),
+            incarnation => write!(f, "({incarnation}.{}, {})", self.number(), self.leader()),
+        }
     }
 }
 
@@ -165,6 +228,13 @@ mod tests {
         assert!(low < high && Ballot::new(2, ProcessId(1)) > high);
         assert_eq!((low.leader(), low.number()), (ProcessId(9), 1));
         assert_eq!(Ballot::from_word(low.to_word()), low);
+        let next = Ballot::new_in(1, 1, ProcessId(0));
+        assert!(next > high && next > Ballot::new(u64::from(u32::MAX), ProcessId(9)));
+        assert_eq!((next.incarnation(), next.number(), next.epoch()), (1, 1, 1 << 32 | 1));
+        assert_eq!(next.next(ProcessId(7)), Some(Ballot::new_in(1, 2, ProcessId(7))));
+        assert_eq!(Ballot::new_in(1, u64::from(u32::MAX), ProcessId(0)).next(ProcessId(1)), None);
+        let incarnation = Incarnation { number: 3, tag: 7 };
+        assert_eq!(Incarnation::from_word(incarnation.to_word()), incarnation);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use thiserror::Error;
 use crate::{Ballot, ClientId};
 
 /// Version of this format and of the message's header; a peer of another one is refused.
-pub(crate) const VERSION: u8 = 6;
+pub(crate) const VERSION: u8 = 7;
 const HEAD: usize = 2;
 /// Instead of a kind: the record is a piece of a peer message (`node/letters.rs`), not items.
 pub(crate) const CHUNK: u64 = 15;

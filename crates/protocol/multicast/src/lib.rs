@@ -30,7 +30,7 @@ mod state;
 mod topology;
 mod word_reader;
 
-pub use ids::{Ballot, ClientId, GroupId, GroupSet, MessageId, Timestamp};
+pub use ids::{Ballot, ClientId, GroupId, GroupSet, Incarnation, MessageId, Timestamp};
 pub use item::{Ack, Head, Item, ItemError, ItemKind, RemoteTimestamp, ShortSlot, StreamEntry, StreamItem, Times};
 pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
 pub use message::{Destination, Header, MessageError};

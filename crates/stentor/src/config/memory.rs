@@ -100,7 +100,7 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
             row("control rings before they are sent", "other members", others_staged, control_ring.bytes(), true),
             row("places of messages", "clients × window", clients * window, place, false),
             row("their groups, times and votes", "clients × window", clients * window, named, false),
-            row("receives", "clients and other members", clients + members - 1, INBOX_BYTES, false),
+            row("receives and greetings", "clients and other members", clients + members - 1, INBOX_BYTES, false),
         ],
     };
     let client = ProcessMemory {
@@ -110,7 +110,7 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
             row("credits", "members", members, credits, true),
             row("message rings", "groups", groups, body, true),
             row("messages that are awaited", "groups × window", groups * window, Limits::awaited_bytes(), false),
-            row("receives", "members", members, INBOX_BYTES, false),
+            row("receives and greetings", "members", members, INBOX_BYTES, false),
         ],
     };
     let mut sizes = BTreeMap::new();

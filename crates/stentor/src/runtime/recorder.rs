@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{ClusterRuntime, now_ns};
 
 fn ballot_of(ballot: Ballot) -> checker::Ballot {
-    checker::Ballot { number: ballot.number(), by: checker::Process(u32::from(ballot.leader().0)) }
+    checker::Ballot { number: ballot.epoch(), by: checker::Process(u32::from(ballot.leader().0)) }
 }
 
 /// Writes the history of one process. Times are the caller's, so that recording adds no clock to a polling loop.

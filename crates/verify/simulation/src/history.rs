@@ -57,7 +57,7 @@ impl History {
     }
 
     fn ballot(&self, ballot: Ballot) -> checker::Ballot {
-        checker::Ballot { number: ballot.number(), by: process(ballot.leader()) }
+        checker::Ballot { number: ballot.epoch(), by: process(ballot.leader()) }
     }
 
     fn event(&mut self, t: u64, process: ProcessId, kind: EventKind) {
@@ -94,7 +94,7 @@ impl History {
 
     /// A leader is ready.
     pub(crate) fn epoch(&mut self, t: u64, me: ProcessId, group: GroupId, ballot: Ballot, carried: &[MessageId]) {
-        let (group, number) = (checker::Group(group.0), ballot.number());
+        let (group, number) = (checker::Group(group.0), ballot.epoch());
         let by = process(ballot.leader());
         for id in carried {
             let (m, ballot) = (self.message(*id), checker::Ballot { number, by });

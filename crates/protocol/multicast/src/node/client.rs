@@ -427,7 +427,7 @@ impl<F: Fabric> Client<F> {
         let (group, member) = self.places[link];
         let start = self.rings[group].start(member, &self.links);
         let (life, begun, first) = (self.links.life, self.takeover.done, self.takeover.first);
-        let hello = Hello { kind: HelloKind::Connection, life, start, begun, first };
+        let hello = Hello { begun, first, ..Hello::new(HelloKind::Connection, life, start) };
         let sent = self.links.greet(&mut self.fabric, link, hello);
         self.counts.write(Step::PeerMessage, sent);
         self.gate.disturb();

@@ -15,18 +15,21 @@
 //! | 4 | generation: the sender's number for this start of that ring; credits name it |
 //! | 5 | of a client: 1 if it has begun to multicast |
 //! | 6 | of a client: its sequences are above this; 0: it does not know yet |
-//! | 7 | 0 |
+//! | 7 | of a member: its group's incarnation, number (32) and tag (32); 0: it has no state |
+//! | 8 | the largest incarnation of the receiver's group that the sender remembers, number (32) and tag (32) |
+//! | 9 | the sender's clock, nanoseconds; 0: it has none |
+//! | 10… | 0: room for the run, the configuration's fingerprint, the format in force and the group of a hosted member |
 
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::seal::Seal;
 use stentor_fabric::{Mutant, ProcessId};
 
 use super::seals::Seals;
-use crate::ids;
 use crate::item::VERSION;
+use crate::{Incarnation, ids};
 
 /// Words of a hello: one receive.
-pub(super) const HELLO_WORDS: usize = 8;
+pub(super) const HELLO_WORDS: usize = 16;
 /// Bytes of a hello.
 pub(super) const HELLO_BYTES: usize = 8 * HELLO_WORDS;
 
@@ -64,9 +67,21 @@ pub(super) struct Hello {
     pub(super) begun: bool,
     /// Of a client: the beginning of its generation, if it knows that already.
     pub(super) first: u64,
+    /// Of a member: its group's incarnation.
+    pub(super) own: Incarnation,
+    /// The largest incarnation of the receiver's group that the sender remembers.
+    pub(super) yours: Incarnation,
+    /// The sender's clock, nanoseconds; 0: it has none.
+    pub(super) clock: u64,
 }
 
 impl Hello {
+    /// A greeting that says nothing but where a ring goes on.
+    pub(super) fn new(kind: HelloKind, life: u64, start: Start) -> Self {
+        let none = Incarnation::NONE;
+        Hello { kind, life, start, begun: false, first: 0, own: none, yours: none, clock: 0 }
+    }
+
     /// Of a client: the generation in which it multicasts, if it knows.
     pub(super) fn generation(&self) -> Option<u64> {
         (self.begun || self.first > 0).then(|| ids::generation(self.first))
@@ -80,9 +95,12 @@ impl Hello {
 
     /// The words that the sender of these seals sends.
     pub(super) fn encode(&self, seals: &Seals) -> [u64; HELLO_WORDS] {
-        let Hello { kind, life, start, begun, first } = *self;
+        let Hello { kind, life, start, begun, first, own, yours, clock } = *self;
         let head = kind as u64 | u64::from(VERSION) << 8 | MAGIC << 32;
-        [head, seals.check(MAGIC), life, start.position, start.generation, u64::from(begun), first, 0]
+        let begun = u64::from(begun);
+        let (own, yours) = (own.to_word(), yours.to_word());
+        let check = seals.check(MAGIC);
+        [head, check, life, start.position, start.generation, begun, first, own, yours, clock, 0, 0, 0, 0, 0, 0]
     }
 
     /// `None`: another format version, another cluster, or not a hello.
@@ -91,17 +109,19 @@ impl Hello {
         for (to, from) in hello.iter_mut().zip(words) {
             *to = from.load(Ordering::Relaxed);
         }
-        let [head, check, life, position, generation, begun, first, rest @ ..] = hello;
+        let [head, check, life, position, generation, begun, first, own, yours, clock, rest @ ..] = hello;
         let kind = match head & 0xff {
             1 => HelloKind::Connection,
             2 => HelloKind::Stream,
             3 => HelloKind::Superseded,
             _ => return None,
         };
-        let known = head >> 8 == u64::from(VERSION) | MAGIC << 24 && check == seals.check(MAGIC) && rest == [0];
+        let known = head >> 8 == u64::from(VERSION) | MAGIC << 24 && check == seals.check(MAGIC) && rest == [0; 6];
         let possible = position < END_OF_POSITIONS && begun <= 1 && ids::is_nameless(first);
         let start = Start { position, generation };
-        (known && possible).then_some(Hello { kind, life, start, begun: begun == 1, first })
+        let (own, yours) = (Incarnation::from_word(own), Incarnation::from_word(yours));
+        let hello = Hello { kind, life, start, begun: begun == 1, first, own, yours, clock };
+        (known && possible).then_some(hello)
     }
 }
 
@@ -111,7 +131,7 @@ impl Hello {
 pub fn forged_hello(process: ProcessId, life: u64, salt: u64) -> ([u64; HELLO_WORDS], Seal) {
     let seals = Seals::new(salt, Mutant::None);
     let start = Start { position: 0, generation: 1 };
-    (Hello { kind: HelloKind::Connection, life, start, begun: false, first: 0 }.encode(&seals), seals.of(process, life))
+    (Hello::new(HelloKind::Connection, life, start).encode(&seals), seals.of(process, life))
 }
 
 #[cfg(test)]
@@ -126,7 +146,7 @@ mod tests {
     fn a_process_that_had_begun_does_not_come_back_after_it_was_given_up() {
         let start = Start { position: 64, generation: 1 };
         let hello =
-            Hello { kind: HelloKind::Connection, life: 9, start, begun: true, first: ids::first_of_generation(4) };
+            Hello { begun: true, first: ids::first_of_generation(4), ..Hello::new(HelloKind::Connection, 9, start) };
         assert!(hello.is_superseded(5) && !hello.is_superseded(4) && !hello.is_superseded(0));
         let new = Hello { begun: false, first: 0, ..hello };
         assert!(!new.is_superseded(5), "it has not begun, and is told where to");
@@ -138,13 +158,22 @@ mod tests {
     fn a_greeting_comes_back_and_any_other_cluster_version_or_garbage_is_refused() {
         let seals = Seals::new(7, Mutant::None);
         let start = Start { position: 640, generation: 3 };
-        let hello = Hello { kind: HelloKind::Stream, life: 9, start, begun: true, first: 3 << 40 };
+        let (own, yours) = (Incarnation { number: 2, tag: 5 }, Incarnation { number: 1, tag: u32::MAX });
+        let hello =
+            Hello { kind: HelloKind::Stream, life: 9, start, begun: true, first: 3 << 40, own, yours, clock: 8 };
         let sound = hello.encode(&seals);
         assert_eq!(Hello::decode(&seals, &words(sound)), Some(hello));
         assert_eq!(Hello::decode(&Seals::new(8, Mutant::None), &words(sound)), None);
-        for (word, value) in
-            [(0, sound[0] ^ 4), (0, sound[0] ^ 1 << 8), (0, sound[0] ^ 1 << 60), (3, 1 << 62), (5, 2), (6, 1), (7, 1)]
-        {
+        for (word, value) in [
+            (0, sound[0] ^ 4),
+            (0, sound[0] ^ 1 << 8),
+            (0, sound[0] ^ 1 << 60),
+            (3, 1 << 62),
+            (5, 2),
+            (6, 1),
+            (10, 1),
+            (15, 1),
+        ] {
             let mut broken = sound;
             broken[word] = value;
             assert_eq!(Hello::decode(&seals, &words(broken)), None, "word {word}");

@@ -71,8 +71,8 @@ pub(super) const CREDIT_BYTES: usize = (HEADER_WORDS + CREDIT_WORDS) * WORD;
 pub(super) struct Held {
     /// Slots below this are held or freed.
     pub(super) slots: u64,
-    /// The ballot's lower bits: enough to tell two apart that are less than 2^31 campaigns away from each other. 0 if it
-    /// counts in none.
+    /// The ballot, shortened: the lower bits of its incarnation and number, and its process. Enough to tell two apart that are
+    /// less than 256 incarnations or 2^23 campaigns away from each other. 0 if it counts in none.
     pub(super) ballot: u64,
 }
 
@@ -82,7 +82,10 @@ const _: () = assert!((Limits::MAX_WINDOW as u64) < 1 << HELD_BITS);
 
 impl Held {
     pub(super) fn new(slots: u64, ballot: Option<Ballot>) -> Self {
-        Held { slots, ballot: ballot.unwrap_or(Ballot::NONE).to_word() & (u64::MAX >> HELD_BITS) }
+        let short = |ballot: Ballot| {
+            u64::from(ballot.incarnation()) << 56 >> 17 | ballot.number() << 41 >> 25 | u64::from(ballot.leader().0)
+        };
+        Held { slots, ballot: ballot.map_or(0, short) }
     }
 
     /// As a word; `freed` goes with it.

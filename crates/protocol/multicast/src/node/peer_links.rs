@@ -7,7 +7,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use stentor_fabric::memory::WORD;
+use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{
     Completion, Event, Fabric, Opcode, ProcessId, RegionId, RegionSpec, Service, Source, Span, Status, Verb,
 };
@@ -25,8 +25,10 @@ use super::{NodeError, SEND_DEPTH};
 pub(super) const RECEIVES: u32 = 16;
 /// Writes with an immediate that a peer may have posted without knowing that their receives were posted again.
 pub(super) const IMMEDIATES: u64 = RECEIVES as u64 - 4;
-/// Bytes of receives for every client or other member.
-pub const INBOX_BYTES: u64 = RECEIVES as u64 * HELLO_BYTES as u64;
+/// Cells of every client or other member in the inbox: its receives, and the last greeting that went there.
+const CELLS: usize = RECEIVES as usize + 1;
+/// Bytes of receives, and of the last greeting, for every client or other member.
+pub const INBOX_BYTES: u64 = CELLS as u64 * HELLO_BYTES as u64;
 
 /// What happened to a link, which is named by its index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +89,7 @@ impl PeerLinks {
         let receives = if service == MULTICAST_MAIN { RECEIVES } else { 0 };
         let link = Link::open(fabric, peer, service, SEND_DEPTH, receives)?;
         let first = (receives > 0).then_some(self.next_receives);
-        self.next_receives += receives as usize * HELLO_WORDS;
+        self.next_receives += if receives > 0 { CELLS * HELLO_WORDS } else { 0 };
         let index = self.links.push(PeerLink::new(link, first));
         self.post_receives(fabric, index);
         Ok(index)
@@ -153,11 +155,27 @@ impl PeerLinks {
         let (links, seals, before) = (&mut self.links, self.seals, self.unsent.len());
         // Rings that start anew wait for what was posted before; see `Outbound::start`.
         let awaited = !fabric.capabilities().ordered_writes;
+        let inline = HELLO_BYTES <= fabric.capabilities().inline_bytes as usize;
+        let inbox = self.inbox;
         self.unsent.retain(|(link, hello)| {
             let link = &mut links[*link];
             let words = hello.encode(&seals);
-            let verb = Verb::Send { source: Source::Inline(words.as_bytes()), imm: None };
-            !(link.can_post() && link.post(fabric, verb, awaited).is_some())
+            if inline {
+                let verb = Verb::Send { source: Source::Inline(words.as_bytes()), imm: None };
+                return !(link.can_post() && link.post(fabric, verb, awaited).is_some());
+            }
+            let Some(first) = link.receives.map(|first| first + (CELLS - 1) * HELLO_WORDS) else { return false };
+            // The one before may not be read yet.
+            if !link.can_post() || link.greeting > link.done() {
+                return true;
+            }
+            for (cell, word) in fabric.memory(inbox)[first..].iter().zip(words) {
+                cell.store(word, Ordering::Relaxed);
+            }
+            let span = Span { region: inbox, offset: (first * WORD) as u64, bytes: HELLO_BYTES as u32 };
+            let posted = link.post(fabric, Verb::Send { source: Source::Region(span), imm: None }, true);
+            link.greeting = posted.unwrap_or(link.greeting);
+            posted.is_none()
         });
         (before - self.unsent.len()) as u64
     }

@@ -158,10 +158,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
         let ballots = &self.agreement.ballots;
         let highest = ballots.promised.max(ballots.known(self.agreement.id.group));
-        let ballot = Ballot::new(highest.number() + 1, self.me());
-        if ballot < highest {
-            return Err(Rejected::Ballot(highest));
-        }
+        let ballot = highest.next(self.me()).ok_or(Rejected::Ballot(highest))?;
         self.promise(ballot);
         let mut state = self.state();
         state.forget_held();

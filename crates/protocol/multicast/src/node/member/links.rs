@@ -88,7 +88,7 @@ impl<F: Fabric> Member<F> {
     }
 
     pub(super) fn greet(&mut self, link: usize, kind: HelloKind, start: Start) {
-        let hello = Hello { kind, life: self.links.life, start, begun: false, first: 0 };
+        let hello = Hello::new(kind, self.links.life, start);
         let sent = self.links.greet(&mut self.fabric, link, hello);
         self.outputs.counts.write(Step::PeerMessage, sent);
     }
