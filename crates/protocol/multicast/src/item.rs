@@ -15,7 +15,7 @@
 
 use thiserror::Error;
 
-use crate::{Ballot, ClientId};
+use crate::{Ballot, ClientId, Incarnation};
 
 /// Version of this format and of the message's header; a peer of another one is refused.
 pub(crate) const VERSION: u8 = 7;
@@ -40,7 +40,8 @@ pub enum ItemKind {
     /// To a follower: counter, and 1 if a majority of the group is known to have processed such an entry. What is in the
     /// slot will never be delivered, nor anything that the same process of the client multicast after it.
     NoOp = 9,
-    /// To a follower: counter, and another group's ballot. No smaller ballot of that group counts any more. Names no message.
+    /// To a follower: counter, another group's ballot and its incarnation. No smaller ballot of that group counts any more.
+    /// Names no message.
     RemoteBallot = 11,
     /// To a follower: a ballot. What follows in the stream is of this ballot. Names no message.
     Begin = 10,
@@ -245,7 +246,12 @@ pub enum StreamEntry<'a> {
         settled: bool,
     },
     /// Another group is led under this ballot; nothing of a smaller one of that group counts any more.
-    RemoteBallot(Ballot),
+    RemoteBallot {
+        /// The ballot.
+        ballot: Ballot,
+        /// The group's incarnation.
+        incarnation: Incarnation,
+    },
 }
 
 /// An acknowledgement (2B).
@@ -388,7 +394,7 @@ impl StreamItem<'_> {
             StreamEntry::Assign { .. } => ItemKind::Assign,
             StreamEntry::Vector(_) => ItemKind::Vector,
             StreamEntry::Remote { .. } => ItemKind::Remote,
-            StreamEntry::RemoteBallot(_) => ItemKind::RemoteBallot,
+            StreamEntry::RemoteBallot { .. } => ItemKind::RemoteBallot,
             StreamEntry::NoOp { .. } => ItemKind::NoOp,
         }
     }
@@ -396,7 +402,7 @@ impl StreamItem<'_> {
     /// The message; `None` of an entry that is about none.
     #[inline]
     pub(crate) fn message(&self) -> Option<&Head> {
-        (!matches!(self.entry, StreamEntry::RemoteBallot(_))).then_some(&self.head)
+        (!matches!(self.entry, StreamEntry::RemoteBallot { .. })).then_some(&self.head)
     }
 
     /// Appends the item.
@@ -409,12 +415,13 @@ impl StreamItem<'_> {
                 out.extend_from_slice(&[word(*position), head.sequence, *counter, ballot.to_word(), *time]);
             }
             StreamEntry::Vector(times) => times.encode([word(0), head.sequence, *counter], out),
-            StreamEntry::RemoteBallot(ballot) => {
+            StreamEntry::RemoteBallot { ballot, incarnation } => {
                 out.extend_from_slice(&[
                     first_word(ItemKind::RemoteBallot, &Head::NONE, 0),
                     0,
                     *counter,
                     ballot.to_word(),
+                    incarnation.to_word(),
                 ]);
             }
             StreamEntry::NoOp { settled } => {
@@ -447,8 +454,8 @@ fn kind_of(word: u64) -> Result<ItemKind, ItemError> {
 #[inline]
 fn words_of(kind: ItemKind, groups: usize) -> usize {
     HEAD + match kind {
-        ItemKind::Assign | ItemKind::Remote => 3,
-        ItemKind::Timestamp | ItemKind::NoOp | ItemKind::RemoteBallot => 2,
+        ItemKind::Assign | ItemKind::Remote | ItemKind::RemoteBallot => 3,
+        ItemKind::Timestamp | ItemKind::NoOp => 2,
         ItemKind::Begin => 1,
         ItemKind::Vector | ItemKind::Ack => 1 + groups,
     }
@@ -478,7 +485,11 @@ fn decode_body(kind: ItemKind, head: Head, position: u8, body: &[u64]) -> Result
             let entry = StreamEntry::Remote { position, ballot: ballot(), time: last };
             (stream(entry), is_count(*first) && is_count(last))
         }
-        ItemKind::RemoteBallot => (stream(StreamEntry::RemoteBallot(ballot())), is_count(*first)),
+        ItemKind::RemoteBallot => {
+            let (ballot, incarnation) = (ballot(), Incarnation::from_word(last));
+            let same = ballot.incarnation() == incarnation.number && incarnation.is_possible();
+            (stream(StreamEntry::RemoteBallot { ballot, incarnation }), is_count(*first) && same)
+        }
         ItemKind::NoOp => (stream(StreamEntry::NoOp { settled: last == 1 }), is_count(*first) && last <= 1),
         ItemKind::Begin => (Item::Begin(Ballot::from_word(*first)), true),
     };

@@ -43,7 +43,9 @@ pub use node::{
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
 pub use peer_message::{Joiner, MessageRef, PeerMessage, SlotRef};
-pub use replica::{CatchUps, Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
+pub use replica::{
+    CatchUps, Contradiction, Delivery, Effects, Hindrance, Rejected, Replica, ReplicaConfig, TotalLoss, Variant,
+};
 pub use sender::{Sender, WindowFull};
 pub use state::{AssignedSlot, ClientState, State};
 pub use topology::{ProcessRole, Topology, TopologyError};

@@ -90,6 +90,12 @@ mutants! {
     BrokenSetForgotten, "broken-set-forgotten", "M9";
     /// A member credits no ring space for a body that it held already when the client's own write of it came.
     HeldBodiesUncredited, "held-bodies-uncredited", "M9";
+    /// Items count whatever incarnation of a group they are of.
+    IncarnationIgnored, "incarnation-ignored", "M2";
+    /// A group is founded when a majority of its members is without memory.
+    FoundedByMajority, "founded-by-majority", "M5";
+    /// Who hears that somebody remembers the group founds it all the same.
+    MemoryIgnored, "memory-ignored", "M2";
 }
 
 impl Mutant {
@@ -126,6 +132,9 @@ impl Mutant {
                 | Mutant::HeldOfAnotherLife
                 | Mutant::UnsettledStart
                 | Mutant::StartedUnderWrites
+                | Mutant::IncarnationIgnored
+                | Mutant::FoundedByMajority
+                | Mutant::MemoryIgnored
         )
     }
 

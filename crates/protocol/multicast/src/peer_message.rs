@@ -4,14 +4,14 @@
 //! |---|---|---|
 //! | `Join` | a process without memory → its group | take me in |
 //! | `Elder` | member → a process without memory | an earlier process of yours had a larger life: take a larger one |
-//! | `Campaign` (1A) | candidate → its group | promise me this ballot; these lives I have heard of |
+//! | `Campaign` (1A) | candidate → its group | promise me this ballot, which goes on with, founds or resets an incarnation; these lives I have heard of |
 //! | `Promise` (1B) | member → candidate | promised; this is what I have processed |
 //! | `Refuse` | member → candidate or leader | I have promised a larger ballot |
 //! | `Install` | leader → its group | the complete state under my ballot |
 //! | `Installed` | member → leader | I have it |
 //! | `Behind` | member → leader, candidate → donor | what I miss is not retained any more: send the application's state |
 //! | `Transfer` | donor → candidate | state with the application's |
-//! | `Announce` | leader → other groups | I lead my group under this ballot |
+//! | `Announce` | leader → other groups; who knows more → who says less | that group is led under this ballot, in this incarnation |
 //! | `WantBody`, `Gone` | member → member, and back | forward me that message; I have it no more |
 //! | `WantBodies` | member → its leader | forward me that message, and what the client multicast after it |
 //! | `Ask` | member → its leader | is this message decided? |
@@ -21,7 +21,7 @@
 //! | `NoOpProcessed` | member → its leader | I have processed that this slot is a no-op |
 //! | `Lead` | leader → member of its group | take over |
 //! | `Probe` | leader → its group, and back | do you stand by this ballot, and have promised nothing larger? I do |
-//! | `Begun` | member → its group | I was without memory too, until all of us were there |
+//! | `Remembered` | member → who wants to found its group | that process remembers an incarnation of the group |
 //!
 //! A follower sends 1B to the candidate alone. The others need only the outcome, which `Install` and `Announce` carry.
 
@@ -30,7 +30,7 @@ use stentor_fabric::ProcessId;
 use crate::item::VERSION;
 use crate::state::State;
 use crate::word_reader::{PeerMessageError, Wire, WordReader};
-use crate::{Ballot, ClientId, GroupId, ids};
+use crate::{Ballot, ClientId, GroupId, Incarnation, ids};
 
 /// A process without memory that wants to be taken in, or that a ballot takes in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -117,6 +117,12 @@ peer_messages! {
     2 "campaign" Campaign {
         /// The ballot.
         ballot: Ballot,
+        /// The incarnation of the ballot.
+        incarnation: Incarnation,
+        /// The incarnation that goes on as that one, or ends with it: the same, in an election; none, if the group is founded.
+        ends: Incarnation,
+        /// An operator ends it: a majority is enough, whether it has memory or not.
+        resets: bool,
         /// See [`State::lives`].
         lives: Vec<u64>,
     };
@@ -131,6 +137,8 @@ peer_messages! {
     4 "refuse" Refuse {
         /// What it has promised.
         promised: Ballot,
+        /// The incarnation of that.
+        incarnation: Incarnation,
     };
     /// The complete state under a ballot.
     5 "install" Install {
@@ -168,6 +176,8 @@ peer_messages! {
         group: GroupId,
         /// The ballot.
         ballot: Ballot,
+        /// The incarnation of the ballot.
+        incarnation: Incarnation,
     };
     /// Forward the message's body.
     10 "want-body" WantBody(MessageRef);
@@ -190,10 +200,12 @@ peer_messages! {
     15 "refused" Refused(MessageRef);
     /// Take over the leadership.
     16 "lead" Lead;
-    /// The sender was without memory too, until it heard that all of its group are.
-    17 "begun" Begun {
-        /// Its life.
-        life: u64,
+    /// The sender does not found its group with the receiver: somebody remembers it.
+    17 "remembered" Remembered {
+        /// Who; the sender itself, perhaps.
+        by: ProcessId,
+        /// What it remembers.
+        incarnation: Incarnation,
     };
     /// Does the receiver hold what is in this slot?
     18 "seek" Seek(SlotRef);
@@ -265,6 +277,13 @@ impl PeerMessage {
         let message = PeerMessage::decode_fields(kind, &mut words)?;
         words.end()?;
         match message {
+            PeerMessage::Campaign { ballot, incarnation, .. }
+            | PeerMessage::Refuse { promised: ballot, incarnation }
+            | PeerMessage::Announce { ballot, incarnation, .. }
+                if ballot.incarnation() != incarnation.number =>
+            {
+                Err(PeerMessageError::Value("incarnation"))
+            }
             PeerMessage::Install { counter, .. } if counter >> 63 != 0 => Err(PeerMessageError::Value("counter")),
             PeerMessage::Seek(slot) | PeerMessage::Lacking(slot) | PeerMessage::NoOpProcessed(slot)
                 if slot.generation >= ids::GENERATIONS =>

@@ -1,7 +1,7 @@
 //! The state of a group at one member, as it goes from member to member when a leader changes or a process rejoins.
 
 use crate::word_reader::{PeerMessageError, Wire, WordReader};
-use crate::{Ballot, Destination, GroupId, Topology, ids};
+use crate::{Ballot, Destination, GroupId, Incarnation, Topology, ids};
 
 /// What a member has processed. Bodies are named, not carried: a member that misses one asks for it.
 ///
@@ -11,6 +11,10 @@ use crate::{Ballot, Destination, GroupId, Topology, ids};
 pub struct State {
     /// The ballot whose complete state this is based on.
     pub synced: Ballot,
+    /// The incarnation of that ballot.
+    pub incarnation: Incarnation,
+    /// The incarnation in which this history began from nothing.
+    pub origin: Incarnation,
     /// Entries of that ballot's stream that are processed.
     pub counter: u64,
     /// The clock: at least every time in here.
@@ -19,6 +23,8 @@ pub struct State {
     pub delivered: u64,
     /// By group, the largest ballot that was heard of.
     pub known: Vec<Ballot>,
+    /// By group, the incarnation of that ballot.
+    pub incarnations: Vec<Incarnation>,
     /// By member of the group, its last life that was heard of; of the sender, its own.
     pub lives: Vec<u64>,
     /// By client.
@@ -77,6 +83,13 @@ impl State {
     /// # Errors
     /// What is wrong.
     pub(crate) fn check(&self, topology: &Topology, group: GroupId, window: u32) -> Result<(), &'static str> {
+        let of_one = |(ballot, incarnation): (&Ballot, &Incarnation)| ballot.incarnation() == incarnation.number;
+        if self.synced.incarnation() != self.incarnation.number || self.origin.number > self.incarnation.number {
+            return Err("a ballot that is not of its incarnation");
+        }
+        if self.incarnations.len() != topology.groups() || !self.known.iter().zip(&self.incarnations).all(of_one) {
+            return Err("ballots that are not of the incarnations that it names");
+        }
         if self.known.len() != topology.groups() || self.clients.len() != topology.clients() {
             return Err("another number of groups or client places");
         }
@@ -102,20 +115,24 @@ impl State {
 
 impl Wire for State {
     fn encode(&self, out: &mut Vec<u64>) {
-        out.extend_from_slice(&[self.synced.to_word(), self.counter, self.clock, self.delivered]);
+        let histories = [self.incarnation.to_word(), self.origin.to_word()];
+        out.extend_from_slice(&[self.synced.to_word(), histories[0], histories[1]]);
+        out.extend_from_slice(&[self.counter, self.clock, self.delivered]);
         self.known.encode(out);
+        self.incarnations.encode(out);
         self.lives.encode(out);
         self.clients.encode(out);
     }
 
     fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
-        let (synced, counter) = (Ballot::decode(words)?, words.next()?);
-        let (clock, delivered) = (words.next()?, words.next()?);
+        let (synced, incarnation, origin) = (Ballot::decode(words)?, Wire::decode(words)?, Wire::decode(words)?);
+        let (counter, clock, delivered) = (words.next()?, words.next()?, words.next()?);
         if (clock | counter | delivered) >> 63 != 0 {
             return Err(PeerMessageError::Value("clock, counter or number of deliveries"));
         }
-        let (known, lives, clients) = (Wire::decode(words)?, Wire::decode(words)?, Wire::decode(words)?);
-        Ok(State { synced, counter, clock, delivered, known, lives, clients })
+        let (known, incarnations) = (Wire::decode(words)?, Wire::decode(words)?);
+        let (lives, clients) = (Wire::decode(words)?, Wire::decode(words)?);
+        Ok(State { synced, incarnation, origin, counter, clock, delivered, known, incarnations, lives, clients })
     }
 }
 

@@ -120,6 +120,7 @@ impl Hello {
         let possible = position < END_OF_POSITIONS && begun <= 1 && ids::is_nameless(first);
         let start = Start { position, generation };
         let (own, yours) = (Incarnation::from_word(own), Incarnation::from_word(yours));
+        let possible = possible && own.is_possible() && yours.is_possible();
         let hello = Hello { kind, life, start, begun: begun == 1, first, own, yours, clock };
         (known && possible).then_some(hello)
     }
@@ -171,6 +172,8 @@ mod tests {
             (3, 1 << 62),
             (5, 2),
             (6, 1),
+            (7, 1 << 16),
+            (8, 7 << 32),
             (10, 1),
             (15, 1),
         ] {

@@ -52,10 +52,13 @@ impl Agreement {
     pub(super) fn state(&self, lives: &Lives) -> State {
         State {
             synced: self.ballots.installed,
+            incarnation: self.ballots.installed_in,
+            origin: self.ballots.origin,
             counter: self.counter,
             clock: self.clock.now(),
             delivered: self.messages.delivered,
-            known: self.ballots.all_known().to_vec(),
+            known: self.ballots.all_known().collect(),
+            incarnations: self.ballots.incarnations().collect(),
             lives: lives.all().to_vec(),
             clients: self.messages.states(),
         }
@@ -65,8 +68,9 @@ impl Agreement {
     pub(super) fn adopt(&mut self, state: &State, counter: u64, leads: bool) {
         self.messages.adopt(state, self.id.group, leads);
         self.clock.raise(state.clock);
-        self.ballots.hear_of_all(&state.known);
-        (self.ballots.installed, self.counter) = (self.ballots.promised, counter);
+        self.ballots.hear_of_all(&state.known, &state.incarnations);
+        self.ballots.install(self.id.group, state.origin);
+        self.counter = counter;
         self.messages.order.clear();
         for client in self.messages.clients() {
             for slot in self.messages.pending(client) {
@@ -92,6 +96,11 @@ impl Agreement {
         // The leader's vote is its vector entry: whoever acknowledges the vector has seen it.
         let implied = self.id.topology().member_bit(group, ack.ballot.leader()).ok_or(Rejected::Sender(from))?;
         let any_vector = mutant!(self.id.mutant(), AckWithoutIdentity);
+        let known = self.ballots.is_known(group, ack.ballot) || mutant!(self.id.mutant(), IncarnationIgnored);
+        if !known && group != self.id.group {
+            // Of a history that is over, or of one that is not known here yet. It is acknowledged again.
+            return Ok(false);
+        }
         let Some(slot) = self.messages.locate(&self.id, &ack.head)? else { return Ok(false) };
         let message = self.messages.get_mut(ack.head.client, slot);
         if message.destinations.get(position).is_some_and(|to| to.group != group) {
@@ -102,7 +111,9 @@ impl Agreement {
         }
         let vote = Vote { position, voter: 1 << index, implied, ballot: ack.ballot, times: ack.times };
         message.votes.record(&vote, any_vector);
-        self.ballots.hear_of(group, ack.ballot);
+        if known {
+            self.ballots.hear_of(group, ack.ballot);
+        }
         Ok(self.decide(ack.head.client, slot))
     }
 
@@ -312,7 +323,7 @@ impl Agreement {
         }
         let Some(window) = self.messages.client(item.head.client) else { return false };
         match item.entry {
-            StreamEntry::RemoteBallot(_) => false,
+            StreamEntry::RemoteBallot { .. } => false,
             StreamEntry::NoOp { .. } => window.resolve_no_op(&item.head).is_some_and(|slot| window.is_beyond(slot)),
             _ => window.resolve(&item.head).is_some_and(|slot| !window.holds_message(slot, item.head.sequence)),
         }

@@ -1,12 +1,46 @@
-//! The ballots that a member has heard of.
+//! The ballots and incarnations that a member has heard of.
+//!
+//! # Incarnations
+//! A ballot carries the number of its group's incarnation; the tag stands beside it in whatever says that a group is led or
+//! was ended: greetings, states, campaigns, refusals, announcements. Items carry the number alone. So a member counts an item
+//! only if its number is that of the incarnation, with its tag, that it knows of the group: whoever it has not heard of it
+//! yet drops the item and asks. Of two tags of one number the first that was heard stays, and the other is *noted*:
+//! connections with whoever says it are refused (`node/member/links.rs`), so nothing of it comes.
+//!
+//! | known of a group | heard | what becomes of it |
+//! |---|---|---|
+//! | (n, t) | (n, t) | the larger ballot counts |
+//! | (n, t) | (m, u), m > n | known from now on; ballots of n do not count any more |
+//! | (n, t) | (m, u), m < n | nothing; who says it is told of n |
+//! | (n, t) | (n, u), u ≠ t | noted as a contradiction; nothing of it counts |
 
-use crate::{Ballot, GroupId, Topology};
+use crate::{Ballot, GroupId, Incarnation, Topology};
+
+/// What is known of a group: the largest ballot that was heard of, and the incarnation that it belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Known {
+    pub(super) ballot: Ballot,
+    pub(super) incarnation: Incarnation,
+}
+
+/// What is said of a group contradicts what is known of it: two histories that began apart have one number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Contradiction {
+    /// The group.
+    pub group: GroupId,
+    /// Its incarnation, as it is known here.
+    pub known: Incarnation,
+    /// As another process says.
+    pub said: Incarnation,
+}
 
 /// What a member has promised, what it has installed, and what it knows of other groups.
 ///
 /// # Invariants
-/// - None of these ballots ever becomes smaller.
+/// - None of these ballots ever becomes smaller. (A process without memory drops the promise of a founding that cannot come
+///   about any more: see `founding.rs`.)
 /// - `installed` is at most `promised`. The member processes, acknowledges and delivers only while the two are the same.
+/// - The number in a known ballot is that of the known incarnation; so it is of `promised` and `promised_in`.
 /// - A member has heard of the ballots of all times in vectors that it has appended or processed, because a leader relays
 ///   them in the stream before it appends such a vector. So no leader takes a time from a leader that is older than one
 ///   whose time counted here.
@@ -14,27 +48,58 @@ use crate::{Ballot, GroupId, Topology};
 pub(super) struct Ballots {
     /// The largest ballot of the own group that this member has promised.
     pub(super) promised: Ballot,
+    /// The incarnation of that ballot.
+    pub(super) promised_in: Incarnation,
     /// The last ballot of the own group whose complete state is installed here.
     pub(super) installed: Ballot,
+    /// The incarnation of that ballot.
+    pub(super) installed_in: Incarnation,
+    /// The incarnation in which what is installed began from nothing.
+    pub(super) origin: Incarnation,
     /// The ballot of the stream entries that come now.
     pub(super) stream: Ballot,
-    /// By group, the largest ballot that was heard of.
-    known: Vec<Ballot>,
-    /// Of those, what the followers know: with the state, or from the stream.
+    /// By group.
+    known: Vec<Known>,
+    /// Of the known ballots, what the followers know: with the state, or from the stream.
     relayed: Vec<Ballot>,
+    contradiction: Option<Contradiction>,
 }
 
 impl Ballots {
-    /// Ballots of a member without memory: every group may be in its first one.
+    /// Ballots of a member without memory: nothing is known of any group.
     pub(super) fn new(topology: &Topology) -> Self {
-        let known: Vec<Ballot> = topology.group_ids().map(|group| topology.first_ballot(group)).collect();
-        let none = Ballot::NONE;
-        Ballots { promised: none, installed: none, stream: none, relayed: known.clone(), known }
+        let nothing = |group| Known { ballot: topology.before(group, 0), incarnation: Incarnation::NONE };
+        let known: Vec<Known> = topology.group_ids().map(nothing).collect();
+        let (none, nowhere) = (Ballot::NONE, Incarnation::NONE);
+        Ballots {
+            promised: none,
+            promised_in: nowhere,
+            installed: none,
+            installed_in: nowhere,
+            origin: nowhere,
+            stream: none,
+            relayed: known.iter().map(|known| known.ballot).collect(),
+            known,
+            contradiction: None,
+        }
     }
 
-    /// The group begins its life in this ballot.
-    pub(super) fn begin(&mut self, first: Ballot) {
+    /// All groups are in the first ballot of their first incarnation, `own` among them.
+    pub(super) fn begin(&mut self, topology: &Topology, own: GroupId) {
+        for (group, known) in topology.group_ids().zip(&mut self.known) {
+            *known = Known { ballot: topology.first_ballot(group), incarnation: Incarnation::FIRST };
+        }
+        self.relay_all();
+        let first = self.known(own);
         (self.promised, self.installed, self.stream) = (first, first, first);
+        (self.promised_in, self.installed_in, self.origin) =
+            (Incarnation::FIRST, Incarnation::FIRST, Incarnation::FIRST);
+    }
+
+    /// What is promised is installed, with a history that began in `origin`.
+    pub(super) fn install(&mut self, own: GroupId, origin: Incarnation) {
+        (self.installed, self.installed_in, self.origin) = (self.promised, self.promised_in, origin);
+        self.hear_in(own, self.installed, self.installed_in);
     }
 
     /// Whether nothing larger is promised than what is installed.
@@ -46,24 +111,69 @@ impl Ballots {
     /// The largest ballot of a group that was heard of; the default one if there is no such group.
     #[inline]
     pub(super) fn known(&self, group: GroupId) -> Ballot {
-        self.known.get(usize::from(group.0)).copied().unwrap_or_default()
+        self.known.get(usize::from(group.0)).map_or(Ballot::NONE, |known| known.ballot)
+    }
+
+    /// A group's incarnation as it is known here.
+    pub(super) fn incarnation(&self, group: GroupId) -> Incarnation {
+        self.known.get(usize::from(group.0)).map_or(Incarnation::NONE, |known| known.incarnation)
     }
 
     /// By group, the largest ballot that was heard of.
-    pub(super) fn all_known(&self) -> &[Ballot] {
-        &self.known
+    pub(super) fn all_known(&self) -> impl Iterator<Item = Ballot> {
+        self.known.iter().map(|known| known.ballot)
     }
 
-    /// A ballot of a group was heard of.
+    /// By group, its incarnation.
+    pub(super) fn incarnations(&self) -> impl Iterator<Item = Incarnation> {
+        self.known.iter().map(|known| known.incarnation)
+    }
+
+    /// A ballot of a group was heard of, of the incarnation that is known.
     #[inline]
     pub(super) fn hear_of(&mut self, group: GroupId, ballot: Ballot) {
-        let known = &mut self.known[usize::from(group.0)];
+        let known = &mut self.known[usize::from(group.0)].ballot;
         *known = (*known).max(ballot);
     }
 
+    /// Whether a ballot of a group in an item is of the incarnation that is known.
+    #[inline]
+    pub(super) fn is_known(&self, group: GroupId, ballot: Ballot) -> bool {
+        self.known(group).incarnation() == ballot.incarnation()
+    }
+
+    /// A ballot of a group was heard of, with its incarnation. Returns whether it counts: it is of the incarnation that is
+    /// known from now on.
+    pub(super) fn hear_in(&mut self, group: GroupId, ballot: Ballot, incarnation: Incarnation) -> bool {
+        let known = &mut self.known[usize::from(group.0)];
+        if known.incarnation.contradicts(incarnation) {
+            self.contradiction = Some(Contradiction { group, known: known.incarnation, said: incarnation });
+            return false;
+        }
+        if incarnation.number >= known.incarnation.number {
+            let ballot = known.ballot.max(ballot);
+            *known = Known { ballot, incarnation };
+            return true;
+        }
+        false
+    }
+
     /// Another member has heard of these, by group.
-    pub(super) fn hear_of_all(&mut self, known: &[Ballot]) {
-        self.known.iter_mut().zip(known).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+    pub(super) fn hear_of_all(&mut self, known: &[Ballot], incarnations: &[Incarnation]) {
+        for (group, (ballot, incarnation)) in (0..).map(GroupId).zip(known.iter().zip(incarnations)) {
+            self.hear_in(group, *ballot, *incarnation);
+        }
+    }
+
+    /// Whether another history of the own group was heard of that is not smaller than that of what is promised.
+    pub(super) fn is_contested(&self, own: GroupId) -> bool {
+        let same = |said: &Contradiction| said.group == own && said.said.contradicts(self.promised_in);
+        self.incarnation(own) != self.promised_in || self.contradiction.as_ref().is_some_and(same)
+    }
+
+    /// The last contradiction that was heard.
+    pub(super) fn contradiction(&self) -> Option<Contradiction> {
+        self.contradiction
     }
 
     /// Whether the followers have not been told of this ballot of a group.
@@ -72,16 +182,16 @@ impl Ballots {
         ballot > self.relayed[usize::from(group.0)]
     }
 
-    /// The largest known ballot of a group, if the followers have not been told of it. From now on they have.
-    pub(super) fn relay(&mut self, group: GroupId) -> Option<Ballot> {
+    /// What is known of a group, if the followers have not been told of its ballot. From now on they have.
+    pub(super) fn relay(&mut self, group: GroupId) -> Option<Known> {
         let at = usize::from(group.0);
-        let ballot = self.known[at];
-        (ballot > std::mem::replace(&mut self.relayed[at], ballot)).then_some(ballot)
+        let known = self.known[at];
+        (known.ballot > std::mem::replace(&mut self.relayed[at], known.ballot)).then_some(known)
     }
 
     /// The followers get all that is known with a state.
     pub(super) fn relay_all(&mut self) {
-        self.relayed.clone_from(&self.known);
+        self.relayed = self.all_known().collect();
     }
 }
 
@@ -91,14 +201,35 @@ mod tests {
 
     use super::*;
 
+    fn ballots() -> Ballots {
+        let topology = Topology::new(&[1, 2], 1).expect("possible");
+        let mut ballots = Ballots::new(&topology);
+        ballots.begin(&topology, GroupId(0));
+        ballots
+    }
+
     #[test]
     fn a_ballot_is_relayed_once_and_never_becomes_smaller() {
-        let mut ballots = Ballots::new(&Topology::new(&[1, 2], 1).expect("possible"));
+        let (mut ballots, first) = (ballots(), Incarnation::FIRST);
         let (group, later) = (GroupId(1), Ballot::new(2, ProcessId(2)));
         assert_eq!((ballots.relay(group), ballots.known(GroupId(9))), (None, Ballot::NONE));
         ballots.hear_of(group, later);
-        ballots.hear_of_all(&[Ballot::NONE, Ballot::new(1, ProcessId(2))]);
+        ballots.hear_of_all(&[Ballot::NONE, Ballot::new(1, ProcessId(2))], &[Incarnation::NONE, first]);
         assert!(ballots.is_unrelayed(group, later) && ballots.known(group) == later);
-        assert_eq!((ballots.relay(group), ballots.relay(group)), (Some(later), None));
+        let known = Known { ballot: later, incarnation: first };
+        assert_eq!((ballots.relay(group), ballots.relay(group)), (Some(known), None));
+    }
+
+    #[test]
+    fn a_larger_incarnation_replaces_a_smaller_one_and_another_tag_of_the_same_is_noted() {
+        let (mut ballots, group) = (ballots(), GroupId(1));
+        let (second, other) = (Incarnation { number: 2, tag: 5 }, Incarnation { number: 2, tag: 6 });
+        let (small, large) = (Ballot::new_in(2, 1, ProcessId(1)), Ballot::new_in(2, 9, ProcessId(1)));
+        assert!(!ballots.is_known(group, small) && ballots.hear_in(group, small, second));
+        assert!(!ballots.hear_in(group, Ballot::new(7, ProcessId(1)), Incarnation::FIRST));
+        assert_eq!(ballots.contradiction(), None);
+        assert!(!ballots.hear_in(group, large, other));
+        assert_eq!(ballots.contradiction(), Some(Contradiction { group, known: second, said: other }));
+        assert_eq!((ballots.known(group), ballots.incarnation(group)), (small, second));
     }
 }

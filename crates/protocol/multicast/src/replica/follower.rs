@@ -29,11 +29,11 @@ impl<E: Effects> Follower<'_, E> {
         }
         let client = item.head.client;
         match item.entry {
-            StreamEntry::RemoteBallot(ballot) => {
+            StreamEntry::RemoteBallot { ballot, incarnation } => {
                 // The leader has heard of another group's ballot.
                 let (group, _) = id.member(ballot.leader()).map_err(|_| Rejected::Ballot(ballot))?;
                 *counter += 1;
-                ballots.hear_of(group, ballot);
+                ballots.hear_in(group, ballot, incarnation);
                 return Ok(());
             }
             StreamEntry::Assign { ballot, .. } if messages.client(client).is_some() && ballot != ballots.installed => {
@@ -112,7 +112,7 @@ impl<E: Effects> Follower<'_, E> {
             StreamEntry::Assign { time, .. } => self.order_assigned(client, slot, time),
             StreamEntry::Remote { position, ballot, time } => message.stamp(usize::from(position), ballot, time),
             StreamEntry::Vector(times) => message.stamp_all(times),
-            StreamEntry::NoOp { .. } | StreamEntry::RemoteBallot(_) => return,
+            StreamEntry::NoOp { .. } | StreamEntry::RemoteBallot { .. } => return,
         }
         let message = self.agreement.messages.get(client, slot);
         // A vector that comes again, with other times or not, is acknowledged again: that is what it came for.

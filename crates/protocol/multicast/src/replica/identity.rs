@@ -58,6 +58,16 @@ impl Identity {
         members.count_ones() >= self.topology().majority(self.group)
     }
 
+    /// The member of the own group that founds it.
+    pub(super) fn founder(&self) -> ProcessId {
+        self.topology().first_ballot(self.group).leader()
+    }
+
+    /// This member's index in its group.
+    pub(super) fn index(&self) -> usize {
+        self.bit.trailing_zeros() as usize
+    }
+
     /// Whether this member is its whole group.
     #[inline]
     pub(super) fn is_alone(&self) -> bool {
@@ -89,8 +99,11 @@ impl Identity {
             PeerMessage::Install { ballot, admits, .. } => {
                 own && ballot.leader() == from && admits.iter().all(|joiner| member(group, joiner.process))
             }
-            PeerMessage::Announce { group, ballot } => topology.has_group(*group) && member(*group, ballot.leader()),
-            PeerMessage::Refuse { promised } => own && member(group, promised.leader()),
+            PeerMessage::Announce { group, ballot, .. } => {
+                topology.has_group(*group) && member(*group, ballot.leader())
+            }
+            PeerMessage::Refuse { promised, .. } => own && member(group, promised.leader()),
+            PeerMessage::Remembered { by, .. } => own && topology.role(*by).is_some(),
             PeerMessage::WantBody(_)
             | PeerMessage::WantBodies(_)
             | PeerMessage::Gone(_)

@@ -3,6 +3,7 @@
 use stentor_fabric::ProcessId;
 
 use super::agreement::Agreement;
+use super::ballots::Known;
 use super::no_op::NoOps;
 use super::{Effects, Rejected, Variant};
 use crate::item::{Head, RemoteTimestamp, StreamEntry, StreamItem};
@@ -62,7 +63,7 @@ impl<E: Effects> Leader<'_, E> {
             self.effects.timestamp(ballots.known(to.group).leader(), &item);
         }
         if mutant!(id.mutant(), NotGenuine) {
-            let leaders = ballots.all_known().iter().map(|ballot| ballot.leader());
+            let leaders = ballots.all_known().map(|ballot| ballot.leader());
             for leader in leaders.filter(|leader| *leader != id.me()) {
                 let item = RemoteTimestamp { head: message.head(client, own), position, ballot, time };
                 self.effects.timestamp(leader, &item);
@@ -108,7 +109,7 @@ impl<E: Effects> Leader<'_, E> {
         clock.raise_before_append(message.times().max(), id.mutant());
         message.vector = true;
         // In V1 each time was passed on as it came; but what came before this ballot began was passed on in another one.
-        let first = ballots.installed == id.topology().first_ballot(id.group);
+        let first = ballots.installed.number() == 1 && ballots.origin == ballots.installed_in;
         if message.groups > 1 && (id.config.variant == Variant::V2 || !first) {
             self.append_vector(client, slot);
         }
@@ -216,9 +217,9 @@ impl<E: Effects> Leader<'_, E> {
     pub(super) fn relay_ballots(&mut self) {
         let Agreement { id, ballots, counter, .. } = &mut *self.agreement;
         for group in id.topology().group_ids() {
-            if let Some(ballot) = ballots.relay(group).filter(|_| group != id.group) {
+            if let Some(Known { ballot, incarnation }) = ballots.relay(group).filter(|_| group != id.group) {
                 *counter += 1;
-                let entry = StreamEntry::RemoteBallot(ballot);
+                let entry = StreamEntry::RemoteBallot { ballot, incarnation };
                 self.effects.to_followers(&StreamItem { head: Head::NONE, counter: *counter, entry });
             }
         }

@@ -37,12 +37,15 @@ mod clock;
 mod config;
 mod effects;
 mod follower;
+mod founding;
+mod histories;
 mod identity;
 mod install;
 mod leader;
 mod leadership;
 mod lives;
 mod membership;
+mod memories;
 mod messages;
 mod no_op;
 mod order;
@@ -50,6 +53,7 @@ mod probe;
 mod recovery;
 mod rejected;
 mod repair;
+mod reset;
 mod slot;
 mod starvation;
 mod votes;
@@ -59,13 +63,16 @@ use std::hash::{Hash, Hasher};
 
 use stentor_fabric::ProcessId;
 
-pub use self::config::{ReplicaConfig, Variant};
+pub use self::ballots::Contradiction;
+pub use self::config::{ReplicaConfig, TotalLoss, Variant};
 pub use self::effects::{Delivery, Effects};
+pub use self::memories::Hindrance;
 pub use self::rejected::Rejected;
 use crate::mutant::mutant;
 use crate::peer_message::{Joiner, MessageRef, PeerMessage};
-use crate::{Ack, Ballot, ClientId, GroupId, Header, MessageId, RemoteTimestamp, StreamItem, ids};
+use crate::{Ack, Ballot, ClientId, GroupId, Header, Incarnation, MessageId, RemoteTimestamp, StreamItem, ids};
 use agreement::Agreement;
+use campaign::Demand;
 use follower::Follower;
 use identity::Identity;
 use install::Install;
@@ -99,7 +106,7 @@ pub struct Replica {
 
 /// Beginning.
 impl Replica {
-    /// A member at the beginning of the cluster's life: every group in its first ballot.
+    /// A member at the beginning of the cluster's life: every group in the first ballot of [`Incarnation::FIRST`].
     ///
     /// # Panics
     /// If `config.me` is not a member of a group, or the window is not a power of two.
@@ -111,7 +118,7 @@ impl Replica {
     }
 
     /// A process that has no memory of its group: it was never there, or crashed. It asks its group to take it in. If all
-    /// members are in this state, the group begins its life.
+    /// members are in this state, and nobody whom they reach remembers the group, they found it anew.
     ///
     /// # Panics
     /// As [`new`](Replica::new).
@@ -119,12 +126,7 @@ impl Replica {
     pub fn joining(config: ReplicaConfig, life: u64) -> Self {
         let agreement = Agreement::new(Identity::new(config));
         let membership = Membership::joining(&agreement.id, life);
-        let mut replica =
-            Replica { agreement, membership, leadership: Leadership::new(), starvation: Starvation::default() };
-        if replica.agreement.id.is_alone() {
-            recovery::begin_life(&mut replica.agreement, &mut replica.membership, &mut replica.leadership);
-        }
-        replica
+        Replica { agreement, membership, leadership: Leadership::new(), starvation: Starvation::default() }
     }
 
     /// Returns the bytes of a slot of a client's window: the message there and its entry in the order.
@@ -171,8 +173,8 @@ impl Replica {
         self.membership.is_joining()
     }
 
-    /// Whether another process of this member was started after this one: its group has heard of it. Nothing that this one
-    /// says counts any more, and it says nothing.
+    /// Whether another process of this member was started after this one, and its group has heard of it; or its group was
+    /// [reset](Replica::ended_by) without it. Nothing that this one says counts any more, and it says nothing.
     #[inline]
     #[must_use]
     pub fn is_superseded(&self) -> bool {
@@ -180,7 +182,7 @@ impl Replica {
     }
 
     /// While this process has no memory of its group: other members that asked lately to be taken in, because they have none
-    /// either. If a majority of the group has none, nobody is taken in until all have none.
+    /// either. If a majority of the group has none, nobody is taken in.
     pub fn also_without_memory(&self) -> impl Iterator<Item = ProcessId> {
         let (id, asking) = (&self.agreement.id, self.membership.asking());
         id.others().filter(move |process| asking & id.bit_of(*process) != 0)
@@ -201,15 +203,12 @@ impl Replica {
 
     /// The ballot in which this member's word counts about what it holds, together with that of others in the same ballot:
     /// the one that is installed here. A member that has only promised it may have been taken in by a smaller ballot
-    /// meanwhile, and not hold it any more. And a group may begin its life more than once, until a majority remembers that
-    /// it has: so its first ballot, which nobody promised, is none in which that counts, unless it is the beginning of all.
+    /// meanwhile, and not hold it any more.
     #[must_use]
     pub fn counts_in(&self) -> Option<Ballot> {
-        let Agreement { id, ballots, .. } = &self.agreement;
-        let first = id.topology().first_ballot(id.group);
-        let begun = self.membership.genesis.is_empty() || ballots.installed != first;
+        let ballots = &self.agreement.ballots;
         let member = !self.is_joining() && !self.is_superseded();
-        (ballots.is_current() && member && begun).then_some(ballots.installed)
+        (ballots.is_current() && member).then_some(ballots.installed)
     }
 
     /// Messages that have this group's timestamp and are not delivered here.
@@ -343,7 +342,7 @@ impl Replica {
     /// Everything that decides what this member does next; the order is derived from it.
     fn essence(&self) -> impl Hash + PartialEq + '_ {
         let Agreement { id, ballots, clock, counter, messages } = &self.agreement;
-        (id.me(), ballots, clock, counter, messages, self.membership.essence(id), &self.leadership, self.starvation)
+        (id.me(), ballots, clock, counter, messages, self.membership.essence(), &self.leadership, self.starvation)
     }
 }
 
@@ -449,14 +448,19 @@ impl Replica {
             return Err(Rejected::Sender(from));
         }
         let ballot = ballots.known(group);
-        if item.ballot < ballot {
-            effects.send(from, &PeerMessage::Announce { group, ballot });
+        let known = ballots.is_known(group, item.ballot) || mutant!(id.mutant(), IncarnationIgnored);
+        if item.ballot < ballot || !known {
+            // It tells this member of its incarnation, if that is the larger one.
+            let incarnation = ballots.incarnation(group);
+            effects.send(from, &PeerMessage::Announce { group, ballot, incarnation });
             return Ok(());
         }
         if ballots.promised.leader() != id.me() {
             // The sender has not heard who leads here, or heard of somebody who does not any more.
             if !self.is_joining() {
-                effects.send(from, &PeerMessage::Announce { group: id.group, ballot: ballots.known(id.group) });
+                let (group, ballot) = (id.group, ballots.known(id.group));
+                let incarnation = ballots.incarnation(group);
+                effects.send(from, &PeerMessage::Announce { group, ballot, incarnation });
             }
             return Ok(());
         }
@@ -505,27 +509,26 @@ impl Replica {
         }
         match message {
             PeerMessage::Join { life } => {
-                let begins = self.recovery(effects).on_join(Joiner { process: from, life: *life });
-                if begins {
-                    self.advance_all(effects);
-                }
+                self.recovery(effects).on_join(Joiner { process: from, life: *life });
             }
-            PeerMessage::Begun { life } => {
-                let begins = self.recovery(effects).on_begun(Joiner { process: from, life: *life });
-                if begins {
-                    self.advance_all(effects);
-                }
+            PeerMessage::Remembered { by, incarnation } => {
+                self.recovery(effects).on_remembered(from, *by, *incarnation);
             }
             PeerMessage::Elder { life } => self.recovery(effects).on_elder(*life),
-            PeerMessage::Campaign { ballot, lives } => {
+            PeerMessage::Campaign { ballot, incarnation, ends, resets, lives } => {
                 if lives.len() != id.topology().size(id.group) {
                     return Err(Rejected::State("another number of members"));
                 }
-                self.recovery(effects).on_campaign(from, *ballot, lives);
+                let (ballot, incarnation) = (*ballot, *incarnation);
+                let demand = Demand { ballot, incarnation, ends: *ends, resets: *resets, lives };
+                self.recovery(effects).on_campaign(from, &demand);
             }
             PeerMessage::Promise { ballot, state } => self.recovery(effects).on_promise(from, *ballot, state),
-            PeerMessage::Refuse { promised } => self.agreement.ballots.hear_of(group, *promised),
+            PeerMessage::Refuse { promised, incarnation } => self.recovery(effects).on_refuse(*promised, *incarnation),
             PeerMessage::Install { ballot, counter, state, admits, snapshot } => {
+                if ballot.incarnation() != state.incarnation.number {
+                    return Err(Rejected::State("a state of another incarnation"));
+                }
                 let install = Install { ballot: *ballot, counter: *counter, state: state.clone() };
                 self.recovery(effects).on_install(install, admits, *snapshot);
             }
@@ -534,7 +537,12 @@ impl Replica {
             PeerMessage::Transfer { ballot, state } => self.recovery(effects).on_transfer(from, *ballot, state),
             PeerMessage::Gone(gone) => self.recovery(effects).on_gone(*gone),
             PeerMessage::Probe { ballot } => self.recovery(effects).on_probe(from, *ballot),
-            PeerMessage::Announce { group, ballot } => self.repair(effects).on_announce(from, *group, *ballot),
+            PeerMessage::Announce { group, ballot, incarnation } => {
+                if self.is_joining() && *group == self.group() {
+                    self.membership.memories.hear(from, *incarnation);
+                }
+                self.repair(effects).on_announce(from, *group, *ballot, *incarnation);
+            }
             PeerMessage::WantBody(wanted) => self.repair(effects).on_want(from, *wanted, 1),
             PeerMessage::WantBodies(wanted) => self.repair(effects).on_want(from, *wanted, BODIES),
             PeerMessage::Ask(asked) => self.on_ask(from, *asked, effects),
@@ -569,6 +577,7 @@ impl Replica {
             self.agreement.messages.catch_ups.starved += 1;
             effects.send(ballot.leader(), &PeerMessage::Behind { ballot });
         }
+        self.membership.wait();
         self.leadership.age = self.leadership.age.saturating_add(1);
         if self.leadership.age >= retry_ticks {
             self.leadership.age = 0;
@@ -621,7 +630,8 @@ impl Replica {
         if group == own {
             self.recovery(effects).on_connected(peer);
         } else if self.is_leader() {
-            effects.send(peer, &PeerMessage::Announce { group: own, ballot });
+            let incarnation = self.incarnation();
+            effects.send(peer, &PeerMessage::Announce { group: own, ballot, incarnation });
             if self.known(group).leader() == peer {
                 self.leader(effects).send_timestamps_to(group);
             }
@@ -638,6 +648,20 @@ impl Replica {
     /// [`Rejected::Ballot`] if there is no larger one.
     pub fn campaign<E: Effects>(&mut self, effects: &mut E) -> Result<Ballot, Rejected> {
         self.recovery(effects).campaign()
+    }
+
+    /// Begins a new incarnation of this member's group, with its state: with nothing, if `empty` and this process is without
+    /// memory. What was agreed in the incarnation that it ends, and is not in that state, is lost. A majority has to promise,
+    /// with or without memory. Nobody may be able to write this member's stream regions, as with
+    /// [`campaign`](Replica::campaign). Returns the ballot.
+    ///
+    /// # Errors
+    /// [`Rejected::Incarnation`] if `ends` is not the [incarnation](Replica::reset_ends) that is known here;
+    /// [`Rejected::Joining`] without memory, unless `empty`, and [`Rejected::Remembers`] with memory, if `empty`;
+    /// [`Rejected::Superseded`] if another process of this member came later; [`Rejected::Ballot`] if there is no larger
+    /// incarnation.
+    pub fn reset<E: Effects>(&mut self, ends: Incarnation, empty: bool, effects: &mut E) -> Result<Ballot, Rejected> {
+        self.recovery(effects).reset(ends, empty)
     }
 }
 
@@ -667,10 +691,6 @@ impl Replica {
             self.leader(effects).assign_ready(client);
         }
         self.agreement.deliver_due(effects);
-    }
-
-    fn advance_all<E: Effects>(&mut self, effects: &mut E) {
-        self.agreement.messages.clients().for_each(|client| self.advance(client, effects));
     }
 
     /// One undelivered slot is a tick older.

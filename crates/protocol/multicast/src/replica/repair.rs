@@ -9,7 +9,7 @@ use super::{Effects, Variant};
 use crate::item::{Ack, StreamEntry, StreamItem, Times};
 use crate::mutant::mutant;
 use crate::peer_message::{MessageRef, PeerMessage};
-use crate::{Ballot, ClientId, GroupId};
+use crate::{Ballot, ClientId, GroupId, Incarnation};
 
 /// Most bodies that are forwarded at once: half of the peer messages that may wait for one peer.
 pub(super) const BODIES: u64 = 32;
@@ -127,17 +127,23 @@ impl<E: Effects> Repair<'_, E> {
     }
 
     /// A leader announces its ballot of a group.
-    pub(super) fn on_announce(&mut self, from: ProcessId, group: GroupId, ballot: Ballot) {
+    pub(super) fn on_announce(&mut self, from: ProcessId, group: GroupId, ballot: Ballot, incarnation: Incarnation) {
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         let (known, other) = (ballots.known(group), group != id.group);
-        if ballot < known {
-            if other && id.topology().member_bit(group, from).is_some() {
-                // Of its own group it should know more: see `StaleLeaderProbe`.
-                self.effects.send(from, &PeerMessage::Announce { group, ballot: known });
+        let is_less = ballot < known && !ballots.incarnation(group).contradicts(incarnation);
+        if is_less {
+            let of_group = id.topology().member_bit(group, from).is_some();
+            let asks = incarnation.number < known.incarnation() && !other && !of_group && !self.joining;
+            if other && of_group || asks {
+                // Of its own group it should know more: see `StaleLeaderProbe`. Another one has not heard of the incarnation.
+                let incarnation = ballots.incarnation(group);
+                self.effects.send(from, &PeerMessage::Announce { group, ballot: known, incarnation });
             }
             return;
         }
-        ballots.hear_of(group, ballot);
+        if !ballots.hear_in(group, ballot, incarnation) {
+            return;
+        }
         if self.leads && other {
             self.leader().send_timestamps_to(group);
         }

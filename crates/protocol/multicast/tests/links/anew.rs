@@ -1,8 +1,8 @@
-//! A group that lost all its memory begins anew, with small ballots; other groups remember larger ones of it.
+//! A group that lost all its memory, or its majority, and others that remember it.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::NetworkModel;
-use stentor_multicast::GroupId;
+use stentor_multicast::{GroupId, Hindrance, Incarnation, SubmitError};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
@@ -28,9 +28,9 @@ fn a_leader_that_does_not_hear_its_successor_does_not_depose_it() {
     assert!((0..3).all(|member| bed.members[member].replica().ballot() == ballot), "one change is enough");
 }
 
-/// Group 1 changes its leader so often, then all its members are replaced at once; what is multicast to both groups
-/// afterwards, by a new process, is delivered by all.
-fn begins_anew_after(changes: u16, size: u16, network: NetworkModel, seed: u64) {
+/// Group 1 changes its leader so often, then all its members are replaced at once. Group 0 remembers it: it waits, and says for
+/// whom. An operator resets it with nothing; what is multicast to both groups afterwards, by a new process, is delivered by all.
+fn is_reset_after(changes: u16, size: u16, network: NetworkModel, seed: u64) {
     let why = format!("{changes} changes in a group of {size}, seed {seed}");
     let mut bed = Bed::new(&[3, usize::from(size)], 1, limits(), network, seed);
     bed.run(RECONNECTED_NS);
@@ -44,12 +44,27 @@ fn begins_anew_after(changes: u16, size: u16, network: NetworkModel, seed: u64) 
     bed.run(RECONNECTED_NS);
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1), "{why}");
     let remembered = bed.members[0].replica().known(GroupId(1));
-    let mut anew = 3..usize::from(3 + size);
+    let anew = 3..usize::from(3 + size);
     for member in anew.clone() {
         bed.restart_member(member);
     }
+    bed.run(20 * RECONNECTED_NS);
+    for member in anew.clone() {
+        let replica = bed.members[member].replica();
+        assert!(replica.is_joining(), "{why}: it waits");
+        let by = ProcessId(0);
+        assert_eq!(replica.hindrance(), Some(Hindrance::Remembered { by, incarnation: Incarnation::FIRST }), "{why}");
+    }
+    let chosen = usize::from(3 + size) - 1;
+    let ends = bed.members[chosen].replica().reset_ends();
+    bed.members[chosen].reset(ends, true).unwrap_or_else(|error| panic!("{why}: {error}"));
+    bed.world.wake_at(ProcessId(chosen as u16), bed.world.now_ns());
     bed.run(10 * RECONNECTED_NS);
-    assert!(anew.all(|member| !bed.members[member].replica().is_joining()), "{why}: it begins anew");
+    for member in anew {
+        let replica = bed.members[member].replica();
+        assert_eq!((replica.is_joining(), replica.incarnation().number), (false, 2), "{why}: {replica:?}");
+    }
+    assert_eq!(bed.submit(0, &[0, 1], b"lost"), Err(SubmitError::GroupReset { group: 1 }), "{why}");
     bed.restart_client(0);
     bed.run(10 * RECONNECTED_NS);
     let after = bed.submit(0, &[0, 1], b"after").unwrap_or_else(|error| panic!("{why}: {error}"));
@@ -66,10 +81,36 @@ fn begins_anew_after(changes: u16, size: u16, network: NetworkModel, seed: u64) 
 }
 
 #[test]
-fn a_group_that_begins_anew_delivers_with_groups_that_remember_larger_ballots_of_it() {
+fn a_group_that_others_remember_waits_for_an_operator_and_delivers_with_them_when_it_is_reset() {
     for (seed, network) in (0..).zip([NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()]) {
         for (changes, size) in [(0, 3), (1, 3), (4, 3), (4, 1), (3, 2)] {
-            begins_anew_after(changes, size, network.clone(), seed);
+            is_reset_after(changes, size, network.clone(), seed);
         }
+    }
+}
+
+/// Two of three members lose their memory. The third goes on, with its state and with them, when an operator says so.
+#[test]
+fn a_member_that_is_left_goes_on_with_its_state_when_its_group_is_reset() {
+    let mut bed = Bed::new(&[3, 1], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    let before = bed.submit(0, &[0, 1], b"before").expect("all are connected");
+    bed.run(RECONNECTED_NS);
+    for member in [0, 2] {
+        bed.restart_member(member);
+    }
+    bed.run(20 * RECONNECTED_NS);
+    let by = Hindrance::Remembered { by: ProcessId(1), incarnation: Incarnation::FIRST };
+    assert_eq!(bed.members[0].replica().hindrance(), Some(by));
+    bed.members[1].reset(Incarnation::FIRST, false).expect("it names what it ends");
+    bed.world.wake_at(ProcessId(1), bed.world.now_ns());
+    bed.run(10 * RECONNECTED_NS);
+    assert!((0..3).all(|member| bed.members[member].replica().incarnation().number == 2));
+    bed.restart_client(0);
+    bed.run(10 * RECONNECTED_NS);
+    let after = bed.submit(0, &[0, 1], b"after").expect("all are connected");
+    bed.run(10 * RECONNECTED_NS);
+    for (member, delivered) in bed.delivered.iter().enumerate() {
+        assert_eq!(delivered.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [before, after], "member {member}");
     }
 }

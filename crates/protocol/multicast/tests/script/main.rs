@@ -4,11 +4,13 @@
 
 mod ack;
 mod counts;
+mod founding;
 mod lives;
 mod message;
 mod no_op;
 mod probe;
 mod process;
+mod reset;
 mod starvation;
 mod state;
 mod stream;

@@ -3,7 +3,7 @@
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, ClientId, Head, MessageRef, PeerMessage, Rejected, ReplicaConfig, SlotRef, Variant};
 
-use super::process::{Effect, Process, TWO_GROUPS, head, led_by};
+use super::process::{Effect, Process, TWO_GROUPS, first_campaign, head, led_by};
 
 const GENERATION: u64 = 1 << stentor_multicast::MessageId::GENERATION_BITS;
 
@@ -77,7 +77,7 @@ fn what_is_held_counts_in_no_ballot_once_another_is_promised() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
     assert_eq!(follower.replica.counts_in(), Some(led_by(0)));
     let ballot = Ballot::new(2, ProcessId(2));
-    follower.peer_message(2, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
+    follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("it promises");
     assert_eq!(follower.replica.counts_in(), None);
 }
 
@@ -202,7 +202,7 @@ fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
     follower.replica.succeed(ClientId(0), 1);
     assert_eq!(answer(&mut follower, slot_ref(3, 0)), lacking(slot_ref(3, 0)));
     let ballot = Ballot::new(2, ProcessId(2));
-    follower.peer_message(2, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
+    follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("it promises");
     assert_eq!(answer(&mut follower, slot_ref(3, 0)), [], "that leader is none any more");
     let early = PeerMessage::Seek(SlotRef { ballot, ..slot_ref(3, 0) });
     assert_eq!(follower.peer_message(2, &early), Ok(vec![]), "its state is not installed here");
@@ -242,11 +242,8 @@ fn a_no_op_that_was_not_settled_is_gone_with_its_ballot() {
     other.message(0, 1, &[(0, 0)]).expect("the first message");
     let ballot = other.campaign();
     let mut third = Process::new(&[3], 2, Variant::V2);
-    let promise = peer_messages(
-        &third.peer_message(1, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises"),
-    )
-    .remove(0)
-    .1;
+    let promise =
+        peer_messages(&third.peer_message(1, &first_campaign(ballot, &[0; 3])).expect("it promises")).remove(0).1;
     let effects = other.peer_message(2, &promise).expect("a majority");
     let install = peer_messages(&effects).into_iter().find(|(to, _)| *to == 0).expect("a state").1;
     leader.peer_message(1, &install).expect("it installs");
@@ -299,11 +296,8 @@ fn followers_hear_of_a_ballot_before_a_time_that_was_given_in_it() {
     // It leads now. Their old leader, which does not know that it is deposed, gives its own time.
     let ballot = follower.campaign();
     let mut third = Process::new(TWO_GROUPS, 2, Variant::V2);
-    let promise = peer_messages(
-        &third.peer_message(1, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises"),
-    )
-    .remove(0)
-    .1;
+    let promise =
+        peer_messages(&third.peer_message(1, &first_campaign(ballot, &[0; 3])).expect("it promises")).remove(0).1;
     follower.peer_message(2, &promise).expect("a majority");
     follower.peer_message(2, &PeerMessage::Installed { ballot }).expect("it leads");
     assert!(follower.replica.is_leader());

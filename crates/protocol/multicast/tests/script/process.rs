@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, MessageId, PeerMessage, ProcessRole,
-    Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times, Timestamp, Topology,
-    Variant,
+    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Incarnation, MessageId, PeerMessage,
+    ProcessRole, Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times,
+    Timestamp, Topology, Variant,
 };
 
 /// What a member does, owned, so that a test can list it.
@@ -27,7 +27,7 @@ pub(crate) enum Effect {
 }
 
 #[derive(Default)]
-struct Recorder(Vec<Effect>, bool);
+pub(crate) struct Recorder(pub(crate) Vec<Effect>, bool);
 
 impl Effects for Recorder {
     fn is_held_up(&self) -> bool {
@@ -41,7 +41,7 @@ impl Effects for Recorder {
             StreamEntry::Vector(times) => Effect::Vector { head, counter, times: times.words().to_vec() },
             StreamEntry::Remote { position, ballot, time } => Effect::Remote { head, counter, position, ballot, time },
             StreamEntry::NoOp { settled } => Effect::NoOp { head, counter, settled },
-            StreamEntry::RemoteBallot(ballot) => Effect::RemoteBallot { counter, ballot },
+            StreamEntry::RemoteBallot { ballot, .. } => Effect::RemoteBallot { counter, ballot },
         });
     }
 
@@ -176,7 +176,7 @@ impl Process {
 
     pub(crate) fn heard(&mut self, counter: u64, ballot: Ballot) -> Done {
         let none = Head { client: ClientId(0), sequence: 0, slot: ShortSlot::of(0), groups: 1 };
-        self.entry(none, counter, StreamEntry::RemoteBallot(ballot))
+        self.entry(none, counter, StreamEntry::RemoteBallot { ballot, incarnation: Incarnation::FIRST })
     }
 
     /// Time passes; what is done in these ticks.
@@ -232,6 +232,12 @@ impl Process {
         let entry = StreamEntry::Assign { position: 0, ballot: self.replica.ballot(), time: 1 };
         self.replica.stream_waits(self.replica.ballot().leader(), &StreamItem { head, counter, entry })
     }
+}
+
+/// 1A of a ballot of the first incarnation.
+pub(crate) fn first_campaign(ballot: Ballot, lives: &[u64]) -> PeerMessage {
+    let first = Incarnation::FIRST;
+    PeerMessage::Campaign { ballot, incarnation: first, ends: first, resets: false, lives: lives.to_vec() }
 }
 
 /// The first ballot of the group that this process leads.

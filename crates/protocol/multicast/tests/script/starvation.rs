@@ -1,11 +1,11 @@
 //! A follower's stream that does not bring what the leader has, and states that the stream has overtaken.
 
 use stentor_multicast::{
-    AssignedSlot, Ballot, CatchUps, ClientId, ClientState, Destination, GroupId, Head, MessageRef, PeerMessage,
-    ReplicaConfig, State, Variant,
+    AssignedSlot, Ballot, CatchUps, ClientId, ClientState, Destination, GroupId, Head, Incarnation, MessageRef,
+    PeerMessage, ReplicaConfig, State, Variant,
 };
 
-use super::process::{BOTH, Effect, Process, TWO_GROUPS, head, led_by};
+use super::process::{BOTH, Effect, Process, TWO_GROUPS, first_campaign, head, led_by};
 
 /// The second message of client 0 to both groups: slot 1 at group 0, slot 2 at group 1.
 const SECOND: &[(u16, u64)] = &[(0, 1), (1, 2)];
@@ -25,7 +25,10 @@ fn state(counter: u64, delivered: u64, clients: [ClientState; 2]) -> State {
         counter,
         clock: 9,
         delivered,
+        incarnation: Incarnation::FIRST,
+        origin: Incarnation::FIRST,
         known: vec![led_by(0), led_by(3)],
+        incarnations: vec![Incarnation::FIRST; 2],
         lives: vec![0; 3],
         clients: Vec::from(clients),
     }
@@ -65,7 +68,7 @@ fn follower_with_two() -> Process {
 /// What member 1 promises to a candidate.
 fn promise(follower: &mut Process) -> State {
     let ballot = Ballot::new(2, stentor_fabric::ProcessId(2));
-    let effects = follower.peer_message(2, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
+    let effects = follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("it promises");
     match &peer_messages(&effects)[..] {
         [(2, PeerMessage::Promise { state, .. })] => state.clone(),
         other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, Joiner, MessageRef, PeerMessage,
+    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, Incarnation, Joiner, MessageRef, PeerMessage,
     PeerMessageError, Rejected, State, Variant,
 };
 
@@ -26,7 +26,10 @@ fn state() -> State {
         counter: 1,
         clock: 1,
         delivered: 0,
+        incarnation: Incarnation::FIRST,
+        origin: Incarnation::FIRST,
         known: vec![second(), led_by(3)],
+        incarnations: vec![Incarnation::FIRST; 2],
         lives: vec![0; 3],
         clients: vec![assigned, ClientState::default()],
     }
@@ -152,7 +155,13 @@ fn whoever_comes_back_installs_what_the_leader_holds() {
     let wanted = PeerMessage::WantBody(MessageRef { client: ClientId(0), sequence: 1 });
     assert_eq!(joiner.peer_message(1, &install).expect("sound"), [Effect::PeerMessage { to: 1, message: wanted }]);
     let effects = joiner.message(0, 1, &[(0, 0)]).expect("the body");
-    assert_eq!(effects, [Effect::PeerMessage { to: 1, message: PeerMessage::Installed { ballot: second() } }]);
+    let installed = Effect::PeerMessage { to: 1, message: PeerMessage::Installed { ballot: second() } };
+    assert_eq!(effects.last(), Some(&installed));
+    // It tells the other group's members what it remembers of their group from now on.
+    let remembers = |effect: &Effect| {
+        matches!(effect, Effect::PeerMessage { to: 3.., message: PeerMessage::Announce { group: GroupId(1), .. } })
+    };
+    assert_eq!((effects.len(), effects.iter().filter(|effect| remembers(effect)).count()), (4, 3));
 }
 
 /// Every prefix of a message, a message with more behind it, and every word replaced by a number that no length can be.
@@ -184,7 +193,7 @@ fn a_snapshot_that_lies_about_its_length_is_no_letter() {
             }
         }
     }
-    // Admitted processes, groups, members' lives, clients, entries of either client, destinations, what either client holds.
-    assert_eq!(lengths, 9 * 3, "each length was found out, whatever the lie");
+    // Admitted processes, groups, their incarnations, members' lives, clients, entries of either client, destinations, what either client holds.
+    assert_eq!(lengths, 10 * 3, "each length was found out, whatever the lie");
     assert!(members.iter().all(|member| member.replica.delivered() <= 1));
 }

@@ -38,6 +38,15 @@ pub enum SubmitError {
         /// Index of the group.
         group: u16,
     },
+    /// The group began anew since this process took its place: what it multicast to it and was not known to be delivered
+    /// may be lost, and a new process goes on.
+    #[error(
+        "group {group} began anew, from another state: what was under way to it may be lost; start this client again"
+    )]
+    GroupReset {
+        /// Index of the group.
+        group: u16,
+    },
     /// Another process has this client's place, and this one has no part in what happens any more. What it submitted and
     /// was not known to be delivered may be lost.
     #[error("another process took the client place c{client}")]

@@ -18,7 +18,7 @@ use crate::node::effects::{Out, Outgoing};
 use crate::node::hello::Start;
 use crate::node::message_assembler::Received;
 use crate::node::streams::HeldRecord;
-use crate::{Ballot, ClientId, Header, PeerMessage, Rejected, Replica};
+use crate::{Ballot, ClientId, Header, Incarnation, PeerMessage, Rejected, Replica};
 
 /// First word of what goes as a letter: a letter of the state machine; a body; words of the caller's.
 const LETTER: u64 = 1;
@@ -80,6 +80,8 @@ pub(super) enum Fencing {
     PeerMessage(PeerMessage, Received),
     /// This member wants to lead.
     Campaign,
+    /// An operator ends this incarnation of the group; with nothing, if `empty`.
+    Reset { ends: Incarnation, empty: bool },
 }
 
 impl Recovery {
@@ -140,6 +142,18 @@ impl<F: Fabric> Member<F> {
         Ok(())
     }
 
+    /// Begins a new incarnation of this member's group in the steps that follow, if a majority of it promises: see
+    /// [`Replica::reset`].
+    ///
+    /// # Errors
+    /// See [`Replica::reset`].
+    pub fn reset(&mut self, ends: Incarnation, empty: bool) -> Result<(), Rejected> {
+        self.replica.check_reset(ends, empty)?;
+        self.gate.disturb();
+        self.recovery.fencing = Some(Fencing::Reset { ends, empty });
+        Ok(())
+    }
+
     /// Asks another member of the group to take over the leadership.
     pub fn hand_over(&mut self, to: ProcessId) {
         self.outputs.letters.push(Outgoing::PeerMessage { to, letter: PeerMessage::Lead, tail: Vec::new() });
@@ -173,6 +187,7 @@ impl<F: Fabric> Member<F> {
             self.tick(app);
         }
         self.tell_ballot();
+        self.tell_histories();
         self.send_outgoing();
         if worked {
             // Another stream may be read now, or more of a ring.
@@ -316,7 +331,7 @@ impl<F: Fabric> Member<F> {
     fn go_on_fencing<A: Application>(&mut self, app: &mut A) -> bool {
         let leader = match &self.recovery.fencing {
             Some(Fencing::PeerMessage(letter, _)) => letter.fences().map(Ballot::leader),
-            Some(Fencing::Campaign) => None,
+            Some(Fencing::Campaign | Fencing::Reset { .. }) => None,
             None => return false,
         };
         if !self.fence(leader) {
@@ -334,17 +349,24 @@ impl<F: Fabric> Member<F> {
                 let taken = self.hand_letter(&letter, &received, app).is_some();
                 self.outputs.counts.rejected += u64::from(!taken);
             }
-            Some(Fencing::Campaign) => self.start_campaign(app),
+            Some(Fencing::Campaign) => self.start_campaign(app, |replica, out| replica.campaign(out)),
+            Some(Fencing::Reset { ends, empty }) => {
+                self.start_campaign(app, |replica, out| replica.reset(ends, empty, out));
+            }
             None => {}
         }
         true
     }
 
-    fn start_campaign<A: Application>(&mut self, app: &mut A) {
+    fn start_campaign<A: Application>(
+        &mut self,
+        app: &mut A,
+        campaign: impl FnOnce(&mut Replica, &mut Out<'_, A>) -> Result<Ballot, Rejected>,
+    ) {
         let before = self.replica.ballot();
         self.outputs.stream.clear();
-        // Refused only while joining, which it was not, or when its place is taken.
-        let _ = self.with_replica(app, &[], |replica, out| replica.campaign(out));
+        // It was checked when it was asked; what has changed since speaks against it.
+        let _ = self.with_replica(app, &[], campaign);
         self.streams.reads = None;
         self.follow(before);
     }

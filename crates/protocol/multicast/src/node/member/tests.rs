@@ -10,8 +10,8 @@ use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
 use super::Member;
 use crate::node::effects::Out;
 use crate::{
-    Application, Client, ClientId, Delivered, GroupId, Head, Limits, MessageId, Mutant, ReplicaConfig, ShortSlot,
-    StreamEntry, StreamItem, Topology, Variant,
+    Application, Client, ClientId, Delivered, GroupId, Head, Limits, MessageId, ReplicaConfig, ShortSlot, StreamEntry,
+    StreamItem, Topology,
 };
 
 const SALT: u64 = 5;
@@ -44,14 +44,7 @@ impl Bed {
         let topology = Arc::new(Topology::new(&[3], 1).expect("a possible cluster"));
         let world = World::new(SimConfig::new(4, 1, NetworkModel::calm()));
         let member = |me| {
-            let config = ReplicaConfig {
-                topology: topology.clone(),
-                me,
-                variant: Variant::V2,
-                window: limits().window,
-                retry_ticks: ReplicaConfig::RETRY_TICKS,
-                mutant: Mutant::None,
-            };
+            let config = ReplicaConfig::new(topology.clone(), me, limits().window);
             let mut member = Member::new(world.fabric(me), config, limits(), SALT, 1).expect("a possible member");
             member.set_client_timeout(Duration::from_nanos(CONNECTED_NS / 2));
             member
