@@ -9,7 +9,7 @@ use std::time::Duration;
 use stentor_fabric_net::config_file::Position;
 use toml::Spanned;
 
-use stentor_multicast::CLIENT_TIMEOUT;
+use stentor_multicast::{CLIENT_TIMEOUT, TotalLoss};
 
 use super::error::{Misplaced, Problem};
 use super::file::{Election, File, FileLimits, Group, Process};
@@ -37,6 +37,8 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
         CLIENT_TIMEOUT.as_millis() as u32,
     )?;
     let client_timeout = Duration::from_millis(u64::from(ms));
+    let total_loss =
+        file.total_loss.as_ref().map_or(Ok(TotalLoss::default()), |word| at(word, total_loss(word.as_ref())))?;
     let limits = limits(&file.limits)?;
     let groups = groups(file.group, text, fabric)?;
     let neb = file.neb.as_ref().map(|neb| neb::validate(neb, &groups)).transpose()?;
@@ -44,11 +46,33 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
     let ofi = file.ofi.as_ref().map_or(Ok(OfiSettings::default()), ofi::validate)?;
     let switch = file.switch.as_ref().map(switch::validate).transpose()?;
     let cluster = file.cluster.into_inner();
-    Ok(ClusterConfig { cluster, fabric, key, client_timeout, election, times, limits, groups, neb, verbs, ofi, switch })
+    Ok(ClusterConfig {
+        cluster,
+        fabric,
+        key,
+        client_timeout,
+        total_loss,
+        election,
+        times,
+        limits,
+        groups,
+        neb,
+        verbs,
+        ofi,
+        switch,
+    })
 }
 
 fn at<T, V>(value: &Spanned<T>, result: Result<V, Problem>) -> Result<V, Misplaced> {
     result.map_err(|problem| (value.span(), problem))
+}
+
+fn total_loss(word: &str) -> Result<TotalLoss, Problem> {
+    match word {
+        "begin" => Ok(TotalLoss::Begin),
+        "refuse" => Ok(TotalLoss::Refuse),
+        _ => Err(Problem::UnknownTotalLoss { name: word.to_owned() }),
+    }
 }
 
 fn fabric(name: &str) -> Result<FabricKind, Problem> {

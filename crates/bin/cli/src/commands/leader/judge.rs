@@ -86,7 +86,8 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
             text += "; it begins when all its members are there";
         } else if !remember.is_empty() {
             let _ = write!(text, ": stop {} and start it anew, then {group} begins from nothing", ids(&remember));
-            text += "; clients that began before have to be started anew, too";
+            text += "; clients and members of other groups, which remember it, have to be started anew, too; or ";
+            let _ = write!(text, "`stentor group reset --group {group}` goes on with the state that is left");
         }
     } else if there < majority {
         text = format!("{group} has no majority: {there} of its {size} members answer, {majority} have to");

@@ -10,6 +10,7 @@ use stentor_multicast::Replica;
 use stentor_support::Failure;
 use stentor_support::live::{Answer, Control, Lag, Question, REMOTE_SHOW, Standing};
 
+use super::hindrance::told;
 use super::keeping::Keeping;
 
 /// How often questions are looked for.
@@ -107,6 +108,7 @@ impl<'a> Operator<'a> {
                     Answer::Done
                 }
                 Question::Move { to } => self.hand_over(member, keeper, to),
+                Question::Reset { ends, empty } => reset(member, ends, *empty),
                 Question::Faults { drop_ppm, from, to } => {
                     let drop = f64::from(*drop_ppm) / f64::from(MILLION);
                     disturb(member, &Faults { drop, from: from.clone(), to: to.clone() })
@@ -146,6 +148,9 @@ impl<'a> Operator<'a> {
             leads: replica.is_leader(),
             campaigns: replica.is_candidate(),
             joining: replica.is_joining(),
+            incarnation: replica.incarnation().to_string(),
+            ends: replica.reset_ends().to_string(),
+            hindrance: replica.hindrance().map(|hindrance| told(&hindrance, |process| self.plan.name(process))),
             epoch: replica.ballot().number(),
             leader: name(replica.ballot().leader()),
             heard_ms: keeper.heard(replica.ballot().leader()).map(|at| now.saturating_sub(at).as_millis() as u64),
@@ -185,6 +190,14 @@ impl<'a> Operator<'a> {
             }
             Err(error) => refuse(&error),
         }
+    }
+}
+
+fn reset<F: FabricDiagnostics>(member: &mut Member<F>, ends: &str, empty: bool) -> Answer {
+    let done = ends.parse().map_err(str::to_owned);
+    match done.and_then(|ends| member.reset(ends, empty).map_err(|error| error.to_string())) {
+        Ok(()) => Answer::Moving,
+        Err(why) => Answer::Refused(why),
     }
 }
 

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use stentor::config::FabricKind;
 use stentor::runtime::{ClusterRuntime, FabricDiagnostics, Member};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, GroupId, ProcessRole, Replica};
+use stentor_multicast::{Ballot, GroupId, Hindrance, ProcessRole, Replica};
 use stentor_support::live::{
     MEND_NAME, Refusals, Repeats, Troubles, Waiting, find, key_in_words, looked_in, whereabouts,
 };
 use stentor_support::{Failure, Level, Output};
 
 use super::elsewhere::runs_here;
+use super::hindrance;
 use super::keeping::Keeping;
 use super::loss::{Loss, stopped};
 use super::majority::{Change, Majority, Own, Seen, Shape};
@@ -58,6 +59,8 @@ struct Waits {
     absent: Vec<ProcessId>,
     /// Those of them whose host names lead to no address.
     unknown: Vec<ProcessId>,
+    /// All members are there without memory, and the group does not begin.
+    hindrance: Option<Hindrance>,
 }
 
 /// What was said: nothing is said twice in a row.
@@ -214,6 +217,11 @@ impl<'a> Talk<'a> {
         let me = |process: &ProcessId| self.plan.name(*process) == self.name;
         let others = topology.members(group).filter(|process| !me(process) && !forgot.contains(process));
         let others: Vec<_> = others.collect();
+        if let Some(hindrance @ (Hindrance::Remembered { .. } | Hindrance::Operator)) = replica.hindrance()
+            && others.is_empty()
+        {
+            return Waits { hindrance: Some(hindrance), ..Waits::default() };
+        }
         if !replica.is_joining() || others.len() as u32 >= topology.majority(group) {
             return Waits::default();
         }
@@ -229,10 +237,15 @@ impl<'a> Talk<'a> {
     fn told_waits(&self, waits: &Waits, group: GroupId) -> String {
         let names = |all: &[ProcessId]| all.iter().map(|at| self.plan.name(*at)).collect::<Vec<_>>().join(", ");
         let name = self.plan.config().groups()[usize::from(group.0)].id();
+        if let Some(hindrance) = &waits.hindrance {
+            let why = hindrance::told(hindrance, |process| self.plan.name(process));
+            let remedy = hindrance::remedy(hindrance, name, |process| self.plan.name(process)).unwrap_or_default();
+            return format!("all members of {name} have no memory of it, and it does not begin: {why}; {remedy}");
+        }
         if !waits.remember.is_empty() {
             return format!(
                 "{} of {} members of {name} have no memory of it, so nobody is taken in: stop {} and start it anew, then {name} \
-                 begins from nothing",
+                 begins from nothing; or `stentor group reset --group {name}` goes on with the state that is left",
                 waits.forgot,
                 self.plan.topology().size(group),
                 names(&waits.remember)
@@ -279,12 +292,16 @@ impl<'a> Talk<'a> {
 
     /// This process has its group's state from here on.
     fn begins(&self, replica: &Replica) {
-        let is_first = replica.ballot() == self.plan.topology().first_ballot(replica.group());
+        let is_first = replica.ballot().number() == 1;
         match replica.delivered() {
-            // Those who begin the group's life wait for a majority to know it; whoever is taken in later has a later ballot.
-            0 if is_first || replica.counts_in().is_none() => {
+            // Whoever is taken in later has a later ballot.
+            0 if is_first => {
                 let name = self.plan.config().groups()[usize::from(replica.group().0)].id();
-                self.say(&format!("{name} begins from nothing: its deliveries are numbered from 1"));
+                let incarnation = replica.incarnation();
+                self.say(&format!(
+                    "{name} begins from nothing: its deliveries are numbered from 1; incarnation {incarnation}: no process \
+                     that was reached remembers another"
+                ));
             }
             delivered => self.say(&format!("taken in by its group, which has delivered {delivered}")),
         }
