@@ -22,6 +22,7 @@ mod limits;
 mod message;
 mod mutant;
 mod node;
+mod origin;
 mod peer_message;
 mod replica;
 mod sender;
@@ -42,6 +43,7 @@ pub use node::{
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
+pub use origin::Origin;
 pub use peer_message::{Joiner, MessageRef, PeerMessage, SlotRef};
 pub use replica::{
     CatchUps, Contradiction, Delivery, Effects, Hindrance, Rejected, Replica, ReplicaConfig, TotalLoss, Variant,

@@ -30,7 +30,7 @@ use stentor_fabric::ProcessId;
 use crate::item::VERSION;
 use crate::state::State;
 use crate::word_reader::{PeerMessageError, Wire, WordReader};
-use crate::{Ballot, ClientId, GroupId, Incarnation, ids};
+use crate::{Ballot, ClientId, GroupId, Incarnation, Origin, ids};
 
 /// A process without memory that wants to be taken in, or that a ballot takes in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -311,5 +311,6 @@ macro_rules! fields {
 }
 
 fields!(Joiner: process, life);
+fields!(Origin: incarnation, kept);
 fields!(SlotRef: client, slot, ballot, generation);
 fields!(MessageRef: client, sequence);

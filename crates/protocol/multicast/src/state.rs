@@ -1,7 +1,7 @@
 //! The state of a group at one member, as it goes from member to member when a leader changes or a process rejoins.
 
 use crate::word_reader::{PeerMessageError, Wire, WordReader};
-use crate::{Ballot, Destination, GroupId, Incarnation, Topology, ids};
+use crate::{Ballot, Destination, GroupId, Incarnation, Origin, Topology, ids};
 
 /// What a member has processed. Bodies are named, not carried: a member that misses one asks for it.
 ///
@@ -13,8 +13,8 @@ pub struct State {
     pub synced: Ballot,
     /// The incarnation of that ballot.
     pub incarnation: Incarnation,
-    /// The incarnation in which this history began from nothing.
-    pub origin: Incarnation,
+    /// Where this history began, and was reset; the oldest first.
+    pub origins: Vec<Origin>,
     /// Entries of that ballot's stream that are processed.
     pub counter: u64,
     /// The clock: at least every time in here.
@@ -84,7 +84,9 @@ impl State {
     /// What is wrong.
     pub(crate) fn check(&self, topology: &Topology, group: GroupId, window: u32) -> Result<(), &'static str> {
         let of_one = |(ballot, incarnation): (&Ballot, &Incarnation)| ballot.incarnation() == incarnation.number;
-        if self.synced.incarnation() != self.incarnation.number || self.origin.number > self.incarnation.number {
+        let rise = self.origins.is_sorted_by(|a, b| a.incarnation.number < b.incarnation.number);
+        let last = self.origins.last().map_or(0, |last| last.incarnation.number);
+        if self.synced.incarnation() != self.incarnation.number || !rise || last > self.incarnation.number {
             return Err("a ballot that is not of its incarnation");
         }
         if self.incarnations.len() != topology.groups() || !self.known.iter().zip(&self.incarnations).all(of_one) {
@@ -115,8 +117,8 @@ impl State {
 
 impl Wire for State {
     fn encode(&self, out: &mut Vec<u64>) {
-        let histories = [self.incarnation.to_word(), self.origin.to_word()];
-        out.extend_from_slice(&[self.synced.to_word(), histories[0], histories[1]]);
+        out.extend_from_slice(&[self.synced.to_word(), self.incarnation.to_word()]);
+        self.origins.encode(out);
         out.extend_from_slice(&[self.counter, self.clock, self.delivered]);
         self.known.encode(out);
         self.incarnations.encode(out);
@@ -125,14 +127,14 @@ impl Wire for State {
     }
 
     fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
-        let (synced, incarnation, origin) = (Ballot::decode(words)?, Wire::decode(words)?, Wire::decode(words)?);
+        let (synced, incarnation, origins) = (Ballot::decode(words)?, Wire::decode(words)?, Wire::decode(words)?);
         let (counter, clock, delivered) = (words.next()?, words.next()?, words.next()?);
         if (clock | counter | delivered) >> 63 != 0 {
             return Err(PeerMessageError::Value("clock, counter or number of deliveries"));
         }
         let (known, incarnations) = (Wire::decode(words)?, Wire::decode(words)?);
         let (lives, clients) = (Wire::decode(words)?, Wire::decode(words)?);
-        Ok(State { synced, incarnation, origin, counter, clock, delivered, known, incarnations, lives, clients })
+        Ok(State { synced, incarnation, origins, counter, clock, delivered, known, incarnations, lives, clients })
     }
 }
 

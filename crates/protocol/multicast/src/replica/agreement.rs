@@ -53,7 +53,7 @@ impl Agreement {
         State {
             synced: self.ballots.installed,
             incarnation: self.ballots.installed_in,
-            origin: self.ballots.origin,
+            origins: self.ballots.origins.clone(),
             counter: self.counter,
             clock: self.clock.now(),
             delivered: self.messages.delivered,
@@ -69,7 +69,7 @@ impl Agreement {
         self.messages.adopt(state, self.id.group, leads);
         self.clock.raise(state.clock);
         self.ballots.hear_of_all(&state.known, &state.incarnations);
-        self.ballots.install(self.id.group, state.origin);
+        self.ballots.install(self.id.group, &state.origins);
         self.counter = counter;
         self.messages.order.clear();
         for client in self.messages.clients() {

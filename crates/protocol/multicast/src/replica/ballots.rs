@@ -14,7 +14,7 @@
 //! | (n, t) | (m, u), m < n | nothing; who says it is told of n |
 //! | (n, t) | (n, u), u ≠ t | noted as a contradiction; nothing of it counts |
 
-use crate::{Ballot, GroupId, Incarnation, Topology};
+use crate::{Ballot, GroupId, Incarnation, Origin, Topology};
 
 /// What is known of a group: the largest ballot that was heard of, and the incarnation that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -54,8 +54,8 @@ pub(super) struct Ballots {
     pub(super) installed: Ballot,
     /// The incarnation of that ballot.
     pub(super) installed_in: Incarnation,
-    /// The incarnation in which what is installed began from nothing.
-    pub(super) origin: Incarnation,
+    /// Where the history of what is installed began, and was reset.
+    pub(super) origins: Vec<Origin>,
     /// The ballot of the stream entries that come now.
     pub(super) stream: Ballot,
     /// By group.
@@ -76,7 +76,7 @@ impl Ballots {
             promised_in: nowhere,
             installed: none,
             installed_in: nowhere,
-            origin: nowhere,
+            origins: Vec::new(),
             stream: none,
             relayed: known.iter().map(|known| known.ballot).collect(),
             known,
@@ -92,13 +92,21 @@ impl Ballots {
         self.relay_all();
         let first = self.known(own);
         (self.promised, self.installed, self.stream) = (first, first, first);
-        (self.promised_in, self.installed_in, self.origin) =
-            (Incarnation::FIRST, Incarnation::FIRST, Incarnation::FIRST);
+        (self.promised_in, self.installed_in) = (Incarnation::FIRST, Incarnation::FIRST);
+        self.origins = vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }];
     }
 
-    /// What is promised is installed, with a history that began in `origin`.
-    pub(super) fn install(&mut self, own: GroupId, origin: Incarnation) {
-        (self.installed, self.installed_in, self.origin) = (self.promised, self.promised_in, origin);
+    /// Whether nothing of a history before the installed incarnation is part of it.
+    #[inline]
+    pub(super) fn begins_from_nothing(&self) -> bool {
+        self.origins.last().is_some_and(|last| last.incarnation == self.installed_in && last.kept == 0)
+    }
+
+    /// What is promised is installed, with a history of these beginnings.
+    pub(super) fn install(&mut self, own: GroupId, origins: &[Origin]) {
+        (self.installed, self.installed_in) = (self.promised, self.promised_in);
+        self.origins.clear();
+        self.origins.extend_from_slice(origins);
         self.hear_in(own, self.installed, self.installed_in);
     }
 

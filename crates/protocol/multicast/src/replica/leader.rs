@@ -109,7 +109,7 @@ impl<E: Effects> Leader<'_, E> {
         clock.raise_before_append(message.times().max(), id.mutant());
         message.vector = true;
         // In V1 each time was passed on as it came; but what came before this ballot began was passed on in another one.
-        let first = ballots.installed.number() == 1 && ballots.origin == ballots.installed_in;
+        let first = ballots.installed.number() == 1 && ballots.begins_from_nothing();
         if message.groups > 1 && (id.config.variant == Variant::V2 || !first) {
             self.append_vector(client, slot);
         }

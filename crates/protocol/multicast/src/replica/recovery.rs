@@ -11,9 +11,10 @@ use super::leadership::{Leadership, Stage};
 use super::membership::{Membership, Pledge};
 use super::{Effects, Rejected};
 use crate::mutant::mutant;
+use crate::origin::common;
 use crate::peer_message::{Joiner, MessageRef, PeerMessage};
 use crate::state::State;
-use crate::{Ballot, Incarnation};
+use crate::{Ballot, Incarnation, Origin};
 
 /// The part of a member that promises, campaigns, takes over states and hands them out.
 ///
@@ -335,7 +336,10 @@ impl<E: Effects> Recovery<'_, E> {
         let mut state = revived.unwrap_or_else(|| state.clone());
         if self.membership.is_joining() {
             // It begins with nothing.
-            state.origin = self.agreement.ballots.promised_in;
+            state.origins = vec![Origin { incarnation: self.agreement.ballots.promised_in, kept: 0 }];
+        } else if campaign.resets {
+            let incarnation = self.agreement.ballots.promised_in;
+            state.origins.push(Origin { incarnation, kept: state.delivered });
         }
         self.adopt(&state, 0, true);
         self.agreement.ballots.relay_all();
@@ -430,9 +434,8 @@ impl<E: Effects> Recovery<'_, E> {
         if !self.is_last_of(&state.lives) {
             return;
         }
-        let (installed, origin) = (self.agreement.ballots.installed, self.agreement.ballots.origin);
-        let ahead = incarnation != promised_in && self.agreement.messages.delivered > state.delivered;
-        if installed != Ballot::NONE && (origin != state.origin || ahead) {
+        let Agreement { ballots, messages, .. } = &*self.agreement;
+        if ballots.installed != Ballot::NONE && messages.delivered > common(&ballots.origins, &state.origins) {
             self.end(incarnation);
             return;
         }

@@ -16,9 +16,9 @@
 //! - *From when a reset has a majority, nothing is agreed in what it ended.* A majority of (n, t) has a member in common with
 //!   those who promised. If that had memory, it promised a larger ballot. If it had none, it was in no majority of (n, t) in
 //!   this life before, and takes no state of a ballot below the promised one.
-//! - *Nobody's history is changed under it.* A member whose history began in another incarnation than the state that it is
-//!   given, or that has delivered more than the one with which a reset began, *ends*: it does nothing any more, and a
-//!   process without memory in its place is taken in.
+//! - *Nobody's history is changed under it.* A state names where its history began, and how many deliveries each reset kept.
+//!   A member that has delivered more than its own history has in common with the state that it is given *ends*: it does
+//!   nothing any more, and a process without memory in its place is taken in.
 //! - Members without memory that promised are taken in by the ballot itself: they said nothing in the incarnation before,
 //!   and their promises name their lives to the candidate before it takes over.
 //!

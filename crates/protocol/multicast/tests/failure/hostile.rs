@@ -4,7 +4,7 @@
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
     AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, Incarnation, Joiner, MessageId, MessageRef,
-    Mutant, PeerMessage, SlotRef, State, Variant,
+    Mutant, Origin, PeerMessage, SlotRef, State, Variant,
 };
 
 use super::cluster::Cluster;
@@ -110,7 +110,10 @@ impl Random {
         State {
             synced,
             incarnation: Incarnation { number: synced.incarnation(), tag: self.tag() },
-            origin: Incarnation { number: synced.incarnation(), tag: self.tag() },
+            origins: self.some(2, |random| Origin {
+                incarnation: Incarnation { number: random.below(3) as u32, tag: random.tag() },
+                kept: random.number(),
+            }),
             counter: self.number() >> 1,
             clock: self.number() >> 1,
             delivered: self.number(),

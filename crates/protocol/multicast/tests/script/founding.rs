@@ -2,10 +2,11 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ballot, ClientState, Contradiction, GroupId, Hindrance, Incarnation, Joiner, PeerMessage, ReplicaConfig, State,
+    Ballot, ClientState, Contradiction, GroupId, Hindrance, Incarnation, Joiner, Mutant, Origin, PeerMessage,
+    ReplicaConfig, State,
 };
 
-use super::process::{Effect, Process, first_campaign};
+use super::process::{Effect, Process, first_campaign, head, led_by};
 
 /// Members 0 to 2, of which 0 founds; another group's member 3; clients 4 and 5.
 const GROUPS: &[usize] = &[3, 1];
@@ -73,7 +74,7 @@ fn install(ballot: Ballot, incarnation: Incarnation, lives: [u64; 3], admits: Ve
     let state = State {
         synced: ballot,
         incarnation,
-        origin: incarnation,
+        origins: vec![Origin { incarnation, kept: 0 }],
         known,
         incarnations: vec![incarnation, Incarnation::NONE],
         ..nothing(lives)
@@ -239,4 +240,31 @@ fn another_tag_of_a_number_counts_nowhere() {
     assert_eq!(member.replica.on_greeting(ProcessId(OTHER), other, Incarnation::FIRST), Err(why));
     let why = Contradiction { group: GroupId(0), known: Incarnation::FIRST, said: other };
     assert_eq!(member.replica.on_greeting(ProcessId(CLIENT), Incarnation::NONE, other), Err(why));
+}
+
+/// A follower has its own group's majority for a message to both groups; the other group is said to be in this incarnation,
+/// and acknowledges in its first one. Whether the message is delivered.
+fn is_delivered_by_acknowledgements_of_the_first(mutant: Mutant, other: Incarnation) -> bool {
+    let mut follower = Process::planted(GROUPS, 1, mutant);
+    let subject = head(1, 0, 2);
+    follower.message(0, 1, &[(0, 0), (1, 0)]).expect("sound");
+    follower.assign(subject, 1, 0, led_by(0), 1).expect("sound");
+    follower.vector(subject, 2, &[1, 2]).expect("sound");
+    let ballot = Ballot::new_in(other.number, 1, ProcessId(OTHER));
+    let announce = PeerMessage::Announce { group: GroupId(1), ballot, incarnation: other };
+    follower.peer_message(OTHER, &announce).expect("sound");
+    let effects = follower.ack_in(led_by(OTHER), OTHER, subject, 1, &[1, 2]).expect("sound");
+    effects.iter().any(|effect| matches!(effect, Effect::Deliver(_)))
+}
+
+#[test]
+fn what_a_history_acknowledged_that_is_over_does_not_count() {
+    assert!(is_delivered_by_acknowledgements_of_the_first(Mutant::None, Incarnation::FIRST));
+    assert!(!is_delivered_by_acknowledgements_of_the_first(Mutant::None, LATER));
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn acknowledgements_of_a_history_that_is_over_are_found_when_they_count() {
+    assert!(is_delivered_by_acknowledgements_of_the_first(Mutant::IncarnationIgnored, LATER));
 }

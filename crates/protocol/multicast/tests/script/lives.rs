@@ -2,7 +2,7 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ballot, ClientId, ClientState, Incarnation, Joiner, MessageRef, PeerMessage, Rejected, State, Variant,
+    Ballot, ClientId, ClientState, Incarnation, Joiner, MessageRef, Origin, PeerMessage, Rejected, State, Variant,
 };
 
 use super::process::{Effect, Process, first_campaign, led_by};
@@ -16,7 +16,7 @@ fn state(lives: [u64; 5]) -> State {
     State {
         synced: led_by(0),
         incarnation: Incarnation::FIRST,
-        origin: Incarnation::FIRST,
+        origins: vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }],
         known: vec![led_by(0)],
         incarnations: vec![Incarnation::FIRST; 1],
         lives: lives.to_vec(),

@@ -2,10 +2,10 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ballot, ClientState, GroupId, Incarnation, Joiner, PeerMessage, Rejected, ReplicaConfig, State, Variant,
+    Ballot, ClientState, GroupId, Incarnation, Joiner, Origin, PeerMessage, Rejected, ReplicaConfig, State, Variant,
 };
 
-use super::process::{Effect, Process, led_by};
+use super::process::{Effect, Process, head, led_by};
 
 /// Members 0 to 2; another group's member 3; clients 4 and 5.
 const GROUPS: &[usize] = &[3, 1];
@@ -26,12 +26,12 @@ fn nothing(lives: [u64; 3]) -> State {
     }
 }
 
-fn of(incarnation: Incarnation, origin: Incarnation, ballot: Ballot, delivered: u64) -> State {
+fn of(incarnation: Incarnation, origins: &[(Incarnation, u64)], ballot: Ballot) -> State {
+    let origin = |(incarnation, kept): &(Incarnation, u64)| Origin { incarnation: *incarnation, kept: *kept };
     State {
         synced: ballot,
         incarnation,
-        origin,
-        delivered,
+        origins: origins.iter().map(origin).collect(),
         known: vec![ballot, led_by(3)],
         incarnations: vec![incarnation, FIRST],
         ..nothing([0; 3])
@@ -119,7 +119,7 @@ fn who_has_promised_another_end_of_an_incarnation_refuses() {
         // A leader of what it ended gets nothing from it.
         let old = led_by(2);
         let admits = vec![Joiner { process: ProcessId(1), life: 2 }];
-        let state = State { synced: old, ..of(FIRST, FIRST, old, 0) };
+        let state = of(FIRST, &[(FIRST, 0)], old);
         let install = PeerMessage::Install { ballot: old, counter: 0, snapshot: false, admits, state };
         let refused = process.peer_message(2, &install).expect("sound");
         let refuses = |effect: &Effect| matches!(effect, Effect::PeerMessage { message: PeerMessage::Refuse { incarnation, .. }, .. } if *incarnation == other);
@@ -138,15 +138,29 @@ fn who_hears_of_a_later_incarnation_than_the_named_one_says_so() {
 }
 
 #[test]
-fn a_member_with_another_history_than_that_of_the_reset_ends() {
+fn a_member_that_delivered_what_the_reset_has_not_kept_ends() {
     let ballot = Ballot::new_in(2, 1, ProcessId(0));
-    let install = |state| PeerMessage::Install { ballot, counter: 0, snapshot: false, admits: vec![], state };
+    let install = |origins: &[(Incarnation, u64)], delivered| {
+        let state = State { delivered, ..of(TAKEN, origins, ballot) };
+        PeerMessage::Install { ballot, counter: 0, snapshot: false, admits: vec![], state }
+    };
+    for (kept, goes_on) in [(0, false), (1, true)] {
+        for promises in [false, true] {
+            let mut follower = Process::new(&[3, 1], 1, Variant::V2);
+            follower.message(0, 1, &[(0, 0)]).expect("sound");
+            follower.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("sound");
+            assert_eq!(follower.replica.delivered(), 1);
+            if promises {
+                assert!(is_promise(&follower.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")));
+            }
+            follower.peer_message(0, &install(&[(FIRST, 0), (TAKEN, kept)], kept)).expect("sound");
+            assert_eq!(follower.replica.ended_by(), (!goes_on).then_some(TAKEN), "{kept} kept");
+            assert_eq!(follower.replica.is_superseded(), !goes_on);
+        }
+    }
     let mut ends = member(1);
-    assert_eq!(ends.peer_message(0, &install(of(TAKEN, TAKEN, ballot, 0))), Ok(Vec::new()), "it began with nothing");
-    assert!(ends.replica.is_superseded() && ends.replica.ended_by() == Some(TAKEN));
-    let mut goes_on = member(1);
-    goes_on.peer_message(0, &install(of(TAKEN, FIRST, ballot, 0))).expect("sound");
-    assert_eq!((goes_on.replica.is_superseded(), goes_on.replica.incarnation()), (false, TAKEN));
+    ends.peer_message(0, &install(&[(TAKEN, 0)], 0)).expect("sound");
+    assert_eq!(ends.replica.ended_by(), None, "it has delivered nothing that is lost");
 }
 
 #[test]

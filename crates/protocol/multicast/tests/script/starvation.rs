@@ -1,7 +1,7 @@
 //! A follower's stream that does not bring what the leader has, and states that the stream has overtaken.
 
 use stentor_multicast::{
-    AssignedSlot, Ballot, CatchUps, ClientId, ClientState, Destination, GroupId, Head, Incarnation, MessageRef,
+    AssignedSlot, Ballot, CatchUps, ClientId, ClientState, Destination, GroupId, Head, Incarnation, MessageRef, Origin,
     PeerMessage, ReplicaConfig, State, Variant,
 };
 
@@ -26,7 +26,7 @@ fn state(counter: u64, delivered: u64, clients: [ClientState; 2]) -> State {
         clock: 9,
         delivered,
         incarnation: Incarnation::FIRST,
-        origin: Incarnation::FIRST,
+        origins: vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }],
         known: vec![led_by(0), led_by(3)],
         incarnations: vec![Incarnation::FIRST; 2],
         lives: vec![0; 3],

@@ -3,8 +3,8 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, Incarnation, Joiner, MessageRef, PeerMessage,
-    PeerMessageError, Rejected, State, Variant,
+    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, Incarnation, Joiner, MessageRef, Origin,
+    PeerMessage, PeerMessageError, Rejected, State, Variant,
 };
 
 use super::process::{Effect, Process, led_by};
@@ -27,7 +27,7 @@ fn state() -> State {
         clock: 1,
         delivered: 0,
         incarnation: Incarnation::FIRST,
-        origin: Incarnation::FIRST,
+        origins: vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }],
         known: vec![second(), led_by(3)],
         incarnations: vec![Incarnation::FIRST; 2],
         lives: vec![0; 3],
@@ -193,7 +193,7 @@ fn a_snapshot_that_lies_about_its_length_is_no_letter() {
             }
         }
     }
-    // Admitted processes, groups, their incarnations, members' lives, clients, entries of either client, destinations, what either client holds.
-    assert_eq!(lengths, 10 * 3, "each length was found out, whatever the lie");
+    // Admitted processes, beginnings, groups, their incarnations, members' lives, clients, entries of either client, destinations, what either client holds.
+    assert_eq!(lengths, 11 * 3, "each length was found out, whatever the lie");
     assert!(members.iter().all(|member| member.replica.delivered() <= 1));
 }
