@@ -130,7 +130,11 @@ pub(super) fn how(member: &Member) -> String {
         "silent" if member.stopped().is_some() => format!("{} does not answer (stopped)", member.id),
         "silent" => format!("{} does not answer", member.id),
         "down" => format!("{} is down", member.id),
-        "joins" => format!("{} waits for the group's state", member.id),
+        "joins" => {
+            let why = member.standing.as_ref().and_then(|standing| standing.hindrance.as_ref());
+            let why = why.map_or(String::new(), |why| format!(" ({why})"));
+            format!("{} waits for the group's state{why}", member.id)
+        }
         "campaigns" => format!("{} wants to lead", member.id),
         "unknown" => format!("of {} nothing is known here", member.id),
         _ => format!("{} does not hear the leader, or has an older state", member.id),
