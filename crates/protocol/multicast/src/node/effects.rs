@@ -108,7 +108,7 @@ pub(super) struct Out<'a, A> {
 #[derive(Debug)]
 pub(super) enum Outgoing {
     /// A letter, with the application's state.
-    PeerMessage { to: ProcessId, letter: PeerMessage, tail: Vec<u8> },
+    PeerMessage { to: ProcessId, letter: Box<PeerMessage>, tail: Vec<u8> },
     /// A body that is held here. `spare`: if it is not any more, nobody need know.
     Body { to: ProcessId, client: ClientId, slot: u64, spare: bool },
 }
@@ -178,7 +178,7 @@ impl<A: Application> Effects for Out<'_, A> {
         if message.carries_snapshot() {
             self.app.snapshot(&mut tail);
         }
-        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: message.clone(), tail });
+        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: Box::new(message.clone()), tail });
     }
 
     fn body(&mut self, to: ProcessId, client: ClientId, slot: u64) {

@@ -77,7 +77,7 @@ impl Default for Recovery {
 #[derive(Debug)]
 pub(super) enum Fencing {
     /// A letter; and what came with it.
-    PeerMessage(PeerMessage, Received),
+    PeerMessage(Box<PeerMessage>, Received),
     /// This member wants to lead.
     Campaign,
     /// An operator ends this incarnation of the group; with nothing, if `empty`.
@@ -156,7 +156,7 @@ impl<F: Fabric> Member<F> {
 
     /// Asks another member of the group to take over the leadership.
     pub fn hand_over(&mut self, to: ProcessId) {
-        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: PeerMessage::Lead, tail: Vec::new() });
+        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: Box::new(PeerMessage::Lead), tail: Vec::new() });
         self.gate.disturb();
     }
 
@@ -286,7 +286,7 @@ impl<F: Fabric> Member<F> {
             _ => None,
         };
         if waiting <= letter.fences() {
-            self.recovery.fencing = Some(Fencing::PeerMessage(letter, received));
+            self.recovery.fencing = Some(Fencing::PeerMessage(Box::new(letter), received));
         }
     }
 
