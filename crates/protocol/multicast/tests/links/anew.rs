@@ -1,6 +1,8 @@
 //! A group that lost all its memory, or its majority, and others that remember it.
 
-use stentor_fabric::ProcessId;
+use std::collections::BTreeMap;
+
+use stentor_fabric::{ProcessId, SplitMix64};
 use stentor_fabric_sim::NetworkModel;
 use stentor_multicast::{GroupId, Hindrance, Incarnation, SubmitError};
 
@@ -113,4 +115,74 @@ fn a_member_that_is_left_goes_on_with_its_state_when_its_group_is_reset() {
     for (member, delivered) in bed.delivered.iter().enumerate() {
         assert_eq!(delivered.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [before, after], "member {member}");
     }
+}
+
+/// How a group that lost its memory went on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum GoesOn {
+    /// A majority remembered it all the while.
+    ByItself,
+    /// An operator reset it with the state of the member that was left.
+    WithAState,
+    /// An operator reset it with nothing.
+    WithNothing,
+    /// Whoever remembered it was started anew, too.
+    FoundedAnew,
+}
+
+/// Members of group 1 are replaced one after the other, as by a supervisor, as fast as may be. What is multicast to both groups
+/// afterwards, by a new process, is delivered by all, once it was done what they ask for.
+fn replaced_one_after_the_other(network: NetworkModel, seed: u64) -> GoesOn {
+    let mut random = SplitMix64(seed);
+    let mut bed = Bed::new(&[2, 3], 1, limits(), network, seed);
+    bed.run(RECONNECTED_NS);
+    bed.submit(0, &[0, 1], b"before").expect("all are connected");
+    bed.run(4 * RECONNECTED_NS);
+    let replaced = 1 + random.below(5);
+    for _ in 0..replaced {
+        bed.restart_member(2 + random.below(3) as usize);
+        bed.run(random.below(4 * RECONNECTED_NS));
+    }
+    bed.run(20 * RECONNECTED_NS);
+    let joins = |bed: &Bed, member: usize| bed.members[member].replica().is_joining();
+    let remembers = (2..5).find(|member| !joins(&bed, *member));
+    let waits = (2..5).find(|member| joins(&bed, *member));
+    let goes_on = match (waits, remembers) {
+        (None, _) => GoesOn::ByItself,
+        (Some(waits), _) => {
+            let named = bed.members[waits].replica().hindrance();
+            assert!(matches!(named, Some(Hindrance::Remembered { .. })), "seed {seed}: {named:?}");
+            let (at, empty) = remembers.map_or((waits, true), |remembers| (remembers, false));
+            if random.below(3) == 0 {
+                (0..5).for_each(|member| bed.restart_member(member));
+                GoesOn::FoundedAnew
+            } else {
+                let ends = bed.members[at].replica().reset_ends();
+                bed.members[at].reset(ends, empty).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                bed.world.wake_at(ProcessId(at as u16), bed.world.now_ns());
+                if empty { GoesOn::WithNothing } else { GoesOn::WithAState }
+            }
+        }
+    };
+    bed.run(RECONNECTED_NS);
+    bed.restart_client(0);
+    bed.run(40 * RECONNECTED_NS);
+    let after = bed.submit(0, &[0, 1], b"after").unwrap_or_else(|error| panic!("seed {seed}, {goes_on:?}: {error}"));
+    bed.run(20 * RECONNECTED_NS);
+    for (member, delivered) in bed.delivered.iter().enumerate() {
+        assert_eq!(delivered.last().map(|(id, _)| *id), Some(after), "seed {seed}, {goes_on:?}: member {member}");
+    }
+    goes_on
+}
+
+#[test]
+fn members_that_are_replaced_one_after_the_other_end_in_a_group_that_works_or_a_remedy_that_helps() {
+    let mut counts = BTreeMap::new();
+    for seed in 0..60 {
+        let network = [NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()];
+        let network = network[seed as usize % 3].clone();
+        *counts.entry(replaced_one_after_the_other(network, seed)).or_insert(0) += 1;
+    }
+    eprintln!("replaced one after the other: {counts:?}");
+    assert!(counts.len() == 4 && counts.values().all(|count| *count >= 3), "each is reached: {counts:?}");
 }
