@@ -22,6 +22,7 @@ mod neb_remove;
 mod ofi;
 mod pingpong;
 mod places;
+mod reset;
 mod rings;
 mod roce;
 mod sim;

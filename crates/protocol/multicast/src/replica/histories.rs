@@ -75,7 +75,8 @@ impl Replica {
         let joining = self.membership.is_joining();
         let said = theirs.map(|group| (group, own)).into_iter().chain([(mine, yours)]);
         for (group, said) in said.filter(|(_, said)| !said.is_none()) {
-            let known = if group == mine && joining { Incarnation::NONE } else { ballots.incarnation(group) };
+            // Of the own group it is what this member says of it: the other end judges by that.
+            let known = if group == mine { ballots.installed_in } else { ballots.incarnation(group) };
             if known.contradicts(said) {
                 ballots.hear_in(group, topology.before(group, said.number), said);
                 return Err(Contradiction { group, known, said });

@@ -186,3 +186,32 @@ fn members_that_are_replaced_one_after_the_other_end_in_a_group_that_works_or_a_
     eprintln!("replaced one after the other: {counts:?}");
     assert!(counts.len() == 4 && counts.values().all(|count| *count >= 3), "each is reached: {counts:?}");
 }
+
+/// Group 1 is founded anew while nobody is reached who remembers it. Its history has the number of the one before: the two do not
+/// mix, and the group moves above both.
+#[test]
+fn a_group_that_was_founded_beside_somebody_who_remembers_it_moves_above_what_that_one_knows() {
+    let mut bed = Bed::new(&[1, 3], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    bed.submit(0, &[0, 1], b"before").expect("all are connected");
+    bed.run(RECONNECTED_NS);
+    for (member, other) in [1, 2, 3].into_iter().flat_map(|member| [(member, 0), (member, 4)]) {
+        bed.cut(member, other, 40 * RECONNECTED_NS);
+    }
+    (1..4).for_each(|member| bed.restart_member(member));
+    bed.run(20 * RECONNECTED_NS);
+    let founded = bed.members[1].replica().incarnation();
+    assert!(founded.contradicts(Incarnation::FIRST), "{founded}");
+    bed.run(80 * RECONNECTED_NS);
+    let why = bed.members[0].replica().contradiction().expect("it was told of the other one");
+    assert_eq!((why.group, why.known, why.said), (GroupId(1), Incarnation::FIRST, founded));
+    let moved = bed.members[1].replica().incarnation();
+    assert!(moved.number == 2, "{moved}");
+    assert_eq!(bed.members[0].replica().known_incarnation(GroupId(1)), moved);
+    assert!(bed.members.iter().all(|member| member.contradictions().count() == 0), "they are connected");
+    bed.restart_client(0);
+    bed.run(10 * RECONNECTED_NS);
+    let after = bed.submit(0, &[0, 1], b"after").expect("all are connected");
+    bed.run(10 * RECONNECTED_NS);
+    assert!(bed.delivered.iter().all(|delivered| delivered.last().map(|(id, _)| *id) == Some(after)));
+}

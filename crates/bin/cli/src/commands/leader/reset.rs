@@ -95,7 +95,7 @@ fn explain(args: &GroupReset, standings: &[(ProcessId, Option<Standing>)]) -> Fa
     let there: Vec<_> = standings.iter().filter_map(|(_, standing)| standing.as_ref()).collect();
     let how = |standing: &&Standing| match (standing.joining, &standing.hindrance) {
         (false, _) => {
-            format!("{} has {} deliveries in incarnation {}", standing.id, standing.delivered, standing.incarnation)
+            format!("{} has delivered {} in incarnation {}", standing.id, standing.delivered, standing.incarnation)
         }
         (true, Some(why)) => format!("{} has no memory of it ({why})", standing.id),
         (true, None) => format!("{} has no memory of it", standing.id),

@@ -1,7 +1,7 @@
 //! Why a group whose members have no memory of it does not begin.
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::Hindrance;
+use stentor_multicast::{Contradiction, Hindrance};
 
 /// Says it in a few words.
 pub(super) fn told<'a>(hindrance: &Hindrance, name: impl Fn(ProcessId) -> &'a str) -> String {
@@ -26,9 +26,19 @@ pub(super) fn remedy<'a>(hindrance: &Hindrance, group: &str, name: impl Fn(Proce
     }
 }
 
+/// Why a connection is refused, and what to do.
+pub(super) fn contradicted(why: &Contradiction, name: &str, group: &str) -> String {
+    let Contradiction { known, said, .. } = why;
+    format!(
+        "{name} knows incarnation {said} of {group}, and here it is {known}: two histories began apart, and nothing goes over \
+         this connection; stop the one that has nothing that is needed and start it anew, or `stentor group reset --group {group}` \
+         moves {group} above both"
+    )
+}
+
 #[cfg(test)]
 mod tests {
-    use stentor_multicast::Incarnation;
+    use stentor_multicast::{GroupId, Incarnation};
 
     use super::*;
 
@@ -39,6 +49,10 @@ mod tests {
         assert_eq!(told(&hindrance, name), "g2.1 remembers incarnation 1-00000000 of it");
         let remedy = remedy(&hindrance, "g1", name).expect("there is one");
         assert!(remedy.starts_with("stop g2.1 and start it anew") && remedy.contains("group reset --group g1"));
+        let other = Incarnation { number: 1, tag: 10 };
+        let why = Contradiction { group: GroupId(0), known: Incarnation::FIRST, said: other };
+        let said = contradicted(&why, "g2.1", "g1");
+        assert!(said.starts_with("g2.1 knows incarnation 1-0000000a of g1, and here it is 1-00000000"), "{said}");
         assert_eq!(super::remedy(&Hindrance::Missing(ProcessId(1)), "g1", name), None);
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use stentor::config::FabricKind;
 use stentor::runtime::{ClusterRuntime, FabricDiagnostics, Member};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, GroupId, Hindrance, ProcessRole, Replica};
+use stentor_multicast::{Ballot, Contradiction, GroupId, Hindrance, ProcessRole, Replica};
 use stentor_support::live::{
     MEND_NAME, Refusals, Repeats, Troubles, Waiting, find, key_in_words, looked_in, whereabouts,
 };
@@ -88,6 +88,8 @@ pub(super) struct Talk<'a> {
     ballot: Ballot,
     joining: bool,
     refusals: Refusals,
+    /// Processes that know other histories of groups, as it was said last.
+    contradictions: Vec<(ProcessId, Contradiction)>,
     waiting: RefCell<Waiting>,
     /// Where the processes of this host meet.
     directory: PathBuf,
@@ -126,6 +128,7 @@ impl<'a> Talk<'a> {
             ballot: Ballot::NONE,
             joining: true,
             refusals: Refusals::with_key(plan.file().and_then(|file| key_in_words(plan.config(), file))),
+            contradictions: Vec::new(),
             waiting: RefCell::new(Waiting::default()),
             directory,
             troubles: Troubles::default(),
@@ -168,6 +171,7 @@ impl<'a> Talk<'a> {
         self.tell_of_silence();
         let is_known = |process| fabric.unresolved(process).is_none();
         self.tell_what_the_group_waits_for(member.replica(), late, is_known);
+        self.tell_of_contradictions(member.contradictions().collect());
         if !self.ready {
             let absent: Vec<_> = self.peers.iter().filter(|peer| !peer.here).map(|peer| peer.process).collect();
             let whom = || absent.iter().map(|at| whereabouts(self.plan, *at, fabric.unresolved(*at))).collect();
@@ -183,6 +187,18 @@ impl<'a> Talk<'a> {
             let said = self.waiting.borrow_mut().look_and_explain(self.looked, whom, why);
             said.iter().for_each(|text| self.warn(text));
         }
+    }
+
+    /// Connections that are refused, because their ends know different histories of a group.
+    fn tell_of_contradictions(&mut self, now: Vec<(ProcessId, Contradiction)>) {
+        if now == self.contradictions {
+            return;
+        }
+        for (process, why) in now.iter().filter(|one| !self.contradictions.contains(one)) {
+            let group = self.plan.config().groups()[usize::from(why.group.0)].id();
+            self.warn(&hindrance::contradicted(why, self.plan.name(*process), group));
+        }
+        self.contradictions = now;
     }
 
     /// Why a member is not there, as far as it is known: it was refused, or it runs on this host and does not come here.

@@ -58,8 +58,16 @@ impl<F: Fabric> Member<F> {
     /// Judges what a greeting says of incarnations. Returns whether the connection goes on.
     pub(super) fn accepts(&mut self, link: usize, hello: &Hello) -> bool {
         let process = self.links[link].peer();
+        let refused = self.histories.refused.len();
         self.histories.refused.retain(|refused| refused.link != link);
-        let Err(why) = self.replica.on_greeting(process, hello.own, hello.yours) else { return true };
+        let was_refused = self.histories.refused.len() < refused;
+        let Err(why) = self.replica.on_greeting(process, hello.own, hello.yours) else {
+            if was_refused {
+                // Its ring was stopped: it begins anew.
+                self.greet_again(link);
+            }
+            return true;
+        };
         self.outputs.counts.rejected += 1;
         self.histories.refused.push(RefusedLink { link, hello: *hello, why });
         self.links[link].greeted = None;
