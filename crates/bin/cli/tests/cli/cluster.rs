@@ -48,7 +48,7 @@ impl Running {
         running
     }
 
-    fn meeting(&self) -> Vec<String> {
+    pub(crate) fn meeting(&self) -> Vec<String> {
         let directory = self.scratch.path("run");
         ["--config", self.config.to_str().unwrap(), "--directory", directory.to_str().unwrap()]
             .map(str::to_owned)
@@ -122,7 +122,7 @@ impl Running {
         ran(&output)
     }
 
-    fn delivered(&self, name: &str, count: usize) -> Vec<Value> {
+    pub(crate) fn delivered(&self, name: &str, count: usize) -> Vec<Value> {
         let text = self.until(name, "out", |text| text.lines().count() >= count);
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
