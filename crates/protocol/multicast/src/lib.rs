@@ -37,8 +37,8 @@ pub use message::{Destination, Header, MessageError};
 #[doc(hidden)]
 pub use mutant::Mutant;
 pub use node::{
-    Application, CLIENT_TIMEOUT, Client, Counts, Delivered, HeartbeatCell, INBOX_BYTES, Member, NodeError, RemoteOp,
-    Stateless, Step, SubmitError, Submitted, stateless,
+    Application, CLIENT_TIMEOUT, Client, Counts, Delivered, EXPEL_AFTER, HeartbeatCell, INBOX_BYTES, Member, NodeError,
+    RemoteOp, Stateless, Step, SubmitError, Submitted, stateless,
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};

@@ -17,6 +17,7 @@
 //! clients = 16                   # places for clients: c0, c1, …
 //! ring_kib = 64                  # each control ring between two members
 //! body_ring_kib = 1024           # the ring for one client's messages at one member
+//! expel_ms = 500                 # a member that takes nothing for so long holds nobody up any more; a tenth, if there is no room
 //!
 //! [[group]]
 //! id = "g1"

@@ -140,6 +140,7 @@ window = {window}    # messages one client may have in flight at a group; a powe
 clients = {clients}    # places for clients: c0, c1, …
 ring_kib = {ring_kib}    # each control ring between two members
 body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one member
+expel_ms = {expel_ms}    # a member that takes nothing for so long holds nobody up any more; a tenth of it, if there is no room
 
 # A group of n processes works while n/2+1 of them are up. Ids are unique in the cluster.
 # Addresses (host:port) are for roce, verbs and ofi: where a process listens for its peers (TCP). On roce its packets go to
@@ -152,6 +153,7 @@ body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one m
             clients = limits.clients,
             ring_kib = limits.ring_kib,
             body_ring_kib = limits.body_ring_kib,
+            expel_ms = limits.expel_ms,
         );
         text += &self.provider();
         for group in 1..=self.groups {

@@ -14,8 +14,8 @@ use stentor_multicast::CLIENT_TIMEOUT;
 use super::error::{Misplaced, Problem};
 use super::file::{Election, File, FileLimits, Group, Process};
 use super::limits::{
-    BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB,
-    TIMEOUT_MS, WINDOW,
+    BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, EXPEL_MS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES,
+    RING_KIB, TIMEOUT_MS, WINDOW,
 };
 use super::number::number;
 use super::{
@@ -115,6 +115,7 @@ fn limits(file: &FileLimits) -> Result<Limits, Misplaced> {
             &BODY_RING_KIB,
             default.body_ring_kib,
         )?,
+        expel_ms: number("limits.expel_ms", file.expel_ms.as_ref(), &EXPEL_MS, default.expel_ms)?,
     })
 }
 

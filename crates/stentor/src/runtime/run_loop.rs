@@ -190,6 +190,7 @@ pub fn client_round<F: Fabric>(
     let mut worked = client.step() | submitted;
     if housekeeper.is_due(worked) {
         worked |= client.housekeep();
+        client.tick(housekeeper.now());
     }
     housekeeper.note_sleep(backoff.pause(client.fabric_mut(), worked, LONGEST_SLEEP)?);
     Ok(worked)

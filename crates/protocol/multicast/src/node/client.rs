@@ -1,5 +1,6 @@
 //! A client on a fabric.
 
+mod expel;
 mod submit_error;
 mod takeover;
 
@@ -11,6 +12,7 @@ use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL};
 use stentor_link::service::MULTICAST_MAIN;
 use zerocopy::IntoBytes;
 
+use self::expel::Expelling;
 pub use self::submit_error::SubmitError;
 use self::takeover::Takeover;
 use super::NodeError;
@@ -67,6 +69,7 @@ pub struct Client<F: Fabric> {
     unsettled: Vec<usize>,
     /// A member said that another process has the place.
     superseded: bool,
+    expelling: Expelling,
 }
 
 impl<F: Fabric> Client<F> {
@@ -144,6 +147,7 @@ impl<F: Fabric> Client<F> {
             message_bytes: limits.message_bytes,
             gate: PollGate::default(),
             superseded: false,
+            expelling: Expelling::default(),
             fabric,
             links,
             seals,
@@ -239,13 +243,14 @@ impl<F: Fabric> Client<F> {
         self.superseded
     }
 
-    /// All messages up to this sequence are delivered at every destination process that counts.
+    /// All messages up to this sequence are delivered by a majority of each of their destination groups: no failure that the
+    /// groups survive undoes that.
     #[must_use]
     pub fn delivered_up_to(&self) -> u64 {
         self.in_flight.delivered_up_to()
     }
 
-    /// Messages that are not known to be delivered everywhere.
+    /// Messages that are not known to be delivered by a majority of each of their destination groups.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.in_flight.messages()
@@ -503,8 +508,9 @@ impl<F: Fabric> Client<F> {
             // What is freed from now on may be another process's, or void.
             return;
         }
-        for group in 0..self.rings.len() as u16 {
-            self.in_flight.freed(GroupId(group), self.sender.freed(GroupId(group)));
+        for group in (0..self.rings.len() as u16).map(GroupId) {
+            let delivered = self.delivered_by_majority(group).max(self.sender.freed(group));
+            self.in_flight.freed(group, delivered);
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod absent;
 mod credit;
+mod expel;
 mod links;
 mod post;
 mod recover;

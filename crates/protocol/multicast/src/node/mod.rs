@@ -19,6 +19,7 @@ mod message_assembler;
 mod open;
 mod outbound;
 mod outbox;
+mod pace;
 mod peer_link;
 mod peer_links;
 mod poll_gate;
@@ -35,6 +36,7 @@ pub use counts::{Counts, RemoteOp, Step};
 pub use hello::forged_hello;
 pub use member::{CLIENT_TIMEOUT, HeartbeatCell, Member};
 pub use message_assembler::Received;
+pub use pace::EXPEL_AFTER;
 pub use peer_links::INBOX_BYTES;
 
 use stentor_fabric::seal::record_words;

@@ -14,6 +14,8 @@
 //! - A target whose peer asked not to be waited for is stopped, and its credits are read on. It is started again when one of
 //!   them, of the same generation, no longer asks for that.
 
+use std::time::Duration;
+
 use stentor_fabric::memory::{LINE, LINE_WORDS, Ordering, WORD};
 use stentor_fabric::ring::{Geometry, Place};
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_cells};
@@ -28,6 +30,7 @@ use super::credit_report::{ASIDE, CreditReport};
 use super::fanout::{CompletedWrites, FanoutSender, Part};
 use super::hello::Start;
 use super::inbound::{CREDIT_WORDS, Held};
+use super::pace::Patience;
 use super::peer_link::PeerLink;
 use super::sealed::Sealed;
 use super::target::{CreditCell, PeerProgress, Target, staging_reader};
@@ -442,6 +445,40 @@ impl Outbound {
     /// The same, looked at.
     fn is_behind(&self) -> bool {
         self.targets.iter().any(|target| target.behind.is_some())
+    }
+
+    /// For the mutant that writes over what a peer has not freed.
+    pub(super) fn leave_unfreed(&mut self, target: usize) {
+        self.targets[target].freed = self.writer.position();
+        self.settle_freed();
+    }
+
+    /// Looks how fast targets free, `step` after the last look. `quiet`: cells that a peer may have freed without saying so.
+    pub(super) fn look<F: Fabric>(&mut self, fabric: &F, step: Duration, quiet: u64) {
+        self.read_credits(fabric);
+        let end = self.writer.position();
+        for target in self.targets.iter_mut().filter(|target| target.is_started()) {
+            let freed = target.freed.wrapping_add(target.report.map_or(0, |report| report.freed));
+            target.pace.look(step, freed, end.saturating_sub(target.freed) > quiet);
+        }
+    }
+
+    /// Cells that a member may have freed of this ring without saying so: it says it a quarter at a time.
+    pub(super) fn quiet_cells(&self) -> u64 {
+        self.geometry.lap_cells() / 4 + record_cells(self.geometry.max_payload()) as u64
+    }
+
+    /// Whether there is no room for the longest record, or a target that counts takes nothing more.
+    pub(super) fn is_full(&self, links: &[PeerLink]) -> bool {
+        let stuck =
+            |target: &Target| target.is_started() && links[target.link].is_ready() && !links[target.link].can_post();
+        !self.writer.has_room(self.geometry.max_payload()) || self.targets.iter().any(stuck)
+    }
+
+    /// Whether a target that counts stands still.
+    pub(super) fn stands(&self, target: usize, patience: &Patience, full: bool) -> bool {
+        let target = &self.targets[target];
+        target.is_started() && target.pace.stands(patience, full)
     }
 
     /// Whether nobody gets or waits for what is written.

@@ -16,4 +16,5 @@ mod heartbeats;
 mod letters;
 mod members;
 mod sets;
+mod stopped;
 mod superseded;

@@ -163,6 +163,9 @@ impl<'a> Talk<'a> {
         let told = self.look(|process| (fabric.sees(process), fabric.pid_of(process)), member.is_connected());
         self.tell_of_the_majority(change, told);
         self.tell_of_silence();
+        let (plan, output, me) = (self.plan, self.output, self.name);
+        let say = |text: &str| output.log(Level::Warn, me, text);
+        self.troubles.report_expelled(member.expelled(), |process| plan.name(process), say);
         let is_known = |process| fabric.unresolved(process).is_none();
         self.tell_what_the_group_waits_for(member.replica(), late, is_known);
         if !self.ready {

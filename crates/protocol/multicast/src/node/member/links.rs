@@ -54,7 +54,7 @@ impl<F: Fabric> Member<F> {
         count > 0
     }
 
-    fn on_peer_event(&mut self, event: PeerEvent) {
+    pub(super) fn on_peer_event(&mut self, event: PeerEvent) {
         self.gate.disturb();
         match event {
             PeerEvent::Up(link) => self.up(link),

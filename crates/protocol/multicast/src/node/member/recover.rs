@@ -12,6 +12,7 @@ use stentor_fabric::{Fabric, ProcessId};
 
 use super::Member;
 use super::absent::Absence;
+use super::expel::Expelling;
 use crate::mutant::mutant;
 use crate::node::app::Application;
 use crate::node::effects::{Out, Outgoing};
@@ -45,6 +46,8 @@ pub(super) struct Recovery {
     pub(super) foreign: VecDeque<Received>,
     /// Clients that are away.
     pub(super) absence: Absence,
+    /// Members that stand still.
+    pub(super) expelling: Expelling,
     /// Time between ticks of the state machine.
     tick: Duration,
     /// The time between ticks while this member rests.
@@ -64,6 +67,7 @@ impl Default for Recovery {
             received: VecDeque::new(),
             foreign: VecDeque::new(),
             absence: Absence::default(),
+            expelling: Expelling::default(),
             tick: TICK,
             rest_tick: REST_TICK,
             rests: false,
@@ -170,6 +174,7 @@ impl<F: Fabric> Member<F> {
             self.recovery.due = now.saturating_add(self.recovery.interval());
             self.heartbeats.tick(&mut self.fabric, &mut self.links);
             self.note_absent(now);
+            self.expel_standing(now);
             self.tick(app);
         }
         self.tell_ballot();
