@@ -91,7 +91,7 @@ mutants! {
     /// A member credits no ring space for a body that it held already when the client's own write of it came.
     HeldBodiesUncredited, "held-bodies-uncredited", "M9";
     /// Nobody is expelled: whoever stands still is waited for as long as it is connected.
-    NobodyExpelled, "nobody-expelled", "M9";
+    NobodyExpelled, "nobody-expelled", "held-up";
     /// A client does not wait for a member that stands still, and goes on to write to it on the same connection.
     ExpelledInPlace, "expelled-in-place", "M9";
 }

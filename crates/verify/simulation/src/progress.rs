@@ -32,6 +32,12 @@ pub(crate) struct Progress {
     most: Vec<u64>,
     /// Members that are down or without memory.
     absent: Vec<bool>,
+    /// By group: messages that it owes, and when it delivered last or began to owe, ns.
+    groups: Vec<(usize, u64)>,
+    /// By client: since when it has had something to send and no room, ns.
+    refused: Vec<Option<u64>>,
+    /// The longest time for which a group owed something and delivered nothing, or took nothing, ns; when it was over, and which group.
+    longest_gap: (u64, u64, usize),
 }
 
 impl Progress {
@@ -43,6 +49,9 @@ impl Progress {
             last: vec![0; topology.all_members()],
             most: vec![0; topology.groups()],
             absent: vec![false; topology.all_members()],
+            groups: vec![(0, 0); topology.groups()],
+            refused: vec![None; topology.clients()],
+            longest_gap: (0, 0, 0),
         }
     }
 
@@ -53,24 +62,72 @@ impl Progress {
         self.open[usize::from(id.client.0)].push(id);
     }
 
+    /// A message to these groups was multicast.
+    pub(crate) fn note_owed(&mut self, now_ns: u64, to: &[GroupId]) {
+        for group in to {
+            let (owed, since) = &mut self.groups[usize::from(group.0)];
+            if *owed == 0 {
+                *since = now_ns;
+            }
+            *owed += 1;
+        }
+    }
+
+    /// A member of a group delivered something.
+    pub(crate) fn note_delivery(&mut self, now_ns: u64, group: GroupId, first: bool) {
+        let (owed, since) = &mut self.groups[usize::from(group.0)];
+        if first {
+            *since = now_ns;
+            *owed = owed.saturating_sub(1);
+        }
+    }
+
+    /// A client could send, or had no room to.
+    pub(crate) fn note_sent(&mut self, now_ns: u64, client: ClientId, to: &[GroupId], sent: bool) {
+        let refused = &mut self.refused[usize::from(client.0)];
+        if sent {
+            *refused = None;
+            return;
+        }
+        let since = *refused.get_or_insert(now_ns);
+        let group = to.first().map_or(0, |group| usize::from(group.0));
+        self.longest_gap = self.longest_gap.max((now_ns - since, now_ns, group));
+    }
+
+    /// Looks for how long groups have owed something and delivered nothing.
+    pub(crate) fn look(&mut self, now_ns: u64) {
+        let owing = self.groups.iter().enumerate().filter(|(_, (owed, _))| *owed > 0);
+        let gaps = owing.map(|(group, (_, since))| (now_ns.saturating_sub(*since), now_ns, group));
+        self.longest_gap = gaps.fold(self.longest_gap, std::cmp::max);
+    }
+
+    /// The longest time for which a group owed something and delivered nothing, or took nothing, ns; when it was over, and which
+    /// group.
+    pub(crate) fn longest_gap(&self) -> (u64, u64, usize) {
+        self.longest_gap
+    }
+
     pub(crate) fn synced(&mut self, id: MessageId) {
         if let Some(message) = self.messages.get_mut(&id) {
             message.synced = true;
         }
     }
 
-    pub(crate) fn delivered(&mut self, member: ProcessId, group: GroupId, id: MessageId, number: u64) {
+    /// Returns whether it is the first delivery of its group.
+    pub(crate) fn delivered(&mut self, member: ProcessId, group: GroupId, id: MessageId, number: u64) -> bool {
         self.last[member.index()] = number;
         self.most[usize::from(group.0)] = self.most[usize::from(group.0)].max(number);
         // One that nobody multicast is M1.
-        let Some(message) = self.messages.get_mut(&id) else { return };
+        let Some(message) = self.messages.get_mut(&id) else { return false };
         if !std::mem::replace(&mut message.owed, true) {
             self.owed += message.to.len() - message.delivered.len();
         }
         if !message.delivered.contains(&group) {
             message.delivered.push(group);
             self.owed -= 1;
+            return true;
         }
+        false
     }
 
     /// What this client multicast and nobody delivered, and what was not synced, need not be delivered any more.

@@ -7,6 +7,10 @@ use stentor_multicast::CatchUps;
 use crate::catch_ups;
 use crate::nemesis::{NemesisCounts, Profile};
 
+/// The longest time for which a group may deliver nothing although it owes something, while a minority of each group stands still,
+/// ns: an election misses a leader, it is expelled, another one campaigns.
+pub(crate) const LONGEST_GAP_NS: u64 = 900_000;
+
 /// What came of a run.
 #[derive(Debug, Default)]
 pub struct RunReport {
@@ -36,6 +40,8 @@ pub struct RunReport {
     pub recovery_steps: u64,
     /// States of applications that differed after the same deliveries.
     pub wrong_states: u64,
+    /// The longest time for which a group owed a message and delivered nothing while there were faults, ns.
+    pub longest_gap_ns: u64,
     /// A client was told that it lost its place, although no other came and nobody may give it up.
     pub superseded_for_nothing: bool,
     /// What the network did with sets, if the run has any.
@@ -58,7 +64,7 @@ impl RunReport {
         [self.finished.into(), self.steps, self.virtual_ns, self.messages, self.deliveries]
     }
 
-    /// The names of violated properties; `M9` also if clients could not even send; `state` if applications differ;
+    /// The names of violated properties; `held-up` if who stood still held up others; `M9` also if clients could not even send; `state` if applications differ;
     /// `superseded` if a client lost its place to nobody; and
     /// `rejected` if members refused input although nobody failed. Who fell behind refuses what is beyond its window.
     pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
@@ -67,6 +73,7 @@ impl RunReport {
             (stuck, "M9"),
             (self.wrong_states > 0, "state"),
             (self.superseded_for_nothing, "superseded"),
+            (self.profile == Profile::Stops && self.longest_gap_ns > LONGEST_GAP_NS, "held-up"),
             (self.rejected > 0 && self.profile == Profile::Calm, "rejected"),
         ];
         self.report.violated().chain(besides.into_iter().filter_map(|(is, name)| is.then_some(name)))

@@ -453,13 +453,16 @@ impl Outbound {
         self.settle_freed();
     }
 
-    /// Looks how fast targets free, `step` after the last look. `quiet`: cells that a peer may have freed without saying so.
-    pub(super) fn look<F: Fabric>(&mut self, fabric: &F, step: Duration, quiet: u64) {
+    /// Looks how fast targets free, `step` after the last look. `quiet`: cells that a peer may have freed without saying so;
+    /// `slots`: those that a client has used, each of which its members free.
+    pub(super) fn look<F: Fabric>(&mut self, fabric: &F, step: Duration, quiet: u64, slots: u64) {
         self.read_credits(fabric);
         let end = self.writer.position();
         for target in self.targets.iter_mut().filter(|target| target.is_started()) {
-            let freed = target.freed.wrapping_add(target.report.map_or(0, |report| report.freed));
-            target.pace.look(step, freed, end.saturating_sub(target.freed) > quiet);
+            let freed = target.report.map_or(0, |report| report.freed);
+            // A message that came through another member takes a slot, and no place in the ring.
+            let owes = end.saturating_sub(target.freed) > quiet || freed < slots || target.is_in_doubt();
+            target.pace.look(step, target.freed.wrapping_add(freed), owes);
         }
     }
 
@@ -470,8 +473,8 @@ impl Outbound {
 
     /// Whether there is no room for the longest record, or a target that counts takes nothing more.
     pub(super) fn is_full(&self, links: &[PeerLink]) -> bool {
-        let stuck =
-            |target: &Target| target.is_started() && links[target.link].is_ready() && !links[target.link].can_post();
+        let is_stuck = |link: &PeerLink| link.is_ready() && !link.can_post();
+        let stuck = |target: &Target| target.is_started() && (is_stuck(&links[target.link]) || target.is_in_doubt());
         !self.writer.has_room(self.geometry.max_payload()) || self.targets.iter().any(stuck)
     }
 

@@ -156,6 +156,11 @@ impl Target {
         self.in_doubt_from.or_else(|| self.fanned.front().map(|(_, position)| *position))
     }
 
+    /// Whether copies of a broken set may land there late, as far as is known.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.in_doubt_from.is_some()
+    }
+
     /// The set broke, whose writes are done up to `done`. Returns the position of the first record that the peer may lack.
     pub(super) fn set_broke(&mut self, done: u64) -> Option<u64> {
         self.fanned.retain(|(request, _)| *request > done);

@@ -52,6 +52,7 @@ impl MemberActor {
             1 => Member::new(fabric, config, limits, shared.salt, incarnation)?,
             _ => Member::joining(fabric, config, limits, shared.salt, incarnation)?,
         };
+        member.set_expel_after(scenario.expel_ns.map_or(Duration::MAX, Duration::from_nanos));
         member.record_operations();
         member.set_tick(Duration::from_nanos(TICK_NS));
         member.set_client_timeout(scenario.client_timeout_ns.map_or(Duration::MAX, Duration::from_nanos));
@@ -170,7 +171,10 @@ impl Application for App<'_> {
         let mut history = self.shared.history.borrow_mut();
         history.deliver(self.now_ns, self.me, self.group, delivered);
         history.digest(self.group, delivered.number, *self.digest);
-        self.shared.progress.borrow_mut().delivered(self.me, self.group, delivered.id, delivered.number);
+        let mut progress = self.shared.progress.borrow_mut();
+        let first = progress.delivered(self.me, self.group, delivered.id, delivered.number);
+        progress.note_delivery(self.now_ns, self.group, first);
+        drop(progress);
         self.shared.world.mark(self.me, format_args!("deliver {}", delivered.id));
     }
 

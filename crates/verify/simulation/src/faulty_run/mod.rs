@@ -165,6 +165,9 @@ impl FaultyRun {
             None => return,
         };
         self.steps += 1;
+        if self.stopped_at.is_none() {
+            self.shared.progress.borrow_mut().look(now_ns);
+        }
         self.shared.world.stepped(process, worked);
     }
 
@@ -203,11 +206,13 @@ impl FaultyRun {
         match &self.actors[process.index()] {
             Some(Actor::Member(actor)) => {
                 add(&mut self.totals, actor.member.counts());
+                self.totals.nemesis.members_expelled += actor.member.expulsions();
                 catch_ups::add(&mut self.totals.catch_ups, actor.member.replica().catch_ups());
             }
             Some(Actor::Client(actor)) => {
                 add(&mut self.totals, actor.client.counts());
                 self.totals.messages += actor.client.submitted();
+                self.totals.nemesis.members_expelled_by_clients += actor.client.expulsions();
             }
             None => {}
         }
@@ -224,10 +229,13 @@ impl FaultyRun {
         let stuck: Vec<String> = if finished { Vec::new() } else { self.actors.iter().flatten().map(stand).collect() };
         self.actors.clear();
         let shared = Rc::into_inner(self.shared).expect("the actors are gone");
+        let (longest_gap_ns, until, group) = shared.progress.borrow().longest_gap();
         let missing = if finished { None } else { shared.progress.borrow().missing(&shared.topology) };
         let mut log = shared.nemesis.borrow().log().to_vec();
         log.extend(missing.map(|missing| format!("in the end: {missing}")));
         log.extend(stuck);
+        let (us, at) = (longest_gap_ns as f64 / 1e3, until as f64 / 1e3);
+        log.push(format!("group {group} delivered or took nothing for {us:.1} µs until {at:.1} µs"));
         let history = shared.history.into_inner();
         let (deliveries, wrong_states) = (history.deliveries, history.wrong_states);
         let (report, transcript) = history.finish();
@@ -237,6 +245,7 @@ impl FaultyRun {
             report,
             deliveries,
             wrong_states,
+            longest_gap_ns,
             superseded_for_nothing: shared.scenario.client_timeout_ns.is_none() && nemesis.clients_superseded > 0,
             finished,
             steps: self.steps,

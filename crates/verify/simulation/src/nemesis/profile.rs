@@ -21,6 +21,8 @@ pub enum Profile {
     /// Members crash and come back while clients fill their windows: the leader's states come later than what its stream
     /// brings.
     Rejoins,
+    /// Members and clients stand still for longer than windows and rings last, several at a time, of each group a minority.
+    Stops,
 }
 
 /// How often each kind of fault is drawn, relative to the others.
@@ -48,7 +50,8 @@ named!(Profile {
     Clients = "clients",
     All = "all",
     Rings = "rings",
-    Rejoins = "rejoins"
+    Rejoins = "rejoins",
+    Stops = "stops"
 });
 
 impl Profile {
@@ -90,6 +93,7 @@ impl Profile {
                 isolate: 3,
                 ..Profile::Failover.weights()
             },
+            Profile::Stops => Weights { hand_over: 1, ..Weights::default() },
             Profile::Rejoins => Weights {
                 crash_anybody: 6,
                 crash_at_post: 4,
@@ -133,6 +137,15 @@ impl Profile {
                 [&FAILOVER[..], &PARTITION, &["client_crashes", "clients_gone", "clients_cut_off", "stalled_followers"]]
                     .concat()
             }
+            Profile::Stops => vec![
+                "leaders_stopped",
+                "followers_stopped",
+                "clients_stopped",
+                "several_stopped",
+                "members_expelled",
+                "members_expelled_by_clients",
+                "hand_overs",
+            ],
             Profile::Rejoins => {
                 vec![
                     "follower_crashes",

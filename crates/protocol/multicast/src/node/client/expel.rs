@@ -62,12 +62,14 @@ impl<F: Fabric> Client<F> {
         let at = usize::from(group.0);
         let Client { fabric, links, rings, sender, expelling, topology, .. } = self;
         let ring = &mut rings[at];
-        ring.look(fabric, step, 0);
+        ring.look(fabric, step, 0, sender.next(group));
         let full = ring.is_full(links) || sender.check(&[group]).is_err();
         let Expelling { patience, counted, .. } = expelling;
         counted.clear();
         for (member, target) in ring.targets.iter().enumerate().filter(|(_, target)| target.is_started()) {
-            let delivered = target.report.map_or(0, |report| report.freed);
+            // Whoever may still get late copies of a broken set holds up what is written behind them.
+            let is_clear = !target.is_in_doubt();
+            let delivered = target.report.filter(|_| is_clear).map_or(0, |report| report.freed);
             counted.push((delivered, ring.stands(member, patience, full), member));
         }
         let mut majority = topology.majority(group) as usize;

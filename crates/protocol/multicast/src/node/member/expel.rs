@@ -51,14 +51,14 @@ impl<F: Fabric> Member<F> {
         for (peer, waiting) in peers.iter_mut().zip(&outputs.boxes) {
             let Some(peer) = peer else { continue };
             let (quiet, lap) = (peer.outbound.quiet_cells(), peer.outbound.lap_cells());
-            peer.outbound.look(fabric, step, quiet);
+            peer.outbound.look(fabric, step, quiet, 0);
             if !peer.connected && (waiting.len() / LINE_WORDS) as u64 > lap {
                 // It was never there: what it missed is said when it comes.
                 peer.outbound.targets[0].give_up();
             }
         }
         let quiet = streams.outbound.quiet_cells();
-        streams.outbound.look(fabric, step, quiet);
+        streams.outbound.look(fabric, step, quiet, 0);
         if mutant!(self.mutant, NobodyExpelled) {
             return;
         }
