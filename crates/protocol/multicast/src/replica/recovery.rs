@@ -533,7 +533,7 @@ impl<E: Effects> Recovery<'_, E> {
             Stage::Preparing | Stage::Leading => {
                 let installed = self.leadership.installed;
                 for member in self.agreement.id.others() {
-                    if installed & self.agreement.id.bit_of(member) == 0 {
+                    if installed & self.agreement.id.bit_of(member) == 0 && self.effects.reaches(member) {
                         self.install_at(member, false);
                     }
                 }

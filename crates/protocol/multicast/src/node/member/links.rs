@@ -101,6 +101,7 @@ impl<F: Fabric> Member<F> {
         }
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
         peer.connected = false;
+        self.outputs.connected[process.index()] = false;
         if link == peer.main {
             peer.outbound.stop(0);
             self.assemblers[process.index()].clear();
@@ -137,6 +138,7 @@ impl<F: Fabric> Member<F> {
         let streaming = peer.streaming.is_none_or(|link| self.links[link].is_ready());
         if !peer.connected && streaming && self.links[peer.main].is_met() {
             peer.connected = true;
+            self.outputs.connected[process.index()] = true;
             self.recovery.fresh.push(process);
         }
     }
