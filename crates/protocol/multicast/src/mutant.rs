@@ -90,6 +90,12 @@ mutants! {
     BrokenSetForgotten, "broken-set-forgotten", "M9";
     /// A member credits no ring space for a body that it held already when the client's own write of it came.
     HeldBodiesUncredited, "held-bodies-uncredited", "M9";
+    /// A new leader sets its clock to its physical time, in place of the clock that it recovered.
+    ClockSetBack, "clock-set-back", "M5";
+    /// A leader gives its physical time, whatever time it gave last.
+    PhysicalAlone, "physical-alone", "M5";
+    /// A leader takes any time of another group, however far ahead.
+    FarTimesTaken, "far-times-taken", "time";
 }
 
 impl Mutant {
@@ -126,6 +132,9 @@ impl Mutant {
                 | Mutant::HeldOfAnotherLife
                 | Mutant::UnsettledStart
                 | Mutant::StartedUnderWrites
+                | Mutant::ClockSetBack
+                | Mutant::PhysicalAlone
+                | Mutant::FarTimesTaken
         )
     }
 
