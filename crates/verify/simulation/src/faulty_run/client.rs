@@ -71,6 +71,9 @@ impl ClientActor {
         let id = submitted.id;
         self.shared.history.borrow_mut().multicast(now_ns, self.me, id, &message.to, &message.payload);
         self.shared.progress.borrow_mut().multicast(id, &message.to);
+        if let Some(clocks) = &self.shared.clocks {
+            clocks.borrow_mut().multicast(id, now_ns);
+        }
         self.shared.world.mark(self.me, format_args!("multicast {id}"));
         load.left -= 1;
         load.not_before_ns = now_ns + load.between_messages();

@@ -21,6 +21,8 @@ pub enum Profile {
     /// Members crash and come back while clients fill their windows: the leader's states come later than what its stream
     /// brings.
     Rejoins,
+    /// All of it, on hosts whose clocks differ: they are skewed, drift, are stepped, and one may be off by a year.
+    Clocks,
 }
 
 /// How often each kind of fault is drawn, relative to the others.
@@ -48,7 +50,8 @@ named!(Profile {
     Clients = "clients",
     All = "all",
     Rings = "rings",
-    Rejoins = "rejoins"
+    Rejoins = "rejoins",
+    Clocks = "clocks"
 });
 
 impl Profile {
@@ -80,7 +83,7 @@ impl Profile {
                 Weights { client_crash: 8, stall_leader: 1, stall_anybody: 1, suspect: 1, ..Weights::default() }
             }
             Profile::Rings => Weights { cut_link: 2, stall_anybody: 1, ..Weights::default() },
-            Profile::All => Weights {
+            Profile::All | Profile::Clocks => Weights {
                 client_crash: 8,
                 stall_anybody: 2,
                 suspect: 5,
@@ -129,7 +132,7 @@ impl Profile {
                 vec!["client_crashes", "clients_gone", "clients_cut_off", "false_suspicions", "slow_leaders"]
             }
             Profile::Rings => vec!["late_links", "cut_links", "stalled_followers"],
-            Profile::All => {
+            Profile::All | Profile::Clocks => {
                 [&FAILOVER[..], &PARTITION, &["client_crashes", "clients_gone", "clients_cut_off", "stalled_followers"]]
                     .concat()
             }
