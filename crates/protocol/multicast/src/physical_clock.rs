@@ -20,7 +20,8 @@
 //! knows when it came.
 //!
 //! # Invariants
-//! 1. *It never goes back* while it runs, whatever wall clocks do.
+//! 1. *It never goes back* while it runs, whatever wall clocks do. It begins anew as long as nothing was given of it: a process
+//!    that was there first, and believed its own clock, takes the median as soon as it hears others.
 //! 2. *It is slewed, never stepped.* While it runs, it gains or loses at most [`SLEW_PPM`] against the monotonic time, towards
 //!    the median, and does not pass it.
 //! 3. *It begins at the median, or at the recovered time if that is later.* The recovered time is the group's logical clock:
@@ -28,7 +29,8 @@
 //! 4. If all clocks that are heard are within `e` of true time, and the recovered time is, too, then it is.
 //!
 //! # What it does not do
-//! A single process that hears nobody believes its own clock: it waits for others for four bounds, and goes on alone.
+//! A single process that hears nobody believes its own clock: it waits for others for four bounds, and goes on alone. If its
+//! group gives times by then, they are what later ones have to be above.
 //! A wall clock that is wrong at more than half of the members makes a wrong median.
 
 use std::time::Duration;
@@ -91,6 +93,8 @@ impl Reading {
 /// Time that is given now.
 #[derive(Clone, Copy, Debug)]
 struct Running {
+    /// The time at which it began: nothing below it was given since.
+    begun: u64,
     /// The monotonic time at the last look, ns, and the time then.
     since: u64,
     time: u64,
@@ -106,6 +110,8 @@ pub struct PhysicalClock {
     members: usize,
     /// The distance of the own wall clock from the monotonic time, ns.
     own: Option<i64>,
+    /// Whether this process looks at a wall clock, sound or not.
+    told: bool,
     /// At most one of each member.
     heard: Vec<Heard>,
     readings: Vec<Reading>,
@@ -151,6 +157,7 @@ impl PhysicalClock {
             bound: nanoseconds(bound).clamp(1_000, 86_400_000_000_000),
             members,
             own: None,
+            told: false,
             heard: Vec::new(),
             readings: Vec::with_capacity(members),
             median: None,
@@ -182,6 +189,7 @@ impl PhysicalClock {
     /// # Errors
     /// [`ClockError::Absurd`]; then this process has no wall clock until a sound one is told.
     pub fn tell(&mut self, now: u64, wall: u64) -> Result<bool, ClockError> {
+        self.told = true;
         let before = self.own.take();
         let own = distance(wall, now)?;
         self.own = Some(own);
@@ -224,11 +232,11 @@ impl PhysicalClock {
         self.own.map_or(0, |own| at(own, now))
     }
 
-    /// Whether this process has a wall clock.
+    /// Whether this process looks at a wall clock. One that cannot be is none: see [`wall`](PhysicalClock::wall).
     #[inline]
     #[must_use]
     pub fn is_told(&self) -> bool {
-        self.own.is_some()
+        self.told
     }
 
     fn is_fresh(&self, reading: &Reading) -> bool {
@@ -267,20 +275,27 @@ impl PhysicalClock {
         let away = i128::from(at(median, self.now)) - i128::from(time);
         let rate = away * i128::from(MILLION) / i128::from(self.interval());
         let rate = rate.clamp(i128::from(-SLEW_PPM), i128::from(SLEW_PPM)) as i64;
-        self.running = Some(Running { since: self.now, time, rate });
+        self.running = self.running.map(|running| Running { since: self.now, time, rate, ..running });
     }
 
-    /// Runs, or waits until enough clocks are known: three, or those of all members, or a while has passed. `recovered` is
-    /// the group's logical clock; time that runs already is taken forward to it.
-    pub fn follow(&mut self, recovered: u64) {
+    /// Runs, or waits until enough clocks are known: three, or those of all members, or a while has passed. `given` is the
+    /// group's logical clock, the last time that was given; time begins anew as long as it is below the beginning. If this
+    /// process `recovers`, because it begins to lead, time goes on from there.
+    pub fn follow(&mut self, given: u64, recovers: bool) {
         let waits = *self.waits.get_or_insert(self.now);
         let enough = self.counted >= FEWEST.min(self.members);
         let waited = self.now.saturating_sub(waits) >= PATIENCE * self.bound;
-        let Some(median) = self.median.filter(|_| enough || waited || self.running.is_some()) else { return };
+        self.running = self.running.filter(|running| given >= running.begun);
         let running = self.time(self.now);
-        let time = running.unwrap_or_else(|| at(median, self.now)).max(recovered);
+        let time = match (running, self.median) {
+            (Some(time), _) if recovers => time.max(given),
+            (Some(_), _) => return,
+            (None, Some(median)) if enough || waited => at(median, self.now).max(given),
+            (None, _) => return,
+        };
         if running != Some(time) {
-            self.running = (time < END_OF_TIME).then_some(Running { since: self.now, time, rate: 0 });
+            let begun = self.running.map_or(time, |running| running.begun);
+            self.running = (time < END_OF_TIME).then_some(Running { begun, since: self.now, time, rate: 0 });
         }
     }
 
@@ -292,7 +307,7 @@ impl PhysicalClock {
     /// The time at `now`, ns since 1970; `None` if it does not run, or after 2116.
     #[must_use]
     pub fn time(&self, now: u64) -> Option<u64> {
-        let Running { since, time, rate } = self.running?;
+        let Running { since, time, rate, .. } = self.running?;
         let passed = now.saturating_sub(since);
         let slewed = passed.min(self.interval()) as i64 * rate / MILLION;
         Some(time.saturating_add(passed).saturating_add_signed(slewed)).filter(|time| *time < END_OF_TIME)
@@ -312,10 +327,11 @@ impl PhysicalClock {
         Some(self.own?.saturating_sub(median))
     }
 
-    /// Whether the own wall clock is off the median by more than the bound.
+    /// Whether the own wall clock is off the median by more than the bound, or cannot be.
     #[must_use]
     pub fn is_off(&self) -> bool {
-        self.off().is_some_and(|off| off.unsigned_abs() > self.bound)
+        let absurd = self.told && self.own.is_none() && self.counted >= FEWEST;
+        absurd || self.off().is_some_and(|off| off.unsigned_abs() > self.bound)
     }
 
     /// Whether the wall clock of another member is known and within the bound of the median.

@@ -43,7 +43,7 @@ fn ahead(clock: &PhysicalClock, now: u64) -> i64 {
 fn a_host_a_year_ahead_takes_the_median_and_knows_that_it_is_off() {
     let mut clock = clock(3, YEAR as i64);
     hear(&mut clock, 2, &[0, 5]);
-    clock.follow(7);
+    clock.follow(7, true);
     assert_eq!((ahead(&clock, 2), clock.is_off(), clock.off()), (5, true, Some(YEAR as i64 - 5)));
     assert!(clock.is_right(ProcessId(1)) && clock.is_right(ProcessId(2)) && !clock.is_right(ProcessId(3)));
 }
@@ -52,32 +52,52 @@ fn a_host_a_year_ahead_takes_the_median_and_knows_that_it_is_off() {
 fn of_two_clocks_the_earlier_one_counts_and_nobody_is_judged() {
     let mut clock = clock(2, YEAR as i64);
     hear(&mut clock, 2, &[0]);
-    clock.follow(7);
+    clock.follow(7, true);
     assert_eq!((ahead(&clock, 2), clock.is_off(), clock.off()), (0, false, None));
 }
 
 #[test]
 fn whoever_hears_too_few_waits_and_goes_on_alone() {
     let mut clock = clock(3, 9);
-    clock.follow(7);
+    clock.follow(7, true);
     assert_eq!(clock.time(1), None);
     clock.pass(1 + 4 * BOUND - 1);
-    clock.follow(7);
+    clock.follow(7, true);
     assert_eq!(clock.time(4 * BOUND), None);
     clock.pass(1 + 4 * BOUND);
-    clock.follow(7);
+    clock.follow(7, true);
     assert_eq!(ahead(&clock, 1 + 4 * BOUND), 9);
     // The only member of a cluster has nobody to wait for.
     let mut alone = self::clock(1, 9);
-    alone.follow(7);
+    alone.follow(7, true);
     assert_eq!(ahead(&alone, 1), 9);
+}
+
+/// The first process of a group believes its own clock, for want of others; but nothing was given of that time.
+#[test]
+fn whoever_was_there_first_takes_the_median_unless_times_were_given() {
+    for given in [7, NOW + YEAR + 5 * S] {
+        let mut clock = clock(3, YEAR as i64);
+        clock.follow(7, true);
+        clock.pass(5 * S);
+        clock.follow(7, false);
+        assert_eq!(ahead(&clock, 5 * S), YEAR as i64);
+        // Others are there, and it has been awake for a while.
+        for tenth in 1..=6 {
+            hear(&mut clock, 5 * S + tenth * 100 * MS, &[0, 0]);
+        }
+        clock.follow(given, false);
+        let late = 5 * S + 600 * MS;
+        let expected = if given == 7 { 0 } else { YEAR as i64 };
+        assert!((ahead(&clock, late) - expected).abs() < MS as i64, "{given}: {}", ahead(&clock, late));
+    }
 }
 
 #[test]
 fn time_begins_at_the_recovered_time_if_that_is_later_and_is_slewed_towards_the_median() {
     let mut clock = clock(3, 0);
     hear(&mut clock, 2, &[0, 0]);
-    clock.follow(NOW + 500 * MS);
+    clock.follow(NOW + 500 * MS, true);
     assert_eq!(ahead(&clock, 2), 500 * MS as i64 - 2);
     let before = ahead(&clock, 2);
     let mut now = 2;
@@ -95,7 +115,7 @@ fn time_begins_at_the_recovered_time_if_that_is_later_and_is_slewed_towards_the_
 fn a_wall_clock_that_steps_steps_no_time() {
     let mut clock = clock(3, 0);
     hear(&mut clock, 2, &[0, 0]);
-    clock.follow(0);
+    clock.follow(0, true);
     for (at, step) in [(10, 3600), (20, -3600), (30, 86_400)] {
         assert_eq!(clock.tell(at * MS, (NOW + at * MS).saturating_add_signed(seconds(step))), Ok(true));
         clock.pass(at * MS);
@@ -156,7 +176,7 @@ fn leaders_of_two_groups_that_differ_by_more_than_the_bound_know_it_both() {
     let times = [0, 2 * BOUND];
     for (clock, time) in clocks.iter_mut().zip(times) {
         hear(clock, 2, &[0]);
-        clock.follow(NOW + time);
+        clock.follow(NOW + time, true);
     }
     for (at, other, apart) in [(0, 1, 2 * BOUND as i64 - 2), (1, 0, 2 - 2 * BOUND as i64)] {
         let group = clocks[other].time(2);
@@ -173,15 +193,25 @@ fn absurd_clocks_are_refused() {
         assert_eq!(clock.hear(ProcessId(1), absurd, None), Err(ClockError::Absurd(absurd)));
         assert_eq!(clock.hear(ProcessId(1), NOW, Some(absurd)), Err(ClockError::Absurd(absurd)));
         assert_eq!(clock.tell(2, absurd), Err(ClockError::Absurd(absurd)));
-        assert!(!clock.is_told());
+        assert_eq!(clock.wall(2), 0);
     }
     clock.tell(2, END_OF_TIME - 1).expect("the last one");
     clock.pass(3);
-    clock.follow(0);
+    clock.follow(0, true);
     assert_eq!(clock.time(10 * BOUND), None, "time has run out");
     clock.pass(5 * BOUND);
-    clock.follow(END_OF_TIME);
+    clock.follow(END_OF_TIME, true);
     assert_eq!(clock.time(5 * BOUND), None, "the clock is logical from here on");
+}
+
+#[test]
+fn a_host_without_a_sound_clock_follows_the_others_and_is_off() {
+    let mut clock = PhysicalClock::new(Duration::from_nanos(BOUND), 5);
+    assert!(!clock.is_told());
+    clock.tell(0, 0).expect_err("the beginning of 1970");
+    hear(&mut clock, 2, &[0, 3, 9]);
+    clock.follow(0, true);
+    assert_eq!((ahead(&clock, 2), clock.is_off(), clock.off()), (3, true, None));
 }
 
 /// What happens to a clock.
@@ -190,7 +220,8 @@ enum Event {
     Pass(u64),
     Step(i64),
     Hear(u16, i64),
-    Lead(i64),
+    /// The group gives its time; this process may begin to lead anew, and recover so much more.
+    Lead(Option<u64>),
     Resign,
 }
 
@@ -199,8 +230,9 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => prop_oneof![1..1000_u64, 1..10 * MS, 1..3 * BOUND].prop_map(Event::Pass),
         1 => away.clone().prop_map(Event::Step),
-        4 => (1..5_u16, away.clone()).prop_map(|(process, ahead)| Event::Hear(process, ahead)),
-        2 => away.prop_map(Event::Lead),
+        4 => (1..5_u16, away).prop_map(|(process, ahead)| Event::Hear(process, ahead)),
+        4 => Just(Event::Lead(None)),
+        1 => (0..10 * BOUND).prop_map(|more| Event::Lead(Some(more))),
         1 => Just(Event::Resign),
     ]
 }
@@ -211,7 +243,7 @@ proptest! {
     fn time_never_goes_back_and_never_jumps(events in prop::collection::vec(event(), 1..200)) {
         let mut clock = clock(5, 0);
         let (mut now, mut step) = (1, 0);
-        let (mut earliest, mut latest) = (0, 0);
+        let (mut earliest, mut latest, mut given) = (0, 0, 0);
         for event in events {
             let before = clock.time(now);
             match event {
@@ -233,14 +265,21 @@ proptest! {
                     (earliest, latest) = (earliest.min(ahead - 3 * BOUND as i64), latest.max(ahead));
                     clock.hear(ProcessId(process), (NOW + now).saturating_add_signed(ahead), None).expect("a sound clock");
                 }
-                Event::Lead(recovered) => {
-                    latest = latest.max(recovered);
-                    clock.follow((NOW + now).saturating_add_signed(recovered));
+                Event::Lead(recovers) => {
+                    given = given.max(before.unwrap_or(0));
+                    if let Some(more) = recovers {
+                        given = given.max(NOW + now) + more;
+                        latest = latest.max((given - NOW - now) as i64);
+                    }
+                    clock.follow(given, recovers.is_some());
                     prop_assert!(clock.time(now) >= before);
-                    let recovered = (NOW + now).saturating_add_signed(recovered);
-                    prop_assert!(clock.time(now).is_none_or(|time| time >= recovered));
+                    prop_assert!(recovers.is_none() || clock.time(now).is_none_or(|time| time >= given));
                 }
-                Event::Resign => clock.stop(),
+                Event::Resign => {
+                    given = given.max(before.unwrap_or(0));
+                    latest = latest.max(given.saturating_sub(NOW + now) as i64);
+                    clock.stop();
+                }
             }
             (earliest, latest) = (earliest.min(step), latest.max(step));
             if let Some(time) = clock.time(now) {

@@ -4,7 +4,7 @@ use stentor_multicast::{
     Ballot, ClientState, Destination, END_OF_TIME, GroupId, Mutant, PeerMessage, Rejected, State, Variant,
 };
 
-use super::process::{BOTH, Effect, Process, TWO_GROUPS, head, led_by};
+use super::process::{BOTH, Effect, Process, head, led_by};
 
 const BOUND: u64 = 100;
 
@@ -156,7 +156,7 @@ fn a_new_leader_goes_on_from_the_recovered_clock() {
 fn planted_clocks_are_found() {
     assert_eq!(first_time_of_a_new_leader(Mutant::ClockSetBack), 4_001, "below 5000, which may be delivered");
     assert_eq!(first_time_of_a_new_leader(Mutant::PhysicalAlone), 4_000);
-    let mut leader = Process::planted(TWO_GROUPS, 0, Mutant::FarTimesTaken);
+    let mut leader = Process::planted(super::process::TWO_GROUPS, 0, Mutant::FarTimesTaken);
     leader.physical(1_000);
     leader.message(0, 1, BOTH).expect("the body");
     leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 1 << 60).expect("taken");

@@ -122,9 +122,7 @@ impl<F: Fabric> Member<F> {
         let leads = replica.is_leader();
         // Who joins may begin its group's life at any moment, and lead.
         if leads || replica.is_candidate() || replica.is_joining() {
-            if !leads || !time.leads || time.clock.time(now).is_none() {
-                time.clock.follow(replica.clock());
-            }
+            time.clock.follow(replica.clock(), !leads || !time.leads);
         } else {
             time.clock.stop();
         }
