@@ -34,6 +34,7 @@ const SIMULATIONS: [(&str, &[(&str, u64)]); 4] = [
             ("rings", 300),
             ("rejoins", 300),
             ("stops", 300),
+            ("clocks", 300),
         ],
     ),
     ("neb", &[("usual", 300), ("harsh", 300)]),

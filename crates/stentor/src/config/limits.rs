@@ -22,6 +22,8 @@ pub const WINDOW: RangeInclusive<u32> = 1..=65_536;
 pub const TIMEOUT_MS: RangeInclusive<u32> = 20..=60_000;
 /// How long a client may be away that others wait for, ms: longer than it takes members to pass on what one of them lacks.
 pub const CLIENT_TIMEOUT_MS: RangeInclusive<u32> = 100..=600_000;
+/// How far clocks may be apart that are taken for right together, ms: longer than four looks of a member that rests.
+pub const CLOCK_BOUND_MS: RangeInclusive<u32> = 200..=3_600_000;
 /// Places for clients.
 pub const CLIENTS: RangeInclusive<u16> = 1..=1024;
 /// How long a member may take nothing of what is written to it before others go on without it, ms.

@@ -257,6 +257,7 @@ pub struct ClusterConfig {
     fabric: FabricKind,
     key: Option<KeySource>,
     client_timeout: Duration,
+    clock_bound: Duration,
     election: ElectionKind,
     times: ElectionTimes,
     limits: Limits,
@@ -309,6 +310,13 @@ impl ClusterConfig {
     #[must_use]
     pub fn client_timeout(&self) -> Duration {
         self.client_timeout
+    }
+
+    /// How far clocks may be apart that are taken for right together. A member whose clock is farther off the median of those
+    /// that it hears does not lead while another can.
+    #[must_use]
+    pub fn clock_bound(&self) -> Duration {
+        self.clock_bound
     }
 
     /// How leaders are found.

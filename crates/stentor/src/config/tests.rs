@@ -54,6 +54,13 @@ fn the_good_file_is_read_as_written() {
         parse(&GOOD.replacen("[election]", "client_timeout_ms = 600000\n[election]", 1)).expect("the longest");
     assert_eq!(patient.client_timeout(), Duration::from_secs(600));
     assert_eq!(patient.fingerprint(), config.fingerprint(), "each member has its own patience");
+    assert_eq!(config.clock_bound(), stentor_multicast::PhysicalClock::BOUND, "if nothing is said");
+    for (ms, seconds) in [(200, 0.2), (3_600_000, 3_600.0)] {
+        let set =
+            parse(&GOOD.replacen("[limits]", &format!("[limits]\nclock_bound_ms = {ms}"), 1)).expect("it may be set");
+        assert_eq!(set.clock_bound(), Duration::from_secs_f64(seconds));
+        assert_eq!(set.fingerprint(), config.fingerprint(), "it may be raised member by member, to mend a cluster");
+    }
 }
 
 #[test]

@@ -241,6 +241,7 @@ impl ClusterRuntime {
         let mut member = make(fabric, replica, self.limits(), self.config.salt(), incarnation())?;
         member.set_client_timeout(self.config.client_timeout());
         member.set_expel_after(self.config.limits().expel_after());
+        member.set_clock_bound(self.config.clock_bound());
         member.set_rest_tick(self.config.election_times().rest_tick());
         Ok(member)
     }

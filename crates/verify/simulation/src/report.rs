@@ -2,9 +2,10 @@
 
 use stentor_checker::Report;
 use stentor_fabric_sim::{FaultCounts, SetCounts};
-use stentor_multicast::CatchUps;
+use stentor_multicast::{CatchUps, ClockCounts};
 
 use crate::catch_ups;
+use crate::clocks;
 use crate::nemesis::{NemesisCounts, Profile};
 
 /// The longest time for which a group may deliver nothing although it owes something, while a minority of each group stands still,
@@ -48,6 +49,12 @@ pub struct RunReport {
     pub sets: SetCounts,
     /// How members caught up with their leaders in rare ways.
     pub catch_ups: CatchUps,
+    /// How the clocks of leaders were used.
+    pub clocks: ClockCounts,
+    /// Deliveries at logical times, where there are physical ones.
+    pub logical_times: u64,
+    /// Final times that were off true time by more than right clocks explain.
+    pub wrong_times: u64,
     /// What the nemesis did, in words.
     pub log: Vec<String>,
 }
@@ -56,7 +63,8 @@ impl RunReport {
     /// What else was counted, by name, in a fixed order.
     #[must_use]
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
-        [self.sets.named(), catch_ups::named(self.catch_ups)].concat()
+        let clocks = clocks::named(self.clocks, self.logical_times);
+        [self.sets.named(), catch_ups::named(self.catch_ups), clocks].concat()
     }
 
     /// How the run ended, for its transcript.
@@ -64,8 +72,8 @@ impl RunReport {
         [self.finished.into(), self.steps, self.virtual_ns, self.messages, self.deliveries]
     }
 
-    /// The names of violated properties; `held-up` if who stood still held up others; `M9` also if clients could not even send; `state` if applications differ;
-    /// `superseded` if a client lost its place to nobody; and
+    /// The names of violated properties; `M9` also if clients could not even send; `state` if applications differ; `held-up` if who
+    /// stood still held up others; `superseded` if a client lost its place to nobody; `time` if a final time is off; and
     /// `rejected` if members refused input although nobody failed. Who fell behind refuses what is beyond its window.
     pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
         let stuck = !self.finished && !self.report.violated().any(|property| property == "M9");
@@ -74,6 +82,7 @@ impl RunReport {
             (self.wrong_states > 0, "state"),
             (self.superseded_for_nothing, "superseded"),
             (self.profile == Profile::Stops && self.longest_gap_ns > LONGEST_GAP_NS, "held-up"),
+            (self.wrong_times > 0, "time"),
             (self.rejected > 0 && self.profile == Profile::Calm, "rejected"),
         ];
         self.report.violated().chain(besides.into_iter().filter_map(|(is, name)| is.then_some(name)))

@@ -5,6 +5,7 @@ use stentor_multicast::{Limits, Variant};
 
 use crate::catch_ups;
 use crate::chance::Chance;
+use crate::clocks;
 use crate::nemesis::{Nemesis, Profile};
 use crate::sets::{self, Sets};
 
@@ -96,6 +97,7 @@ impl Scenario {
             Profile::Calm => Scenario::claims().to_vec(),
             Profile::All => [&Scenario::claims()[..NETWORK], &OF_FAILURES, &profile.claims()].concat(),
             Profile::Rejoins => [&Scenario::claims()[..NETWORK], &catch_ups::CLAIMS, &profile.claims()].concat(),
+            Profile::Clocks => [&Scenario::claims()[..NETWORK], &clocks::CLAIMS, &profile.claims()].concat(),
             _ => [&Scenario::claims()[..NETWORK], &profile.claims()].concat(),
         }
     }
@@ -281,12 +283,13 @@ mod tests {
     use super::*;
     use crate::nemesis::NemesisCounts;
     use stentor_fabric_sim::FaultCounts;
-    use stentor_multicast::CatchUps;
+    use stentor_multicast::{CatchUps, ClockCounts};
 
     #[test]
     fn every_claim_is_counted_and_one_that_never_happened_is_missed() {
         let catch_ups = catch_ups::named(CatchUps::default());
-        let nothing = [FaultCounts::default().named(), NemesisCounts::default().named(), catch_ups].concat();
+        let clocks = clocks::named(ClockCounts::default(), 0);
+        let nothing = [FaultCounts::default().named(), NemesisCounts::default().named(), catch_ups, clocks].concat();
         for profile in Profile::ALL {
             let claims = Scenario::claims_under(profile);
             assert!(claims.iter().all(|claim| nothing.iter().any(|(name, _)| name == claim)), "{profile}");

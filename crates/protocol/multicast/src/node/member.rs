@@ -9,6 +9,7 @@ mod recover;
 mod take;
 #[cfg(test)]
 mod tests;
+mod time;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,8 @@ use stentor_link::JoinedSets;
 
 pub use self::absent::CLIENT_TIMEOUT;
 use self::recover::Recovery;
+pub use self::time::ClockCounts;
+use self::time::MemberTime;
 use super::NodeError;
 use super::app::Application;
 use super::counts::{Counts, RemoteOp, Step};
@@ -102,6 +105,7 @@ pub struct Member<F: Fabric> {
     sets: JoinedSets,
     /// Whether clients are asked not to wait for this member.
     aside: bool,
+    time: MemberTime,
 }
 
 impl<F: Fabric> Member<F> {
@@ -159,6 +163,7 @@ impl<F: Fabric> Member<F> {
             bodies,
             peers,
             streams,
+            time: MemberTime::new(topology.all_members()),
             topology,
             batch,
             window,
@@ -305,6 +310,9 @@ impl<F: Fabric> Member<F> {
         self.had_work = false;
         if skips && !ticks || self.replica.is_superseded() {
             return false;
+        }
+        if self.time.has_passed(now) {
+            self.pass_time(now);
         }
         let mut worked = false;
         let letters = self.outputs.counts.writes(Step::PeerMessage);

@@ -34,7 +34,7 @@ pub use client::{Client, SubmitError, Submitted};
 pub use counts::{Counts, RemoteOp, Step};
 #[doc(hidden)]
 pub use hello::forged_hello;
-pub use member::{CLIENT_TIMEOUT, HeartbeatCell, Member};
+pub use member::{CLIENT_TIMEOUT, ClockCounts, HeartbeatCell, Member};
 pub use message_assembler::Received;
 pub use pace::EXPEL_AFTER;
 pub use peer_links::INBOX_BYTES;

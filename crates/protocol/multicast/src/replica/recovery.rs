@@ -292,6 +292,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.leadership.age = 0;
         let revived = mutant!(self.agreement.id.mutant(), HighestBallotPerMessage).then(|| campaign.revive(state));
         self.adopt(revived.as_ref().unwrap_or(state), 0, true);
+        self.agreement.clock.forget_recovered(self.agreement.id.mutant());
         self.agreement.ballots.relay_all();
         self.effects.begin_stream(self.agreement.ballots.installed);
         for member in self.agreement.id.others() {

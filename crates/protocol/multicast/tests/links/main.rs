@@ -10,6 +10,7 @@ mod anew;
 mod aside;
 mod bed;
 mod clients;
+mod clocks;
 mod failover;
 mod fences;
 mod heartbeats;

@@ -80,6 +80,9 @@ impl ClientActor {
         progress.multicast(id, &message.to);
         progress.note_owed(now_ns, &message.to);
         drop(progress);
+        if let Some(clocks) = &self.shared.clocks {
+            clocks.borrow_mut().multicast(id, now_ns);
+        }
         self.shared.world.mark(self.me, format_args!("multicast {id}"));
         load.left -= 1;
         load.not_before_ns = now_ns + load.between_messages();

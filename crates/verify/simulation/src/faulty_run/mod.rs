@@ -14,6 +14,7 @@ use stentor_multicast::{ClientId, Counts, Mutant, NodeError, ProcessRole, Topolo
 use crate::actor::Load;
 use crate::catch_ups;
 use crate::chance::Chance;
+use crate::clocks::{self, Clocks};
 use crate::history::History;
 use crate::nemesis::{Nemesis, Profile};
 use crate::progress::Progress;
@@ -25,6 +26,8 @@ use member::MemberActor;
 
 /// Steps of all processes within which everything is delivered after the faults stopped.
 pub const RECOVERY_STEPS: u64 = 300_000;
+/// Wrong times that are named.
+const FEW: usize = 4;
 /// No run takes longer than this, virtual time.
 const DEADLINE_NS: u64 = 400_000_000;
 
@@ -34,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) history: RefCell<History>,
     pub(crate) progress: RefCell<Progress>,
     pub(crate) nemesis: RefCell<Nemesis>,
+    /// In the profile that has them.
+    pub(crate) clocks: Option<RefCell<Clocks>>,
     /// By client.
     pub(crate) loads: Vec<RefCell<Load>>,
     pub(crate) topology: Arc<Topology>,
@@ -89,6 +94,7 @@ pub(crate) fn run(
         history: RefCell::new(History::new(&topology, record)),
         progress: RefCell::new(Progress::new(&topology)),
         nemesis: RefCell::new(Nemesis::new(seed, profile, &topology, &world)),
+        clocks: Clocks::draw(seed, profile, &topology).map(RefCell::new),
         loads: loads.collect(),
         scenario: scenario.clone(),
         salt: seed ^ 0x5743_454e_544f_5221,
@@ -208,6 +214,7 @@ impl FaultyRun {
                 add(&mut self.totals, actor.member.counts());
                 self.totals.nemesis.members_expelled += actor.member.expulsions();
                 catch_ups::add(&mut self.totals.catch_ups, actor.member.replica().catch_ups());
+                clocks::add(&mut self.totals.clocks, actor.member.clock_counts());
             }
             Some(Actor::Client(actor)) => {
                 add(&mut self.totals, actor.client.counts());
@@ -236,6 +243,11 @@ impl FaultyRun {
         log.extend(stuck);
         let (us, at) = (longest_gap_ns as f64 / 1e3, until as f64 / 1e3);
         log.push(format!("group {group} delivered or took nothing for {us:.1} µs until {at:.1} µs"));
+        let (mut wrong_times, mut logical_times) = (0, 0);
+        if let Some(clocks) = shared.clocks.map(RefCell::into_inner) {
+            (wrong_times, logical_times) = (clocks.wrong.len() as u64, clocks.logical);
+            log.extend(clocks.wrong.into_iter().take(FEW));
+        }
         let history = shared.history.into_inner();
         let (deliveries, wrong_states) = (history.deliveries, history.wrong_states);
         let (report, transcript) = history.finish();
@@ -246,6 +258,8 @@ impl FaultyRun {
             deliveries,
             wrong_states,
             longest_gap_ns,
+            wrong_times,
+            logical_times,
             superseded_for_nothing: shared.scenario.client_timeout_ns.is_none() && nemesis.clients_superseded > 0,
             finished,
             steps: self.steps,

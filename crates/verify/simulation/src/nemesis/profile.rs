@@ -23,6 +23,8 @@ pub enum Profile {
     Rejoins,
     /// Members and clients stand still for longer than windows and rings last, several at a time, of each group a minority.
     Stops,
+    /// All of it, on hosts whose clocks differ: they are skewed, drift, are stepped, and one may be off by a year.
+    Clocks,
 }
 
 /// How often each kind of fault is drawn, relative to the others.
@@ -51,7 +53,8 @@ named!(Profile {
     All = "all",
     Rings = "rings",
     Rejoins = "rejoins",
-    Stops = "stops"
+    Stops = "stops",
+    Clocks = "clocks"
 });
 
 impl Profile {
@@ -83,7 +86,7 @@ impl Profile {
                 Weights { client_crash: 8, stall_leader: 1, stall_anybody: 1, suspect: 1, ..Weights::default() }
             }
             Profile::Rings => Weights { cut_link: 2, stall_anybody: 1, ..Weights::default() },
-            Profile::All => Weights {
+            Profile::All | Profile::Clocks => Weights {
                 client_crash: 8,
                 stall_anybody: 2,
                 suspect: 5,
@@ -133,7 +136,7 @@ impl Profile {
                 vec!["client_crashes", "clients_gone", "clients_cut_off", "false_suspicions", "slow_leaders"]
             }
             Profile::Rings => vec!["late_links", "cut_links", "stalled_followers"],
-            Profile::All => {
+            Profile::All | Profile::Clocks => {
                 [&FAILOVER[..], &PARTITION, &["client_crashes", "clients_gone", "clients_cut_off", "stalled_followers"]]
                     .concat()
             }

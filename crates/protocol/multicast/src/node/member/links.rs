@@ -88,7 +88,7 @@ impl<F: Fabric> Member<F> {
     }
 
     pub(super) fn greet(&mut self, link: usize, kind: HelloKind, start: Start) {
-        let hello = Hello::new(kind, self.links.life, start);
+        let hello = Hello { clock: self.time.wall(), ..Hello::new(kind, self.links.life, start) };
         let sent = self.links.greet(&mut self.fabric, link, hello);
         self.outputs.counts.write(Step::PeerMessage, sent);
     }
@@ -110,7 +110,7 @@ impl<F: Fabric> Member<F> {
     }
 
     fn greeted(&mut self, link: usize, hello: &Hello) {
-        let Hello { kind: HelloKind::Connection, life, start, .. } = *hello else { return };
+        let Hello { kind: HelloKind::Connection, life, start, clock, .. } = *hello else { return };
         let process = self.links[link].peer();
         if let Some(client) = self.client_of(link) {
             if hello.is_superseded(self.replica.over_below(client)) {
@@ -123,6 +123,8 @@ impl<F: Fabric> Member<F> {
         }
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
         let known = peer.inbound.life();
+        // One that cannot be is none.
+        let _ = self.time.hear(process, clock, 0);
         self.links[link].greeted = Some(life);
         let seal = self.seals.of(process, life);
         peer.inbound.restart(life, start, seal);

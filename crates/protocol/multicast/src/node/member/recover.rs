@@ -25,7 +25,9 @@ use crate::{Ballot, ClientId, Header, PeerMessage, Rejected, Replica};
 const LETTER: u64 = 1;
 const BODY: u64 = 2;
 const FOREIGN: u64 = 3;
-/// Words of an envelope: what it is; the stream's position and generation, or the client and 0.
+/// The sender's wall clock, and the time of the group that it leads: an envelope with nothing in it.
+pub(super) const CLOCK: u64 = 4;
+/// Words of an envelope: what it is; the stream's position and generation, or the client and 0, or two clocks.
 const ENVELOPE: usize = 3;
 
 /// Time between ticks of the state machine.
@@ -177,6 +179,7 @@ impl<F: Fabric> Member<F> {
             self.expel_standing(now);
             self.tick(app);
         }
+        self.follow_part();
         self.tell_ballot();
         self.send_outgoing();
         if worked {
@@ -222,7 +225,7 @@ impl<F: Fabric> Member<F> {
 
     /// `None` if it was refused.
     fn take_letter<A: Application>(&mut self, received: Received, app: &mut A) -> Option<()> {
-        let [what, first, _, words @ ..] = received.words() else { return None };
+        let [what, first, second, words @ ..] = received.words() else { return None };
         match *what {
             BODY => {
                 let client = ClientId(u16::try_from(*first).ok()?);
@@ -250,6 +253,7 @@ impl<F: Fabric> Member<F> {
                 self.recovery.foreign.push_back(received);
                 Some(())
             }
+            CLOCK if words.is_empty() => self.time.hear(received.from, *first, *second).ok(),
             _ => None,
         }
     }
