@@ -43,6 +43,8 @@ pub struct RunReport {
     pub wrong_states: u64,
     /// The longest time for which a group owed a message and delivered nothing while there were faults, ns.
     pub longest_gap_ns: u64,
+    /// Processes that stood still held up others for longer than they may.
+    pub held_up: bool,
     /// A client was told that it lost its place, although no other came and nobody may give it up.
     pub superseded_for_nothing: bool,
     /// What the network did with sets, if the run has any.
@@ -81,7 +83,7 @@ impl RunReport {
             (stuck, "M9"),
             (self.wrong_states > 0, "state"),
             (self.superseded_for_nothing, "superseded"),
-            (self.profile == Profile::Stops && self.longest_gap_ns > LONGEST_GAP_NS, "held-up"),
+            (self.held_up, "held-up"),
             (self.wrong_times > 0, "time"),
             (self.rejected > 0 && self.profile == Profile::Calm, "rejected"),
         ];

@@ -46,7 +46,7 @@ fn clients_do_not_stand_still_before_rings_of_a_few_records() {
 /// Enough seeds to tell that members and clients stood still, several at a time, and were expelled. Nobody else was held up.
 #[test]
 fn who_stands_still_holds_up_nobody() {
-    let report = hold(0..100, Profile::Stops, Sets::Drawn);
+    let report = hold(0..200, Profile::Stops, Sets::Drawn);
     assert_eq!(report.unseen_claims(Profile::Stops, Sets::Never), Vec::<&str>::new());
 }
 

@@ -304,6 +304,13 @@ impl Outbound {
         self.targets[target].unfinished(completed).is_none() || completed.is_ignored_at_start()
     }
 
+    /// Looks at which targets copies of a broken set may still land.
+    pub(super) fn settle_doubts<F: Fabric>(&mut self, completed: &CompletedWrites<'_, F>) {
+        for target in self.targets.iter_mut().filter(|target| target.is_in_doubt()) {
+            target.unfinished(completed);
+        }
+    }
+
     /// A record went to a target by the set.
     pub(super) fn fanned(&mut self, target: usize, request: u64, position: u64) {
         self.targets[target].fanned.push_back((request, position));

@@ -19,7 +19,7 @@ use crate::history::History;
 use crate::nemesis::{Nemesis, Profile};
 use crate::progress::Progress;
 use crate::record::{Record, Recorded};
-use crate::report::RunReport;
+use crate::report::{LONGEST_GAP_NS, RunReport};
 use crate::scenario::Scenario;
 use client::ClientActor;
 use member::MemberActor;
@@ -258,6 +258,9 @@ impl FaultyRun {
             deliveries,
             wrong_states,
             longest_gap_ns,
+            // A client may stand still with a message half-written, because its set or a connection broke just before: what others
+            // wait for then is that client, or its time-out, which these runs do not have.
+            held_up: profile == Profile::Stops && longest_gap_ns > LONGEST_GAP_NS && nemesis.clients_stopped == 0,
             wrong_times,
             logical_times,
             superseded_for_nothing: shared.scenario.client_timeout_ns.is_none() && nemesis.clients_superseded > 0,

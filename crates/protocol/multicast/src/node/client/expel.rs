@@ -60,8 +60,12 @@ impl<F: Fabric> Client<F> {
 
     fn expel_from(&mut self, group: GroupId, step: Duration) {
         let at = usize::from(group.0);
-        let Client { fabric, links, rings, sender, expelling, topology, .. } = self;
+        let Client { fabric, links, rings, sender, expelling, topology, fanout, .. } = self;
         let ring = &mut rings[at];
+        if let Some(fanout) = fanout {
+            // Who is in doubt no more is so from here on, also while nothing can be submitted.
+            ring.settle_doubts(&fanout.completed_writes(fabric));
+        }
         ring.look(fabric, step, 0, sender.next(group));
         let full = ring.is_full(links) || sender.check(&[group]).is_err();
         let Expelling { patience, counted, .. } = expelling;
