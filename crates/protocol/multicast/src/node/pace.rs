@@ -85,7 +85,7 @@ impl Pace {
 
 /// Picks the peers of one group that are expelled: for each peer that counts, how far it is and whether it stands. `majority`
 /// of them must be left, and be ahead.
-pub(super) fn expelled(peers: &mut Vec<(u64, bool, usize)>, majority: usize) -> impl Iterator<Item = usize> + '_ {
+pub(super) fn expelled(peers: &mut [(u64, bool, usize)], majority: usize) -> impl Iterator<Item = usize> + '_ {
     peers.sort_unstable_by_key(|(progress, ..)| std::cmp::Reverse(*progress));
     let ahead = majority.checked_sub(1).and_then(|last| peers.get(last)).map_or(0, |(progress, ..)| *progress);
     let rest = peers.iter().skip(majority);
