@@ -12,11 +12,11 @@ use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL};
 use stentor_link::service::MULTICAST_MAIN;
 use zerocopy::IntoBytes;
 
-use self::expel::Expelling;
 pub use self::submit_error::SubmitError;
 use self::takeover::Takeover;
 use super::NodeError;
 use super::counts::{Counts, RemoteOp, Step};
+use super::expelling::Expelling;
 use super::fanout::FanoutSender;
 use super::hello::{Hello, HelloKind};
 use super::in_flight::InFlight;
@@ -218,10 +218,7 @@ impl<F: Fabric> Client<F> {
     /// delivered before they are at it.
     #[must_use]
     pub fn counts_on(&self, member: ProcessId) -> bool {
-        match self.topology.role(member) {
-            Some(ProcessRole::Member { group, index }) => self.sender.counts(group, usize::from(index)),
-            _ => false,
-        }
+        counts(&self.sender, &self.topology, member)
     }
 
     /// The cluster.
@@ -277,12 +274,22 @@ impl<F: Fabric> Client<F> {
         self.of_majority(group, ring.reports().map(|report| report.freed))
     }
 
+    /// Returns the number of this client's slots at a member's group whose messages that member says it has delivered: 0 while it
+    /// is not connected, and if it is no member.
+    #[must_use]
+    pub fn delivered_by(&self, member: ProcessId) -> u64 {
+        let mut targets = self.rings.iter().flat_map(|ring| &ring.targets);
+        let target = targets.find(|target| target.peer == member && target.is_started());
+        target.and_then(|target| target.report).map_or(0, |report| report.freed)
+    }
+
     /// What a majority of a group has reached, of what its members report.
     fn of_majority(&self, group: GroupId, reported: impl Iterator<Item = u64>) -> u64 {
         let mut all = [0_u64; Topology::MAX_MEMBERS];
         for (at, reported) in all.iter_mut().zip(reported) {
             *at = reported;
         }
+        let all = &mut all[..self.topology.size(group)];
         all.sort_unstable_by(|a, b| b.cmp(a));
         all[self.topology.majority(group) as usize - 1]
     }
@@ -612,5 +619,13 @@ impl<F: Fabric> Client<F> {
             PeerEvent::Greeted(_, hello) if hello.kind == HelloKind::Superseded => self.superseded = true,
             PeerEvent::Greeted(..) | PeerEvent::Refused => self.counts.rejected += 1,
         }
+    }
+}
+
+/// Whether a process is a member that counts.
+fn counts(sender: &Sender, topology: &Topology, member: ProcessId) -> bool {
+    match topology.role(member) {
+        Some(ProcessRole::Member { group, index }) => sender.counts(group, usize::from(index)),
+        _ => false,
     }
 }

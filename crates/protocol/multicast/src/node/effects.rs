@@ -24,7 +24,7 @@ pub(super) struct Outputs {
     pub(super) boxes: Vec<Vec<u64>>,
     /// Processes with something in their box.
     pub(super) dirty: Vec<ProcessId>,
-    /// By process: whether it is connected.
+    /// By process: whether all links with it are up, and it has greeted. Never this process.
     pub(super) connected: Vec<bool>,
     /// Clients with freed slots or news; with a flag whether they are in the list.
     pub(super) touched: Vec<ClientId>,
@@ -59,6 +59,11 @@ impl Outputs {
             group,
             topology: topology.clone(),
         }
+    }
+
+    /// Whether another member is connected.
+    pub(super) fn is_connected(&self, to: ProcessId) -> bool {
+        self.connected.get(to.index()).is_some_and(|connected| *connected)
     }
 
     /// This client's credit may be due.
@@ -122,7 +127,7 @@ impl<A: Application> Effects for Out<'_, A> {
     }
 
     fn reaches(&self, to: ProcessId) -> bool {
-        self.outputs.connected.get(to.index()).is_some_and(|connected| *connected)
+        self.outputs.is_connected(to)
     }
 
     #[inline]

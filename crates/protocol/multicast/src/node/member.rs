@@ -277,13 +277,13 @@ impl<F: Fabric> Member<F> {
     /// Whether all other members are connected now.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.peers.iter().flatten().all(|peer| peer.connected)
+        self.peers.iter().zip(&self.outputs.connected).all(|(peer, connected)| *connected || peer.is_none())
     }
 
     /// Whether another member is connected now.
     #[must_use]
     pub fn is_connected_to(&self, member: ProcessId) -> bool {
-        self.peers.get(member.index()).and_then(Option::as_ref).is_some_and(|peer| peer.connected)
+        self.outputs.is_connected(member)
     }
 
     /// Lets the other members of the group read these words, as a sign of life; from now on this member reads theirs at

@@ -9,6 +9,7 @@ mod client;
 mod counts;
 mod credit_report;
 mod effects;
+mod expelling;
 mod fanout;
 mod heartbeats;
 mod hello;

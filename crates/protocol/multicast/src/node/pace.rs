@@ -83,15 +83,6 @@ impl Pace {
     }
 }
 
-/// Picks the peers of one group that are expelled: for each peer that counts, how far it is and whether it stands. `majority`
-/// of them must be left, and be ahead.
-pub(super) fn expelled(peers: &mut [(u64, bool, usize)], majority: usize) -> impl Iterator<Item = usize> + '_ {
-    peers.sort_unstable_by_key(|(progress, ..)| std::cmp::Reverse(*progress));
-    let ahead = majority.checked_sub(1).and_then(|last| peers.get(last)).map_or(0, |(progress, ..)| *progress);
-    let rest = peers.iter().skip(majority);
-    rest.filter(move |(progress, stands, _)| *stands && *progress < ahead).map(|(.., peer)| *peer)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,25 +112,5 @@ mod tests {
         assert_eq!(patience.look(100 * MS), Duration::ZERO);
         assert_eq!(patience.look(102 * MS), 2 * MS);
         assert_eq!(patience.look(30_000 * MS), 10 * MS);
-    }
-
-    #[test]
-    fn only_the_slowest_minority_is_expelled_while_a_majority_is_ahead() {
-        let pick = |mut peers: Vec<(u64, bool, usize)>, majority| {
-            let mut picked: Vec<usize> = expelled(&mut peers, majority).collect();
-            picked.sort_unstable();
-            picked
-        };
-        assert_eq!(pick(vec![(9, false, 0), (3, true, 1), (9, false, 2)], 2), [1]);
-        assert_eq!(
-            pick(vec![(9, false, 0), (3, true, 1), (3, true, 2)], 2),
-            [] as [usize; 0],
-            "a majority is not ahead"
-        );
-        assert_eq!(pick(vec![(9, false, 0), (3, true, 1), (2, true, 2)], 2), [2], "of two the slower one");
-        assert_eq!(pick(vec![(3, true, 0), (3, true, 1), (3, true, 2)], 2), [] as [usize; 0]);
-        assert_eq!(pick(vec![(9, false, 0), (3, false, 1)], 2), [] as [usize; 0], "no more than a majority counts");
-        assert_eq!(pick((0..5).map(|at| (u64::from(at > 1), at < 2, at)).collect(), 3), [0, 1]);
-        assert_eq!(pick(vec![(3, true, 0)], 1), [] as [usize; 0], "a group of one");
     }
 }

@@ -4,22 +4,11 @@ use std::time::Duration;
 
 use stentor_fabric::{Fabric, ProcessId};
 
-use super::Client;
+use super::{Client, counts};
+use crate::GroupId;
 use crate::mutant::mutant;
-use crate::node::pace::{Patience, expelled};
-use crate::{GroupId, ProcessRole};
-
-/// Whom a client waits for no more.
-#[derive(Debug, Default)]
-pub(super) struct Expelling {
-    patience: Patience,
-    /// Members that were expelled and have not come back.
-    members: Vec<ProcessId>,
-    /// How often a member was expelled.
-    count: u64,
-    /// Those that count in a group: kept for its memory.
-    counted: Vec<(u64, bool, usize)>,
-}
+use crate::node::expelling::{Candidate, expelled};
+use crate::node::pace::Patience;
 
 impl<F: Fabric> Client<F> {
     /// Sets for how long a member may free nothing, while a majority of its group does, before this client goes on without it;
@@ -33,11 +22,7 @@ impl<F: Fabric> Client<F> {
     pub fn tick(&mut self, now: Duration) {
         let step = self.expelling.patience.look(now);
         let Client { expelling, sender, topology, .. } = self;
-        let is_back = |member: &ProcessId| match topology.role(*member) {
-            Some(ProcessRole::Member { group, index }) => sender.counts(group, usize::from(index)),
-            _ => true,
-        };
-        expelling.members.retain(|member| !is_back(member));
+        expelling.forget(|member| counts(sender, topology, member));
         if !self.takeover.done {
             return;
         }
@@ -49,13 +34,13 @@ impl<F: Fabric> Client<F> {
     /// Returns the members that this client expelled and that have not come back: they do not hold it up, and get what they missed
     /// from their group.
     pub fn expelled(&self) -> impl Iterator<Item = ProcessId> + '_ {
-        self.expelling.members.iter().copied()
+        self.expelling.members()
     }
 
     /// Returns how often this client expelled a member.
     #[must_use]
     pub fn expulsions(&self) -> u64 {
-        self.expelling.count
+        self.expelling.count()
     }
 
     fn expel_from(&mut self, group: GroupId, step: Duration) {
@@ -63,31 +48,29 @@ impl<F: Fabric> Client<F> {
         let Client { fabric, links, rings, sender, expelling, topology, fanout, .. } = self;
         let ring = &mut rings[at];
         if let Some(fanout) = fanout {
-            // Who is in doubt no more is so from here on, also while nothing can be submitted.
+            // Otherwise only a submission ends doubts, and none is accepted while the window is full.
             ring.settle_doubts(&fanout.completed_writes(fabric));
         }
         ring.look(fabric, step, 0, sender.next(group));
         let full = ring.is_full(links) || sender.check(&[group]).is_err();
-        let Expelling { patience, counted, .. } = expelling;
-        counted.clear();
-        for (member, target) in ring.targets.iter().enumerate().filter(|(_, target)| target.is_started()) {
-            // Whoever may still get late copies of a broken set holds up what is written behind them.
+        let counting = ring.targets.iter().enumerate().filter(|(_, target)| target.is_started());
+        let candidates = counting.map(|(member, target)| {
+            // A member that may still get late copies of a broken set holds up what is written behind them.
             let is_clear = !target.is_in_doubt();
-            let delivered = target.report.filter(|_| is_clear).map_or(0, |report| report.freed);
-            counted.push((delivered, ring.stands(member, patience, full), member));
-        }
+            let progress = target.report.filter(|_| is_clear).map_or(0, |report| report.freed);
+            Candidate { progress, stands: ring.stands(member, &expelling.patience, full), member }
+        });
+        let candidates = candidates.collect();
         let mut majority = topology.majority(group) as usize;
         if mutant!(self.sender.mutant(), NobodyExpelled) {
             majority = usize::MAX;
         }
-        let mut counted = std::mem::take(&mut self.expelling.counted);
-        for member in expelled(&mut counted, majority) {
+        for member in expelled(candidates, majority) {
             self.expel(at, member);
         }
-        self.expelling.counted = counted;
     }
 
-    /// Ends the connection with a member, as if it had broken.
+    /// Ends the connection with a member.
     fn expel(&mut self, group: usize, member: usize) {
         let target = &self.rings[group].targets[member];
         let (peer, link) = (target.peer, target.link);
@@ -95,15 +78,10 @@ impl<F: Fabric> Client<F> {
             self.sender.expel(GroupId(group as u16), member);
             return self.rings[group].leave_unfreed(member);
         }
-        // Refused only for a queue pair that is not this process's.
-        let _ = self.fabric.disconnect(self.links[link].qp());
-        if let Some(event) = self.links.check_down(&mut self.fabric, link) {
+        if let Some(event) = self.links.disconnect(&mut self.fabric, link) {
             self.on_peer_event(event);
         }
-        self.expelling.count += 1;
-        if !self.expelling.members.contains(&peer) {
-            self.expelling.members.push(peer);
-        }
+        self.expelling.note(peer);
         self.gate.disturb();
     }
 }

@@ -10,18 +10,8 @@ use stentor_fabric::{Fabric, ProcessId};
 
 use super::Member;
 use crate::mutant::mutant;
-use crate::node::pace::{Patience, expelled};
-
-/// Whom a member waits for no more.
-#[derive(Debug, Default)]
-pub(super) struct Expelling {
-    patience: Patience,
-    /// Members that were expelled and have not come back.
-    members: Vec<ProcessId>,
-    count: u64,
-    /// Those of a group: kept for its memory.
-    counted: Vec<(u64, bool, usize)>,
-}
+use crate::node::expelling::{Candidate, expelled};
+use crate::node::pace::Patience;
 
 impl<F: Fabric> Member<F> {
     /// Sets for how long another member may free nothing of what is written to it, while a majority of its group does, before this
@@ -34,25 +24,25 @@ impl<F: Fabric> Member<F> {
     /// Returns the members that this one expelled and that have not come back: they hold nobody up, and get what they missed
     /// from their group.
     pub fn expelled(&self) -> impl Iterator<Item = ProcessId> + '_ {
-        self.recovery.expelling.members.iter().copied()
+        self.recovery.expelling.members()
     }
 
     /// Returns how often this member expelled another one.
     #[must_use]
     pub fn expulsions(&self) -> u64 {
-        self.recovery.expelling.count
+        self.recovery.expelling.count()
     }
 
     /// Expels whoever stands still, of each group at most a minority.
     pub(super) fn expel_standing(&mut self, now: Duration) {
         let step = self.recovery.expelling.patience.look(now);
         let Member { fabric, peers, streams, recovery, outputs, .. } = self;
-        recovery.expelling.members.retain(|member| !peers[member.index()].as_ref().is_some_and(|peer| peer.connected));
-        for (peer, waiting) in peers.iter_mut().zip(&outputs.boxes) {
+        recovery.expelling.forget(|member| outputs.is_connected(member));
+        for ((peer, waiting), connected) in peers.iter_mut().zip(&outputs.boxes).zip(&outputs.connected) {
             let Some(peer) = peer else { continue };
             let (quiet, lap) = (peer.outbound.quiet_cells(), peer.outbound.lap_cells());
             peer.outbound.look(fabric, step, quiet, 0);
-            if !peer.connected && (waiting.len() / LINE_WORDS) as u64 > lap {
+            if !connected && (waiting.len() / LINE_WORDS) as u64 > lap {
                 // It was never there: what it missed is said when it comes.
                 peer.outbound.targets[0].give_up();
             }
@@ -63,55 +53,46 @@ impl<F: Fabric> Member<F> {
             return;
         }
         let topology = self.topology.clone();
+        let full_stream = self.streams.outbound.is_full(&self.links);
         for group in topology.group_ids() {
-            let mut counted = std::mem::take(&mut self.recovery.expelling.counted);
-            counted.clear();
-            // Whoever does not stand is ahead of whoever does: rings to different members are not compared.
-            let members = topology.members(group).filter(|process| self.is_there(*process));
-            counted.extend(members.map(|process| {
-                let stands = self.stands(process);
-                (u64::from(!stands), stands, process.index())
-            }));
-            for process in expelled(&mut counted, topology.majority(group) as usize) {
+            let counting = topology.members(group).filter(|process| self.is_there(*process));
+            // Members that do not stand still are ahead of those that do: rings to different members are not compared.
+            let candidates = counting.map(|process| {
+                let stands = self.stands(process, full_stream);
+                Candidate { progress: u64::from(!stands), stands, member: process.index() }
+            });
+            for process in expelled(candidates.collect(), topology.majority(group) as usize) {
                 self.expel(ProcessId(process as u16));
             }
-            self.recovery.expelling.counted = counted;
         }
     }
 
     /// Whether another member is connected; this one is.
     fn is_there(&self, process: ProcessId) -> bool {
-        self.peers[process.index()].as_ref().is_none_or(|peer| peer.connected)
+        self.peers[process.index()].is_none() || self.outputs.is_connected(process)
     }
 
-    /// Whether another member frees nothing.
-    fn stands(&self, process: ProcessId) -> bool {
+    /// Whether another member frees nothing. `full_stream`: there is no room in the stream.
+    fn stands(&self, process: ProcessId, full_stream: bool) -> bool {
         let Some(peer) = &self.peers[process.index()] else { return false };
         let patience = &self.recovery.expelling.patience;
         let (control, stream) = (&peer.outbound, &self.streams.outbound);
-        let follows = stream.target_of(process).filter(|_| peer.streaming.is_some());
         control.stands(0, patience, control.is_full(&self.links))
-            || follows.is_some_and(|target| stream.stands(target, patience, stream.is_full(&self.links)))
+            || stream.target_of(process).is_some_and(|target| stream.stands(target, patience, full_stream))
     }
 
-    /// Ends the connections with a member, as if they had broken.
+    /// Ends the connections with a member.
     fn expel(&mut self, process: ProcessId) {
         let Some(peer) = &self.peers[process.index()] else { return };
         for link in [Some(peer.main), peer.streaming].into_iter().flatten() {
             self.disconnect(link);
         }
-        let expelling = &mut self.recovery.expelling;
-        expelling.count += 1;
-        if !expelling.members.contains(&process) {
-            expelling.members.push(process);
-        }
+        self.recovery.expelling.note(process);
     }
 
     /// Ends a connection from this end.
     pub(super) fn disconnect(&mut self, link: usize) {
-        // Refused only for a queue pair that is not this process's.
-        let _ = self.fabric.disconnect(self.links[link].qp());
-        if let Some(event) = self.links.check_down(&mut self.fabric, link) {
+        if let Some(event) = self.links.disconnect(&mut self.fabric, link) {
             self.on_peer_event(event);
         }
     }

@@ -100,7 +100,6 @@ impl<F: Fabric> Member<F> {
             self.replica.begin_client(client);
         }
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
-        peer.connected = false;
         self.outputs.connected[process.index()] = false;
         if link == peer.main {
             peer.outbound.stop(0);
@@ -138,9 +137,9 @@ impl<F: Fabric> Member<F> {
     fn note_connected(&mut self, process: ProcessId) {
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
         let streaming = peer.streaming.is_none_or(|link| self.links[link].is_ready());
-        if !peer.connected && streaming && self.links[peer.main].is_met() {
-            peer.connected = true;
-            self.outputs.connected[process.index()] = true;
+        let connected = &mut self.outputs.connected[process.index()];
+        if !*connected && streaming && self.links[peer.main].is_met() {
+            *connected = true;
             self.recovery.fresh.push(process);
         }
     }

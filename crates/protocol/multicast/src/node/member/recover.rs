@@ -12,10 +12,10 @@ use stentor_fabric::{Fabric, ProcessId};
 
 use super::Member;
 use super::absent::Absence;
-use super::expel::Expelling;
 use crate::mutant::mutant;
 use crate::node::app::Application;
 use crate::node::effects::{Out, Outgoing};
+use crate::node::expelling::Expelling;
 use crate::node::hello::Start;
 use crate::node::message_assembler::Received;
 use crate::node::streams::HeldRecord;
