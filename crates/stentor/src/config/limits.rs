@@ -65,12 +65,21 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let expel_ms = stentor_multicast::EXPEL_AFTER.as_millis() as u32;
-        Limits { message_bytes: 65_536, window: 1024, clients: 16, ring_kib: 64, body_ring_kib: 1024, expel_ms }
+        Self::DEFAULT
     }
 }
 
 impl Limits {
+    /// The sizes where a configuration names none.
+    pub const DEFAULT: Limits = Limits {
+        message_bytes: 65_536,
+        window: 1024,
+        clients: 16,
+        ring_kib: 64,
+        body_ring_kib: 1024,
+        expel_ms: stentor_multicast::EXPEL_AFTER.as_millis() as u32,
+    };
+
     /// Returns how long a member may take nothing before others go on without it.
     #[must_use]
     pub fn expel_after(&self) -> Duration {

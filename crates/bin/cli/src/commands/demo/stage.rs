@@ -18,7 +18,7 @@ use crate::args;
 const MOST_PROCESSES: usize = 100;
 /// One client, and as little memory as shows the work.
 const LIMITS: Limits =
-    Limits { message_bytes: 65_536, window: 256, clients: 1, ring_kib: 64, body_ring_kib: 512, expel_ms: 500 };
+    Limits { message_bytes: 65_536, window: 256, clients: 1, ring_kib: 64, body_ring_kib: 512, ..Limits::DEFAULT };
 
 /// The cluster's name.
 pub(super) const CLUSTER: &str = "demo";
