@@ -94,15 +94,21 @@ impl Progress {
         self.longest_gap = self.longest_gap.max((now_ns - since, now_ns, group));
     }
 
-    /// Looks for how long groups have owed something and delivered nothing.
-    pub(crate) fn look(&mut self, now_ns: u64) {
+    /// Looks for how long groups have owed something and delivered nothing. `client_stands`: a client stands still, maybe with a
+    /// message half-written because its set or a connection broke just before. What others wait for then is that client, or its
+    /// time-out: this time does not count.
+    pub(crate) fn look(&mut self, now_ns: u64, client_stands: bool) {
+        if client_stands {
+            let waiting = self.groups.iter_mut().map(|(_, since)| since).chain(self.refused.iter_mut().flatten());
+            waiting.for_each(|since| *since = now_ns);
+        }
         let owing = self.groups.iter().enumerate().filter(|(_, (owed, _))| *owed > 0);
         let gaps = owing.map(|(group, (_, since))| (now_ns.saturating_sub(*since), now_ns, group));
         self.longest_gap = gaps.fold(self.longest_gap, std::cmp::max);
     }
 
-    /// The longest time for which a group owed something and delivered nothing, or took nothing, ns; when it was over, and which
-    /// group.
+    /// The longest time for which a group owed something and delivered nothing, or took nothing, while no client stood still, ns;
+    /// when it was over, and which group.
     pub(crate) fn longest_gap(&self) -> (u64, u64, usize) {
         self.longest_gap
     }
@@ -179,6 +185,30 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_counts_in_which_a_group_owes_something_and_no_client_stands_still() {
+        let topology = Topology::new(&[1, 2], 1).expect("a possible cluster");
+        let mut progress = Progress::new(&topology);
+        let (client, group) = (ClientId(0), GroupId(1));
+        progress.look(90, false);
+        assert_eq!(progress.longest_gap(), (0, 0, 0), "nothing is owed");
+        progress.note_owed(100, &[group]);
+        progress.look(130, false);
+        assert_eq!(progress.longest_gap(), (30, 130, 1));
+        progress.look(190, true);
+        progress.look(230, false);
+        assert_eq!(progress.longest_gap(), (40, 230, 1), "it begins anew when the client goes on");
+        progress.note_delivery(240, group, true);
+        progress.look(900, false);
+        progress.note_sent(1000, client, &[group], false);
+        progress.look(1090, true);
+        progress.note_sent(1140, client, &[group], false);
+        assert_eq!(progress.longest_gap(), (50, 1140, 1), "a client without room waits, too");
+        progress.note_sent(1150, client, &[group], true);
+        progress.note_sent(1210, client, &[group], false);
+        assert_eq!(progress.longest_gap(), (50, 1140, 1));
+    }
 
     #[test]
     fn what_is_owed_depends_on_the_client_and_on_what_was_delivered() {

@@ -92,11 +92,13 @@ impl Scenario {
             "flushed",
             "clients_superseded",
         ];
+        const OF_STOPS: [&str; 2] = ["members_expelled", "members_expelled_by_clients"];
         match profile {
             Profile::Rings => [&Scenario::claims()[..NETWORK], &OF_RINGS, &profile.claims()].concat(),
             Profile::Calm => Scenario::claims().to_vec(),
             Profile::All => [&Scenario::claims()[..NETWORK], &OF_FAILURES, &profile.claims()].concat(),
             Profile::Rejoins => [&Scenario::claims()[..NETWORK], &catch_ups::CLAIMS, &profile.claims()].concat(),
+            Profile::Stops => [&Scenario::claims()[..NETWORK], &OF_STOPS, &profile.claims()].concat(),
             Profile::Clocks => [&Scenario::claims()[..NETWORK], &clocks::CLAIMS, &profile.claims()].concat(),
             _ => [&Scenario::claims()[..NETWORK], &profile.claims()].concat(),
         }
@@ -135,7 +137,7 @@ impl Scenario {
             burst: 1,
             large: false,
             client_timeout_ns: chance.pick(&[None, Some(CLIENT_TIMEOUT_NS), Some(CLIENT_TIMEOUT_NS)]),
-            expel_ns: Chance::new(seed, 405).pick(&[None, None, Some(EXPEL_NS)]),
+            expel_ns: Chance::new(seed, 407).pick(&[None, None, Some(EXPEL_NS)]),
         }
         .crowded(seed, profile)
         .rejoining(seed, profile)

@@ -172,7 +172,8 @@ impl FaultyRun {
         };
         self.steps += 1;
         if self.stopped_at.is_none() {
-            self.shared.progress.borrow_mut().look(now_ns);
+            let client_stands = self.shared.nemesis.borrow().client_stands(now_ns);
+            self.shared.progress.borrow_mut().look(now_ns, client_stands);
         }
         self.shared.world.stepped(process, worked);
     }
@@ -258,9 +259,7 @@ impl FaultyRun {
             deliveries,
             wrong_states,
             longest_gap_ns,
-            // A client may stand still with a message half-written, because its set or a connection broke just before: what others
-            // wait for then is that client, or its time-out, which these runs do not have.
-            held_up: profile == Profile::Stops && longest_gap_ns > LONGEST_GAP_NS && nemesis.clients_stopped == 0,
+            held_up: profile == Profile::Stops && longest_gap_ns > LONGEST_GAP_NS,
             wrong_times,
             logical_times,
             superseded_for_nothing: shared.scenario.client_timeout_ns.is_none() && nemesis.clients_superseded > 0,

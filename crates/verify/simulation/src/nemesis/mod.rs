@@ -374,6 +374,13 @@ impl Nemesis {
         self.victims[process.index()].stopped_until_ns > now
     }
 
+    /// Whether any client stands still.
+    #[must_use]
+    pub fn client_stands(&self, now: u64) -> bool {
+        (0..self.topology.clients() as u16)
+            .any(|client| self.stands(now, self.topology.client_process(ClientId(client))))
+    }
+
     /// Whether this member may crash; then it counts as failed from now on.
     fn doom(&mut self, who: ProcessId, back_after_ns: Option<u64>) -> bool {
         if !self.budget.allows(who, &self.topology) {

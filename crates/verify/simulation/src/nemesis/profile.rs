@@ -140,15 +140,9 @@ impl Profile {
                 [&FAILOVER[..], &PARTITION, &["client_crashes", "clients_gone", "clients_cut_off", "stalled_followers"]]
                     .concat()
             }
-            Profile::Stops => vec![
-                "leaders_stopped",
-                "followers_stopped",
-                "clients_stopped",
-                "several_stopped",
-                "members_expelled",
-                "members_expelled_by_clients",
-                "hand_overs",
-            ],
+            Profile::Stops => {
+                vec!["leaders_stopped", "followers_stopped", "clients_stopped", "several_stopped", "hand_overs"]
+            }
             Profile::Rejoins => {
                 vec![
                     "follower_crashes",
