@@ -22,7 +22,7 @@ impl Troubles {
     /// Reports each new trouble of a fabric, and those that were held back for long enough.
     pub fn report<F: FabricDiagnostics>(&mut self, fabric: &mut F, mut say: impl FnMut(&str)) {
         while let Some(trouble) = fabric.next_trouble() {
-            self.note(trouble, &mut say);
+            self.note(&trouble, &mut say);
         }
         if self.is_held {
             let due = self.repeats.due(Instant::now());
@@ -46,15 +46,15 @@ impl Troubles {
                 "{name} stands still: it takes nothing that is written to it, so nobody waits for it any more; when it goes on it gets \
                  what it missed"
             );
-            self.note(text, &mut say);
+            self.note(&text, &mut say);
         }
         for process in before.iter().filter(|process| !now.contains(process)) {
-            self.note(format!("{} goes on, and is waited for again", name(*process)), &mut say);
+            self.note(&format!("{} goes on, and is waited for again", name(*process)), &mut say);
         }
     }
 
-    fn note(&mut self, trouble: String, say: &mut impl FnMut(&str)) {
-        match self.repeats.happened(trouble.clone(), Instant::now()) {
+    fn note(&mut self, trouble: &str, say: &mut impl FnMut(&str)) {
+        match self.repeats.happened(trouble.to_owned(), Instant::now()) {
             Some(times) => say(&format!("{trouble}{times}")),
             None => self.is_held = true,
         }
