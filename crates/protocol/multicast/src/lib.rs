@@ -24,6 +24,7 @@ mod mutant;
 mod node;
 mod origin;
 mod peer_message;
+mod physical_clock;
 mod replica;
 mod sender;
 mod slot_table;
@@ -38,13 +39,14 @@ pub use message::{Destination, Header, MessageError};
 #[doc(hidden)]
 pub use mutant::Mutant;
 pub use node::{
-    Application, CLIENT_TIMEOUT, Client, Counts, Delivered, HeartbeatCell, INBOX_BYTES, Member, NodeError, RemoteOp,
-    Stateless, Step, SubmitError, Submitted, stateless,
+    Application, CLIENT_TIMEOUT, Client, ClockCounts, Counts, Delivered, EXPEL_AFTER, HeartbeatCell, INBOX_BYTES,
+    Member, NodeError, RemoteOp, Stateless, Step, SubmitError, Submitted, stateless,
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
 pub use origin::Origin;
 pub use peer_message::{Joiner, MessageRef, PeerMessage, SlotRef};
+pub use physical_clock::{ClockError, END_OF_TIME, PhysicalClock, SLEW_PPM};
 pub use replica::{
     CatchUps, Contradiction, Delivery, Effects, Hindrance, Rejected, Replica, ReplicaConfig, TotalLoss, Variant,
 };

@@ -96,6 +96,16 @@ mutants! {
     FoundedByMajority, "founded-by-majority", "M5";
     /// Who hears that somebody remembers the group founds it all the same.
     MemoryIgnored, "memory-ignored", "M2";
+    /// Nobody is expelled: whoever stands still is waited for as long as it is connected.
+    NobodyExpelled, "nobody-expelled", "held-up";
+    /// A client does not wait for a member that stands still, and goes on to write to it on the same connection.
+    ExpelledInPlace, "expelled-in-place", "M9";
+    /// A new leader sets its clock to its physical time, in place of the clock that it recovered.
+    ClockSetBack, "clock-set-back", "M5";
+    /// A leader gives its physical time, whatever time it gave last.
+    PhysicalAlone, "physical-alone", "M5";
+    /// A leader takes any time of another group, however far ahead.
+    FarTimesTaken, "far-times-taken", "time";
 }
 
 impl Mutant {
@@ -135,6 +145,11 @@ impl Mutant {
                 | Mutant::IncarnationIgnored
                 | Mutant::FoundedByMajority
                 | Mutant::MemoryIgnored
+                | Mutant::NobodyExpelled
+                | Mutant::ExpelledInPlace
+                | Mutant::ClockSetBack
+                | Mutant::PhysicalAlone
+                | Mutant::FarTimesTaken
         )
     }
 

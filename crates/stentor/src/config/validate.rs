@@ -9,13 +9,13 @@ use std::time::Duration;
 use stentor_fabric_net::config_file::Position;
 use toml::Spanned;
 
-use stentor_multicast::{CLIENT_TIMEOUT, TotalLoss};
+use stentor_multicast::{CLIENT_TIMEOUT, PhysicalClock, TotalLoss};
 
 use super::error::{Misplaced, Problem};
 use super::file::{Election, File, FileLimits, Group, Process};
 use super::limits::{
-    BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB,
-    TIMEOUT_MS, WINDOW,
+    BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, CLOCK_BOUND_MS, EXPEL_MS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS,
+    MESSAGE_BYTES, RING_KIB, TIMEOUT_MS, WINDOW,
 };
 use super::number::number;
 use super::{
@@ -39,6 +39,9 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
     let client_timeout = Duration::from_millis(u64::from(ms));
     let total_loss =
         file.total_loss.as_ref().map_or(Ok(TotalLoss::default()), |word| at(word, total_loss(word.as_ref())))?;
+    let bound = file.limits.clock_bound_ms.as_ref();
+    let ms = number("limits.clock_bound_ms", bound, &CLOCK_BOUND_MS, PhysicalClock::BOUND.as_millis() as u32)?;
+    let clock_bound = Duration::from_millis(u64::from(ms));
     let limits = limits(&file.limits)?;
     let groups = groups(file.group, text, fabric)?;
     let neb = file.neb.as_ref().map(|neb| neb::validate(neb, &groups)).transpose()?;
@@ -52,6 +55,7 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
         key,
         client_timeout,
         total_loss,
+        clock_bound,
         election,
         times,
         limits,
@@ -139,6 +143,7 @@ fn limits(file: &FileLimits) -> Result<Limits, Misplaced> {
             &BODY_RING_KIB,
             default.body_ring_kib,
         )?,
+        expel_ms: number("limits.expel_ms", file.expel_ms.as_ref(), &EXPEL_MS, default.expel_ms)?,
     })
 }
 

@@ -14,5 +14,6 @@ mod reset;
 mod starvation;
 mod state;
 mod stream;
+mod time;
 mod timestamp;
 mod window;
