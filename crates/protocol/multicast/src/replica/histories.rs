@@ -84,9 +84,13 @@ impl Replica {
             ballots.hear_in(group, topology.before(group, said.number), said);
         }
         // Who is without its own group's state has nothing under way to this one, and says what it has heard.
-        let remembers = client || !own.is_none();
-        if joining && remembers {
-            self.membership.memories.hear(from, if theirs == Some(mine) { own } else { yours });
+        let said = match theirs {
+            Some(group) if group == mine => own,
+            _ if client || !own.is_none() => yours,
+            _ => Incarnation::NONE,
+        };
+        if joining {
+            self.membership.memories.hear(from, said);
         }
         Ok(())
     }

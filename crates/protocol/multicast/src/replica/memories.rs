@@ -25,7 +25,8 @@ pub enum Hindrance {
 /// The processes that said they remember the group.
 ///
 /// # Invariants
-/// - What a process said holds while it is connected, and until it asks to be taken in: then it has forgotten.
+/// - What a process said holds while it is connected, and while it is expelled because it stands still; until it asks to be
+///   taken in, or greets without memory: then it has forgotten.
 /// - What one member says of another process is forgotten when it is not said again.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Memories {

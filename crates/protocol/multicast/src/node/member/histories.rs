@@ -78,10 +78,14 @@ impl<F: Fabric> Member<F> {
         false
     }
 
-    /// A link is down: who greeted over it says anew what it remembers.
+    /// A link is down: who greeted over it says anew what it remembers. Whom this process expelled lives, as far as it can tell:
+    /// what that one said holds until it greets again, or the next process in its place does.
     pub(super) fn forget_greeting(&mut self, link: usize) {
         self.histories.refused.retain(|refused| refused.link != link);
-        self.replica.on_disconnected(self.links[link].peer());
+        let peer = self.links[link].peer();
+        if !self.recovery.expelling.members().any(|member| member == peer) {
+            self.replica.on_disconnected(peer);
+        }
     }
 
     /// Greets again whoever should hear what this process knows since it looked last: clients, and those whom it refuses.
