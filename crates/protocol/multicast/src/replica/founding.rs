@@ -13,7 +13,8 @@
 //! A process without memory pledges only
 //! 1. to the group's first member, in its last known life, which names the process's own life among those that it has heard;
 //! 2. while nobody whom it reaches remembers the group: no member of it, no member of another group that has its own group's
-//!    state, no client. Such a process said so in its greeting, or in an announcement since;
+//!    state, no client. Such a process said so in its greeting, or in an announcement since; if it was expelled because it
+//!    stands still, that holds on;
 //! 3. to an incarnation whose number is above all that it pledged before, or the same again.
 //!
 //! It answers (2) with who remembers, and (3) with what it pledged. The founder waits for
