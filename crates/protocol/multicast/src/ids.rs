@@ -17,7 +17,8 @@ pub struct ClientId(pub u16);
 pub struct MessageId {
     /// Who multicast it.
     pub client: ClientId,
-    /// The client's number for it, from 1, over all destinations. Its upper bits are the process's generation.
+    /// The client's number for it, one sequence over all destinations: the generation of the client's process in the
+    /// upper bits, and below them a count from 1 (see [`GENERATION_BITS`](MessageId::GENERATION_BITS)).
     pub sequence: u64,
 }
 
@@ -25,7 +26,8 @@ impl MessageId {
     /// Bits of a sequence that count a process's messages; what is above them is its generation.
     pub const GENERATION_BITS: u32 = 40;
 
-    /// The generation of the client's process that multicast it. Each process has a larger one than those before it.
+    /// Returns the generation of the process that multicast the message. Of the processes that follow each other as one
+    /// client, each has a larger generation.
     #[inline]
     #[must_use]
     pub fn generation(self) -> u64 {
@@ -33,13 +35,13 @@ impl MessageId {
     }
 }
 
-/// The generation of a sequence; see [`MessageId::generation`].
+/// Returns the generation in a sequence; see [`MessageId::generation`].
 #[inline]
 pub(crate) fn generation(sequence: u64) -> u64 {
     sequence >> MessageId::GENERATION_BITS
 }
 
-/// Generations below this are those of sequences.
+/// The number of generations that fit into a sequence.
 pub(crate) const GENERATIONS: u64 = 1 << (64 - MessageId::GENERATION_BITS);
 
 /// The number below all sequences of a generation; no message has it.
@@ -48,7 +50,7 @@ pub(crate) fn first_of_generation(generation: u64) -> u64 {
     generation << MessageId::GENERATION_BITS
 }
 
-/// Whether this is no message's sequence, but the beginning of a generation.
+/// Whether this number is just below the first sequence of a generation, so that no message has it.
 #[inline]
 pub(crate) fn is_nameless(sequence: u64) -> bool {
     first_of_generation(generation(sequence)) == sequence
@@ -111,13 +113,13 @@ impl Incarnation {
         self.number == other.number && self.tag != other.tag
     }
 
-    /// As it goes over the wire: the number in the lower half, the tag in the upper one.
+    /// Returns the 64-bit word that goes over the wire: the number in the lower half, the tag in the upper half.
     #[must_use]
     pub fn to_word(self) -> u64 {
         u64::from(self.number) | u64::from(self.tag) << 32
     }
 
-    /// As it came over the wire.
+    /// Returns the incarnation that this word encodes.
     #[must_use]
     pub fn from_word(word: u64) -> Self {
         Incarnation { number: word as u32, tag: (word >> 32) as u32 }
@@ -127,8 +129,9 @@ impl Incarnation {
 /// A ballot is the triple (incarnation's number, number, process), compared lexicographically: unique within a group's
 /// incarnation, and it names the leader.
 ///
-/// One word: the process in the lower 16 bits, the number in the next 32, the number of the incarnation in the upper 16. The
-/// incarnation's tag stands in greetings and states: it is constant for a connection.
+/// A ballot is encoded in one 64-bit word: the process in bits 0 to 15, the number in bits 16 to 47, and the number of
+/// the incarnation in bits 48 to 63. Words therefore compare as ballots do. The incarnation's tag is not part of a
+/// ballot.
 ///
 /// The default is below all others: the ballot of a process that has no state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -178,20 +181,21 @@ impl Ballot {
         (self.0 >> 48) as u32
     }
 
-    /// The number with that of the incarnation above it: rises over all ballots of a group.
+    /// Returns the incarnation's number and, in the 32 bits below it, the ballot's number. It rises over all ballots of
+    /// a group, whoever leads.
     #[must_use]
     pub fn epoch(self) -> u64 {
         self.0 >> 16
     }
 
-    /// As it goes over the wire.
+    /// Returns the 64-bit word that goes over the wire.
     #[inline]
     #[must_use]
     pub fn to_word(self) -> u64 {
         self.0
     }
 
-    /// As it came over the wire.
+    /// Returns the ballot that this word encodes.
     #[inline]
     #[must_use]
     pub fn from_word(word: u64) -> Self {

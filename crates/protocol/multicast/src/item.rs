@@ -9,9 +9,9 @@
 //! | 2… | by kind |
 //!
 //! A *position* is an index into the message's destination groups in rising order. The slot is the message's at the
-//! *receiver's* group, its lower 24 bits. Every item names its message and carries the values it is about (hazard
-//! "acknowledgement without identity"). With the three words of its seal, an item about a message to two groups fills one
-//! cache line: five words are all that any kind needs then.
+//! *receiver's* group, its lower 24 bits. Every item but `Begin` and `RemoteBallot` names its message, and every item
+//! carries the values that it is about (hazard "acknowledgement without identity"). With the three words of its seal,
+//! an item about a message to two groups fills one cache line: five words are all that any kind needs then.
 
 use thiserror::Error;
 
@@ -20,7 +20,7 @@ use crate::{Ballot, ClientId, Incarnation};
 /// Version of this format and of the message's header; a peer of another one is refused.
 pub(crate) const VERSION: u8 = 7;
 const HEAD: usize = 2;
-/// Instead of a kind: the record is a piece of a peer message (`node/letters.rs`), not items.
+/// Instead of a kind: the record is a piece of a peer message (`node/message_assembler.rs`), not items.
 pub(crate) const CHUNK: u64 = 15;
 
 /// The kind of an item, and the step of the protocol it belongs to.

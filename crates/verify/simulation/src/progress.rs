@@ -36,7 +36,8 @@ pub(crate) struct Progress {
     groups: Vec<(usize, u64)>,
     /// By client: since when it has had something to send and no room, ns.
     refused: Vec<Option<u64>>,
-    /// The longest time for which a group owed something and delivered nothing, or took nothing, ns; when it was over, and which group.
+    /// The longest time for which a group owed something and delivered nothing, or took nothing, ns; when it was over,
+    /// and which group.
     longest_gap: (u64, u64, usize),
 }
 
@@ -94,9 +95,9 @@ impl Progress {
         self.longest_gap = self.longest_gap.max((now_ns - since, now_ns, group));
     }
 
-    /// Looks for how long groups have owed something and delivered nothing. `client_stands`: a client stands still, maybe with a
-    /// message half-written because its set or a connection broke just before. What others wait for then is that client, or its
-    /// time-out: this time does not count.
+    /// Looks for how long groups have owed something and delivered nothing. `client_stands`: a client stands still,
+    /// maybe with a message half-written because its set or a connection broke just before. Others then wait for that
+    /// client, so this time does not count.
     pub(crate) fn look(&mut self, now_ns: u64, client_stands: bool) {
         if client_stands {
             let waiting = self.groups.iter_mut().map(|(_, since)| since).chain(self.refused.iter_mut().flatten());
@@ -107,8 +108,8 @@ impl Progress {
         self.longest_gap = gaps.fold(self.longest_gap, std::cmp::max);
     }
 
-    /// The longest time for which a group owed something and delivered nothing, or took nothing, while no client stood still, ns;
-    /// when it was over, and which group.
+    /// Returns the longest time for which a group owed something and delivered nothing, or took nothing, while no
+    /// client stood still, ns; when it was over, and which group.
     pub(crate) fn longest_gap(&self) -> (u64, u64, usize) {
         self.longest_gap
     }

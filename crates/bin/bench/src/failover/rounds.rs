@@ -25,7 +25,7 @@ const CALM_MS: (u64, u64) = (100, 200);
 const GONE_MS: (u64, u64) = (20, 280);
 /// Load at the end: what a client that was killed left to the members is delivered by then, or never.
 const REST: Duration = Duration::from_millis(500);
-/// Messages that are delivered everywhere before a process is taken for back.
+/// Messages that a majority of each destination group must deliver before a process counts as back.
 const PROOF: u64 = 32;
 /// Rounds between two looks at the processes.
 const ROUNDS_PER_LOOK: u64 = 256;

@@ -33,9 +33,10 @@ pub(crate) struct SimNeb {
 
 #[derive(Args, Debug)]
 pub(crate) struct SimMulticast {
-    /// What fails besides: calm (nothing), failover, partition, clients, all, rings (small rings, late bodies), rejoins
-    /// (members that come back under load), stops (members and clients that stand still), or clocks (all, on hosts whose
-    /// clocks differ)
+    /// Faults beside those of the network: calm (none), failover (members crash, leaders change), partition (links are
+    /// cut), clients (clients crash), all (those three), rings (full rings, links that are cut for a short time),
+    /// rejoins (members restart under load), stops (members and clients stop running for a while), or clocks (all, on
+    /// hosts whose clocks differ)
     #[arg(long, value_name = "NAME", default_value_t, value_parser = profile)]
     pub(crate) profile: Profile,
     /// Which runs write by sets, whose copies the network makes: drawn (one in four), always or never

@@ -226,8 +226,9 @@ impl<F: Fabric> Client<F> {
             && self.topology.group_ids().any(|group| matches!(self.settled(group), Err(SubmitError::Unfinished { .. })))
     }
 
-    /// Whether this member counts: it has all that was delivered when it came (back), and messages are not regarded as
-    /// delivered before they are at it.
+    /// Whether this member counts for flow control: it had freed all free slots when it connected, and from then on a slot
+    /// becomes free only after this member has freed it. A message counts as delivered earlier, when a majority of each
+    /// destination group has delivered it.
     #[must_use]
     pub fn counts_on(&self, member: ProcessId) -> bool {
         counts(&self.sender, &self.topology, member)
@@ -285,16 +286,16 @@ impl<F: Fabric> Client<F> {
         self.sender.next(group)
     }
 
-    /// Returns the number of this client's slots at `group` whose messages a majority of its members says it has delivered:
-    /// less than before when a member loses its connection; 0 if there is no such group.
+    /// Returns the number of this client's slots at `group` that a majority of its members reports as delivered. It falls
+    /// when a member loses its connection, and is 0 if there is no such group.
     #[must_use]
     pub fn delivered_by_majority(&self, group: GroupId) -> u64 {
         let Some(ring) = self.rings.get(usize::from(group.0)) else { return 0 };
         self.of_majority(group, ring.reports().map(|report| report.freed))
     }
 
-    /// Returns the number of this client's slots at a member's group whose messages that member says it has delivered: 0 while it
-    /// is not connected, and if it is no member.
+    /// Returns the number of this client's slots at a member's group that the member reports as delivered: 0 while it is
+    /// not connected, and if it is no member.
     #[must_use]
     pub fn delivered_by(&self, member: ProcessId) -> u64 {
         let mut targets = self.rings.iter().flat_map(|ring| &ring.targets);
@@ -302,7 +303,7 @@ impl<F: Fabric> Client<F> {
         target.and_then(|target| target.report).map_or(0, |report| report.freed)
     }
 
-    /// What a majority of a group has reached, of what its members report.
+    /// Returns the largest value that a majority of the group has reached, given the values that its members report.
     fn of_majority(&self, group: GroupId, reported: impl Iterator<Item = u64>) -> u64 {
         let mut all = [0_u64; Topology::MAX_MEMBERS];
         for (at, reported) in all.iter_mut().zip(reported) {

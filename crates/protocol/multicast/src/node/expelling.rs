@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use stentor_fabric::ProcessId;
 
 use super::pace::Patience;
+use crate::Topology;
 
 /// A member that counts.
 #[derive(Clone, Copy, Debug)]
@@ -51,11 +52,25 @@ impl Expelling {
     }
 }
 
+/// The members of one group that count, in an array: this runs often, and must not allocate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidates([Option<Candidate>; Topology::MAX_MEMBERS]);
+
+impl FromIterator<Candidate> for Candidates {
+    fn from_iter<I: IntoIterator<Item = Candidate>>(candidates: I) -> Self {
+        let mut group = [None; Topology::MAX_MEMBERS];
+        group.iter_mut().zip(candidates).for_each(|(place, candidate)| *place = Some(candidate));
+        Candidates(group)
+    }
+}
+
 /// Picks the members of one group that are expelled: those that stand still behind `majority` others.
-pub(super) fn expelled(mut group: Vec<Candidate>, majority: usize) -> impl Iterator<Item = usize> {
-    group.sort_unstable_by_key(|candidate| Reverse(candidate.progress));
-    let ahead = majority.checked_sub(1).and_then(|last| group.get(last)).map_or(0, |candidate| candidate.progress);
-    let rest = group.into_iter().skip(majority);
+pub(super) fn expelled(Candidates(mut group): Candidates, majority: usize) -> impl Iterator<Item = usize> {
+    // Empty places come last.
+    group.sort_unstable_by_key(|place| Reverse(place.map(|candidate| candidate.progress)));
+    let last = majority.checked_sub(1).and_then(|last| group.get(last).copied().flatten());
+    let ahead = last.map_or(0, |candidate| candidate.progress);
+    let rest = group.into_iter().skip(majority).flatten();
     rest.filter(move |candidate| candidate.stands && candidate.progress < ahead).map(|candidate| candidate.member)
 }
 

@@ -1,10 +1,11 @@
 //! What the two ends of a connection say first, by SEND.
 //!
-//! On every connection of the main queue pair each end sends one *hello*: its life, and where it goes on writing
-//! its ring at the other end. With the life comes the seal of everything that this process writes, so nothing that
-//! an earlier process of the same id wrote validates, wherever it lies; a process that lives on goes on at its own
-//! position, at and behind which it never wrote in that lap, or writes the same again. Nothing is zeroed, and no late write is
-//! waited for but where writes are not ordered and the connection stays (`outbound.rs`).
+//! On every connection of the main queue pair each end first sends a *hello*: its life, and where it goes on writing
+//! its ring at the other end. A client sends further ones to start its ring again, and a member sends one to turn a
+//! client away. With the life comes the seal of everything that this process writes, so nothing that an earlier process
+//! of the same id wrote validates, wherever it lies; a process that lives on goes on at its own position, at and behind
+//! which it never wrote in that lap, or writes the same again. Nothing is zeroed, and no late write is waited for but
+//! where writes are not ordered and the connection stays (`outbound.rs`).
 //!
 //! | word | content |
 //! |---|---|

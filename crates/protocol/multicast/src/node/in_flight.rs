@@ -1,4 +1,6 @@
-//! A client's messages that are not known to be delivered everywhere.
+//! A client's messages that are not known to be freed by a majority of each of their destination groups.
+//!
+//! Two sets of messages are kept so: those not known to be delivered, and those not known to be held (synced).
 
 use std::collections::VecDeque;
 
@@ -43,7 +45,7 @@ impl InFlight {
         }
     }
 
-    /// A group has freed all slots below `slots`.
+    /// A majority of a group has freed all slots below `slots`.
     #[inline]
     pub(super) fn freed(&mut self, group: GroupId, slots: u64) {
         let group = &mut self.groups[usize::from(group.0)];

@@ -60,6 +60,8 @@ pub(super) struct CreditOut {
 
 /// Words of a credit: position freed, slots freed (receives consumed, between members), highest sequence, slots held and
 /// in which ballot (see [`Held`]), the generation of the ring's start.
+///
+/// The highest bit of the last word asks the writer not to wait for this member (`ASIDE`).
 pub(super) const CREDIT_WORDS: usize = 5;
 /// Bytes of a credit's record: what a fabric must take inline.
 pub(super) const CREDIT_BYTES: usize = (HEADER_WORDS + CREDIT_WORDS) * WORD;

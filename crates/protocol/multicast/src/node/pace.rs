@@ -1,17 +1,19 @@
-//! Who stands still: a peer that frees nothing of what is written to it, while others do.
+//! Detects a peer that stands still: it frees nothing of what is written to it, while others do.
 //!
 //! # States of a peer as a writer sees it
-//! *counts* → *standing* (it owed something all the time and freed nothing for as long as the [`Patience`] has) → *expelled*, if it is of the
-//! slowest minority of its group: its connections end from here ([`Fabric::disconnect`](stentor_fabric::Fabric::disconnect)) →
-//! *counts* again when it has greeted on a new connection.
+//! *counts* → *standing* (it always owed something and freed nothing for as long as [`Patience`] allows) → *expelled*, if
+//! it belongs to the slowest minority of its group: the writer ends its connections with the peer
+//! ([`Fabric::disconnect`](stentor_fabric::Fabric::disconnect)) → *counts* again when it has greeted on a new connection.
 //!
 //! # Invariants
-//! - *Only a minority is expelled, and only while a majority is ahead of it.* If a majority stands still, writers wait: what is
-//!   written needs that majority, and expelling it would end nothing.
-//! - *Expelling is what a broken connection is*, from here on: the same code, and no vote, no permission and no quorum changes. So it
-//!   can harm nothing that is agreed. A cell that the peer has not freed is written again only on a new connection.
-//! - *A writer that stood still itself blames nobody.* Only time in which it looked counts, a little for each look.
-//! - A peer that owes nothing is not looked at: an idle group expels nobody.
+//! - *Only a minority is expelled, and only while a majority is ahead of it* ([`expelling`](super::expelling)). If a
+//!   majority stands still, writers wait: a write needs that majority, so expelling it would not help.
+//! - *Expelling a peer is the same as losing its connections.* The same code handles both. No vote, permission or quorum
+//!   changes, so expelling cannot affect agreement. A cell that the peer has not freed is written again only on a new
+//!   connection.
+//! - *A writer that stood still itself blames nobody.* Time counts only while it looks at its peers, and each look adds a
+//!   bounded amount.
+//! - A peer that owes nothing is not looked at, so an idle group expels nobody.
 
 use std::time::Duration;
 

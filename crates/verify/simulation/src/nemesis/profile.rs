@@ -22,6 +22,12 @@ pub enum Profile {
     /// brings.
     Rejoins,
     /// Members and clients stand still for longer than windows and rings last, several at a time, of each group a minority.
+    ///
+    /// A run fails if a client finds no room for longer than 0.9 ms of virtual time, or if a group owes a message and
+    /// delivers nothing for as long while faults last. Time in which a client stands still does not count: it may have
+    /// stopped with a message half-written, because its set or a connection broke just before. Others then wait until
+    /// it goes on, or, where members have a client timeout, until they give it up. Runs of this profile have no client
+    /// timeout.
     Stops,
     /// All of it, on hosts whose clocks differ: they are skewed, drift, are stepped, and one may be off by a year.
     Clocks,

@@ -14,11 +14,11 @@ pub(super) struct Casted {
     to: Vec<String>,
     messages: u64,
     bytes: u64,
-    /// Messages that are not known to be delivered everywhere.
+    /// Messages that are not known to be delivered by a majority of each of their destination groups.
     outstanding: usize,
     seconds: f64,
     msgs_per_s: f64,
-    /// From the multicast until the client knows of the last delivery.
+    /// From the multicast until the client knows that a majority of each destination group has delivered the message.
     latency_us: Option<Micros>,
 }
 
@@ -41,7 +41,7 @@ impl Casted {
 
     pub(super) fn text(&self) -> String {
         let Casted { client, messages, outstanding, seconds, .. } = self;
-        let latency = self.latency_us.map(|micros| format!("; to the last delivery: {micros}")).unwrap_or_default();
+        let latency = self.latency_us.map(|micros| format!("; until delivered: {micros}")).unwrap_or_default();
         let delivered = match outstanding {
             0 => "all delivered".to_owned(),
             n => format!("{n} not known to be delivered"),

@@ -526,7 +526,7 @@ impl<'a> Conductor<'a> {
                 if !failed && !self.played.interrupted {
                     let left = self.loads.outstanding();
                     let what = format!(
-                        "not at rest {} s after the last fault: {left} messages are not delivered everywhere; {}",
+                        "not at rest {} s after the last fault: {left} messages are not known to be delivered; {}",
                         patience / 1000,
                         self.states()
                     );

@@ -1,4 +1,7 @@
-//! What a node tells of clocks: its own, its group's time, and the times of other groups.
+//! Warns the operator of clocks that disagree: the wall clock of this host, the time of the group that this member
+//! leads, and the times of other groups.
+//!
+//! A problem is reported when it has lasted for [`LASTS`], again every [`AGAIN`], and once more when it is over.
 
 use std::time::Duration;
 
@@ -6,56 +9,66 @@ use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
 use stentor_multicast::PhysicalClock;
 
-/// How long something must last before it is told: a reading that was delayed is no trouble.
+/// How long a problem must last before it is reported. A single delayed reading is none.
 const LASTS: Duration = Duration::from_secs(2);
-/// How often it is told again.
+/// The time after which a problem that lasts is reported again.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Other groups that are named.
+/// The most leaders of other groups that one warning names.
 const NAMED: usize = 4;
+/// What the operator can do about the wall clock of this host.
 const REMEDY: &str = "set the clock of this host (`chronyc makestep`, `timedatectl set-ntp true`)";
 
-/// Something that is wrong with a clock.
+/// A problem with a clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Trouble {
-    /// The own wall clock is off by so many ns; `None`: it cannot be.
+    /// The wall clock of this host is ahead of the median by this many ns (negative: behind it), which is more than the
+    /// bound. `None`: it shows a time before 1970 or after 2116.
     Own(Option<i64>),
-    /// The time of the group that this member leads is off the median by so many ns.
+    /// The time of the group that this member leads is ahead of the median by this many ns (negative: behind it), which
+    /// is more than the bound.
     Time(i64),
-    /// Leaders of other groups whose times are off this group's, and by how many ns.
+    /// Leaders of other groups whose times differ from this group's by more than the bound, and by how many ns each is
+    /// ahead.
     Groups(Vec<(ProcessId, i64)>),
 }
 
 impl Trouble {
-    /// Whether it is the same trouble, worse or better.
+    /// Whether the other is of the same kind; the amounts may differ.
     fn is_like(&self, other: &Trouble) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
 
-/// A trouble that lasts.
+/// A problem that was there at the last look.
 #[derive(Clone, Debug)]
 struct Lasting {
     trouble: Trouble,
+    /// When it was first seen.
     since: Duration,
+    /// When it was last reported; `None` if it was not.
     told: Option<Duration>,
+    /// Whether the look that is under way has found it.
     seen: bool,
 }
 
-/// The troubles of this node, and which of them were told.
+/// The clock problems of this node, and which of them were reported.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
     lasting: Vec<Lasting>,
 }
 
-/// What is to be said.
+/// A line for the operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Said {
+    /// There is a problem.
     Warn(String),
+    /// A problem that was reported is over.
     Info(String),
 }
 
 impl Clocks {
-    /// Looks at a member's clocks. `stands_back`: it does not lead because of its own.
+    /// Checks a member's clocks, and returns what to report now. `stands_back`: the member does not lead because its
+    /// wall clock is off.
     pub(super) fn look(
         &mut self,
         now: Duration,
@@ -82,6 +95,7 @@ impl Clocks {
         said
     }
 
+    /// Records that a problem was found at this look.
     fn note(&mut self, trouble: Trouble, now: Duration) -> &mut Lasting {
         let at = self.lasting.iter().position(|lasting| lasting.trouble.is_like(&trouble)).unwrap_or_else(|| {
             self.lasting.push(Lasting { trouble: trouble.clone(), since: now, told: None, seen: true });
@@ -93,6 +107,7 @@ impl Clocks {
     }
 }
 
+/// Returns the problems that there are now.
 fn troubles(clock: &PhysicalClock) -> Vec<Trouble> {
     let mut troubles = Vec::new();
     if clock.is_off() {
@@ -108,6 +123,7 @@ fn troubles(clock: &PhysicalClock) -> Vec<Trouble> {
     troubles
 }
 
+/// Returns the warning about a problem.
 fn warning(trouble: &Trouble, clock: &PhysicalClock, stands_back: bool, plan: &ClusterRuntime) -> String {
     let bound = clock.bound() / 1_000_000;
     match trouble {
@@ -142,6 +158,7 @@ fn warning(trouble: &Trouble, clock: &PhysicalClock, stands_back: bool, plan: &C
     }
 }
 
+/// Returns the message that a problem is over.
 fn over(trouble: &Trouble) -> String {
     match trouble {
         Trouble::Own(_) => "the clock of this host is right again, or no other is known",
@@ -153,7 +170,7 @@ fn over(trouble: &Trouble) -> String {
     .to_owned()
 }
 
-/// So far ahead, in words before a noun.
+/// Returns the distance as words that go before a noun, such as "120 ms ahead of"; `ahead` is in ns.
 fn away(ahead: i64) -> String {
     let way = if ahead < 0 { "behind" } else { "ahead of" };
     let ms = ahead.unsigned_abs() / 1_000_000;

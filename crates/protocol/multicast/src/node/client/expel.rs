@@ -11,14 +11,14 @@ use crate::node::expelling::{Candidate, expelled};
 use crate::node::pace::Patience;
 
 impl<F: Fabric> Client<F> {
-    /// Sets for how long a member may free nothing, while a majority of its group does, before this client goes on without it;
-    /// [`EXPEL_AFTER`](crate::EXPEL_AFTER) if it is not set. If there is no room for more, a tenth of that is enough.
+    /// Sets how long a member may free nothing, while a majority of its group frees, before this client expels it;
+    /// [`EXPEL_AFTER`](crate::EXPEL_AFTER) by default. A tenth of that time suffices while the window or ring is full.
     pub fn set_expel_after(&mut self, lag: Duration) {
         self.expelling.patience = Patience::new(lag);
     }
 
-    /// Lets time pass: members that stand still are expelled. Call it every few milliseconds; `now` is the time since any
-    /// fixed moment. Without it, this client waits for each member that is connected.
+    /// Expels members that stand still. Call it every few milliseconds; `now` is the time since any fixed moment. A client
+    /// that never calls it waits for each member that is connected.
     pub fn tick(&mut self, now: Duration) {
         let step = self.expelling.patience.look(now);
         let Client { expelling, sender, topology, .. } = self;
@@ -31,8 +31,8 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// Returns the members that this client expelled and that have not come back: they do not hold it up, and get what they missed
-    /// from their group.
+    /// Returns the members that this client expelled and that have not come back. They do not hold it up, and their group
+    /// sends them what they missed.
     pub fn expelled(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.expelling.members()
     }

@@ -1,21 +1,24 @@
-//! Clients that are away: what one of them left half-written must not stop its groups for ever, also if no other process
-//! takes its place.
+//! Gives up clients that are away: what one of them left half-written must not stop its groups for ever, also if no other
+//! process takes its place.
 //!
-//! A client is away at a member while the two have not greeted each other over a link that is up; a member that waits for
-//! one writes to it, so that it learns whether the link is up. One that is there all that time and fills no gap stands still, or has
-//! lost what it had to write: its connection ends from here, and if it lives it greets again and writes what is missing. If it is away for as long as
-//! the timeout, and its group's leader sees for as long the same gap that it left before something held, it is *given up*
-//! here: by the leader, and by members whom the leader asks what they hold there. That is as if a process had greeted that
-//! never begins.
+//! # When a client is given up
+//! A client is *away* from a member while the two have not greeted each other over a link that is up. A member that waits
+//! for a client writes to it, and so learns whether the link is up.
+//!
+//! - A client that is not away and still leaves a gap open for the timeout stands still, or has lost what it had to write.
+//!   The member then ends the connection. A client that runs greets again and writes what is missing.
+//! - A client that is away for the timeout is *given up*, if the leader has seen for as long one gap before a message that
+//!   is held. The leader gives it up, and so does each member that the leader asks what it holds there. The effect is that
+//!   of another process that greets in the client's place and never begins.
 //!
 //! # Invariants
 //! - A client that was given up, or whose generation is closed (`no_op.rs`), is not let in any more: it is told that it is
-//!   superseded. No credit goes to it, or it would count a void slot as a delivery.
-//! - Only what a client is away from while somebody waits for it gives it up: being silent, or away for hours with nothing
-//!   half-written, does no harm. Nor does a gap that others fill: a client that only the leader is cut off from goes on with
-//!   the others, and what they pass on comes in any order.
-//! - How long somebody is away is counted by this process alone, from when it began to look. So whoever comes back without
-//!   memory waits as long as all others did.
+//!   superseded. It gets no credit, because it would count a no-op as a delivery.
+//! - A client is given up only if it is away while somebody waits for it. A client that is silent, or away for hours with
+//!   nothing half-written, is not given up. Nor is one whose gap others fill: a client that is cut off from the leader only
+//!   goes on with the other members, and the messages that they forward arrive in any order.
+//! - Each member counts by itself how long a client is away, from when it began to look. So a member that comes back
+//!   without memory waits as long as all others did.
 
 use std::time::Duration;
 
@@ -164,9 +167,9 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Whether the process that has a client's place is of a generation that is over, and may have begun. It came before that was
-    /// known here: as long as it is, its greeting is refused. Who cannot have begun hears which generations are over, and takes
-    /// another one.
+    /// Whether the process that has a client's place is of a generation that is over, and may have begun. Such a process
+    /// came before this member knew that its generation is over; from then on its greeting is refused. A process that
+    /// cannot have begun hears which generations are over, and takes another one.
     pub(super) fn is_outlived(&self, client: ClientId) -> bool {
         let body = &self.bodies[usize::from(client.0)];
         let may_have_begun = body.begun || !body.settling;

@@ -1,7 +1,8 @@
 //! How a member goes on while others stand still: see [`pace`](crate::node::pace).
 //!
-//! A member writes to each other member in a ring of its own, and as a leader to all followers in one. The first holds up what goes to
-//! that member, which waits in its outbox; the second holds up everybody. Both are looked at, and both connections end.
+//! A member writes to each other member through a control ring of its own, and a leader writes to all followers through
+//! one stream. A full control ring holds up what goes to that member, which waits in its outbox. A full stream holds up
+//! all followers. Both are checked, and expelling a member ends both of its connections.
 
 use std::time::Duration;
 
@@ -14,15 +15,14 @@ use crate::node::expelling::{Candidate, expelled};
 use crate::node::pace::Patience;
 
 impl<F: Fabric> Member<F> {
-    /// Sets for how long another member may free nothing of what is written to it, while a majority of its group does, before this
-    /// member goes on without it; [`EXPEL_AFTER`](crate::EXPEL_AFTER) if it is not set. If there is no room for more, a tenth of
-    /// that is enough.
+    /// Sets how long another member may free nothing, while a majority of its group frees, before this member expels it;
+    /// [`EXPEL_AFTER`](crate::EXPEL_AFTER) by default. A tenth of that time suffices while a ring to it is full.
     pub fn set_expel_after(&mut self, lag: Duration) {
         self.recovery.expelling.patience = Patience::new(lag);
     }
 
-    /// Returns the members that this one expelled and that have not come back: they hold nobody up, and get what they missed
-    /// from their group.
+    /// Returns the members that this one expelled and that have not come back. They hold nobody up, and their group sends
+    /// them what they missed.
     pub fn expelled(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.recovery.expelling.members()
     }

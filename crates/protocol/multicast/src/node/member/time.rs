@@ -1,13 +1,15 @@
-//! A member's physical time: its own wall clock and what it hears of others', for the group that it leads.
+//! A member's physical time: it reads its own wall clock, receives those of other members, and passes physical time to
+//! the state machine of the group that it leads.
 //!
-//! Clocks travel in greetings, and in a letter to every connected member once in an interval and whenever the own wall clock was
-//! stepped. A letter also names the time of the group that its sender leads. Heartbeats carry none: their region is read within
-//! a group only, and not with every election.
+//! A member sends its wall clock in its greetings. It also sends a clock message to every connected member: once in an
+//! interval, and whenever its own wall clock was stepped. A clock message also carries the time of the group that its
+//! sender leads. Heartbeats carry no clock, because they are read within a group only, and not with every election.
 //!
 //! # Invariants
-//! - A member that leads, or may lead at any moment, has told its state machine the physical time of this step before it takes
-//!   anything.
-//! - Nothing is said before a wall clock was told: who tells none has a logical clock.
+//! - A member that leads, or may lead at any moment, passes the physical time of a step to its state machine before it
+//!   takes input in that step.
+//! - A member whose application has not supplied a wall clock ([`tell_wall_clock`](Member::tell_wall_clock)) sends no
+//!   clock and passes no physical time on. As a leader it gives logical times.
 
 use std::time::Duration;
 
@@ -18,14 +20,14 @@ use super::recover::CLOCK;
 use crate::physical_clock::nanoseconds;
 use crate::{ClockError, PhysicalClock, Rejected};
 
-/// How a member's clocks were used. A simulation counts it, to tell whether it comes there.
+/// Counts how a member used its clocks. A simulation checks that its runs reach these cases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClockCounts {
     /// Steps of a leader whose physical time was ahead of its group's clock: the next time is physical.
     pub physical: u64,
     /// Steps of a leader whose group's clock was ahead of its physical time: the next time is logical.
     pub behind: u64,
-    /// Steps of a leader that waited for others' clocks.
+    /// Steps of a leader that had no physical time yet, because it knew too few clocks.
     pub waiting: u64,
     /// Steps of a leader whose wall clock was off the median by more than the bound.
     pub off: u64,
@@ -33,15 +35,17 @@ pub struct ClockCounts {
     pub refused: u64,
 }
 
-/// What a member does about time.
+/// A member's physical clock, when it was read, and when it is sent next.
 #[derive(Debug)]
 pub(super) struct MemberTime {
     pub(super) clock: PhysicalClock,
-    /// The time of the last step, and of the last look at the wall clock.
+    /// The time of the last step.
     at: Duration,
+    /// When the wall clock was read last.
     told_at: Duration,
+    /// Whether this member led its group at the last update.
     leads: bool,
-    /// When others are to hear the own clock, ns.
+    /// When this member sends its clock next, ns.
     say_at: u64,
     pub(super) counts: ClockCounts,
 }
@@ -53,7 +57,7 @@ impl MemberTime {
         MemberTime { clock, at, told_at, leads: false, say_at: 0, counts: ClockCounts::default() }
     }
 
-    /// The wall clock for a greeting; 0 if there is none.
+    /// Returns the wall clock for a greeting, ns since 1970; 0 if there is none.
     pub(super) fn wall(&self) -> u64 {
         self.clock.wall(nanoseconds(self.at.max(self.told_at)))
     }
@@ -64,12 +68,13 @@ impl MemberTime {
         self.at != now
     }
 
-    /// Another member's clock, in a greeting or a letter; 0 is none.
+    /// Records another member's wall clock, and the time of the group that it leads, from a greeting or a clock
+    /// message; 0 is none.
     pub(super) fn hear(&mut self, process: ProcessId, wall: u64, group: u64) -> Result<(), ClockError> {
         if wall == 0 { Ok(()) } else { self.clock.hear(process, wall, (group != 0).then_some(group)) }
     }
 
-    /// Counts what the state machine refused.
+    /// Counts a time of another group that the state machine refused.
     #[cold]
     pub(super) fn note_refused(&mut self, rejected: &Rejected) {
         self.counts.refused += u64::from(matches!(rejected, Rejected::Clock { .. }));
@@ -77,18 +82,19 @@ impl MemberTime {
 }
 
 impl<F: Fabric> Member<F> {
-    /// Sets how far clocks may be apart that are taken for right together; [`PhysicalClock::BOUND`] if it is not set. Call it
-    /// before the first wall clock is told: what was heard is forgotten.
+    /// Sets how far apart clocks may be that still agree; [`PhysicalClock::BOUND`] by default. Call it before the first
+    /// [`tell_wall_clock`](Member::tell_wall_clock): it discards all readings.
     pub fn set_clock_bound(&mut self, bound: Duration) {
         self.time.clock = PhysicalClock::new(bound, self.topology.all_members());
     }
 
-    /// Tells this process's wall clock, nanoseconds since 1970, as it was at `now` in the time of [`step`](Member::step). From
-    /// the first time on, the times of a group that this member leads follow physical time: see [`PhysicalClock`]. Call it
-    /// again every few milliseconds: a clock that is stepped is judged anew, and steps no time.
+    /// Supplies a reading of this process's wall clock: `wall`, in nanoseconds since 1970, was read at `now` in the
+    /// time of [`step`](Member::step). From the first call on, the times of a group that this member leads follow
+    /// physical time: see [`PhysicalClock`]. Call it every few milliseconds. A step of the wall clock never steps the
+    /// group's time.
     ///
     /// # Errors
-    /// See [`ClockError`]; then this process has no wall clock until a sound one is told.
+    /// See [`ClockError`]. This process then has no wall clock until the next valid reading.
     pub fn tell_wall_clock(&mut self, now: Duration, wall: u64) -> Result<(), ClockError> {
         self.time.told_at = now;
         if self.time.clock.tell(nanoseconds(now), wall)? {
@@ -97,19 +103,19 @@ impl<F: Fabric> Member<F> {
         Ok(())
     }
 
-    /// Physical time at this member, and what is known of others' clocks.
+    /// Returns the physical clock of this member, with the clocks that it received from others.
     #[must_use]
     pub fn physical_clock(&self) -> &PhysicalClock {
         &self.time.clock
     }
 
-    /// How clocks were used so far.
+    /// Returns the counts of how this member used its clocks so far.
     #[must_use]
     pub fn clock_counts(&self) -> ClockCounts {
         self.time.counts
     }
 
-    /// Time passes, or this member's part in its group may have changed.
+    /// Updates the physical clock when time has passed, or when this member may have begun or ceased to lead.
     #[cold]
     pub(super) fn pass_time(&mut self, now: Duration) {
         self.time.at = now;
@@ -128,7 +134,7 @@ impl<F: Fabric> Member<F> {
         }
         time.leads = leads;
         let physical = time.clock.time(now).unwrap_or(0);
-        // Below the end of time: the clock gives no other.
+        // An error is impossible: the clock gives no time beyond its end.
         let _ = replica.set_physical(physical, time.clock.bound());
         if leads {
             let counts = &mut time.counts;
@@ -144,7 +150,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Follows a change of this member's part in its group within a step.
+    /// Updates the physical clock if this member began or ceased to lead within a step.
     pub(super) fn follow_part(&mut self) {
         let replica = &self.replica;
         if !self.time.clock.is_told() {
@@ -156,7 +162,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Writes the own clock to all members that are connected.
+    /// Sends this member's clock to all connected members.
     fn say_clock(&mut self, now: u64) {
         let clock = &self.time.clock;
         self.time.say_at = now + clock.interval();
