@@ -138,7 +138,7 @@ pub const REMOTE_SHOW: &[u8] = b"show";
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// How the member stands.
-    Standing(Standing),
+    Standing(Box<Standing>),
     /// It is on its way.
     Moving,
     /// The request was carried out, or is about to be.

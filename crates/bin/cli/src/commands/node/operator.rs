@@ -93,7 +93,7 @@ impl<'a> Operator<'a> {
         self.moves.look(now, member.replica());
         if let Some((asker, question)) = member.fabric_mut().next_question() {
             let answer = if question == REMOTE_SHOW {
-                Answer::Standing(self.standing(now, member, keeper))
+                Answer::Standing(Box::new(self.standing(now, member, keeper)))
             } else {
                 Answer::Refused("from another host it only tells how it stands".to_owned())
             };
@@ -102,7 +102,7 @@ impl<'a> Operator<'a> {
         }
         if let Some(asked) = self.control.as_ref().and_then(Control::next) {
             let answer = match &asked.question {
-                Question::Show => Answer::Standing(self.standing(now, member, keeper)),
+                Question::Show => Answer::Standing(Box::new(self.standing(now, member, keeper))),
                 Question::Stop => {
                     self.ends = true;
                     Answer::Done
