@@ -140,6 +140,10 @@ window = {window}    # messages one client may have in flight at a group; a powe
 clients = {clients}    # places for clients: c0, c1, …
 ring_kib = {ring_kib}    # each control ring between two members
 body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one member
+# Memory that is taken only while a member that was away gets another one's state:
+snapshot_mib = {snapshot_mib}    # the largest state
+backlog_mib = {backlog_mib}    # what is delivered meanwhile
+slowed_percent = {slowed_percent}    # as that fills up, clients are slowed, at most to this share of their rate
 
 # A group of n processes works while n/2+1 of them are up. Ids are unique in the cluster.
 # Addresses (host:port) are for roce, verbs and ofi: where a process listens for its peers (TCP). On roce its packets go to
@@ -152,6 +156,9 @@ body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one m
             clients = limits.clients,
             ring_kib = limits.ring_kib,
             body_ring_kib = limits.body_ring_kib,
+            snapshot_mib = limits.snapshot_mib,
+            backlog_mib = limits.backlog_mib,
+            slowed_percent = limits.slowed_percent,
         );
         text += &self.provider();
         for group in 1..=self.groups {

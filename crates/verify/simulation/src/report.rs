@@ -6,6 +6,7 @@ use stentor_multicast::CatchUps;
 
 use crate::catch_ups;
 use crate::nemesis::{NemesisCounts, Profile};
+use crate::transfers::TransferCounts;
 
 /// What came of a run.
 #[derive(Debug, Default)]
@@ -42,6 +43,8 @@ pub struct RunReport {
     pub sets: SetCounts,
     /// How members caught up with their leaders in rare ways.
     pub catch_ups: CatchUps,
+    /// What became of transfers of states.
+    pub transfers: TransferCounts,
     /// What the nemesis did, in words.
     pub log: Vec<String>,
 }
@@ -50,7 +53,7 @@ impl RunReport {
     /// What else was counted, by name, in a fixed order.
     #[must_use]
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
-        [self.sets.named(), catch_ups::named(self.catch_ups)].concat()
+        [self.sets.named(), catch_ups::named(self.catch_ups), self.transfers.named()].concat()
     }
 
     /// How the run ended, for its transcript.

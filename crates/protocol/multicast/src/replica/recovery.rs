@@ -133,6 +133,7 @@ impl<E: Effects> Recovery<'_, E> {
         let life = self.membership.lives.own();
         self.send_to_others(&PeerMessage::Begun { life });
         begin_life(self.agreement, self.membership, self.leadership);
+        self.effects.begin_life();
         if self.leadership.leads() {
             // Nobody promised the first ballot, so who was there for it may have forgotten that. From the next one on a
             // majority remembers that the group has begun.

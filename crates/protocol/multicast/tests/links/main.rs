@@ -17,3 +17,4 @@ mod letters;
 mod members;
 mod sets;
 mod superseded;
+mod transfer;

@@ -20,6 +20,7 @@ use crate::progress::Progress;
 use crate::record::{Record, Recorded};
 use crate::report::RunReport;
 use crate::scenario::Scenario;
+use crate::transfers::TransferCounts;
 use client::ClientActor;
 use member::MemberActor;
 
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) history: RefCell<History>,
     pub(crate) progress: RefCell<Progress>,
     pub(crate) nemesis: RefCell<Nemesis>,
+    pub(crate) transfers: RefCell<TransferCounts>,
     /// By client.
     pub(crate) loads: Vec<RefCell<Load>>,
     pub(crate) topology: Arc<Topology>,
@@ -89,6 +91,7 @@ pub(crate) fn run(
         history: RefCell::new(History::new(&topology, record)),
         progress: RefCell::new(Progress::new(&topology)),
         nemesis: RefCell::new(Nemesis::new(seed, profile, &topology, &world)),
+        transfers: RefCell::default(),
         loads: loads.collect(),
         scenario: scenario.clone(),
         salt: seed ^ 0x5743_454e_544f_5221,
@@ -246,6 +249,7 @@ impl FaultyRun {
             sets: shared.world.set_counts(),
             recovery_steps: self.stopped_at.map_or(0, |at| self.steps - at),
             log,
+            transfers: shared.transfers.into_inner(),
             ..self.totals
         };
         let recorded = Recorded::of(&shared.world, transcript, &run.end(), run.violated());

@@ -21,6 +21,8 @@ pub enum Profile {
     /// Members crash and come back while clients fill their windows: the leader's states come later than what its stream
     /// brings.
     Rejoins,
+    /// The same with applications whose states are many times as large as a ring.
+    States,
 }
 
 /// How often each kind of fault is drawn, relative to the others.
@@ -48,7 +50,8 @@ named!(Profile {
     Clients = "clients",
     All = "all",
     Rings = "rings",
-    Rejoins = "rejoins"
+    Rejoins = "rejoins",
+    States = "states"
 });
 
 impl Profile {
@@ -99,6 +102,7 @@ impl Profile {
                 suspect: 2,
                 ..Weights::default()
             },
+            Profile::States => Weights { hand_over: 2, stall_anybody: 3, ..Profile::Rejoins.weights() },
         }
     }
 
@@ -133,7 +137,7 @@ impl Profile {
                 [&FAILOVER[..], &PARTITION, &["client_crashes", "clients_gone", "clients_cut_off", "stalled_followers"]]
                     .concat()
             }
-            Profile::Rejoins => {
+            Profile::Rejoins | Profile::States => {
                 vec![
                     "follower_crashes",
                     "member_restarts",
