@@ -104,10 +104,11 @@ pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Simulates under all failures, each of which must have happened; with small rings; and with rejoins under load.
+/// Simulates under all failures, each of which must have happened; with small rings; with rejoins under load; and with large
+/// states.
 pub(crate) fn campaign_failures(context: &Context) -> Result<Outcome> {
     all_failed(&simulate(context, "multicast", &["--profile", "all"], FAILURE_SEEDS)?.faults)?;
-    for (profile, seeds) in [("rings", FAILURE_SEEDS), ("rejoins", REJOIN_SEEDS)] {
+    for (profile, seeds) in [("rings", FAILURE_SEEDS), ("rejoins", REJOIN_SEEDS), ("states", REJOIN_SEEDS)] {
         simulate(context, "multicast", &["--profile", profile], seeds)?;
     }
     Ok(Outcome::Passed)

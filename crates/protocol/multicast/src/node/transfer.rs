@@ -36,6 +36,8 @@
 //!   transfer of another name ends the one before.
 //! - **A donor freezes once for a receiver.** Repeated requests find the transfer and change nothing. One donor serves one
 //!   receiver at a time; others wait for their turn.
+//! - **A stream that was stopped begins again.** It does with the leader's state at the end of the transfer, or with one that the
+//!   donor sends when the transfer ends early: the receiver may know nothing of it, and ask for nothing.
 //! - **A broken connection loses no freeze.** The donor keeps unacknowledged pieces, the freeze and the backlog, asks again
 //!   where the receiver stands, and goes on behind the last piece that the receiver has. A receiver that lost its memory names
 //!   no transfer, and gets a new freeze.
@@ -127,6 +129,8 @@ pub(super) struct Transfers {
     freezes: u64,
     reports: VecDeque<TransferReport>,
     pub(super) throttle: Throttle,
+    /// Members whose streams begin again with a state that they are to get.
+    pub(super) cut_off: Vec<ProcessId>,
     /// Something is to be looked at.
     pub(super) is_due: bool,
 }

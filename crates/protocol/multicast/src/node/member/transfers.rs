@@ -64,8 +64,12 @@ impl<F: Fabric> Member<F> {
             && *ballot == self.replica.ballot()
         {
             self.transfers.set_want(from, None);
-            if self.transfers.outgoing.as_ref().is_some_and(|outgoing| outgoing.to == from) {
-                self.end_outgoing(TransferOutcome::Complete);
+            let outgoing = self.transfers.outgoing.as_ref().filter(|outgoing| outgoing.to == from);
+            match outgoing.map(|outgoing| outgoing.stage) {
+                None => {}
+                Some(Stage::Final) => self.end_outgoing(TransferOutcome::Complete),
+                // It got so far by itself.
+                Some(_) => self.end_outgoing(TransferOutcome::GivenUp(GivenUp::Abandoned)),
             }
         }
     }
@@ -79,7 +83,8 @@ impl<F: Fabric> Member<F> {
             PeerMessage::Install { snapshot: false, .. } => {
                 return outgoing.is_some_and(|outgoing| outgoing.stage != Stage::Final);
             }
-            PeerMessage::Install { .. } | PeerMessage::Transfer { .. } => {}
+            PeerMessage::Install { .. } | PeerMessage::Transfer { .. }
+                if !mutant!(self.mutant, StateAheadOfApplication) => {}
             _ => return false,
         }
         let delivered = letter.state().map_or(0, |state| state.delivered);
@@ -176,6 +181,10 @@ impl<F: Fabric> Member<F> {
         self.transfers.report(TransferReport { role: TransferRole::Donor, peer, position, bytes, outcome });
         self.outputs.backlog = None;
         self.transfers.throttle.end();
+        if outgoing.holds_stream {
+            self.transfers.cut_off.push(peer);
+            self.transfers.is_due = true;
+        }
         if let TransferOutcome::GivenUp(why) = outcome {
             let pause = match why {
                 GivenUp::TooLarge { .. } | GivenUp::BacklogFull { .. } => PAUSE,
@@ -227,6 +236,26 @@ impl<F: Fabric> Member<F> {
             self.end_outgoing(TransferOutcome::GivenUp(why));
         }
         self.finish_transfer(app);
+        self.begin_streams_again(app);
+    }
+
+    fn with_outgoing(&mut self, act: impl FnOnce(&mut OutgoingTransfer)) {
+        if let Some(outgoing) = &mut self.transfers.outgoing {
+            act(outgoing);
+        }
+    }
+
+    /// Sends the state to members whose streams were stopped for a transfer that ended early.
+    fn begin_streams_again<A: Application>(&mut self, app: &mut A) {
+        if self.transfers.cut_off.is_empty() {
+            return;
+        }
+        let behind = PeerMessage::Behind { ballot: self.replica.ballot(), snapshot: false };
+        for to in std::mem::take(&mut self.transfers.cut_off) {
+            // Whoever does not lead any more has no stream.
+            let _ = self.with_replica(app, |replica, out| replica.on_peer_message(to, &behind, out));
+        }
+        self.send_outgoing();
     }
 
     fn reason_to_end(&self) -> Option<GivenUp> {
@@ -268,6 +297,7 @@ impl<F: Fabric> Member<F> {
         if self.streams.outbound.others_started(to) + 1 >= self.topology.majority(self.replica.group()) as usize {
             // Nobody waits for it meanwhile.
             self.streams.stop(to);
+            self.with_outgoing(|outgoing| outgoing.holds_stream = true);
         }
     }
 
@@ -312,16 +342,15 @@ impl<F: Fabric> Member<F> {
         outgoing.stage = Stage::Final;
         let (to, promised) = (outgoing.to, self.replica.promised());
         let ballot = if promised.leader() == to { promised } else { self.replica.ballot() };
-        let behind = PeerMessage::Behind { ballot };
+        let behind = PeerMessage::Behind { ballot, snapshot: true };
         // As if it asked again: the state is that of this moment.
         let done = self.with_replica(app, |replica, out| replica.on_peer_message(to, &behind, out));
         if done.is_err() || !self.outputs.sends_state(to) {
             // A campaign of this member's own is under way.
-            if let Some(outgoing) = &mut self.transfers.outgoing {
-                outgoing.reopen();
-            }
+            self.with_outgoing(OutgoingTransfer::reopen);
             return;
         }
+        self.with_outgoing(|outgoing| outgoing.holds_stream = false);
         self.send_outgoing();
         if promised.leader() == to {
             // A candidate does not answer. If the state is lost with the connection, it asks again, and needs no other.
