@@ -20,7 +20,12 @@ const MOST_SECONDS: f64 = 60.0;
 /// Mutants in what is written by sets, which one run in four has: searched where all have.
 const OF_SETS: [&str; 2] = ["place-reused-under-set", "broken-set-forgotten"];
 /// Mutants of the multicast that only show under a profile: their names, and the profile.
-const UNDER_PROFILES: [(&str, &str); 2] = [("held-bodies-uncredited", "rings"), ("state-set-back", "rejoins")];
+const UNDER_PROFILES: [(&str, &str); 4] = [
+    ("held-bodies-uncredited", "rings"),
+    ("state-set-back", "rejoins"),
+    ("applied-again", "states"),
+    ("pieces-mixed", "states"),
+];
 /// Seeds of the simulation run under all failures, and of the one with small rings.
 const FAILURE_SEEDS: u64 = 300;
 /// Seeds of the simulation run in which members come back under load: the fewest that tell which claims are

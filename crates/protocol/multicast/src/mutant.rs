@@ -91,7 +91,7 @@ mutants! {
     /// A member hands a delivery to its application that the application has made already, with another member's state.
     AppliedAgain, "applied-again", "M1";
     /// A receiver takes pieces of whatever transfer.
-    PiecesMixed, "pieces-mixed", "M2";
+    PiecesMixed, "pieces-mixed", "state";
     /// A state is handed to the state machine although its application is not as far.
     StateAheadOfApplication, "state-ahead-of-application", "M2";
     /// A donor freezes again whenever the receiver asks again.

@@ -89,6 +89,8 @@ pub(super) const STALLED: u64 = 250;
 pub(super) const BUSY: u64 = 25;
 /// Clients are slowed down only if the receiver made progress in as many ticks.
 const HEEDS: u64 = 50;
+/// A receiver asks clients not to wait for it when a transfer takes longer than this, ticks: they write to it anew then.
+pub(super) const ASIDE_AFTER: u64 = 2;
 /// Ticks between two questions where a receiver stands that says nothing, and where one stands whose connection broke.
 pub(super) const ASK_EVERY: u64 = 64;
 pub(super) const ASK_PAUSED_EVERY: u64 = 8;

@@ -8,7 +8,7 @@ use crate::PeerMessage;
 use crate::mutant::mutant;
 use crate::node::app::Application;
 use crate::node::transfer::{
-    ASK_EVERY, ASK_PAUSED_EVERY, BUSY, Backlog, DONOR_PATIENCE, Entry, GivenUp, IncomingTransfer, Name,
+    ASIDE_AFTER, ASK_EVERY, ASK_PAUSED_EVERY, BUSY, Backlog, DONOR_PATIENCE, Entry, GivenUp, IncomingTransfer, Name,
     OutgoingTransfer, PAUSE, RECEIVER_PATIENCE, RESUME_PATIENCE, STALLED, Stage, Standing, Subject, Taken,
     TransferLetter, TransferOutcome, TransferReport, TransferRole, Want, YIELD,
 };
@@ -35,10 +35,13 @@ impl<F: Fabric> Member<F> {
         self.transfers.incoming.as_ref().map_or(0, IncomingTransfer::received)
     }
 
-    /// Whether the application's state comes from another member now.
+    /// Whether the application's state comes from another member now, and has for a while.
     pub(super) fn is_receiving(&self) -> bool {
         let now = self.recovery.now;
-        self.transfers.incoming.as_ref().is_some_and(|incoming| !incoming.done && now - incoming.heard < STALLED)
+        let receives = |incoming: &IncomingTransfer| {
+            !incoming.done && now - incoming.began >= ASIDE_AFTER && now - incoming.heard < STALLED
+        };
+        self.transfers.incoming.as_ref().is_some_and(receives)
     }
 
     /// Whether the application is as far as a state that comes with its own.

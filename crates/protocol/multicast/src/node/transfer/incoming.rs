@@ -29,6 +29,8 @@ pub(in crate::node) struct IncomingTransfer {
     pub(in crate::node) name: Name,
     /// Deliveries that the frozen state contains.
     pub(in crate::node) position: u64,
+    /// The tick in which the first piece came.
+    pub(in crate::node) began: u64,
     /// The tick in which the last piece came.
     pub(in crate::node) heard: u64,
     /// Whether an acknowledgement is due.
@@ -52,6 +54,7 @@ impl IncomingTransfer {
             from,
             name: first.name,
             position: first.position,
+            began: now,
             heard: now,
             answers: false,
             done: false,
