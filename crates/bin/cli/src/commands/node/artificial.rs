@@ -20,7 +20,7 @@ impl Artificial {
 
     /// The byte at a place.
     fn byte(at: u64) -> u8 {
-        (at / 8 ^ at >> 17) as u8
+        ((at / 8) ^ (at >> 17)) as u8
     }
 
     /// Reads a state to its end, and checks that it is one.
