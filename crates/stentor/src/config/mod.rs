@@ -20,6 +20,7 @@
 //! snapshot_mib = 2048            # the largest state that one member gives another
 //! backlog_mib = 256              # what is delivered meanwhile and kept for the other
 //! slowed_percent = 25            # as that fills up, clients are slowed, at most to this share of their rate
+//! expel_ms = 500                 # a member that takes nothing for so long holds nobody up any more; a tenth, if there is no room
 //!
 //! [[group]]
 //! id = "g1"
@@ -259,6 +260,7 @@ pub struct ClusterConfig {
     fabric: FabricKind,
     key: Option<KeySource>,
     client_timeout: Duration,
+    clock_bound: Duration,
     election: ElectionKind,
     times: ElectionTimes,
     limits: Limits,
@@ -311,6 +313,13 @@ impl ClusterConfig {
     #[must_use]
     pub fn client_timeout(&self) -> Duration {
         self.client_timeout
+    }
+
+    /// How far clocks may be apart that are taken for right together. A member whose clock is farther off the median of those
+    /// that it hears does not lead while another can.
+    #[must_use]
+    pub fn clock_bound(&self) -> Duration {
+        self.clock_bound
     }
 
     /// How leaders are found.

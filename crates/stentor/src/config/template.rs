@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use stentor_fabric_ofi::ORDER;
-use stentor_multicast::CLIENT_TIMEOUT;
+use stentor_multicast::{CLIENT_TIMEOUT, PhysicalClock};
 
 use super::error::Problem;
 use super::limits::{MAX_GROUP_PROCESSES, MAX_GROUPS};
@@ -144,6 +144,8 @@ body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one m
 snapshot_mib = {snapshot_mib}    # the largest state
 backlog_mib = {backlog_mib}    # what is delivered meanwhile
 slowed_percent = {slowed_percent}    # as that fills up, clients are slowed, at most to this share of their rate
+expel_ms = {expel_ms}    # a member that takes nothing for so long holds nobody up any more; a tenth of it, if there is no room
+# clock_bound_ms = {clock_bound}    # a member whose clock is farther off the median of all does not lead while another can
 
 # A group of n processes works while n/2+1 of them are up. Ids are unique in the cluster.
 # Addresses (host:port) are for roce, verbs and ofi: where a process listens for its peers (TCP). On roce its packets go to
@@ -151,6 +153,7 @@ slowed_percent = {slowed_percent}    # as that fills up, clients are slowed, at 
 # the address (`[verbs]` and `[ofi]` name another: `stentor doctor`). shm and sim do not use them.
 "#,
             client_timeout = CLIENT_TIMEOUT.as_millis(),
+            clock_bound = PhysicalClock::BOUND.as_millis(),
             message_bytes = limits.message_bytes,
             window = limits.window,
             clients = limits.clients,
@@ -159,6 +162,7 @@ slowed_percent = {slowed_percent}    # as that fills up, clients are slowed, at 
             snapshot_mib = limits.snapshot_mib,
             backlog_mib = limits.backlog_mib,
             slowed_percent = limits.slowed_percent,
+            expel_ms = limits.expel_ms,
         );
         text += &self.provider();
         for group in 1..=self.groups {

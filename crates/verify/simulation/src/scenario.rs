@@ -5,6 +5,7 @@ use stentor_multicast::{Limits, Variant};
 
 use crate::catch_ups;
 use crate::chance::Chance;
+use crate::clocks;
 use crate::nemesis::{Nemesis, Profile};
 use crate::sets::{self, Sets};
 use crate::transfers;
@@ -37,6 +38,8 @@ pub struct Scenario {
     pub client_timeout_ns: Option<u64>,
     /// Bytes of every application's state beside its digest.
     pub state_bytes: usize,
+    /// A member that takes nothing for so long is expelled from flow control, ns; `None`: none stands still for long enough.
+    pub expel_ns: Option<u64>,
 }
 
 /// No run takes longer than this, virtual time. Without faults that last, a run is over after some milliseconds.
@@ -47,6 +50,9 @@ pub(crate) const MOST_STEPS: u64 = 500_000;
 
 /// Shorter than many cuts: who is given up may live.
 const CLIENT_TIMEOUT_NS: u64 = 300_000;
+
+/// Longer than a member that is well frees nothing, and much shorter than processes stand still.
+const EXPEL_NS: u64 = 400_000;
 
 /// Of so many runs under all failures one is crowded.
 const CROWDED: u64 = 8;
@@ -89,12 +95,15 @@ impl Scenario {
             "flushed",
             "clients_superseded",
         ];
+        const OF_STOPS: [&str; 2] = ["members_expelled", "members_expelled_by_clients"];
         match profile {
             Profile::Rings => [&Scenario::claims()[..NETWORK], &OF_RINGS, &profile.claims()].concat(),
             Profile::Calm => Scenario::claims().to_vec(),
             Profile::All => [&Scenario::claims()[..NETWORK], &OF_FAILURES, &profile.claims()].concat(),
             Profile::Rejoins => [&Scenario::claims()[..NETWORK], &catch_ups::CLAIMS, &profile.claims()].concat(),
             Profile::States => [&Scenario::claims()[..NETWORK], &transfers::CLAIMS, &profile.claims()].concat(),
+            Profile::Stops => [&Scenario::claims()[..NETWORK], &OF_STOPS, &profile.claims()].concat(),
+            Profile::Clocks => [&Scenario::claims()[..NETWORK], &clocks::CLAIMS, &profile.claims()].concat(),
             _ => [&Scenario::claims()[..NETWORK], &profile.claims()].concat(),
         }
     }
@@ -134,9 +143,11 @@ impl Scenario {
             large: false,
             client_timeout_ns: chance.pick(&[None, Some(CLIENT_TIMEOUT_NS), Some(CLIENT_TIMEOUT_NS)]),
             state_bytes: 0,
+            expel_ns: Chance::new(seed, 407).pick(&[None, None, Some(EXPEL_NS)]),
         }
         .crowded(seed, profile)
         .rejoining(seed, profile)
+        .stopping(seed, profile)
     }
 
     /// Draws clusters whose rings hold a few records, against windows that hold more, and clients that fill them.
@@ -165,6 +176,7 @@ impl Scenario {
             large: true,
             client_timeout_ns: None,
             state_bytes: 0,
+            expel_ns: None,
         }
     }
 
@@ -207,6 +219,27 @@ impl Scenario {
         Scenario { groups, messages: burst * bursts, limits, pause_ns, burst, state_bytes: large, ..self }
     }
 
+    /// Where processes stand still, clients fill small windows and rings of groups of three and five the whole time.
+    fn stopping(self, seed: u64, profile: Profile) -> Self {
+        if profile != Profile::Stops {
+            return self;
+        }
+        let mut chance = Chance::new(seed, 406);
+        let groups: Vec<usize> = self.groups.iter().map(|_| chance.pick(&[3, 3, 5])).collect();
+        let burst = chance.pick(&[1, 4, 16]);
+        let bursts = 160 / burst;
+        let limits = Limits {
+            message_bytes: chance.pick(&[256, 1024]),
+            window: chance.pick(&[4, 8, 16]),
+            body_ring_bytes: chance.pick(&[0, 8192]),
+            ..self.limits
+        };
+        let network = NetworkModel { retry_ns: chance.pick(&[200_000, 20_000_000]), ..NetworkModel::adversarial() };
+        let pause_ns = 2 * Nemesis::UNTIL_NS / bursts;
+        let (messages, expel_ns, client_timeout_ns) = (burst * bursts, Some(EXPEL_NS), None);
+        Scenario { groups, messages, limits, network, pause_ns, burst, expel_ns, client_timeout_ns, ..self }
+    }
+
     /// Draws a cluster of 3 or 4 groups, at least 200 messages to mixed destinations, every ordering fault of the
     /// contract, stalls and short partitions that break no connection. Nobody crashes.
     #[must_use]
@@ -244,6 +277,7 @@ impl Scenario {
             large: false,
             client_timeout_ns: None,
             state_bytes: 0,
+            expel_ns: None,
         }
     }
 }
@@ -262,13 +296,15 @@ mod tests {
     use super::*;
     use crate::nemesis::NemesisCounts;
     use stentor_fabric_sim::FaultCounts;
-    use stentor_multicast::CatchUps;
+    use stentor_multicast::{CatchUps, ClockCounts};
 
     #[test]
     fn every_claim_is_counted_and_one_that_never_happened_is_missed() {
         let catch_ups = catch_ups::named(CatchUps::default());
         let transfers = transfers::TransferCounts::default().named();
-        let nothing = [FaultCounts::default().named(), NemesisCounts::default().named(), catch_ups, transfers].concat();
+        let clocks = clocks::named(ClockCounts::default(), 0);
+        let faults = [FaultCounts::default().named(), NemesisCounts::default().named()].concat();
+        let nothing = [faults, catch_ups, transfers, clocks].concat();
         for profile in Profile::ALL {
             let claims = Scenario::claims_under(profile);
             assert!(claims.iter().all(|claim| nothing.iter().any(|(name, _)| name == claim)), "{profile}");

@@ -9,6 +9,7 @@ mod client;
 mod counts;
 mod credit_report;
 mod effects;
+mod expelling;
 mod fanout;
 mod frozen;
 mod heartbeats;
@@ -20,6 +21,7 @@ mod message_assembler;
 mod open;
 mod outbound;
 mod outbox;
+mod pace;
 mod peer_link;
 mod peer_links;
 mod poll_gate;
@@ -36,8 +38,9 @@ pub use counts::{Counts, RemoteOp, Step};
 pub use frozen::Frozen;
 #[doc(hidden)]
 pub use hello::forged_hello;
-pub use member::{CLIENT_TIMEOUT, HeartbeatCell, Member};
+pub use member::{CLIENT_TIMEOUT, ClockCounts, HeartbeatCell, Member};
 pub use message_assembler::Received;
+pub use pace::EXPEL_AFTER;
 pub use peer_links::INBOX_BYTES;
 pub use transfer::{GivenUp, StateReader, TransferOutcome, TransferReport, TransferRole};
 

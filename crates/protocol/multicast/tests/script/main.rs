@@ -12,5 +12,6 @@ mod process;
 mod starvation;
 mod state;
 mod stream;
+mod time;
 mod timestamp;
 mod window;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, MessageId, PeerMessage, ProcessRole,
-    Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times, Timestamp, Topology,
-    Variant,
+    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, MessageId, Mutant, PeerMessage,
+    ProcessRole, Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times,
+    Timestamp, Topology, Variant,
 };
 
 /// What a member does, owned, so that a test can list it.
@@ -92,6 +92,11 @@ pub(crate) type Done = Result<Vec<Effect>, Rejected>;
 impl Process {
     pub(crate) fn new(sizes: &[usize], me: u16, variant: Variant) -> Self {
         Process::made(sizes, me, variant, Replica::new)
+    }
+
+    /// A member with a mutant, V2.
+    pub(crate) fn planted(sizes: &[usize], me: u16, mutant: Mutant) -> Self {
+        Process::made(sizes, me, Variant::V2, |config| Replica::new(ReplicaConfig { mutant, ..config }))
     }
 
     /// A member without memory, V2.

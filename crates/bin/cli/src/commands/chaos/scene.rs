@@ -37,7 +37,7 @@ fn template(args: &args::Chaos) -> Result<Template, Failure> {
         clients: args.clients,
         ring_kib: 256,
         body_ring_kib: 1024,
-        ..Limits::default()
+        ..Limits::DEFAULT
     };
     Ok(Template { cluster: "chaos".to_owned(), groups: args.groups, replicas: args.replicas, limits, ground })
 }

@@ -1,6 +1,7 @@
 //! `stentor node`: a member of a group, until it is told to stop.
 
 mod artificial;
+mod clocks;
 mod elsewhere;
 #[cfg(feature = "zookeeper")]
 mod ensemble;

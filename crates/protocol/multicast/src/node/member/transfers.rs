@@ -310,10 +310,10 @@ impl<F: Fabric> Member<F> {
         let mut any = false;
         while let Some(outgoing) = &mut self.transfers.outgoing {
             let to = outgoing.to;
-            let Some(backlog) = &mut self.outputs.backlog else { break };
-            if !self.peers.get(to.index()).and_then(Option::as_ref).is_some_and(|peer| peer.connected) {
+            if !self.outputs.is_connected(to) {
                 break;
             }
+            let Some(backlog) = &mut self.outputs.backlog else { break };
             if self.assemblers[to.index()].waiting() >= WAITING {
                 // Goes on when these are written.
                 self.transfers.is_due = true;
