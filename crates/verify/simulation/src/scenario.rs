@@ -219,7 +219,8 @@ impl Scenario {
         Scenario { groups, messages: burst * bursts, limits, pause_ns, burst, state_bytes: large, ..self }
     }
 
-    /// Where processes stand still, clients fill small windows and rings of groups of three and five the whole time.
+    /// Where processes stand still, clients fill small windows and rings of groups of three and five the whole time. Who was
+    /// expelled gets what it missed, in one run of two with a state of several rings.
     fn stopping(self, seed: u64, profile: Profile) -> Self {
         if profile != Profile::Stops {
             return self;
@@ -237,7 +238,19 @@ impl Scenario {
         let network = NetworkModel { retry_ns: chance.pick(&[200_000, 20_000_000]), ..NetworkModel::adversarial() };
         let pause_ns = 2 * Nemesis::UNTIL_NS / bursts;
         let (messages, expel_ns, client_timeout_ns) = (burst * bursts, Some(EXPEL_NS), None);
-        Scenario { groups, messages, limits, network, pause_ns, burst, expel_ns, client_timeout_ns, ..self }
+        let state_bytes = chance.pick(&[0, 0, 12 << 10, 40 << 10]);
+        Scenario {
+            groups,
+            messages,
+            limits,
+            network,
+            pause_ns,
+            burst,
+            state_bytes,
+            expel_ns,
+            client_timeout_ns,
+            ..self
+        }
     }
 
     /// Draws a cluster of 3 or 4 groups, at least 200 messages to mixed destinations, every ordering fault of the

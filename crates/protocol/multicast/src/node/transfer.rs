@@ -49,7 +49,12 @@
 //! # Pace
 //! As the backlog fills beyond one half, the donor holds back credits of clients, down to `slowed_percent` of the rate
 //! before. If the backlog is full at that share, the transfer is given up. A receiver that stands still slows nobody down: the
-//! donor holds back credits only while acknowledgements come.
+//! donor holds back credits only while acknowledgements come. A donor that holds back credits gives some in each tick, so that
+//! clients do not expel it ([`pace`](super::pace)).
+//!
+//! # Standing still
+//! A receiver whose application takes over a large state at once frees nothing meanwhile, and may be expelled like anybody who
+//! stands still. The transfer outlasts that as it outlasts any broken connection.
 
 mod backlog;
 mod incoming;
@@ -79,11 +84,12 @@ const ACKNOWLEDGED_EVERY: u64 = 4;
 /// Ticks for which a donor waits for a sign of progress, 30 s by default. While the receiver's application restores a large
 /// state there is none.
 pub(super) const DONOR_PATIENCE: u64 = 15_000;
-/// The same while the connection is broken, 10 s by default.
+/// The same while the connection is broken, 10 s by default, unless the application may be restoring the state.
 pub(super) const RESUME_PATIENCE: u64 = 5000;
 /// Ticks for which a receiver keeps what it has of a transfer that does not go on.
 pub(super) const RECEIVER_PATIENCE: u64 = 15_000;
-/// After as many ticks without progress nobody waits for a transfer any more: another receiver takes its turn if it asks.
+/// After as many ticks without progress nobody waits for a transfer any more: another receiver takes its turn if it asks. A
+/// receiver that may be restoring the state has its time: two that take turns there would never end.
 pub(super) const STALLED: u64 = 250;
 /// A receiver takes no other donor's state if a piece came in as many ticks: two donors would keep it from both.
 pub(super) const BUSY: u64 = 25;

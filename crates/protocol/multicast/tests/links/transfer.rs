@@ -303,6 +303,36 @@ fn a_receiver_that_stands_still_stops_nobody() {
     }
 }
 
+/// It takes long to take over a state at once. Meanwhile the receiver is expelled, as is whoever stands still, or its connection
+/// breaks because it answers nothing. Afterwards the transfer goes on.
+#[test]
+fn a_receiver_whose_connection_ends_while_it_restores_needs_no_other_freeze() {
+    for seed in 0..2 {
+        let (mut bed, mut sent) = calm(seed);
+        bed.restart_member(4);
+        let whole = LARGE as u64 + sent.len() as u64 * 22;
+        while bed.members[4].transfer_received() < whole {
+            bed.run(500);
+        }
+        assert_eq!(bed.handed[4].restores, [0; 0], "seed {seed}: the end is under way");
+        // As if its application took so long.
+        bed.stall(4, 20_000_000_000);
+        bed.cut(0, 4, 10 * RECONNECTED_NS);
+        sent.extend(bed.multicast(100));
+        bed.run(15_000_000_000);
+        bed.agree_on(&[0, 1, 2, 3], &sent, &format!("seed {seed}, meanwhile"));
+        assert!(!bed.members[0].is_connected_to(ProcessId(4)), "seed {seed}");
+        bed.run(6_000_000_000);
+        sent.extend(bed.multicast(20));
+        bed.run(30 * RECONNECTED_NS);
+        let why = format!("seed {seed}: {:?}", bed.handed);
+        bed.agree_on(&[0, 1, 2, 3, 4], &sent, &why);
+        let outcomes = [TransferOutcome::Began, TransferOutcome::Resumed, TransferOutcome::Complete];
+        assert_eq!(bed.outcomes(0, TransferRole::Donor), outcomes, "{why}");
+        assert_eq!((bed.handed[0].freezes, bed.handed[4].restores.len()), (1, 1), "{why}");
+    }
+}
+
 /// A follower that has its memory was cut off from the client for a while.
 #[test]
 fn a_follower_that_fell_behind_gets_a_large_state() {

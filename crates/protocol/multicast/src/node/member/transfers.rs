@@ -265,13 +265,15 @@ impl<F: Fabric> Member<F> {
         let outgoing = self.transfers.outgoing.as_ref()?;
         let silence = self.recovery.now - outgoing.heard;
         let leader = self.replica.promised().leader();
-        let patience = if self.is_connected_to(outgoing.to) { DONOR_PATIENCE } else { RESUME_PATIENCE };
+        // A receiver that takes over a large state stands still, and its connection may end because of that.
+        let restores = outgoing.may_be_restored();
+        let patience = if restores || self.is_connected_to(outgoing.to) { DONOR_PATIENCE } else { RESUME_PATIENCE };
         let others_wait = || self.transfers.next_want(self.recovery.now).is_some_and(|(to, ..)| to != outgoing.to);
         if leader != self.fabric.me() && leader != outgoing.to {
             Some(GivenUp::LeaderChanged)
         } else if self.outputs.backlog.as_ref().is_none_or(Backlog::has_overflowed) {
             Some(GivenUp::BacklogFull { limit: self.limits.backlog_bytes })
-        } else if silence > patience || silence > STALLED && others_wait() {
+        } else if silence > patience || silence > STALLED && !restores && others_wait() {
             Some(GivenUp::Silent)
         } else {
             None

@@ -209,6 +209,12 @@ impl OutgoingTransfer {
         }
     }
 
+    /// Whether the receiver's application may be taking over the snapshot, all of which was sent. Meanwhile it answers nothing, and
+    /// its connections may end because of that.
+    pub(in crate::node) fn may_be_restored(&self) -> bool {
+        self.end != 0 && self.next > self.end && self.first <= self.end
+    }
+
     /// Whether the receiver's application has taken the snapshot, and nothing is left to send but the leader's state.
     pub(in crate::node) fn is_at_end(&self, backlog: &Backlog) -> bool {
         let sent = self.next == self.first + self.pieces.len() as u64;
@@ -270,9 +276,14 @@ mod tests {
         assert!(outgoing.on_standing(waits_for(21), 0));
         deliver(&mut backlog, 5);
         assert_eq!(send(&mut outgoing, &mut backlog), [(21, "end"), (22, "deliveries")]);
-        assert!(!outgoing.is_at_end(&backlog), "the snapshot may not be restored yet");
+        assert!(!outgoing.is_at_end(&backlog) && outgoing.may_be_restored());
+        outgoing.pause();
+        assert!(outgoing.may_be_restored(), "also behind a connection that ended because it was silent");
+        assert!(outgoing.on_standing(waits_for(21), 0));
+        assert!(!outgoing.may_be_restored(), "it lacks the end");
+        assert_eq!(send(&mut outgoing, &mut backlog), [(21, "end"), (22, "deliveries")]);
         assert!(outgoing.on_standing(waits_for(22), 0));
-        assert!(outgoing.is_at_end(&backlog));
+        assert!(outgoing.is_at_end(&backlog) && !outgoing.may_be_restored());
         deliver(&mut backlog, 6);
         assert!(!outgoing.is_at_end(&backlog));
     }
