@@ -38,8 +38,9 @@ pub use message::{Destination, Header, MessageError};
 #[doc(hidden)]
 pub use mutant::Mutant;
 pub use node::{
-    Application, CLIENT_TIMEOUT, Client, ClockCounts, Counts, Delivered, EXPEL_AFTER, HeartbeatCell, INBOX_BYTES,
-    Member, NodeError, RemoteOp, Stateless, Step, SubmitError, Submitted, stateless,
+    Application, CLIENT_TIMEOUT, Client, ClockCounts, Counts, Delivered, EXPEL_AFTER, Frozen, GivenUp, HeartbeatCell,
+    INBOX_BYTES, Member, NodeError, RemoteOp, RestoreError, StateReader, Stateless, Step, SubmitError, Submitted,
+    TransferOutcome, TransferReport, TransferRole, stateless,
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};

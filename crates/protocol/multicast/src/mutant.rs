@@ -88,6 +88,14 @@ mutants! {
     StartedUnderWrites, "started-under-writes", "M9";
     /// What a broken set may not have copied is not written again.
     BrokenSetForgotten, "broken-set-forgotten", "M9";
+    /// A member hands a delivery to its application that the application has made already, with another member's state.
+    AppliedAgain, "applied-again", "M1";
+    /// A receiver takes pieces of whatever transfer.
+    PiecesMixed, "pieces-mixed", "state";
+    /// A state is handed to the state machine although its application is not as far.
+    StateAheadOfApplication, "state-ahead-of-application", "M2";
+    /// A donor freezes again whenever the receiver asks again.
+    FrozenAgain, "frozen-again", "M9";
     /// A member credits no ring space for a body that it held already when the client's own write of it came.
     HeldBodiesUncredited, "held-bodies-uncredited", "M9";
     /// Nobody is expelled: whoever stands still is waited for as long as it is connected.
@@ -136,6 +144,10 @@ impl Mutant {
                 | Mutant::HeldOfAnotherLife
                 | Mutant::UnsettledStart
                 | Mutant::StartedUnderWrites
+                | Mutant::AppliedAgain
+                | Mutant::PiecesMixed
+                | Mutant::StateAheadOfApplication
+                | Mutant::FrozenAgain
                 | Mutant::NobodyExpelled
                 | Mutant::ExpelledInPlace
                 | Mutant::ClockSetBack

@@ -9,7 +9,7 @@
 //! | `Refuse` | member → candidate or leader | I have promised a larger ballot |
 //! | `Install` | leader → its group | the complete state under my ballot |
 //! | `Installed` | member → leader | I have it |
-//! | `Behind` | member → leader, candidate → donor | what I miss is not retained any more: send the application's state |
+//! | `Behind` | member → leader, candidate → donor | I miss something: send the state; what I miss is perhaps not retained any more: send the application's, too |
 //! | `Transfer` | donor → candidate | state with the application's |
 //! | `Announce` | leader → other groups | I lead my group under this ballot |
 //! | `WantBody`, `Gone` | member → member, and back | forward me that message; I have it no more |
@@ -150,10 +150,12 @@ peer_messages! {
         /// The ballot.
         ballot: Ballot,
     };
-    /// What the sender misses is not retained; it needs the application's state.
+    /// The sender misses something; it needs the state.
     7 "behind" Behind {
         /// The ballot.
         ballot: Ballot,
+        /// What it misses is not retained: it needs the application's state, too.
+        snapshot: bool,
     };
     /// State with the application's, for a candidate that is behind.
     8 "transfer" Transfer {

@@ -21,6 +21,12 @@ fn what_is_planted_where_members_come_back_under_load_is_found() {
     find("state-set-back", 249, Profile::Rejoins, Sets::Drawn);
 }
 
+#[test]
+fn what_is_planted_in_transfers_of_large_states_is_found() {
+    find("applied-again", 1, Profile::States, Sets::Drawn);
+    find("pieces-mixed", 11, Profile::States, Sets::Drawn);
+}
+
 /// One run in some 100 000 shows it under all failures; this one does. So rare is `held-of-another-life`, too, of which no
 /// seed is known since delivered bodies are kept that came through another member.
 #[test]

@@ -164,6 +164,11 @@ impl Outbound {
         start
     }
 
+    /// The number of targets that count, but for one.
+    pub(super) fn others_started(&self, peer: ProcessId) -> usize {
+        self.targets.iter().filter(|target| target.is_started() && target.peer != peer).count()
+    }
+
     /// A target does not count any more.
     pub(super) fn stop(&mut self, target: usize) {
         if self.targets[target].stop() {

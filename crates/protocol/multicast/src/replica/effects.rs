@@ -38,8 +38,11 @@ pub trait Effects {
     fn spare_body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
         self.body(to, client, slot);
     }
-    /// The application takes over the state that came with the peer message at hand: that after `number` deliveries.
+    /// The application takes over the state that came with the peer message at hand, or before it: that after at least
+    /// `number` deliveries.
     fn restore(&mut self, number: u64);
+    /// The group begins its life: whatever the application was given before is of a life that is over.
+    fn begin_life(&mut self) {}
 }
 
 /// A message that is due.

@@ -548,7 +548,7 @@ impl Replica {
                 self.recovery(effects).on_install(install, admits, *snapshot);
             }
             PeerMessage::Installed { ballot } => self.recovery(effects).on_installed(from, *ballot),
-            PeerMessage::Behind { ballot } => self.recovery(effects).on_behind(from, *ballot),
+            PeerMessage::Behind { ballot, snapshot } => self.recovery(effects).on_behind(from, *ballot, *snapshot),
             PeerMessage::Transfer { ballot, state } => self.recovery(effects).on_transfer(from, *ballot, state),
             PeerMessage::Gone(gone) => self.recovery(effects).on_gone(*gone),
             PeerMessage::Probe { ballot } => self.recovery(effects).on_probe(from, *ballot),
@@ -585,7 +585,8 @@ impl Replica {
         let (retry_ticks, ballot) = (self.agreement.id.config.retry_ticks, self.ballot());
         if self.starvation.tick(self.agreement.counter, self.is_following(), retry_ticks.saturating_mul(4)) {
             self.agreement.messages.catch_ups.starved += 1;
-            effects.send(ballot.leader(), &PeerMessage::Behind { ballot });
+            // It asks again if that is not enough: the application's state may be large.
+            effects.send(ballot.leader(), &PeerMessage::Behind { ballot, snapshot: false });
         }
         self.leadership.age = self.leadership.age.saturating_add(1);
         if self.leadership.age >= retry_ticks {

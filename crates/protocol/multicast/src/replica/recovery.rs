@@ -133,6 +133,7 @@ impl<E: Effects> Recovery<'_, E> {
         let life = self.membership.lives.own();
         self.send_to_others(&PeerMessage::Begun { life });
         begin_life(self.agreement, self.membership, self.leadership);
+        self.effects.begin_life();
         if self.leadership.leads() {
             // Nobody promised the first ballot, so who was there for it may have forgotten that. From the next one on a
             // majority remembers that the group has begun.
@@ -230,7 +231,7 @@ impl<E: Effects> Recovery<'_, E> {
         let Some(campaign) = self.leadership.campaign() else { return };
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
         if let Some(ahead) = campaign.ahead(id, messages) {
-            self.effects.send(ahead, &PeerMessage::Behind { ballot: ballots.promised });
+            self.effects.send(ahead, &PeerMessage::Behind { ballot: ballots.promised, snapshot: true });
             return;
         }
         campaign.want_held(messages, self.effects);
@@ -252,7 +253,7 @@ impl<E: Effects> Recovery<'_, E> {
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
         let best = self.leadership.campaign().and_then(|campaign| campaign.best(id, messages));
         if let Some(donor) = best.map(|best| best.process).filter(|donor| *donor != id.me()) {
-            self.effects.send(donor, &PeerMessage::Behind { ballot: ballots.promised });
+            self.effects.send(donor, &PeerMessage::Behind { ballot: ballots.promised, snapshot: true });
         }
     }
 
@@ -409,7 +410,7 @@ impl<E: Effects> Recovery<'_, E> {
                 self.jump(state);
             }
             if self.agreement.messages.is_behind(state) {
-                self.send(ballot.leader(), &PeerMessage::Behind { ballot });
+                self.send(ballot.leader(), &PeerMessage::Behind { ballot, snapshot: true });
                 return;
             }
         }
@@ -423,7 +424,7 @@ impl<E: Effects> Recovery<'_, E> {
         let (ballot, leader, messages) = (install.ballot, install.ballot.leader(), &self.agreement.messages);
         if messages.is_behind(&install.state) {
             if ask {
-                self.effects.send(leader, &PeerMessage::Behind { ballot });
+                self.effects.send(leader, &PeerMessage::Behind { ballot, snapshot: true });
             }
             return;
         }
@@ -469,17 +470,17 @@ impl<E: Effects> Recovery<'_, E> {
         match &self.leadership.stage {
             Stage::Campaigning(_) => self.want_transfer(),
             Stage::Idle | Stage::Installing(_) if ballot.leader() != self.me() && !self.membership.is_joining() => {
-                self.send(ballot.leader(), &PeerMessage::Behind { ballot });
+                self.send(ballot.leader(), &PeerMessage::Behind { ballot, snapshot: true });
             }
             _ => {}
         }
     }
 
-    /// A member, or a candidate to whom this member is the donor, needs the application's state.
-    pub(super) fn on_behind(&mut self, from: ProcessId, ballot: Ballot) {
+    /// A member needs the state, with the application's if `snapshot`; or a candidate to whom this member is the donor.
+    pub(super) fn on_behind(&mut self, from: ProcessId, ballot: Ballot, snapshot: bool) {
         let ballots = &self.agreement.ballots;
         if ballot == ballots.installed && self.leadership.owns_ballot() {
-            self.install_at(from, true);
+            self.install_at(from, snapshot);
         } else if ballot == ballots.promised && ballot.leader() == from && ballot != ballots.installed {
             self.send(from, &PeerMessage::Transfer { ballot, state: self.state() });
         }

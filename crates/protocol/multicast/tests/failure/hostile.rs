@@ -117,7 +117,7 @@ impl Random {
             5 => PeerMessage::Transfer { ballot, state: self.state() },
             6 => PeerMessage::Refuse { promised: ballot },
             7 => PeerMessage::Installed { ballot },
-            8 => PeerMessage::Behind { ballot },
+            8 => PeerMessage::Behind { ballot, snapshot: true },
             9 => PeerMessage::Announce { group: GroupId(self.below(3) as u16), ballot },
             10 => PeerMessage::WantBody(self.message_ref()),
             11 => PeerMessage::WantBodies(self.message_ref()),

@@ -18,7 +18,7 @@ const PACE_NS: u64 = 1_000_000;
 const AT_LEAST: usize = 300;
 
 fn limits() -> Limits {
-    Limits { message_bytes: 64, window: 16, body_ring_bytes: 4096, control_ring_bytes: 4096 }
+    Limits { message_bytes: 64, window: 16, body_ring_bytes: 4096, control_ring_bytes: 4096, ..Limits::default() }
 }
 
 /// A cluster, a client of it, and what that multicast.

@@ -21,6 +21,8 @@ pub enum Profile {
     /// Members crash and come back while clients fill their windows: the leader's states come later than what its stream
     /// brings.
     Rejoins,
+    /// The same with applications whose states are many times as large as a ring.
+    States,
     /// Members and clients stand still for longer than windows and rings last, several at a time, of each group a minority.
     ///
     /// A run fails if a client finds no room for longer than 0.9 ms of virtual time, or if a group owes a message and
@@ -59,6 +61,7 @@ named!(Profile {
     All = "all",
     Rings = "rings",
     Rejoins = "rejoins",
+    States = "states",
     Stops = "stops",
     Clocks = "clocks"
 });
@@ -112,6 +115,7 @@ impl Profile {
                 suspect: 2,
                 ..Weights::default()
             },
+            Profile::States => Weights { hand_over: 2, stall_anybody: 3, ..Profile::Rejoins.weights() },
         }
     }
 
@@ -149,7 +153,7 @@ impl Profile {
             Profile::Stops => {
                 vec!["leaders_stopped", "followers_stopped", "clients_stopped", "several_stopped", "hand_overs"]
             }
-            Profile::Rejoins => {
+            Profile::Rejoins | Profile::States => {
                 vec![
                     "follower_crashes",
                     "member_restarts",

@@ -1,5 +1,6 @@
 //! `stentor node`: a member of a group, until it is told to stop.
 
+mod artificial;
 mod clocks;
 mod elsewhere;
 #[cfg(feature = "zookeeper")]
@@ -12,6 +13,7 @@ mod operator;
 mod report;
 mod sink;
 mod talk;
+mod transfers;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -24,6 +26,7 @@ use stentor_fabric::ProcessId;
 use stentor_host::{Beside, StandingSeat};
 
 use crate::args::{self, OnRoce};
+use artificial::Artificial;
 use goodbye::Goodbye;
 use keeping::Keeping;
 use operator::Operator;
@@ -184,6 +187,7 @@ fn serve<F: FabricDiagnostics>(
             leads.into_iter().for_each(|ballot| sink.epoch(ballot));
         }
         told.talk.epoch(member);
+        told.talk.transfers(member);
         told.operator.round(now, member, keeper);
         if operations {
             sink.operations(&member.take_operations());
@@ -209,7 +213,8 @@ fn serve<F: FabricDiagnostics>(
         }
     };
     let wait = args.meeting.wait.into();
-    run_member(member, wait, stop, &mut Told(&sink), round).map_err(|error| ended_early(&error, &args.id))?;
+    let mut app = Told { sink: &sink, state: Artificial::new(args.state_bytes) };
+    run_member(member, wait, stop, &mut app, round).map_err(|error| ended_early(&error, &args.id))?;
     over.map_or(Ok(()), Err)
 }
 
@@ -219,9 +224,13 @@ fn ended_early(error: &RunError, id: &str) -> Failure {
         RunError::Superseded(_) => {
             "leave the place to the other one; if there is none, the clock was set back: start this one again"
         }
+        RunError::Restore(..) => "run the same program at all members, and start this one again",
     };
     match error {
         RunError::Wait(_) => Failure::run(error, id, remedy),
+        RunError::Restore(_, why) => {
+            Failure::run(format_args!("another member's state was not taken over: {why}"), id, remedy)
+        }
         // It has the name of its place, not its number.
         RunError::Superseded(_) => {
             Failure::run(format_args!("another process has taken the place of {id} in its group"), id, remedy)

@@ -19,6 +19,7 @@ use super::elsewhere::runs_here;
 use super::keeping::Keeping;
 use super::loss::{Loss, stopped};
 use super::majority::{Change, Majority, Own, Seen, Shape};
+use super::transfers::Began;
 
 /// How often the other members are looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -94,6 +95,7 @@ pub(super) struct Talk<'a> {
     looked: Instant,
     /// When a member came or went last.
     changed: Instant,
+    began: Began,
 }
 
 impl<'a> Talk<'a> {
@@ -131,6 +133,7 @@ impl<'a> Talk<'a> {
             clocks: Clocks::default(),
             looked: Instant::now(),
             changed: Instant::now(),
+            began: Began::default(),
         }
     }
 
@@ -287,6 +290,14 @@ impl<'a> Talk<'a> {
         (self.ballot, self.joining) = (replica.ballot(), replica.is_joining());
         let leader = self.plan.name(self.ballot.leader());
         self.say(&format!("epoch {}: {leader} leads", self.ballot.number()));
+    }
+
+    /// Tells what became of transfers of the state. Cheap if there is none.
+    pub(super) fn transfers<F: FabricDiagnostics>(&mut self, member: &mut Member<F>) {
+        while let Some(report) = member.take_transfer_report() {
+            let (level, text) = self.began.text(&report, self.plan.name(report.peer));
+            self.output.log(level, self.name, &text);
+        }
     }
 
     /// This process has its group's state from here on.

@@ -28,6 +28,9 @@ impl<F: Fabric> Member<F> {
     }
 
     fn send_client_credits(&mut self, idle: bool) {
+        if self.transfers.throttle.is_exhausted() {
+            return;
+        }
         let mut touched = std::mem::take(&mut self.outputs.touched);
         touched.retain(|client| {
             let waits = self.send_client_credit(*client, idle);
@@ -44,7 +47,15 @@ impl<F: Fabric> Member<F> {
     /// would stand still as soon as a window is full. When it is over, clients write to it again as after a broken
     /// connection.
     pub fn set_aside(&mut self, aside: bool) {
-        if std::mem::replace(&mut self.aside, aside) == aside {
+        self.aside = aside;
+        self.tell_aside();
+    }
+
+    /// Tells clients whether to wait for this member, if that has changed. While it gets another member's state it delivers
+    /// nothing, either.
+    pub(super) fn tell_aside(&mut self) {
+        let aside = self.aside || self.is_receiving();
+        if std::mem::replace(&mut self.told_aside, aside) == aside {
             return;
         }
         for client in (0..self.bodies.len() as u16).map(ClientId) {
@@ -57,7 +68,7 @@ impl<F: Fabric> Member<F> {
     /// Returns whether this member [stands aside](Member::set_aside).
     #[must_use]
     pub fn is_aside(&self) -> bool {
-        self.aside
+        self.told_aside
     }
 
     /// Another ballot is installed: what is held counts together with what others hold in that.
@@ -115,7 +126,7 @@ impl<F: Fabric> Member<F> {
         // A new process must not begin while anything of the one before is here, also behind a gap; to one that has begun
         // only what is held without a gap is held.
         let end = if self.replica.is_over(client) { self.replica.end_of_held(client) } else { 0 };
-        let Member { fabric, links, bodies, outputs, window, replica, aside, .. } = self;
+        let Member { fabric, links, bodies, outputs, window, replica, told_aside, transfers, .. } = self;
         let body = &mut bodies[at];
         let held = body.held_slots.max(end);
         let slots = (freed - body.credited_slots) * 4 >= u64::from(*window);
@@ -144,9 +155,10 @@ impl<F: Fabric> Member<F> {
         // here and has not begun, in one that is not over.
         let over = if outlived { replica.over_below(client) } else { replica.closed_below(client) };
         let sequence = body.last_sequence.max(ids::first_of_generation(over));
-        let aside = if *aside { ASIDE } else { 0 };
+        let aside = if *told_aside { ASIDE } else { 0 };
         let values = [position, body.freed_slots, sequence, held, body.ring.generation() | aside];
         outputs.counts.write(Step::Credit, u64::from(body.ring.credit.send(fabric, links, values)));
+        transfers.throttle.spend(freed - body.credited_slots);
         body.credited_slots = freed;
         if settled {
             // From now on it may begin.

@@ -104,6 +104,7 @@ impl<F: Fabric> Member<F> {
         if link == peer.main {
             peer.outbound.stop(0);
             self.assemblers[process.index()].clear();
+            self.interrupt_transfers(process);
         }
         self.streams.stop(process);
     }

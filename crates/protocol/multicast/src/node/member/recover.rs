@@ -27,8 +27,10 @@ const BODY: u64 = 2;
 const FOREIGN: u64 = 3;
 /// The sender's wall clock, and the time of the group that it leads: an envelope with nothing in it.
 pub(super) const CLOCK: u64 = 4;
+/// A letter about a transfer of the application's state.
+pub(super) const TRANSFER: u64 = 5;
 /// Words of an envelope: what it is; the stream's position and generation, or the client and 0, or two clocks.
-const ENVELOPE: usize = 3;
+pub(super) const ENVELOPE: usize = 3;
 
 /// Time between ticks of the state machine.
 const TICK: Duration = Duration::from_millis(2);
@@ -59,6 +61,8 @@ pub(super) struct Recovery {
     due: Duration,
     /// The number of [states taken over](Replica::states) that were looked at.
     states: u64,
+    /// Ticks so far.
+    pub(super) now: u64,
 }
 
 impl Default for Recovery {
@@ -75,6 +79,7 @@ impl Default for Recovery {
             rests: false,
             due: TICK,
             states: 0,
+            now: 0,
         }
     }
 }
@@ -148,7 +153,7 @@ impl<F: Fabric> Member<F> {
 
     /// Asks another member of the group to take over the leadership.
     pub fn hand_over(&mut self, to: ProcessId) {
-        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: PeerMessage::Lead, tail: Vec::new() });
+        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: PeerMessage::Lead });
         self.gate.disturb();
     }
 
@@ -157,7 +162,7 @@ impl<F: Fabric> Member<F> {
     pub(super) fn recover<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
         let Recovery { fresh, received, fencing, .. } = &self.recovery;
         let nothing = fresh.is_empty() && received.is_empty() && fencing.is_none() && self.outputs.letters.is_empty();
-        (!nothing || self.recovery.ticks(now)) && self.recover_what_is_due(now, app)
+        (!nothing || self.transfers.is_due || self.recovery.ticks(now)) && self.recover_what_is_due(now, app)
     }
 
     #[inline(never)]
@@ -174,14 +179,17 @@ impl<F: Fabric> Member<F> {
         }
         if self.recovery.ticks(now) {
             self.recovery.due = now.saturating_add(self.recovery.interval());
+            self.recovery.now += 1;
             self.heartbeats.tick(&mut self.fabric, &mut self.links);
             self.note_absent(now);
             self.expel_standing(now);
             self.tick(app);
+            self.tick_transfers();
         }
         self.follow_part();
         self.tell_ballot();
         self.send_outgoing();
+        self.go_on_transferring(app);
         if worked {
             // Another stream may be read now, or more of a ring.
             self.gate.disturb();
@@ -189,13 +197,12 @@ impl<F: Fabric> Member<F> {
         worked
     }
 
-    fn with_replica<A: Application, R>(
+    pub(super) fn with_replica<A: Application, R>(
         &mut self,
         app: &mut A,
-        tail: &[u8],
         act: impl FnOnce(&mut Replica, &mut Out<'_, A>) -> R,
     ) -> R {
-        let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail };
+        let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app };
         let result = act(&mut self.replica, &mut out);
         self.note_states();
         result
@@ -249,6 +256,7 @@ impl<F: Fabric> Member<F> {
                 }
                 self.hand_letter(&letter, &received, app)
             }
+            TRANSFER => self.take_transfer_letter(received.from, words, received.tail(), app),
             FOREIGN => {
                 self.recovery.foreign.push_back(received);
                 Some(())
@@ -286,8 +294,13 @@ impl<F: Fabric> Member<F> {
 
     fn hand_letter<A: Application>(&mut self, letter: &PeerMessage, received: &Received, app: &mut A) -> Option<()> {
         let (from, ballot) = (received.from, self.replica.ballot());
-        let done = self.with_replica(app, received.tail(), |replica, out| replica.on_peer_message(from, letter, out));
+        if !self.meets_application(letter) {
+            // What the application lacks was lost with a connection. It comes again, and the state with it.
+            return Some(());
+        }
+        let done = self.with_replica(app, |replica, out| replica.on_peer_message(from, letter, out));
         done.ok()?;
+        self.note_transferred(from, letter);
         // A letter may also say that something is given up.
         self.note_state();
         self.follow(ballot);
@@ -353,7 +366,7 @@ impl<F: Fabric> Member<F> {
         let before = self.replica.ballot();
         self.outputs.stream.clear();
         // Refused only while joining, which it was not, or when its place is taken.
-        let _ = self.with_replica(app, &[], |replica, out| replica.campaign(out));
+        let _ = self.with_replica(app, |replica, out| replica.campaign(out));
         self.streams.reads = None;
         self.follow(before);
     }
@@ -366,17 +379,17 @@ impl<F: Fabric> Member<F> {
             && let Ok((crate::Item::Stream(item), _)) = crate::Item::decode(&stream.record[..*end], *at)
             && self.replica.stream_waits(leader, &item)
         {
-            let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail: &[] };
+            let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app };
             self.replica.on_stalled(&item, &mut out);
         }
-        self.with_replica(app, &[], |replica, out| replica.on_tick(out));
+        self.with_replica(app, |replica, out| replica.on_tick(out));
         self.follow(before);
     }
 
     /// All links with a member are up (again).
     pub(super) fn peer_connected<A: Application>(&mut self, process: ProcessId, app: &mut A) {
         // It is a member: the state machine knows no others.
-        let _ = self.with_replica(app, &[], |replica, out| replica.on_connected(process, out));
+        let _ = self.with_replica(app, |replica, out| replica.on_connected(process, out));
         self.send_outgoing();
     }
 
@@ -389,28 +402,31 @@ impl<F: Fabric> Member<F> {
         for outgoing in std::mem::take(&mut self.outputs.letters) {
             words.clear();
             match outgoing {
-                Outgoing::PeerMessage { to, letter, tail } => self.send_state_letter(to, &letter, &tail, &mut words),
+                Outgoing::PeerMessage { to, letter } => self.send_state_letter(to, &letter, &mut words),
                 Outgoing::Body { to, client, slot, spare } => self.send_body(to, client, slot, spare, &mut words),
             }
         }
         self.gate.disturb();
     }
 
-    fn send_state_letter(&mut self, to: ProcessId, letter: &PeerMessage, tail: &[u8], words: &mut Vec<u64>) {
+    fn send_state_letter(&mut self, to: ProcessId, letter: &PeerMessage, words: &mut Vec<u64>) {
         let installs = matches!(letter, PeerMessage::Install { .. });
         if !self.is_connected_to(to) {
             // It is said again when the links are up.
             return;
         }
+        if self.is_held_back(to, letter) {
+            return;
+        }
         words.extend_from_slice(&[LETTER, 0, 0]);
         letter.encode(words);
-        if installs && self.assemblers[to.index()].has_room(words.len(), tail.len(), self.letter_bytes) {
+        if installs && self.assemblers[to.index()].has_room(words.len(), 0, self.letter_bytes) {
             // Whoever has this state has everything that was written before: its stream begins anew behind that. Not if
             // the letter is lost here: one before it may arrive yet, and then the stream goes on where that one says.
             let start = self.start_stream(to).unwrap_or(Start { position: 0, generation: 0 });
             words[1..ENVELOPE].copy_from_slice(&[start.position, start.generation]);
         }
-        self.send_letter(to, words, tail);
+        self.send_letter(to, words, &[]);
     }
 
     fn send_body(&mut self, to: ProcessId, client: ClientId, slot: u64, spare: bool, words: &mut Vec<u64>) {
@@ -450,7 +466,7 @@ impl<F: Fabric> Member<F> {
             Err(_) => return None,
         };
         self.stores[at].put_aside(slot, &header, words.to_vec());
-        self.with_replica(app, &[], |replica, out| replica.on_message(client, &header, out)).ok()?;
+        self.with_replica(app, |replica, out| replica.on_message(client, &header, out)).ok()?;
         self.note_held(client, header.sequence, false);
         // What was in its place may have been the last thing in the ring that was not free.
         self.outputs.touch(client);

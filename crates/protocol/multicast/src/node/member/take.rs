@@ -133,7 +133,7 @@ impl<F: Fabric> Member<F> {
         self.stores[at].put_mirrored(slot, &message);
         // Again, because the effects read the stores too.
         let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
-        let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail: &[] };
+        let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app };
         let done = self.replica.on_message(client, &header, &mut out);
         self.note_states();
         done.ok()?;
@@ -189,7 +189,7 @@ impl<F: Fabric> Member<F> {
                 }
                 worked = true;
                 *at = next;
-                let mut out = Out { outputs, stores, app, tail: &[] };
+                let mut out = Out { outputs, stores, app };
                 if replica.on_stream(leader, &item, &mut out).is_err() {
                     outputs.counts.rejected += 1;
                 }
@@ -256,7 +256,7 @@ impl<F: Fabric> Member<F> {
                 return;
             };
             at = next;
-            let mut out = Out { outputs, stores, app, tail: &[] };
+            let mut out = Out { outputs, stores, app };
             let taken = match item {
                 Item::Timestamp(item) => match replica.on_timestamp(from, &item, &mut out) {
                     Ok(()) => true,

@@ -36,7 +36,7 @@ struct Bed {
 }
 
 fn limits() -> Limits {
-    Limits { message_bytes: 256, window: 16, body_ring_bytes: 8192, control_ring_bytes: 4096 }
+    Limits { message_bytes: 256, window: 16, body_ring_bytes: 8192, control_ring_bytes: 4096, ..Limits::default() }
 }
 
 impl Bed {
@@ -87,7 +87,7 @@ impl Bed {
         let Member { replica, outputs, stores, .. } = &mut self.members[member];
         let head = Head { client: C0, sequence: 0, slot: ShortSlot::of(slot), groups: 1 };
         let item = StreamItem { head, counter, entry: StreamEntry::NoOp { settled } };
-        let mut out = Out { outputs, stores, app: &mut Nothing, tail: &[] };
+        let mut out = Out { outputs, stores, app: &mut Nothing };
         replica.on_stream(LEADER, &item, &mut out).expect("the next entry of the stream");
     }
 
