@@ -58,7 +58,7 @@ pub(super) struct CreditOut {
     last: u64,
 }
 
-/// Words of a credit: position freed, slots freed (receives consumed, between members), highest sequence, slots held and
+/// Words of a credit: position freed, slots freed (receives consumed, between members), where the place stands, slots held and
 /// in which ballot (see [`Held`]), the generation of the ring's start.
 pub(super) const CREDIT_WORDS: usize = 5;
 /// Bytes of a credit's record: what a fabric must take inline.

@@ -12,5 +12,6 @@ mod process;
 mod starvation;
 mod state;
 mod stream;
+mod succession;
 mod timestamp;
 mod window;

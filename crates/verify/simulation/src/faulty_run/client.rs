@@ -69,6 +69,9 @@ impl ClientActor {
             return false;
         };
         let id = submitted.id;
+        if self.client.submitted() == 1 {
+            self.shared.nemesis.borrow_mut().begun(now_ns);
+        }
         self.shared.history.borrow_mut().multicast(now_ns, self.me, id, &message.to, &message.payload);
         self.shared.progress.borrow_mut().multicast(id, &message.to);
         self.shared.world.mark(self.me, format_args!("multicast {id}"));

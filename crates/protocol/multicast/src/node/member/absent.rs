@@ -21,8 +21,8 @@ use std::time::Duration;
 use stentor_fabric::Fabric;
 
 use super::Member;
+use crate::ClientId;
 use crate::node::hello::{HelloKind, Start};
-use crate::{ClientId, ids};
 
 /// How long a client is away before it is given up, if nothing else is [set](Member::set_client_timeout).
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -123,9 +123,6 @@ impl<F: Fabric> Member<F> {
     fn give_up(&mut self, client: ClientId, generation: u64) {
         if generation >= self.replica.over_below(client) {
             self.replica.end_client(client, generation);
-            // Nor does whoever comes next use that generation, also if nothing of it came here.
-            let body = &mut self.bodies[usize::from(client.0)];
-            body.last_sequence = body.last_sequence.max(ids::first_of_generation(generation + 1));
             self.gate.disturb();
         }
     }
