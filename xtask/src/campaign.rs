@@ -20,12 +20,22 @@ const MOST_SECONDS: f64 = 60.0;
 /// Mutants in what is written by sets, which one run in four has: searched where all have.
 const OF_SETS: [&str; 2] = ["place-reused-under-set", "broken-set-forgotten"];
 /// Mutants of the multicast that only show under a profile: their names, and the profile.
-const UNDER_PROFILES: [(&str, &str); 2] = [("held-bodies-uncredited", "rings"), ("state-set-back", "rejoins")];
+const UNDER_PROFILES: [(&str, &str); 5] = [
+    ("held-bodies-uncredited", "rings"),
+    ("state-set-back", "rejoins"),
+    ("nobody-expelled", "stops"),
+    ("clock-set-back", "clocks"),
+    ("physical-alone", "clocks"),
+];
 /// Seeds of the simulation run under all failures, and of the one with small rings.
 const FAILURE_SEEDS: u64 = 300;
 /// Seeds of the simulation run in which members come back under load: the fewest that tell which claims are
 /// unseen.
 const REJOIN_SEEDS: u64 = 100;
+/// Seeds of the simulation run in which processes stand still.
+const STOP_SEEDS: u64 = 200;
+/// Seeds of the simulation run with clocks that differ: as few.
+const CLOCK_SEEDS: u64 = 100;
 /// Seeds of the broadcast without mutants.
 const NEB_SEEDS: u64 = 300;
 /// Seeds of channels without mutants.
@@ -104,10 +114,15 @@ pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Simulates under all failures, each of which must have happened; with small rings; and with rejoins under load.
+/// Profiles of the multicast beside the one with all failures, and the seeds of each.
+const PROFILES: [(&str, u64); 4] =
+    [("rings", FAILURE_SEEDS), ("rejoins", REJOIN_SEEDS), ("stops", STOP_SEEDS), ("clocks", CLOCK_SEEDS)];
+
+/// Simulates under all failures, each of which must have happened; with small rings; with rejoins under load; with processes that
+/// stand still; and with clocks that differ.
 pub(crate) fn campaign_failures(context: &Context) -> Result<Outcome> {
     all_failed(&simulate(context, "multicast", &["--profile", "all"], FAILURE_SEEDS)?.faults)?;
-    for (profile, seeds) in [("rings", FAILURE_SEEDS), ("rejoins", REJOIN_SEEDS)] {
+    for (profile, seeds) in PROFILES {
         simulate(context, "multicast", &["--profile", profile], seeds)?;
     }
     Ok(Outcome::Passed)

@@ -33,6 +33,8 @@ const SIMULATIONS: [(&str, &[(&str, u64)]); 4] = [
             ("clients", 300),
             ("rings", 300),
             ("rejoins", 300),
+            ("stops", 300),
+            ("clocks", 300),
         ],
     ),
     ("neb", &[("usual", 300), ("harsh", 300)]),

@@ -46,7 +46,7 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step {
         name: "campaign-failures",
-        what: "300 simulated seeds with all failures; 300 with small rings; 100 with rejoins under load",
+        what: "300 simulated seeds with all failures; 300 with small rings; 100 with rejoins under load; 200 with stopped processes; 100 with clocks that differ",
         run: campaign::campaign_failures,
     },
     Step {

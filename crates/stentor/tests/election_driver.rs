@@ -21,7 +21,13 @@ struct Group<K> {
     directory: TempDir,
     members: Vec<Option<(Member<ShmFabric>, K)>>,
     start: Instant,
+    /// How far the wall clocks of the members' hosts are ahead, if they have any.
+    ahead: Option<[Duration; 3]>,
 }
+
+/// True time at the start, ns since 1970.
+const BEGIN_NS: u64 = 1_795_000_000_000_000_000;
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 impl<K> Group<K> {
     fn new(name: &str, keeper: impl Fn(&ClusterRuntime, ProcessId) -> K) -> Self {
@@ -33,7 +39,7 @@ impl<K> Group<K> {
         let times = format!("timeout_min_ms = {min}\ntimeout_max_ms = {max}");
         let plan = cluster(name, 1, &times, "clients = 1");
         let directory = TempDir::new();
-        let mut group = Group { plan, directory, members: vec![None, None, None], start: Instant::now() };
+        let mut group = Group { plan, directory, members: vec![None, None, None], start: Instant::now(), ahead: None };
         (0..3).for_each(|at| group.begin(at, &keeper));
         group
     }
@@ -46,8 +52,14 @@ impl<K> Group<K> {
     }
 
     fn round(&mut self, mut keep: impl FnMut(&mut K, Duration, &mut Member<ShmFabric>)) {
-        for (member, keeper) in self.members.iter_mut().flatten() {
+        for (at, (member, keeper)) in
+            self.members.iter_mut().enumerate().filter_map(|(at, held)| Some((at, held.as_mut()?)))
+        {
             let now = self.start.elapsed();
+            if let Some(ahead) = &self.ahead {
+                let wall = BEGIN_NS + now.as_nanos() as u64 + ahead[at].as_nanos() as u64;
+                member.tell_wall_clock(now, wall).expect("a sound clock");
+            }
             member.housekeep();
             member.step(now, &mut stateless(|_| ()));
             keep(keeper, now, member);
@@ -94,6 +106,40 @@ fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
     until(&mut group, "it is taken in", &|group| {
         group.leader().is_some() && group.members.iter().flatten().all(|(member, _)| !member.replica().is_joining())
     });
+}
+
+/// The first leader of a group is a host a year ahead. It hands over to a member whose clock is right, and takes no part in
+/// elections until its clock is mended. Its group's time was right all the while.
+#[test]
+fn a_member_whose_clock_is_off_does_not_lead_while_another_can() {
+    let keeper = |plan: &ClusterRuntime, me| ElectionDriver::heartbeat(plan, me).expect("sound times");
+    let mut group = Group::new("keeper-clocks", keeper);
+    group.ahead = Some([YEAR, Duration::ZERO, Duration::from_millis(1)]);
+    group.until("one with a right clock leads", |group| matches!(group.leader(), Some(1 | 2)));
+    let stands_back = |group: &Group<ElectionDriver<Heartbeat>>| {
+        group
+            .members
+            .iter()
+            .map(|held| held.as_ref().is_some_and(|(_, keeper)| keeper.stands_back()))
+            .collect::<Vec<_>>()
+    };
+    let leader = group.leader().expect("just seen");
+    group.until("its time runs", |group| {
+        let (member, _) = group.members[leader].as_ref().expect("it is there");
+        member.physical_clock().time(group.start.elapsed().as_nanos() as u64).is_some()
+    });
+    let (member, _) = group.members[leader].as_ref().expect("it is there");
+    let now = group.start.elapsed().as_nanos() as u64;
+    let away = member.physical_clock().time(now).expect("just seen").abs_diff(BEGIN_NS + now);
+    assert!(away < 1_000_000_000, "{away} ns");
+    assert_eq!(stands_back(&group), [true, false, false]);
+    group.ahead = Some([Duration::ZERO; 3]);
+    group.until("its clock is mended", |group| !stands_back(group)[0]);
+    // No two agree: that in the middle is right, and when its process dies the others lead, whatever their clocks say.
+    group.ahead = Some([Duration::ZERO, YEAR, 2 * YEAR]);
+    group.until("the one in the middle leads", |group| group.leader() == Some(1));
+    group.members[1] = None;
+    group.until("another leads", |group| group.leader().is_some());
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use stentor::runtime::{
     ClientId, ClusterRuntime, GroupId, Housekeeper, Recorder, Stop, WaitMode, client_round, now_ns, run_member,
@@ -33,10 +33,17 @@ impl std::io::Write for Sink {
 fn member(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop, sink: Sink) {
     let mut member = plan.member(me, directory).expect("starts");
     let mut recorder = Recorder::new(plan, me, sink).expect("records");
-    let deliver = |delivered: &stentor::runtime::Delivered<'_>| recorder.deliver(now_ns(), delivered).expect("records");
+    let mut last = Duration::ZERO;
+    let deliver = |delivered: &stentor::runtime::Delivered<'_>| {
+        recorder.deliver(now_ns(), delivered).expect("records");
+        last = Duration::from_nanos(delivered.timestamp.time);
+    };
     run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut stateless(deliver), |_, _, _| ()).expect("runs");
     recorder.complete().expect("records");
     assert_eq!(member.counts().rejected, 0);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
+    let lately = now.saturating_sub(Duration::from_secs(120))..now + Duration::from_secs(1);
+    assert!(lately.contains(&last), "the times of groups are physical: {last:?}, and it is {now:?}");
 }
 
 fn client(plan: &ClusterRuntime, place: ClientId, directory: PathBuf, messages: u64, sink: Sink) {

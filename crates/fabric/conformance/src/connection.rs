@@ -60,6 +60,27 @@ pub(super) fn errors<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     same("reset of nothing", &bed.at(A).reset(unknown), &Err(ConnectError::UnknownQp(unknown)))
 }
 
+/// One end leaves while the other does nothing but hear of it.
+pub(super) fn disconnected_from_one_end<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+    let (region, link, remote) = bed.linked(8, Access::Write, 16)?;
+    let unknown = QpId(4_000_000);
+    same("end of nothing", &bed.at(A).disconnect(unknown), &Err(ConnectError::UnknownQp(unknown)))?;
+    bed.complete_write(A, link.a, 1, (remote, 0), &[1], Status::Success)?;
+    for round in 0..3_u64 {
+        called("disconnect", bed.at(A).disconnect(link.a))?;
+        same("state of the end that left", &bed.at(A).state(link.a), &QpState::Error)?;
+        called("disconnect", bed.at(A).disconnect(link.a))?;
+        bed.event(A, Event::Disconnected { qp: link.a, peer: B })?;
+        bed.event(B, Event::Disconnected { qp: link.b, peer: A })?;
+        bed.settle();
+        bed.reconnect(link)?;
+        let remote = bed.resolve(A, B, 1)?;
+        bed.complete_write(A, link.a, 3, (remote, 0), &[33 + round], Status::Success)?;
+        bed.eventually("the write after the reset", |bed| bed.word(B, region, 0) == 33 + round)?;
+    }
+    Ok(())
+}
+
 pub(super) fn reset_after_an_error<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = bed.linked(8, Access::Write, 16)?;
     bed.complete_write(A, link.a, 1, (remote, 8), &[1], Status::RemoteAccess)?;

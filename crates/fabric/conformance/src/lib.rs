@@ -116,7 +116,8 @@ macro_rules! cases {
 fn cases<T: Testbed>() -> Vec<Case<T>> {
     cases! {
         registration: regions_are_zeroed_and_sized(2), errors(2);
-        connection: both_ends_make_it(2), services_are_separate(2), errors(2), reset_after_an_error(2);
+        connection: both_ends_make_it(2), services_are_separate(2), errors(2), reset_after_an_error(2),
+            disconnected_from_one_end(2);
         access: grants_travel(2), errors(3), outside_the_region(2), another_peers_region(3), rights(2),
             refusals_are_reported_unsignalled_too(2), nothing_after_a_refusal_takes_effect(2);
         write: lands_whole(2), in_order_on_one_queue_pair(2), last_write_wins(2), both_ways_at_once(2);

@@ -83,6 +83,14 @@ pub trait Fabric {
     /// If the queue pair was never made here.
     fn state(&self, qp: QpId) -> QpState;
 
+    /// Ends the connection of a queue pair from this end, as if it had broken: what is outstanding is flushed, and both ends hear
+    /// [`Event::Disconnected`]. The peer may stand still; then it hears of it when it goes on. A queue pair that is not ready
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// [`ConnectError::UnknownQp`] if the queue pair was never made here.
+    fn disconnect(&mut self, qp: QpId) -> Result<(), ConnectError>;
+
     /// Brings a broken queue pair back to connecting, with empty queues: receives are posted anew. It is ready when the
     /// peer has reset its end, too, or has made it in its next life; possibly at once. Poll until nothing comes before
     /// this: what is left belongs to the old connection. A queue pair may be left broken for as long as one likes.

@@ -66,6 +66,15 @@ impl ShmFabric {
         Ok(qp)
     }
 
+    pub(crate) fn disconnect_qp(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        if self.data.qps.get(qp.index()).ok_or(ConnectError::UnknownQp(qp))?.state == QpState::Ready {
+            self.data.flush();
+            self.data.receive();
+            self.data.fail(qp.index(), Status::Flushed);
+        }
+        Ok(())
+    }
+
     pub(crate) fn reset_qp(&mut self, qp: QpId) -> Result<(), ConnectError> {
         let state = self.data.qps.get(qp.index()).ok_or(ConnectError::UnknownQp(qp))?.state;
         if state != QpState::Error {

@@ -249,6 +249,10 @@ impl Fabric for ShmFabric {
         self.data.qps[qp.index()].state
     }
 
+    fn disconnect(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        self.disconnect_qp(qp)
+    }
+
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
         self.reset_qp(qp)
     }

@@ -338,6 +338,15 @@ impl State {
         }
     }
 
+    pub(crate) fn disconnect(&mut self, me: ProcessId, qp: QpId) -> Result<(), ConnectError> {
+        let entry = self.processes[me.index()].qps.get(qp.index()).ok_or(ConnectError::UnknownQp(qp))?;
+        let (state, connection) = (entry.state, entry.connection);
+        if state == QpState::Ready {
+            self.break_end(End { process: me.0, qp, connection }, Status::Flushed, true);
+        }
+        Ok(())
+    }
+
     pub(crate) fn reset(&mut self, me: ProcessId, qp: QpId) -> Result<(), ConnectError> {
         let entry = self.processes[me.index()].qps.get_mut(qp.index()).ok_or(ConnectError::UnknownQp(qp))?;
         if entry.state != QpState::Error {

@@ -106,6 +106,10 @@ impl Fabric for SimFabric {
         self.with(QpState::Error, |state, me| state.qp(me, qp).state)
     }
 
+    fn disconnect(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        self.with(Ok(()), |state, me| state.disconnect(me, qp))
+    }
+
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
         self.with(Ok(()), |state, me| state.reset(me, qp))
     }

@@ -203,6 +203,10 @@ impl Fabric for Broken {
         }
     }
 
+    fn disconnect(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        self.inner.disconnect(qp)
+    }
+
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
         match self.inner.reset(qp) {
             Err(ConnectError::NotBroken { .. }) if self.bug == Bug::ResetsAnything => Ok(()),

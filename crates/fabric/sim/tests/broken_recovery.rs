@@ -202,6 +202,10 @@ impl Fabric for Broken {
         Ok(qp)
     }
 
+    fn disconnect(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        self.inner.disconnect(qp)
+    }
+
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
         let resets = self.resets.entry(qp).or_default();
         *resets += 1;

@@ -72,7 +72,7 @@ pub(crate) fn is_nameless(sequence: u64) -> bool {
 /// A timestamp is the pair (time, group), compared lexicographically; times are unique within a group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp {
-    /// Logical time, from 1. 64 bits: never wraps.
+    /// Time, from 1 and below 2^63: nanoseconds since 1970 where leaders know physical time, else a count.
     pub time: u64,
     /// The group that gave it.
     pub group: u16,

@@ -23,6 +23,7 @@ mod message;
 mod mutant;
 mod node;
 mod peer_message;
+mod physical_clock;
 mod replica;
 mod sender;
 mod slot_table;
@@ -37,12 +38,13 @@ pub use message::{Destination, Header, MessageError};
 #[doc(hidden)]
 pub use mutant::Mutant;
 pub use node::{
-    Application, CLIENT_TIMEOUT, Client, Counts, Delivered, HeartbeatCell, INBOX_BYTES, Member, NodeError, RemoteOp,
-    Stateless, Step, SubmitError, Submitted, stateless,
+    Application, CLIENT_TIMEOUT, Client, ClockCounts, Counts, Delivered, EXPEL_AFTER, HeartbeatCell, INBOX_BYTES,
+    Member, NodeError, RemoteOp, Stateless, Step, SubmitError, Submitted, stateless,
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
 pub use peer_message::{Closed, Joiner, Left, MessageRef, Opening, PeerMessage, SlotRef};
+pub use physical_clock::{ClockError, END_OF_TIME, PhysicalClock, SLEW_PPM};
 pub use replica::{CatchUps, Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
 pub use sender::{Sender, WindowFull};
 pub use state::{AssignedSlot, ClientState, State, Succession};

@@ -100,6 +100,16 @@ mutants! {
     BrokenSetForgotten, "broken-set-forgotten", "M9";
     /// A member credits no ring space for a body that it held already when the client's own write of it came.
     HeldBodiesUncredited, "held-bodies-uncredited", "M9";
+    /// Nobody is expelled: whoever stands still is waited for as long as it is connected.
+    NobodyExpelled, "nobody-expelled", "held-up";
+    /// A client does not wait for a member that stands still, and goes on to write to it on the same connection.
+    ExpelledInPlace, "expelled-in-place", "M9";
+    /// A new leader sets its clock to its physical time, in place of the clock that it recovered.
+    ClockSetBack, "clock-set-back", "M5";
+    /// A leader gives its physical time, whatever time it gave last.
+    PhysicalAlone, "physical-alone", "M5";
+    /// A leader takes any time of another group, however far ahead.
+    FarTimesTaken, "far-times-taken", "time";
 }
 
 impl Mutant {
@@ -141,6 +151,11 @@ impl Mutant {
                 | Mutant::ClosedOfOldBallot
                 | Mutant::ClosingForgotten
                 | Mutant::OwnPrefixOnly
+                | Mutant::NobodyExpelled
+                | Mutant::ExpelledInPlace
+                | Mutant::ClockSetBack
+                | Mutant::PhysicalAlone
+                | Mutant::FarTimesTaken
         )
     }
 

@@ -47,6 +47,10 @@ impl Sender {
         Sender { mutant, ..self }
     }
 
+    pub(crate) fn mutant(&self) -> Mutant {
+        self.mutant
+    }
+
     /// This client.
     #[must_use]
     pub fn client(&self) -> ClientId {

@@ -40,6 +40,8 @@ pub(super) struct FileLimits {
     pub(super) clients: Option<Spanned<i64>>,
     pub(super) ring_kib: Option<Spanned<i64>>,
     pub(super) body_ring_kib: Option<Spanned<i64>>,
+    pub(super) expel_ms: Option<Spanned<i64>>,
+    pub(super) clock_bound_ms: Option<Spanned<i64>>,
 }
 
 #[derive(Deserialize)]

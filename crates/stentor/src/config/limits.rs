@@ -1,6 +1,7 @@
 //! The sizes that are fixed at start, and how far they go.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// Groups in a cluster, at most.
 pub const MAX_GROUPS: usize = 256;
@@ -21,8 +22,12 @@ pub const WINDOW: RangeInclusive<u32> = 1..=65_536;
 pub const TIMEOUT_MS: RangeInclusive<u32> = 20..=60_000;
 /// How long a client may be away that others wait for, ms: longer than it takes members to pass on what one of them lacks.
 pub const CLIENT_TIMEOUT_MS: RangeInclusive<u32> = 100..=600_000;
+/// How far clocks may be apart that are taken for right together, ms: longer than four looks of a member that rests.
+pub const CLOCK_BOUND_MS: RangeInclusive<u32> = 200..=3_600_000;
 /// Places for clients.
 pub const CLIENTS: RangeInclusive<u16> = 1..=1024;
+/// How long a member may take nothing of what is written to it before others go on without it, ms.
+pub const EXPEL_MS: RangeInclusive<u32> = 50..=600_000;
 /// Size of a control ring between two members, KiB.
 pub const RING_KIB: RangeInclusive<u32> = 16..=65_536;
 /// Size of the ring for one client's messages at one member, KiB.
@@ -38,7 +43,7 @@ const _: () = assert!(MAX_GROUP_PROCESSES == stentor_multicast::Topology::MAX_ME
 // The other limits keep the table within `u16`; if one is raised this stops the build.
 const _: () = assert!(MAX_GROUPS * MAX_GROUP_PROCESSES + *CLIENTS.end() as usize <= MAX_PROCESSES);
 
-/// The sizes that are fixed at start. Memory follows from them, see
+/// The sizes that are fixed at start, and who is waited for. Memory follows from them, see
 /// [`ClusterConfig::memory`](super::ClusterConfig::memory).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limits {
@@ -53,15 +58,34 @@ pub struct Limits {
     /// Size of the ring for one client's messages at one member, KiB; within [`BODY_RING_KIB`]. Rounded up to two of
     /// the longest messages.
     pub body_ring_kib: u32,
+    /// How long a member may take nothing of what is written to it, while a majority of its group does, before others go on
+    /// without it, ms; within [`EXPEL_MS`]. When there is no room for more, a tenth of that.
+    pub expel_ms: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { message_bytes: 65_536, window: 1024, clients: 16, ring_kib: 64, body_ring_kib: 1024 }
+        Self::DEFAULT
     }
 }
 
 impl Limits {
+    /// The sizes where a configuration names none.
+    pub const DEFAULT: Limits = Limits {
+        message_bytes: 65_536,
+        window: 1024,
+        clients: 16,
+        ring_kib: 64,
+        body_ring_kib: 1024,
+        expel_ms: stentor_multicast::EXPEL_AFTER.as_millis() as u32,
+    };
+
+    /// Returns how long a member may take nothing before others go on without it.
+    #[must_use]
+    pub fn expel_after(&self) -> Duration {
+        Duration::from_millis(u64::from(self.expel_ms))
+    }
+
     /// The sizes as the multicast takes them.
     #[must_use]
     pub fn multicast(&self) -> stentor_multicast::Limits {

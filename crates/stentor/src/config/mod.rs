@@ -17,6 +17,7 @@
 //! clients = 16                   # places for clients: c0, c1, …
 //! ring_kib = 64                  # each control ring between two members
 //! body_ring_kib = 1024           # the ring for one client's messages at one member
+//! expel_ms = 500                 # a member that takes nothing for so long holds nobody up any more; a tenth, if there is no room
 //!
 //! [[group]]
 //! id = "g1"
@@ -256,6 +257,7 @@ pub struct ClusterConfig {
     fabric: FabricKind,
     key: Option<KeySource>,
     client_timeout: Duration,
+    clock_bound: Duration,
     election: ElectionKind,
     times: ElectionTimes,
     limits: Limits,
@@ -308,6 +310,13 @@ impl ClusterConfig {
     #[must_use]
     pub fn client_timeout(&self) -> Duration {
         self.client_timeout
+    }
+
+    /// How far clocks may be apart that are taken for right together. A member whose clock is farther off the median of those
+    /// that it hears does not lead while another can.
+    #[must_use]
+    pub fn clock_bound(&self) -> Duration {
+        self.clock_bound
     }
 
     /// How leaders are found.

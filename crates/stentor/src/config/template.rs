@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use stentor_fabric_ofi::ORDER;
-use stentor_multicast::CLIENT_TIMEOUT;
+use stentor_multicast::{CLIENT_TIMEOUT, PhysicalClock};
 
 use super::error::Problem;
 use super::limits::{MAX_GROUP_PROCESSES, MAX_GROUPS};
@@ -140,6 +140,8 @@ window = {window}    # messages one client may have in flight at a group; a powe
 clients = {clients}    # places for clients: c0, c1, …
 ring_kib = {ring_kib}    # each control ring between two members
 body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one member
+expel_ms = {expel_ms}    # a member that takes nothing for so long holds nobody up any more; a tenth of it, if there is no room
+# clock_bound_ms = {clock_bound}    # a member whose clock is farther off the median of all does not lead while another can
 
 # A group of n processes works while n/2+1 of them are up. Ids are unique in the cluster.
 # Addresses (host:port) are for roce, verbs and ofi: where a process listens for its peers (TCP). On roce its packets go to
@@ -147,11 +149,13 @@ body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one m
 # the address (`[verbs]` and `[ofi]` name another: `stentor doctor`). shm and sim do not use them.
 "#,
             client_timeout = CLIENT_TIMEOUT.as_millis(),
+            clock_bound = PhysicalClock::BOUND.as_millis(),
             message_bytes = limits.message_bytes,
             window = limits.window,
             clients = limits.clients,
             ring_kib = limits.ring_kib,
             body_ring_kib = limits.body_ring_kib,
+            expel_ms = limits.expel_ms,
         );
         text += &self.provider();
         for group in 1..=self.groups {

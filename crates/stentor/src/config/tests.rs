@@ -43,7 +43,7 @@ fn the_good_file_is_read_as_written() {
     assert_eq!(config.key(), Some(&KeySource::Env("STENTOR_KEY".into())));
     assert_eq!(
         config.limits(),
-        &Limits { message_bytes: 65536, window: 1024, clients: 2, ring_kib: 64, body_ring_kib: 1024 }
+        &Limits { message_bytes: 65536, window: 1024, clients: 2, ring_kib: 64, body_ring_kib: 1024, expel_ms: 500 }
     );
     assert_eq!(config.groups().len(), 2);
     assert_eq!(config.groups()[0].members()[1].id(), "g1.2");
@@ -54,6 +54,13 @@ fn the_good_file_is_read_as_written() {
         parse(&GOOD.replacen("[election]", "client_timeout_ms = 600000\n[election]", 1)).expect("the longest");
     assert_eq!(patient.client_timeout(), Duration::from_secs(600));
     assert_eq!(patient.fingerprint(), config.fingerprint(), "each member has its own patience");
+    assert_eq!(config.clock_bound(), stentor_multicast::PhysicalClock::BOUND, "if nothing is said");
+    for (ms, seconds) in [(200, 0.2), (3_600_000, 3_600.0)] {
+        let set =
+            parse(&GOOD.replacen("[limits]", &format!("[limits]\nclock_bound_ms = {ms}"), 1)).expect("it may be set");
+        assert_eq!(set.clock_bound(), Duration::from_secs_f64(seconds));
+        assert_eq!(set.fingerprint(), config.fingerprint(), "it may be raised member by member, to mend a cluster");
+    }
 }
 
 #[test]
@@ -131,6 +138,7 @@ fn every_refusal_names_line_problem_and_remedy() {
         ("1024", "1000", 8, 10, "limits.window = 1000 is not a power of two", "use 512 or 1024"),
         ("clients = 2", "clients = 1025", 9, 11, "limits.clients = 1025 is outside 1..=1024", "from 1 to 1024"),
         ("clients = 2", "ring_kib = 8", 9, 12, "limits.ring_kib = 8 is outside 16..=65536", "from 16"),
+        ("clients = 2", "expel_ms = 49", 9, 12, "limits.expel_ms = 49 is outside 50..=600000", "from 50"),
         ("[election]", "client_timeout_ms = 99\n[election]", 4, 21, "client_timeout_ms = 99 is outside", "from 100"),
         (
             "\"heartbeat\"",
@@ -532,7 +540,7 @@ proptest! {
         groups in 1usize..20, replicas in 1usize..8, window in 0u32..=16, clients in 1u16..=1024,
         message_bytes in 1u32..=16 << 20, ring_kib in 16u32..=65_536, body_ring_kib in 16u32..=1_048_576,
     ) {
-        let limits = Limits { message_bytes, window: 1 << window, clients, ring_kib, body_ring_kib };
+        let limits = Limits { message_bytes, window: 1 << window, clients, ring_kib, body_ring_kib, expel_ms: 500 };
         let text = Template { cluster: "a-b.c_9".into(), groups, replicas, limits, ground: Ground::Shm }.render();
         let config = parse(&text).unwrap();
         prop_assert_eq!(config.limits(), &limits);

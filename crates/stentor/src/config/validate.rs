@@ -9,13 +9,13 @@ use std::time::Duration;
 use stentor_fabric_net::config_file::Position;
 use toml::Spanned;
 
-use stentor_multicast::CLIENT_TIMEOUT;
+use stentor_multicast::{CLIENT_TIMEOUT, PhysicalClock};
 
 use super::error::{Misplaced, Problem};
 use super::file::{Election, File, FileLimits, Group, Process};
 use super::limits::{
-    BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB,
-    TIMEOUT_MS, WINDOW,
+    BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, CLOCK_BOUND_MS, EXPEL_MS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS,
+    MESSAGE_BYTES, RING_KIB, TIMEOUT_MS, WINDOW,
 };
 use super::number::number;
 use super::{
@@ -37,6 +37,9 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
         CLIENT_TIMEOUT.as_millis() as u32,
     )?;
     let client_timeout = Duration::from_millis(u64::from(ms));
+    let bound = file.limits.clock_bound_ms.as_ref();
+    let ms = number("limits.clock_bound_ms", bound, &CLOCK_BOUND_MS, PhysicalClock::BOUND.as_millis() as u32)?;
+    let clock_bound = Duration::from_millis(u64::from(ms));
     let limits = limits(&file.limits)?;
     let groups = groups(file.group, text, fabric)?;
     let neb = file.neb.as_ref().map(|neb| neb::validate(neb, &groups)).transpose()?;
@@ -44,7 +47,21 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
     let ofi = file.ofi.as_ref().map_or(Ok(OfiSettings::default()), ofi::validate)?;
     let switch = file.switch.as_ref().map(switch::validate).transpose()?;
     let cluster = file.cluster.into_inner();
-    Ok(ClusterConfig { cluster, fabric, key, client_timeout, election, times, limits, groups, neb, verbs, ofi, switch })
+    Ok(ClusterConfig {
+        cluster,
+        fabric,
+        key,
+        client_timeout,
+        clock_bound,
+        election,
+        times,
+        limits,
+        groups,
+        neb,
+        verbs,
+        ofi,
+        switch,
+    })
 }
 
 fn at<T, V>(value: &Spanned<T>, result: Result<V, Problem>) -> Result<V, Misplaced> {
@@ -115,6 +132,7 @@ fn limits(file: &FileLimits) -> Result<Limits, Misplaced> {
             &BODY_RING_KIB,
             default.body_ring_kib,
         )?,
+        expel_ms: number("limits.expel_ms", file.expel_ms.as_ref(), &EXPEL_MS, default.expel_ms)?,
     })
 }
 

@@ -1,6 +1,6 @@
-//! Time for histories.
+//! The clocks of this host: for histories, and for the times that groups give.
 
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -34,4 +34,17 @@ pub fn life_now() -> u64 {
 pub(super) fn incarnation() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_nanos() as u64
+}
+
+/// The longest time between two looks at the monotonic clock, with one at the wall clock between them, that belong together.
+const ONE_MOMENT: Duration = Duration::from_millis(1);
+
+/// The time since `start`, and the wall clock at that moment: nanoseconds since 1970, 0 before that. `None` if this process
+/// was interrupted between the looks.
+pub(super) fn wall_clock(start: Instant) -> Option<(Duration, u64)> {
+    let before = Instant::now();
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = Instant::now();
+    let wall = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+    (now - before < ONE_MOMENT).then(|| (now - start, wall))
 }

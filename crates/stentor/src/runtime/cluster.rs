@@ -240,6 +240,8 @@ impl ClusterRuntime {
         };
         let mut member = make(fabric, replica, self.limits(), self.config.salt(), incarnation())?;
         member.set_client_timeout(self.config.client_timeout());
+        member.set_expel_after(self.config.limits().expel_after());
+        member.set_clock_bound(self.config.clock_bound());
         member.set_rest_tick(self.config.election_times().rest_tick());
         Ok(member)
     }
@@ -258,6 +260,8 @@ impl ClusterRuntime {
     /// See [`StartError`].
     pub fn client_on<F: Fabric>(&self, fabric: F, client: ClientId) -> Result<Client<F>, StartError> {
         let (limits, salt) = (self.limits(), self.config.salt());
-        Ok(Client::new(fabric, self.topology.clone(), client, limits, salt, incarnation())?)
+        let mut client = Client::new(fabric, self.topology.clone(), client, limits, salt, incarnation())?;
+        client.set_expel_after(self.config.limits().expel_after());
+        Ok(client)
     }
 }

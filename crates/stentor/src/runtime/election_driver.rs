@@ -15,6 +15,10 @@
 //!   a leader that it doubts. So a member can take over as soon as it has the state and knows who leads. It stands until
 //!   it joins anew or leaves.
 //! - *Named* by the election: it campaigns until it *leads*.
+//! - *Stands back*: its wall clock is off the median of those it hears by more than the bound, and a connected member of its
+//!   group has one that is right. It does not stand. If it leads, it goes on: an election replaces a leader that does not
+//!   stand as soon as somebody can come forward, and not before. If nobody leads for two patiences, a leader whose clock is
+//!   off is better than none: it stands for a while, whatever its clock says.
 //! - *Leaving*: it stands no longer. If it leads, it hands over first, for at most 500 ms.
 
 use std::time::Duration;
@@ -31,6 +35,10 @@ use crate::config::ElectionTimes;
 const LONGEST_BACKOFF: u32 = 16;
 /// The time for which a leader that leaves waits until another one leads.
 const HANDING_OVER: Duration = Duration::from_millis(500);
+/// How long nobody leads, in patiences, before a member whose clock is off stands nevertheless.
+const UNLED: u32 = 2;
+/// How long it stands then, in patiences.
+const INSISTING: u32 = 64;
 /// The word, after those of the heartbeat, in which a member publishes how much it has delivered.
 const DELIVERED: usize = Beat::WORDS;
 
@@ -72,6 +80,12 @@ pub struct ElectionDriver<E> {
     since: Option<Duration>,
     /// Whether the election has a leader.
     led: bool,
+    /// Since when this member could stand and the election has named nobody.
+    unled: Option<Duration>,
+    /// Until when it stands although its clock is off.
+    insists: Duration,
+    /// Whether it stood back at the last round.
+    stands_back: bool,
     /// Whether it has stood since it has the state.
     stands: bool,
     /// Whether it stands for leader, as an election was told last that is told only of changes.
@@ -185,6 +199,9 @@ impl<E: Election> ElectionDriver<E> {
             campaign_at: Duration::ZERO,
             since: None,
             led: false,
+            unled: None,
+            insists: Duration::ZERO,
+            stands_back: false,
             stands: false,
             stood: None,
             leaving: None,
@@ -233,13 +250,34 @@ impl<E: Election> ElectionDriver<E> {
             other.connected_once |= connected;
         }
         if replica.is_joining() {
-            (self.since, self.stands) = (None, false);
+            (self.since, self.stands, self.unled, self.stands_back) = (None, false, None, false);
             return false;
         }
         let since = *self.since.get_or_insert(now);
         let waited = now.saturating_sub(since) >= self.patience;
         self.stands |= replica.is_leader() || self.led || self.is_lost(replica.ballot().leader()) || waited;
-        self.stands && self.leaving.is_none()
+        self.unled = if self.led { None } else { self.unled.or(Some(now)) };
+        self.stands_back = self.must_stand_back(now, member);
+        self.stands && self.leaving.is_none() && !self.stands_back
+    }
+
+    /// Returns whether this member's clock is off and another one could lead whose clock is right; see the states above.
+    fn must_stand_back<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
+        let clock = member.physical_clock();
+        if !clock.is_off() || now < self.insists {
+            return false;
+        }
+        if self.unled.is_some_and(|since| now.saturating_sub(since) >= UNLED * self.patience) {
+            self.insists = now + INSISTING * self.patience;
+            return false;
+        }
+        self.others.iter().any(|other| member.is_connected_to(other.process) && clock.is_right(other.process))
+    }
+
+    /// Whether this member does not stand because its wall clock is off.
+    #[must_use]
+    pub fn stands_back(&self) -> bool {
+        self.stands_back
     }
 
     /// Returns whether another member was connected, and is not any more.

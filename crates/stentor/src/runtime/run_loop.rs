@@ -7,6 +7,8 @@ use stentor_fabric::{Backoff, Fabric, ProcessId, REST_AFTER, WaitError, WaitMode
 use stentor_multicast::{Application, Client, Member};
 use thiserror::Error;
 
+use super::clock::wall_clock;
+
 /// Longest sleep of an idle process; a peer's write wakes it earlier.
 const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 /// The same of a member, which looks after what makes no progress and is looked at by others.
@@ -74,6 +76,14 @@ impl Housekeeper {
     #[must_use]
     pub fn now(&self) -> Duration {
         self.now - self.start
+    }
+
+    /// Tells a member the wall clock, as of now.
+    fn tell_wall_clock<F: Fabric>(&self, member: &mut Member<F>) {
+        if let Some((now, wall)) = wall_clock(self.start) {
+            // One that cannot be is none, and the member says so.
+            let _ = member.tell_wall_clock(now, wall);
+        }
     }
 
     /// The process may have slept: the clock is looked at after the next round.
@@ -147,7 +157,8 @@ impl Repose {
     }
 }
 
-/// Runs a member until `stop`; `app` gets every message in the global order, `round` is called after every round
+/// Runs a member until `stop`. It is told the wall clock of this host, so the times of a group that it leads follow physical
+/// time. `app` gets every message in the global order, `round` is called after every round
 /// with the time since the start and whether it worked.
 ///
 /// # Errors
@@ -162,9 +173,11 @@ pub fn run_member<F: Fabric>(
     let mut backoff = Backoff::new(mode);
     let mut housekeeper = Housekeeper::default();
     let mut repose = Repose::default();
+    housekeeper.tell_wall_clock(member);
     while !stop.is_stopped() {
         let mut worked = member.step(housekeeper.now(), app);
         if housekeeper.is_due(worked) {
+            housekeeper.tell_wall_clock(member);
             worked |= member.housekeep();
         }
         if member.replica().is_superseded() {
@@ -190,6 +203,7 @@ pub fn client_round<F: Fabric>(
     let mut worked = client.step() | submitted;
     if housekeeper.is_due(worked) {
         worked |= client.housekeep();
+        client.tick(housekeeper.now());
     }
     housekeeper.note_sleep(backoff.pause(client.fabric_mut(), worked, LONGEST_SLEEP)?);
     Ok(worked)

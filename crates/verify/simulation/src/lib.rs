@@ -13,6 +13,7 @@ mod actor;
 mod catch_ups;
 mod chance;
 pub mod channel;
+mod clocks;
 mod counts;
 mod faulty_run;
 pub mod graphs;

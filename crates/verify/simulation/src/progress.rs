@@ -32,6 +32,12 @@ pub(crate) struct Progress {
     most: Vec<u64>,
     /// Members that are down or without memory.
     absent: Vec<bool>,
+    /// By group: messages that it owes, and when it delivered last or began to owe, ns.
+    groups: Vec<(usize, u64)>,
+    /// By client: since when it has had something to send and no room, ns.
+    refused: Vec<Option<u64>>,
+    /// The longest time for which a group owed something and delivered nothing, or took nothing, ns; when it was over, and which group.
+    longest_gap: (u64, u64, usize),
 }
 
 impl Progress {
@@ -43,6 +49,9 @@ impl Progress {
             last: vec![0; topology.all_members()],
             most: vec![0; topology.groups()],
             absent: vec![false; topology.all_members()],
+            groups: vec![(0, 0); topology.groups()],
+            refused: vec![None; topology.clients()],
+            longest_gap: (0, 0, 0),
         }
     }
 
@@ -53,24 +62,78 @@ impl Progress {
         self.open[usize::from(id.client.0)].push(id);
     }
 
+    /// A message to these groups was multicast.
+    pub(crate) fn note_owed(&mut self, now_ns: u64, to: &[GroupId]) {
+        for group in to {
+            let (owed, since) = &mut self.groups[usize::from(group.0)];
+            if *owed == 0 {
+                *since = now_ns;
+            }
+            *owed += 1;
+        }
+    }
+
+    /// A member of a group delivered something.
+    pub(crate) fn note_delivery(&mut self, now_ns: u64, group: GroupId, first: bool) {
+        let (owed, since) = &mut self.groups[usize::from(group.0)];
+        if first {
+            *since = now_ns;
+            *owed = owed.saturating_sub(1);
+        }
+    }
+
+    /// A client could send, or had no room to.
+    pub(crate) fn note_sent(&mut self, now_ns: u64, client: ClientId, to: &[GroupId], sent: bool) {
+        let refused = &mut self.refused[usize::from(client.0)];
+        if sent {
+            *refused = None;
+            return;
+        }
+        let since = *refused.get_or_insert(now_ns);
+        let group = to.first().map_or(0, |group| usize::from(group.0));
+        self.longest_gap = self.longest_gap.max((now_ns - since, now_ns, group));
+    }
+
+    /// Looks for how long groups have owed something and delivered nothing. `client_stands`: a client stands still, maybe with a
+    /// message half-written because its set or a connection broke just before. What others wait for then is that client, or its
+    /// time-out: this time does not count.
+    pub(crate) fn look(&mut self, now_ns: u64, client_stands: bool) {
+        if client_stands {
+            let waiting = self.groups.iter_mut().map(|(_, since)| since).chain(self.refused.iter_mut().flatten());
+            waiting.for_each(|since| *since = now_ns);
+        }
+        let owing = self.groups.iter().enumerate().filter(|(_, (owed, _))| *owed > 0);
+        let gaps = owing.map(|(group, (_, since))| (now_ns.saturating_sub(*since), now_ns, group));
+        self.longest_gap = gaps.fold(self.longest_gap, std::cmp::max);
+    }
+
+    /// The longest time for which a group owed something and delivered nothing, or took nothing, while no client stood still, ns;
+    /// when it was over, and which group.
+    pub(crate) fn longest_gap(&self) -> (u64, u64, usize) {
+        self.longest_gap
+    }
+
     pub(crate) fn synced(&mut self, id: MessageId) {
         if let Some(message) = self.messages.get_mut(&id) {
             message.synced = true;
         }
     }
 
-    pub(crate) fn delivered(&mut self, member: ProcessId, group: GroupId, id: MessageId, number: u64) {
+    /// Returns whether it is the first delivery of its group.
+    pub(crate) fn delivered(&mut self, member: ProcessId, group: GroupId, id: MessageId, number: u64) -> bool {
         self.last[member.index()] = number;
         self.most[usize::from(group.0)] = self.most[usize::from(group.0)].max(number);
         // One that nobody multicast is M1.
-        let Some(message) = self.messages.get_mut(&id) else { return };
+        let Some(message) = self.messages.get_mut(&id) else { return false };
         if !std::mem::replace(&mut message.owed, true) {
             self.owed += message.to.len() - message.delivered.len();
         }
         if !message.delivered.contains(&group) {
             message.delivered.push(group);
             self.owed -= 1;
+            return true;
         }
+        false
     }
 
     /// What this client multicast and nobody delivered, and what was not synced, need not be delivered any more.
@@ -122,6 +185,30 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_counts_in_which_a_group_owes_something_and_no_client_stands_still() {
+        let topology = Topology::new(&[1, 2], 1).expect("a possible cluster");
+        let mut progress = Progress::new(&topology);
+        let (client, group) = (ClientId(0), GroupId(1));
+        progress.look(90, false);
+        assert_eq!(progress.longest_gap(), (0, 0, 0), "nothing is owed");
+        progress.note_owed(100, &[group]);
+        progress.look(130, false);
+        assert_eq!(progress.longest_gap(), (30, 130, 1));
+        progress.look(190, true);
+        progress.look(230, false);
+        assert_eq!(progress.longest_gap(), (40, 230, 1), "it begins anew when the client goes on");
+        progress.note_delivery(240, group, true);
+        progress.look(900, false);
+        progress.note_sent(1000, client, &[group], false);
+        progress.look(1090, true);
+        progress.note_sent(1140, client, &[group], false);
+        assert_eq!(progress.longest_gap(), (50, 1140, 1), "a client without room waits, too");
+        progress.note_sent(1150, client, &[group], true);
+        progress.note_sent(1210, client, &[group], false);
+        assert_eq!(progress.longest_gap(), (50, 1140, 1));
+    }
 
     #[test]
     fn what_is_owed_depends_on_the_client_and_on_what_was_delivered() {

@@ -5,6 +5,7 @@ use stentor_multicast::{Limits, Variant};
 
 use crate::catch_ups;
 use crate::chance::Chance;
+use crate::clocks;
 use crate::nemesis::{Nemesis, Profile};
 use crate::sets::{self, Sets};
 
@@ -34,6 +35,8 @@ pub struct Scenario {
     /// After this a client that is away may be given up, ns; `None`: never. Then every place is taken again, and no client is
     /// told that it lost its place.
     pub client_timeout_ns: Option<u64>,
+    /// A member that takes nothing for so long is expelled from flow control, ns; `None`: none stands still for long enough.
+    pub expel_ns: Option<u64>,
 }
 
 /// No run takes longer than this, virtual time. Without faults that last, a run is over after some milliseconds.
@@ -44,6 +47,9 @@ pub(crate) const MOST_STEPS: u64 = 500_000;
 
 /// Shorter than many cuts: who is given up may live.
 const CLIENT_TIMEOUT_NS: u64 = 300_000;
+
+/// Longer than a member that is well frees nothing, and much shorter than processes stand still.
+const EXPEL_NS: u64 = 400_000;
 
 /// Of so many runs under all failures one is crowded.
 const CROWDED: u64 = 8;
@@ -86,11 +92,14 @@ impl Scenario {
             "flushed",
             "clients_superseded",
         ];
+        const OF_STOPS: [&str; 2] = ["members_expelled", "members_expelled_by_clients"];
         match profile {
             Profile::Rings => [&Scenario::claims()[..NETWORK], &OF_RINGS, &profile.claims()].concat(),
             Profile::Calm => Scenario::claims().to_vec(),
             Profile::All => [&Scenario::claims()[..NETWORK], &OF_FAILURES, &profile.claims()].concat(),
             Profile::Rejoins => [&Scenario::claims()[..NETWORK], &catch_ups::CLAIMS, &profile.claims()].concat(),
+            Profile::Stops => [&Scenario::claims()[..NETWORK], &OF_STOPS, &profile.claims()].concat(),
+            Profile::Clocks => [&Scenario::claims()[..NETWORK], &clocks::CLAIMS, &profile.claims()].concat(),
             _ => [&Scenario::claims()[..NETWORK], &profile.claims()].concat(),
         }
     }
@@ -128,9 +137,11 @@ impl Scenario {
             burst: 1,
             large: false,
             client_timeout_ns: chance.pick(&[None, Some(CLIENT_TIMEOUT_NS), Some(CLIENT_TIMEOUT_NS)]),
+            expel_ns: Chance::new(seed, 407).pick(&[None, None, Some(EXPEL_NS)]),
         }
         .crowded(seed, profile)
         .rejoining(seed, profile)
+        .stopping(seed, profile)
     }
 
     /// Draws clusters whose rings hold a few records, against windows that hold more, and clients that fill them.
@@ -157,6 +168,7 @@ impl Scenario {
             burst,
             large: true,
             client_timeout_ns: None,
+            expel_ns: None,
         }
     }
 
@@ -198,6 +210,27 @@ impl Scenario {
         Scenario { groups, messages: burst * bursts, limits, pause_ns, burst, ..self }
     }
 
+    /// Where processes stand still, clients fill small windows and rings of groups of three and five the whole time.
+    fn stopping(self, seed: u64, profile: Profile) -> Self {
+        if profile != Profile::Stops {
+            return self;
+        }
+        let mut chance = Chance::new(seed, 406);
+        let groups: Vec<usize> = self.groups.iter().map(|_| chance.pick(&[3, 3, 5])).collect();
+        let burst = chance.pick(&[1, 4, 16]);
+        let bursts = 160 / burst;
+        let limits = Limits {
+            message_bytes: chance.pick(&[256, 1024]),
+            window: chance.pick(&[4, 8, 16]),
+            body_ring_bytes: chance.pick(&[0, 8192]),
+            ..self.limits
+        };
+        let network = NetworkModel { retry_ns: chance.pick(&[200_000, 20_000_000]), ..NetworkModel::adversarial() };
+        let pause_ns = 2 * Nemesis::UNTIL_NS / bursts;
+        let (messages, expel_ns, client_timeout_ns) = (burst * bursts, Some(EXPEL_NS), None);
+        Scenario { groups, messages, limits, network, pause_ns, burst, expel_ns, client_timeout_ns, ..self }
+    }
+
     /// Draws a cluster of 3 or 4 groups, at least 200 messages to mixed destinations, every ordering fault of the
     /// contract, stalls and short partitions that break no connection. Nobody crashes.
     #[must_use]
@@ -233,6 +266,7 @@ impl Scenario {
             burst: 1,
             large: false,
             client_timeout_ns: None,
+            expel_ns: None,
         }
     }
 }
@@ -251,12 +285,13 @@ mod tests {
     use super::*;
     use crate::nemesis::NemesisCounts;
     use stentor_fabric_sim::FaultCounts;
-    use stentor_multicast::CatchUps;
+    use stentor_multicast::{CatchUps, ClockCounts};
 
     #[test]
     fn every_claim_is_counted_and_one_that_never_happened_is_missed() {
         let catch_ups = catch_ups::named(CatchUps::default());
-        let nothing = [FaultCounts::default().named(), NemesisCounts::default().named(), catch_ups].concat();
+        let clocks = clocks::named(ClockCounts::default(), 0);
+        let nothing = [FaultCounts::default().named(), NemesisCounts::default().named(), catch_ups, clocks].concat();
         for profile in Profile::ALL {
             let claims = Scenario::claims_under(profile);
             assert!(claims.iter().all(|claim| nothing.iter().any(|(name, _)| name == claim)), "{profile}");

@@ -26,17 +26,18 @@ impl Forger {
         let me = bed.topology.client_process(ClientId(0));
         let mut fabric = bed.world.restart(me);
         bed.clients[0] = None;
-        let inbox = RegionSpec { purpose: Purpose(4), writer: me, bytes: 256 };
+        let (hello, seal) = forged_hello(me, 9, SALT);
+        let hello: Vec<u8> = hello.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let inbox = RegionSpec { purpose: Purpose(4), writer: me, bytes: 4 * hello.len() as u64 };
         let inbox = fabric.register(inbox).expect("memory of its own");
         let qp = fabric.connect(ProcessId(0), Service(1), QpConfig::reliable(16, 4)).expect("a free queue pair");
         for receive in 0..4 {
-            let span = Span { region: inbox, offset: receive * 64, bytes: 64 };
+            let bytes = hello.len() as u32;
+            let span = Span { region: inbox, offset: receive * u64::from(bytes), bytes };
             fabric.post_recv(qp, span, receive).expect("room for receives");
         }
         bed.run(5_000_000, true);
-        let (hello, seal) = forged_hello(me, 9, SALT);
-        let source: Vec<u8> = hello.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let verb = Verb::Send { source: Source::Inline(&source), imm: None };
+        let verb = Verb::Send { source: Source::Inline(&hello), imm: None };
         fabric.post(qp, WorkRequest { id: 0, verb, signalled: true }).expect("a queue pair that is ready");
         fabric.flush();
         bed.run(SETTLED_NS, true);

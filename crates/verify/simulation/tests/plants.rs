@@ -10,6 +10,7 @@ fn what_is_planted_in_the_rings_of_clients_is_found() {
         ("era-not-closed", 141, Profile::All),
         ("void-of-the-living", 6, Profile::All),
         ("held-bodies-uncredited", 0, Profile::Rings),
+        ("nobody-expelled", 3, Profile::Stops),
     ] {
         find(name, seed, profile, Sets::Never);
     }

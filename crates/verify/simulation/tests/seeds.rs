@@ -19,8 +19,15 @@ fn the_first_seeds_hold_every_property() {
 
 #[test]
 fn they_hold_under_every_profile_of_failures() {
-    let profiles =
-        [Profile::Failover, Profile::Partition, Profile::Clients, Profile::All, Profile::Rings, Profile::Rejoins];
+    let profiles = [
+        Profile::Failover,
+        Profile::Partition,
+        Profile::Clients,
+        Profile::All,
+        Profile::Rings,
+        Profile::Rejoins,
+        Profile::Clocks,
+    ];
     for profile in profiles {
         let report = hold(0..12, profile, Sets::Drawn);
         assert!(report.nemesis.named().iter().any(|(_, count)| *count > 0), "{profile}: nothing failed");
@@ -34,6 +41,20 @@ fn they_hold_under_every_profile_of_failures() {
 fn clients_do_not_stand_still_before_rings_of_a_few_records() {
     let report = hold(0..100, Profile::Rings, Sets::Drawn);
     assert_eq!(report.unseen_claims(Profile::Rings, Sets::Never), Vec::<&str>::new());
+}
+
+/// Enough seeds to tell that members and clients stood still, several at a time, and were expelled. Nobody else was held up.
+#[test]
+fn who_stands_still_holds_up_nobody() {
+    let report = hold(0..200, Profile::Stops, Sets::Drawn);
+    assert_eq!(report.unseen_claims(Profile::Stops, Sets::Never), Vec::<&str>::new());
+}
+
+/// Clocks were physical, logical because a group was behind, not yet known, and off at a leader.
+#[test]
+fn final_times_are_right_on_hosts_whose_clocks_are_not() {
+    let report = hold(0..100, Profile::Clocks, Sets::Drawn);
+    assert_eq!(report.unseen_claims(Profile::Clocks, Sets::Never), Vec::<&str>::new());
 }
 
 /// Each violated something once, and took another way then.

@@ -15,7 +15,8 @@ use crate::datagrams::network;
 const CLUSTER: &str = "failover";
 /// Places for clients: one that died while it wrote may leave a place that cannot be taken for a while.
 const CLIENTS: u16 = 8;
-const LIMITS: Limits = Limits { message_bytes: 4096, window: 256, clients: CLIENTS, ring_kib: 64, body_ring_kib: 256 };
+const LIMITS: Limits =
+    Limits { message_bytes: 4096, window: 256, clients: CLIENTS, ring_kib: 64, body_ring_kib: 256, ..Limits::DEFAULT };
 
 /// The directory, and what becomes of packets.
 pub(super) struct Scene {

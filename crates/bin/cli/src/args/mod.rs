@@ -58,7 +58,7 @@ pub(crate) enum Command {
     /// A process that takes over its group's state prints {"restored":{"n":3,"skipped":2}}: the state stands for all
     /// deliveries up to number 3, of which it has not printed 2. A group that begins from nothing numbers from 1.
     Node(Node),
-    /// Be a client: multicast standard input to groups, line by line, and wait for all deliveries
+    /// Be a client: multicast standard input to groups, line by line, and wait until a majority of each group has delivered it
     Cast(Cast),
     /// End the members of a cluster that run on this host, in order, as SIGTERM does, and wait until they are gone
     Stop(Stop),

@@ -33,8 +33,9 @@ pub(crate) struct SimNeb {
 
 #[derive(Args, Debug)]
 pub(crate) struct SimMulticast {
-    /// What fails besides: calm (nothing), failover, partition, clients, all, rings (small rings, late bodies), or rejoins
-    /// (members that come back under load)
+    /// What fails besides: calm (nothing), failover, partition, clients, all, rings (small rings, late bodies), rejoins
+    /// (members that come back under load), stops (members and clients that stand still), or clocks (all, on hosts whose
+    /// clocks differ)
     #[arg(long, value_name = "NAME", default_value_t, value_parser = profile)]
     pub(crate) profile: Profile,
     /// Which runs write by sets, whose copies the network makes: drawn (one in four), always or never
@@ -108,7 +109,11 @@ mod tests {
     #[test]
     fn profiles_have_names() {
         assert_eq!(profile("all"), Ok(Profile::All));
-        assert!(profile("none").unwrap_err().contains("calm, failover, partition, clients, all, rings, rejoins"));
+        assert!(
+            profile("none")
+                .unwrap_err()
+                .contains("calm, failover, partition, clients, all, rings, rejoins, stops, clocks")
+        );
     }
 
     #[test]

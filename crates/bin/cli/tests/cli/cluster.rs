@@ -48,7 +48,7 @@ impl Running {
         running
     }
 
-    fn meeting(&self) -> Vec<String> {
+    pub(crate) fn meeting(&self) -> Vec<String> {
         let directory = self.scratch.path("run");
         ["--config", self.config.to_str().unwrap(), "--directory", directory.to_str().unwrap()]
             .map(str::to_owned)

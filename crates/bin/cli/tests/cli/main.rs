@@ -26,6 +26,7 @@ mod places;
 mod rings;
 mod roce;
 mod sim;
+mod stopped;
 mod streams;
 mod support;
 mod told;

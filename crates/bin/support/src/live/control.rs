@@ -100,6 +100,9 @@ pub struct Standing {
     /// Whose messages those are that it has not delivered: the clients with most of them.
     #[serde(default)]
     pub clients: Vec<Lag>,
+    /// Members that take nothing of what it writes to them, and for which it does not wait any more.
+    #[serde(default)]
+    pub expelled: Vec<String>,
 }
 
 /// Undelivered messages of a client.

@@ -73,6 +73,7 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
     pub fn rest(&mut self, mut worked: bool, longest: Duration) -> Result<(), Failure> {
         if self.housekeeper.is_due(worked) {
             worked |= self.client.housekeep();
+            self.client.tick(self.housekeeper.now());
         }
         let slept = self.backoff.pause(self.client.fabric_mut(), worked, longest);
         self.housekeeper.note_sleep(slept.map_err(|error| self.unwaited(error))?);

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use stentor::runtime::FabricDiagnostics;
+use stentor_fabric::ProcessId;
 
 use super::Repeats;
 
@@ -14,21 +15,48 @@ use super::Repeats;
 pub struct Troubles {
     repeats: Repeats<String>,
     is_held: bool,
+    expelled: Vec<ProcessId>,
 }
 
 impl Troubles {
     /// Reports each new trouble of a fabric, and those that were held back for long enough.
     pub fn report<F: FabricDiagnostics>(&mut self, fabric: &mut F, mut say: impl FnMut(&str)) {
         while let Some(trouble) = fabric.next_trouble() {
-            match self.repeats.happened(trouble.clone(), Instant::now()) {
-                Some(times) => say(&format!("{trouble}{times}")),
-                None => self.is_held = true,
-            }
+            self.note(&trouble, &mut say);
         }
         if self.is_held {
             let due = self.repeats.due(Instant::now());
             self.is_held = due.is_empty();
             due.iter().for_each(|(trouble, times)| say(&format!("{trouble}{times}")));
+        }
+    }
+
+    /// Reports whom a process does not wait for any more, and who counts again. `expelled`: those for whom it does not wait now.
+    pub fn report_expelled<'a>(
+        &mut self,
+        expelled: impl Iterator<Item = ProcessId>,
+        name: impl Fn(ProcessId) -> &'a str,
+        mut say: impl FnMut(&str),
+    ) {
+        let before = std::mem::replace(&mut self.expelled, expelled.collect());
+        let now = self.expelled.clone();
+        for process in now.iter().filter(|process| !before.contains(process)) {
+            let name = name(*process);
+            let text = format!(
+                "{name} stands still: it takes nothing that is written to it, so nobody waits for it any more; when it goes on it gets \
+                 what it missed"
+            );
+            self.note(&text, &mut say);
+        }
+        for process in before.iter().filter(|process| !now.contains(process)) {
+            self.note(&format!("{} goes on, and is waited for again", name(*process)), &mut say);
+        }
+    }
+
+    fn note(&mut self, trouble: &str, say: &mut impl FnMut(&str)) {
+        match self.repeats.happened(trouble.to_owned(), Instant::now()) {
+            Some(times) => say(&format!("{trouble}{times}")),
+            None => self.is_held = true,
         }
     }
 }

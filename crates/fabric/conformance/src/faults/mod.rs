@@ -459,6 +459,10 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
         if self.overran { QpState::Error } else { self.inner.state(qp) }
     }
 
+    fn disconnect(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        self.inner.disconnect(qp)
+    }
+
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
         if let Some(peer) = self.queue(qp).map(|queue| queue.peer) {
             self.refuse(peer)?;

@@ -18,7 +18,7 @@ use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PollHint, PostError, ProcessId,
     Purpose, QpConfig, QpId, QpKind, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, Service,
-    SetSpec, SetWrite, Span, WaitError, Wake, WorkRequest,
+    SetSpec, SetWrite, Span, Status, WaitError, Wake, WorkRequest,
 };
 
 use crate::{ConnectionManager, NetConfig, Sets, StartError};
@@ -190,6 +190,13 @@ impl<D: Device> Fabric for NetFabric<D> {
 
     fn state(&self, qp: QpId) -> QpState {
         self.state_of(qp).expect("a queue pair of this process")
+    }
+
+    fn disconnect(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        if self.state_of(qp).ok_or(ConnectError::UnknownQp(qp))? == QpState::Ready {
+            self.cm.break_one(&mut self.device, qp, Status::Flushed);
+        }
+        Ok(())
     }
 
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {

@@ -105,6 +105,10 @@ impl Fabric for End {
         either!(self, fabric => fabric.state(qp))
     }
 
+    fn disconnect(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        either!(self, fabric => fabric.disconnect(qp))
+    }
+
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
         either!(self, fabric => fabric.reset(qp))
     }

@@ -7,7 +7,11 @@ use crate::{Ballot, MessageId, Timestamp};
 pub struct Delivered<'a> {
     /// The message.
     pub id: MessageId,
-    /// Its place in the global order.
+    /// Its place in the global order. Where the clocks of most members are right, `timestamp.time` is nanoseconds since 1970,
+    /// within the bound of clocks of the moment at which the message was ordered (see
+    /// [`PhysicalClock`](crate::PhysicalClock)); it is a count where members are told no clock. It is the same in all
+    /// destination groups and at every member, never changes, and does not fall from one delivery to the next. It may be
+    /// the same in two messages: the group tells those apart.
     pub timestamp: Timestamp,
     /// Number of this delivery at this process, from 1.
     pub number: u64,

@@ -1,5 +1,6 @@
 //! A client on a fabric.
 
+mod expel;
 mod submit_error;
 mod takeover;
 
@@ -15,6 +16,7 @@ pub use self::submit_error::SubmitError;
 use self::takeover::Takeover;
 use super::NodeError;
 use super::counts::{Counts, RemoteOp, Step};
+use super::expelling::Expelling;
 use super::fanout::FanoutSender;
 use super::hello::{Hello, HelloKind};
 use super::in_flight::InFlight;
@@ -67,6 +69,7 @@ pub struct Client<F: Fabric> {
     unsettled: Vec<usize>,
     /// A member said that another process has the place.
     superseded: bool,
+    expelling: Expelling,
 }
 
 impl<F: Fabric> Client<F> {
@@ -144,6 +147,7 @@ impl<F: Fabric> Client<F> {
             message_bytes: limits.message_bytes,
             gate: PollGate::default(),
             superseded: false,
+            expelling: Expelling::default(),
             fabric,
             links,
             seals,
@@ -227,10 +231,7 @@ impl<F: Fabric> Client<F> {
     /// delivered before they are at it.
     #[must_use]
     pub fn counts_on(&self, member: ProcessId) -> bool {
-        match self.topology.role(member) {
-            Some(ProcessRole::Member { group, index }) => self.sender.counts(group, usize::from(index)),
-            _ => false,
-        }
+        counts(&self.sender, &self.topology, member)
     }
 
     /// The cluster.
@@ -252,13 +253,14 @@ impl<F: Fabric> Client<F> {
         self.superseded
     }
 
-    /// All messages up to this sequence are delivered at every destination process that counts.
+    /// All messages up to this sequence are delivered by a majority of each of their destination groups: no failure that the
+    /// groups survive undoes that.
     #[must_use]
     pub fn delivered_up_to(&self) -> u64 {
         self.in_flight.delivered_up_to()
     }
 
-    /// Messages that are not known to be delivered everywhere.
+    /// Messages that are not known to be delivered by a majority of each of their destination groups.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.in_flight.messages()
@@ -285,12 +287,22 @@ impl<F: Fabric> Client<F> {
         self.of_majority(group, ring.reports().map(|report| report.freed))
     }
 
+    /// Returns the number of this client's slots at a member's group whose messages that member says it has delivered: 0 while it
+    /// is not connected, and if it is no member.
+    #[must_use]
+    pub fn delivered_by(&self, member: ProcessId) -> u64 {
+        let mut targets = self.rings.iter().flat_map(|ring| &ring.targets);
+        let target = targets.find(|target| target.peer == member && target.is_started());
+        target.and_then(|target| target.report).map_or(0, |report| report.freed)
+    }
+
     /// What a majority of a group has reached, of what its members report.
     fn of_majority(&self, group: GroupId, reported: impl Iterator<Item = u64>) -> u64 {
         let mut all = [0_u64; Topology::MAX_MEMBERS];
         for (at, reported) in all.iter_mut().zip(reported) {
             *at = reported;
         }
+        let all = &mut all[..self.topology.size(group)];
         all.sort_unstable_by(|a, b| b.cmp(a));
         all[self.topology.majority(group) as usize - 1]
     }
@@ -521,8 +533,9 @@ impl<F: Fabric> Client<F> {
             // What is freed from now on may be another process's, or void.
             return;
         }
-        for group in 0..self.rings.len() as u16 {
-            self.in_flight.freed(GroupId(group), self.sender.freed(GroupId(group)));
+        for group in (0..self.rings.len() as u16).map(GroupId) {
+            let delivered = self.delivered_by_majority(group).max(self.sender.freed(group));
+            self.in_flight.freed(group, delivered);
         }
     }
 
@@ -626,5 +639,13 @@ impl<F: Fabric> Client<F> {
             PeerEvent::Greeted(_, hello) if hello.kind == HelloKind::Superseded => self.superseded = true,
             PeerEvent::Greeted(..) | PeerEvent::Refused => self.counts.rejected += 1,
         }
+    }
+}
+
+/// Whether a process is a member that counts.
+fn counts(sender: &Sender, topology: &Topology, member: ProcessId) -> bool {
+    match topology.role(member) {
+        Some(ProcessRole::Member { group, index }) => sender.counts(group, usize::from(index)),
+        _ => false,
     }
 }

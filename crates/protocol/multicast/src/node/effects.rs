@@ -24,6 +24,8 @@ pub(super) struct Outputs {
     pub(super) boxes: Vec<Vec<u64>>,
     /// Processes with something in their box.
     pub(super) dirty: Vec<ProcessId>,
+    /// By process: whether all links with it are up, and it has greeted. Never this process.
+    pub(super) connected: Vec<bool>,
     /// Clients with freed slots or news; with a flag whether they are in the list.
     pub(super) touched: Vec<ClientId>,
     is_touched: Vec<bool>,
@@ -50,6 +52,7 @@ impl Outputs {
             followers: topology.size(group) as u64 - 1,
             boxes: (0..topology.all_members()).map(|_| Vec::with_capacity(4096)).collect(),
             dirty: Vec::with_capacity(topology.all_members()),
+            connected: vec![false; topology.all_members()],
             touched: Vec::with_capacity(topology.clients()),
             is_touched: vec![false; topology.clients()],
             notify: vec![false; topology.clients()],
@@ -62,6 +65,11 @@ impl Outputs {
             group,
             topology: topology.clone(),
         }
+    }
+
+    /// Whether another member is connected.
+    pub(super) fn is_connected(&self, to: ProcessId) -> bool {
+        self.connected.get(to.index()).is_some_and(|connected| *connected)
     }
 
     /// This client's credit may be due.
@@ -122,6 +130,10 @@ pub(super) enum Outgoing {
 impl<A: Application> Effects for Out<'_, A> {
     fn is_held_up(&self) -> bool {
         self.outputs.held_up
+    }
+
+    fn reaches(&self, to: ProcessId) -> bool {
+        self.outputs.is_connected(to)
     }
 
     #[inline]

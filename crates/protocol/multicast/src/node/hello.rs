@@ -17,7 +17,7 @@
 //! | 6 | of a client: its generation, plus 1 (32 bits), 0: it was told none; the smallest that it may have (32) |
 //! | 7 | of a member: its group's incarnation, number (32) and tag (32); 0: it has no state |
 //! | 8 | the largest incarnation of the receiver's group that the sender remembers, number (32) and tag (32) |
-//! | 9 | the sender's clock, nanoseconds; 0: it has none |
+//! | 9 | of a member: its wall clock, nanoseconds since 1970; 0: it has none |
 //! | 10… | 0: room for the run, the configuration's fingerprint, the format in force and the group of a hosted member |
 
 use stentor_fabric::memory::{Ordering, Word};
@@ -73,7 +73,7 @@ pub(super) struct Hello {
     pub(super) own: Incarnation,
     /// The largest incarnation of the receiver's group that the sender remembers.
     pub(super) yours: Incarnation,
-    /// The sender's clock, nanoseconds; 0: it has none.
+    /// Of a member: its wall clock, nanoseconds since 1970; 0: it has none.
     pub(super) clock: u64,
 }
 

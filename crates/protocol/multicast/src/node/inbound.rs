@@ -83,7 +83,8 @@ const _: () = assert!((Limits::MAX_WINDOW as u64) < 1 << HELD_BITS);
 impl Held {
     pub(super) fn new(slots: u64, ballot: Option<Ballot>) -> Self {
         let short = |ballot: Ballot| {
-            u64::from(ballot.incarnation()) << 56 >> 17 | ballot.number() << 41 >> 25 | u64::from(ballot.leader().0)
+            let (incarnation, number) = (u64::from(ballot.incarnation()) & 0xff, ballot.number() & 0x7f_ffff);
+            incarnation << 39 | number << 16 | u64::from(ballot.leader().0)
         };
         Held { slots, ballot: ballot.map_or(0, short) }
     }
@@ -199,6 +200,19 @@ mod tests {
         let seal = Seal::new(ProcessId(0), 1);
         let reader = RingReader::new(Geometry::new(0, 64, 8), seal);
         (Inbound::new(RegionId(0), reader, CreditOut::new(seal, 0, 0)), seal)
+    }
+
+    #[test]
+    fn ballots_that_differ_in_any_part_are_told_apart_in_a_credit() {
+        let ballot = |incarnation, number, leader| Ballot::new_in(incarnation, number, ProcessId(leader));
+        let ballots =
+            [ballot(1, 1, 1), ballot(2, 1, 1), ballot(1, 2, 1), ballot(1, 1, 2), ballot(255, 0x7f_ffff, 0xffff)];
+        let mut seen = std::collections::BTreeSet::from([Held::new(9, None).ballot]);
+        for ballot in ballots {
+            let held = Held::new(1000, Some(ballot));
+            assert!(seen.insert(held.ballot), "{ballot}");
+            assert_eq!(Held::from_word(held.to_word(990), 990), held, "{ballot}");
+        }
     }
 
     /// The writer counts a credit only if it names the last start: had the reader none to give, a ring that was full by then

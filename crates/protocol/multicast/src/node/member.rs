@@ -2,6 +2,7 @@
 
 mod absent;
 mod credit;
+mod expel;
 mod links;
 mod opening;
 mod post;
@@ -9,6 +10,7 @@ mod recover;
 mod take;
 #[cfg(test)]
 mod tests;
+mod time;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,8 @@ use stentor_link::JoinedSets;
 
 pub use self::absent::CLIENT_TIMEOUT;
 use self::recover::Recovery;
+pub use self::time::ClockCounts;
+use self::time::MemberTime;
 use super::NodeError;
 use super::app::Application;
 use super::counts::{Counts, RemoteOp, Step};
@@ -102,6 +106,7 @@ pub struct Member<F: Fabric> {
     sets: JoinedSets,
     /// Whether clients are asked not to wait for this member.
     aside: bool,
+    time: MemberTime,
 }
 
 impl<F: Fabric> Member<F> {
@@ -159,6 +164,7 @@ impl<F: Fabric> Member<F> {
             bodies,
             peers,
             streams,
+            time: MemberTime::new(topology.all_members()),
             topology,
             batch,
             window,
@@ -272,13 +278,13 @@ impl<F: Fabric> Member<F> {
     /// Whether all other members are connected now.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.peers.iter().flatten().all(|peer| peer.connected)
+        self.peers.iter().zip(&self.outputs.connected).all(|(peer, connected)| *connected || peer.is_none())
     }
 
     /// Whether another member is connected now.
     #[must_use]
     pub fn is_connected_to(&self, member: ProcessId) -> bool {
-        self.peers.get(member.index()).and_then(Option::as_ref).is_some_and(|peer| peer.connected)
+        self.outputs.is_connected(member)
     }
 
     /// Lets the other members of the group read these words, as a sign of life; from now on this member reads theirs at
@@ -305,6 +311,9 @@ impl<F: Fabric> Member<F> {
         self.had_work = false;
         if skips && !ticks || self.replica.is_superseded() {
             return false;
+        }
+        if self.time.has_passed(now) {
+            self.pass_time(now);
         }
         let mut worked = false;
         let letters = self.outputs.counts.writes(Step::PeerMessage);

@@ -9,6 +9,7 @@ mod client;
 mod counts;
 mod credit_report;
 mod effects;
+mod expelling;
 mod fanout;
 mod heartbeats;
 mod hello;
@@ -19,6 +20,7 @@ mod message_assembler;
 mod open;
 mod outbound;
 mod outbox;
+mod pace;
 mod peer_link;
 mod peer_links;
 mod poll_gate;
@@ -33,8 +35,9 @@ pub use client::{Client, SubmitError, Submitted};
 pub use counts::{Counts, RemoteOp, Step};
 #[doc(hidden)]
 pub use hello::forged_hello;
-pub use member::{CLIENT_TIMEOUT, HeartbeatCell, Member};
+pub use member::{CLIENT_TIMEOUT, ClockCounts, HeartbeatCell, Member};
 pub use message_assembler::Received;
+pub use pace::EXPEL_AFTER;
 pub use peer_links::INBOX_BYTES;
 
 use stentor_fabric::seal::record_words;

@@ -75,8 +75,6 @@ pub(super) struct Peer {
     pub(super) main: usize,
     /// With a member of the own group.
     pub(super) streaming: Option<usize>,
-    /// All links are up and the peer has greeted.
-    pub(super) connected: bool,
 }
 
 /// Registers while it collects the links.
@@ -135,7 +133,7 @@ impl<F: Fabric> Opener<'_, F> {
             self.outbound(Shape { geometry, serial: peer.0, patient: true, catches_up: false, keeps: 0 })?;
         outbound.add_target(peer, main, MULTICAST_CONTROL, CreditCell { region, offset: 0 });
         let inbound = self.inbound(peer, region, geometry, main, 0);
-        Ok(Peer { outbound, inbound, main, streaming: None, connected: false })
+        Ok(Peer { outbound, inbound, main, streaming: None })
     }
 
     /// The stream ring to all other members of the own group, and theirs here. Only the leader may write.

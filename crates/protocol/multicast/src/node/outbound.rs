@@ -14,6 +14,8 @@
 //! - A target whose peer asked not to be waited for is stopped, and its credits are read on. It is started again when one of
 //!   them, of the same generation, no longer asks for that.
 
+use std::time::Duration;
+
 use stentor_fabric::memory::{LINE, LINE_WORDS, Ordering, WORD};
 use stentor_fabric::ring::{Geometry, Place};
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_cells};
@@ -28,6 +30,7 @@ use super::credit_report::{ASIDE, CreditReport, Standing};
 use super::fanout::{CompletedWrites, FanoutSender, Part};
 use super::hello::Start;
 use super::inbound::{CREDIT_WORDS, Held};
+use super::pace::Patience;
 use super::peer_link::PeerLink;
 use super::sealed::Sealed;
 use super::target::{CreditCell, PeerProgress, Target, staging_reader};
@@ -306,6 +309,13 @@ impl Outbound {
         self.targets[target].unfinished(completed).is_none() || completed.is_ignored_at_start()
     }
 
+    /// Looks at which targets copies of a broken set may still land.
+    pub(super) fn settle_doubts<F: Fabric>(&mut self, completed: &CompletedWrites<'_, F>) {
+        for target in self.targets.iter_mut().filter(|target| target.is_in_doubt()) {
+            target.unfinished(completed);
+        }
+    }
+
     /// A record went to a target by the set.
     pub(super) fn fanned(&mut self, target: usize, request: u64, position: u64) {
         self.targets[target].fanned.push_back((request, position));
@@ -447,6 +457,43 @@ impl Outbound {
     /// The same, looked at.
     fn is_behind(&self) -> bool {
         self.targets.iter().any(|target| target.behind.is_some())
+    }
+
+    /// For the mutant that writes over what a peer has not freed.
+    pub(super) fn leave_unfreed(&mut self, target: usize) {
+        self.targets[target].freed = self.writer.position();
+        self.settle_freed();
+    }
+
+    /// Looks how fast targets free, `step` after the last look. `quiet`: cells that a peer may have freed without saying so;
+    /// `slots`: those that a client has used, each of which its members free.
+    pub(super) fn look<F: Fabric>(&mut self, fabric: &F, step: Duration, quiet: u64, slots: u64) {
+        self.read_credits(fabric);
+        let end = self.writer.position();
+        for target in self.targets.iter_mut().filter(|target| target.is_started()) {
+            let freed = target.report.map_or(0, |report| report.freed);
+            // A message that came through another member takes a slot, and no place in the ring.
+            let owes = end.saturating_sub(target.freed) > quiet || freed < slots || target.is_in_doubt();
+            target.pace.look(step, target.freed.wrapping_add(freed), owes);
+        }
+    }
+
+    /// Cells that a member may have freed of this ring without saying so: it says it a quarter at a time.
+    pub(super) fn quiet_cells(&self) -> u64 {
+        self.geometry.lap_cells() / 4 + record_cells(self.geometry.max_payload()) as u64
+    }
+
+    /// Whether there is no room for the longest record, or a target that counts takes nothing more.
+    pub(super) fn is_full(&self, links: &[PeerLink]) -> bool {
+        let is_stuck = |link: &PeerLink| link.is_ready() && !link.can_post();
+        let stuck = |target: &Target| target.is_started() && (is_stuck(&links[target.link]) || target.is_in_doubt());
+        !self.writer.has_room(self.geometry.max_payload()) || self.targets.iter().any(stuck)
+    }
+
+    /// Whether a target that counts stands still.
+    pub(super) fn stands(&self, target: usize, patience: &Patience, full: bool) -> bool {
+        let target = &self.targets[target];
+        target.is_started() && target.pace.stands(patience, full)
     }
 
     /// Whether nobody gets or waits for what is written.

@@ -186,6 +186,13 @@ impl PeerLinks {
         Some(self.changed(fabric, event))
     }
 
+    /// Ends a connection from this end, as if it had broken.
+    pub(super) fn disconnect<F: Fabric>(&mut self, fabric: &mut F, link: usize) -> Option<PeerEvent> {
+        // Refused only for a queue pair that is not this process's.
+        let _ = fabric.disconnect(self.links[link].qp());
+        self.check_down(fabric, link)
+    }
+
     /// Resets a link that is down, if it is broken.
     pub(super) fn check_down<F: Fabric>(&mut self, fabric: &mut F, link: usize) -> Option<PeerEvent> {
         let event = self.links.check_down(fabric, link)?;

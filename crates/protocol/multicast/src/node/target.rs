@@ -9,6 +9,7 @@ use stentor_link::Resolved;
 
 use super::credit_report::CreditReport;
 use super::fanout::CompletedWrites;
+use super::pace::Pace;
 use super::peer_link::PeerLink;
 
 /// Whether a target counts for flow control, and is written.
@@ -46,6 +47,8 @@ pub(super) struct Target {
     pub(super) freed: u64,
     /// The last credit since the start; `None` before the first.
     pub(super) report: Option<CreditReport>,
+    /// How fast it frees.
+    pub(super) pace: Pace,
     /// Posts from staging that may still be read: (request, position).
     pub(super) staged: VecDeque<(u64, u64)>,
     /// Started, but not writable then: the records from here on are in staging.
@@ -77,6 +80,7 @@ impl Target {
             generation: 0,
             freed: 0,
             report: None,
+            pace: Pace::default(),
             staged: VecDeque::new(),
             behind: None,
             before: 0,
@@ -152,6 +156,11 @@ impl Target {
         self.in_doubt_from.or_else(|| self.fanned.front().map(|(_, position)| *position))
     }
 
+    /// Whether copies of a broken set may land there late, as far as is known.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.in_doubt_from.is_some()
+    }
+
     /// The set broke, whose writes are done up to `done`. Returns the position of the first record that the peer may lack.
     pub(super) fn set_broke(&mut self, done: u64) -> Option<u64> {
         self.fanned.retain(|(request, _)| *request > done);
@@ -169,7 +178,15 @@ impl Target {
         self.generation = generation;
         self.freed = position;
         self.report = None;
+        self.pace.restart();
         self.behind = behind;
+    }
+
+    /// Gives up waiting for a peer that was never connected.
+    pub(super) fn give_up(&mut self) {
+        if self.progress == PeerProgress::Awaited {
+            self.progress = PeerProgress::Stopped;
+        }
     }
 
     /// It does not count any more. Returns whether it did.

@@ -1,17 +1,24 @@
-//! The logical clock.
+//! The clock of a group at one member: logical where it must be, physical where it can be.
 
 use crate::Mutant;
 use crate::mutant::mutant;
 
-/// A member's logical clock.
+/// A member's clock. The next time that a leader gives is the larger of the last one plus 1 and its physical time, in
+/// nanoseconds. So times follow physical time as long as no time of another group, and none of an earlier leader, is ahead
+/// of it; a group that is behind raises its clock and waits for nothing.
 ///
 /// # Invariants
 /// - It never goes back.
 /// - It is at least every time in every vector that this member has appended or processed, so whatever its leader
 ///   timestamps afterwards comes later.
+/// - Physical time alone moves nothing: without messages the clock stands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Clock {
     now: u64,
+    /// The physical time as it was told last; 0: there is none, and the clock is logical.
+    physical: u64,
+    /// The latest time that is taken from another group; 0: every time is.
+    latest: u64,
     /// A raise that a mutant put off.
     put_off: u64,
 }
@@ -24,9 +31,31 @@ impl Clock {
 
     /// The next time, which is given to nothing else.
     #[inline]
-    pub(super) fn next(&mut self) -> u64 {
-        self.now += 1;
+    pub(super) fn next(&mut self, mutant: Mutant) -> u64 {
+        self.now = (self.now + 1).max(self.physical);
+        if mutant!(mutant, PhysicalAlone) && self.physical != 0 {
+            self.now = self.physical;
+        }
         self.now
+    }
+
+    /// Sets the physical time and the bound within which clocks of other groups are.
+    #[inline]
+    pub(super) fn set_physical(&mut self, physical: u64, bound: u64) {
+        (self.physical, self.latest) = (physical, if physical == 0 { 0 } else { physical.saturating_add(bound) });
+    }
+
+    /// How far a time of another group is beyond the bound; 0 if it is not.
+    #[inline]
+    pub(super) fn beyond(&self, time: u64, mutant: Mutant) -> u64 {
+        if self.latest == 0 || mutant!(mutant, FarTimesTaken) { 0 } else { time.saturating_sub(self.latest) }
+    }
+
+    /// For the mutant that takes a new leader's physical time without the clock that was recovered.
+    pub(super) fn forget_recovered(&mut self, mutant: Mutant) {
+        if mutant!(mutant, ClockSetBack) && self.physical != 0 {
+            self.now = self.physical;
+        }
     }
 
     #[inline]

@@ -25,6 +25,11 @@ pub trait Effects {
     fn is_held_up(&self) -> bool {
         false
     }
+    /// Whether a message to a member would be written now. One that is not is told everything when it is connected
+    /// ([`on_connected`](super::Replica::on_connected)).
+    fn reaches(&self, _to: ProcessId) -> bool {
+        true
+    }
     /// Append to the stream of every follower: what follows is of this ballot. What was not yet written of an earlier
     /// ballot need not be written any more.
     fn begin_stream(&mut self, ballot: Ballot);

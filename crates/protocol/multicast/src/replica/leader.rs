@@ -47,7 +47,7 @@ impl<E: Effects> Leader<'_, E> {
     fn assign(&mut self, client: ClientId, slot: u64) {
         let Agreement { id, ballots, clock, counter, messages } = &mut *self.agreement;
         *counter += 1;
-        let (time, ballot) = (clock.next(), ballots.installed);
+        let (time, ballot) = (clock.next(id.mutant()), ballots.installed);
         let window = messages.window_mut(client);
         window.assigned += 1;
         let message = window.slot_mut(slot);
@@ -250,6 +250,10 @@ impl<E: Effects> Leader<'_, E> {
         leads: bool,
     ) -> Result<bool, Rejected> {
         let (client, position) = (item.head.client, usize::from(item.position));
+        let ahead = self.agreement.clock.beyond(item.time, self.agreement.id.mutant());
+        if ahead > 0 && self.agreement.messages.is_open(&item.head) {
+            return Err(Rejected::Clock { from, ahead });
+        }
         // By the name that the sender knows: nobody here may have seen the message.
         let subject = MessageRef { client, sequence: item.head.sequence };
         let Some(slot) = self.agreement.messages.locate(&self.agreement.id, &item.head)? else {

@@ -109,6 +109,14 @@ impl Messages {
         Ok(Some(slot))
     }
 
+    /// Whether nothing is known of an item's message that settles it: no decision, no no-op, and its slot is not freed.
+    pub(super) fn is_open(&self, head: &Head) -> bool {
+        let Some(window) = self.client(head.client) else { return false };
+        let Some(slot) = window.resolve(head) else { return false };
+        let settled = |message: &Slot| message.no_op || message.decided.is_some();
+        !(window.is_here(slot) && settled(window.slot(slot)))
+    }
+
     /// Whether a state retains less than this member needs.
     pub(super) fn is_behind(&self, state: &State) -> bool {
         self.windows.iter().zip(&state.clients).any(|(window, client)| window.is_behind(client))

@@ -67,6 +67,7 @@ pub use self::effects::{Delivery, Effects};
 pub use self::rejected::Rejected;
 use crate::mutant::mutant;
 use crate::peer_message::{Joiner, MessageRef, Opening, PeerMessage};
+use crate::physical_clock::END_OF_TIME;
 use crate::{Ack, Ballot, ClientId, GroupId, Header, MessageId, RemoteTimestamp, StreamItem, Succession};
 use agreement::Agreement;
 use follower::Follower;
@@ -246,7 +247,7 @@ impl Replica {
         self.agreement.messages.states
     }
 
-    /// The logical clock.
+    /// The group's clock here: the last time that it gave or processed.
     #[must_use]
     pub fn clock(&self) -> u64 {
         self.agreement.clock.now()
@@ -355,6 +356,23 @@ impl Replica {
     fn essence(&self) -> impl Hash + PartialEq + '_ {
         let Agreement { id, ballots, clock, counter, messages } = &self.agreement;
         (id.me(), ballots, clock, counter, messages, self.membership.essence(id), &self.leadership, self.starvation)
+    }
+}
+
+/// Time.
+impl Replica {
+    /// Tells the physical time, nanoseconds since 1970; 0: there is none, and the clock is logical. While this member leads, no
+    /// time that it gives is before it, and no time of another group that is more than `bound` ahead of it is taken.
+    ///
+    /// # Errors
+    /// [`Rejected::Time`] from 2^62 on; nothing has changed then.
+    #[inline]
+    pub fn set_physical(&mut self, physical: u64, bound: u64) -> Result<(), Rejected> {
+        if physical >= END_OF_TIME {
+            return Err(Rejected::Time(physical));
+        }
+        self.agreement.clock.set_physical(physical, bound);
+        Ok(())
     }
 }
 

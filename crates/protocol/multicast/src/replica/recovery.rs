@@ -299,6 +299,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.leadership.age = 0;
         let revived = mutant!(self.agreement.id.mutant(), HighestBallotPerMessage).then(|| campaign.revive(state));
         self.adopt(revived.as_ref().unwrap_or(state), 0, true);
+        self.agreement.clock.forget_recovered(self.agreement.id.mutant());
         self.agreement.ballots.relay_all();
         self.effects.begin_stream(self.agreement.ballots.installed);
         for member in self.agreement.id.others() {
@@ -552,7 +553,7 @@ impl<E: Effects> Recovery<'_, E> {
             Stage::Preparing | Stage::Leading => {
                 let installed = self.leadership.installed;
                 for member in self.agreement.id.others() {
-                    if installed & self.agreement.id.bit_of(member) == 0 {
+                    if installed & self.agreement.id.bit_of(member) == 0 && self.effects.reaches(member) {
                         self.install_at(member, false);
                     }
                 }

@@ -70,6 +70,18 @@ pub enum Rejected {
     /// Only leaders take other groups' timestamps, only followers take stream entries.
     #[error("not this process's role")]
     Role,
+    /// Another group's leader gave a time that is farther ahead of this group's physical time than the bound of clocks
+    /// allows. Taken, it would drag this group's clock along, for good. It is said again until it is taken.
+    #[error("a time of {from} that is {ahead} ns beyond the bound of clocks")]
+    Clock {
+        /// The other group's leader.
+        from: ProcessId,
+        /// How far beyond, ns.
+        ahead: u64,
+    },
+    /// A physical time that cannot be.
+    #[error("a physical time of {0} ns since 1970: it must be below 2^62 (the year 2116)")]
+    Time(u64),
     /// A process without memory leads nobody.
     #[error("this process has not got its group's state yet")]
     Joining,

@@ -113,6 +113,7 @@ impl Bed {
                 worked
             } else {
                 let client = &mut self.clients[at - self.members.len()];
+                client.tick(Duration::from_nanos(now_ns));
                 client.housekeep() | client.step()
             };
             self.world.stepped(process, worked);

@@ -13,5 +13,6 @@ mod starvation;
 mod state;
 mod stream;
 mod succession;
+mod time;
 mod timestamp;
 mod window;

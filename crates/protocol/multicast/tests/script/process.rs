@@ -103,6 +103,11 @@ impl Process {
         Process::made(sizes, me, variant, Replica::new)
     }
 
+    /// A member with a mutant, V2.
+    pub(crate) fn planted(sizes: &[usize], me: u16, mutant: Mutant) -> Self {
+        Process::made(sizes, me, Variant::V2, |config| Replica::new(ReplicaConfig { mutant, ..config }))
+    }
+
     /// A member without memory, V2.
     pub(crate) fn joining(sizes: &[usize], me: u16) -> Self {
         Process::started_at(sizes, me, 2)
@@ -111,11 +116,6 @@ impl Process {
     /// A member without memory, V2, with this incarnation.
     pub(crate) fn started_at(sizes: &[usize], me: u16, incarnation: u64) -> Self {
         Process::made(sizes, me, Variant::V2, |config| Replica::joining(config, incarnation))
-    }
-
-    /// A member with a mutant, V2.
-    pub(crate) fn planted(sizes: &[usize], me: u16, mutant: Mutant) -> Self {
-        Process::made(sizes, me, Variant::V2, |config| Replica::new(ReplicaConfig { mutant, ..config }))
     }
 
     fn made(sizes: &[usize], me: u16, variant: Variant, make: impl FnOnce(ReplicaConfig) -> Replica) -> Self {

@@ -153,6 +153,7 @@ impl Fabric for Watched {
             register(spec: RegionSpec) -> Result<RegionId, RegisterError>;
             grant(region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;
             revoke(region: RegionId, peer: ProcessId) -> Result<(), AccessError>;
+            disconnect(qp: QpId) -> Result<(), ConnectError>;
             reset(qp: QpId) -> Result<(), ConnectError>;
             resolve(peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion>;
             post_recv(qp: QpId, local: Span, id: u64) -> Result<(), PostError>;

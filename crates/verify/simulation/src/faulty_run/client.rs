@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimFabric;
@@ -29,6 +30,7 @@ impl ClientActor {
         let me = shared.topology.client_process(id);
         let (fabric, topology, limits) = (shared.world.fabric(me), shared.topology.clone(), shared.scenario.limits);
         let mut client = Client::with_mutant(fabric, topology, id, limits, (shared.salt, incarnation), shared.mutant)?;
+        client.set_expel_after(shared.scenario.expel_ns.map_or(Duration::MAX, Duration::from_nanos));
         client.record_operations();
         let shared = Rc::clone(shared);
         Ok(ClientActor { client, id, me, unsynced: VecDeque::new(), superseded: false, shared })
@@ -37,6 +39,7 @@ impl ClientActor {
     pub(super) fn step(&mut self, now_ns: u64) -> bool {
         let mut worked = self.client.housekeep();
         worked |= self.client.step();
+        self.client.tick(Duration::from_nanos(now_ns));
         while self.submit(now_ns) {
             worked = true;
         }
@@ -64,6 +67,9 @@ impl ClientActor {
         } else {
             self.client.submit(&message.to, &message.payload, message.notify)
         };
+        if !self.shared.nemesis.borrow().has_stopped() {
+            self.shared.progress.borrow_mut().note_sent(now_ns, self.id, &message.to, submitted.is_ok());
+        }
         let Ok(submitted) = submitted else {
             load.next = Some(message);
             return false;
@@ -73,7 +79,13 @@ impl ClientActor {
             self.shared.nemesis.borrow_mut().begun(now_ns);
         }
         self.shared.history.borrow_mut().multicast(now_ns, self.me, id, &message.to, &message.payload);
-        self.shared.progress.borrow_mut().multicast(id, &message.to);
+        let mut progress = self.shared.progress.borrow_mut();
+        progress.multicast(id, &message.to);
+        progress.note_owed(now_ns, &message.to);
+        drop(progress);
+        if let Some(clocks) = &self.shared.clocks {
+            clocks.borrow_mut().multicast(id, now_ns);
+        }
         self.shared.world.mark(self.me, format_args!("multicast {id}"));
         load.left -= 1;
         load.not_before_ns = now_ns + load.between_messages();

@@ -10,6 +10,7 @@ use stentor_multicast::{Application, Ballot, Delivered, GroupId, Member, NodeErr
 
 use super::Shared;
 use crate::chance::Chance;
+use crate::clocks::BOUND_NS;
 use crate::nemesis::Told;
 
 /// Time between ticks of the state machine, ns.
@@ -52,9 +53,13 @@ impl MemberActor {
             1 => Member::new(fabric, config, limits, shared.salt, incarnation)?,
             _ => Member::joining(fabric, config, limits, shared.salt, incarnation)?,
         };
+        member.set_expel_after(scenario.expel_ns.map_or(Duration::MAX, Duration::from_nanos));
         member.record_operations();
         member.set_tick(Duration::from_nanos(TICK_NS));
         member.set_client_timeout(scenario.client_timeout_ns.map_or(Duration::MAX, Duration::from_nanos));
+        if shared.clocks.is_some() {
+            member.set_clock_bound(Duration::from_nanos(BOUND_NS));
+        }
         let group = member.replica().group();
         shared.world.name(me, &format!("g{} {me}", group.0 + 1));
         Ok(MemberActor {
@@ -79,10 +84,11 @@ impl MemberActor {
 
     pub(super) fn step(&mut self, now_ns: u64) -> bool {
         self.listen(now_ns);
+        let member_ns = self.tell_clock(now_ns);
         let housekept = self.member.housekeep();
         let MemberActor { member, me, group, absent, digest, shared, .. } = self;
         let mut app = App { now_ns, me: *me, group: *group, absent, digest, shared };
-        let worked = member.step(Duration::from_nanos(now_ns), &mut app);
+        let worked = member.step(Duration::from_nanos(member_ns), &mut app);
         let operations = member.take_operations();
         if !self.shared.world.is_up(self.me) {
             return false;
@@ -94,6 +100,16 @@ impl MemberActor {
             self.shared.world.wake_at(self.me, at.max(now_ns + 1));
         }
         housekept || worked
+    }
+
+    /// Tells the member the clock of its host. Returns its monotonic time, ns.
+    fn tell_clock(&mut self, now_ns: u64) -> u64 {
+        let Some(clocks) = &self.shared.clocks else { return now_ns };
+        let clocks = clocks.borrow();
+        let member_ns = clocks.monotonic(self.me, now_ns);
+        let told = self.member.tell_wall_clock(Duration::from_nanos(member_ns), clocks.wall(self.me, now_ns));
+        told.expect("the clocks are of this age");
+        member_ns
     }
 
     /// Hears of leaders, and campaigns if it is named.
@@ -170,7 +186,13 @@ impl Application for App<'_> {
         let mut history = self.shared.history.borrow_mut();
         history.deliver(self.now_ns, self.me, self.group, delivered);
         history.digest(self.group, delivered.number, *self.digest);
-        self.shared.progress.borrow_mut().delivered(self.me, self.group, delivered.id, delivered.number);
+        let mut progress = self.shared.progress.borrow_mut();
+        let first = progress.delivered(self.me, self.group, delivered.id, delivered.number);
+        progress.note_delivery(self.now_ns, self.group, first);
+        drop(progress);
+        if let Some(clocks) = &self.shared.clocks {
+            clocks.borrow_mut().judge(self.me, delivered.id, delivered.timestamp.time, self.now_ns);
+        }
         self.shared.world.mark(self.me, format_args!("deliver {}", delivered.id));
     }
 

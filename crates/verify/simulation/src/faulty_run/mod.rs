@@ -14,17 +14,20 @@ use stentor_multicast::{ClientId, Counts, Mutant, NodeError, ProcessRole, Topolo
 use crate::actor::Load;
 use crate::catch_ups;
 use crate::chance::Chance;
+use crate::clocks::{self, Clocks};
 use crate::history::History;
 use crate::nemesis::{Nemesis, Profile};
 use crate::progress::Progress;
 use crate::record::{Record, Recorded};
-use crate::report::RunReport;
+use crate::report::{LONGEST_GAP_NS, RunReport};
 use crate::scenario::Scenario;
 use client::ClientActor;
 use member::MemberActor;
 
 /// Steps of all processes within which everything is delivered after the faults stopped.
 pub const RECOVERY_STEPS: u64 = 300_000;
+/// Wrong times that are named.
+const FEW: usize = 4;
 /// No run takes longer than this, virtual time.
 const DEADLINE_NS: u64 = 400_000_000;
 
@@ -34,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) history: RefCell<History>,
     pub(crate) progress: RefCell<Progress>,
     pub(crate) nemesis: RefCell<Nemesis>,
+    /// In the profile that has them.
+    pub(crate) clocks: Option<RefCell<Clocks>>,
     /// By client.
     pub(crate) loads: Vec<RefCell<Load>>,
     pub(crate) topology: Arc<Topology>,
@@ -89,6 +94,7 @@ pub(crate) fn run(
         history: RefCell::new(History::new(&topology, record)),
         progress: RefCell::new(Progress::new(&topology)),
         nemesis: RefCell::new(Nemesis::new(seed, profile, &topology, &world)),
+        clocks: Clocks::draw(seed, profile, &topology).map(RefCell::new),
         loads: loads.collect(),
         scenario: scenario.clone(),
         salt: seed ^ 0x5743_454e_544f_5221,
@@ -165,6 +171,10 @@ impl FaultyRun {
             None => return,
         };
         self.steps += 1;
+        if self.stopped_at.is_none() {
+            let client_stands = self.shared.nemesis.borrow().client_stands(now_ns);
+            self.shared.progress.borrow_mut().look(now_ns, client_stands);
+        }
         self.shared.world.stepped(process, worked);
     }
 
@@ -203,11 +213,14 @@ impl FaultyRun {
         match &self.actors[process.index()] {
             Some(Actor::Member(actor)) => {
                 add(&mut self.totals, actor.member.counts());
+                self.totals.nemesis.members_expelled += actor.member.expulsions();
                 catch_ups::add(&mut self.totals.catch_ups, actor.member.replica().catch_ups());
+                clocks::add(&mut self.totals.clocks, actor.member.clock_counts());
             }
             Some(Actor::Client(actor)) => {
                 add(&mut self.totals, actor.client.counts());
                 self.totals.messages += actor.client.submitted();
+                self.totals.nemesis.members_expelled_by_clients += actor.client.expulsions();
             }
             None => {}
         }
@@ -224,10 +237,18 @@ impl FaultyRun {
         let stuck: Vec<String> = if finished { Vec::new() } else { self.actors.iter().flatten().map(stand).collect() };
         self.actors.clear();
         let shared = Rc::into_inner(self.shared).expect("the actors are gone");
+        let (longest_gap_ns, until, group) = shared.progress.borrow().longest_gap();
         let missing = if finished { None } else { shared.progress.borrow().missing(&shared.topology) };
         let mut log = shared.nemesis.borrow().log().to_vec();
         log.extend(missing.map(|missing| format!("in the end: {missing}")));
         log.extend(stuck);
+        let (us, at) = (longest_gap_ns as f64 / 1e3, until as f64 / 1e3);
+        log.push(format!("group {group} delivered or took nothing for {us:.1} µs until {at:.1} µs"));
+        let (mut wrong_times, mut logical_times) = (0, 0);
+        if let Some(clocks) = shared.clocks.map(RefCell::into_inner) {
+            (wrong_times, logical_times) = (clocks.wrong.len() as u64, clocks.logical);
+            log.extend(clocks.wrong.into_iter().take(FEW));
+        }
         let history = shared.history.into_inner();
         let (deliveries, wrong_states) = (history.deliveries, history.wrong_states);
         let (report, transcript) = history.finish();
@@ -237,6 +258,10 @@ impl FaultyRun {
             report,
             deliveries,
             wrong_states,
+            longest_gap_ns,
+            held_up: profile == Profile::Stops && longest_gap_ns > LONGEST_GAP_NS,
+            wrong_times,
+            logical_times,
             superseded_for_nothing: shared.scenario.client_timeout_ns.is_none() && nemesis.clients_superseded > 0,
             finished,
             steps: self.steps,

@@ -88,6 +88,14 @@ pub enum Fault {
         /// How long.
         for_ns: u64,
     },
+    /// The process does not run for longer than its windows and rings last; its NIC goes on serving its memory. Of each group
+    /// only a minority stands still at once.
+    Stop {
+        /// Who.
+        who: Target,
+        /// How long.
+        for_ns: u64,
+    },
     /// The election names this process, whether the last leader is gone or not, and whether this one is there or not.
     Suspect {
         /// In which group.
@@ -171,6 +179,18 @@ stentor_fabric_sim::counts! {
         slow_leaders,
         /// Other processes that did not run for some time.
         stalled_followers,
+        /// Leaders that did not run for longer than windows and rings last.
+        leaders_stopped,
+        /// Other members that did so.
+        followers_stopped,
+        /// Clients that did so.
+        clients_stopped,
+        /// Processes that were stopped so while another one was.
+        several_stopped,
+        /// Members that another member expelled, because they stood still.
+        members_expelled,
+        /// Members that a client expelled.
+        members_expelled_by_clients,
         /// Leaders that were deposed although they were up.
         false_suspicions,
         /// Processes that were named although they were down or without memory.

@@ -41,9 +41,10 @@ const STREAM: u64 = 500;
 const STREAM_OF_CUTS: u64 = 501;
 /// That of the cuts between a client and one member.
 const STREAM_OF_LATE_LINKS: u64 = 502;
-
+/// That of processes that stand still.
+const STREAM_OF_STOPS: u64 = 503;
 /// That of the groups that are silent while clients come and go.
-const STREAM_OF_SILENCES: u64 = 503;
+const STREAM_OF_SILENCES: u64 = 504;
 
 /// What the nemesis does at some time.
 #[derive(Clone, Debug)]
@@ -70,6 +71,8 @@ struct Victim {
     back_after_ns: Option<u64>,
     /// Nothing gets through to it until then, ns.
     deaf_until_ns: u64,
+    /// It does not run until then, ns.
+    stopped_until_ns: u64,
     /// It was told to crash at a post.
     at_post: bool,
     /// When it crashes, nobody takes its place any more.
@@ -118,6 +121,7 @@ impl Nemesis {
         let mut chance = Chance::new(seed, STREAM);
         let mut plan = plan::draw(&mut chance, profile, topology);
         plan.extend(plan::late_links(&mut Chance::new(seed, STREAM_OF_LATE_LINKS), profile, topology));
+        plan.extend(plan::stops(&mut Chance::new(seed, STREAM_OF_STOPS), profile, topology));
         plan.extend(plan::cut_client(&mut Chance::new(seed, STREAM_OF_CUTS), profile, topology));
         plan.extend(plan::silence_group(&mut Chance::new(seed, STREAM_OF_SILENCES), profile, topology));
         let reigns: Vec<Reign> = topology.group_ids().map(|group| Reign::new(topology, group)).collect();
@@ -128,8 +132,14 @@ impl Nemesis {
             _ => unreachable!("members come first"),
         };
         let elections = (0..topology.all_members() as u16).map(election).collect();
-        let victim =
-            || Victim { health: Health::Well, back_after_ns: None, deaf_until_ns: 0, at_post: false, gone: false };
+        let victim = || Victim {
+            health: Health::Well,
+            back_after_ns: None,
+            deaf_until_ns: 0,
+            stopped_until_ns: 0,
+            at_post: false,
+            gone: false,
+        };
         let mut nemesis = Nemesis {
             world: world.clone(),
             topology: Arc::clone(topology),
@@ -205,7 +215,9 @@ impl Nemesis {
                 }
             }
             Act::Watch(group) => {
-                let missed = matches!(self.health(self.reign(group).leader), Health::Down | Health::Memoryless);
+                let leader = self.reign(group).leader;
+                let gone = matches!(self.health(leader), Health::Down | Health::Memoryless);
+                let missed = gone || self.stands(now, leader);
                 if let Some(other) = self.somebody(group, None).filter(|_| missed) {
                     self.name(now, group, other);
                 }
@@ -253,7 +265,9 @@ impl Nemesis {
     /// A member that is well.
     fn somebody(&mut self, group: GroupId, but: Option<ProcessId>) -> Option<ProcessId> {
         let members = self.topology.members(group).filter(|member| Some(*member) != but);
-        let well: Vec<ProcessId> = members.filter(|member| self.health(*member) == Health::Well).collect();
+        let now = self.world.now_ns();
+        let is_well = |member: &ProcessId| self.health(*member) == Health::Well && !self.stands(now, *member);
+        let well: Vec<ProcessId> = members.filter(is_well).collect();
         (!well.is_empty()).then(|| self.chance.pick(&well))
     }
 
@@ -314,6 +328,7 @@ impl Nemesis {
                 self.maybe_deposed(now, who, for_ns);
             }
             Fault::Silence { group, for_ns } => self.silence(now, group, for_ns),
+            Fault::Stop { who, for_ns } => self.stop_process(now, who, for_ns),
             Fault::Suspect { group, leader } => {
                 let last = self.reign(group).leader;
                 self.counts.false_suspicions += u64::from(last != leader && self.health(last) == Health::Well);
@@ -326,12 +341,51 @@ impl Nemesis {
                 self.flap(now, group, period_ns, now + for_ns);
             }
             Fault::HandOver { group, to } => {
-                if self.health(to) == Health::Well && self.reign(group).leader != to {
+                if self.health(to) == Health::Well && !self.stands(now, to) && self.reign(group).leader != to {
                     self.counts.hand_overs += 1;
                     self.name(now, group, to);
                 }
             }
         }
+    }
+
+    /// A process stands still, unless that would take more than a minority of its group.
+    fn stop_process(&mut self, now: u64, who: Target, for_ns: u64) {
+        let who = self.resolve(who);
+        let stands = |process: ProcessId| self.victims[process.index()].stopped_until_ns > now;
+        let several = (0..self.victims.len() as u16).any(|process| stands(ProcessId(process)));
+        if let Some(group) = self.group_of(who) {
+            let standing = self.topology.members(group).filter(|member| *member == who || stands(*member)).count();
+            if self.topology.size(group) - standing < self.topology.majority(group) as usize {
+                self.counts.beyond_the_budget += 1;
+                return;
+            }
+            let leads = self.leads(who);
+            *(if leads { &mut self.counts.leaders_stopped } else { &mut self.counts.followers_stopped }) += 1;
+            if leads {
+                let missed = now + self.chance.between(MISSED_NS.0, MISSED_NS.1);
+                self.plan(missed, Act::Depose(group, who));
+            }
+        } else {
+            self.counts.clients_stopped += 1;
+        }
+        self.counts.several_stopped += u64::from(several);
+        self.note(now, format_args!("{who} stands still for {for_ns} ns"));
+        self.victims[who.index()].stopped_until_ns = now + for_ns;
+        self.world.inject(now, SimFault::Stall { process: who, for_ns });
+    }
+
+    /// Whether a process stands still.
+    #[must_use]
+    pub fn stands(&self, now: u64, process: ProcessId) -> bool {
+        self.victims[process.index()].stopped_until_ns > now
+    }
+
+    /// Whether any client stands still.
+    #[must_use]
+    pub fn client_stands(&self, now: u64) -> bool {
+        (0..self.topology.clients() as u16)
+            .any(|client| self.stands(now, self.topology.client_process(ClientId(client))))
     }
 
     /// Whether this member may crash; then it counts as failed from now on.
@@ -535,7 +589,7 @@ impl Nemesis {
         self.note(now, format_args!("the faults stop"));
         for at in 0..self.victims.len() {
             let process = ProcessId(at as u16);
-            self.victims[at].deaf_until_ns = 0;
+            (self.victims[at].deaf_until_ns, self.victims[at].stopped_until_ns) = (0, 0);
             match self.victims[at].health {
                 Health::Doomed => {
                     (self.victims[at].at_post, self.victims[at].gone) = (false, false);

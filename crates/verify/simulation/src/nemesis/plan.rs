@@ -156,6 +156,29 @@ pub(super) fn late_links(chance: &mut Chance, profile: Profile, topology: &Topol
     (0..count).map(cut).collect()
 }
 
+/// Processes that stand still, of profile [`Profile::Stops`]: most of the time that faults last, members and clients.
+pub(super) fn stops(chance: &mut Chance, profile: Profile, topology: &Topology) -> Vec<Planned> {
+    if profile != Profile::Stops {
+        return Vec::new();
+    }
+    let groups: Vec<GroupId> = topology.group_ids().collect();
+    let count = chance.between(2, 5);
+    let stop = |_| {
+        let group = chance.pick(&groups);
+        let members: Vec<ProcessId> = topology.members(group).collect();
+        let who = match chance.between(0, 5) {
+            0 => Target::Process(
+                topology.client_process(ClientId(chance.between(1, topology.clients() as u64 - 1) as u16)),
+            ),
+            1 | 2 => Target::Leader(group),
+            _ => Target::Process(chance.pick(&members)),
+        };
+        let at_ns = chance.between(FROM_NS, UNTIL_NS / 2);
+        Planned { at_ns, fault: Fault::Stop { who, for_ns: chance.between(UNTIL_NS / 4, UNTIL_NS - at_ns) } }
+    };
+    (0..count).map(stop).collect()
+}
+
 impl Drawing<'_> {
     fn group(&mut self) -> GroupId {
         let again = self.last.filter(|_| self.chance.between(0, 3) > 0);

@@ -21,6 +21,10 @@ pub enum Profile {
     /// Members crash and come back while clients fill their windows: the leader's states come later than what its stream
     /// brings.
     Rejoins,
+    /// Members and clients stand still for longer than windows and rings last, several at a time, of each group a minority.
+    Stops,
+    /// All of it, on hosts whose clocks differ: they are skewed, drift, are stepped, and one may be off by a year.
+    Clocks,
 }
 
 /// How often each kind of fault is drawn, relative to the others.
@@ -48,7 +52,9 @@ named!(Profile {
     Clients = "clients",
     All = "all",
     Rings = "rings",
-    Rejoins = "rejoins"
+    Rejoins = "rejoins",
+    Stops = "stops",
+    Clocks = "clocks"
 });
 
 impl Profile {
@@ -80,7 +86,7 @@ impl Profile {
                 Weights { client_crash: 8, stall_leader: 1, stall_anybody: 1, suspect: 1, ..Weights::default() }
             }
             Profile::Rings => Weights { cut_link: 2, stall_anybody: 1, ..Weights::default() },
-            Profile::All => Weights {
+            Profile::All | Profile::Clocks => Weights {
                 client_crash: 8,
                 stall_anybody: 2,
                 suspect: 5,
@@ -90,6 +96,7 @@ impl Profile {
                 isolate: 3,
                 ..Profile::Failover.weights()
             },
+            Profile::Stops => Weights { hand_over: 1, ..Weights::default() },
             Profile::Rejoins => Weights {
                 crash_anybody: 6,
                 crash_at_post: 4,
@@ -137,9 +144,12 @@ impl Profile {
                 ]
             }
             Profile::Rings => vec!["late_links", "cut_links", "stalled_followers"],
-            Profile::All => {
+            Profile::All | Profile::Clocks => {
                 [&FAILOVER[..], &PARTITION, &["client_crashes", "clients_gone", "clients_cut_off", "stalled_followers"]]
                     .concat()
+            }
+            Profile::Stops => {
+                vec!["leaders_stopped", "followers_stopped", "clients_stopped", "several_stopped", "hand_overs"]
             }
             Profile::Rejoins => {
                 vec![

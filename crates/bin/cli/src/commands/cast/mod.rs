@@ -247,7 +247,10 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
 
     fn tell_troubles(&mut self) {
         let (output, name) = (self.casting.output, self.name());
-        self.troubles.report(self.client.fabric_mut(), |text| output.log(Level::Warn, name, text));
+        let plan = self.casting.plan;
+        let mut say = |text: &str| output.log(Level::Warn, name, text);
+        self.troubles.report_expelled(self.client.expelled(), |process| plan.name(process), &mut say);
+        self.troubles.report(self.client.fabric_mut(), say);
     }
 
     fn record_operations(&mut self) {

@@ -31,8 +31,14 @@ pub(super) struct Scene {
 fn template(args: &args::Chaos) -> Result<Template, Failure> {
     let network = 192 + (std::process::id() % NETWORKS) as u8;
     let ground = args.fabric.ground(network, &args.ofi, || device_address(PLACE))?;
-    let limits =
-        Limits { message_bytes: 16_384, window: 256, clients: args.clients, ring_kib: 256, body_ring_kib: 1024 };
+    let limits = Limits {
+        message_bytes: 16_384,
+        window: 256,
+        clients: args.clients,
+        ring_kib: 256,
+        body_ring_kib: 1024,
+        ..Limits::DEFAULT
+    };
     Ok(Template { cluster: "chaos".to_owned(), groups: args.groups, replicas: args.replicas, limits, ground })
 }
 

@@ -206,7 +206,11 @@ impl Human for DemoReport {
         };
         text += &verdict_lines(&self.properties, style);
         if self.rejected > 0 {
-            let _ = writeln!(text, "{}: {} inputs of peers were refused", style.bad("failed"), self.rejected);
+            let inputs = format!("{} inputs of peers were refused", self.rejected);
+            let _ = match &self.killed {
+                Some(_) => writeln!(text, "\n{inputs}: some peer was not counted on when it wrote them"),
+                None => writeln!(text, "{}: {inputs}", style.bad("failed")),
+            };
         }
         if let Some(example) = &self.counter_example {
             let _ = writeln!(text, "\n{} {example}", style.bad("counter-example"));

@@ -17,7 +17,8 @@ use crate::args;
 /// Each is a process of the system; a thousand of them would not find each other in time.
 const MOST_PROCESSES: usize = 100;
 /// One client, and as little memory as shows the work.
-const LIMITS: Limits = Limits { message_bytes: 65_536, window: 256, clients: 1, ring_kib: 64, body_ring_kib: 512 };
+const LIMITS: Limits =
+    Limits { message_bytes: 65_536, window: 256, clients: 1, ring_kib: 64, body_ring_kib: 512, ..Limits::DEFAULT };
 
 /// The cluster's name.
 pub(super) const CLUSTER: &str = "demo";

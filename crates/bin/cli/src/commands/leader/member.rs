@@ -77,6 +77,7 @@ pub(super) mod tests {
             waiting: Vec::new(),
             stalled_ms: 0,
             clients: Vec::new(),
+            expelled: Vec::new(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use stentor_support::live::Standing;
+use stentor_support::live::{Standing, and};
 use stentor_support::{Human, Style, table};
 
 use super::judge::{Judged, judge};
@@ -53,6 +53,22 @@ impl Shown {
         }
         most
     }
+
+    /// Members for which others do not wait any more, and who those are.
+    fn expelled(&self) -> BTreeMap<&str, Vec<&str>> {
+        let mut expelled: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for member in &self.members {
+            for name in member.standing.iter().flat_map(|standing| &standing.expelled) {
+                expelled.entry(name).or_default().push(&member.id);
+            }
+        }
+        expelled
+    }
+}
+
+fn not_waited_by(members: &[&str]) -> String {
+    let wait = if members.len() == 1 { "does not wait" } else { "do not wait" };
+    format!("{} {wait}", and(members))
 }
 
 fn of<'a>(members: &'a [Member], group: &str) -> Vec<&'a Member> {
@@ -88,6 +104,9 @@ impl Human for Shown {
         if stuck && self.groups.len() > 1 && self.groups.iter().all(|group| group.ok || group.stands_still) {
             text += "where messages do not move although all groups work, one of their groups began from nothing and does not know them: \
                      end the client that sent them\n";
+        }
+        for (member, by) in self.expelled() {
+            text += &format!("{member} stands still: {} for it any more\n", not_waited_by(&by));
         }
         for (client, (undelivered, at)) in self.clients() {
             text += &format!("client {client}: {undelivered} undelivered at {at}\n");

@@ -111,6 +111,11 @@ impl Keeping {
         driver!(self.heard(process))
     }
 
+    /// Whether this member does not stand because its clock is off.
+    pub(super) fn stands_back(&self) -> bool {
+        driver!(self.stands_back())
+    }
+
     pub(super) fn is_named(&self) -> bool {
         driver!(self.is_named())
     }

@@ -1,5 +1,6 @@
 //! `stentor node`: a member of a group, until it is told to stop.
 
+mod clocks;
 mod elsewhere;
 #[cfg(feature = "zookeeper")]
 mod ensemble;

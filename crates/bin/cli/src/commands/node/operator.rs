@@ -156,6 +156,7 @@ impl<'a> Operator<'a> {
             waiting: replica.undelivered().take(TOLD).map(|id| id.to_string()).collect(),
             stalled_ms: if stalls { now.saturating_sub(self.moves.last).as_millis() as u64 } else { 0 },
             clients,
+            expelled: member.expelled().map(name).collect(),
         }
     }
 

@@ -14,6 +14,7 @@ use stentor_support::live::{
 };
 use stentor_support::{Failure, Level, Output};
 
+use super::clocks::{Clocks, Said};
 use super::elsewhere::runs_here;
 use super::keeping::Keeping;
 use super::loss::{Loss, stopped};
@@ -89,6 +90,7 @@ pub(super) struct Talk<'a> {
     /// Where the processes of this host meet.
     directory: PathBuf,
     troubles: Troubles,
+    clocks: Clocks,
     looked: Instant,
     /// When a member came or went last.
     changed: Instant,
@@ -126,6 +128,7 @@ impl<'a> Talk<'a> {
             waiting: RefCell::new(Waiting::default()),
             directory,
             troubles: Troubles::default(),
+            clocks: Clocks::default(),
             looked: Instant::now(),
             changed: Instant::now(),
         }
@@ -163,6 +166,15 @@ impl<'a> Talk<'a> {
         let told = self.look(|process| (fabric.sees(process), fabric.pid_of(process)), member.is_connected());
         self.tell_of_the_majority(change, told);
         self.tell_of_silence();
+        let (plan, output, me) = (self.plan, self.output, self.name);
+        let say = |text: &str| output.log(Level::Warn, me, text);
+        self.troubles.report_expelled(member.expelled(), |process| plan.name(process), say);
+        for said in self.clocks.look(now, member.physical_clock(), keeper.stands_back(), self.plan) {
+            match said {
+                Said::Warn(text) => self.warn(&text),
+                Said::Info(text) => self.say(&text),
+            }
+        }
         let is_known = |process| fabric.unresolved(process).is_none();
         self.tell_what_the_group_waits_for(member.replica(), late, is_known);
         if !self.ready {

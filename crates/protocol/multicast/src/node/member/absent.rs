@@ -2,10 +2,11 @@
 //! takes its place.
 //!
 //! A client is away at a member while the two have not greeted each other over a link that is up; a member that waits for
-//! one writes to it, so that it learns whether the link is up. If it is away for as long as
-//! the timeout, and its group's leader sees for as long the same gap that it left before something held, it is *given up*
-//! here: by the leader, and by members whom the leader asks what they hold there. That is as if a process had greeted that
-//! never begins.
+//! one writes to it, so that it learns whether the link is up. One that is there all that time and fills no gap stands still, or has
+//! lost what it had to write: its connection ends from here, and if it lives it greets again and writes what is missing. A later
+//! process that is there, and waits until it may begin, is not blamed for the gap: who left it is away. If who left it is away
+//! for as long as the timeout, and its group's leader sees for as long the same gap before something held, it is *given up* here: by
+//! the leader, and by members whom the leader asks what they hold there. Nothing more is taken of its generation then.
 //!
 //! # Invariants
 //! - A client that was given up, or whose generation is closed (`no_op.rs`), is not let in any more: it is told that it is
@@ -37,11 +38,13 @@ pub(super) struct Absence {
     since: Vec<Option<Duration>>,
     /// By client, as a leader: the slot of the gap that it left, and since when that stands.
     gaps: Vec<Option<(u64, Duration)>>,
+    /// By client: since when its leader asks for a gap, and when it asked last.
+    asked: Vec<Option<(Duration, Duration)>>,
 }
 
 impl Default for Absence {
     fn default() -> Self {
-        Absence { timeout: CLIENT_TIMEOUT, now: Duration::ZERO, since: Vec::new(), gaps: Vec::new() }
+        Absence { timeout: CLIENT_TIMEOUT, now: Duration::ZERO, since: Vec::new(), gaps: Vec::new(), asked: Vec::new() }
     }
 }
 
@@ -55,6 +58,7 @@ impl Absence {
         self.now = now;
         self.since.resize(clients, None);
         self.gaps.resize(clients, None);
+        self.asked.resize(clients, None);
     }
 
     fn note_gap(&mut self, client: ClientId, slot: Option<u64>) {
@@ -70,6 +74,30 @@ impl Absence {
 
     fn is_over(&self, client: ClientId) -> bool {
         self.is_long(self.since.get(usize::from(client.0)).copied().flatten())
+    }
+
+    /// The leader asks for a gap that a client left. Returns whether it has asked for so long.
+    fn note_asked(&mut self, client: ClientId) -> bool {
+        let Some(asked) = self.asked.get_mut(usize::from(client.0)) else { return false };
+        let (first, last) = asked.unwrap_or((self.now, self.now));
+        let goes_on = self.now.saturating_sub(last) < self.timeout;
+        let first = if goes_on { first } else { self.now };
+        *asked = Some((first, self.now));
+        self.is_long(Some(first))
+    }
+
+    /// Whoever left a gap is given another chance.
+    fn forget_asked(&mut self, client: ClientId) {
+        if let Some(asked) = self.asked.get_mut(usize::from(client.0)) {
+            *asked = None;
+        }
+    }
+
+    /// The gap of a client counts from now on.
+    fn restart_gap(&mut self, client: ClientId) {
+        if let Some(Some((_, since))) = self.gaps.get_mut(usize::from(client.0)) {
+            *since = self.now;
+        }
     }
 
     /// Whether others have waited at one gap for so long.
@@ -88,8 +116,13 @@ impl<F: Fabric> Member<F> {
             self.recovery.absence.note_gap(client, gap.map(|(slot, _)| slot));
             if self.links[self.bodies[at].ring.credit.link].is_met() {
                 self.recovery.absence.since[at] = None;
-                if gap.is_some() {
-                    self.call(client);
+                match gap {
+                    Some((_, generation)) if self.recovery.absence.is_awaited(client) => {
+                        self.recovery.absence.restart_gap(client);
+                        self.end_wait(client, generation);
+                    }
+                    Some(_) => self.call(client),
+                    None => {}
                 }
                 continue;
             }
@@ -114,8 +147,23 @@ impl<F: Fabric> Member<F> {
         }
         if self.recovery.absence.is_over(client) {
             self.give_up(client, generation);
+        } else if self.recovery.absence.note_asked(client) {
+            self.recovery.absence.forget_asked(client);
+            self.end_wait(client, generation);
         } else {
             self.call(client);
+        }
+    }
+
+    /// A process has the client's place, and a gap that a process of this generation left stands for as long as the timeout. If it
+    /// is that process, its connection ends. If it came later, the other one is away.
+    fn end_wait(&mut self, client: ClientId, generation: u64) {
+        let body = &self.bodies[usize::from(client.0)];
+        // Who was told no generation has multicast nothing.
+        if body.generation.is_some_and(|own| own <= generation) {
+            self.disconnect(body.ring.credit.link);
+        } else {
+            self.give_up(client, generation);
         }
     }
 

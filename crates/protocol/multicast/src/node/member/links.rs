@@ -54,7 +54,7 @@ impl<F: Fabric> Member<F> {
         count > 0
     }
 
-    fn on_peer_event(&mut self, event: PeerEvent) {
+    pub(super) fn on_peer_event(&mut self, event: PeerEvent) {
         self.gate.disturb();
         match event {
             PeerEvent::Up(link) => self.up(link),
@@ -88,7 +88,7 @@ impl<F: Fabric> Member<F> {
     }
 
     pub(super) fn greet(&mut self, link: usize, kind: HelloKind, start: Start) {
-        let hello = Hello::new(kind, self.links.life, start);
+        let hello = Hello { clock: self.time.wall(), ..Hello::new(kind, self.links.life, start) };
         let sent = self.links.greet(&mut self.fabric, link, hello);
         self.outputs.counts.write(Step::PeerMessage, sent);
     }
@@ -96,7 +96,7 @@ impl<F: Fabric> Member<F> {
     fn down(&mut self, link: usize) {
         let process = self.links[link].peer();
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
-        peer.connected = false;
+        self.outputs.connected[process.index()] = false;
         if link == peer.main {
             peer.outbound.stop(0);
             self.assemblers[process.index()].clear();
@@ -105,7 +105,7 @@ impl<F: Fabric> Member<F> {
     }
 
     fn greeted(&mut self, link: usize, hello: &Hello) {
-        let Hello { kind: HelloKind::Connection, life, start, .. } = *hello else { return };
+        let Hello { kind: HelloKind::Connection, life, start, clock, .. } = *hello else { return };
         let process = self.links[link].peer();
         if let Some(client) = self.client_of(link) {
             if hello.is_superseded(self.replica.over_below(client)) {
@@ -118,6 +118,8 @@ impl<F: Fabric> Member<F> {
         }
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
         let known = peer.inbound.life();
+        // One that cannot be is none.
+        let _ = self.time.hear(process, clock, 0);
         self.links[link].greeted = Some(life);
         let seal = self.seals.of(process, life);
         peer.inbound.restart(life, start, seal);
@@ -131,8 +133,9 @@ impl<F: Fabric> Member<F> {
     fn note_connected(&mut self, process: ProcessId) {
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
         let streaming = peer.streaming.is_none_or(|link| self.links[link].is_ready());
-        if !peer.connected && streaming && self.links[peer.main].is_met() {
-            peer.connected = true;
+        let connected = &mut self.outputs.connected[process.index()];
+        if !*connected && streaming && self.links[peer.main].is_met() {
+            *connected = true;
             self.bodies.iter_mut().for_each(|body| body.ticks = 0);
             self.recovery.fresh.push(process);
         }

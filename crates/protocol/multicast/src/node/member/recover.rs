@@ -15,6 +15,7 @@ use super::absent::Absence;
 use crate::mutant::mutant;
 use crate::node::app::Application;
 use crate::node::effects::{Out, Outgoing};
+use crate::node::expelling::Expelling;
 use crate::node::hello::Start;
 use crate::node::message_assembler::Received;
 use crate::node::streams::HeldRecord;
@@ -24,7 +25,9 @@ use crate::{Ballot, ClientId, Header, PeerMessage, Rejected, Replica};
 const LETTER: u64 = 1;
 const BODY: u64 = 2;
 const FOREIGN: u64 = 3;
-/// Words of an envelope: what it is; the stream's position and generation, or the client and 0.
+/// The sender's wall clock, and the time of the group that it leads: an envelope with nothing in it.
+pub(super) const CLOCK: u64 = 4;
+/// Words of an envelope: what it is; the stream's position and generation, or the client and 0, or two clocks.
 const ENVELOPE: usize = 3;
 
 /// Time between ticks of the state machine.
@@ -45,6 +48,8 @@ pub(super) struct Recovery {
     pub(super) foreign: VecDeque<Received>,
     /// Clients that are away.
     pub(super) absence: Absence,
+    /// Members that stand still.
+    pub(super) expelling: Expelling,
     /// Time between ticks of the state machine.
     tick: Duration,
     /// The time between ticks while this member rests.
@@ -64,6 +69,7 @@ impl Default for Recovery {
             received: VecDeque::new(),
             foreign: VecDeque::new(),
             absence: Absence::default(),
+            expelling: Expelling::default(),
             tick: TICK,
             rest_tick: REST_TICK,
             rests: false,
@@ -171,8 +177,10 @@ impl<F: Fabric> Member<F> {
             self.heartbeats.tick(&mut self.fabric, &mut self.links);
             self.note_absent(now);
             self.ask_to_open_again(app);
+            self.expel_standing(now);
             self.tick(app);
         }
+        self.follow_part();
         self.tell_ballot();
         self.send_outgoing();
         if worked {
@@ -216,7 +224,7 @@ impl<F: Fabric> Member<F> {
 
     /// `None` if it was refused.
     fn take_letter<A: Application>(&mut self, received: Received, app: &mut A) -> Option<()> {
-        let [what, first, _, words @ ..] = received.words() else { return None };
+        let [what, first, second, words @ ..] = received.words() else { return None };
         match *what {
             BODY => {
                 let client = ClientId(u16::try_from(*first).ok()?);
@@ -244,6 +252,7 @@ impl<F: Fabric> Member<F> {
                 self.recovery.foreign.push_back(received);
                 Some(())
             }
+            CLOCK if words.is_empty() => self.time.hear(received.from, *first, *second).ok(),
             _ => None,
         }
     }

@@ -248,7 +248,7 @@ impl<F: Fabric> Member<F> {
 
     /// The items of the record in `inbox`.
     fn take_items<A: Application>(&mut self, from: ProcessId, end: usize, app: &mut A) {
-        let Member { replica, outputs, stores, inbox, .. } = self;
+        let Member { replica, outputs, stores, inbox, time, .. } = self;
         let mut at = HEADER_WORDS;
         while at < end {
             let Ok((item, next)) = Item::decode(&inbox[..end], at) else {
@@ -258,7 +258,13 @@ impl<F: Fabric> Member<F> {
             at = next;
             let mut out = Out { outputs, stores, app, tail: &[] };
             let taken = match item {
-                Item::Timestamp(item) => replica.on_timestamp(from, &item, &mut out).is_ok(),
+                Item::Timestamp(item) => match replica.on_timestamp(from, &item, &mut out) {
+                    Ok(()) => true,
+                    Err(rejected) => {
+                        time.note_refused(&rejected);
+                        false
+                    }
+                },
                 Item::Ack(ack) => replica.on_ack(from, &ack, &mut out).is_ok(),
                 Item::Stream(_) | Item::Begin(_) => false,
             };

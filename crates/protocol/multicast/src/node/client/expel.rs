@@ -1,0 +1,87 @@
+//! How a client goes on while members stand still: see [`pace`](crate::node::pace).
+
+use std::time::Duration;
+
+use stentor_fabric::{Fabric, ProcessId};
+
+use super::{Client, counts};
+use crate::GroupId;
+use crate::mutant::mutant;
+use crate::node::expelling::{Candidate, expelled};
+use crate::node::pace::Patience;
+
+impl<F: Fabric> Client<F> {
+    /// Sets for how long a member may free nothing, while a majority of its group does, before this client goes on without it;
+    /// [`EXPEL_AFTER`](crate::EXPEL_AFTER) if it is not set. If there is no room for more, a tenth of that is enough.
+    pub fn set_expel_after(&mut self, lag: Duration) {
+        self.expelling.patience = Patience::new(lag);
+    }
+
+    /// Lets time pass: members that stand still are expelled. Call it every few milliseconds; `now` is the time since any
+    /// fixed moment. Without it, this client waits for each member that is connected.
+    pub fn tick(&mut self, now: Duration) {
+        let step = self.expelling.patience.look(now);
+        let Client { expelling, sender, topology, .. } = self;
+        expelling.forget(|member| counts(sender, topology, member));
+        for group in (0..self.rings.len() as u16).map(GroupId) {
+            // Nothing was multicast to a group whose first slot is not known, and its members say nothing of it.
+            if self.takeover.is_opened(group) {
+                self.expel_from(group, step);
+            }
+        }
+    }
+
+    /// Returns the members that this client expelled and that have not come back: they do not hold it up, and get what they missed
+    /// from their group.
+    pub fn expelled(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        self.expelling.members()
+    }
+
+    /// Returns how often this client expelled a member.
+    #[must_use]
+    pub fn expulsions(&self) -> u64 {
+        self.expelling.count()
+    }
+
+    fn expel_from(&mut self, group: GroupId, step: Duration) {
+        let at = usize::from(group.0);
+        let Client { fabric, links, rings, sender, expelling, topology, fanout, .. } = self;
+        let ring = &mut rings[at];
+        if let Some(fanout) = fanout {
+            // Otherwise only a submission ends doubts, and none is accepted while the window is full.
+            ring.settle_doubts(&fanout.completed_writes(fabric));
+        }
+        ring.look(fabric, step, 0, sender.next(group));
+        let full = ring.is_full(links) || sender.check(&[group]).is_err();
+        let counting = ring.targets.iter().enumerate().filter(|(_, target)| target.is_started());
+        let candidates = counting.map(|(member, target)| {
+            // A member that may still get late copies of a broken set holds up what is written behind them.
+            let is_clear = !target.is_in_doubt();
+            let progress = target.report.filter(|_| is_clear).map_or(0, |report| report.freed);
+            Candidate { progress, stands: ring.stands(member, &expelling.patience, full), member }
+        });
+        let candidates = candidates.collect();
+        let mut majority = topology.majority(group) as usize;
+        if mutant!(self.sender.mutant(), NobodyExpelled) {
+            majority = usize::MAX;
+        }
+        for member in expelled(candidates, majority) {
+            self.expel(at, member);
+        }
+    }
+
+    /// Ends the connection with a member.
+    fn expel(&mut self, group: usize, member: usize) {
+        let target = &self.rings[group].targets[member];
+        let (peer, link) = (target.peer, target.link);
+        if mutant!(self.sender.mutant(), ExpelledInPlace) {
+            self.sender.expel(GroupId(group as u16), member);
+            return self.rings[group].leave_unfreed(member);
+        }
+        if let Some(event) = self.links.disconnect(&mut self.fabric, link) {
+            self.on_peer_event(event);
+        }
+        self.expelling.note(peer);
+        self.gate.disturb();
+    }
+}

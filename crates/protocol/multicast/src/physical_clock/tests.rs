@@ -1,0 +1,291 @@
+//! What a physical clock keeps, whatever happens to wall clocks.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use stentor_fabric::ProcessId;
+
+use super::{ClockError, END_OF_TIME, PhysicalClock, SLEW_PPM};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+/// Some day in 2026.
+const NOW: u64 = 1_795_000_000 * S;
+const YEAR: u64 = 365 * 86_400 * S;
+const BOUND: u64 = S;
+
+/// The clock of process 0 in a cluster of `members`, whose own wall clock is `ahead` of true time.
+fn clock(members: usize, ahead: i64) -> PhysicalClock {
+    let mut clock = PhysicalClock::new(Duration::from_nanos(BOUND), members);
+    clock.tell(0, NOW.saturating_add_signed(ahead)).expect("a sound clock");
+    clock.pass(1);
+    clock
+}
+
+/// Others are heard at `now`, so far ahead of true time; time passes.
+fn hear(clock: &mut PhysicalClock, now: u64, others: &[i64]) {
+    for (process, ahead) in (1..).map(ProcessId).zip(others) {
+        clock.hear(process, (NOW + now).saturating_add_signed(*ahead), None).expect("a sound clock");
+    }
+    clock.pass(now);
+}
+
+fn seconds(seconds: i64) -> i64 {
+    seconds * S as i64
+}
+
+/// How far a clock's time is ahead of true time.
+fn ahead(clock: &PhysicalClock, now: u64) -> i64 {
+    clock.time(now).expect("it runs") as i64 - (NOW + now) as i64
+}
+
+#[test]
+fn a_host_a_year_ahead_takes_the_median_and_knows_that_it_is_off() {
+    let mut clock = clock(3, YEAR as i64);
+    hear(&mut clock, 2, &[0, 5]);
+    clock.follow(7, true);
+    assert_eq!((ahead(&clock, 2), clock.is_off(), clock.off()), (5, true, Some(YEAR as i64 - 5)));
+    assert!(clock.is_right(ProcessId(1)) && clock.is_right(ProcessId(2)) && !clock.is_right(ProcessId(3)));
+}
+
+#[test]
+fn of_two_clocks_the_earlier_one_counts_and_nobody_is_judged() {
+    let mut clock = clock(2, YEAR as i64);
+    hear(&mut clock, 2, &[0]);
+    clock.follow(7, true);
+    assert_eq!((ahead(&clock, 2), clock.is_off(), clock.off()), (0, false, None));
+}
+
+#[test]
+fn whoever_hears_too_few_waits_and_goes_on_alone() {
+    let mut clock = clock(3, 9);
+    clock.follow(7, true);
+    assert_eq!(clock.time(1), None);
+    clock.pass(1 + 4 * BOUND - 1);
+    clock.follow(7, true);
+    assert_eq!(clock.time(4 * BOUND), None);
+    clock.pass(1 + 4 * BOUND);
+    clock.follow(7, true);
+    assert_eq!(ahead(&clock, 1 + 4 * BOUND), 9);
+    // The only member of a cluster has nobody to wait for.
+    let mut alone = self::clock(1, 9);
+    alone.follow(7, true);
+    assert_eq!(ahead(&alone, 1), 9);
+}
+
+/// The first process of a group believes its own clock, for want of others; but nothing was given of that time.
+#[test]
+fn whoever_was_there_first_takes_the_median_unless_times_were_given() {
+    for given in [7, NOW + YEAR + 5 * S] {
+        let mut clock = clock(3, YEAR as i64);
+        clock.follow(7, true);
+        clock.pass(5 * S);
+        clock.follow(7, false);
+        assert_eq!(ahead(&clock, 5 * S), YEAR as i64);
+        // Others are there, and it has been awake for a while.
+        for tenth in 1..=6 {
+            hear(&mut clock, 5 * S + tenth * 100 * MS, &[0, 0]);
+        }
+        clock.follow(given, false);
+        let late = 5 * S + 600 * MS;
+        let expected = if given == 7 { 0 } else { YEAR as i64 };
+        assert!((ahead(&clock, late) - expected).abs() < MS as i64, "{given}: {}", ahead(&clock, late));
+    }
+}
+
+#[test]
+fn time_begins_at_the_recovered_time_if_that_is_later_and_is_slewed_towards_the_median() {
+    let mut clock = clock(3, 0);
+    hear(&mut clock, 2, &[0, 0]);
+    clock.follow(NOW + 500 * MS, true);
+    assert_eq!(ahead(&clock, 2), 500 * MS as i64 - 2);
+    let before = ahead(&clock, 2);
+    let mut now = 2;
+    // 500 ms at 500 ppm: 1000 s, and slower and slower in the end.
+    for _ in 0..12_000 {
+        now += 100 * MS;
+        hear(&mut clock, now, &[0, 0]);
+        let away = ahead(&clock, now);
+        assert!((0..=before).contains(&away), "{away} after {now} ns");
+    }
+    assert!(ahead(&clock, now) < 5 * MS as i64, "{} ns", ahead(&clock, now));
+}
+
+#[test]
+fn a_wall_clock_that_steps_steps_no_time() {
+    let mut clock = clock(3, 0);
+    hear(&mut clock, 2, &[0, 0]);
+    clock.follow(0, true);
+    for (at, step) in [(10, 3600), (20, -3600), (30, 86_400)] {
+        assert_eq!(clock.tell(at * MS, (NOW + at * MS).saturating_add_signed(seconds(step))), Ok(true));
+        clock.pass(at * MS);
+        assert_eq!((ahead(&clock, at * MS), clock.is_off()), (0, true));
+    }
+    // Also if it is that of all members.
+    hear(&mut clock, 40 * MS, &[seconds(86_400); 2]);
+    assert_eq!(ahead(&clock, 40 * MS), 0);
+    assert!(!clock.is_off(), "they agree");
+    assert_eq!(clock.ahead(), Some(-seconds(86_400)), "but the time does not, and says so");
+    let gain = SLEW_PPM * (60 * MS as i64) / 1_000_000;
+    assert!((0..=gain).contains(&ahead(&clock, 100 * MS)));
+}
+
+#[test]
+fn what_is_heard_around_a_pause_does_not_count() {
+    let mut clock = clock(3, 0);
+    hear(&mut clock, MS, &[0, 0]);
+    // It stands still for 30 s, looks at no clock first, and takes what came meanwhile.
+    for process in 1..=2 {
+        clock.hear(ProcessId(process), NOW + 5 * S, None).expect("a sound clock");
+    }
+    clock.pass(30 * S);
+    hear(&mut clock, 30 * S + MS, &[-seconds(20), -seconds(25)]);
+    assert_eq!(clock.off(), Some(0));
+    hear(&mut clock, 31 * S, &[7, 7]);
+    assert_eq!(clock.off(), Some(0), "a pause of a second");
+    for tenth in 1..=6 {
+        hear(&mut clock, 31 * S + 100 * tenth * MS, &[7, 7]);
+    }
+    assert_eq!(clock.off(), Some(-7));
+}
+
+#[test]
+fn a_clock_that_is_not_heard_any_more_does_not_count() {
+    let mut clock = clock(3, 0);
+    hear(&mut clock, 2, &[seconds(9), seconds(9)]);
+    assert_eq!((clock.counted(), clock.is_off()), (3, true));
+    for tenth in 1..400 {
+        clock.pass(2 + 100 * tenth * MS);
+    }
+    assert_eq!((clock.counted(), clock.off(), clock.is_right(ProcessId(1))), (1, None, false));
+}
+
+#[test]
+fn a_reading_that_was_delayed_makes_nobody_wrong() {
+    let mut clock = clock(3, 0);
+    hear(&mut clock, 2, &[0, 0]);
+    hear(&mut clock, 100 * MS, &[-seconds(8), -seconds(8)]);
+    assert_eq!(clock.off(), Some(0));
+    hear(&mut clock, 200 * MS, &[-seconds(8), -seconds(8)]);
+    assert!(clock.is_off(), "twice is no delay");
+}
+
+#[test]
+fn leaders_of_two_groups_that_differ_by_more_than_the_bound_know_it_both() {
+    let mut clocks = [clock(2, 0), clock(2, 0)];
+    let times = [0, 2 * BOUND];
+    for (clock, time) in clocks.iter_mut().zip(times) {
+        hear(clock, 2, &[0]);
+        clock.follow(NOW + time, true);
+    }
+    for (at, other, apart) in [(0, 1, 2 * BOUND as i64 - 2), (1, 0, 2 - 2 * BOUND as i64)] {
+        let group = clocks[other].time(2);
+        clocks[at].hear(ProcessId(other as u16), NOW, group).expect("a sound clock");
+        clocks[at].pass(2);
+        assert_eq!(clocks[at].apart().collect::<Vec<_>>(), [(ProcessId(other as u16), apart)]);
+    }
+}
+
+#[test]
+fn absurd_clocks_are_refused() {
+    let mut clock = clock(3, 0);
+    for absurd in [0, END_OF_TIME, u64::MAX] {
+        assert_eq!(clock.hear(ProcessId(1), absurd, None), Err(ClockError::Absurd(absurd)));
+        assert_eq!(clock.hear(ProcessId(1), NOW, Some(absurd)), Err(ClockError::Absurd(absurd)));
+        assert_eq!(clock.tell(2, absurd), Err(ClockError::Absurd(absurd)));
+        assert_eq!(clock.wall(2), 0);
+    }
+    clock.tell(2, END_OF_TIME - 1).expect("the last one");
+    clock.pass(3);
+    clock.follow(0, true);
+    assert_eq!(clock.time(10 * BOUND), None, "time has run out");
+    clock.pass(5 * BOUND);
+    clock.follow(END_OF_TIME, true);
+    assert_eq!(clock.time(5 * BOUND), None, "the clock is logical from here on");
+}
+
+#[test]
+fn a_host_without_a_sound_clock_follows_the_others_and_is_off() {
+    let mut clock = PhysicalClock::new(Duration::from_nanos(BOUND), 5);
+    assert!(!clock.is_told());
+    clock.tell(0, 0).expect_err("the beginning of 1970");
+    hear(&mut clock, 2, &[0, 3, 9]);
+    clock.follow(0, true);
+    assert_eq!((ahead(&clock, 2), clock.is_off(), clock.off()), (3, true, None));
+}
+
+/// What happens to a clock.
+#[derive(Clone, Debug)]
+enum Event {
+    Pass(u64),
+    Step(i64),
+    Hear(u16, i64),
+    /// The group gives its time; this process may begin to lead anew, and recover so much more.
+    Lead(Option<u64>),
+    Resign,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let away = prop_oneof![-100 * MS as i64..100 * MS as i64, -10 * BOUND as i64..10 * BOUND as i64];
+    prop_oneof![
+        6 => prop_oneof![1..1000_u64, 1..10 * MS, 1..3 * BOUND].prop_map(Event::Pass),
+        1 => away.clone().prop_map(Event::Step),
+        4 => (1..5_u16, away).prop_map(|(process, ahead)| Event::Hear(process, ahead)),
+        4 => Just(Event::Lead(None)),
+        1 => (0..10 * BOUND).prop_map(|more| Event::Lead(Some(more))),
+        1 => Just(Event::Resign),
+    ]
+}
+
+proptest! {
+    /// Invariants 1 to 3, and that the time stays between the earliest and the latest clock that there ever was.
+    #[test]
+    fn time_never_goes_back_and_never_jumps(events in prop::collection::vec(event(), 1..200)) {
+        let mut clock = clock(5, 0);
+        let (mut now, mut step) = (1, 0);
+        let (mut earliest, mut latest, mut given) = (0, 0, 0);
+        for event in events {
+            let before = clock.time(now);
+            match event {
+                Event::Pass(passed) => {
+                    now += passed;
+                    let at = clock.time(now);
+                    clock.tell(now, (NOW + now).saturating_add_signed(step)).expect("a sound clock");
+                    clock.pass(now);
+                    prop_assert_eq!(clock.time(now), at, "a look changes the rate, and no time");
+                    if let (Some(before), Some(at)) = (before, at) {
+                        prop_assert!(at >= before);
+                        let gain = (at - before) as i64 - passed as i64;
+                        prop_assert!(gain.abs() <= passed as i64 * SLEW_PPM / 1_000_000 + 1, "{} in {}", gain, passed);
+                    }
+                }
+                Event::Step(ahead) => step = ahead,
+                Event::Hear(process, ahead) => {
+                    // Dated when time passes, up to three bounds later.
+                    (earliest, latest) = (earliest.min(ahead - 3 * BOUND as i64), latest.max(ahead));
+                    clock.hear(ProcessId(process), (NOW + now).saturating_add_signed(ahead), None).expect("a sound clock");
+                }
+                Event::Lead(recovers) => {
+                    given = given.max(before.unwrap_or(0));
+                    if let Some(more) = recovers {
+                        given = given.max(NOW + now) + more;
+                        latest = latest.max((given - NOW - now) as i64);
+                    }
+                    clock.follow(given, recovers.is_some());
+                    prop_assert!(clock.time(now) >= before);
+                    prop_assert!(recovers.is_none() || clock.time(now).is_none_or(|time| time >= given));
+                }
+                Event::Resign => {
+                    given = given.max(before.unwrap_or(0));
+                    latest = latest.max(given.saturating_sub(NOW + now) as i64);
+                    clock.stop();
+                }
+            }
+            (earliest, latest) = (earliest.min(step), latest.max(step));
+            if let Some(time) = clock.time(now) {
+                let ahead = time as i64 - (NOW + now) as i64;
+                prop_assert!((earliest - 1..=latest + 1).contains(&ahead), "{} not in {}..{}", ahead, earliest, latest);
+            }
+        }
+    }
+}

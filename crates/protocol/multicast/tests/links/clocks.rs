@@ -1,0 +1,113 @@
+//! Wall clocks go with greetings and letters; leaders of two groups whose times are too far apart take no time of each other.
+
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::NetworkModel;
+
+use crate::bed::{Bed, limits};
+
+const MS: u64 = 1_000_000;
+const BOUND: Duration = Duration::from_millis(20);
+/// A clock is told again, and the time without others' clocks is over.
+const LONG_MS: u64 = 200;
+/// True time at the beginning, ns since 1970.
+const BEGIN: u64 = 1_795_000_000_000_000_000;
+const HOUR: u64 = 3_600_000 * MS;
+
+fn bed(groups: &[usize]) -> Bed {
+    let mut bed = Bed::new(groups, 1, limits(), NetworkModel::calm(), 1);
+    bed.members.iter_mut().for_each(|member| member.set_clock_bound(BOUND));
+    bed
+}
+
+/// Everybody runs; the clocks of their hosts are so far ahead.
+fn run(bed: &mut Bed, ms: u64, ahead: &[u64]) {
+    for _ in 0..ms {
+        let now = bed.world.now_ns();
+        for (member, ahead) in bed.members.iter_mut().zip(ahead) {
+            member.tell_wall_clock(Duration::from_nanos(now), BEGIN + now + ahead).expect("a sound clock");
+        }
+        bed.run(MS);
+    }
+}
+
+/// How far a leader's time is ahead of true time, ms.
+fn ahead_ms(bed: &Bed, member: usize) -> i64 {
+    let now = bed.world.now_ns();
+    let time = bed.members[member].physical_clock().time(now).expect("it leads");
+    (time as i64 - (BEGIN + now) as i64 + MS as i64 / 2).div_euclid(MS as i64)
+}
+
+#[test]
+fn clocks_go_with_greetings_and_again_when_one_is_stepped() {
+    let mut bed = bed(&[3, 1]);
+    run(&mut bed, 20, &[0; 4]);
+    assert!(bed.members.iter().all(|member| member.physical_clock().counted() == 4), "all have greeted");
+    let is_right = |bed: &Bed, of: u16| {
+        let others = (0..4).filter(|member| *member != usize::from(of));
+        others.map(|member| bed.members[member].physical_clock().is_right(ProcessId(of))).collect::<Vec<_>>()
+    };
+    assert_eq!(is_right(&bed, 3), [true; 3]);
+    run(&mut bed, 20, &[0, 0, 0, HOUR]);
+    assert_eq!(is_right(&bed, 3), [false; 3], "within a few milliseconds");
+    let clock = bed.members[3].physical_clock();
+    assert!(clock.is_off());
+    let away = clock.off().expect("four clocks are known") - HOUR as i64;
+    assert!((0..MS as i64).contains(&away), "others look late by the time that a greeting takes: {away} ns");
+    assert_eq!(ahead_ms(&bed, 3), 0, "it leads on, at the time that it has");
+    let id = bed.submit(0, &[0, 1], b"both").expect("all are connected");
+    run(&mut bed, 20, &[0, 0, 0, HOUR]);
+    assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1 && delivered[0].0 == id));
+    assert_eq!(bed.rejected(), 0);
+}
+
+/// The same, but nothing was given of the wrong time: nothing is wrong with it.
+#[test]
+fn a_group_that_gave_no_time_yet_takes_the_median_when_it_hears_others() {
+    let mut bed = bed(&[1, 1]);
+    bed.cut(0, 1, LONG_MS * MS);
+    run(&mut bed, LONG_MS - 50, &[0, HOUR]);
+    assert_eq!(ahead_ms(&bed, 1), 3_600_000);
+    run(&mut bed, 70, &[0, HOUR]);
+    assert_eq!(ahead_ms(&bed, 1), 0);
+    let both = bed.submit(0, &[0, 1], b"both").expect("all are connected");
+    run(&mut bed, 20, &[0, HOUR]);
+    assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1 && delivered[0].0 == both));
+}
+
+/// Two groups of one that meet late: until then each had nobody but itself to believe, and one gave a time of its own.
+#[test]
+fn a_group_that_is_an_hour_ahead_does_not_drag_the_other_along() {
+    let mut bed = bed(&[1, 1]);
+    bed.cut(0, 1, LONG_MS * MS);
+    run(&mut bed, LONG_MS - 50, &[0, HOUR]);
+    let alone = bed.submit(0, &[1], b"alone").expect("all are connected");
+    run(&mut bed, 70, &[0, HOUR]);
+    assert_eq!([0, 1].map(|member| ahead_ms(&bed, member)), [0, 3_600_000]);
+    run(&mut bed, LONG_MS, &[0, HOUR]);
+    let apart = |bed: &Bed, member: usize| {
+        let apart = bed.members[member].physical_clock().apart();
+        apart.map(|(process, ahead)| (process.0, (ahead + MS as i64 / 2) / MS as i64)).collect::<Vec<_>>()
+    };
+    for (member, other, ahead) in [(0, 1, 3_600_000_i64), (1, 0, -3_600_000)] {
+        let apart = apart(&bed, member);
+        let [(process, ms)] = apart[..] else { panic!("{member}: {apart:?}") };
+        assert!(process == other && (ms - ahead).abs() <= 20, "{member}: {apart:?}");
+    }
+    let one = bed.submit(0, &[0], b"one").expect("all are connected");
+    run(&mut bed, 20, &[0, HOUR]);
+    let both = bed.submit(0, &[0, 1], b"both").expect("all are connected");
+    run(&mut bed, LONG_MS, &[0, HOUR]);
+    assert_eq!(bed.delivered[0].iter().map(|(id, _)| *id).collect::<Vec<_>>(), [one]);
+    assert_eq!(bed.delivered[1].iter().map(|(id, _)| *id).collect::<Vec<_>>(), [alone]);
+    assert!(bed.members[0].clock_counts().refused > 0);
+    assert_eq!(bed.members[1].clock_counts().refused, 0, "nobody is ahead of it");
+    assert_eq!(ahead_ms(&bed, 0), 0);
+    // The operator lets them go on.
+    bed.members.iter_mut().for_each(|member| member.set_clock_bound(2 * Duration::from_nanos(HOUR)));
+    run(&mut bed, LONG_MS, &[0, 0]);
+    for (member, delivered) in bed.delivered.iter().enumerate() {
+        assert_eq!(delivered.last().map(|(id, _)| *id), Some(both), "member {member}");
+    }
+}

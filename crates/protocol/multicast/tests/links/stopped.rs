@@ -1,0 +1,196 @@
+//! Members that stand still, while everybody else goes on: they are expelled from flow control, and come back by state.
+
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Fault, NetworkModel};
+use stentor_multicast::{GroupId, Limits, MessageId, Mutant, ProcessRole, Step};
+
+use crate::bed::{Bed, RECONNECTED_NS};
+
+/// How long a member that frees nothing is waited for, if there is room.
+const LAG: Duration = Duration::from_millis(100);
+/// How long processes stand still: several windows and rings of messages.
+const STOPPED_NS: u64 = 400_000_000;
+/// Between two messages of the client.
+const PACE_NS: u64 = 1_000_000;
+/// Messages that others deliver at least while somebody stands still.
+const AT_LEAST: usize = 300;
+
+fn limits() -> Limits {
+    Limits { message_bytes: 64, window: 16, body_ring_bytes: 4096, control_ring_bytes: 4096 }
+}
+
+/// A cluster, a client of it, and what that multicast.
+struct Run {
+    bed: Bed,
+    to: Vec<u16>,
+    sent: Vec<(MessageId, Vec<u8>)>,
+}
+
+impl Run {
+    fn new(groups: &[usize], mutant: Mutant) -> Run {
+        let mut bed = Bed::planted(groups, 1, limits(), NetworkModel::calm(), (7, mutant));
+        bed.members.iter_mut().for_each(|member| member.set_expel_after(LAG));
+        bed.clients[0].set_expel_after(LAG);
+        bed.run(4 * RECONNECTED_NS);
+        Run { bed, to: (0..groups.len() as u16).collect(), sent: Vec::new() }
+    }
+
+    fn stop(&mut self, processes: &[u16]) {
+        for process in processes {
+            let stall = Fault::Stall { process: ProcessId(*process), for_ns: STOPPED_NS };
+            self.bed.world.inject(self.bed.world.now_ns(), stall);
+        }
+    }
+
+    /// The client multicasts for a while, whenever it can.
+    fn load(&mut self, for_ns: u64) {
+        for _ in 0..for_ns / PACE_NS {
+            let payload = format!("message {}", self.sent.len());
+            if let Ok(id) = self.bed.submit(0, &self.to, payload.as_bytes()) {
+                self.sent.push((id, payload.into_bytes()));
+            }
+            let client = self.bed.topology.client_process(stentor_multicast::ClientId(0));
+            self.bed.world.wake_at(client, self.bed.world.now_ns());
+            self.bed.run(PACE_NS);
+        }
+    }
+
+    /// Messages that a member delivers under load while others stand still.
+    fn delivered_meanwhile(&mut self, member: usize) -> usize {
+        let before = self.bed.delivered[member].len();
+        self.load(STOPPED_NS - 20 * PACE_NS);
+        self.bed.delivered[member].len() - before
+    }
+
+    fn expelled_by(&self, member: usize) -> Vec<u16> {
+        self.bed.members[member].expelled().map(|process| process.0).collect()
+    }
+
+    /// Everybody is back, and has delivered everything, alike.
+    fn ends_complete(mut self) {
+        self.load(100_000_000);
+        self.bed.run(100 * RECONNECTED_NS);
+        self.load(100_000_000);
+        self.bed.run(20 * RECONNECTED_NS);
+        for (member, delivered) in self.bed.delivered.iter().enumerate() {
+            assert!(*delivered == self.sent, "member {member}: {} of {}", delivered.len(), self.sent.len());
+            assert_eq!(self.bed.members[member].expelled().count(), 0, "all are back");
+        }
+        assert_eq!(self.bed.clients[0].expelled().count(), 0);
+        assert_eq!(self.bed.clients[0].outstanding(), 0);
+    }
+}
+
+#[test]
+fn a_follower_that_stands_still_holds_up_nobody_and_comes_back_by_state() {
+    let mut run = Run::new(&[3, 3], Mutant::None);
+    run.load(50_000_000);
+    run.stop(&[5]);
+    assert!(run.delivered_meanwhile(0) > AT_LEAST);
+    assert_eq!((run.expelled_by(3), run.expelled_by(1)), (vec![5], vec![5]), "by its leader, and by the other group");
+    assert_eq!(run.bed.clients[0].expelled().collect::<Vec<_>>(), [ProcessId(5)]);
+    run.ends_complete();
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn without_expelling_one_follower_that_stands_still_stops_every_group() {
+    let mut run = Run::new(&[3, 3], Mutant::NobodyExpelled);
+    run.load(50_000_000);
+    run.stop(&[5]);
+    let delivered = run.delivered_meanwhile(0);
+    assert!(delivered < 40, "{delivered} delivered, a window and what was under way");
+}
+
+/// Of 100 messages, how many a follower that came back delivers, and the peer messages that its leader writes for it meanwhile.
+fn delivered_after(mutant: Mutant) -> (usize, u64) {
+    let mut run = Run::new(&[3, 3], mutant);
+    run.load(50_000_000);
+    run.stop(&[5]);
+    assert!(run.delivered_meanwhile(0) > AT_LEAST);
+    run.load(100_000_000);
+    run.bed.run(100 * RECONNECTED_NS);
+    let seen = |run: &Run| (run.bed.delivered[5].len(), run.bed.members[3].counts().writes(Step::PeerMessage));
+    let before = seen(&run);
+    run.load(100_000_000);
+    let after = seen(&run);
+    (after.0 - before.0, after.1 - before.1)
+}
+
+#[test]
+fn a_member_that_came_back_gets_messages_through_its_own_ring_again() {
+    let (delivered, forwarded) = delivered_after(Mutant::None);
+    assert!(delivered >= 99 && forwarded == 0, "{delivered} delivered, {forwarded} peer messages");
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn a_member_whose_cells_are_written_before_it_freed_them_reads_its_ring_no_more() {
+    let (delivered, forwarded) = delivered_after(Mutant::ExpelledInPlace);
+    assert!(delivered < 50 || forwarded > 50, "{delivered} delivered, {forwarded} peer messages");
+}
+
+#[test]
+fn one_of_each_group_and_two_of_five_hold_up_nobody() {
+    let mut run = Run::new(&[3, 5], Mutant::None);
+    run.load(50_000_000);
+    run.stop(&[2, 6, 7]);
+    assert!(run.delivered_meanwhile(0) > AT_LEAST);
+    let mut expelled = run.expelled_by(4);
+    expelled.sort_unstable();
+    assert_eq!(expelled, [2, 6, 7]);
+    run.ends_complete();
+}
+
+/// What is written needs a majority: nothing is gained by going on without one.
+#[test]
+fn a_majority_that_stands_still_is_waited_for() {
+    let mut run = Run::new(&[3, 3], Mutant::None);
+    run.load(50_000_000);
+    run.stop(&[4, 5]);
+    let delivered = run.delivered_meanwhile(0);
+    assert!(delivered < 40, "{delivered}");
+    let counted = |member: u16| match run.bed.topology.role(ProcessId(member)) {
+        Some(ProcessRole::Member { group, .. }) => group == GroupId(1),
+        _ => false,
+    };
+    assert!(run.expelled_by(3).into_iter().filter(|member| counted(*member)).count() < 2);
+    run.ends_complete();
+}
+
+#[test]
+fn a_leader_that_stands_still_is_followed_by_another_and_comes_back() {
+    let mut run = Run::new(&[3, 3], Mutant::None);
+    run.load(50_000_000);
+    run.stop(&[3]);
+    run.load(10_000_000);
+    run.bed.members[4].campaign().expect("it has its group's state");
+    assert!(run.delivered_meanwhile(0) > AT_LEAST);
+    assert!(run.bed.members[4].replica().is_leader());
+    run.ends_complete();
+}
+
+/// Nobody waits for a client, nor expels anybody because one stands still.
+#[test]
+fn a_client_that_stands_still_holds_up_nobody() {
+    let mut run = Run::new(&[3, 3], Mutant::None);
+    run.load(50_000_000);
+    let client = run.bed.topology.client_process(stentor_multicast::ClientId(0));
+    run.stop(&[client.0]);
+    run.bed.run(STOPPED_NS + PACE_NS);
+    assert!((0..6).all(|member| run.expelled_by(member).is_empty()));
+    run.ends_complete();
+}
+
+/// Members that do nothing owe nothing.
+#[test]
+fn nobody_is_expelled_where_nothing_is_written() {
+    let mut run = Run::new(&[3, 3], Mutant::None);
+    run.load(20_000_000);
+    run.stop(&[5]);
+    run.bed.run(STOPPED_NS - PACE_NS);
+    assert!((0..5).all(|member| run.expelled_by(member).is_empty()));
+    run.ends_complete();
+}

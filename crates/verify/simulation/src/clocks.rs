@@ -1,0 +1,215 @@
+//! The clocks of the hosts of a run, in profile `clocks`, and what final times are judged by.
+//!
+//! Every host has a wall clock with a skew, a monotonic clock with a drift, and sometimes steps of the wall clock. In some
+//! runs one host is off by more than the bound, by up to a year. It is a member of a group of three or more, so that its
+//! group has other opinions; a group whose only host is wrong has a wrong time by the rules.
+//!
+//! # What is judged
+//! A final time is *physical* if it is of this age and not a count of messages. Where most clocks are right, a physical time is
+//! - no later than the moment of its delivery by the fastest right clock, and
+//! - no earlier than the moment at which its message was multicast, by the slowest, but for what a leader needs to learn the
+//!   time.
+//!
+//! That times do not fall with delivery, and are the same in all destination groups, is part of M5.
+
+use std::collections::HashMap;
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{ClockCounts, MessageId, Topology};
+
+use crate::chance::Chance;
+use crate::nemesis::Profile;
+
+/// The clocks of a seed.
+const STREAM: u64 = 405;
+/// True time at the beginning, ns since 1970.
+const EPOCH_NS: u64 = 1_795_000_000_000_000_000;
+const YEAR_NS: i64 = 365 * 86_400 * 1_000_000_000;
+/// Clocks that are right are within a quarter of this of true time, ns.
+pub(crate) const BOUND_NS: u64 = 100_000;
+const RIGHT_NS: u64 = BOUND_NS / 4;
+/// Drifts, in millionths.
+const DRIFT_PPM: u64 = 100;
+/// What drift and slewing add in a run, ns.
+const SLACK_NS: u64 = 2_000;
+/// A leader that has heard too few clocks waits for four bounds; readings that a bad network delays are late by as much again.
+const LEARNING_NS: u64 = 8 * BOUND_NS;
+
+/// The counts that simulation runs claim to reach.
+pub(crate) const CLAIMS: [&str; 4] = ["clock_physical", "clock_behind", "clock_waiting", "leaders_off_the_median"];
+
+/// The clock of one host.
+#[derive(Clone, Debug, Default)]
+struct Host {
+    drift_ppm: i64,
+    /// From when on the wall clock is ahead by how much, in order.
+    steps: Vec<(u64, i64)>,
+}
+
+/// The clocks of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Clocks {
+    hosts: Vec<Host>,
+    multicast: HashMap<MessageId, u64>,
+    /// Final times that are off.
+    pub(crate) wrong: Vec<String>,
+    /// Deliveries at times that are not physical.
+    pub(crate) logical: u64,
+}
+
+/// What may be wrong with clocks.
+#[derive(Clone, Copy)]
+enum Trouble {
+    /// All are right.
+    None,
+    /// One is off by more than the bound, all the time.
+    Off,
+    /// One is stepped, again and again.
+    Steps,
+}
+
+impl Clocks {
+    /// The clocks of a seed, if the profile has any.
+    pub(crate) fn draw(seed: u64, profile: Profile, topology: &Topology) -> Option<Self> {
+        if profile != Profile::Clocks {
+            return None;
+        }
+        let mut chance = Chance::new(seed, STREAM);
+        let members = topology.all_members();
+        let mut hosts: Vec<Host> = (0..members)
+            .map(|_| Host {
+                drift_ppm: signed(&mut chance, DRIFT_PPM),
+                steps: vec![(0, signed(&mut chance, RIGHT_NS))],
+            })
+            .collect();
+        let trouble = chance.pick(&[Trouble::None, Trouble::Off, Trouble::Off, Trouble::Steps]);
+        let large = topology.group_ids().filter(|group| topology.size(*group) >= 3);
+        let able: Vec<ProcessId> = large.flat_map(|group| topology.members(group)).collect();
+        if !able.is_empty() {
+            let steps = &mut hosts[chance.pick(&able).index()].steps;
+            match trouble {
+                Trouble::None => {}
+                Trouble::Off => steps[0].1 = far(&mut chance),
+                Trouble::Steps => {
+                    let mut at = 0;
+                    for _ in 0..chance.between(1, 4) {
+                        at += chance.between(50_000, 1_500_000);
+                        let back = chance.between(0, 2) == 0;
+                        steps.push((at, if back { 0 } else { far(&mut chance) }));
+                    }
+                }
+            }
+        }
+        Some(Clocks { hosts, multicast: HashMap::new(), wrong: Vec::new(), logical: 0 })
+    }
+
+    /// The monotonic clock of a member's host, ns.
+    pub(crate) fn monotonic(&self, member: ProcessId, now_ns: u64) -> u64 {
+        now_ns.saturating_add_signed(now_ns as i64 * self.hosts[member.index()].drift_ppm / 1_000_000)
+    }
+
+    /// The wall clock of a member's host, ns since 1970.
+    pub(crate) fn wall(&self, member: ProcessId, now_ns: u64) -> u64 {
+        let host = &self.hosts[member.index()];
+        let ahead = host.steps.iter().rev().find(|(at, _)| *at <= now_ns).map_or(0, |(_, ahead)| *ahead);
+        (EPOCH_NS + self.monotonic(member, now_ns)).saturating_add_signed(ahead)
+    }
+
+    pub(crate) fn multicast(&mut self, id: MessageId, now_ns: u64) {
+        self.multicast.insert(id, EPOCH_NS + now_ns);
+    }
+
+    /// Judges a final time at its delivery.
+    pub(crate) fn judge(&mut self, member: ProcessId, id: MessageId, time: u64, now_ns: u64) {
+        let now = EPOCH_NS + now_ns;
+        if time < EPOCH_NS / 2 {
+            self.logical += 1;
+            return;
+        }
+        let latest = now + RIGHT_NS + SLACK_NS;
+        let earliest = self.multicast.get(&id).map_or(0, |at| at - RIGHT_NS - SLACK_NS - LEARNING_NS);
+        if time > latest || time < earliest {
+            let ahead = i128::from(time) - i128::from(now);
+            self.wrong.push(format!("{member} delivers {id} at a time that is {ahead} ns ahead of true time"));
+        }
+    }
+}
+
+fn signed(chance: &mut Chance, most: u64) -> i64 {
+    chance.between(0, 2 * most) as i64 - most as i64
+}
+
+/// Off by more than the bound: a little, or up to a year.
+fn far(chance: &mut Chance) -> i64 {
+    let most = if chance.between(0, 1) == 0 { 20 * BOUND_NS as i64 } else { YEAR_NS };
+    let far = chance.between(2 * BOUND_NS, most as u64) as i64;
+    if chance.between(0, 2) == 0 { -far } else { far }
+}
+
+/// Adds the counts of another member.
+pub(crate) fn add(to: &mut ClockCounts, more: ClockCounts) {
+    to.physical += more.physical;
+    to.behind += more.behind;
+    to.waiting += more.waiting;
+    to.off += more.off;
+    to.refused += more.refused;
+}
+
+/// Returns names and values in a fixed order.
+pub(crate) fn named(counts: ClockCounts, logical: u64) -> Vec<(&'static str, u64)> {
+    vec![
+        ("clock_physical", counts.physical),
+        ("clock_behind", counts.behind),
+        ("clock_waiting", counts.waiting),
+        ("leaders_off_the_median", counts.off),
+        ("times_refused", counts.refused),
+        ("logical_times", logical),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clocks(seed: u64) -> (Topology, Clocks) {
+        let topology = Topology::new(&[3, 1, 2], 1).expect("a possible cluster");
+        let clocks = Clocks::draw(seed, Profile::Clocks, &topology).expect("it has clocks");
+        (topology, clocks)
+    }
+
+    #[test]
+    fn most_clocks_are_right_and_every_trouble_is_drawn() {
+        let (mut off, mut stepped) = (0, 0);
+        for seed in 0..100 {
+            let (topology, clocks) = clocks(seed);
+            let wrong = |at: u64| {
+                let away = |member: u16| clocks.wall(ProcessId(member), at).abs_diff(EPOCH_NS + at);
+                let all = 0..topology.all_members() as u16;
+                all.filter(|member| away(*member) > RIGHT_NS + SLACK_NS).collect::<Vec<_>>()
+            };
+            let wrong = [wrong(0), wrong(3_000_000)];
+            assert!(wrong.iter().all(|wrong| wrong.len() <= 1 && wrong.iter().all(|member| *member < 3)), "{wrong:?}");
+            off += u64::from(!wrong[0].is_empty());
+            stepped += u64::from(wrong[0] != wrong[1]);
+        }
+        assert!(off > 20 && stepped > 10, "{off} {stepped}");
+    }
+
+    #[test]
+    fn times_that_are_off_are_wrong() {
+        let (_, mut clocks) = clocks(1);
+        let id = MessageId { client: stentor_multicast::ClientId(0), sequence: 1 };
+        clocks.multicast(id, 1_000_000);
+        for (time, wrong) in [
+            (7, 0),
+            (EPOCH_NS + 1_500_000, 0),
+            (EPOCH_NS + 2_000_000 + BOUND_NS, 1),
+            (EPOCH_NS, 2),
+            (EPOCH_NS + YEAR_NS as u64, 3),
+        ] {
+            clocks.judge(ProcessId(0), id, time, 2_000_000);
+            assert_eq!(clocks.wrong.len(), wrong, "{time}");
+        }
+        assert_eq!(clocks.logical, 1);
+    }
+}
