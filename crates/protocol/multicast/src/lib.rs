@@ -44,10 +44,10 @@ pub use node::{
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
-pub use peer_message::{Joiner, MessageRef, PeerMessage, SlotRef};
+pub use peer_message::{Closed, Joiner, Left, MessageRef, Opening, PeerMessage, SlotRef};
 pub use physical_clock::{ClockError, END_OF_TIME, PhysicalClock, SLEW_PPM};
 pub use replica::{CatchUps, Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
 pub use sender::{Sender, WindowFull};
-pub use state::{AssignedSlot, ClientState, State};
+pub use state::{AssignedSlot, ClientState, State, Succession};
 pub use topology::{ProcessRole, Topology, TopologyError};
 pub use word_reader::PeerMessageError;

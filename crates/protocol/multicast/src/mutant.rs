@@ -72,6 +72,16 @@ mutants! {
     VoidOfTheLiving, "void-of-the-living", "superseded";
     /// What a client that died multicast after what is given up is assigned.
     EraNotClosed, "era-not-closed", "M6";
+    /// A member delivers past a message that another group refused, before a majority of its own has processed that.
+    RefusedPassed, "refused-passed", "M2";
+    /// What processes of a client's place left is void before a majority has processed that another one took it.
+    SuccessionAtOnce, "succession-at-once", "M2";
+    /// A leader counts a member's word that it takes no more of a client's earlier processes in another ballot than it was given.
+    ClosedOfOldBallot, "closed-of-old-ballot", "M3";
+    /// A member that says that it takes no more of a client's earlier processes does.
+    ClosingForgotten, "closing-forgotten", "M3";
+    /// A leader lets a process begin behind what it holds itself, whatever others hold.
+    OwnPrefixOnly, "own-prefix-only", "M3";
     /// A member takes a state that its leader's stream has overtaken in place of what it has processed since, and asks for
     /// nothing when entries of the stream are missing.
     StateSetBack, "state-set-back", "M9";
@@ -148,6 +158,11 @@ impl Mutant {
                 | Mutant::PiecesMixed
                 | Mutant::StateAheadOfApplication
                 | Mutant::FrozenAgain
+                | Mutant::RefusedPassed
+                | Mutant::SuccessionAtOnce
+                | Mutant::ClosedOfOldBallot
+                | Mutant::ClosingForgotten
+                | Mutant::OwnPrefixOnly
                 | Mutant::NobodyExpelled
                 | Mutant::ExpelledInPlace
                 | Mutant::ClockSetBack

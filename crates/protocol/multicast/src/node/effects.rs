@@ -35,6 +35,10 @@ pub(super) struct Outputs {
     is_touched: Vec<bool>,
     /// Clients that wait for news.
     pub(super) notify: Vec<bool>,
+    /// Messages that were held and are void: client, slot, sequence.
+    pub(super) dropped: Vec<(ClientId, u64, u64)>,
+    /// By client: what the process that has the place is to know may have changed.
+    pub(super) place_changed: Vec<bool>,
     /// What goes as letters.
     pub(super) letters: Vec<Outgoing>,
     pub(super) counts: Counts,
@@ -63,6 +67,8 @@ impl Outputs {
             touched: Vec::with_capacity(topology.clients()),
             is_touched: vec![false; topology.clients()],
             notify: vec![false; topology.clients()],
+            dropped: Vec::new(),
+            place_changed: vec![false; topology.clients()],
             letters: Vec::new(),
             counts: Counts::default(),
             operations: None,
@@ -223,6 +229,16 @@ impl<A: Application> Effects for Out<'_, A> {
     }
 
     fn freed(&mut self, client: ClientId) {
+        self.outputs.touch(client);
+    }
+
+    fn dropped(&mut self, client: ClientId, slot: u64, sequence: u64) {
+        self.outputs.dropped.push((client, slot, sequence));
+    }
+
+    fn place_changed(&mut self, client: ClientId) {
+        self.outputs.place_changed[usize::from(client.0)] = true;
+        self.outputs.notify[usize::from(client.0)] = true;
         self.outputs.touch(client);
     }
 

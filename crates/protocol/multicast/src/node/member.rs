@@ -4,6 +4,7 @@ mod absent;
 mod credit;
 mod expel;
 mod links;
+mod opening;
 mod post;
 mod recover;
 mod take;
@@ -343,6 +344,9 @@ impl<F: Fabric> Member<F> {
             worked |= self.recover(now, app);
             self.had_work |= worked || self.outputs.counts.writes(Step::PeerMessage) != letters;
             worked |= completed;
+        }
+        if !self.outputs.dropped.is_empty() {
+            self.drop_void();
         }
         // First what others wait for.
         let left_over = self.send_outboxes();

@@ -17,6 +17,10 @@ pub trait Effects {
     fn deliver(&mut self, delivery: &Delivery);
     /// Slots of a client are free that were not delivered: its process may wait for them.
     fn freed(&mut self, _client: ClientId) {}
+    /// A message that was held is void: its body is not needed any more, and its slot may be another's.
+    fn dropped(&mut self, _client: ClientId, _slot: u64, _sequence: u64) {}
+    /// What a process is to know that has, or wants, the client's place may have changed.
+    fn place_changed(&mut self, _client: ClientId) {}
     /// Whether what was appended for followers before has not gone out yet: saying it again would only add to it.
     fn is_held_up(&self) -> bool {
         false

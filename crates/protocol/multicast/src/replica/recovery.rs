@@ -9,11 +9,12 @@ use super::install::Install;
 use super::leader::Leader;
 use super::leadership::{Leadership, Stage};
 use super::membership::Membership;
+use super::succession::Successions;
 use super::{Effects, Rejected};
 use crate::Ballot;
 use crate::mutant::mutant;
-use crate::peer_message::{Joiner, MessageRef, PeerMessage};
-use crate::state::State;
+use crate::peer_message::{Joiner, MessageRef, PeerMessage, SlotRef};
+use crate::state::{State, Succession};
 
 /// The part of a member that promises, campaigns, takes over states and hands them out.
 ///
@@ -276,6 +277,12 @@ impl<E: Effects> Recovery<'_, E> {
     fn adopt(&mut self, state: &State, counter: u64, leads: bool) {
         self.agreement.adopt(state, counter, leads);
         self.membership.adopt(&state.lives);
+        for client in self.agreement.messages.clients() {
+            for (slot, sequence) in self.agreement.messages.window_mut(client).drop_void() {
+                self.effects.dropped(client, slot, sequence);
+            }
+            self.effects.place_changed(client);
+        }
     }
 
     /// Takes the state and installs it at the others. The clock is the maximum over all promises.
@@ -344,13 +351,17 @@ impl<E: Effects> Recovery<'_, E> {
                 self.effects.send(process, &announce);
             }
         }
-        let (clients, again) = (messages.clients(), !mutant!(id.mutant(), NotProposedAgain));
-        let mut leader = Leader { agreement: self.agreement, effects: self.effects };
-        leader.relay_ballots();
+        let again = !mutant!(id.mutant(), NotProposedAgain);
+        let clients = || messages.clients();
+        let (all, each) = (clients(), clients());
+        Leader { agreement: self.agreement, effects: self.effects }.relay_ballots();
         if again {
-            leader.propose_again();
+            Leader { agreement: self.agreement, effects: self.effects }.propose_again();
+            let mut successions = Successions { agreement: self.agreement, counts_in: None, effects: self.effects };
+            all.for_each(|client| successions.propose_again(client));
         }
-        clients.for_each(|client| leader.assign_ready(client));
+        let mut leader = Leader { agreement: self.agreement, effects: self.effects };
+        each.for_each(|client| leader.assign_ready(client));
         self.agreement.deliver_due(self.effects);
         let admitted = &self.leadership.admitted;
         if self.membership.joiners.iter().any(|joiner| !admitted.contains(joiner)) {
@@ -440,6 +451,14 @@ impl<E: Effects> Recovery<'_, E> {
         let Stage::Installing(install) = std::mem::replace(&mut self.leadership.stage, Stage::Idle) else { return };
         self.adopt(&install.state, install.counter, false);
         self.send(leader, &PeerMessage::Installed { ballot });
+        for client in self.agreement.messages.clients() {
+            // Who has the state has processed what is in it.
+            let last = self.agreement.messages.window(client).heirs.last().copied();
+            if let Some(Succession { generation, .. }) = last.filter(|last| !last.settled) {
+                let about = SlotRef { client, slot: 0, ballot, generation };
+                self.send(leader, &PeerMessage::Succeeded(about));
+            }
+        }
         self.agreement.acknowledge_all(None, self.effects);
         self.agreement.deliver_due(self.effects);
     }

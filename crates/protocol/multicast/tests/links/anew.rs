@@ -41,7 +41,7 @@ fn begins_anew_after(changes: u16, size: u16, network: NetworkModel, seed: u64) 
         bed.run(4 * SETTLED_NS);
     }
     let before = bed.submit(0, &[0, 1], b"before").expect("all are connected");
-    bed.run(RECONNECTED_NS);
+    bed.run(4 * RECONNECTED_NS);
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1), "{why}");
     let remembered = bed.members[0].replica().known(GroupId(1));
     let mut anew = 3..usize::from(3 + size);

@@ -12,6 +12,7 @@ mod process;
 mod starvation;
 mod state;
 mod stream;
+mod succession;
 mod time;
 mod timestamp;
 mod window;

@@ -143,7 +143,15 @@ impl Profile {
             Profile::Failover => FAILOVER.to_vec(),
             Profile::Partition => [&PARTITION[..], &["false_suspicions", "flaps"]].concat(),
             Profile::Clients => {
-                vec!["client_crashes", "clients_gone", "clients_cut_off", "false_suspicions", "slow_leaders"]
+                vec![
+                    "client_crashes",
+                    "clients_gone",
+                    "clients_cut_off",
+                    "false_suspicions",
+                    "slow_leaders",
+                    "silent_groups",
+                    "clients_begun_beside_a_silent_group",
+                ]
             }
             Profile::Rings => vec!["late_links", "cut_links", "stalled_followers"],
             Profile::All | Profile::Clocks => {

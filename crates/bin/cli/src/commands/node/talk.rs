@@ -469,9 +469,7 @@ impl<'a> Talk<'a> {
             }
             _ => String::new(),
         };
-        format!(
-            "{who} is there and has been silent for {seconds} s: {why}; no new client can connect until it answers{goes_on}"
-        )
+        format!("{who} is there and has been silent for {seconds} s: {why}{goes_on}")
     }
 
     /// As which process of this host a member is there. A fabric between hosts does not know; then its lock says.

@@ -95,10 +95,6 @@ impl<F: Fabric> Member<F> {
 
     fn down(&mut self, link: usize) {
         let process = self.links[link].peer();
-        if let Some(client) = self.client_of(link) {
-            // It may have been told already that nothing is left here, and begin without being heard.
-            self.replica.begin_client(client);
-        }
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
         self.outputs.connected[process.index()] = false;
         if link == peer.main {
@@ -141,6 +137,7 @@ impl<F: Fabric> Member<F> {
         let connected = &mut self.outputs.connected[process.index()];
         if !*connected && streaming && self.links[peer.main].is_met() {
             *connected = true;
+            self.bodies.iter_mut().for_each(|body| body.ticks = 0);
             self.recovery.fresh.push(process);
         }
     }
@@ -152,6 +149,10 @@ impl<F: Fabric> Member<F> {
             if self.is_connected_to(process) {
                 self.peer_connected(process, app);
             }
+        }
+        if any {
+            // It may be the leader, which has to hear who wants to begin.
+            (0..self.bodies.len() as u16).map(ClientId).for_each(|client| self.ask_to_open(client, app));
         }
         any
     }

@@ -182,6 +182,7 @@ impl<F: Fabric> Member<F> {
             self.recovery.now += 1;
             self.heartbeats.tick(&mut self.fabric, &mut self.links);
             self.note_absent(now);
+            self.ask_to_open_again(app);
             self.expel_standing(now);
             self.tick(app);
             self.tick_transfers();
@@ -220,10 +221,8 @@ impl<F: Fabric> Member<F> {
 
     #[cold]
     fn note_state(&mut self) {
-        // Whoever takes a client's place must not use its numbers again, also those that came with a state. What was
-        // delivered or given up elsewhere and came with a state is free here, too: its clients wait for that.
+        // What was delivered or given up elsewhere and came with a state is free here, too: its clients wait for that.
         for (client, body) in (0..).map(ClientId).zip(&mut self.bodies) {
-            body.last_sequence = body.last_sequence.max(self.replica.last_sequence(client));
             if self.replica.first_held(client) > body.credited_slots {
                 self.outputs.touch(client);
             }
@@ -454,6 +453,7 @@ impl<F: Fabric> Member<F> {
         if words.len() * 8 > longest {
             return None;
         }
+        self.drop_void();
         let header = Header::decode(words, words.len() * 8, &self.topology).ok()?;
         let whole = Header::words(header.groups()) + header.payload_bytes.div_ceil(8);
         if words.len() != whole {
@@ -467,7 +467,7 @@ impl<F: Fabric> Member<F> {
         };
         self.stores[at].put_aside(slot, &header, words.to_vec());
         self.with_replica(app, |replica, out| replica.on_message(client, &header, out)).ok()?;
-        self.note_held(client, header.sequence, false);
+        self.note_held(client, false);
         // What was in its place may have been the last thing in the ring that was not free.
         self.outputs.touch(client);
         self.count_rare_bytes();
