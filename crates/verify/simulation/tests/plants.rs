@@ -18,7 +18,7 @@ fn what_is_planted_in_the_rings_of_clients_is_found() {
 
 #[test]
 fn what_is_planted_where_members_come_back_under_load_is_found() {
-    find("state-set-back", 249, Profile::Rejoins, Sets::Drawn);
+    find("state-set-back", 201, Profile::Rejoins, Sets::Drawn);
 }
 
 #[test]
