@@ -20,9 +20,11 @@ const MOST_SECONDS: f64 = 60.0;
 /// Mutants in what is written by sets, which one run in four has: searched where all have.
 const OF_SETS: [&str; 2] = ["place-reused-under-set", "broken-set-forgotten"];
 /// Mutants of the multicast that only show under a profile: their names, and the profile.
-const UNDER_PROFILES: [(&str, &str); 5] = [
+const UNDER_PROFILES: [(&str, &str); 7] = [
     ("held-bodies-uncredited", "rings"),
     ("state-set-back", "rejoins"),
+    ("applied-again", "states"),
+    ("pieces-mixed", "states"),
     ("nobody-expelled", "stops"),
     ("clock-set-back", "clocks"),
     ("physical-alone", "clocks"),
@@ -115,11 +117,16 @@ pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
 }
 
 /// Profiles of the multicast beside the one with all failures, and the seeds of each.
-const PROFILES: [(&str, u64); 4] =
-    [("rings", FAILURE_SEEDS), ("rejoins", REJOIN_SEEDS), ("stops", STOP_SEEDS), ("clocks", CLOCK_SEEDS)];
+const PROFILES: [(&str, u64); 5] = [
+    ("rings", FAILURE_SEEDS),
+    ("rejoins", REJOIN_SEEDS),
+    ("states", REJOIN_SEEDS),
+    ("stops", STOP_SEEDS),
+    ("clocks", CLOCK_SEEDS),
+];
 
-/// Simulates under all failures, each of which must have happened; with small rings; with rejoins under load; with processes that
-/// stand still; and with clocks that differ.
+/// Simulates under all failures, each of which must have happened; with small rings; with rejoins under load; with large states;
+/// with processes that stand still; and with clocks that differ.
 pub(crate) fn campaign_failures(context: &Context) -> Result<Outcome> {
     all_failed(&simulate(context, "multicast", &["--profile", "all"], FAILURE_SEEDS)?.faults)?;
     for (profile, seeds) in PROFILES {

@@ -41,7 +41,13 @@ impl Bed {
         let topology = Arc::new(Topology::new(&[3], 1).expect("a possible cluster"));
         let network = NetworkModel { retry_ns: 200_000, ..NetworkModel::calm() };
         let world = World::new(SimConfig::new(topology.processes(), seed, network));
-        let limits = Limits { message_bytes: 64, window: 64, body_ring_bytes: 16 << 10, control_ring_bytes: 16 << 10 };
+        let limits = Limits {
+            message_bytes: 64,
+            window: 64,
+            body_ring_bytes: 16 << 10,
+            control_ring_bytes: 16 << 10,
+            ..Limits::default()
+        };
         let processes: Vec<ProcessId> = topology.members(GROUP).collect();
         let [round, patience] = [ROUND_NS, PATIENCE_NS].map(Duration::from_nanos);
         let start = |me: &ProcessId| {

@@ -44,7 +44,7 @@ fn a_topology_has_no_members_of_a_group_that_it_has_not() {
         assert_eq!(topology.role(topology.client_process(client)), None);
         assert_eq!((topology.first_ballot(group), replica.known(group)), Default::default());
         assert_eq!((replica.first_held(client), replica.end_of_held(client), replica.last_sequence(client)), (0, 0, 0));
-        assert_eq!((replica.sequence_of(client, 3), replica.is_over(client)), (None, false));
+        assert_eq!((replica.sequence_of(client, 3), replica.succession(client)), (None, None));
     }
     assert_eq!([GroupId(256), GroupId(u16::MAX)].into_iter().collect::<GroupSet>(), GroupSet::default());
 }

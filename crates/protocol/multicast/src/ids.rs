@@ -24,7 +24,7 @@ pub struct MessageId {
 
 impl MessageId {
     /// Bits of a sequence that count a process's messages; what is above them is its generation.
-    pub const GENERATION_BITS: u32 = 40;
+    pub const GENERATION_BITS: u32 = 36;
 
     /// Returns the generation of the process that multicast the message. Of the processes that follow each other as one
     /// client, each has a larger generation.
@@ -43,6 +43,21 @@ pub(crate) fn generation(sequence: u64) -> u64 {
 
 /// The number of generations that fit into a sequence.
 pub(crate) const GENERATIONS: u64 = 1 << (64 - MessageId::GENERATION_BITS);
+
+/// Bits of a generation that count processes; those above them are of the number of the home group's incarnation, less 1.
+const PROCESS_BITS: u32 = 20;
+
+/// The first generation that a home group numbers in the incarnation with this number. Incarnations beyond the 256th share
+/// its numbers: a generation rises all the same, as long as somebody remembers the last one.
+pub(crate) fn first_generation_of(incarnation: u32) -> u64 {
+    u64::from(incarnation.saturating_sub(1).min(u32::from(u8::MAX))) << PROCESS_BITS
+}
+
+/// Whether a process that has used this sequence has no other one left.
+#[inline]
+pub(crate) fn is_last_of_generation(sequence: u64) -> bool {
+    generation(sequence.wrapping_add(1)) != generation(sequence)
+}
 
 /// The number below all sequences of a generation; no message has it.
 #[inline]
@@ -254,6 +269,20 @@ impl GroupSet {
         if let Some(word) = self.0.get_mut(usize::from(group.0) / 64) {
             *word |= 1 << (group.0 % 64);
         }
+    }
+
+    /// Takes a group out.
+    pub fn remove(&mut self, group: GroupId) {
+        if let Some(word) = self.0.get_mut(usize::from(group.0) / 64) {
+            *word &= !(1 << (group.0 % 64));
+        }
+    }
+
+    /// Whether a group is in this set.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, group: GroupId) -> bool {
+        self.0.get(usize::from(group.0) / 64).is_some_and(|word| word >> (group.0 % 64) & 1 == 1)
     }
 
     /// Whether every group of this set is in the other.

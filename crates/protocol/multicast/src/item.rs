@@ -15,7 +15,7 @@
 
 use thiserror::Error;
 
-use crate::{Ballot, ClientId, Incarnation};
+use crate::{Ballot, ClientId, Incarnation, ids};
 
 /// Version of this format and of the message's header; a peer of another one is refused.
 pub(crate) const VERSION: u8 = 7;
@@ -40,6 +40,11 @@ pub enum ItemKind {
     /// To a follower: counter, and 1 if a majority of the group is known to have processed such an entry. What is in the
     /// slot will never be delivered, nor anything that the same process of the client multicast after it.
     NoOp = 9,
+    /// To a follower: counter, and by which process a client's place was taken over: its life, the sequence after which what
+    /// earlier ones multicast is void, and up to which generation nobody asks for that any more (63 bits) with 1 if a majority
+    /// of the group is known to have processed such an entry. The head has the beginning of the process's generation, and its
+    /// first slot. Names no message.
+    Succeed = 6,
     /// To a follower: counter, another group's ballot and its incarnation. No smaller ballot of that group counts any more.
     /// Names no message.
     RemoteBallot = 11,
@@ -47,9 +52,9 @@ pub enum ItemKind {
     Begin = 10,
 }
 
-const KINDS: [ItemKind; 8] = {
-    use ItemKind::{Ack, Assign, Begin, NoOp, Remote, RemoteBallot, Timestamp, Vector};
-    [Assign, Timestamp, Vector, Remote, Ack, NoOp, RemoteBallot, Begin]
+const KINDS: [ItemKind; 9] = {
+    use ItemKind::{Ack, Assign, Begin, NoOp, Remote, RemoteBallot, Succeed, Timestamp, Vector};
+    [Assign, Timestamp, Vector, Remote, Ack, Succeed, NoOp, RemoteBallot, Begin]
 };
 
 /// Why words are not an item. The record was sealed, so this is a peer of another version or a bug, not a torn write.
@@ -252,6 +257,17 @@ pub enum StreamEntry<'a> {
         /// The group's incarnation.
         incarnation: Incarnation,
     },
+    /// A process took a client's place; see [`Succession`](crate::Succession). The head names its generation and first slot.
+    Succeed {
+        /// Its life.
+        life: u64,
+        /// What earlier processes multicast after this sequence is void.
+        after: u64,
+        /// Nobody asks for what processes with generations up to this one left; plus 1, so that 0 says nothing.
+        retired: u64,
+        /// A majority of the group has processed such an entry.
+        settled: bool,
+    },
 }
 
 /// An acknowledgement (2B).
@@ -345,7 +361,10 @@ impl<'a> Item<'a> {
         let slot = ShortSlot((word >> 40) as u32);
         let head = Head { client: ClientId((word >> 24) as u16), sequence: *sequence, slot, groups };
         let kind = kind_of(*word)?;
-        let positionless = matches!(kind, ItemKind::Vector | ItemKind::NoOp | ItemKind::RemoteBallot | ItemKind::Begin);
+        let positionless = matches!(
+            kind,
+            ItemKind::Vector | ItemKind::NoOp | ItemKind::Succeed | ItemKind::RemoteBallot | ItemKind::Begin
+        );
         let names_none = matches!(kind, ItemKind::RemoteBallot | ItemKind::Begin);
         if positionless && position != 0 || names_none && head != Head::NONE {
             return Err(ItemError::Reserved { at });
@@ -396,6 +415,7 @@ impl StreamItem<'_> {
             StreamEntry::Remote { .. } => ItemKind::Remote,
             StreamEntry::RemoteBallot { .. } => ItemKind::RemoteBallot,
             StreamEntry::NoOp { .. } => ItemKind::NoOp,
+            StreamEntry::Succeed { .. } => ItemKind::Succeed,
         }
     }
 
@@ -427,6 +447,10 @@ impl StreamItem<'_> {
             StreamEntry::NoOp { settled } => {
                 out.extend_from_slice(&[word(0), head.sequence, *counter, u64::from(*settled)]);
             }
+            StreamEntry::Succeed { life, after, retired, settled } => {
+                let last = retired << 1 | u64::from(*settled);
+                out.extend_from_slice(&[word(0), head.sequence, *counter, *life, *after, last]);
+            }
         }
     }
 }
@@ -457,6 +481,7 @@ fn words_of(kind: ItemKind, groups: usize) -> usize {
         ItemKind::Assign | ItemKind::Remote | ItemKind::RemoteBallot => 3,
         ItemKind::Timestamp | ItemKind::NoOp => 2,
         ItemKind::Begin => 1,
+        ItemKind::Succeed => 4,
         ItemKind::Vector | ItemKind::Ack => 1 + groups,
     }
 }
@@ -491,6 +516,12 @@ fn decode_body(kind: ItemKind, head: Head, position: u8, body: &[u64]) -> Result
             (stream(StreamEntry::RemoteBallot { ballot, incarnation }), is_count(*first) && same)
         }
         ItemKind::NoOp => (stream(StreamEntry::NoOp { settled: last == 1 }), is_count(*first) && last <= 1),
+        ItemKind::Succeed => {
+            let (life, after) = (rest.first().copied().unwrap_or(0), rest.get(1).copied().unwrap_or(0));
+            let entry = StreamEntry::Succeed { life, after, retired: last >> 1, settled: last & 1 == 1 };
+            let sound = ids::is_nameless(head.sequence) && last >> 1 <= ids::GENERATIONS;
+            (stream(entry), is_count(*first) && sound)
+        }
         ItemKind::Begin => (Item::Begin(Ballot::from_word(*first)), true),
     };
     if counts { Ok(item) } else { Err(ItemError::Count) }
@@ -516,7 +547,7 @@ mod tests {
     /// What a lone message to two groups costs in memory traffic: one line per write.
     #[test]
     fn every_item_about_a_message_to_two_groups_fills_at_most_one_cell() {
-        for kind in KINDS {
+        for kind in KINDS.into_iter().filter(|kind| *kind != ItemKind::Succeed) {
             assert_eq!(record_cells(words_of(kind, 2) * 8), 1, "{kind:?}");
         }
     }

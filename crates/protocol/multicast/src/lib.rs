@@ -39,18 +39,19 @@ pub use message::{Destination, Header, MessageError};
 #[doc(hidden)]
 pub use mutant::Mutant;
 pub use node::{
-    Application, CLIENT_TIMEOUT, Client, ClockCounts, Counts, Delivered, EXPEL_AFTER, HeartbeatCell, INBOX_BYTES,
-    Member, NodeError, RemoteOp, Stateless, Step, SubmitError, Submitted, stateless,
+    Application, CLIENT_TIMEOUT, Client, ClockCounts, Counts, Delivered, EXPEL_AFTER, Frozen, GivenUp, HeartbeatCell,
+    INBOX_BYTES, Member, NodeError, RemoteOp, RestoreError, StateReader, Stateless, Step, SubmitError, Submitted,
+    TransferOutcome, TransferReport, TransferRole, stateless,
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
 pub use origin::Origin;
-pub use peer_message::{Joiner, MessageRef, PeerMessage, SlotRef};
+pub use peer_message::{Closed, Joiner, Left, MessageRef, Opening, PeerMessage, SlotRef};
 pub use physical_clock::{ClockError, END_OF_TIME, PhysicalClock, SLEW_PPM};
 pub use replica::{
     CatchUps, Contradiction, Delivery, Effects, Hindrance, Rejected, Replica, ReplicaConfig, TotalLoss, Variant,
 };
 pub use sender::{Sender, WindowFull};
-pub use state::{AssignedSlot, ClientState, State};
+pub use state::{AssignedSlot, ClientState, State, Succession};
 pub use topology::{ProcessRole, Topology, TopologyError};
 pub use word_reader::PeerMessageError;

@@ -6,7 +6,7 @@ use stentor_fabric::seal::record_cells;
 use thiserror::Error;
 
 use crate::message::MAX_DESTINATIONS;
-use crate::node::{IN_FLIGHT_BYTES, INBOX_BYTES, STORED_BYTES};
+use crate::node::{IN_FLIGHT_BYTES, INBOX_BYTES, PIECE_BYTES, PIECES, STORED_BYTES};
 use crate::{Header, Replica, Topology};
 
 /// Bytes of a cell for credits, in front of the ring in a control region: one for the control ring in the other
@@ -26,11 +26,25 @@ pub struct Limits {
     pub body_ring_bytes: u64,
     /// Ring for timestamps, stream entries or acknowledgements between two members, bytes.
     pub control_ring_bytes: u64,
+    /// The largest state of an application that one member gives another, bytes.
+    pub snapshot_bytes: u64,
+    /// Deliveries that a member keeps for another one that gets its state, bytes.
+    pub backlog_bytes: u64,
+    /// The share of their usual rate down to which clients are slowed when that is nearly full, percent.
+    pub slowed_percent: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { message_bytes: 65536, window: 1024, body_ring_bytes: 1 << 20, control_ring_bytes: 64 << 10 }
+        Limits {
+            message_bytes: 65536,
+            window: 1024,
+            body_ring_bytes: 1 << 20,
+            control_ring_bytes: 64 << 10,
+            snapshot_bytes: 2 << 30,
+            backlog_bytes: 256 << 20,
+            slowed_percent: 25,
+        }
     }
 }
 
@@ -46,6 +60,21 @@ pub enum LimitsError {
     /// Ring too large.
     #[error("rings of {0} bytes: at most {max} are possible", max = Limits::MAX_RING_BYTES)]
     Ring(u64),
+    /// Too large a state, or too long a backlog, or too short a one.
+    #[error(
+        "a state of {snapshot} bytes and a backlog of {backlog} bytes: at most {max} are possible, and at least a message \
+         in the backlog",
+        max = Limits::MAX_SNAPSHOT_BYTES
+    )]
+    Transfer {
+        /// The state.
+        snapshot: u64,
+        /// The backlog.
+        backlog: u64,
+    },
+    /// No share.
+    #[error("{0} percent: 1 to 100 are possible")]
+    Percent(u32),
 }
 
 impl Limits {
@@ -55,6 +84,8 @@ impl Limits {
     pub const MAX_WINDOW: u32 = 1 << 16;
     /// The largest ring that can be configured, bytes.
     pub const MAX_RING_BYTES: u64 = 1 << 30;
+    /// The largest state, and the longest backlog, that can be configured, bytes.
+    pub const MAX_SNAPSHOT_BYTES: u64 = 1 << 40;
 
     /// Checks the sizes.
     ///
@@ -67,10 +98,23 @@ impl Limits {
         if !self.window.is_power_of_two() || self.window > Self::MAX_WINDOW {
             return Err(LimitsError::Window(self.window));
         }
-        match [self.body_ring_bytes, self.control_ring_bytes].into_iter().find(|bytes| *bytes > Self::MAX_RING_BYTES) {
-            Some(bytes) => Err(LimitsError::Ring(bytes)),
-            None => Ok(()),
+        let rings = [self.body_ring_bytes, self.control_ring_bytes];
+        if let Some(bytes) = rings.into_iter().find(|bytes| *bytes > Self::MAX_RING_BYTES) {
+            return Err(LimitsError::Ring(bytes));
         }
+        let (snapshot, backlog) = (self.snapshot_bytes, self.backlog_bytes);
+        if snapshot.max(backlog) > Self::MAX_SNAPSHOT_BYTES || backlog < self.least_backlog() {
+            return Err(LimitsError::Transfer { snapshot, backlog });
+        }
+        if !(1..=100).contains(&self.slowed_percent) {
+            return Err(LimitsError::Percent(self.slowed_percent));
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of a backlog in which any message has a place.
+    fn least_backlog(&self) -> u64 {
+        self.message_bytes as u64 + 64
     }
 
     /// The ring for one client's messages at one member.
@@ -119,6 +163,7 @@ impl Limits {
             queues: self.queue_bytes(topology, others + followers),
             aside: clients * u64::from(self.window) * longest,
             letters: others * 2 * self.letter_bytes(topology),
+            transfers: self.snapshot_bytes + self.backlog_bytes + PIECES * (PIECE_BYTES.max(longest) + LINE as u64),
         }
     }
 
@@ -144,10 +189,14 @@ impl Limits {
     }
 
     /// The longest peer message, bytes, and the most that may wait for one of them: what a member holds for
-    /// every client twice, and 64 MiB for the application's state.
+    /// every client twice, what it knows of each place of each window, and 1 MiB for everything else.
     #[must_use]
     pub fn letter_bytes(&self, topology: &Topology) -> u64 {
-        2 * topology.clients() as u64 * self.body_ring(topology).bytes() + (64 << 20)
+        let groups = topology.groups().min(MAX_DESTINATIONS) as u64;
+        let places = topology.clients() as u64 * u64::from(self.window);
+        2 * topology.clients() as u64 * self.body_ring(topology).bytes()
+            + 2 * places * (3 + 2 * groups) * WORD as u64
+            + (1 << 20)
     }
 
     /// Most bytes that can wait in outboxes. A message of which a member has written is one that the reader has not
@@ -186,13 +235,17 @@ pub struct MemoryPlan {
     pub aside: u64,
     /// The most that peer messages on their way can take, per other member one each way. Taken only when something fails.
     pub letters: u64,
+    /// The most that a transfer of the application's state takes: the state as it comes, or the deliveries that another
+    /// member is to get behind it, and the pieces under way. What the application's freeze holds comes on top. Taken only
+    /// when something fails.
+    pub transfers: u64,
 }
 
 impl MemoryPlan {
     /// The most that can wait in all queues.
     #[must_use]
     pub fn all_queues(&self) -> u64 {
-        self.queues + self.aside + self.letters
+        self.queues + self.aside + self.letters + self.transfers
     }
 }
 

@@ -72,6 +72,16 @@ mutants! {
     VoidOfTheLiving, "void-of-the-living", "superseded";
     /// What a client that died multicast after what is given up is assigned.
     EraNotClosed, "era-not-closed", "M6";
+    /// A member delivers past a message that another group refused, before a majority of its own has processed that.
+    RefusedPassed, "refused-passed", "M2";
+    /// What processes of a client's place left is void before a majority has processed that another one took it.
+    SuccessionAtOnce, "succession-at-once", "M2";
+    /// A leader counts a member's word that it takes no more of a client's earlier processes in another ballot than it was given.
+    ClosedOfOldBallot, "closed-of-old-ballot", "M3";
+    /// A member that says that it takes no more of a client's earlier processes does.
+    ClosingForgotten, "closing-forgotten", "M3";
+    /// A leader lets a process begin behind what it holds itself, whatever others hold.
+    OwnPrefixOnly, "own-prefix-only", "M3";
     /// A member takes a state that its leader's stream has overtaken in place of what it has processed since, and asks for
     /// nothing when entries of the stream are missing.
     StateSetBack, "state-set-back", "M9";
@@ -88,6 +98,16 @@ mutants! {
     StartedUnderWrites, "started-under-writes", "M9";
     /// What a broken set may not have copied is not written again.
     BrokenSetForgotten, "broken-set-forgotten", "M9";
+    /// A member hands a delivery to its application that the application has made already, with another member's state.
+    AppliedAgain, "applied-again", "M1";
+    /// A receiver takes pieces of whatever transfer.
+    PiecesMixed, "pieces-mixed", "state";
+    /// A state is handed to the state machine although its application is not as far.
+    StateAheadOfApplication, "state-ahead-of-application", "M2";
+    /// A state is taken over by an application that has made deliveries of another history of the group.
+    AheadOfAnotherHistory, "ahead-of-another-history", "M2";
+    /// A donor freezes again whenever the receiver asks again.
+    FrozenAgain, "frozen-again", "M9";
     /// A member credits no ring space for a body that it held already when the client's own write of it came.
     HeldBodiesUncredited, "held-bodies-uncredited", "M9";
     /// Items count whatever incarnation of a group they are of.
@@ -145,6 +165,16 @@ impl Mutant {
                 | Mutant::IncarnationIgnored
                 | Mutant::FoundedByMajority
                 | Mutant::MemoryIgnored
+                | Mutant::AppliedAgain
+                | Mutant::PiecesMixed
+                | Mutant::StateAheadOfApplication
+                | Mutant::FrozenAgain
+                | Mutant::AheadOfAnotherHistory
+                | Mutant::RefusedPassed
+                | Mutant::SuccessionAtOnce
+                | Mutant::ClosedOfOldBallot
+                | Mutant::ClosingForgotten
+                | Mutant::OwnPrefixOnly
                 | Mutant::NobodyExpelled
                 | Mutant::ExpelledInPlace
                 | Mutant::ClockSetBack

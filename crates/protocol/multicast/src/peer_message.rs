@@ -9,7 +9,7 @@
 //! | `Refuse` | member → candidate or leader | I have promised a larger ballot |
 //! | `Install` | leader → its group | the complete state under my ballot |
 //! | `Installed` | member → leader | I have it |
-//! | `Behind` | member → leader, candidate → donor | what I miss is not retained any more: send the application's state |
+//! | `Behind` | member → leader, candidate → donor | I miss something: send the state; what I miss is perhaps not retained any more: send the application's, too |
 //! | `Transfer` | donor → candidate | state with the application's |
 //! | `Announce` | leader → other groups; who knows more → who says less | that group is led under this ballot, in this incarnation |
 //! | `WantBody`, `Gone` | member → member, and back | forward me that message; I have it no more |
@@ -22,6 +22,10 @@
 //! | `Lead` | leader → member of its group | take over |
 //! | `Probe` | leader → its group, and back | do you stand by this ballot, and have promised nothing larger? I do |
 //! | `Remembered` | member → who wants to found its group | that process remembers an incarnation of the group |
+//! | `Open` | member → its leader | a process of a client's place wants to begin in our group |
+//! | `Close`, `Closed` | leader → its group, and back | take no more of earlier processes of that place; I hold this of them |
+//! | `Succeeded` | member → its leader | I have processed that a process took the place over |
+//! | `Retire`, `Retired` | leader → another group's leader, and back | is all that earlier processes of that place left done? it is |
 //!
 //! A follower sends 1B to the candidate alone. The others need only the outcome, which `Install` and `Announce` carry.
 
@@ -61,6 +65,40 @@ pub struct MessageRef {
     pub client: ClientId,
     /// The client's number for it.
     pub sequence: u64,
+}
+
+/// A process that wants to begin in a client's place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Opening {
+    /// Which place.
+    pub client: ClientId,
+    /// The life of the process.
+    pub life: u64,
+    /// The generation that it was told, plus 1; 0: none yet.
+    pub told: u64,
+    /// The smallest generation that it may have, as far as members told it.
+    pub above: u64,
+}
+
+/// What a member holds of a client's earlier processes, that is not assigned.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Closed {
+    /// Which client, which generation the next process has, and the ballot in which this counts. In place of a slot: the
+    /// generation below which the sender takes nothing.
+    pub about: SlotRef,
+    /// Slots and sequences, one after the other.
+    pub held: Vec<u64>,
+}
+
+/// What processes of a client's place with generations below one left at a group.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Left {
+    /// Whose.
+    pub client: ClientId,
+    /// Of processes with generations below this.
+    pub below: u64,
+    /// The ballot of the sender's group.
+    pub ballot: Ballot,
 }
 
 /// Declares the messages, each with its number on the wire, its name in reports, and its fields in the order of the wire.
@@ -158,10 +196,12 @@ peer_messages! {
         /// The ballot.
         ballot: Ballot,
     };
-    /// What the sender misses is not retained; it needs the application's state.
+    /// The sender misses something; it needs the state.
     7 "behind" Behind {
         /// The ballot.
         ballot: Ballot,
+        /// What it misses is not retained: it needs the application's state, too.
+        snapshot: bool,
     };
     /// State with the application's, for a candidate that is behind.
     8 "transfer" Transfer {
@@ -225,6 +265,18 @@ peer_messages! {
         /// The leader's ballot.
         ballot: Ballot,
     };
+    /// A process of a client's place wants to begin.
+    40 "open" Open(Opening);
+    /// Take nothing more of earlier processes of a client's place.
+    41 "close" Close(SlotRef);
+    /// It takes nothing more.
+    42 "closed" Closed(Closed);
+    /// It has processed that a process took a client's place over.
+    43 "succeeded" Succeeded(SlotRef);
+    /// Is all done that earlier processes of a client's place left?
+    44 "retire" Retire(Left);
+    /// It is.
+    45 "retired" Retired(Left);
 }
 
 impl PeerMessage {
@@ -235,6 +287,21 @@ impl PeerMessage {
             | PeerMessage::Install { state, .. }
             | PeerMessage::Transfer { state, .. } => Some(state),
             _ => None,
+        }
+    }
+
+    /// The largest generation of a client that it names.
+    fn generation(&self) -> u64 {
+        match self {
+            PeerMessage::Seek(slot)
+            | PeerMessage::Lacking(slot)
+            | PeerMessage::NoOpProcessed(slot)
+            | PeerMessage::Close(slot)
+            | PeerMessage::Closed(Closed { about: slot, .. })
+            | PeerMessage::Succeeded(slot) => slot.generation,
+            PeerMessage::Open(opening) => opening.above.max(opening.told.saturating_sub(1)),
+            PeerMessage::Retire(left) | PeerMessage::Retired(left) => left.below,
+            _ => 0,
         }
     }
 
@@ -285,11 +352,7 @@ impl PeerMessage {
                 Err(PeerMessageError::Value("incarnation"))
             }
             PeerMessage::Install { counter, .. } if counter >> 63 != 0 => Err(PeerMessageError::Value("counter")),
-            PeerMessage::Seek(slot) | PeerMessage::Lacking(slot) | PeerMessage::NoOpProcessed(slot)
-                if slot.generation >= ids::GENERATIONS =>
-            {
-                Err(PeerMessageError::Value("generation"))
-            }
+            message if message.generation() > ids::GENERATIONS - 1 => Err(PeerMessageError::Value("generation")),
             message => Ok(message),
         }
     }
@@ -314,3 +377,6 @@ fields!(Joiner: process, life);
 fields!(Origin: incarnation, kept);
 fields!(SlotRef: client, slot, ballot, generation);
 fields!(MessageRef: client, sequence);
+fields!(Opening: client, life, told, above);
+fields!(Closed: about, held);
+fields!(Left: client, below, ballot);

@@ -62,14 +62,21 @@ impl Sender {
         self.sequence = self.sequence.max(sequence);
     }
 
-    /// Continues at a group where an earlier process's messages were all delivered. No member counts before it is
-    /// [admitted](Sender::admit).
+    /// Begins at a group from this slot on; what earlier processes of the client left before it may be undelivered. No member
+    /// counts before it is [admitted](Sender::admit).
     pub fn resume_slots(&mut self, group: GroupId, slots: u64) {
         let group = usize::from(group.0);
         if let Some(members) = self.members.get_mut(group) {
-            (self.next[group], self.freed[group]) = (slots, slots);
-            members.fill((slots, false));
+            (self.next[group], self.freed[group]) = (slots, 0);
+            members.fill((0, false));
         }
+    }
+
+    /// Whether this process has used all sequences that it has.
+    #[inline]
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        crate::ids::is_last_of_generation(self.sequence)
     }
 
     /// Checks whether the next message may go to these groups.

@@ -42,11 +42,39 @@ pub struct ClientState {
     pub freed: u64,
     /// Nothing more is assigned of processes of the client with a generation below this.
     pub closed: u64,
+    /// Sequence of the last slot below `delivered` that is no no-op.
+    pub good: u64,
+    /// The processes that took the place over, the latest one last.
+    pub successions: Vec<Succession>,
     /// The assigned slots from there on.
     pub entries: Vec<AssignedSlot>,
     /// Behind them, in rising order, the slots whose bodies are held and that are not assigned, with the sequences. What is
     /// held by a majority in one installed ballot is synced; so who promises another ballot says what it holds.
     pub held: Vec<(u64, u64)>,
+}
+
+/// A process that took a client's place over at a group: an entry of the group's stream says so.
+///
+/// From when a majority of the group has processed the entry, everything that processes with smaller generations multicast
+/// after the sequence `after` is void: it will be delivered nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Succession {
+    /// Its generation.
+    pub generation: u64,
+    /// The life of the process, as the home group knows it; 0: the group closed the place's earlier generations because another
+    /// group asked.
+    pub life: u64,
+    /// Its first slot.
+    pub first: u64,
+    /// Sequence of the last slot before `first` that is no no-op.
+    pub after: u64,
+    /// A majority of the group has processed it.
+    pub settled: bool,
+}
+
+impl Succession {
+    /// Most that a group keeps of one client.
+    pub const MOST: usize = 64;
 }
 
 /// One assigned message.
@@ -109,6 +137,14 @@ impl State {
         if self.clients.iter().any(|client| client.entries.len() + client.held.len() > window as usize) {
             return Err("more messages than a window holds");
         }
+        let rising = |client: &ClientState| {
+            let end = client.assigned().saturating_add(u64::from(window));
+            client.successions.is_sorted_by(|a, b| a.generation < b.generation && a.first <= b.first)
+                && client.successions.last().is_none_or(|last| last.first <= end)
+        };
+        if !self.clients.iter().all(rising) || self.clients.iter().any(|c| c.successions.len() > Succession::MOST + 1) {
+            return Err("processes of a client's place that do not follow each other");
+        }
         let beyond =
             |client: &ClientState| client.held.last().is_some_and(|(slot, _)| slot - client.from >= u64::from(window));
         if self.clients.iter().any(beyond) { Err("a message beyond the window") } else { Ok(()) }
@@ -140,14 +176,16 @@ impl Wire for State {
 
 impl Wire for ClientState {
     fn encode(&self, out: &mut Vec<u64>) {
-        out.extend_from_slice(&[self.delivered, self.from, self.freed, self.closed]);
+        out.extend_from_slice(&[self.delivered, self.from, self.freed, self.closed, self.good]);
+        self.successions.encode(out);
         self.entries.encode(out);
         out.push(self.held.len() as u64);
         out.extend(self.held.iter().flat_map(|(slot, sequence)| [slot, sequence]));
     }
 
     fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
-        let (delivered, from, freed, closed) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        let (delivered, from, freed) = (words.next()?, words.next()?, words.next()?);
+        let (closed, good, successions) = (words.next()?, words.next()?, Wire::decode(words)?);
         // Nobody counts as far; and what is a window further is a slot, too.
         if from >> 63 != 0 {
             return Err(PeerMessageError::Value("slot"));
@@ -155,8 +193,8 @@ impl Wire for ClientState {
         if closed > ids::GENERATIONS {
             return Err(PeerMessageError::Value("generation"));
         }
-        let mut client =
-            ClientState { delivered, from, freed, closed, entries: Wire::decode(words)?, held: Vec::new() };
+        let (entries, held) = (Wire::decode(words)?, Vec::new());
+        let mut client = ClientState { delivered, from, freed, closed, good, successions, entries, held };
         let assigned = client.assigned();
         if delivered < from || delivered > assigned {
             return Err(PeerMessageError::Value("number of delivered slots"));
@@ -177,6 +215,25 @@ impl ClientState {
     #[must_use]
     pub fn assigned(&self) -> u64 {
         self.from + self.entries.len() as u64
+    }
+}
+
+impl Wire for Succession {
+    fn encode(&self, out: &mut Vec<u64>) {
+        let first = self.generation << 1 | u64::from(self.settled);
+        out.extend_from_slice(&[first, self.life, self.first, self.after]);
+    }
+
+    fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
+        let (word, life, first, after) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        let (generation, settled) = (word >> 1, word & 1 == 1);
+        if generation >= ids::GENERATIONS {
+            return Err(PeerMessageError::Value("generation"));
+        }
+        if first >> 63 != 0 {
+            return Err(PeerMessageError::Value("slot"));
+        }
+        Ok(Succession { generation, life, first, after, settled })
     }
 }
 

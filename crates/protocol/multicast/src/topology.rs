@@ -136,6 +136,12 @@ impl Topology {
         (first..first + self.size(group) as u16).map(ProcessId)
     }
 
+    /// Returns the home group of a client's place: the one that numbers the processes that take it.
+    #[must_use]
+    pub fn home(&self, client: ClientId) -> GroupId {
+        GroupId(client.0 % self.sizes.len() as u16)
+    }
+
     /// Returns the process of a client. One that is not in the cluster, if there is no such client.
     #[must_use]
     pub fn client_process(&self, client: ClientId) -> ProcessId {

@@ -94,7 +94,13 @@ impl Run {
     fn new(seed: u64, network: NetworkModel, disorders: Faults) -> Run {
         let topology = Arc::new(Topology::new(&GROUPS, CLIENTS).expect("a possible cluster"));
         let world = World::new(SimConfig::new(topology.processes(), seed, network));
-        let limits = Limits { message_bytes: 256, window: 8, body_ring_bytes: 4096, control_ring_bytes: 4096 };
+        let limits = Limits {
+            message_bytes: 256,
+            window: 8,
+            body_ring_bytes: 4096,
+            control_ring_bytes: 4096,
+            ..Limits::default()
+        };
         let net = |me: ProcessId| {
             FaultInjector::new(world.fabric(me), Faults { seed: seed * 31 + u64::from(me.0), ..disorders })
         };

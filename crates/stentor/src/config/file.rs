@@ -41,6 +41,9 @@ pub(super) struct FileLimits {
     pub(super) clients: Option<Spanned<i64>>,
     pub(super) ring_kib: Option<Spanned<i64>>,
     pub(super) body_ring_kib: Option<Spanned<i64>>,
+    pub(super) snapshot_mib: Option<Spanned<i64>>,
+    pub(super) backlog_mib: Option<Spanned<i64>>,
+    pub(super) slowed_percent: Option<Spanned<i64>>,
     pub(super) expel_ms: Option<Spanned<i64>>,
     pub(super) clock_bound_ms: Option<Spanned<i64>>,
 }

@@ -33,11 +33,21 @@ pub const RING_KIB: RangeInclusive<u32> = 16..=65_536;
 /// Size of the ring for one client's messages at one member, KiB.
 pub const BODY_RING_KIB: RangeInclusive<u32> = 16..=1_048_576;
 
+/// The largest state of an application that one member gives another, MiB.
+pub const SNAPSHOT_MIB: RangeInclusive<u32> = 1..=1_048_576;
+/// Deliveries that a member keeps for another one that gets its state, MiB: at least one of the longest messages.
+pub const BACKLOG_MIB: RangeInclusive<u32> = 32..=1_048_576;
+/// The share of their usual rate down to which clients are slowed when that is nearly full, percent.
+pub const SLOWED_PERCENT: RangeInclusive<u32> = 1..=100;
+
 // What a configuration allows, the protocol can do; if one side moves this stops the build.
 const _: () = assert!(*MESSAGE_BYTES.end() as usize == stentor_multicast::Limits::MAX_MESSAGE_BYTES);
 const _: () = assert!(*WINDOW.end() == stentor_multicast::Limits::MAX_WINDOW);
 const _: () = assert!((*BODY_RING_KIB.end() as u64) << 10 <= stentor_multicast::Limits::MAX_RING_BYTES);
 const _: () = assert!((*RING_KIB.end() as u64) << 10 <= stentor_multicast::Limits::MAX_RING_BYTES);
+const _: () = assert!((*SNAPSHOT_MIB.end() as u64) << 20 <= stentor_multicast::Limits::MAX_SNAPSHOT_BYTES);
+const _: () = assert!((*BACKLOG_MIB.end() as u64) << 20 <= stentor_multicast::Limits::MAX_SNAPSHOT_BYTES);
+const _: () = assert!((*BACKLOG_MIB.start() as u64) << 20 > *MESSAGE_BYTES.end() as u64 + 64);
 const _: () = assert!(MAX_GROUPS == stentor_multicast::GroupSet::CAPACITY);
 const _: () = assert!(MAX_GROUP_PROCESSES == stentor_multicast::Topology::MAX_MEMBERS);
 // The other limits keep the table within `u16`; if one is raised this stops the build.
@@ -58,6 +68,13 @@ pub struct Limits {
     /// Size of the ring for one client's messages at one member, KiB; within [`BODY_RING_KIB`]. Rounded up to two of
     /// the longest messages.
     pub body_ring_kib: u32,
+    /// The largest state of an application that one member gives another, MiB; within [`SNAPSHOT_MIB`].
+    pub snapshot_mib: u32,
+    /// Deliveries that a member keeps for another one that gets its state, MiB; within [`BACKLOG_MIB`].
+    pub backlog_mib: u32,
+    /// The share of their usual rate down to which clients are slowed when that is nearly full, percent; within
+    /// [`SLOWED_PERCENT`].
+    pub slowed_percent: u32,
     /// How long a member may take nothing of what is written to it, while a majority of its group does, before others go on
     /// without it, ms; within [`EXPEL_MS`]. When there is no room for more, a tenth of that.
     pub expel_ms: u32,
@@ -77,6 +94,9 @@ impl Limits {
         clients: 16,
         ring_kib: 64,
         body_ring_kib: 1024,
+        snapshot_mib: 2048,
+        backlog_mib: 256,
+        slowed_percent: 25,
         expel_ms: stentor_multicast::EXPEL_AFTER.as_millis() as u32,
     };
 
@@ -94,6 +114,9 @@ impl Limits {
             window: self.window,
             body_ring_bytes: u64::from(self.body_ring_kib) << 10,
             control_ring_bytes: u64::from(self.ring_kib) << 10,
+            snapshot_bytes: u64::from(self.snapshot_mib) << 20,
+            backlog_bytes: u64::from(self.backlog_mib) << 20,
+            slowed_percent: self.slowed_percent,
         }
     }
 }

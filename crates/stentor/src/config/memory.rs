@@ -19,6 +19,8 @@ pub struct MemoryRow {
     pub bytes_each: u64,
     /// Whether peers write it (a region), or only its owner.
     pub registered: bool,
+    /// Whether it is taken only while a member gets another one's state.
+    pub rare: bool,
 }
 
 impl MemoryRow {
@@ -41,10 +43,16 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Bytes of each of these processes.
+    /// Returns the bytes of each of these processes, but for what is taken rarely.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.rows.iter().map(MemoryRow::bytes).sum()
+        self.rows.iter().filter(|row| !row.rare).map(MemoryRow::bytes).sum()
+    }
+
+    /// Returns the bytes that each takes on top of that while a member gets another one's state.
+    #[must_use]
+    pub fn rare_bytes(&self) -> u64 {
+        self.rows.iter().filter(|row| row.rare).map(MemoryRow::bytes).sum()
     }
 }
 
@@ -87,7 +95,11 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
     let others_staged = if staged { members - 1 } else { 0 };
     let window = u64::from(limits.window);
     let (place, named) = (Limits::slot_bytes(), Limits::slot_heap_bytes(&topology));
-    let row = |what, formula, count, bytes_each, registered| MemoryRow { what, formula, count, bytes_each, registered };
+    let row = |what, formula, count, bytes_each, registered| {
+        let rare = false;
+        MemoryRow { what, formula, count, bytes_each, registered, rare }
+    };
+    let rare = |what, formula, bytes_each| MemoryRow { rare: true, ..row(what, formula, 1, bytes_each, false) };
     let member = |(size, processes): (usize, u64)| ProcessMemory {
         group_size: Some(size),
         processes,
@@ -101,6 +113,8 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
             row("places of messages", "clients × window", clients * window, place, false),
             row("their groups, times and votes", "clients × window", clients * window, named, false),
             row("receives and greetings", "clients and other members", clients + members - 1, INBOX_BYTES, false),
+            rare("while it gets a state: that state", "at most", limits.snapshot_bytes),
+            rare("while it gives its state: what it delivers meanwhile", "at most", limits.backlog_bytes),
         ],
     };
     let client = ProcessMemory {

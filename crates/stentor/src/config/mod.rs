@@ -18,6 +18,9 @@
 //! clients = 16                   # places for clients: c0, c1, …
 //! ring_kib = 64                  # each control ring between two members
 //! body_ring_kib = 1024           # the ring for one client's messages at one member
+//! snapshot_mib = 2048            # the largest state that one member gives another
+//! backlog_mib = 256              # what is delivered meanwhile and kept for the other
+//! slowed_percent = 25            # as that fills up, clients are slowed, at most to this share of their rate
 //! expel_ms = 500                 # a member that takes nothing for so long holds nobody up any more; a tenth, if there is no room
 //!
 //! [[group]]

@@ -141,6 +141,10 @@ window = {window}    # messages one client may have in flight at a group; a powe
 clients = {clients}    # places for clients: c0, c1, …
 ring_kib = {ring_kib}    # each control ring between two members
 body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one member
+# Memory that is taken only while a member that was away gets another one's state:
+snapshot_mib = {snapshot_mib}    # the largest state
+backlog_mib = {backlog_mib}    # what is delivered meanwhile
+slowed_percent = {slowed_percent}    # as that fills up, clients are slowed, at most to this share of their rate
 expel_ms = {expel_ms}    # a member that takes nothing for so long holds nobody up any more; a tenth of it, if there is no room
 # clock_bound_ms = {clock_bound}    # a member whose clock is farther off the median of all does not lead while another can
 
@@ -156,6 +160,9 @@ expel_ms = {expel_ms}    # a member that takes nothing for so long holds nobody 
             clients = limits.clients,
             ring_kib = limits.ring_kib,
             body_ring_kib = limits.body_ring_kib,
+            snapshot_mib = limits.snapshot_mib,
+            backlog_mib = limits.backlog_mib,
+            slowed_percent = limits.slowed_percent,
             expel_ms = limits.expel_ms,
         );
         text += &self.provider();

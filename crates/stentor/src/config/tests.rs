@@ -41,10 +41,7 @@ fn the_good_file_is_read_as_written() {
     assert_eq!(config.cluster(), "example");
     assert_eq!(config.fabric(), FabricKind::Shm);
     assert_eq!(config.key(), Some(&KeySource::Env("STENTOR_KEY".into())));
-    assert_eq!(
-        config.limits(),
-        &Limits { message_bytes: 65536, window: 1024, clients: 2, ring_kib: 64, body_ring_kib: 1024, expel_ms: 500 }
-    );
+    assert_eq!(config.limits(), &Limits { clients: 2, ..Limits::default() });
     assert_eq!(config.groups().len(), 2);
     assert_eq!(config.groups()[0].members()[1].id(), "g1.2");
     assert_eq!(config.groups()[0].members()[1].address(), "localhost:7102");
@@ -543,8 +540,12 @@ proptest! {
     fn what_the_template_writes_is_read_back(
         groups in 1usize..20, replicas in 1usize..8, window in 0u32..=16, clients in 1u16..=1024,
         message_bytes in 1u32..=16 << 20, ring_kib in 16u32..=65_536, body_ring_kib in 16u32..=1_048_576,
+        snapshot_mib in 1u32..=1_048_576, backlog_mib in 32u32..=1_048_576, slowed_percent in 1u32..=100,
+        expel_ms in 50u32..=600_000,
     ) {
-        let limits = Limits { message_bytes, window: 1 << window, clients, ring_kib, body_ring_kib, expel_ms: 500 };
+        let window = 1 << window;
+        let rings = Limits { message_bytes, window, clients, ring_kib, body_ring_kib, ..Limits::DEFAULT };
+        let limits = Limits { snapshot_mib, backlog_mib, slowed_percent, expel_ms, ..rings };
         let text = Template { cluster: "a-b.c_9".into(), groups, replicas, limits, ground: Ground::Shm }.render();
         let config = parse(&text).unwrap();
         prop_assert_eq!(config.limits(), &limits);

@@ -14,8 +14,8 @@ use stentor_multicast::{CLIENT_TIMEOUT, PhysicalClock, TotalLoss};
 use super::error::{Misplaced, Problem};
 use super::file::{Election, File, FileLimits, Group, Process};
 use super::limits::{
-    BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, CLOCK_BOUND_MS, EXPEL_MS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS,
-    MESSAGE_BYTES, RING_KIB, TIMEOUT_MS, WINDOW,
+    BACKLOG_MIB, BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, CLOCK_BOUND_MS, EXPEL_MS, Limits, MAX_GROUP_PROCESSES,
+    MAX_GROUPS, MESSAGE_BYTES, RING_KIB, SLOWED_PERCENT, SNAPSHOT_MIB, TIMEOUT_MS, WINDOW,
 };
 use super::number::number;
 use super::{
@@ -142,6 +142,14 @@ fn limits(file: &FileLimits) -> Result<Limits, Misplaced> {
             file.body_ring_kib.as_ref(),
             &BODY_RING_KIB,
             default.body_ring_kib,
+        )?,
+        snapshot_mib: number("limits.snapshot_mib", file.snapshot_mib.as_ref(), &SNAPSHOT_MIB, default.snapshot_mib)?,
+        backlog_mib: number("limits.backlog_mib", file.backlog_mib.as_ref(), &BACKLOG_MIB, default.backlog_mib)?,
+        slowed_percent: number(
+            "limits.slowed_percent",
+            file.slowed_percent.as_ref(),
+            &SLOWED_PERCENT,
+            default.slowed_percent,
         )?,
         expel_ms: number("limits.expel_ms", file.expel_ms.as_ref(), &EXPEL_MS, default.expel_ms)?,
     })

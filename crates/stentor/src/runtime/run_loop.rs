@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{Backoff, Fabric, ProcessId, REST_AFTER, WaitError, WaitMode};
-use stentor_multicast::{Application, Client, Incarnation, Member};
+use stentor_multicast::{Application, Client, Incarnation, Member, RestoreError};
 use thiserror::Error;
 
 use super::clock::wall_clock;
@@ -39,6 +39,9 @@ pub enum RunError {
     /// The group has heard of another process in this member's place, which was started later.
     #[error("another process has taken {0}'s place in its group")]
     Superseded(ProcessId),
+    /// The application could not take over another member's state.
+    #[error("{0} could not take over another member's state: {1}")]
+    Restore(ProcessId, RestoreError),
 }
 
 /// Tells a loop to end; set from a signal handler or another thread.
@@ -192,6 +195,9 @@ pub fn run_member<F: Fabric>(
             let me = member.fabric().me();
             let superseded = RunError::Superseded(me);
             return Err(member.replica().ended_by().map_or(superseded, |by| RunError::Ended { member: me, by }));
+        }
+        if let Some(error) = member.failure() {
+            return Err(RunError::Restore(member.fabric().me(), error.clone()));
         }
         round(member, housekeeper.now(), worked);
         let longest = repose.after(member, &mut backoff, &mut housekeeper);

@@ -28,6 +28,8 @@ pub(crate) enum Actor {
 pub(crate) struct MemberActor {
     pub(crate) member: Member<SimFabric>,
     pub(crate) me: ProcessId,
+    /// Places of clients.
+    pub(crate) clients: u16,
     pub(crate) shared: Rc<Shared>,
 }
 
@@ -134,7 +136,8 @@ impl stentor_fabric_sim::Actor for Actor {
 
 impl MemberActor {
     fn step(&mut self, now_ns: u64) -> bool {
-        let MemberActor { member, me, shared } = self;
+        let MemberActor { member, me, clients, shared } = self;
+        let clients = *clients;
         let housekept = member.housekeep();
         let group = member.replica().group();
         let mut app = stateless(|delivered: &Delivered<'_>| {
@@ -144,6 +147,11 @@ impl MemberActor {
         let worked = member.step(Duration::from_nanos(now_ns), &mut app);
         let operations = member.take_operations();
         shared.history.borrow_mut().operations(now_ns, *me, &operations);
+        // Clients begin by letters, which are repeated in time. Nothing else needs time in a calm run.
+        let open = |client| member.replica().succession(client).is_some_and(|last| last.settled);
+        if !(0..clients).map(ClientId).all(open) {
+            shared.world.wake_at(*me, member.next_tick().as_nanos() as u64);
+        }
         housekept || worked
     }
 }
@@ -160,8 +168,14 @@ impl ClientActor {
         worked
     }
 
-    /// Sends the next message, if it is time and there is room.
+    /// Sends the next message, if it is time and there is room. Nobody is missing in a calm run: it begins when all are there.
     fn submit(&mut self, now_ns: u64) -> bool {
+        if self.client.submitted() == 0 {
+            let all: Vec<GroupId> = self.client.topology().group_ids().collect();
+            if !self.client.reaches_all(&all) {
+                return false;
+            }
+        }
         let load = &mut self.load;
         let Some(message) = load.take(&self.shared.world, self.me, now_ns) else { return false };
         let Ok(submitted) = self.client.submit(&message.to, &message.payload, message.notify) else {

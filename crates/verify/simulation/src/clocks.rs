@@ -28,6 +28,9 @@ const YEAR_NS: i64 = 365 * 86_400 * 1_000_000_000;
 /// Clocks that are right are within a quarter of this of true time, ns.
 pub(crate) const BOUND_NS: u64 = 100_000;
 const RIGHT_NS: u64 = BOUND_NS / 4;
+/// How far the time of a group is off if groups differ, and the clock of a host from that of its group, ns.
+const APART_NS: u64 = BOUND_NS * 3 / 8;
+const ALIKE_NS: u64 = BOUND_NS / 8;
 /// Drifts, in millionths.
 const DRIFT_PPM: u64 = 100;
 /// What drift and slewing add in a run, ns.
@@ -50,6 +53,8 @@ struct Host {
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {
     hosts: Vec<Host>,
+    /// How far clocks that are right may be from true time, ns.
+    right_ns: u64,
     multicast: HashMap<MessageId, u64>,
     /// Final times that are off.
     pub(crate) wrong: Vec<String>,
@@ -66,6 +71,8 @@ enum Trouble {
     Off,
     /// One is stepped, again and again.
     Steps,
+    /// Those of one group agree, and groups differ.
+    Apart,
 }
 
 impl Clocks {
@@ -82,13 +89,24 @@ impl Clocks {
                 steps: vec![(0, signed(&mut chance, RIGHT_NS))],
             })
             .collect();
-        let trouble = chance.pick(&[Trouble::None, Trouble::Off, Trouble::Off, Trouble::Steps]);
+        let troubles = [Trouble::None, Trouble::Off, Trouble::Off, Trouble::Steps, Trouble::Apart, Trouble::Apart];
+        let trouble = chance.pick(&troubles);
+        let mut right_ns = RIGHT_NS;
+        if matches!(trouble, Trouble::Apart) {
+            right_ns = APART_NS + ALIKE_NS;
+            for group in topology.group_ids() {
+                let apart = signed(&mut chance, APART_NS);
+                for member in topology.members(group) {
+                    hosts[member.index()].steps[0].1 = apart + signed(&mut chance, ALIKE_NS);
+                }
+            }
+        }
         let large = topology.group_ids().filter(|group| topology.size(*group) >= 3);
         let able: Vec<ProcessId> = large.flat_map(|group| topology.members(group)).collect();
         if !able.is_empty() {
             let steps = &mut hosts[chance.pick(&able).index()].steps;
             match trouble {
-                Trouble::None => {}
+                Trouble::None | Trouble::Apart => {}
                 Trouble::Off => steps[0].1 = far(&mut chance),
                 Trouble::Steps => {
                     let mut at = 0;
@@ -100,7 +118,7 @@ impl Clocks {
                 }
             }
         }
-        Some(Clocks { hosts, multicast: HashMap::new(), wrong: Vec::new(), logical: 0 })
+        Some(Clocks { hosts, right_ns, multicast: HashMap::new(), wrong: Vec::new(), logical: 0 })
     }
 
     /// The monotonic clock of a member's host, ns.
@@ -126,8 +144,8 @@ impl Clocks {
             self.logical += 1;
             return;
         }
-        let latest = now + RIGHT_NS + SLACK_NS;
-        let earliest = self.multicast.get(&id).map_or(0, |at| at - RIGHT_NS - SLACK_NS - LEARNING_NS);
+        let latest = now + self.right_ns + SLACK_NS;
+        let earliest = self.multicast.get(&id).map_or(0, |at| at - self.right_ns - SLACK_NS - LEARNING_NS);
         if time > latest || time < earliest {
             let ahead = i128::from(time) - i128::from(now);
             self.wrong.push(format!("{member} delivers {id} at a time that is {ahead} ns ahead of true time"));

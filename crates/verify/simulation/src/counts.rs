@@ -66,7 +66,13 @@ pub fn count_writes(groups: &[usize], destinations: usize, variant: Variant) -> 
 }
 
 fn nodes(topology: &Arc<Topology>, world: &World, variant: Variant) -> Result<Vec<Node>, NodeError> {
-    let limits = Limits { message_bytes: 64, window: 64, body_ring_bytes: 16384, control_ring_bytes: 65536 };
+    let limits = Limits {
+        message_bytes: 64,
+        window: 64,
+        body_ring_bytes: 16384,
+        control_ring_bytes: 65536,
+        ..Limits::default()
+    };
     let node = |me: ProcessId| match topology.role(me) {
         Some(ProcessRole::Client(client)) => {
             let client = Client::new(world.fabric(me), topology.clone(), client, limits, 7, 1)?;

@@ -29,6 +29,7 @@ mod scenario;
 mod sets;
 mod simulation_run;
 pub mod switch;
+mod transfers;
 
 pub use counts::{RoleCounts, count_writes};
 pub use faulty_run::RECOVERY_STEPS;
@@ -41,3 +42,4 @@ pub use sets::Sets;
 pub use simulation_run::{SimulationReport, SimulationRun, Violation};
 pub use stentor_fabric_sim::FaultCounts;
 pub use stentor_multicast::{Mutant, Variant};
+pub use transfers::TransferCounts;

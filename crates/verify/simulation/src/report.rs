@@ -7,6 +7,7 @@ use stentor_multicast::{CatchUps, ClockCounts};
 use crate::catch_ups;
 use crate::clocks;
 use crate::nemesis::{NemesisCounts, Profile};
+use crate::transfers::TransferCounts;
 
 /// The longest time for which a group may deliver nothing although it owes something, while a minority of each group stands still,
 /// ns: an election misses a leader, it is expelled, another one campaigns.
@@ -51,6 +52,8 @@ pub struct RunReport {
     pub sets: SetCounts,
     /// How members caught up with their leaders in rare ways.
     pub catch_ups: CatchUps,
+    /// What became of transfers of states.
+    pub transfers: TransferCounts,
     /// How the clocks of leaders were used.
     pub clocks: ClockCounts,
     /// Deliveries at logical times, where there are physical ones.
@@ -66,7 +69,7 @@ impl RunReport {
     #[must_use]
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let clocks = clocks::named(self.clocks, self.logical_times);
-        [self.sets.named(), catch_ups::named(self.catch_ups), clocks].concat()
+        [self.sets.named(), catch_ups::named(self.catch_ups), self.transfers.named(), clocks].concat()
     }
 
     /// How the run ended, for its transcript.

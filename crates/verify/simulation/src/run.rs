@@ -120,7 +120,8 @@ fn actor(
             let mut member = Member::new(fabric, config, limits, salt, INCARNATION)?;
             member.record_operations();
             shared.world.name(me, &format!("g{} {me}", member.replica().group().0 + 1));
-            Ok(Actor::Member(MemberActor { member, me, shared }))
+            let clients = topology.clients() as u16;
+            Ok(Actor::Member(MemberActor { member, me, clients, shared }))
         }
     }
 }

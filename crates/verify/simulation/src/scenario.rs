@@ -8,6 +8,7 @@ use crate::chance::Chance;
 use crate::clocks;
 use crate::nemesis::{Nemesis, Profile};
 use crate::sets::{self, Sets};
+use crate::transfers;
 
 /// What one seed runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +36,8 @@ pub struct Scenario {
     /// After this a client that is away may be given up, ns; `None`: never. Then every place is taken again, and no client is
     /// told that it lost its place.
     pub client_timeout_ns: Option<u64>,
+    /// Bytes of every application's state beside its digest.
+    pub state_bytes: usize,
     /// A member that takes nothing for so long is expelled from flow control, ns; `None`: none stands still for long enough.
     pub expel_ns: Option<u64>,
 }
@@ -98,6 +101,7 @@ impl Scenario {
             Profile::Calm => Scenario::claims().to_vec(),
             Profile::All => [&Scenario::claims()[..NETWORK], &OF_FAILURES, &profile.claims()].concat(),
             Profile::Rejoins => [&Scenario::claims()[..NETWORK], &catch_ups::CLAIMS, &profile.claims()].concat(),
+            Profile::States => [&Scenario::claims()[..NETWORK], &transfers::CLAIMS, &profile.claims()].concat(),
             Profile::Stops => [&Scenario::claims()[..NETWORK], &OF_STOPS, &profile.claims()].concat(),
             Profile::Clocks => [&Scenario::claims()[..NETWORK], &clocks::CLAIMS, &profile.claims()].concat(),
             _ => [&Scenario::claims()[..NETWORK], &profile.claims()].concat(),
@@ -129,6 +133,7 @@ impl Scenario {
                 window: chance.pick(&[2, 4, 8, 16]),
                 body_ring_bytes: chance.pick(&[2048, 8192]),
                 control_ring_bytes: 4096,
+                ..Limits::default()
             },
             variant: chance.pick(&[Variant::V2, Variant::V2, Variant::V2, Variant::V2, Variant::V1]),
             network: NetworkModel { retry_ns: 200_000, ..NetworkModel::adversarial() },
@@ -137,6 +142,7 @@ impl Scenario {
             burst: 1,
             large: false,
             client_timeout_ns: chance.pick(&[None, Some(CLIENT_TIMEOUT_NS), Some(CLIENT_TIMEOUT_NS)]),
+            state_bytes: 0,
             expel_ns: Chance::new(seed, 407).pick(&[None, None, Some(EXPEL_NS)]),
         }
         .crowded(seed, profile)
@@ -160,6 +166,7 @@ impl Scenario {
                 // Rounded up to two of the longest.
                 body_ring_bytes: chance.pick(&[0, 4096]),
                 control_ring_bytes: 4096,
+                ..Limits::default()
             },
             variant: chance.pick(&[Variant::V2, Variant::V2, Variant::V2, Variant::V1]),
             network: NetworkModel { retry_ns: 200_000, ..NetworkModel::adversarial() },
@@ -168,6 +175,7 @@ impl Scenario {
             burst,
             large: true,
             client_timeout_ns: None,
+            state_bytes: 0,
             expel_ns: None,
         }
     }
@@ -200,17 +208,19 @@ impl Scenario {
     /// Where members come back under load, every group may lose somebody, and clients send a window of messages at once,
     /// again and again: a leader's state is large against the ring that it comes through, so its stream overtakes it.
     fn rejoining(self, seed: u64, profile: Profile) -> Self {
-        if profile != Profile::Rejoins {
+        if profile != Profile::Rejoins && profile != Profile::States {
             return self;
         }
         let mut chance = Chance::new(seed, 404);
         let groups: Vec<usize> = self.groups.iter().map(|_| chance.pick(&[3, 3, 5])).collect();
         let (burst, bursts, pause_ns) = (32, chance.between(16, 24), chance.pick(&[100_000, 200_000]));
         let limits = Limits { message_bytes: 256, window: 32, body_ring_bytes: 32 << 10, ..self.limits };
-        Scenario { groups, messages: burst * bursts, limits, pause_ns, burst, ..self }
+        let large = if profile == Profile::States { chance.pick(&[12 << 10, 40 << 10, 100 << 10]) } else { 0 };
+        Scenario { groups, messages: burst * bursts, limits, pause_ns, burst, state_bytes: large, ..self }
     }
 
-    /// Where processes stand still, clients fill small windows and rings of groups of three and five the whole time.
+    /// Where processes stand still, clients fill small windows and rings of groups of three and five the whole time. Who was
+    /// expelled gets what it missed, in one run of two with a state of several rings.
     fn stopping(self, seed: u64, profile: Profile) -> Self {
         if profile != Profile::Stops {
             return self;
@@ -228,7 +238,19 @@ impl Scenario {
         let network = NetworkModel { retry_ns: chance.pick(&[200_000, 20_000_000]), ..NetworkModel::adversarial() };
         let pause_ns = 2 * Nemesis::UNTIL_NS / bursts;
         let (messages, expel_ns, client_timeout_ns) = (burst * bursts, Some(EXPEL_NS), None);
-        Scenario { groups, messages, limits, network, pause_ns, burst, expel_ns, client_timeout_ns, ..self }
+        let state_bytes = chance.pick(&[0, 0, 12 << 10, 40 << 10]);
+        Scenario {
+            groups,
+            messages,
+            limits,
+            network,
+            pause_ns,
+            burst,
+            state_bytes,
+            expel_ns,
+            client_timeout_ns,
+            ..self
+        }
     }
 
     /// Draws a cluster of 3 or 4 groups, at least 200 messages to mixed destinations, every ordering fault of the
@@ -243,6 +265,7 @@ impl Scenario {
             window: chance.pick(&[2, 4, 8, 16]),
             body_ring_bytes: chance.pick(&[2048, 8192]),
             control_ring_bytes: 4096,
+            ..Limits::default()
         };
         let mix = FaultMix {
             count: 6,
@@ -266,6 +289,7 @@ impl Scenario {
             burst: 1,
             large: false,
             client_timeout_ns: None,
+            state_bytes: 0,
             expel_ns: None,
         }
     }
@@ -290,8 +314,10 @@ mod tests {
     #[test]
     fn every_claim_is_counted_and_one_that_never_happened_is_missed() {
         let catch_ups = catch_ups::named(CatchUps::default());
+        let transfers = transfers::TransferCounts::default().named();
         let clocks = clocks::named(ClockCounts::default(), 0);
-        let nothing = [FaultCounts::default().named(), NemesisCounts::default().named(), catch_ups, clocks].concat();
+        let faults = [FaultCounts::default().named(), NemesisCounts::default().named()].concat();
+        let nothing = [faults, catch_ups, transfers, clocks].concat();
         for profile in Profile::ALL {
             let claims = Scenario::claims_under(profile);
             assert!(claims.iter().all(|claim| nothing.iter().any(|(name, _)| name == claim)), "{profile}");

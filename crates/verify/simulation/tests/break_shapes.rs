@@ -29,7 +29,7 @@ fn check(scenario: &Scenario, seeds: u64) {
 }
 
 fn tiny(window: u32, message_bytes: usize) -> Limits {
-    Limits { message_bytes, window, body_ring_bytes: 0, control_ring_bytes: 0 }
+    Limits { message_bytes, window, body_ring_bytes: 0, control_ring_bytes: 0, ..Limits::default() }
 }
 
 #[test]

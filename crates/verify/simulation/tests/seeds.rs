@@ -26,6 +26,7 @@ fn they_hold_under_every_profile_of_failures() {
         Profile::All,
         Profile::Rings,
         Profile::Rejoins,
+        Profile::States,
         Profile::Clocks,
     ];
     for profile in profiles {

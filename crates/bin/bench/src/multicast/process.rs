@@ -220,7 +220,7 @@ impl<'a, F: FabricDiagnostics> Driver<'a, F> {
     }
 
     fn connect(&mut self) -> Result<(), Failure> {
-        while !self.client.is_connected(&self.to) {
+        while !self.client.reaches_all(&self.to) {
             self.round(false)?;
         }
         self.task.area.set_ready(self.task.me);

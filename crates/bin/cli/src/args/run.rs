@@ -89,6 +89,9 @@ pub(crate) struct Node {
     /// Be killed when this process, which must have started this one, ends
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) follow: Option<i32>,
+    /// Keep a state of so many bytes, which a member that comes back gets: for measurements
+    #[arg(long, value_name = "BYTES", default_value_t = 0, hide = true)]
+    pub(crate) state_bytes: u64,
 }
 
 #[derive(Args, Debug)]

@@ -19,6 +19,7 @@ mod namespaces;
 mod neb;
 mod neb_history;
 mod neb_remove;
+mod new_client;
 mod ofi;
 mod pingpong;
 mod places;

@@ -16,8 +16,12 @@ use stentor_host::StartError as ShmError;
 use super::{Busy, MEND_NAME, Missed, Refusals, Waiting, missed, patiently, unstarted, whereabouts};
 use crate::Failure;
 
-/// How long messages of an earlier process of a place may take to finish.
-const FINISHING: Duration = Duration::from_millis(300);
+/// How long what keeps a process out of a place may last before another one is looked at.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// How long a client that may begin waits for those who are there and do not count yet.
+const MOMENT: Duration = Duration::from_millis(100);
+/// For how long the home group of a place may not be there.
+const HOME_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A client that can reach all members of its groups.
 pub struct Joined<F: FabricDiagnostics> {
@@ -53,8 +57,10 @@ pub struct Joining<'a, F: FabricDiagnostics> {
 enum Refused {
     /// There is a process in it.
     Taken,
-    /// An earlier process of it left messages unfinished.
-    Unfinished,
+    /// A group keeps too much of what earlier processes of it left.
+    Crowded,
+    /// The group that numbers its processes is not there.
+    Homeless(GroupId),
     /// No place is better.
     Failed(Failure),
 }
@@ -106,22 +112,30 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
             Some(place) => place.0..place.0 + 1,
             None => 0..self.plan.topology().clients() as u16,
         };
-        for place in places.map(ClientId) {
+        // Those first whose home is a group that is needed anyway.
+        let (near, far): (Vec<_>, Vec<_>) =
+            places.map(ClientId).partition(|place| self.to.contains(&self.plan.topology().home(*place)));
+        for place in near.into_iter().chain(far) {
             let name = self.plan.name(self.plan.topology().client_process(place));
-            match self.take(place, until, &mut note) {
+            match self.take(place, asked, until, &mut note) {
                 Ok(joined) => return Ok(joined),
                 Err(Refused::Taken) => {}
-                Err(Refused::Unfinished) => {
-                    note(&format!("`{name}` has unfinished messages of an earlier process; it is skipped"));
+                Err(Refused::Crowded) => {
+                    note(&format!(
+                        "`{name}`: a group keeps what many earlier processes of it left, until another group answers; it is skipped"
+                    ));
+                }
+                Err(Refused::Homeless(group)) => {
+                    let home = self.plan.config().groups()[usize::from(group.0)].id();
+                    note(&format!("`{name}`: its home group {home} is not there; it is skipped"));
                 }
                 Err(Refused::Failed(failure)) => return Err(failure),
             }
         }
-        let remedy = "wait until a client ends, or until its messages are delivered (`stentor leader show` names them); or give the cluster \
-                      more places: `clients` in [limits]";
+        let remedy = "wait until a client ends, or start the groups that are down; or give the cluster more places: `clients` in [limits]";
         Err(match asked {
             Some(_) => Failure::usage(
-                "this client has messages of an earlier process that are not finished, or is running",
+                "this client is running, or a group that it needs is down",
                 "--client",
                 "name another, or none: then a free one is taken",
             ),
@@ -129,7 +143,13 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
         })
     }
 
-    fn take(&self, place: ClientId, until: Instant, note: &mut impl FnMut(&str)) -> Result<Joined<F>, Refused> {
+    fn take(
+        &self,
+        place: ClientId,
+        asked: Option<ClientId>,
+        until: Instant,
+        note: &mut impl FnMut(&str),
+    ) -> Result<Joined<F>, Refused> {
         let start = || match (self.start)(place) {
             Ok(client) => Ok(client),
             Err(error) if is_taken(&error) => Err(Unstarted(None)),
@@ -140,22 +160,34 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
             Some(error) => Refused::Failed(unstarted(error, self.config)),
         })?;
         let (mut backoff, mut housekeeper) = (Backoff::new(self.wait), Housekeeper::default());
-        let (mut unfinished_since, mut displaced_since) = (None, None);
+        client.open_only(&self.to);
+        let (mut crowded_since, mut displaced_since, mut homeless_since) = (None, None, None);
+        let home = self.plan.topology().home(place);
+        let may_skip = asked.is_none() && !self.to.contains(&home);
         let (mut refusals, mut waiting) = (Refusals::default(), Waiting::default());
         let named = |process| self.plan.name(process).to_owned();
         while !client.is_connected(&self.to) {
             client_round(&mut client, &mut backoff, &mut housekeeper, false)
                 .map_err(|error| Refused::Failed(Failure::run(error, "waiting", "report this as a bug")))?;
             let now = Instant::now();
-            if !client.is_unfinished() {
-                unfinished_since = None;
-            } else if now - *unfinished_since.get_or_insert(now) > FINISHING {
-                return Err(Refused::Unfinished);
+            if !client.is_crowded() {
+                crowded_since = None;
+            } else if now - *crowded_since.get_or_insert(now) > PATIENCE {
+                return Err(Refused::Crowded);
+            }
+            let seen = self.plan.topology().members(home).filter(|process| client.fabric().sees(*process)).count();
+            if !may_skip || seen >= self.plan.topology().majority(home) as usize {
+                homeless_since = None;
+            } else if now - *homeless_since.get_or_insert(now) > HOME_PATIENCE {
+                return Err(Refused::Homeless(home));
+            }
+            if client.is_superseded() {
+                return Err(Refused::Taken);
             }
             // Another host's process is in it; one that died just now is not any more.
             if !client.fabric().is_displaced() {
                 displaced_since = None;
-            } else if now - *displaced_since.get_or_insert(now) > FINISHING {
+            } else if now - *displaced_since.get_or_insert(now) > PATIENCE {
                 return Err(Refused::Taken);
             }
             (self.check)().map_err(Refused::Failed)?;
@@ -173,13 +205,27 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
                 return Err(Refused::Failed(self.nobody(&client, refusals.last())));
             }
         }
+        // Whoever is there and does not count yet has to catch up afterwards: it gets a moment.
+        let moment = Instant::now() + MOMENT;
+        let seen = |client: &Client<F>| {
+            self.to
+                .iter()
+                .flat_map(|group| client.topology().members(*group))
+                .all(|process| client.counts_on(process) || !client.fabric().sees(process))
+        };
+        while !seen(&client) && Instant::now() < moment {
+            client_round(&mut client, &mut backoff, &mut housekeeper, false)
+                .map_err(|error| Refused::Failed(Failure::run(error, "waiting", "report this as a bug")))?;
+        }
         Ok(Joined { client, id: place })
     }
 
-    /// Not only of the groups that are meant: every group knows some of the ids that this place has used.
+    /// Members of the groups that are meant, and of the home group of the place.
     fn absent<'b>(&'b self, client: &'b Client<F>) -> impl Iterator<Item = ProcessId> + 'b {
         let topology = self.plan.topology();
-        let members = topology.group_ids().flat_map(|group| topology.members(group));
+        let home = topology.home(client.id());
+        let groups = topology.group_ids().filter(move |group| *group == home || self.to.contains(group));
+        let members = groups.flat_map(|group| topology.members(group));
         members.filter(|process| !client.fabric().sees(*process))
     }
 
@@ -200,8 +246,8 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
     fn unanswered(&self) -> (String, String) {
         (
             "all members are there, but they do not answer".to_owned(),
-            "a member answers a client when its group has taken it in; a client waits for all groups: `stentor leader show` says which \
-             one does not work, and why"
+            "a client waits for a majority of each group that it multicasts to, and of the home group of its place: `stentor leader show` \
+             says which group does not work, and why"
                 .to_owned(),
         )
     }
@@ -225,7 +271,8 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
         remedies.extend(Missed::remedies(&missed));
         let named = self.directory.map_or(String::new(), |directory| format!(" --directory {}", directory.display()));
         remedies.push(format!(
-            "a client begins when all members are up: start those that do not run with `stentor node --config {}{named} --id ID`{}",
+            "a client begins when a majority of each group that it multicasts to is up, and of the home group of its place: start those that \
+             do not run with `stentor node --config {}{named} --id ID`{}",
             self.config.display(),
             if is_shm && named.is_empty() { ", with the same --directory if one is named" } else { "" }
         ));

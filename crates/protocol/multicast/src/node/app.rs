@@ -1,5 +1,9 @@
 //! What delivers to the application.
 
+use thiserror::Error;
+
+use super::frozen::{Frozen, FrozenBytes};
+use super::transfer::StateReader;
 use crate::{Ballot, MessageId, Timestamp};
 
 /// A message as it is handed to the application.
@@ -21,12 +25,31 @@ pub struct Delivered<'a> {
     pub payload: &'a [u8],
 }
 
+/// Why an application could not take over another member's state. The member stops: it never goes on with half of a
+/// state.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[error("{0}")]
+pub struct RestoreError(pub String);
+
 /// The state machine that messages are delivered to.
 ///
 /// A member whose state does not follow from deliveries alone (it came back, or fell behind) is given another member's
-/// state. Whoever keeps none needs [`stateless`] only.
+/// state, and then the deliveries that the other member made meanwhile. An application without a state needs only
+/// [`stateless`].
+///
+/// # Small and large states
+/// An application with a small state implements [`snapshot`](Application::snapshot) and [`restore`](Application::restore).
+/// Both see all bytes at once.
+///
+/// An application with a large state, say 1 GiB, implements [`freeze`](Application::freeze) and
+/// [`restore_from`](Application::restore_from). `freeze` runs between two deliveries on the thread that serves the group,
+/// so everybody waits for it: it should take microseconds. Keep the state in parts behind `Arc`s, and clone the `Arc`s;
+/// `deliver` then copies a part only if a freeze still holds it (`Arc::make_mut`). Copying the state is the other way: it
+/// takes about 0.2 s for each GiB, and as much memory again for as long as the transfer lasts. `restore_from` reads the
+/// bytes in the chunks in which they came. A chunk is freed when it has been read, so the state does not lie in memory
+/// twice.
 pub trait Application {
-    /// A message, in the global order.
+    /// Takes a message, in the global order.
     fn deliver(&mut self, message: &Delivered<'_>);
 
     /// Appends the state after everything delivered so far.
@@ -34,9 +57,27 @@ pub trait Application {
         let _ = out;
     }
 
-    /// Takes over the state that another member's [`snapshot`](Application::snapshot) gave after `number` deliveries.
+    /// Freezes the state after everything delivered so far. Its bytes are read later, in pieces, while deliveries go on.
+    fn freeze(&mut self) -> Box<dyn Frozen> {
+        let mut bytes = Vec::new();
+        self.snapshot(&mut bytes);
+        Box::new(FrozenBytes::new(bytes))
+    }
+
+    /// Takes over the state that another member's [`snapshot`](Application::snapshot) gave after `number` deliveries. After
+    /// 0 deliveries there are no bytes: the state is the one with which a group begins.
     fn restore(&mut self, number: u64, state: &[u8]) {
         let _ = (number, state);
+    }
+
+    /// Takes over the state that another member's [`freeze`](Application::freeze) gave after `number` deliveries. After 0
+    /// deliveries there are no bytes: the state is the one with which a group begins.
+    ///
+    /// # Errors
+    /// [`RestoreError`] if the bytes are no state. The member stops.
+    fn restore_from(&mut self, number: u64, state: &mut StateReader<'_>) -> Result<(), RestoreError> {
+        self.restore(number, &state.read_to_end());
+        Ok(())
     }
 }
 
@@ -44,7 +85,7 @@ pub trait Application {
 #[derive(Debug)]
 pub struct Stateless<D>(D);
 
-/// Only delivers.
+/// Makes an application that only delivers.
 pub fn stateless<D: FnMut(&Delivered<'_>)>(deliver: D) -> Stateless<D> {
     Stateless(deliver)
 }
@@ -66,7 +107,15 @@ impl<A: Application> Application for &mut A {
         (**self).snapshot(out);
     }
 
+    fn freeze(&mut self) -> Box<dyn Frozen> {
+        (**self).freeze()
+    }
+
     fn restore(&mut self, number: u64, state: &[u8]) {
         (**self).restore(number, state);
+    }
+
+    fn restore_from(&mut self, number: u64, state: &mut StateReader<'_>) -> Result<(), RestoreError> {
+        (**self).restore_from(number, state)
     }
 }

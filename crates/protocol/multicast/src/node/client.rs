@@ -144,7 +144,7 @@ impl<F: Fabric> Client<F> {
             sender: Sender::new(&topology, client, limits.window).with_mutant(mutant),
             members: topology.group_ids().map(|group| vec![None; topology.size(group)]).collect(),
             places,
-            takeover: Takeover::default(),
+            takeover: Takeover::new(topology.home(client), topology.groups()),
             record: scratch(&geometry),
             destinations: Vec::with_capacity(topology.groups()),
             in_flight: InFlight::new(topology.groups()),
@@ -201,12 +201,21 @@ impl<F: Fabric> Client<F> {
         &mut self.fabric
     }
 
-    /// Whether messages may go to these groups: a majority of each is connected, and it is known where an earlier process
-    /// of this place ended. For that, all members of *all* groups must have said that they hold nothing undelivered of
-    /// it: one that was not heard could pass on later what an earlier process left, into the slots of this one.
+    /// Whether messages may go to these groups: a majority of each is connected, and the groups agreed on where this
+    /// process's messages begin. For that a majority of the [home group](Topology::home) of its place must have answered, too,
+    /// and nobody of other groups.
     #[must_use]
     pub fn is_connected(&self, to: &[GroupId]) -> bool {
-        self.takeover.done && to.iter().all(|group| self.topology.has_group(*group) && self.sender.has_majority(*group))
+        let is_ready = |group: &GroupId| self.takeover.is_opened(*group) && self.sender.has_majority(*group);
+        to.iter().all(|group| self.topology.has_group(*group) && is_ready(group))
+    }
+
+    /// Whether all members of these groups count: each of them gets what is multicast from here on, and is waited for. A client
+    /// may begin [before](Client::is_connected) that; who measures begins then.
+    #[must_use]
+    pub fn reaches_all(&self, to: &[GroupId]) -> bool {
+        let counts = |group: &GroupId| (0..self.topology.size(*group)).all(|member| self.sender.counts(*group, member));
+        self.is_connected(to) && to.iter().all(counts)
     }
 
     /// Whether the network makes the copies of what goes to these groups now, for all of their members.
@@ -219,11 +228,15 @@ impl<F: Fabric> Client<F> {
             .all(|link| self.links[link].is_ready() && fanout.set.reaches(self.links[link].peer()))
     }
 
-    /// Whether an earlier process of this place left messages undelivered at some group. They may become delivered, or
-    /// never, if it died while it wrote: wait a while, or take another place.
-    pub fn is_unfinished(&mut self) -> bool {
-        !self.takeover.done
-            && self.topology.group_ids().any(|group| matches!(self.settled(group), Err(SubmitError::Unfinished { .. })))
+    /// Whether a group keeps so much of what earlier processes of this place left that this one has to wait until another
+    /// group answers; see [`SubmitError::Crowded`].
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        let unopened = |group: &GroupId| !self.takeover.is_opened(*group);
+        self.topology
+            .group_ids()
+            .filter(unopened)
+            .any(|group| matches!(self.unopened(group), SubmitError::Crowded { .. }))
     }
 
     /// Whether this member counts for flow control: it had freed all free slots when it connected, and from then on a slot
@@ -335,7 +348,7 @@ impl<F: Fabric> Client<F> {
         self.destinations.clear();
         for group in self.topology.group_ids() {
             let next = self.sender.next(group);
-            if next > self.held(group) {
+            if next > self.held(group).max(self.takeover.first_at(group)) {
                 self.destinations.push(Destination { group, slot: next - 1 });
             }
         }
@@ -433,8 +446,11 @@ impl<F: Fabric> Client<F> {
         if to.is_empty() || to.len() > MAX_DESTINATIONS || !known || !to.is_sorted_by(|a, b| a < b) {
             return Err(SubmitError::Destinations);
         }
-        if !self.takeover.done {
-            self.resume()?;
+        if self.sender.is_exhausted() {
+            return Err(SubmitError::Exhausted { client: self.sender.client().0 });
+        }
+        if !to.iter().all(|group| self.takeover.is_opened(*group)) {
+            self.open_now(to)?;
         }
         if let Some(reset) = to.iter().find(|group| self.reset[usize::from(group.0)]) {
             return Err(SubmitError::GroupReset { group: reset.0 });
@@ -461,9 +477,9 @@ impl<F: Fabric> Client<F> {
     fn greet(&mut self, link: usize) {
         let (group, member) = self.places[link];
         let start = self.rings[group].start(member, &self.links);
-        let (life, begun, first) = (self.links.life, self.takeover.done, self.takeover.first);
         let yours = self.histories[group];
-        let hello = Hello { begun, first, yours, ..Hello::new(HelloKind::Connection, life, start) };
+        let hello = Hello { yours, ..Hello::new(HelloKind::Connection, self.links.life, start) };
+        let hello = self.takeover.fill(hello, GroupId(group as u16));
         let sent = self.links.greet(&mut self.fabric, link, hello);
         self.counts.write(Step::PeerMessage, sent);
         self.gate.disturb();
@@ -478,8 +494,10 @@ impl<F: Fabric> Client<F> {
             self.superseded |= report.freed > self.sender.next(group);
             if self.sender.counts(group, member) {
                 self.sender.on_freed(group, member, report.freed);
-            } else {
+            } else if report.place.opened && self.takeover.generation == Some(report.place.generation) {
                 self.sender.admit(group, member, report.freed);
+            } else {
+                self.superseded |= self.takeover.is_followed_by(report.place.generation);
             }
         }
         if self.unsynced.messages() > 0 {
@@ -497,9 +515,11 @@ impl<F: Fabric> Client<F> {
             self.contradiction = Some(Contradiction { group: GroupId(group as u16), known, said: own });
             return false;
         }
-        // What this process multicast to it was under way to a history that is over.
-        self.reset[group] |= !known.is_none() && self.takeover.done;
         self.histories[group] = own;
+        if !known.is_none() && self.takeover.is_opened(GroupId(group as u16)) {
+            // What this process multicast to it was under way to a history that is over, and its slots are unknown in this one.
+            self.reset[group] |= !self.open_again(GroupId(group as u16));
+        }
         true
     }
 
@@ -524,7 +544,7 @@ impl<F: Fabric> Client<F> {
         }
         let mut worked = self.poll_completions();
         for group in 0..self.rings.len() {
-            if self.takeover.done && self.rings[group].take_news(&self.fabric) {
+            if self.takeover.is_opened(GroupId(group as u16)) && self.rings[group].take_news(&self.fabric) {
                 worked = true;
                 if self.rings[group].take_asides() {
                     self.heed_aside(group);
@@ -595,9 +615,7 @@ impl<F: Fabric> Client<F> {
             }
         }
         any |= self.look_after_set();
-        if !self.takeover.done {
-            any |= self.resume().is_ok();
-        }
+        any |= self.look_for_openings();
         if any {
             self.gate.disturb();
         }
@@ -625,6 +643,9 @@ impl<F: Fabric> Client<F> {
     /// from the beginning of what is kept. Whether it was greeted.
     fn start(&mut self, link: usize) -> bool {
         let (group, member) = self.places[link];
+        if !self.takeover.greets(GroupId(group as u16)) {
+            return false;
+        }
         let ring = &mut self.rings[group];
         let clear =
             self.fanout.as_ref().is_none_or(|fanout| ring.is_clear_of(member, &fanout.completed_writes(&self.fabric)));
@@ -646,6 +667,7 @@ impl<F: Fabric> Client<F> {
                 let (group, member) = self.places[link];
                 self.rings[group].stop(member);
                 self.sender.expel(GroupId(group as u16), member);
+                self.reopen_if_unused(GroupId(group as u16));
                 self.retire_delivered();
             }
             PeerEvent::Greeted(link, hello) if hello.kind == HelloKind::Connection => {

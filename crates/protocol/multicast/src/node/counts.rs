@@ -43,7 +43,7 @@ impl From<ItemKind> for Step {
             ItemKind::Assign => Step::Assign,
             ItemKind::Timestamp => Step::Timestamp,
             ItemKind::Vector | ItemKind::Remote | ItemKind::NoOp | ItemKind::RemoteBallot => Step::Vector,
-            ItemKind::Begin => Step::PeerMessage,
+            ItemKind::Begin | ItemKind::Succeed => Step::PeerMessage,
             ItemKind::Ack => Step::Ack,
         }
     }

@@ -1,14 +1,15 @@
 //! What a peer reports with its credits.
 
 use super::inbound::Held;
+use crate::ids;
 
 /// What a peer says with its credits, besides the position that it freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct CreditReport {
     /// Slots freed (for clients); receives consumed (between members).
     pub(super) freed: u64,
-    /// Highest sequence seen (for clients).
-    pub(super) sequence: u64,
+    /// Where the client's place stands (for clients).
+    pub(super) place: Standing,
     /// What is held or freed (for clients).
     pub(super) held: Held,
     /// Whether the peer asks not to be waited for (to clients).
@@ -17,3 +18,51 @@ pub(super) struct CreditReport {
 
 /// The bit of a credit's generation that carries [`CreditReport::aside`].
 pub(super) const ASIDE: u64 = 1 << 63;
+
+/// Where a client's place stands at a group, as a member says it to the process that has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Standing {
+    /// The process's generation; or, if another process took the place after it or nobody numbered it yet, the smallest one that
+    /// the next process may have.
+    pub(super) generation: u64,
+    /// From where on its slots are, counted from what is freed; 0 if it has used them.
+    pub(super) first: u64,
+    /// The process may begin, or go on: its group agreed on that.
+    pub(super) opened: bool,
+    /// The group keeps so much of earlier processes that none can follow now.
+    pub(super) crowded: bool,
+}
+
+const GENERATION_BITS: u32 = 28;
+const FIRST_BITS: u32 = 17;
+const OPENED: u64 = 1 << (GENERATION_BITS + FIRST_BITS);
+const CROWDED: u64 = OPENED << 1;
+const _: () = assert!(ids::GENERATIONS == 1 << GENERATION_BITS);
+
+impl Standing {
+    pub(super) fn to_word(self) -> u64 {
+        let Standing { generation, first, opened, crowded } = self;
+        let first = first.min((1 << FIRST_BITS) - 1);
+        let flags = if opened { OPENED } else { 0 } | if crowded { CROWDED } else { 0 };
+        generation.min(ids::GENERATIONS - 1) | first << GENERATION_BITS | flags
+    }
+
+    pub(super) fn from_word(word: u64) -> Self {
+        let first = word >> GENERATION_BITS & ((1 << FIRST_BITS) - 1);
+        let generation = word & (ids::GENERATIONS - 1);
+        Standing { generation, first, opened: word & OPENED != 0, crowded: word & CROWDED != 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_one_word() {
+        let place = Standing { generation: ids::GENERATIONS - 1, first: 1 << 16, opened: true, crowded: false };
+        assert_eq!(Standing::from_word(place.to_word()), place);
+        let other = Standing { generation: 7, first: 0, opened: false, crowded: true };
+        assert_eq!(Standing::from_word(other.to_word()), other);
+    }
+}

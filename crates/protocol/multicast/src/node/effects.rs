@@ -1,15 +1,19 @@
 //! Where the state machine's output goes on a fabric: outboxes per peer, the stream's outbox, the application.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 
-use super::app::{Application, Delivered};
+use super::app::{Application, Delivered, RestoreError};
 use super::counts::{Counts, RemoteOp, Step};
 use super::store::Store;
+use super::transfer::{Backlog, StateReader};
 use crate::item::Head;
+use crate::mutant::mutant;
 use crate::{
-    Ack, Ballot, ClientId, Delivery, Effects, Item, MessageId, PeerMessage, RemoteTimestamp, StreamItem, Topology, ids,
+    Ack, Ballot, ClientId, Delivery, Effects, Item, MessageId, Mutant, PeerMessage, RemoteTimestamp, StreamItem,
+    Topology, ids,
 };
 
 /// Items that wait to be written, and what is counted about them.
@@ -31,17 +35,28 @@ pub(super) struct Outputs {
     is_touched: Vec<bool>,
     /// Clients that wait for news.
     pub(super) notify: Vec<bool>,
+    /// Messages that were held and are void: client, slot, sequence.
+    pub(super) dropped: Vec<(ClientId, u64, u64)>,
+    /// By client: what the process that has the place is to know may have changed.
+    pub(super) place_changed: Vec<bool>,
     /// What goes as letters.
     pub(super) letters: Vec<Outgoing>,
     pub(super) counts: Counts,
     pub(super) operations: Option<Vec<RemoteOp>>,
+    /// Deliveries that the application has made, itself or with a state: see `transfer.rs`.
+    pub(super) applied: u64,
+    /// What is delivered while another member gets the state.
+    pub(super) backlog: Option<Backlog>,
+    /// Why the application could not take over a state.
+    pub(super) failure: Option<RestoreError>,
+    mutant: Mutant,
     me: ProcessId,
     group: crate::GroupId,
     topology: Arc<Topology>,
 }
 
 impl Outputs {
-    pub(super) fn new(topology: &Arc<Topology>, me: ProcessId, group: crate::GroupId) -> Self {
+    pub(super) fn new(topology: &Arc<Topology>, me: ProcessId, group: crate::GroupId, mutant: Mutant) -> Self {
         Outputs {
             stream: Vec::with_capacity(8192),
             held_up: false,
@@ -52,13 +67,60 @@ impl Outputs {
             touched: Vec::with_capacity(topology.clients()),
             is_touched: vec![false; topology.clients()],
             notify: vec![false; topology.clients()],
+            dropped: Vec::new(),
+            place_changed: vec![false; topology.clients()],
             letters: Vec::new(),
             counts: Counts::default(),
             operations: None,
+            applied: 0,
+            backlog: None,
+            failure: None,
+            mutant,
             me,
             group,
             topology: topology.clone(),
         }
+    }
+
+    /// Hands a delivery to the application, unless it came there with a state.
+    #[inline]
+    pub(super) fn apply<A: Application>(&mut self, message: &Delivered<'_>, app: &mut A) {
+        if message.number <= self.applied && !mutant!(self.mutant, AppliedAgain) {
+            return;
+        }
+        let follows = message.number == self.applied + 1 || self.failure.is_some();
+        debug_assert!(follows || !matches!(self.mutant, Mutant::None), "nothing is left out");
+        self.applied = message.number;
+        if self.failure.is_some() {
+            return;
+        }
+        app.deliver(message);
+        if let Some(backlog) = &mut self.backlog {
+            backlog.push(message);
+        }
+    }
+
+    /// The application takes over the state after so many deliveries.
+    pub(super) fn restore<A: Application>(&mut self, number: u64, mut state: StateReader<'_>, app: &mut A) {
+        self.applied = number;
+        if self.failure.is_none() {
+            self.failure = app.restore_from(number, &mut state).err();
+        }
+    }
+
+    /// The application begins anew, with nothing, if it was given a state: that is of a history of the group that is over.
+    pub(super) fn begin_application<A: Application>(&mut self, app: &mut A) {
+        if self.applied != 0 {
+            self.restore(0, StateReader::new(&mut VecDeque::new()), app);
+        }
+    }
+
+    /// Whether a state with the application's is to go to a member.
+    pub(super) fn sends_state(&self, member: ProcessId) -> bool {
+        self.letters.iter().any(|outgoing| match outgoing {
+            Outgoing::PeerMessage { to, letter } => *to == member && letter.carries_snapshot(),
+            Outgoing::Body { .. } => false,
+        })
     }
 
     /// Whether another member is connected.
@@ -108,15 +170,13 @@ pub(super) struct Out<'a, A> {
     pub(super) outputs: &'a mut Outputs,
     pub(super) stores: &'a [Store],
     pub(super) app: &'a mut A,
-    /// The application's state that came with the letter at hand.
-    pub(super) tail: &'a [u8],
 }
 
 /// What goes as a letter.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    /// A letter, with the application's state.
-    PeerMessage { to: ProcessId, letter: Box<PeerMessage>, tail: Vec<u8> },
+    /// A letter.
+    PeerMessage { to: ProcessId, letter: Box<PeerMessage> },
     /// A body that is held here. `spare`: if it is not any more, nobody need know.
     Body { to: ProcessId, client: ClientId, slot: u64, spare: bool },
 }
@@ -163,18 +223,29 @@ impl<A: Application> Effects for Out<'_, A> {
     fn deliver(&mut self, delivery: &Delivery) {
         let client = delivery.id.client;
         let (payload, notify) = self.stores[usize::from(client.0)].payload(delivery.slot);
-        self.app.deliver(&Delivered {
+        let message = Delivered {
             id: delivery.id,
             timestamp: delivery.timestamp,
             number: delivery.number,
             ballot: delivery.ballot,
             payload,
-        });
+        };
+        self.outputs.apply(&message, self.app);
         self.outputs.notify[usize::from(client.0)] |= notify;
         self.outputs.touch(client);
     }
 
     fn freed(&mut self, client: ClientId) {
+        self.outputs.touch(client);
+    }
+
+    fn dropped(&mut self, client: ClientId, slot: u64, sequence: u64) {
+        self.outputs.dropped.push((client, slot, sequence));
+    }
+
+    fn place_changed(&mut self, client: ClientId) {
+        self.outputs.place_changed[usize::from(client.0)] = true;
+        self.outputs.notify[usize::from(client.0)] = true;
         self.outputs.touch(client);
     }
 
@@ -186,11 +257,7 @@ impl<A: Application> Effects for Out<'_, A> {
     }
 
     fn send(&mut self, to: ProcessId, message: &PeerMessage) {
-        let mut tail = Vec::new();
-        if message.carries_snapshot() {
-            self.app.snapshot(&mut tail);
-        }
-        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: Box::new(message.clone()), tail });
+        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: Box::new(message.clone()) });
     }
 
     fn body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
@@ -202,6 +269,12 @@ impl<A: Application> Effects for Out<'_, A> {
     }
 
     fn restore(&mut self, number: u64) {
-        self.app.restore(number, self.tail);
+        // It has taken the state over before this one was handed to the state machine.
+        let is_there = number <= self.outputs.applied || !matches!(self.outputs.mutant, Mutant::None);
+        debug_assert!(is_there, "a state that is ahead of the application");
+    }
+
+    fn begin_history(&mut self) {
+        self.outputs.begin_application(self.app);
     }
 }

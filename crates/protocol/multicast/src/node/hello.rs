@@ -15,7 +15,7 @@
 //! | 3 | ring position at which the sender goes on |
 //! | 4 | generation: the sender's number for this start of that ring; credits name it |
 //! | 5 | of a client: 1 if it has begun to multicast |
-//! | 6 | of a client: its sequences are above this; 0: it does not know yet |
+//! | 6 | of a client: its generation, plus 1 (32 bits), 0: it was told none; the smallest that it may have (32) |
 //! | 7 | of a member: its group's incarnation, number (32) and tag (32); 0: it has no state |
 //! | 8 | the largest incarnation of the receiver's group that the sender remembers, number (32) and tag (32) |
 //! | 9 | of a member: its wall clock, nanoseconds since 1970; 0: it has none |
@@ -64,10 +64,12 @@ pub(super) struct Hello {
     pub(super) kind: HelloKind,
     pub(super) life: u64,
     pub(super) start: Start,
-    /// A client that has multicast, or may at any time.
+    /// A client that has multicast to the group, or may at any time.
     pub(super) begun: bool,
-    /// Of a client: the beginning of its generation, if it knows that already.
-    pub(super) first: u64,
+    /// Of a client: its generation, if it was told one.
+    pub(super) generation: Option<u64>,
+    /// Of a client: the smallest generation that it may have, as far as members told it.
+    pub(super) above: u64,
     /// Of a member: its group's incarnation.
     pub(super) own: Incarnation,
     /// The largest incarnation of the receiver's group that the sender remembers.
@@ -80,25 +82,21 @@ impl Hello {
     /// A greeting that says nothing but where a ring goes on.
     pub(super) fn new(kind: HelloKind, life: u64, start: Start) -> Self {
         let none = Incarnation::NONE;
-        Hello { kind, life, start, begun: false, first: 0, own: none, yours: none, clock: 0 }
-    }
-
-    /// Of a client: the generation in which it multicasts, if it knows.
-    pub(super) fn generation(&self) -> Option<u64> {
-        (self.begun || self.first > 0).then(|| ids::generation(self.first))
+        Hello { kind, life, start, begun: false, generation: None, above: 0, own: none, yours: none, clock: 0 }
     }
 
     /// Whether this client had begun, and the processes with generations below `over` are gone: on a fabric that does not lock
     /// places two may live, and who was cut off may have been given up. What it left behind may be void by now.
     pub(super) fn is_superseded(&self, over: u64) -> bool {
-        self.begun && ids::generation(self.first) < over
+        self.begun && self.generation.is_some_and(|generation| generation < over)
     }
 
     /// The words that the sender of these seals sends.
     pub(super) fn encode(&self, seals: &Seals) -> [u64; HELLO_WORDS] {
-        let Hello { kind, life, start, begun, first, own, yours, clock } = *self;
+        let Hello { kind, life, start, begun, generation, above, own, yours, clock } = *self;
         let head = kind as u64 | u64::from(VERSION) << 8 | MAGIC << 32;
         let begun = u64::from(begun);
+        let first = generation.map_or(0, |generation| generation + 1) | above << 32;
         let (own, yours) = (own.to_word(), yours.to_word());
         let check = seals.check(MAGIC);
         [head, check, life, start.position, start.generation, begun, first, own, yours, clock, 0, 0, 0, 0, 0, 0]
@@ -118,22 +116,26 @@ impl Hello {
             _ => return None,
         };
         let known = head >> 8 == u64::from(VERSION) | MAGIC << 24 && check == seals.check(MAGIC) && rest == [0; 6];
-        let possible = position < END_OF_POSITIONS && begun <= 1 && ids::is_nameless(first);
+        let (told, above) = (first & u64::from(u32::MAX), first >> 32);
+        let possible =
+            position < END_OF_POSITIONS && begun <= 1 && told <= ids::GENERATIONS && above < ids::GENERATIONS;
         let start = Start { position, generation };
         let (own, yours) = (Incarnation::from_word(own), Incarnation::from_word(yours));
         let possible = possible && own.is_possible() && yours.is_possible();
-        let hello = Hello { kind, life, start, begun: begun == 1, first, own, yours, clock };
+        let generation = told.checked_sub(1);
+        let hello = Hello { kind, life, start, begun: begun == 1, generation, above, own, yours, clock };
         (known && possible).then_some(hello)
     }
 }
 
-/// What a process would say and how it would seal, for tests that write what no process of ours writes.
+/// What a process would say and how it would seal, which comes after the first one of its place; for tests that write what no process of ours writes.
 #[doc(hidden)]
 #[must_use]
 pub fn forged_hello(process: ProcessId, life: u64, salt: u64) -> ([u64; HELLO_WORDS], Seal) {
     let seals = Seals::new(salt, Mutant::None);
     let start = Start { position: 0, generation: 1 };
-    (Hello::new(HelloKind::Connection, life, start).encode(&seals), seals.of(process, life))
+    let hello = Hello { above: 1, ..Hello::new(HelloKind::Connection, life, start) };
+    (hello.encode(&seals), seals.of(process, life))
 }
 
 #[cfg(test)]
@@ -147,13 +149,10 @@ mod tests {
     #[test]
     fn a_process_that_had_begun_does_not_come_back_after_it_was_given_up() {
         let start = Start { position: 64, generation: 1 };
-        let hello =
-            Hello { begun: true, first: ids::first_of_generation(4), ..Hello::new(HelloKind::Connection, 9, start) };
+        let hello = Hello { begun: true, generation: Some(4), ..Hello::new(HelloKind::Connection, 9, start) };
         assert!(hello.is_superseded(5) && !hello.is_superseded(4) && !hello.is_superseded(0));
-        let new = Hello { begun: false, first: 0, ..hello };
+        let new = Hello { begun: false, generation: None, ..hello };
         assert!(!new.is_superseded(5), "it has not begun, and is told where to");
-        let told = Hello { begun: false, ..hello };
-        assert_eq!([hello, new, told].map(|hello| hello.generation()), [Some(4), None, Some(4)]);
     }
 
     #[test]
@@ -161,8 +160,17 @@ mod tests {
         let seals = Seals::new(7, Mutant::None);
         let start = Start { position: 640, generation: 3 };
         let (own, yours) = (Incarnation { number: 2, tag: 5 }, Incarnation { number: 1, tag: u32::MAX });
-        let hello =
-            Hello { kind: HelloKind::Stream, life: 9, start, begun: true, first: 3 << 40, own, yours, clock: 8 };
+        let hello = Hello {
+            kind: HelloKind::Stream,
+            life: 9,
+            start,
+            begun: true,
+            generation: Some(0),
+            above: 3,
+            own,
+            yours,
+            clock: 8,
+        };
         let sound = hello.encode(&seals);
         assert_eq!(Hello::decode(&seals, &words(sound)), Some(hello));
         assert_eq!(Hello::decode(&Seals::new(8, Mutant::None), &words(sound)), None);
@@ -172,7 +180,8 @@ mod tests {
             (0, sound[0] ^ 1 << 60),
             (3, 1 << 62),
             (5, 2),
-            (6, 1),
+            (6, ids::GENERATIONS + 1),
+            (6, ids::GENERATIONS << 32),
             (7, 1 << 16),
             (8, 7 << 32),
             (10, 1),

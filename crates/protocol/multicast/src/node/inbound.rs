@@ -58,7 +58,7 @@ pub(super) struct CreditOut {
     last: u64,
 }
 
-/// Words of a credit: position freed, slots freed (receives consumed, between members), highest sequence, slots held and
+/// Words of a credit: position freed, slots freed (receives consumed, between members), where the place stands, slots held and
 /// in which ballot (see [`Held`]), the generation of the ring's start.
 ///
 /// The highest bit of the last word asks the writer not to wait for this member (`ASIDE`).

@@ -1,16 +1,19 @@
 //! A member of a group on a fabric.
 
 mod absent;
+mod ahead;
 mod credit;
 mod expel;
 mod histories;
 mod links;
+mod opening;
 mod post;
 mod recover;
 mod take;
 #[cfg(test)]
 mod tests;
 mod time;
+mod transfers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +27,7 @@ use self::recover::Recovery;
 pub use self::time::ClockCounts;
 use self::time::MemberTime;
 use super::NodeError;
-use super::app::Application;
+use super::app::{Application, RestoreError};
 use super::counts::{Counts, RemoteOp, Step};
 use super::effects::Outputs;
 use super::fanout::join_sets;
@@ -37,6 +40,7 @@ use super::poll_gate::PollGate;
 use super::seals::Seals;
 use super::store::Store;
 use super::streams::Streams;
+use super::transfer::Transfers;
 use crate::{
     Ballot, ClientId, GroupId, Limits, MemoryUse, Mutant, ProcessRole, Replica, ReplicaConfig, Topology, Variant,
 };
@@ -65,6 +69,8 @@ struct Rare {
     aside: u64,
     /// Of letters that are not written yet.
     letters: u64,
+    /// Of transfers.
+    transfers: u64,
 }
 
 /// A member of a group: delivers messages in the global order.
@@ -81,6 +87,8 @@ pub struct Member<F: Fabric> {
     peers: Vec<Option<Peer>>,
     assemblers: Vec<MessageAssembler>,
     letter_bytes: u64,
+    transfers: Transfers,
+    limits: Limits,
     streams: Streams,
     recovery: Recovery,
     histories: Histories,
@@ -106,8 +114,10 @@ pub struct Member<F: Fabric> {
     had_work: bool,
     /// Where clients' messages come as copies of the network.
     sets: JoinedSets,
-    /// Whether clients are asked not to wait for this member.
+    /// Whether the caller asks clients not to wait for this member.
     aside: bool,
+    /// Whether clients were told so.
+    told_aside: bool,
     time: MemberTime,
 }
 
@@ -150,7 +160,9 @@ impl<F: Fabric> Member<F> {
             stores: bodies.iter().map(|_| Store::new(body_ring, window)).collect(),
             assemblers: peers.iter().map(|_| MessageAssembler::new()).collect(),
             letter_bytes: limits.letter_bytes(&topology),
-            outputs: Outputs::new(&topology, me, group),
+            transfers: Transfers::new(peers.len()),
+            limits: *limits,
+            outputs: Outputs::new(&topology, me, group, mutant),
             unsent: Vec::with_capacity(topology.all_members()),
             due: Vec::with_capacity(topology.all_members()),
             inbox: scratch(&control),
@@ -178,6 +190,7 @@ impl<F: Fabric> Member<F> {
             had_work: true,
             sets,
             aside: false,
+            told_aside: false,
         })
     }
 
@@ -256,6 +269,13 @@ impl<F: Fabric> Member<F> {
         self.memory
     }
 
+    /// Returns why the application could not take over another member's state, if that happened. This member does nothing
+    /// any more.
+    #[must_use]
+    pub fn failure(&self) -> Option<&RestoreError> {
+        self.outputs.failure.as_ref()
+    }
+
     /// The state machine.
     #[must_use]
     pub fn replica(&self) -> &Replica {
@@ -313,7 +333,7 @@ impl<F: Fabric> Member<F> {
         let skips = self.gate.skips(&mut self.fabric);
         let ticks = self.recovery.ticks(now);
         self.had_work = false;
-        if skips && !ticks || self.replica.is_superseded() {
+        if skips && !ticks || self.replica.is_superseded() || self.outputs.failure.is_some() {
             return false;
         }
         if self.time.has_passed(now) {
@@ -330,6 +350,9 @@ impl<F: Fabric> Member<F> {
             worked |= self.recover(now, app);
             self.had_work |= worked || self.outputs.counts.writes(Step::PeerMessage) != letters;
             worked |= completed;
+        }
+        if !self.outputs.dropped.is_empty() {
+            self.drop_void();
         }
         // First what others wait for.
         let left_over = self.send_outboxes();

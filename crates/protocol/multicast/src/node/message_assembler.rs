@@ -88,6 +88,11 @@ impl MessageAssembler {
         self.out_bytes + self.arriving.capacity() as u64 * 8
     }
 
+    /// Letters that wait to be written.
+    pub(super) fn waiting(&self) -> usize {
+        self.out.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.out.is_empty()
     }

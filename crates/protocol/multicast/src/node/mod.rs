@@ -11,6 +11,7 @@ mod credit_report;
 mod effects;
 mod expelling;
 mod fanout;
+mod frozen;
 mod heartbeats;
 mod hello;
 mod in_flight;
@@ -29,16 +30,19 @@ mod seals;
 mod store;
 mod streams;
 mod target;
+mod transfer;
 
-pub use app::{Application, Delivered, Stateless, stateless};
+pub use app::{Application, Delivered, RestoreError, Stateless, stateless};
 pub use client::{Client, SubmitError, Submitted};
 pub use counts::{Counts, RemoteOp, Step};
+pub use frozen::Frozen;
 #[doc(hidden)]
 pub use hello::forged_hello;
 pub use member::{CLIENT_TIMEOUT, ClockCounts, HeartbeatCell, Member};
 pub use message_assembler::Received;
 pub use pace::EXPEL_AFTER;
 pub use peer_links::INBOX_BYTES;
+pub use transfer::{GivenUp, StateReader, TransferOutcome, TransferReport, TransferRole};
 
 use stentor_fabric::seal::record_words;
 use stentor_fabric::{AccessError, Capabilities, ConnectError, RegisterError};
@@ -50,6 +54,11 @@ use crate::{Limits, Topology};
 pub(crate) const STORED_BYTES: u64 = store::Store::PLACE_BYTES;
 /// Bytes that a client keeps for a message at one group, each time that it waits for something about it.
 pub(crate) const IN_FLIGHT_BYTES: u64 = in_flight::InFlight::MESSAGE_BYTES;
+
+/// Pieces of a transfer that are kept at most: a window, and the one that is being made.
+pub(crate) const PIECES: u64 = transfer::WINDOW as u64 + 1;
+/// Bytes of a piece of a transfer, but for those with a single long delivery.
+pub(crate) const PIECE_BYTES: u64 = transfer::PIECE_BYTES as u64;
 
 /// Depth of every send queue.
 pub(crate) const SEND_DEPTH: u32 = 256;

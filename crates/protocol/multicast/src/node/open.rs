@@ -6,6 +6,7 @@ use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL, MULTICAST_STREAM}
 use stentor_link::service::{MULTICAST_MAIN, MULTICAST_STREAM as STREAMING};
 
 use super::NodeError;
+use super::credit_report::Standing;
 use super::hello::Hello;
 use super::inbound::{CreditOut, Inbound};
 use super::outbound::{Outbound, Shape};
@@ -24,13 +25,20 @@ pub(super) struct Body {
     pub(super) greeted: Option<Hello>,
     /// Nothing more was in the ring at the last look.
     pub(super) drained: bool,
-    /// A client that connected has not been told yet that all its messages are delivered.
+    /// A client that connected has not been told yet that it may begin, or go on.
     pub(super) settling: bool,
-    /// The generation in which the process that has the place multicasts, if it knew.
+    /// The generation of the process that has the place, as far as it said or was told.
     pub(super) generation: Option<u64>,
+    /// The smallest generation that it may have.
+    pub(super) above: u64,
     /// It said that it has begun.
     pub(super) begun: bool,
-    pub(super) last_sequence: u64,
+    /// What it is told about its place, without the first slot.
+    pub(super) place: Standing,
+    /// Its first slot.
+    pub(super) first: u64,
+    /// Ticks since it greeted, or since another member was met that may have to hear of it.
+    pub(super) ticks: u32,
     /// Slots below this are held or freed.
     pub(super) held_slots: u64,
     pub(super) freed_slots: u64,
@@ -46,8 +54,11 @@ impl Body {
             drained: false,
             settling: false,
             generation: None,
+            above: 0,
             begun: false,
-            last_sequence: 0,
+            place: Standing::default(),
+            first: 0,
+            ticks: 0,
             held_slots: 0,
             freed_slots: 0,
             freed_position: 0,

@@ -26,7 +26,7 @@ use stentor_fabric::{
 use stentor_link::purpose::multicast_staging;
 
 use super::NodeError;
-use super::credit_report::{ASIDE, CreditReport};
+use super::credit_report::{ASIDE, CreditReport, Standing};
 use super::fanout::{CompletedWrites, FanoutSender, Part};
 use super::hello::Start;
 use super::inbound::{CREDIT_WORDS, Held};
@@ -164,6 +164,11 @@ impl Outbound {
         start
     }
 
+    /// The number of targets that count, but for one.
+    pub(super) fn others_started(&self, peer: ProcessId) -> usize {
+        self.targets.iter().filter(|target| target.is_started() && target.peer != peer).count()
+    }
+
     /// A target does not count any more.
     pub(super) fn stop(&mut self, target: usize) {
         if self.targets[target].stop() {
@@ -211,7 +216,7 @@ impl Outbound {
             let Some(credit) = &mut target.credit else { continue };
             let CreditCell { region, offset } = target.cell;
             let cell = &fabric.memory(region)[offset as usize / WORD..];
-            if let Some::<[u64; CREDIT_WORDS]>([position, freed, sequence, held, generation]) = credit.read(cell)
+            if let Some::<[u64; CREDIT_WORDS]>([position, freed, place, held, generation]) = credit.read(cell)
                 && generation & !ASIDE == target.generation
             {
                 any = true;
@@ -222,7 +227,12 @@ impl Outbound {
                     continue;
                 }
                 target.freed = self.writer.absorb(target.freed, position);
-                target.report = Some(CreditReport { freed, sequence, held: Held::from_word(held, freed), aside });
+                target.report = Some(CreditReport {
+                    freed,
+                    place: Standing::from_word(place),
+                    held: Held::from_word(held, freed),
+                    aside,
+                });
             }
         }
         if any {

@@ -86,6 +86,20 @@ impl Store {
         self.mirrored += 1;
     }
 
+    /// Forgets a message that is void, if it is the one in this slot. Returns whether it was.
+    pub(super) fn drop_message(&mut self, slot: u64, sequence: u64) -> bool {
+        let Stored { tag, word, aside, released, .. } = *self.by_slot.get(slot);
+        if tag != slot + 1 || released {
+            return false;
+        }
+        let words = if aside { &self.aside[self.by_slot.at(slot)][..] } else { &self.mirror[word..] };
+        let same = words.first() == Some(&sequence);
+        if same {
+            self.remove(slot);
+        }
+        same
+    }
+
     /// A message that did not come through the ring as it is now: `words` are header and payload.
     pub(super) fn put_aside(&mut self, slot: u64, header: &Header<'_>, words: Vec<u64>) {
         self.remove(slot);

@@ -75,7 +75,7 @@ impl Agreement {
         for client in self.messages.clients() {
             for slot in self.messages.pending(client) {
                 let message = self.messages.get(client, slot);
-                if message.ordered && !message.no_op && !message.delivered {
+                if message.ordered && !message.settled && !message.delivered {
                     self.enqueue(message.tentative(), client, slot);
                 }
             }
@@ -250,7 +250,15 @@ impl Agreement {
         while let Some(first) = self.messages.order.first() {
             let window = self.messages.window(first.client);
             let message = window.slot(first.slot);
-            if first.slot < window.first_undelivered() || message.delivered || message.no_op {
+            if first.slot < window.first_undelivered() || message.delivered || message.settled {
+                self.messages.order.pop();
+                continue;
+            }
+            if message.no_op && !mutant!(mutant, RefusedPassed) {
+                // A later leader may not know of it: nothing counts as the next until a majority does.
+                return;
+            }
+            if message.no_op {
                 self.messages.order.pop();
                 continue;
             }
@@ -323,7 +331,7 @@ impl Agreement {
         }
         let Some(window) = self.messages.client(item.head.client) else { return false };
         match item.entry {
-            StreamEntry::RemoteBallot { .. } => false,
+            StreamEntry::RemoteBallot { .. } | StreamEntry::Succeed { .. } => false,
             StreamEntry::NoOp { .. } => window.resolve_no_op(&item.head).is_some_and(|slot| window.is_beyond(slot)),
             _ => window.resolve(&item.head).is_some_and(|slot| !window.holds_message(slot, item.head.sequence)),
         }

@@ -4,6 +4,7 @@ use stentor_fabric::ProcessId;
 
 use super::agreement::Agreement;
 use super::no_op::NoOps;
+use super::succession::Successions;
 use super::{Effects, Rejected};
 use crate::ClientId;
 use crate::item::{StreamEntry, StreamItem};
@@ -46,6 +47,12 @@ impl<E: Effects> Follower<'_, E> {
             window.resolve_no_op(&item.head).map_or(Ok(()), |slot| window.check(client, slot))?;
             *counter += 1;
             NoOps { agreement: self.agreement, effects: self.effects }.on_entry(&item.head, settled);
+            return Ok(());
+        }
+        if matches!(item.entry, StreamEntry::Succeed { .. }) {
+            *counter += 1;
+            Successions { agreement: self.agreement, counts_in: None, effects: self.effects }
+                .on_entry(&item.head, &item.entry);
             return Ok(());
         }
         if let Some(slot) = window.resolve(&item.head) {
@@ -112,7 +119,7 @@ impl<E: Effects> Follower<'_, E> {
             StreamEntry::Assign { time, .. } => self.order_assigned(client, slot, time),
             StreamEntry::Remote { position, ballot, time } => message.stamp(usize::from(position), ballot, time),
             StreamEntry::Vector(times) => message.stamp_all(times),
-            StreamEntry::NoOp { .. } | StreamEntry::RemoteBallot { .. } => return,
+            StreamEntry::NoOp { .. } | StreamEntry::Succeed { .. } | StreamEntry::RemoteBallot { .. } => return,
         }
         let message = self.agreement.messages.get(client, slot);
         // A vector that comes again, with other times or not, is acknowledged again: that is what it came for.

@@ -117,6 +117,7 @@ impl<E: Effects> Recovery<'_, E> {
         } else if self.membership.has_pledged(demand.incarnation) && demand.ballot > self.agreement.ballots.promised {
             // The incarnation has begun, and this process has forgotten nothing that it said in it.
             self.membership.remember();
+            self.effects.begin_history();
             self.promise_to(from, demand);
         } else if demand.resets {
             self.on_reset(from, demand);

@@ -3,16 +3,28 @@
 use stentor_fabric::ProcessId;
 
 use super::agreement::Agreement;
+use super::leadership::Stage;
 use super::reset::check_reset;
-use super::{Contradiction, Hindrance, Rejected, Replica};
-use crate::{GroupId, Incarnation, ProcessRole};
+use super::{Contradiction, Effects, Hindrance, Rejected, Replica};
+use crate::{Ballot, GroupId, Incarnation, Origin, ProcessRole};
 
-/// Questions about incarnations.
+/// Questions about incarnations, and their end.
 impl Replica {
     /// Returns the incarnation of its group in which this member has a state; none, if it has none.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.agreement.ballots.installed_in
+    }
+
+    /// Where the history of this member's state began, and was reset.
+    pub(crate) fn origins(&self) -> &[Origin] {
+        &self.agreement.ballots.origins
+    }
+
+    /// The group goes on in this incarnation without what this member's application has.
+    pub(crate) fn end(&mut self, by: Incarnation) {
+        self.membership.end(by);
+        self.leadership.stage = Stage::Idle;
     }
 
     /// Returns the incarnation of a group that this process has heard of; none, if it has heard of none.
@@ -28,12 +40,33 @@ impl Replica {
         self.membership.ended_by_reset(&self.agreement.ballots, self.agreement.id.group)
     }
 
+    /// Begins a new incarnation of this member's group, with its state: with nothing, if `empty` and this process is without
+    /// memory. What was agreed in the incarnation that it ends, and is not in that state, is lost. A majority has to promise,
+    /// with or without memory. Nobody may be able to write this member's stream regions, as with
+    /// [`campaign`](Replica::campaign). Returns the ballot.
+    ///
+    /// # Errors
+    /// [`Rejected::Incarnation`] if `ends` is not the [incarnation](Replica::reset_ends) that is known here;
+    /// [`Rejected::Joining`] without memory, unless `empty`, and [`Rejected::Remembers`] with memory, if `empty`;
+    /// [`Rejected::Superseded`] if another process of this member came later; [`Rejected::Ballot`] if there is no larger
+    /// incarnation.
+    pub fn reset<E: Effects>(&mut self, ends: Incarnation, empty: bool, effects: &mut E) -> Result<Ballot, Rejected> {
+        self.recovery(effects).reset(ends, empty)
+    }
+
     /// Checks whether a [reset](Replica::reset) may begin at this process.
     ///
     /// # Errors
     /// Those of [`reset`](Replica::reset).
     pub fn check_reset(&self, ends: Incarnation, empty: bool) -> Result<(), Rejected> {
         check_reset(&self.agreement, &self.membership, ends, empty)
+    }
+
+    /// While this process has no memory of its group: other members that asked lately to be taken in, because they have none
+    /// either. If a majority of the group has none, nobody is taken in.
+    pub fn also_without_memory(&self) -> impl Iterator<Item = ProcessId> {
+        let (id, asking) = (&self.agreement.id, self.membership.asking());
+        id.others().filter(move |process| asking & id.bit_of(*process) != 0)
     }
 
     /// Returns why a process without memory does not found its group together with all others. `None`: it has memory, or
@@ -57,7 +90,7 @@ impl Replica {
     }
 }
 
-/// What greetings say.
+/// What greetings say, and how long one waits for them.
 impl Replica {
     /// A process greeted: it has a state of its own group in incarnation `own`, if it has one, and remembers `yours` of
     /// this member's group. Call it before [`on_connected`](Replica::on_connected).
@@ -93,6 +126,12 @@ impl Replica {
             self.membership.memories.hear(from, said);
         }
         Ok(())
+    }
+
+    /// So many ticks do not come, because there is nothing to do. A process without memory has waited all the same for others
+    /// that remember its group.
+    pub fn skip_ticks(&mut self, ticks: u16) {
+        self.membership.skip(ticks);
     }
 
     /// The connection with a process is down.

@@ -110,6 +110,9 @@ impl Identity {
             | PeerMessage::Decided { .. }
             | PeerMessage::Forgotten(_) => from != self.me(),
             PeerMessage::Refused(_) => group != self.group,
+            PeerMessage::Retire(left) | PeerMessage::Retired(left) => {
+                group != self.group && left.ballot.leader() == from
+            }
             _ => own,
         };
         if sound { Ok(()) } else { Err(Rejected::Sender(from)) }

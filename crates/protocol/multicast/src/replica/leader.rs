@@ -225,6 +225,22 @@ impl<E: Effects> Leader<'_, E> {
         }
     }
 
+    /// Another group's leader gave its timestamp of a message that has no slot here.
+    #[cold]
+    fn tell_why_nowhere(&mut self, from: ProcessId, head: &Head) {
+        let at_once = mutant!(self.agreement.id.mutant(), SuccessionAtOnce);
+        let window = self.agreement.messages.window(head.client);
+        let subject = MessageRef { client: head.client, sequence: head.sequence };
+        let outcome = if window.heirs.is_void(head.sequence) {
+            window.heirs.is_refused(head.sequence, at_once).then_some(PeerMessage::Refused(subject))
+        } else if window.is_superseded(head) {
+            Some(PeerMessage::Refused(subject))
+        } else {
+            Some(PeerMessage::Forgotten(subject))
+        };
+        outcome.into_iter().for_each(|outcome| self.effects.send(from, &outcome));
+    }
+
     /// Another group's leader gave its timestamp, in the largest ballot of that group that was heard of. `leads`: a member
     /// that only prepares to lead notes it. Returns whether messages may be due.
     pub(super) fn on_timestamp(
@@ -242,9 +258,7 @@ impl<E: Effects> Leader<'_, E> {
         // By the name that the sender knows: nobody here may have seen the message.
         let subject = MessageRef { client, sequence: item.head.sequence };
         let Some(slot) = self.agreement.messages.locate(&self.agreement.id, &item.head)? else {
-            let superseded = self.agreement.messages.window(client).is_superseded(&item.head);
-            let outcome = if superseded { PeerMessage::Refused(subject) } else { PeerMessage::Forgotten(subject) };
-            self.effects.send(from, &outcome);
+            self.tell_why_nowhere(from, &item.head);
             return Ok(false);
         };
         let message = self.agreement.messages.get(client, slot);

@@ -37,6 +37,8 @@ pub(super) struct Membership {
     pub(super) memories: Memories,
     /// Ticks for which it has waited for them.
     waited: u16,
+    /// Ticks that it has waited, too, without being called.
+    skipped: u16,
     /// The incarnation of its group in which this member's history has no part.
     ended_by: Option<Incarnation>,
     /// Processes that want to be taken in; while this one does itself, all that are without memory.
@@ -45,6 +47,9 @@ pub(super) struct Membership {
 }
 
 impl Membership {
+    /// How often a process without memory looks at the least for others that remember its group, while it waits for them.
+    const LOOKS: u16 = 6;
+
     pub(super) fn joining(id: &Identity, life: u64) -> Self {
         let mut lives = Lives::new(id.topology(), id.group, id.index());
         lives.be(life);
@@ -56,6 +61,7 @@ impl Membership {
             pledged: Incarnation::NONE,
             memories: Memories::default(),
             waited: 0,
+            skipped: 0,
             ended_by: None,
             joiners: Vec::new(),
             join: JoinState::default(),
@@ -130,11 +136,20 @@ impl Membership {
         self.pledge.is_some_and(|pledge| pledge.incarnation == incarnation)
     }
 
-    /// Time passes.
-    pub(super) fn wait(&mut self) {
+    /// Time passes. Returns whether those who are there and remember the group should have said so since just now.
+    pub(super) fn wait(&mut self, id: &Identity) -> bool {
+        // If it stood still it has heard nobody meanwhile: it has to look some times.
+        let most = id.config.founding_ticks / Membership::LOOKS;
+        let (before, skipped) = (self.has_waited(id), std::mem::take(&mut self.skipped).min(most));
         if self.is_joining() {
-            self.waited = self.waited.saturating_add(1);
+            self.waited = self.waited.saturating_add(skipped).saturating_add(1);
         }
+        !before && self.has_waited(id)
+    }
+
+    /// Ticks that did not come.
+    pub(super) fn skip(&mut self, ticks: u16) {
+        self.skipped = ticks;
     }
 
     /// Whether those who are there and remember the group should have said so by now.

@@ -4,8 +4,7 @@
 //! Input comes as calls; output goes to an [`Effects`]. One call is one step of one thread.
 //! - `on_*`: an input from a client ([`on_message`](Replica::on_message)), from another member, from the shell's
 //!   connections, or from time. An input that is refused ([`Rejected`]) changes nothing.
-//! - [`campaign`](Replica::campaign), [`succeed`](Replica::succeed), [`begin_client`](Replica::begin_client) and
-//!   [`end_client`](Replica::end_client): what the shell decides.
+//! - [`campaign`](Replica::campaign), [`open`](Replica::open) and [`end_client`](Replica::end_client): what the shell decides.
 //! - All others ask and change nothing.
 //!
 //! Every input that may let a message be assigned or delivered ends with `advance`: first a leader assigns what it may assign
@@ -21,7 +20,8 @@
 //! | `Leadership` | what it does besides: a `Campaign`, leading, or an `Install`; the `StaleLeaderProbe` |
 //! | `Starvation` | evidence that its stream lacks entries |
 //!
-//! Handlers borrow parts for one step: `Leader` (steps 2 and 3), `Follower` (step 4), `NoOps`, `Recovery` and `Repair`.
+//! Handlers borrow parts for one step: `Leader` (steps 2 and 3), `Follower` (step 4), `NoOps`, `Successions`, `Recovery` and
+//! `Repair`.
 //!
 //! # States of a message at a member
 //! *placeholder* (timestamps or acknowledgements came before the body) → *held* (body there) → *ordered* (own group's
@@ -34,10 +34,12 @@ mod agreement;
 mod ballots;
 mod campaign;
 mod clock;
+mod closing;
 mod config;
 mod effects;
 mod follower;
 mod founding;
+mod heirs;
 mod histories;
 mod identity;
 mod install;
@@ -56,6 +58,7 @@ mod repair;
 mod reset;
 mod slot;
 mod starvation;
+mod succession;
 mod votes;
 mod window;
 
@@ -69,9 +72,9 @@ pub use self::effects::{Delivery, Effects};
 pub use self::memories::Hindrance;
 pub use self::rejected::Rejected;
 use crate::mutant::mutant;
-use crate::peer_message::{Joiner, MessageRef, PeerMessage};
+use crate::peer_message::{Joiner, MessageRef, Opening, PeerMessage};
 use crate::physical_clock::END_OF_TIME;
-use crate::{Ack, Ballot, ClientId, GroupId, Header, Incarnation, MessageId, RemoteTimestamp, StreamItem, ids};
+use crate::{Ack, Ballot, ClientId, GroupId, Header, MessageId, RemoteTimestamp, StreamItem, Succession};
 use agreement::Agreement;
 use campaign::Demand;
 use follower::Follower;
@@ -84,6 +87,7 @@ use no_op::NoOps;
 use recovery::Recovery;
 use repair::{BODIES, Repair};
 use starvation::Starvation;
+use succession::Successions;
 use window::Window;
 
 /// Counts of the rare ways in which a member caught up with its leader. A simulation counts them, to tell whether it
@@ -180,13 +184,6 @@ impl Replica {
     #[must_use]
     pub fn is_superseded(&self) -> bool {
         self.membership.is_superseded()
-    }
-
-    /// While this process has no memory of its group: other members that asked lately to be taken in, because they have none
-    /// either. If a majority of the group has none, nobody is taken in.
-    pub fn also_without_memory(&self) -> impl Iterator<Item = ProcessId> {
-        let (id, asking) = (&self.agreement.id, self.membership.asking());
-        id.others().filter(move |process| asking & id.bit_of(*process) != 0)
     }
 
     /// Whether this member leads its group, and a majority has its state.
@@ -291,10 +288,17 @@ impl Replica {
         self.window(client).map_or(0, |window| window.closed)
     }
 
-    /// Whether a process has [succeeded](Replica::succeed) another of a client and has not begun.
+    /// The process that took a client's place over last, as far as this member has processed.
     #[must_use]
-    pub fn is_over(&self, client: ClientId) -> bool {
-        self.window(client).is_some_and(|window| window.over)
+    pub fn succession(&self, client: ClientId) -> Option<Succession> {
+        self.window(client).and_then(|window| window.heirs.last().copied())
+    }
+
+    /// Whether this group keeps so much of a client's earlier processes, for other groups that do not answer, that none can
+    /// follow.
+    #[must_use]
+    pub fn is_crowded(&self, client: ClientId) -> bool {
+        self.window(client).is_some_and(|window| window.heirs.is_full())
     }
 
     /// The first slot that is held nowhere here before something that is, as a leader sees it, and the generation of the
@@ -303,7 +307,7 @@ impl Replica {
     pub fn gap_left_by(&self, client: ClientId) -> Option<(u64, u64)> {
         let window = self.window(client).filter(|window| self.is_leader() && window.has_open())?;
         let behind = window.gap_before()?;
-        Some((window.assigned, ids::generation(window.slot(behind).sequence)))
+        Some((window.assigned, window.left_by(window.assigned, window.slot(behind).sequence)))
     }
 
     /// The slot in which [`on_message`](Replica::on_message) would put a message; `None` if it is held there already, or
@@ -366,27 +370,21 @@ impl Replica {
 
 /// What the shell decides about clients.
 impl Replica {
-    /// A process greeted that begins a client anew and has not begun. All before it are over, those with generations below
-    /// `below` also when it has begun: its own is not below. What they left behind is closed.
-    pub fn succeed(&mut self, client: ClientId, below: u64) {
-        if let Some(window) = self.agreement.messages.client_mut(client) {
-            window.over = true;
-            window.over_below = window.over_below.max(below);
-        }
-    }
-
-    /// The process that [succeeded](Replica::succeed) may have begun.
-    pub fn begin_client(&mut self, client: ClientId) {
-        if let Some(window) = self.agreement.messages.client_mut(client) {
-            window.over = false;
-        }
-    }
-
-    /// The processes of a client with generations up to this one are given up here: they were away for too long. Nobody
-    /// has greeted after them, so whoever comes may have begun.
+    /// The processes of a client with generations up to this one are given up here: they were away for too long.
     pub fn end_client(&mut self, client: ClientId, generation: u64) {
-        self.succeed(client, generation.saturating_add(1));
-        self.begin_client(client);
+        if let Some(window) = self.agreement.messages.client_mut(client) {
+            window.over_below = window.over_below.max(generation.saturating_add(1));
+        }
+    }
+
+    /// A process that greeted wants to begin in a client's place. Repeat it until [`succession`](Replica::succession) is its
+    /// own, and settled.
+    pub fn open<E: Effects>(&mut self, asked: Opening, effects: &mut E) {
+        if self.is_leader() {
+            self.successions(effects).on_open(asked);
+        } else if self.counts_in().is_some_and(|ballot| ballot.leader() != self.agreement.id.me()) {
+            effects.send(self.ballot().leader(), &PeerMessage::Open(asked));
+        }
     }
 }
 
@@ -551,7 +549,7 @@ impl Replica {
                 self.recovery(effects).on_install(install, admits, *snapshot);
             }
             PeerMessage::Installed { ballot } => self.recovery(effects).on_installed(from, *ballot),
-            PeerMessage::Behind { ballot } => self.recovery(effects).on_behind(from, *ballot),
+            PeerMessage::Behind { ballot, snapshot } => self.recovery(effects).on_behind(from, *ballot, *snapshot),
             PeerMessage::Transfer { ballot, state } => self.recovery(effects).on_transfer(from, *ballot, state),
             PeerMessage::Gone(gone) => self.recovery(effects).on_gone(*gone),
             PeerMessage::Probe { ballot } => self.recovery(effects).on_probe(from, *ballot),
@@ -578,7 +576,10 @@ impl Replica {
             }
             PeerMessage::Forgotten(decided) if self.is_leader() => self.on_decided(*decided, None, effects),
             PeerMessage::Seek(wanted) if !self.is_joining() => self.no_ops(effects).on_seek(from, *wanted),
-            _ if self.is_leader() => self.on_no_op_message(from, message, effects),
+            PeerMessage::Close(about) => self.successions(effects).on_close(from, *about),
+            _ if self.is_leader() && !self.on_succession_message(from, group, message, effects) => {
+                self.on_no_op_message(from, message, effects);
+            }
             _ => {}
         }
         Ok(())
@@ -593,9 +594,12 @@ impl Replica {
         let (retry_ticks, ballot) = (self.agreement.id.config.retry_ticks, self.ballot());
         if self.starvation.tick(self.agreement.counter, self.is_following(), retry_ticks.saturating_mul(4)) {
             self.agreement.messages.catch_ups.starved += 1;
-            effects.send(ballot.leader(), &PeerMessage::Behind { ballot });
+            // It asks again if that is not enough: the application's state may be large.
+            effects.send(ballot.leader(), &PeerMessage::Behind { ballot, snapshot: false });
         }
-        self.membership.wait();
+        if self.membership.wait(&self.agreement.id) {
+            self.recovery(effects).found_if_possible();
+        }
         self.leadership.age = self.leadership.age.saturating_add(1);
         if self.leadership.age >= retry_ticks {
             self.leadership.age = 0;
@@ -603,8 +607,11 @@ impl Replica {
         }
         let held_up = self.is_leader() && effects.is_held_up();
         for client in self.agreement.messages.clients() {
-            if self.is_leader() && self.no_ops(effects).look_for_gap(client) {
-                self.advance(client, effects);
+            if self.is_leader() {
+                self.successions(effects).tick(client);
+                if self.no_ops(effects).look_for_gap(client) {
+                    self.advance(client, effects);
+                }
             }
             if held_up {
                 // Nothing grows old meanwhile: a leader whose stream stands still would fill its memory with it.
@@ -647,6 +654,7 @@ impl Replica {
         }
         if group == own {
             self.recovery(effects).on_connected(peer);
+            self.successions(effects).ask_all_to_close();
         } else if self.is_leader() {
             let incarnation = self.incarnation();
             effects.send(peer, &PeerMessage::Announce { group: own, ballot, incarnation });
@@ -667,20 +675,6 @@ impl Replica {
     pub fn campaign<E: Effects>(&mut self, effects: &mut E) -> Result<Ballot, Rejected> {
         self.recovery(effects).campaign()
     }
-
-    /// Begins a new incarnation of this member's group, with its state: with nothing, if `empty` and this process is without
-    /// memory. What was agreed in the incarnation that it ends, and is not in that state, is lost. A majority has to promise,
-    /// with or without memory. Nobody may be able to write this member's stream regions, as with
-    /// [`campaign`](Replica::campaign). Returns the ballot.
-    ///
-    /// # Errors
-    /// [`Rejected::Incarnation`] if `ends` is not the [incarnation](Replica::reset_ends) that is known here;
-    /// [`Rejected::Joining`] without memory, unless `empty`, and [`Rejected::Remembers`] with memory, if `empty`;
-    /// [`Rejected::Superseded`] if another process of this member came later; [`Rejected::Ballot`] if there is no larger
-    /// incarnation.
-    pub fn reset<E: Effects>(&mut self, ends: Incarnation, empty: bool, effects: &mut E) -> Result<Ballot, Rejected> {
-        self.recovery(effects).reset(ends, empty)
-    }
 }
 
 /// How inputs reach the parts.
@@ -691,6 +685,11 @@ impl Replica {
 
     fn no_ops<'a, E>(&'a mut self, effects: &'a mut E) -> NoOps<'a, E> {
         NoOps { agreement: &mut self.agreement, effects }
+    }
+
+    fn successions<'a, E>(&'a mut self, effects: &'a mut E) -> Successions<'a, E> {
+        let counts_in = self.counts_in();
+        Successions { agreement: &mut self.agreement, counts_in, effects }
     }
 
     fn repair<'a, E>(&'a mut self, effects: &'a mut E) -> Repair<'a, E> {
@@ -735,6 +734,26 @@ impl Replica {
         if self.agreement.on_decided(decided, times) {
             self.advance(decided.client, effects);
         }
+    }
+
+    /// A message about who has a client's place, at a leader. Returns whether it was one.
+    fn on_succession_message<E: Effects>(
+        &mut self,
+        from: ProcessId,
+        group: GroupId,
+        message: &PeerMessage,
+        effects: &mut E,
+    ) -> bool {
+        let mut successions = self.successions(effects);
+        match message {
+            PeerMessage::Open(asked) => successions.on_open(*asked),
+            PeerMessage::Closed(closed) => successions.on_closed(from, closed),
+            PeerMessage::Succeeded(processed) => successions.on_succeeded(from, *processed),
+            PeerMessage::Retire(asked) => successions.on_retire(from, *asked),
+            PeerMessage::Retired(done) => successions.on_retired(group, *done),
+            _ => return false,
+        }
+        true
     }
 
     /// A message about a no-op, at a leader.

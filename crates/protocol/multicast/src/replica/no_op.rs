@@ -58,12 +58,12 @@ impl<E: Effects> NoOps<'_, E> {
         let Agreement { id, ballots, messages, .. } = &mut *self.agreement;
         let window = messages.window_mut(client);
         let any = mutant!(id.mutant(), VoidOfTheLiving);
-        if window.over_below == 0 && !window.over && !any {
+        if window.over_below == 0 && !any {
             return false;
         }
         let slot = window.assigned;
-        let behind = window.gap_before().map(|behind| window.slot(behind).sequence);
-        let Some(sequence) = behind.filter(|sequence| any || window.is_over(*sequence)) else {
+        let left_by = window.gap_before().map(|behind| window.left_by(slot, window.slot(behind).sequence));
+        let Some(generation) = left_by.filter(|generation| any || *generation < window.over_below) else {
             window.gap = Gap::default();
             return false;
         };
@@ -76,7 +76,7 @@ impl<E: Effects> NoOps<'_, E> {
             return false;
         }
         window.gap.age = 0;
-        let wanted = SlotRef { client, slot, ballot: ballots.installed, generation: ids::generation(sequence) };
+        let wanted = SlotRef { client, slot, ballot: ballots.installed, generation };
         for member in id.others() {
             self.effects.send(member, &PeerMessage::Seek(wanted));
         }
@@ -103,12 +103,13 @@ impl<E: Effects> NoOps<'_, E> {
         let (slot, lacking) = (window.assigned, window.gap.lacking);
         let stands = window.gap.slot == slot && !window.holds(slot) && self.agreement.id.is_majority(lacking);
         let behind = window.first_from(slot, |behind| behind.body).filter(|_| stands);
-        let Some(sequence) = behind.map(|behind| window.slot(behind).sequence) else { return false };
-        if !window.is_over(sequence) && !mutant!(self.agreement.id.mutant(), VoidOfTheLiving) {
+        let Some(generation) = behind.map(|behind| window.left_by(slot, window.slot(behind).sequence)) else {
+            return false;
+        };
+        if generation >= window.over_below && !mutant!(self.agreement.id.mutant(), VoidOfTheLiving) {
             return false;
         }
-        // The same process multicast what is missing and what is behind it: there is one at a time.
-        self.fill(client, slot, ids::generation(sequence));
+        self.fill(client, slot, generation);
         true
     }
 
@@ -117,9 +118,8 @@ impl<E: Effects> NoOps<'_, E> {
     pub(super) fn close(&mut self, client: ClientId, slot: u64) -> bool {
         let window = self.agreement.messages.window(client);
         // A name alone may be a late word about what was never assigned; a new process may use that slot.
-        let known = |message: &Slot| message.body || window.over && !ids::is_nameless(message.sequence);
-        let Some(behind) = window.first_from(slot, known) else { return false };
-        let generation = ids::generation(window.slot(behind).sequence);
+        let Some(behind) = window.first_from(slot, |message: &Slot| message.body) else { return false };
+        let generation = window.left_by(slot, window.slot(behind).sequence);
         if generation >= window.closed || mutant!(self.agreement.id.mutant(), EraNotClosed) {
             return false;
         }
@@ -240,7 +240,7 @@ impl<E: Effects> NoOps<'_, E> {
         if window.is_here(wanted.slot) && window.slot(wanted.slot).body {
             self.effects.body(from, wanted.client, wanted.slot);
         } else if !window.holds(wanted.slot)
-            && (window.over || wanted.generation < window.over_below || mutant!(id.mutant(), VoidOfTheLiving))
+            && (wanted.generation < window.over_below || mutant!(id.mutant(), VoidOfTheLiving))
         {
             self.effects.send(from, &PeerMessage::Lacking(wanted));
         }

@@ -9,11 +9,12 @@ use super::install::Install;
 use super::leader::Leader;
 use super::leadership::{Leadership, Stage};
 use super::membership::{Membership, Pledge};
+use super::succession::Successions;
 use super::{Effects, Rejected};
 use crate::mutant::mutant;
 use crate::origin::common;
-use crate::peer_message::{Joiner, MessageRef, PeerMessage};
-use crate::state::State;
+use crate::peer_message::{Joiner, MessageRef, PeerMessage, SlotRef};
+use crate::state::{State, Succession};
 use crate::{Ballot, Incarnation, Origin};
 
 /// The part of a member that promises, campaigns, takes over states and hands them out.
@@ -258,7 +259,7 @@ impl<E: Effects> Recovery<'_, E> {
         let Some(campaign) = self.leadership.campaign() else { return };
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
         if let Some(ahead) = campaign.ahead(id, messages) {
-            self.effects.send(ahead, &PeerMessage::Behind { ballot: ballots.promised });
+            self.effects.send(ahead, &PeerMessage::Behind { ballot: ballots.promised, snapshot: true });
             return;
         }
         campaign.want_held(messages, self.effects);
@@ -280,7 +281,7 @@ impl<E: Effects> Recovery<'_, E> {
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
         let best = self.leadership.campaign().and_then(|campaign| campaign.best(id, messages));
         if let Some(donor) = best.map(|best| best.process).filter(|donor| *donor != id.me()) {
-            self.effects.send(donor, &PeerMessage::Behind { ballot: ballots.promised });
+            self.effects.send(donor, &PeerMessage::Behind { ballot: ballots.promised, snapshot: true });
         }
     }
 
@@ -304,6 +305,12 @@ impl<E: Effects> Recovery<'_, E> {
         self.agreement.adopt(state, counter, leads);
         if self.membership.adopt(&state.lives) {
             self.say_what_is_remembered();
+        }
+        for client in self.agreement.messages.clients() {
+            for (slot, sequence) in self.agreement.messages.window_mut(client).drop_void() {
+                self.effects.dropped(client, slot, sequence);
+            }
+            self.effects.place_changed(client);
         }
     }
 
@@ -334,8 +341,9 @@ impl<E: Effects> Recovery<'_, E> {
         self.leadership.age = 0;
         let revived = mutant!(self.agreement.id.mutant(), HighestBallotPerMessage).then(|| campaign.revive(state));
         let mut state = revived.unwrap_or_else(|| state.clone());
-        if self.membership.is_joining() {
-            // It begins with nothing.
+        let from_nothing = self.membership.is_joining();
+        if from_nothing {
+            self.effects.begin_history();
             state.origins = vec![Origin { incarnation: self.agreement.ballots.promised_in, kept: 0 }];
         } else if campaign.resets {
             let incarnation = self.agreement.ballots.promised_in;
@@ -346,7 +354,8 @@ impl<E: Effects> Recovery<'_, E> {
         self.agreement.ballots.relay_all();
         self.effects.begin_stream(self.agreement.ballots.installed);
         for member in self.agreement.id.others() {
-            self.install_at(member, self.admits(member));
+            // With nothing there is no application's state to come first.
+            self.install_at(member, self.admits(member) && !from_nothing);
         }
         self.lead_if_installed();
     }
@@ -394,13 +403,17 @@ impl<E: Effects> Recovery<'_, E> {
                 self.effects.send(process, &announce);
             }
         }
-        let (clients, again) = (messages.clients(), !mutant!(id.mutant(), NotProposedAgain));
-        let mut leader = Leader { agreement: self.agreement, effects: self.effects };
-        leader.relay_ballots();
+        let again = !mutant!(id.mutant(), NotProposedAgain);
+        let clients = || messages.clients();
+        let (all, each) = (clients(), clients());
+        Leader { agreement: self.agreement, effects: self.effects }.relay_ballots();
         if again {
-            leader.propose_again();
+            Leader { agreement: self.agreement, effects: self.effects }.propose_again();
+            let mut successions = Successions { agreement: self.agreement, counts_in: None, effects: self.effects };
+            all.for_each(|client| successions.propose_again(client));
         }
-        clients.for_each(|client| leader.assign_ready(client));
+        let mut leader = Leader { agreement: self.agreement, effects: self.effects };
+        each.for_each(|client| leader.assign_ready(client));
         self.agreement.deliver_due(self.effects);
         let admitted = &self.leadership.admitted;
         if self.membership.joiners.iter().any(|joiner| !admitted.contains(joiner)) {
@@ -481,7 +494,7 @@ impl<E: Effects> Recovery<'_, E> {
                 self.jump(state);
             }
             if self.agreement.messages.is_behind(state) {
-                self.send(ballot.leader(), &PeerMessage::Behind { ballot });
+                self.send(ballot.leader(), &PeerMessage::Behind { ballot, snapshot: true });
                 return;
             }
         }
@@ -495,7 +508,7 @@ impl<E: Effects> Recovery<'_, E> {
         let (ballot, leader, messages) = (install.ballot, install.ballot.leader(), &self.agreement.messages);
         if messages.is_behind(&install.state) {
             if ask {
-                self.effects.send(leader, &PeerMessage::Behind { ballot });
+                self.effects.send(leader, &PeerMessage::Behind { ballot, snapshot: true });
             }
             return;
         }
@@ -511,6 +524,14 @@ impl<E: Effects> Recovery<'_, E> {
         let Stage::Installing(install) = std::mem::replace(&mut self.leadership.stage, Stage::Idle) else { return };
         self.adopt(&install.state, install.counter, false);
         self.send(leader, &PeerMessage::Installed { ballot });
+        for client in self.agreement.messages.clients() {
+            // Who has the state has processed what is in it.
+            let last = self.agreement.messages.window(client).heirs.last().copied();
+            if let Some(Succession { generation, .. }) = last.filter(|last| !last.settled) {
+                let about = SlotRef { client, slot: 0, ballot, generation };
+                self.send(leader, &PeerMessage::Succeeded(about));
+            }
+        }
         self.agreement.acknowledge_all(None, self.effects);
         self.agreement.deliver_due(self.effects);
     }
@@ -541,17 +562,17 @@ impl<E: Effects> Recovery<'_, E> {
         match &self.leadership.stage {
             Stage::Campaigning(_) => self.want_transfer(),
             Stage::Idle | Stage::Installing(_) if ballot.leader() != self.me() && !self.membership.is_joining() => {
-                self.send(ballot.leader(), &PeerMessage::Behind { ballot });
+                self.send(ballot.leader(), &PeerMessage::Behind { ballot, snapshot: true });
             }
             _ => {}
         }
     }
 
-    /// A member, or a candidate to whom this member is the donor, needs the application's state.
-    pub(super) fn on_behind(&mut self, from: ProcessId, ballot: Ballot) {
+    /// A member needs the state, with the application's if `snapshot`; or a candidate to whom this member is the donor.
+    pub(super) fn on_behind(&mut self, from: ProcessId, ballot: Ballot, snapshot: bool) {
         let ballots = &self.agreement.ballots;
         if ballot == ballots.installed && self.leadership.owns_ballot() {
-            self.install_at(from, true);
+            self.install_at(from, snapshot);
         } else if ballot == ballots.promised && ballot.leader() == from && ballot != ballots.installed {
             self.send(from, &PeerMessage::Transfer { ballot, state: self.state() });
         }

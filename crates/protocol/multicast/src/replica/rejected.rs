@@ -88,6 +88,9 @@ pub enum Rejected {
     /// Only a process without memory begins with nothing.
     #[error("this process has its group's state: the reset begins with that, or at a process without it")]
     Remembers,
+    /// The application has taken over another member's state, and the member's own is not there yet.
+    #[error("another member's state is on its way here: reset with that member's, or ask again when it has come")]
+    Ahead,
     /// A reset names the incarnation that it ends.
     #[error("the group is in incarnation {known}, not {named}")]
     Incarnation {

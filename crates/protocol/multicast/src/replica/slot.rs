@@ -229,15 +229,13 @@ impl Slot {
         }
         self.no_op = entry.no_op;
         self.settled = entry.no_op && entry.decided;
-        if entry.no_op {
-            return;
-        }
         for (position, time) in entry.times.iter().enumerate().filter(|(_, time)| **time != 0) {
             self.stamp(position, Ballot::NONE, *time);
         }
-        self.ordered = true;
+        // A message that was refused keeps its place in the order until that is settled.
+        self.ordered = !entry.no_op || entry.times.get(self.own).is_some_and(|time| *time != 0);
         self.vector = entry.vector;
-        if entry.decided {
+        if entry.decided && !entry.no_op {
             self.decided = Some(self.latest(Times::new(&entry.times)));
         }
     }

@@ -8,7 +8,7 @@
 /// # States of a follower's stream
 /// *flowing* → *starved* (there is evidence that an entry is missing) → flowing, when any entry is processed or a state is
 /// installed; or, when that takes four times the [`retry_ticks`](super::ReplicaConfig::retry_ticks), the follower asks for its
-/// leader's state, with the application's, and counts anew.
+/// leader's state, and counts anew.
 ///
 /// Evidence is
 /// - a gap: the entry at the head of the stream is not the next one. It may be that the state which has the entries before

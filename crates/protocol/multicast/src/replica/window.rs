@@ -4,11 +4,13 @@
 use stentor_fabric::SplitMix64;
 
 use super::Rejected;
+use super::closing::Closing;
+use super::heirs::Heirs;
 use super::slot::Slot;
 use crate::item::{Head, ShortSlot};
 use crate::message::Destination;
 use crate::slot_table::SlotTable;
-use crate::state::{AssignedSlot, ClientState};
+use crate::state::{AssignedSlot, ClientState, Succession};
 use crate::{ClientId, GroupId, GroupSet, Timestamp, ids};
 
 /// A client's slots at this group. The client uses a slot again, a window later, only when every member that it counts
@@ -24,6 +26,8 @@ pub(super) struct Window {
     delivered: u64,
     /// Sequence of the last slot before `delivered`.
     done: u64,
+    /// Sequence of the last slot before `delivered` that is no no-op.
+    good: u64,
     /// Behind the last slot that is held or named.
     top: u64,
     /// The next slot to assign; at a follower, behind the last one that is assigned.
@@ -32,10 +36,12 @@ pub(super) struct Window {
     undecided: Vec<(GroupSet, u32)>,
     /// See [`ClientState::closed`].
     pub(super) closed: u64,
-    /// Whatever process multicast what is held here is gone, and no other one has begun after it.
-    pub(super) over: bool,
-    /// The processes with generations below this are gone.
+    /// This member takes no more of processes with generations below this.
     pub(super) over_below: u64,
+    /// The processes that took the place over.
+    pub(super) heirs: Heirs,
+    /// What this member does, as a leader, to let another one take it over.
+    pub(super) closing: Closing,
     /// The first unassigned slot, if it stands in the way.
     pub(super) gap: Gap,
 }
@@ -58,12 +64,14 @@ impl Window {
             freed: 0,
             delivered: 0,
             done: 0,
+            good: 0,
             top: 0,
             assigned: 0,
             undecided: Vec::new(),
             closed: 0,
-            over: false,
             over_below: 0,
+            heirs: Heirs::new(),
+            closing: Closing::default(),
             gap: Gap::default(),
         }
     }
@@ -107,6 +115,9 @@ impl Window {
     /// The slot that an item is about, if it is not freed already; it may be beyond the window.
     #[inline]
     pub(super) fn resolve(&self, head: &Head) -> Option<u64> {
+        if self.heirs.is_void(head.sequence) {
+            return None;
+        }
         if head.sequence > self.done {
             return Some(head.slot.from(self.base));
         }
@@ -122,6 +133,12 @@ impl Window {
         (slot - self.base < ShortSlot::SPAN / 2).then_some(slot)
     }
 
+    /// The first slot of a process, as an entry names it; it may be freed already.
+    pub(super) fn resolve_first(&self, head: &Head) -> u64 {
+        let slot = head.slot.from(self.base);
+        if slot - self.base < ShortSlot::SPAN / 2 { slot } else { slot.saturating_sub(ShortSlot::SPAN) }
+    }
+
     /// Whether a slot is beyond the window.
     #[inline]
     pub(super) fn is_beyond(&self, slot: u64) -> bool {
@@ -130,7 +147,17 @@ impl Window {
 
     /// Whether the process that multicast a message is gone.
     pub(super) fn is_over(&self, sequence: u64) -> bool {
-        self.over || ids::generation(sequence) < self.over_below
+        ids::generation(sequence) < self.over_below
+    }
+
+    /// The generation of the process that left a gap: the one that multicast what is known there, or else the one before the
+    /// process that begins behind it, or else the one that multicast what is behind it.
+    pub(super) fn left_by(&self, slot: u64, behind: u64) -> u64 {
+        let here = self.slot_or_none(slot).map_or(0, |known| known.sequence);
+        if here != 0 && !ids::is_nameless(here) {
+            return ids::generation(here);
+        }
+        self.heirs.left_by(slot).unwrap_or_else(|| ids::generation(behind))
     }
 
     /// The first slot from `from` on that something is known about, and that satisfies a condition.
@@ -182,7 +209,7 @@ impl Window {
     /// Where a body belongs; `None` if it is there already, or delivered. `wire`: the slot as it came over the wire. Bodies
     /// may come in any order (some are forwarded), but a client's sequences rise with its slots.
     pub(super) fn admit(&self, client: ClientId, wire: u64, sequence: u64) -> Result<Option<u64>, Rejected> {
-        if sequence <= self.freed {
+        if sequence <= self.freed || self.heirs.is_void(sequence) {
             return Ok(None);
         }
         let slot = self.base + wire.wrapping_sub(self.base) % (1 << Destination::SLOT_BITS);
@@ -247,7 +274,9 @@ impl Window {
     /// Passes slots that are delivered, or no-ops that are settled.
     pub(super) fn pass_delivered(&mut self) {
         while self.is_here(self.delivered) && self.slot(self.delivered).is_done() {
-            self.done = self.done.max(self.slot(self.delivered).sequence);
+            let Slot { sequence, no_op, .. } = *self.slot(self.delivered);
+            self.done = self.done.max(sequence);
+            self.good = if no_op { self.good } else { sequence };
             self.delivered += 1;
         }
         self.assigned = self.assigned.max(self.delivered);
@@ -307,6 +336,68 @@ impl Window {
         if undecided {
             self.count_decided(set);
         }
+        if let Some(first) = self.heirs.next_first(slot)
+            && !(slot + 1..first.min(self.base + self.slots.window())).any(|slot| self.is_kept(slot))
+        {
+            self.heirs.lower(first, self.good_before(slot));
+        }
+    }
+
+    /// Whether a slot has a message that is no no-op, as far as it is known.
+    fn is_kept(&self, slot: u64) -> bool {
+        let kept = |known: &Slot| !known.no_op && known.sequence != 0 && !ids::is_nameless(known.sequence);
+        self.slot_or_none(slot).is_some_and(kept)
+    }
+
+    /// The sequence of the last message before a slot that is no no-op.
+    fn good_before(&self, slot: u64) -> u64 {
+        let kept = (self.delivered..slot).rev().find(|slot| self.is_kept(*slot));
+        kept.map_or(self.good, |slot| self.slot(slot).sequence)
+    }
+
+    /// The first slot that is neither assigned nor held.
+    pub(super) fn end_of_prefix(&self) -> u64 {
+        let mut slot = self.assigned;
+        while self.is_here(slot) && self.holds(slot) {
+            slot += 1;
+        }
+        slot
+    }
+
+    /// What is held and not assigned: slots and sequences.
+    pub(super) fn held(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let end = self.top.min(self.base + self.slots.window());
+        let held = (self.assigned..end).map(|slot| (slot, self.slot(slot)));
+        held.filter(|(_, message)| message.body).map(|(slot, message)| (slot, message.sequence))
+    }
+
+    /// A process takes the place over, from a slot on that is neither assigned nor held in a row before. Returns what was held
+    /// and is void by that: slots and sequences.
+    pub(super) fn succeed(&mut self, generation: u64, life: u64, first: u64) -> Vec<(u64, u64)> {
+        let heir = Succession { generation, life, first, after: self.good_before(first), settled: false };
+        self.follow(heir)
+    }
+
+    /// The same, as the leader said it.
+    pub(super) fn follow(&mut self, heir: Succession) -> Vec<(u64, u64)> {
+        self.over_below = self.over_below.max(heir.generation);
+        self.gap = Gap::default();
+        self.heirs.push(heir);
+        self.drop_void()
+    }
+
+    /// Forgets what is known of void messages. Returns the slots and sequences of those that were held.
+    pub(super) fn drop_void(&mut self) -> Vec<(u64, u64)> {
+        let mut dropped = Vec::new();
+        let end = self.top.min(self.base + self.slots.window());
+        for slot in self.assigned.max(self.delivered)..end {
+            let (sequence, body) = (self.slot(slot).sequence, self.slot(slot).body);
+            if sequence != 0 && self.heirs.is_void(sequence) {
+                dropped.extend(body.then_some((slot, sequence)));
+                self.slot_mut(slot).clear();
+            }
+        }
+        dropped
     }
 
     /// A majority has processed that a slot is a no-op. Returns whether it was not passed before.
@@ -331,11 +422,9 @@ impl Window {
     /// Returns what is processed here: every assigned slot that is retained.
     pub(super) fn state(&self) -> ClientState {
         let entries = (self.base..self.assigned).map(|slot| self.slot(slot).entry()).collect();
-        let (delivered, from, freed, closed) = (self.delivered, self.base, self.freed, self.closed);
-        let end = self.top.min(self.base + self.slots.window());
-        let held = (self.assigned..end).map(|slot| (slot, self.slot(slot)));
-        let held = held.filter(|(_, message)| message.body).map(|(slot, message)| (slot, message.sequence)).collect();
-        ClientState { delivered, from, freed, closed, entries, held }
+        let (delivered, from, freed, closed, good) = (self.delivered, self.base, self.freed, self.closed, self.good);
+        let (successions, held) = (self.heirs.all().to_vec(), self.held().collect());
+        ClientState { delivered, from, freed, closed, good, successions, entries, held }
     }
 
     /// Whether something below what this state retains is not delivered here. If nothing is, all that its process holds
@@ -379,6 +468,7 @@ impl Window {
             self.free_first();
         }
         self.freed = self.freed.max(state.freed);
+        self.good = self.good.max(state.good);
         self.over_below = self.over_below.max(state.closed);
         self.delivered = state.delivered;
         self.assigned = self.assigned.max(state.delivered);
@@ -411,7 +501,9 @@ impl Window {
         }
         self.assigned = state.assigned().max(self.delivered);
         self.closed = state.closed;
-        self.over_below = self.over_below.max(self.closed);
+        self.heirs.replace(&state.successions);
+        self.closing = Closing::default();
+        self.over_below = self.over_below.max(self.closed).max(self.heirs.last().map_or(0, |heir| heir.generation));
         self.gap = Gap::default();
         self.pass_delivered();
         self.undecided.clear();

@@ -263,7 +263,7 @@ fn what_is_held_in_first_ballots_of_two_foundings_is_not_held_by_a_majority() {
     assert_eq!(delivered, [0; 3], "nobody knows of it any more");
 }
 
-/// A client leaves more void slots than a window holds, and nothing is delivered meanwhile. Who was cut off, or comes back
+/// A client's processes leave more void slots than a window holds, and nothing is delivered meanwhile. Who was cut off, or comes back
 /// without memory, takes over the application's state, which is that after as many deliveries as its own: and must get past
 /// these slots all the same.
 #[test]
@@ -272,14 +272,13 @@ fn slots_that_became_void_are_passed_with_a_state_though_nothing_was_delivered()
         let (leader, other, late) = (0, 1, 2);
         let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Mutant::None));
         let here = |wire: Wire| !wire.touches(late);
-        cluster.write_some(0, &[0], |_| false);
-        for slot in 1..6 {
+        for generation in 0..3 {
+            cluster.begin(0, generation, &[leader, other]).expect("sound input");
+            rest(&mut cluster, here);
+            cluster.write_some(0, &[0], |_| false);
             cluster.write_some(0, &[0], |member| member != late);
-            if slot == 1 {
-                rest(&mut cluster, here);
-                cluster.succeed(0, leader, 0).expect("sound input");
-                cluster.succeed(0, other, 0).expect("sound input");
-            }
+            rest(&mut cluster, here);
+            [leader, other].into_iter().for_each(|member| cluster.give_up(0, member, 0).expect("sound input"));
             for _ in 0..40 {
                 (0..2).for_each(|member| cluster.tick(member).expect("sound input"));
                 rest(&mut cluster, here);

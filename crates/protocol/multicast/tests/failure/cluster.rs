@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    ClientId, GroupId, Header, Item, MessageId, Mutant, PeerMessage, ProcessRole, Rejected, Replica, ReplicaConfig,
-    Sender, Topology, Variant,
+    ClientId, GroupId, Header, Item, MessageId, Mutant, Opening, PeerMessage, ProcessRole, Rejected, Replica,
+    ReplicaConfig, Sender, Topology, Variant,
 };
 
 use super::judge::Sent;
 use super::net::{Log, Net, Parcel, Recorder, Wire};
+
+/// The generation of a process that takes a dead client's place.
+pub(crate) const SUCCESSOR: u64 = 1;
 
 /// One member.
 pub(crate) struct Member {
@@ -29,7 +32,12 @@ pub(crate) struct Cluster {
     pub(crate) dead: Vec<(GroupId, Log)>,
     pub(crate) senders: Vec<Option<Sender>>,
     pub(crate) sent: HashMap<MessageId, Sent>,
-    bodies: HashMap<(u16, u16, u64), Vec<u64>>,
+    /// The words of each message.
+    bodies: HashMap<MessageId, Vec<u64>>,
+    /// By client: the life of the process that has the place, if members count for it only when they know where it begins.
+    pub(crate) lives: HashMap<u16, u64>,
+    /// By client and member: the generation of the process that greeted there, and wants to begin.
+    heirs: HashMap<(u16, u16), u64>,
     /// Members that a client counts for flow control no more.
     uncounted: HashSet<(u16, u16)>,
     config: (Variant, u32, Mutant),
@@ -62,6 +70,8 @@ impl Cluster {
             senders,
             sent: HashMap::new(),
             bodies: HashMap::new(),
+            lives: HashMap::new(),
+            heirs: HashMap::new(),
             uncounted: HashSet::new(),
             config,
             deliveries: 0,
@@ -120,14 +130,21 @@ impl Cluster {
             me: process,
             group: member.group,
             log: &mut member.log,
-            bodies: &self.bodies,
             came,
             sends: Vec::new(),
             deliveries: 0,
             flaw: None,
         };
         let done = input(replica, &mut recorder);
-        let Recorder { sends, deliveries, flaw, .. } = recorder;
+        let Recorder { mut sends, deliveries, flaw, .. } = recorder;
+        for (_, parcel) in &mut sends {
+            if let Parcel::Held(client, slot) = *parcel {
+                let sequence = replica.sequence_of(client, slot).unwrap_or(0);
+                let words = self.bodies.get(&MessageId { client, sequence });
+                let words = words.ok_or_else(|| format!("a body that nobody sent: {client:?}, slot {slot}"))?;
+                *parcel = Parcel::Body(client, words.clone());
+            }
+        }
         self.deliveries += deliveries;
         for (wire, parcel) in sends.into_iter().take(until.unwrap_or(usize::MAX)) {
             self.send(wire, parcel);
@@ -168,8 +185,12 @@ impl Cluster {
         self.note(|| format!("{wire:?} {}", describe(&parcel)));
         let topology = self.topology.clone();
         match (wire, parcel) {
-            (_, Parcel::Body(client, words)) => self.step(to, None, until, |replica, recorder| {
+            (wire, Parcel::Body(client, words)) => self.step(to, None, until, |replica, recorder| {
                 let header = Header::decode(&words, words.len() * 8, &topology).map_err(|e| e.to_string())?;
+                let generation = MessageId { client, sequence: header.sequence }.generation();
+                if matches!(wire, Wire::Body { .. }) && generation < replica.over_below(client) {
+                    return Ok(());
+                }
                 // A member that a client does not count may miss so much that its window is behind.
                 let _ = replica.on_message(client, &header, recorder);
                 Ok(())
@@ -218,7 +239,10 @@ impl Cluster {
                 let freed = member.replica.as_ref().map_or(0, |replica| replica.first_held(ClientId(client)));
                 if !self.uncounted.contains(&(client, process.0)) {
                     sender.on_freed(*group, index, freed);
-                } else if freed >= sender.freed(*group) && member.replica.as_ref().is_some_and(|r| !r.is_joining()) {
+                } else if freed >= sender.freed(*group)
+                    && member.replica.as_ref().is_some_and(|r| !r.is_joining())
+                    && self.lives.get(&client).is_none_or(|life| is_opened(member, client, *life))
+                {
                     self.uncounted.remove(&(client, process.0));
                     sender.admit(*group, index, freed);
                 }
@@ -252,9 +276,7 @@ impl Cluster {
         let id = MessageId { client: ClientId(client), sequence };
         let to = groups.iter().map(|group| group.0).collect();
         self.sent.insert(id, Sent { id, to, whole });
-        for destination in &destinations {
-            self.bodies.insert((client, destination.group.0, destination.slot), words.clone());
-        }
+        assert!(self.bodies.insert(id, words.clone()).is_none(), "{id} is used twice");
         (id, words)
     }
 
@@ -270,14 +292,45 @@ impl Cluster {
         self.note(|| format!("{id} to {to:?} is written to {reached:?} only"));
     }
 
-    /// The process that takes a dead client's place greets a member. Of what the dead one wrote only `left` more came.
+    /// The process that takes a dead client's place greets a member, and is let in by and by. Of what the dead one wrote only
+    /// `left` more came.
     pub(crate) fn succeed(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         self.lose_client(client, process, left)?;
         self.note(|| format!("client {client} has a successor at {process}"));
-        self.step(process, None, None, |replica, _| {
-            replica.succeed(ClientId(client), 1);
-            Ok(())
-        })
+        self.heirs.insert((client, process), SUCCESSOR);
+        self.ask_to_open(process)
+    }
+
+    /// Another process begins in a client's place, if these members pass on that it wants to. It goes on with the slots of those
+    /// before, all of which are done.
+    pub(crate) fn begin(&mut self, client: u16, generation: u64, members: &[u16]) -> Result<(), String> {
+        if let Some(sender) = &mut self.senders[usize::from(client)] {
+            sender.resume_sequence(generation << MessageId::GENERATION_BITS);
+        }
+        for member in members {
+            self.heirs.insert((client, *member), generation);
+            self.ask_to_open(*member)?;
+        }
+        Ok(())
+    }
+
+    /// A member passes on that processes which greeted it want to begin.
+    fn ask_to_open(&mut self, process: u16) -> Result<(), String> {
+        let mut asked: Vec<_> = self.heirs.iter().filter(|((_, member), _)| *member == process).collect();
+        asked.sort_unstable();
+        for ((client, _), generation) in
+            asked.into_iter().map(|(at, generation)| (*at, *generation)).collect::<Vec<_>>()
+        {
+            let client = ClientId(client);
+            let asked = Opening { client, life: generation, told: generation + 1, above: 0 };
+            self.step(process, None, None, |replica, recorder| {
+                if replica.succession(client).is_none_or(|last| last.generation < generation) {
+                    replica.open(asked, recorder);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     /// A member gives up a dead client, which was away for too long; nobody takes its place. Of what it wrote only `left`
@@ -285,13 +338,48 @@ impl Cluster {
     pub(crate) fn give_up(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         self.lose_client(client, process, left)?;
         self.note(|| format!("{process} gives up client {client}"));
+        let generation = self.heirs.get(&(client, process)).copied().unwrap_or(0);
         self.step(process, None, None, |replica, _| {
-            replica.end_client(ClientId(client), 0);
+            replica.end_client(ClientId(client), generation);
             Ok(())
         })
     }
 
-    fn lose_client(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
+    /// Another process takes a client's place: nobody counts for it before it is let in. What the one before multicast may come
+    /// to nothing, but not what majorities held by now, with all before it.
+    pub(crate) fn follow(&mut self, client: u16, life: u64) {
+        let topology = self.topology.clone();
+        let mut ids: Vec<MessageId> = self.sent.keys().filter(|id| id.client.0 == client).copied().collect();
+        ids.sort_unstable();
+        let mut synced = true;
+        for id in ids {
+            let words = &self.bodies[&id];
+            let header = Header::decode(words, words.len() * 8, &topology).expect("it was multicast");
+            synced &= header.destinations().all(|to| self.is_held(id, &header, to.group));
+            self.sent.entry(id).and_modify(|sent| sent.whole &= synced);
+        }
+        self.senders[usize::from(client)] = Some(Sender::new(&topology, ClientId(client), self.config.1));
+        for process in 0..topology.all_members() as u16 {
+            self.uncounted.insert((client, process));
+        }
+        self.lives.insert(client, life);
+        self.note(|| format!("life {life} takes the place of client {client}"));
+    }
+
+    /// Whether a majority of a group holds a message in one ballot.
+    fn is_held(&self, id: MessageId, header: &Header<'_>, group: GroupId) -> bool {
+        let holders = self.topology.members(group).filter_map(|process| {
+            let replica = self.members[process.index()].replica.as_ref()?;
+            let holds =
+                replica.over_below(id.client) <= id.generation() && replica.admit(id.client, header) == Ok(None);
+            replica.counts_in().filter(|_| holds)
+        });
+        let ballots: Vec<_> = holders.collect();
+        let most = ballots.iter().map(|ballot| ballots.iter().filter(|other| *other == ballot).count()).max();
+        most.unwrap_or(0) >= self.topology.majority(group) as usize
+    }
+
+    pub(crate) fn lose_client(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         let wire = Wire::Body { client, to: process };
         for _ in 0..left {
             self.take(wire, None)?;
@@ -373,6 +461,7 @@ impl Cluster {
     }
 
     pub(crate) fn tick(&mut self, process: u16) -> Result<(), String> {
+        self.ask_to_open(process)?;
         let stalled: Vec<(u16, Vec<u64>)> = self.stalled(process);
         self.step(process, None, None, |replica, recorder| {
             for (from, words) in &stalled {
@@ -407,6 +496,13 @@ impl Cluster {
     }
 }
 
+/// Whether a member knows where a process begins.
+fn is_opened(member: &Member, client: u16, life: u64) -> bool {
+    let succession = member.replica.as_ref().and_then(|replica| replica.succession(ClientId(client)));
+    // Another group may have had this one closed first, without a life.
+    succession.is_some_and(|last| last.settled && (last.life == life || last.life == 0))
+}
+
 fn is_install(parcel: &Parcel) -> bool {
     matches!(parcel, Parcel::PeerMessage(words, _) if matches!(PeerMessage::decode(words), Ok(PeerMessage::Install { .. })))
 }
@@ -414,6 +510,7 @@ fn is_install(parcel: &Parcel) -> bool {
 fn describe(parcel: &Parcel) -> String {
     match parcel {
         Parcel::Body(client, words) => format!("body c{}:{}", client.0, words[0]),
+        Parcel::Held(client, slot) => format!("body of {client:?} in slot {slot}"),
         Parcel::Item(words) => format!("{:?}", Item::decode(words, 0).map(|(item, _)| item)),
         Parcel::PeerMessage(words, _) => format!("{:?}", PeerMessage::decode(words)),
     }

@@ -3,8 +3,8 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, Incarnation, Joiner, MessageId, MessageRef,
-    Mutant, Origin, PeerMessage, SlotRef, State, Variant,
+    AssignedSlot, Ballot, ClientId, ClientState, Closed, Destination, GroupId, Incarnation, Joiner, Left, MessageId,
+    MessageRef, Mutant, Opening, Origin, PeerMessage, SlotRef, State, Succession, Variant,
 };
 
 use super::cluster::Cluster;
@@ -82,7 +82,29 @@ impl Random {
             slot = slot.wrapping_add(1 + random.below(2));
             (slot.wrapping_sub(1), random.number())
         });
-        ClientState { delivered, from, freed: self.number(), closed: self.number(), entries, held }
+        let (freed, closed, good) = (self.number(), self.number(), self.number());
+        let mut generation = self.below(3);
+        let mut first = self.below(3);
+        let successions = self.some(3, |random| {
+            generation += if random.one_in(20) { random.number() >> 40 } else { 1 };
+            first += random.below(3);
+            let first = if random.one_in(8) { random.number() } else { from.wrapping_add(first) };
+            let (life, after, settled) = (random.number(), random.number(), random.one_in(2));
+            Succession { generation, life, first, after, settled }
+        });
+        ClientState { delivered, from, freed, closed, good, successions, entries, held }
+    }
+
+    fn left(&mut self) -> Left {
+        Left { client: self.client(), below: self.number(), ballot: Ballot::new(self.below(5), ProcessId(3)) }
+    }
+
+    fn opening(&mut self) -> Opening {
+        Opening { client: self.client(), life: self.number(), told: self.number(), above: self.number() }
+    }
+
+    fn closed(&mut self) -> Closed {
+        Closed { about: self.slot_ref(), held: self.some(6, Random::number) }
     }
 
     /// Seldom of another process in the victim's place: that ends it.
@@ -126,7 +148,7 @@ impl Random {
 
     fn peer_message(&mut self) -> PeerMessage {
         let (ballot, incarnation) = (self.ballot(), self.number());
-        match self.below(23) {
+        match self.below(29) {
             0 => PeerMessage::Join { life: incarnation },
             1 => PeerMessage::Remembered { by: self.member(), incarnation: self.incarnation_of(ballot) },
             2 => PeerMessage::Elder { life: incarnation },
@@ -139,7 +161,7 @@ impl Random {
             5 => PeerMessage::Transfer { ballot, state: self.state() },
             6 => PeerMessage::Refuse { promised: ballot, incarnation: self.incarnation_of(ballot) },
             7 => PeerMessage::Installed { ballot },
-            8 => PeerMessage::Behind { ballot },
+            8 => PeerMessage::Behind { ballot, snapshot: true },
             9 => {
                 let incarnation = self.incarnation_of(ballot);
                 PeerMessage::Announce { group: GroupId(self.below(3) as u16), ballot, incarnation }
@@ -155,6 +177,12 @@ impl Random {
             18 => PeerMessage::Lacking(self.slot_ref()),
             19 => PeerMessage::NoOpProcessed(self.slot_ref()),
             20 => PeerMessage::Probe { ballot },
+            21 => PeerMessage::Open(self.opening()),
+            22 => PeerMessage::Close(self.slot_ref()),
+            23 => PeerMessage::Closed(self.closed()),
+            24 => PeerMessage::Succeeded(self.slot_ref()),
+            25 => PeerMessage::Retire(self.left()),
+            26 => PeerMessage::Retired(self.left()),
             _ => {
                 let admits = self.some(2, |random| Joiner { process: random.member(), life: random.number() });
                 let (state, snapshot) = (self.state(), self.one_in(2));

@@ -43,9 +43,9 @@ pub(crate) fn safe(logs: &[(GroupId, &Log)], sent: &HashMap<MessageId, Sent>) ->
             if *stamps.entry(*id).or_insert(*stamp) != *stamp {
                 return Err(format!("{id} has two timestamps: {stamp:?} and {:?}", stamps[id]));
             }
-            let before = last.insert(id.client, id.sequence).unwrap_or(0);
+            let before = last.insert((id.client, id.generation()), id.sequence).unwrap_or(0);
             if before >= id.sequence {
-                return Err(format!("{id} after sequence {before} of its client"));
+                return Err(format!("{id} after sequence {before} of its process"));
             }
         }
     }

@@ -15,4 +15,5 @@ mod judge;
 mod named;
 mod net;
 mod outrun;
+mod succession;
 mod walk;

@@ -17,6 +17,8 @@ pub(crate) type Log = Vec<(MessageId, Timestamp)>;
 pub(crate) enum Parcel {
     /// A client's message, from its client or forwarded.
     Body(ClientId, Vec<u64>),
+    /// What a member holds in a slot of a client, before its step is over.
+    Held(ClientId, u64),
     /// An item.
     Item(Vec<u64>),
     /// A message, with the application's state.
@@ -82,8 +84,6 @@ pub(crate) struct Recorder<'a> {
     pub(crate) group: GroupId,
     /// What this process has delivered.
     pub(crate) log: &'a mut Log,
-    /// By client, group and slot: the message's words.
-    pub(crate) bodies: &'a HashMap<(u16, u16, u64), Vec<u64>>,
     /// The application's state that came with the message at hand.
     pub(crate) came: Option<Log>,
     pub(crate) sends: Vec<(Wire, Parcel)>,
@@ -141,13 +141,7 @@ impl Effects for Recorder<'_> {
     }
 
     fn body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
-        match self.bodies.get(&(client.0, self.group.0, slot)) {
-            Some(words) => {
-                let parcel = Parcel::Body(client, words.clone());
-                self.sends.push((Wire::Control { from: self.me, to: to.0 }, parcel));
-            }
-            None => self.flaw = Some(format!("a body that nobody sent: client {}, slot {slot}", client.0)),
-        }
+        self.sends.push((Wire::Control { from: self.me, to: to.0 }, Parcel::Held(client, slot)));
     }
 
     fn restore(&mut self, number: u64) {

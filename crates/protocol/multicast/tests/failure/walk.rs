@@ -35,6 +35,8 @@ pub(super) struct Run {
     faults: u64,
     steps: u64,
     pub(super) window: u64,
+    /// Members that do not run for a while.
+    pub(super) silent: Vec<u16>,
 }
 
 impl Run {
@@ -44,7 +46,16 @@ impl Run {
         let messages = 2 + random.below(9);
         let faults = 1 + random.below(8);
         let cluster = Cluster::new(sizes, 3, (variant, window, mutant));
-        Run { cluster, random, speeds: HashMap::new(), messages, faults, steps: 0, window: window.into() }
+        Run {
+            cluster,
+            random,
+            speeds: HashMap::new(),
+            messages,
+            faults,
+            steps: 0,
+            window: window.into(),
+            silent: Vec::new(),
+        }
     }
 
     fn run(&mut self) -> Result<(), String> {
@@ -113,7 +124,7 @@ impl Run {
             });
             let wire = filled.swap_remove(drawn.unwrap_or(0));
             let process = wire.receiver();
-            if !self.cluster.is_up(process) {
+            if !self.cluster.is_up(process) || self.silent.contains(&process) {
                 continue;
             }
             let crash = until.filter(|_| self.may_fail(process));
@@ -141,7 +152,7 @@ impl Run {
         failed + usize::from(counts) <= (size - 1) / 2
     }
 
-    fn fault(&mut self) -> Result<(), String> {
+    pub(super) fn fault(&mut self) -> Result<(), String> {
         let process = self.any();
         match self.random.below(10) {
             0..=2 if self.cluster.is_up(process) && self.may_fail(process) => self.cluster.crash(process),
@@ -177,9 +188,24 @@ impl Run {
         self.check()
     }
 
+    /// Everybody is up, has a leader, and takes everything.
+    pub(super) fn settle(&mut self) -> Result<(), String> {
+        for process in 0..self.cluster.members.len() as u16 {
+            if !self.cluster.is_up(process) {
+                self.cluster.restart(process)?;
+            }
+        }
+        while self.take(None)? {
+            self.steps += 1;
+        }
+        self.elect()?;
+        (0..self.cluster.members.len() as u16).try_for_each(|process| self.cluster.tick(process))
+    }
+
     /// The faults are over: everybody comes back, and within a bounded number of steps everything is delivered.
     pub(super) fn cure(&mut self) -> Result<(), String> {
         self.cluster.note(|| "the faults are over".to_owned());
+        self.silent.clear();
         for process in 0..self.cluster.members.len() as u16 {
             if !self.cluster.is_up(process) {
                 self.cluster.restart(process)?;

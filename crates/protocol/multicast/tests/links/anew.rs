@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stentor_fabric::{ProcessId, SplitMix64};
 use stentor_fabric_sim::NetworkModel;
-use stentor_multicast::{GroupId, Hindrance, Incarnation, SubmitError};
+use stentor_multicast::{GroupId, Hindrance, Incarnation, ReplicaConfig, SubmitError};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
@@ -43,7 +43,7 @@ fn is_reset_after(changes: u16, size: u16, network: NetworkModel, seed: u64) {
         bed.run(4 * SETTLED_NS);
     }
     let before = bed.submit(0, &[0, 1], b"before").expect("all are connected");
-    bed.run(RECONNECTED_NS);
+    bed.run(4 * RECONNECTED_NS);
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1), "{why}");
     let remembered = bed.members[0].replica().known(GroupId(1));
     let anew = 3..usize::from(3 + size);
@@ -135,7 +135,7 @@ enum GoesOn {
 fn replaced_one_after_the_other(network: NetworkModel, seed: u64) -> GoesOn {
     let mut random = SplitMix64(seed);
     let mut bed = Bed::new(&[2, 3], 1, limits(), network, seed);
-    bed.run(RECONNECTED_NS);
+    bed.run(4 * RECONNECTED_NS);
     bed.submit(0, &[0, 1], b"before").expect("all are connected");
     bed.run(4 * RECONNECTED_NS);
     let replaced = 1 + random.below(5);
@@ -214,4 +214,21 @@ fn a_group_that_was_founded_beside_somebody_who_remembers_it_moves_above_what_th
     let after = bed.submit(0, &[0, 1], b"after").expect("all are connected");
     bed.run(10 * RECONNECTED_NS);
     assert!(bed.delivered.iter().all(|delivered| delivered.last().map(|(id, _)| *id) == Some(after)));
+}
+
+/// A process without memory waits for as long as it is said to for others that may remember its group, also if it rests and is
+/// looked at rarely; and it looks some times.
+#[test]
+fn a_group_is_founded_in_time_although_its_members_rest() {
+    const LOOK_NS: u64 = 38_000_000;
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+    bed.tick_ns = LOOK_NS;
+    (0..3).for_each(|member| bed.restart_member(member));
+    bed.restart_client(0);
+    let wait_ns = u64::from(ReplicaConfig::FOUNDING_TICKS) * 2_000_000;
+    bed.run(3 * LOOK_NS);
+    assert!(bed.members.iter().all(|member| member.replica().is_joining()), "it looks some times");
+    // The founder's wait ends with a look, and not with the fifth after that.
+    bed.run(wait_ns + 4 * LOOK_NS);
+    assert!(bed.members.iter().all(|member| !member.replica().is_joining()), "it is founded");
 }

@@ -22,7 +22,7 @@ fn network() -> NetworkModel {
 
 /// A lap of 16 lines.
 fn limits() -> Limits {
-    Limits { message_bytes: 64, window: 64, body_ring_bytes: 1024, control_ring_bytes: 4096 }
+    Limits { message_bytes: 64, window: 64, body_ring_bytes: 1024, control_ring_bytes: 4096, ..Limits::default() }
 }
 
 impl Bed {

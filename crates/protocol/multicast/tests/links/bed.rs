@@ -7,7 +7,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, Fault, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
     Application, Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, Mutant, ReplicaConfig, SubmitError,
-    Topology,
+    Topology, TransferReport,
 };
 
 pub(crate) const SALT: u64 = 11;
@@ -26,8 +26,14 @@ pub(crate) struct Bed {
     pub(crate) clients: Vec<Client<SimFabric>>,
     /// By member: what its present process delivered.
     pub(crate) delivered: Vec<Vec<(MessageId, Vec<u8>)>>,
+    /// Bytes of every application's state beside what was delivered.
+    pub(crate) padding: usize,
+    /// By member: what became of its state.
+    pub(crate) handed: Vec<Handed>,
     /// Of the process that was started last.
     pub(crate) incarnation: u64,
+    /// The time between two looks of a member that nothing wakes.
+    pub(crate) tick_ns: u64,
     /// By member: when it is woken next to look at what makes no progress.
     ticks: Vec<u64>,
     mutant: Mutant,
@@ -51,8 +57,20 @@ impl Bed {
         let (members, delivered) = (Vec::new(), vec![Vec::new(); topology.all_members()]);
         let ticks = vec![0; topology.all_members()];
         let (clients_, incarnation) = (Vec::new(), 1);
-        let mut bed =
-            Bed { world, topology, limits, members, clients: clients_, delivered, incarnation, ticks, mutant };
+        let mut bed = Bed {
+            padding: 0,
+            tick_ns: TICK_NS,
+            handed: vec![Handed::default(); topology.all_members()],
+            world,
+            topology,
+            limits,
+            members,
+            clients: clients_,
+            delivered,
+            incarnation,
+            ticks,
+            mutant,
+        };
         for process in (0..bed.topology.all_members() as u16).map(ProcessId) {
             let member = bed.member_on(bed.world.fabric(process), process);
             bed.members.push(member);
@@ -83,6 +101,7 @@ impl Bed {
         let fabric = self.world.restart(process);
         self.members[member] = self.member_on(fabric, process);
         self.delivered[member].clear();
+        self.handed[member].reports.clear();
     }
 
     pub(crate) fn restart_client(&mut self, client: u16) {
@@ -105,10 +124,12 @@ impl Bed {
             let Due::Step { process, now_ns } = due else { continue };
             let at = process.index();
             let worked = if let Some(member) = self.members.get_mut(at) {
-                let delivered = &mut self.delivered[at];
-                let worked = member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut Log(delivered));
+                let (delivered, handed) = (&mut self.delivered[at], &mut self.handed[at]);
+                let mut log = Log { delivered, handed, padding: self.padding };
+                let worked = member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut log);
+                self.handed[at].reports.extend(std::iter::from_fn(|| member.take_transfer_report()));
                 if now_ns >= self.ticks[at] {
-                    self.ticks[at] = now_ns + TICK_NS;
+                    self.ticks[at] = now_ns + self.tick_ns;
                 }
                 worked
             } else {
@@ -142,16 +163,43 @@ impl Bed {
     }
 }
 
-/// An application whose state is what it was given.
-struct Log<'a>(&'a mut Vec<(MessageId, Vec<u8>)>);
+/// What became of a member's state.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Handed {
+    /// How often it was frozen.
+    pub(crate) freezes: u32,
+    /// The deliveries after which states were taken over.
+    pub(crate) restores: Vec<u64>,
+    /// States that were not as they were frozen, and deliveries that were not the next ones.
+    pub(crate) torn: u32,
+    /// Of the present process.
+    pub(crate) reports: Vec<TransferReport>,
+}
+
+/// An application whose state is what it was given, and so many bytes beside it.
+struct Log<'a> {
+    delivered: &'a mut Vec<(MessageId, Vec<u8>)>,
+    handed: &'a mut Handed,
+    padding: usize,
+}
+
+impl Log<'_> {
+    /// Bytes that differ from state to state.
+    fn padding(&self, number: usize) -> Vec<u8> {
+        (0..self.padding).map(|at| (at / 7 + number * 31) as u8).collect()
+    }
+}
 
 impl Application for Log<'_> {
     fn deliver(&mut self, message: &Delivered<'_>) {
-        self.0.push((message.id, message.payload.to_vec()));
+        self.handed.torn += u32::from(message.number != self.delivered.len() as u64 + 1);
+        self.delivered.push((message.id, message.payload.to_vec()));
     }
 
     fn snapshot(&mut self, out: &mut Vec<u8>) {
-        for (id, payload) in &*self.0 {
+        self.handed.freezes += 1;
+        out.extend_from_slice(&self.padding(self.delivered.len()));
+        for (id, payload) in &*self.delivered {
             out.extend_from_slice(&id.client.0.to_le_bytes());
             out.extend_from_slice(&id.sequence.to_le_bytes());
             out.extend_from_slice(&(payload.len() as u64).to_le_bytes());
@@ -160,18 +208,26 @@ impl Application for Log<'_> {
     }
 
     fn restore(&mut self, number: u64, mut state: &[u8]) {
-        self.0.clear();
+        self.handed.restores.push(number);
+        self.delivered.clear();
+        let padding = self.padding(number as usize);
+        // After no delivery there is nothing.
+        if number != 0 {
+            let same = state.len() >= padding.len() && state[..padding.len()] == padding[..];
+            self.handed.torn += u32::from(!same);
+            state = &state[padding.len().min(state.len())..];
+        }
         while let Some((head, rest)) = state.split_at_checked(18) {
             let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
             let client = ClientId(u16::from_le_bytes([head[0], head[1]]));
-            let (payload, rest) = rest.split_at(word(10) as usize);
-            self.0.push((MessageId { client, sequence: word(2) }, payload.to_vec()));
+            let Some((payload, rest)) = rest.split_at_checked(word(10) as usize) else { break };
+            self.delivered.push((MessageId { client, sequence: word(2) }, payload.to_vec()));
             state = rest;
         }
-        assert_eq!(number, self.0.len() as u64, "the state is that after as many deliveries");
+        self.handed.torn += u32::from(number != self.delivered.len() as u64);
     }
 }
 
 pub(crate) fn limits() -> Limits {
-    Limits { message_bytes: 256, window: 16, body_ring_bytes: 8192, control_ring_bytes: 4096 }
+    Limits { message_bytes: 256, window: 16, body_ring_bytes: 8192, control_ring_bytes: 4096, ..Limits::default() }
 }

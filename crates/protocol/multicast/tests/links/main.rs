@@ -19,3 +19,4 @@ mod members;
 mod sets;
 mod stopped;
 mod superseded;
+mod transfer;

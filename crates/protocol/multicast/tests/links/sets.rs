@@ -22,7 +22,7 @@ fn network() -> NetworkModel {
 
 /// A lap of 16 lines, so that no more than that are ever kept.
 fn limits() -> Limits {
-    Limits { message_bytes: 64, window: 64, body_ring_bytes: 1024, control_ring_bytes: 4096 }
+    Limits { message_bytes: 64, window: 64, body_ring_bytes: 1024, control_ring_bytes: 4096, ..Limits::default() }
 }
 
 /// The outcome of a run.
@@ -38,7 +38,7 @@ struct Outcome {
 /// two for several laps, until the whole ring is kept. The link comes back; the network still has the first copy.
 fn back_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
     let mut bed = Bed::planted(&[3], 1, limits(), network(), (seed, mutant));
-    bed.run(RECONNECTED_NS);
+    bed.run(2 * RECONNECTED_NS);
     assert!(bed.clients[0].is_copied(G0), "seed {seed}");
     let mut sent = Vec::new();
     let mut submit = |bed: &mut Bed| {

@@ -18,7 +18,7 @@ const PACE_NS: u64 = 1_000_000;
 const AT_LEAST: usize = 300;
 
 fn limits() -> Limits {
-    Limits { message_bytes: 64, window: 16, body_ring_bytes: 4096, control_ring_bytes: 4096 }
+    Limits { message_bytes: 64, window: 16, body_ring_bytes: 4096, control_ring_bytes: 4096, ..Limits::default() }
 }
 
 /// A cluster, a client of it, and what that multicast.
@@ -95,6 +95,26 @@ fn a_follower_that_stands_still_holds_up_nobody_and_comes_back_by_state() {
     assert!(run.delivered_meanwhile(0) > AT_LEAST);
     assert_eq!((run.expelled_by(3), run.expelled_by(1)), (vec![5], vec![5]), "by its leader, and by the other group");
     assert_eq!(run.bed.clients[0].expelled().collect::<Vec<_>>(), [ProcessId(5)]);
+    run.ends_complete();
+}
+
+/// It needs no answer of them to begin, and they have no connection with it that could hold it up.
+#[test]
+fn a_client_begins_beside_members_that_stand_still_and_is_not_held_up_by_them() {
+    let mut run = Run::new(&[3, 3], Mutant::None);
+    run.load(50_000_000);
+    run.bed.run(10 * PACE_NS);
+    run.stop(&[2, 5]);
+    run.bed.run(1);
+    run.bed.restart_client(0);
+    run.bed.clients[0].set_expel_after(LAG);
+    run.bed.run(2 * RECONNECTED_NS);
+    let all = [GroupId(0), GroupId(1)];
+    assert!(run.bed.clients[0].is_connected(&all) && !run.bed.clients[0].reaches_all(&all));
+    let first = run.sent.len();
+    assert!(run.delivered_meanwhile(0) > AT_LEAST);
+    assert!(run.sent[first].0 > run.sent[first - 1].0, "its ids are its own");
+    assert_eq!(run.bed.clients[0].expelled().count(), 0, "it has never met them");
     run.ends_complete();
 }
 

@@ -14,6 +14,7 @@ mod reset;
 mod starvation;
 mod state;
 mod stream;
+mod succession;
 mod time;
 mod timestamp;
 mod window;

@@ -47,29 +47,16 @@ fn leader_before_a_gap(sizes: &[usize]) -> Process {
 fn a_gap_of_a_client_that_lives_stays() {
     let mut leader = leader_before_a_gap(&[3]);
     assert_eq!(peer_messages(&leader.ticks(2 * retry_ticks())), []);
-    leader.replica.succeed(ClientId(0), 1);
-    leader.replica.begin_client(ClientId(0));
+    leader.replica.end_client(ClientId(0), 0);
     // The one that begins now is of the next generation; the message is of the first.
     assert!(!leader.ticks(retry_ticks()).is_empty());
     let mut leader = Process::new(&[3], 0, Variant::V2);
     for member in 1..3 {
         leader.peer_message(member, &PeerMessage::Installed { ballot: led_by(0) }).expect("nothing to repeat");
     }
-    leader.replica.succeed(ClientId(0), 1);
-    leader.replica.begin_client(ClientId(0));
+    leader.replica.end_client(ClientId(0), 0);
     leader.message(0, GENERATION + 2, &[(0, 1)]).expect("the second message of the one that has begun");
     assert_eq!(peer_messages(&leader.ticks(2 * retry_ticks())), []);
-}
-
-/// The successor begins while the leader looks: what is behind the gap may be its own.
-#[test]
-fn nobody_lacks_for_good_what_a_process_that_has_begun_may_have_written() {
-    let mut leader = leader_before_a_gap(&[3]);
-    leader.replica.succeed(ClientId(0), 0);
-    assert_eq!(peer_messages(&leader.ticks(retry_ticks())), [1, 2].map(|to| (to, PeerMessage::Seek(slot_ref(0, 0)))));
-    leader.replica.begin_client(ClientId(0));
-    let effects = leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacked it");
-    assert_eq!(no_ops(&effects), []);
 }
 
 #[test]
@@ -101,7 +88,6 @@ fn who_gave_a_client_up_looks_for_its_gap_and_lacks_it() {
     assert_eq!(peer_messages(&leader.ticks(retry_ticks())), [1, 2].map(|to| (to, PeerMessage::Seek(slot_ref(0, 0)))));
     let mut follower = Process::new(&[3], 1, Variant::V2);
     follower.replica.end_client(ClientId(0), 0);
-    assert!(!follower.replica.is_over(ClientId(0)), "another one may have begun elsewhere");
     assert_eq!(
         answer(&mut follower, slot_ref(0, 0)),
         [Effect::PeerMessage { to: 0, message: PeerMessage::Lacking(slot_ref(0, 0)) }]
@@ -125,7 +111,7 @@ fn who_hears_that_an_era_is_closed_regards_its_process_as_over() {
 #[test]
 fn a_gap_is_filled_when_a_majority_lacks_it_and_counts_when_a_majority_has_processed_that() {
     let mut leader = leader_before_a_gap(&[3]);
-    leader.replica.succeed(ClientId(0), 1);
+    leader.replica.end_client(ClientId(0), 0);
     let asked = peer_messages(&leader.ticks(retry_ticks()));
     assert_eq!(asked, [1, 2].map(|to| (to, PeerMessage::Seek(slot_ref(0, 0)))));
     let effects = leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
@@ -138,7 +124,6 @@ fn a_gap_is_filled_when_a_majority_lacks_it_and_counts_when_a_majority_has_proce
     // Whatever comes late is not taken any more, and what the next process multicasts is.
     assert_eq!(leader.message(0, 1, &[(0, 0)]), Ok(vec![]));
     leader.peer_message(1, &PeerMessage::NoOpProcessed(slot_ref(1, 0))).expect("it processed that");
-    leader.replica.begin_client(ClientId(0));
     let effects = leader.message(0, GENERATION + 1, &[(0, 2)]).expect("the next process's first");
     assert!(matches!(effects[..], [Effect::Assign { time: 1, .. }]), "{effects:?}");
 }
@@ -148,8 +133,7 @@ fn whoever_holds_what_the_leader_looks_for_forwards_it() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
     let silent = follower.peer_message(0, &PeerMessage::Seek(slot_ref(0, 0)));
     assert_eq!(silent, Ok(vec![]), "as far as it knows, the process lives, and may still write here");
-    follower.replica.succeed(ClientId(0), 1);
-    follower.replica.begin_client(ClientId(0));
+    follower.replica.end_client(ClientId(0), 0);
     let later = SlotRef { generation: 1, ..slot_ref(0, 0) };
     assert_eq!(follower.peer_message(0, &PeerMessage::Seek(later)), Ok(vec![]), "of the process that has begun");
     assert_eq!(
@@ -175,13 +159,9 @@ fn answer(follower: &mut Process, slot_ref: SlotRef) -> Vec<Effect> {
 fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
     let lacking = |slot_ref| vec![Effect::PeerMessage { to: 0, message: PeerMessage::Lacking(slot_ref) }];
     let later = SlotRef { generation: 1, ..slot_ref(0, 0) };
-    // A successor that has not begun: whatever comes before it is over, of whatever generation.
+    // Only the first generation is over.
     let mut follower = Process::new(&[3], 1, Variant::V2);
-    follower.replica.succeed(ClientId(0), 0);
-    assert_eq!(answer(&mut follower, later), lacking(later));
-    // It has begun, in the second generation: only the first is over.
-    follower.replica.succeed(ClientId(0), 1);
-    follower.replica.begin_client(ClientId(0));
+    follower.replica.end_client(ClientId(0), 0);
     assert_eq!(answer(&mut follower, later), []);
     assert_eq!(answer(&mut follower, slot_ref(0, 0)), lacking(slot_ref(0, 0)));
     // Another client's place is another matter.
@@ -199,7 +179,7 @@ fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
     }
     assert_eq!(answer(&mut follower, slot_ref(0, 0)), [], "delivered, and its place is another's");
     // A ballot that it has promised another one over.
-    follower.replica.succeed(ClientId(0), 1);
+    follower.replica.end_client(ClientId(0), 0);
     assert_eq!(answer(&mut follower, slot_ref(3, 0)), lacking(slot_ref(3, 0)));
     let ballot = Ballot::new(2, ProcessId(2));
     follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("it promises");
@@ -211,7 +191,7 @@ fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
 #[test]
 fn a_process_without_memory_lacks_nothing() {
     let mut follower = Process::joining(&[3], 1);
-    follower.replica.succeed(ClientId(0), 1);
+    follower.replica.end_client(ClientId(0), 0);
     for ballot in [Ballot::NONE, led_by(0)] {
         assert_eq!(answer(&mut follower, SlotRef { ballot, ..slot_ref(0, 0) }), []);
     }
@@ -234,7 +214,7 @@ fn a_follower_passes_a_no_op_when_it_is_settled() {
 #[test]
 fn a_no_op_that_was_not_settled_is_gone_with_its_ballot() {
     let mut leader = leader_before_a_gap(&[3]);
-    leader.replica.succeed(ClientId(0), 1);
+    leader.replica.end_client(ClientId(0), 0);
     leader.ticks(retry_ticks());
     leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
     // Member 1 leads now and has not heard of it: it has found the message.
@@ -257,7 +237,7 @@ fn a_no_op_that_was_not_settled_is_gone_with_its_ballot() {
 #[test]
 fn another_group_is_told_when_the_no_op_is_settled_and_fills_the_slot_in_turn() {
     let mut leader = leader_before_a_gap(TWO_GROUPS);
-    leader.replica.succeed(ClientId(0), 1);
+    leader.replica.end_client(ClientId(0), 0);
     leader.ticks(retry_ticks());
     leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
     let theirs = head(1, 0, 2);
@@ -274,6 +254,9 @@ fn another_group_is_told_when_the_no_op_is_settled_and_fills_the_slot_in_turn() 
     assert_eq!(decided, Ok(vec![]), "the first can still come before it");
     let effects = theirs.peer_message(0, &refused).expect("refused");
     assert_eq!(no_ops(&effects), [(head(1, 0, 2), false)]);
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
+    let processed = PeerMessage::NoOpProcessed(slot_ref(0, 3));
+    let effects = theirs.peer_message(4, &processed).expect("it processed that");
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
     // What the client multicast after it would be a hole.
     assert_eq!(theirs.message(0, 2, &[(1, 1)]).map(|did| no_ops(&did)), Ok(vec![(head(2, 1, 1), false)]));

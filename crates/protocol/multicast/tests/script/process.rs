@@ -5,8 +5,8 @@ use std::sync::Arc;
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
     Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Incarnation, MessageId, Mutant,
-    PeerMessage, ProcessRole, Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem,
-    Times, Timestamp, Topology, Variant,
+    Opening, PeerMessage, ProcessRole, Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry,
+    StreamItem, Times, Timestamp, Topology, Variant,
 };
 
 /// What a member does, owned, so that a test can list it.
@@ -24,6 +24,8 @@ pub(crate) enum Effect {
     Restore(u64),
     NoOp { head: Head, counter: u64, settled: bool },
     RemoteBallot { counter: u64, ballot: Ballot },
+    Succeed { head: Head, counter: u64, life: u64, after: u64, settled: bool },
+    Dropped { slot: u64, sequence: u64 },
 }
 
 #[derive(Default)]
@@ -42,6 +44,9 @@ impl Effects for Recorder {
             StreamEntry::Remote { position, ballot, time } => Effect::Remote { head, counter, position, ballot, time },
             StreamEntry::NoOp { settled } => Effect::NoOp { head, counter, settled },
             StreamEntry::RemoteBallot { ballot, .. } => Effect::RemoteBallot { counter, ballot },
+            StreamEntry::Succeed { life, after, settled, .. } => {
+                Effect::Succeed { head, counter, life, after, settled }
+            }
         });
     }
 
@@ -68,6 +73,10 @@ impl Effects for Recorder {
 
     fn body(&mut self, to: ProcessId, _client: ClientId, slot: u64) {
         self.0.push(Effect::Body { to: to.0, slot });
+    }
+
+    fn dropped(&mut self, _client: ClientId, slot: u64, sequence: u64) {
+        self.0.push(Effect::Dropped { slot, sequence });
     }
 
     fn restore(&mut self, number: u64) {
@@ -177,6 +186,21 @@ impl Process {
 
     pub(crate) fn no_op(&mut self, head: Head, counter: u64, settled: bool) -> Done {
         self.entry(head, counter, StreamEntry::NoOp { settled })
+    }
+
+    /// The leader's stream says that a process took client 0's place.
+    pub(crate) fn succeed(&mut self, generation: u64, first: u64, counter: u64, settled: bool) -> Done {
+        let sequence = generation << MessageId::GENERATION_BITS;
+        let entry = StreamEntry::Succeed { life: 9, after: first, retired: 0, settled };
+        self.entry(head(sequence, first, 1), counter, entry)
+    }
+
+    /// A process wants to begin in client 0's place.
+    pub(crate) fn open(&mut self, life: u64, told: Option<u64>, above: u64) -> Vec<Effect> {
+        let told = told.map_or(0, |told| told + 1);
+        let mut recorder = Recorder::default();
+        self.replica.open(Opening { client: ClientId(0), life, told, above }, &mut recorder);
+        recorder.0
     }
 
     pub(crate) fn heard(&mut self, counter: u64, ballot: Ballot) -> Done {

@@ -102,6 +102,12 @@ fn a_group_that_somebody_remembers_begins_with_nothing_when_it_is_reset() {
     assert_eq!(founder.replica.incarnation(), incarnation);
     founder.peer_message(1, &PeerMessage::Installed { ballot }).expect("sound");
     assert!(founder.replica.is_leader());
+    // It numbers clients' processes above all that were numbered in earlier incarnations.
+    let generation = founder.open(7, None, 0).iter().find_map(|effect| match effect {
+        Effect::PeerMessage { message: PeerMessage::Close(about), .. } => Some(about.generation),
+        _ => None,
+    });
+    assert_eq!(generation, Some(2 << 20));
 }
 
 #[test]

@@ -48,7 +48,10 @@ fn peer_messages(effects: &[Effect]) -> Vec<(u16, PeerMessage)> {
 }
 
 fn behind(effects: &[Effect]) -> usize {
-    peer_messages(effects).iter().filter(|message| **message == (0, PeerMessage::Behind { ballot: led_by(0) })).count()
+    peer_messages(effects)
+        .iter()
+        .filter(|message| **message == (0, PeerMessage::Behind { ballot: led_by(0), snapshot: false }))
+        .count()
 }
 
 /// Member 1 of group 0. It has processed two messages to both groups, and acknowledged them; of group 1's acknowledgements it
@@ -108,7 +111,8 @@ fn a_state_that_the_stream_has_overtaken_takes_nothing_back() {
 fn an_overtaken_state_without_the_applications_is_asked_for_with_it() {
     let mut follower = follower_with_two();
     let effects = follower.peer_message(0, &install(overtaken(), false)).expect("sound");
-    assert_eq!(effects, [Effect::PeerMessage { to: 0, message: PeerMessage::Behind { ballot: led_by(0) } }]);
+    let asked = PeerMessage::Behind { ballot: led_by(0), snapshot: true };
+    assert_eq!(effects, [Effect::PeerMessage { to: 0, message: asked }]);
     follower.message(0, 3, &[(0, 2)]).expect_err("no room yet");
     assert!(!follower.waits(head(2, 1, 2), 5), "meanwhile the stream goes on");
     assert_eq!(promise(&mut follower).counter, 4);
@@ -194,7 +198,7 @@ fn a_candidate_that_has_delivered_more_passes_what_is_a_no_op_elsewhere() {
     let undecided = ClientState { entries: vec![entry(1, BOTH, &[1, 5], false)], ..ClientState::default() };
     let state = state(4, 0, [passed, undecided]);
     let effects = candidate.peer_message(2, &PeerMessage::Promise { ballot, state: state.clone() }).expect("sound");
-    assert_eq!(peer_messages(&effects), [(2, PeerMessage::Behind { ballot })]);
+    assert_eq!(peer_messages(&effects), [(2, PeerMessage::Behind { ballot, snapshot: true })]);
     let effects = candidate.peer_message(2, &PeerMessage::Transfer { ballot, state }).expect("sound");
     let installs = |message: &&(u16, PeerMessage)| matches!(message.1, PeerMessage::Install { .. });
     assert_eq!(peer_messages(&effects).iter().filter(installs).count(), 2, "it takes over: {effects:?}");

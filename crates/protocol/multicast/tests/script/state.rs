@@ -193,7 +193,8 @@ fn a_snapshot_that_lies_about_its_length_is_no_letter() {
             }
         }
     }
-    // Admitted processes, beginnings, groups, their incarnations, members' lives, clients, entries of either client, destinations, what either client holds.
-    assert_eq!(lengths, 11 * 3, "each length was found out, whatever the lie");
+    // Admitted processes, beginnings, groups, their incarnations, members' lives, clients, entries of either client, destinations,
+    // what either client holds, and the processes of its place.
+    assert_eq!(lengths, 13 * 3, "each length was found out, whatever the lie");
     assert!(members.iter().all(|member| member.replica.delivered() <= 1));
 }

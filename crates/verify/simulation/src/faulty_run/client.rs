@@ -75,6 +75,9 @@ impl ClientActor {
             return false;
         };
         let id = submitted.id;
+        if self.client.submitted() == 1 {
+            self.shared.nemesis.borrow_mut().begun(now_ns);
+        }
         self.shared.history.borrow_mut().multicast(now_ns, self.me, id, &message.to, &message.payload);
         let mut progress = self.shared.progress.borrow_mut();
         progress.multicast(id, &message.to);

@@ -21,6 +21,7 @@ use crate::progress::Progress;
 use crate::record::{Record, Recorded};
 use crate::report::{LONGEST_GAP_NS, RunReport};
 use crate::scenario::Scenario;
+use crate::transfers::TransferCounts;
 use client::ClientActor;
 use member::MemberActor;
 
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) history: RefCell<History>,
     pub(crate) progress: RefCell<Progress>,
     pub(crate) nemesis: RefCell<Nemesis>,
+    pub(crate) transfers: RefCell<TransferCounts>,
     /// In the profile that has them.
     pub(crate) clocks: Option<RefCell<Clocks>>,
     /// By client.
@@ -94,6 +96,7 @@ pub(crate) fn run(
         history: RefCell::new(History::new(&topology, record)),
         progress: RefCell::new(Progress::new(&topology)),
         nemesis: RefCell::new(Nemesis::new(seed, profile, &topology, &world)),
+        transfers: RefCell::default(),
         clocks: Clocks::draw(seed, profile, &topology).map(RefCell::new),
         loads: loads.collect(),
         scenario: scenario.clone(),
@@ -271,6 +274,7 @@ impl FaultyRun {
             sets: shared.world.set_counts(),
             recovery_steps: self.stopped_at.map_or(0, |at| self.steps - at),
             log,
+            transfers: shared.transfers.into_inner(),
             ..self.totals
         };
         let recorded = Recorded::of(&shared.world, transcript, &run.end(), run.violated());

@@ -238,7 +238,13 @@ pub fn run_changing(
         seen: RefCell::new(seen),
         world,
     });
-    let limits = Limits { message_bytes: 64, window: 64, body_ring_bytes: 16 << 10, control_ring_bytes: 16 << 10 };
+    let limits = Limits {
+        message_bytes: 64,
+        window: 64,
+        body_ring_bytes: 16 << 10,
+        control_ring_bytes: 16 << 10,
+        ..Limits::default()
+    };
     let salt = seed ^ STREAM_OF_SALT;
     let mut actors = Vec::new();
     for me in topology.members(GroupId(0)) {

@@ -81,6 +81,13 @@ pub enum Fault {
         /// How long.
         for_ns: u64,
     },
+    /// No member of a group runs; their NICs go on serving their memory.
+    Silence {
+        /// Which group.
+        group: GroupId,
+        /// How long.
+        for_ns: u64,
+    },
     /// The process does not run for longer than its windows and rings last; its NIC goes on serving its memory. Of each group
     /// only a minority stands still at once.
     Stop {
@@ -148,6 +155,10 @@ stentor_fabric_sim::counts! {
         clients_superseded,
         /// Clients from which nothing got to one of the groups.
         clients_cut_off,
+        /// Groups of which no member ran for some time.
+        silent_groups,
+        /// Processes of clients that began while a group was silent.
+        clients_begun_beside_a_silent_group,
         /// Members to which nothing got from one client for a while.
         late_links,
         /// Bodies that a member held already, from another member, when the client's own write of them landed.

@@ -43,6 +43,8 @@ const STREAM_OF_CUTS: u64 = 501;
 const STREAM_OF_LATE_LINKS: u64 = 502;
 /// That of processes that stand still.
 const STREAM_OF_STOPS: u64 = 503;
+/// That of the groups that are silent while clients come and go.
+const STREAM_OF_SILENCES: u64 = 504;
 
 /// What the nemesis does at some time.
 #[derive(Clone, Debug)]
@@ -100,6 +102,8 @@ pub struct Nemesis {
     /// What really happened, as text.
     log: Vec<String>,
     stopped: bool,
+    /// Until when a group is silent, ns.
+    silent_until_ns: u64,
     /// Whose place would stay empty comes back when the faults stop.
     fills_places: bool,
 }
@@ -119,6 +123,7 @@ impl Nemesis {
         plan.extend(plan::late_links(&mut Chance::new(seed, STREAM_OF_LATE_LINKS), profile, topology));
         plan.extend(plan::stops(&mut Chance::new(seed, STREAM_OF_STOPS), profile, topology));
         plan.extend(plan::cut_client(&mut Chance::new(seed, STREAM_OF_CUTS), profile, topology));
+        plan.extend(plan::silence_group(&mut Chance::new(seed, STREAM_OF_SILENCES), profile, topology));
         let reigns: Vec<Reign> = topology.group_ids().map(|group| Reign::new(topology, group)).collect();
         let election = |member: u16| match topology.role(ProcessId(member)) {
             Some(ProcessRole::Member { group, .. }) => {
@@ -148,6 +153,7 @@ impl Nemesis {
             counts: NemesisCounts::default(),
             log: Vec::new(),
             stopped: false,
+            silent_until_ns: 0,
             fills_places: false,
         };
         for planned in plan {
@@ -321,6 +327,7 @@ impl Nemesis {
                 self.world.inject(now, SimFault::Stall { process: who, for_ns });
                 self.maybe_deposed(now, who, for_ns);
             }
+            Fault::Silence { group, for_ns } => self.silence(now, group, for_ns),
             Fault::Stop { who, for_ns } => self.stop_process(now, who, for_ns),
             Fault::Suspect { group, leader } => {
                 let last = self.reign(group).leader;
@@ -390,6 +397,15 @@ impl Nemesis {
         self.set(who, Health::Doomed);
         self.victims[who.index()].back_after_ns = back_after_ns;
         true
+    }
+
+    fn silence(&mut self, now: u64, group: GroupId, for_ns: u64) {
+        self.counts.silent_groups += 1;
+        self.note(now, format_args!("nobody of group {} runs for {for_ns} ns", group.0));
+        for process in self.topology.members(group) {
+            self.world.inject(now, SimFault::Stall { process, for_ns });
+        }
+        self.silent_until_ns = self.silent_until_ns.max(now + for_ns);
     }
 
     fn cut_client(&mut self, now: u64, client: ClientId, group: GroupId, for_ns: u64) {
@@ -523,6 +539,11 @@ impl Nemesis {
         let victim = &mut self.victims[client.index()];
         (victim.back_after_ns, victim.gone) = (Some(SUPERSEDED_NS), false);
         self.world.inject(now, SimFault::Crash(client));
+    }
+
+    /// A client's process multicasts its first message.
+    pub fn begun(&mut self, now: u64) {
+        self.counts.clients_begun_beside_a_silent_group += u64::from(now < self.silent_until_ns);
     }
 
     /// Whether a client's place stays empty to the end.

@@ -118,6 +118,25 @@ pub(super) fn cut_client(chance: &mut Chance, profile: Profile, topology: &Topol
     Some(Planned { at_ns, fault: Fault::CutClient { client, group, for_ns } })
 }
 
+/// Where clients crash, a whole group is silent for a while in some runs, and clients come and go meanwhile.
+pub(super) fn silence_group(chance: &mut Chance, profile: Profile, topology: &Topology) -> Vec<Planned> {
+    if profile.weights().client_crash == 0 || topology.groups() < 2 || chance.between(0, 2) > 0 {
+        return Vec::new();
+    }
+    let groups: Vec<GroupId> = topology.group_ids().collect();
+    let (group, for_ns) = (chance.pick(&groups), chance.between(500_000, 900_000));
+    let at_ns = chance.between(FROM_NS, UNTIL_NS - for_ns);
+    let mut plan = vec![Planned { at_ns, fault: Fault::Silence { group, for_ns } }];
+    for _ in 0..chance.between(1, 4) {
+        let client = ClientId(chance.between(0, topology.clients() as u64 - 1) as u16);
+        let (write, back) = (chance.between(1, 16), chance.between(20_000, 80_000));
+        let fault = Fault::ClientCrashAfterWrite { client, write, back_after_ns: Some(back) };
+        plan.push(Planned { at_ns: at_ns + chance.between(0, for_ns / 2), fault });
+    }
+    plan.sort_by_key(|planned| planned.at_ns);
+    plan
+}
+
 /// Links from a client to one member that are cut for a while, of profile [`Profile::Rings`]: most for longer than a member
 /// waits before it asks others for what it lacks, and for less than a queue pair bears.
 pub(super) fn late_links(chance: &mut Chance, profile: Profile, topology: &Topology) -> Vec<Planned> {

@@ -21,6 +21,8 @@ pub enum Profile {
     /// Members crash and come back while clients fill their windows: the leader's states come later than what its stream
     /// brings.
     Rejoins,
+    /// The same with applications whose states are many times as large as a ring.
+    States,
     /// Members and clients stand still for longer than windows and rings last, several at a time, of each group a minority.
     ///
     /// A run fails if a client finds no room for longer than 0.9 ms of virtual time, or if a group owes a message and
@@ -59,6 +61,7 @@ named!(Profile {
     All = "all",
     Rings = "rings",
     Rejoins = "rejoins",
+    States = "states",
     Stops = "stops",
     Clocks = "clocks"
 });
@@ -112,6 +115,7 @@ impl Profile {
                 suspect: 2,
                 ..Weights::default()
             },
+            Profile::States => Weights { hand_over: 2, stall_anybody: 3, ..Profile::Rejoins.weights() },
         }
     }
 
@@ -139,7 +143,15 @@ impl Profile {
             Profile::Failover => FAILOVER.to_vec(),
             Profile::Partition => [&PARTITION[..], &["false_suspicions", "flaps"]].concat(),
             Profile::Clients => {
-                vec!["client_crashes", "clients_gone", "clients_cut_off", "false_suspicions", "slow_leaders"]
+                vec![
+                    "client_crashes",
+                    "clients_gone",
+                    "clients_cut_off",
+                    "false_suspicions",
+                    "slow_leaders",
+                    "silent_groups",
+                    "clients_begun_beside_a_silent_group",
+                ]
             }
             Profile::Rings => vec!["late_links", "cut_links", "stalled_followers"],
             Profile::All | Profile::Clocks => {
@@ -149,7 +161,7 @@ impl Profile {
             Profile::Stops => {
                 vec!["leaders_stopped", "followers_stopped", "clients_stopped", "several_stopped", "hand_overs"]
             }
-            Profile::Rejoins => {
+            Profile::Rejoins | Profile::States => {
                 vec![
                     "follower_crashes",
                     "member_restarts",

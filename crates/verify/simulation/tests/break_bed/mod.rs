@@ -98,5 +98,5 @@ impl Bed {
 }
 
 pub fn limits(window: u32, message_bytes: usize, body_ring_bytes: u64) -> Limits {
-    Limits { message_bytes, window, body_ring_bytes, control_ring_bytes: 4096 }
+    Limits { message_bytes, window, body_ring_bytes, control_ring_bytes: 4096, ..Limits::default() }
 }

@@ -90,6 +90,8 @@ struct Row {
     bytes_each: u64,
     bytes: u64,
     registered: bool,
+    /// Taken only while a member gets another one's state, and not part of the sum.
+    rare: bool,
 }
 
 /// Found by looking at processes: libfabric does not say it.
@@ -241,6 +243,7 @@ impl Memory {
             bytes_each: row.bytes_each,
             bytes: row.bytes(),
             registered: row.registered,
+            rare: row.rare,
         };
         let process = |process: &config::ProcessMemory| ProcessMemory {
             group_size: process.group_size,

@@ -125,7 +125,7 @@ fn others(members: &[&Member], working: &[String]) -> String {
 }
 
 /// How a member is that does not work.
-pub(super) fn how(member: &Member) -> String {
+fn how(member: &Member) -> String {
     match member.state {
         "silent" if member.stopped().is_some() => format!("{} does not answer (stopped)", member.id),
         "silent" => format!("{} does not answer", member.id),

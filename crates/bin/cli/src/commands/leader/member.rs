@@ -54,11 +54,6 @@ impl Member {
     pub(super) fn remembers(&self) -> bool {
         self.standing.as_ref().is_some_and(|standing| !standing.joining)
     }
-
-    /// Whether a new client waits for it. Of one that cannot be asked nothing is known.
-    pub(super) fn keeps_clients_out(&self) -> bool {
-        ["down", "silent", "joins"].contains(&self.state)
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use stentor_support::live::{Standing, and};
 use stentor_support::{Human, Style, table};
 
-use super::judge::{Judged, how, judge};
+use super::judge::{Judged, judge};
 use super::member::Member;
 
 /// The document of `leader show`.
@@ -16,8 +16,6 @@ pub(super) struct Shown {
     /// Every group works.
     pub(super) ok: bool,
     groups: Vec<Judged>,
-    /// Members that keep new clients out: a client begins when it reaches all members of all groups.
-    keep_clients_out: Vec<String>,
     members: Vec<Member>,
 }
 
@@ -36,8 +34,7 @@ impl Shown {
         let names: Vec<_> = furthest.into_keys().collect();
         let timeout_ms = timeout.as_millis() as u64;
         let groups: Vec<_> = names.iter().map(|name| judge(name, &of(&members, name), timeout_ms)).collect();
-        let out = members.iter().filter(|member| member.keeps_clients_out()).map(|member| member.id.clone());
-        Shown { ok: groups.iter().all(|group| group.ok), groups, keep_clients_out: out.collect(), members }
+        Shown { ok: groups.iter().all(|group| group.ok), groups, members }
     }
 
     /// Whether somebody took all the time there was, or would again.
@@ -102,14 +99,6 @@ impl Human for Shown {
         for group in &self.groups {
             text += &group.text(&of(&self.members, &group.group));
         }
-        let out = self.members.iter().filter(|member| member.keeps_clients_out()).map(how);
-        let out = out.collect::<Vec<_>>().join(", ");
-        if self.ok && !out.is_empty() {
-            text += &format!(
-                "no new client can connect while {out}: a client begins when it reaches all members of all groups; clients that are \
-                 connected go on\n"
-            );
-        }
         // What a group waits for is then with none of those that work.
         let stuck = self.groups.iter().any(|group| group.stands_still);
         if stuck && self.groups.len() > 1 && self.groups.iter().all(|group| group.ok || group.stands_still) {
@@ -169,30 +158,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_that_keep_new_clients_out_are_told_although_a_majority_works() {
-        let text = |third: Heard<Standing>| {
-            let members = vec![
-                Member::new("g1", "g1.1", Heard::Answer(leader("g1.1")), None),
-                Member::new("g1", "g1.2", Heard::Answer(follower("g1.2", "g1.1", Some(1))), None),
-                Member::new("g1", "g1.3", third, None),
-            ];
-            let shown = Shown::new(members, Duration::from_millis(2000));
-            assert!(shown.ok);
-            shown.human(Style::PLAIN)
-        };
-        let joins = Standing { joining: true, ..follower("g1.3", "g1.1", None) };
-        for (third, how) in [
-            (Heard::Nobody, "g1.3 is down"),
-            (Heard::Silence(None), "g1.3 does not answer"),
-            (Heard::Answer(joins), "g1.3 waits for the group's state"),
-        ] {
-            let (text, said) = (text(third), format!("no new client can connect while {how}: "));
-            assert!(text.contains(&said), "`{said}` is not in: {text}");
-        }
-        assert!(!text(Heard::Answer(follower("g1.3", "g1.1", Some(1)))).contains("no new client"));
-    }
-
-    #[test]
     fn messages_that_stand_still_although_all_groups_work_are_forgotten_by_one() {
         let text = |second: Heard<Standing>| {
             let stuck = Standing { undelivered: 2, stalled_ms: 12_000, ..leader("g1.1") };
@@ -223,7 +188,7 @@ mod tests {
             Member::new("g1", "g1.3", Heard::Unknown("no route".to_owned()), None),
         ];
         let shown = Shown::new(members, Duration::from_millis(2000));
-        assert!(shown.ok && shown.is_incomplete() && shown.keep_clients_out.is_empty());
+        assert!(shown.ok && shown.is_incomplete());
         let lags: Vec<_> = shown.members.iter().map(|member| member.lag).collect();
         assert_eq!(lags, [Some(0), Some(5), None]);
         let text = shown.human(Style::PLAIN);

@@ -1,5 +1,6 @@
 //! `stentor node`: a member of a group, until it is told to stop.
 
+mod artificial;
 mod clocks;
 mod elsewhere;
 #[cfg(feature = "zookeeper")]
@@ -13,6 +14,7 @@ mod operator;
 mod report;
 mod sink;
 mod talk;
+mod transfers;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use stentor_fabric::ProcessId;
 use stentor_host::{Beside, StandingSeat};
 
 use crate::args::{self, OnRoce};
+use artificial::Artificial;
 use goodbye::Goodbye;
 use keeping::Keeping;
 use operator::Operator;
@@ -185,6 +188,7 @@ fn serve<F: FabricDiagnostics>(
             leads.into_iter().for_each(|ballot| sink.epoch(ballot));
         }
         told.talk.epoch(member);
+        told.talk.transfers(member);
         told.operator.round(now, member, keeper);
         if operations {
             sink.operations(&member.take_operations());
@@ -210,7 +214,8 @@ fn serve<F: FabricDiagnostics>(
         }
     };
     let wait = args.meeting.wait.into();
-    run_member(member, wait, stop, &mut Told(&sink), round).map_err(|error| ended_early(&error, &args.id))?;
+    let mut app = Told { sink: &sink, state: Artificial::new(args.state_bytes) };
+    run_member(member, wait, stop, &mut app, round).map_err(|error| ended_early(&error, &args.id))?;
     over.map_or(Ok(()), Err)
 }
 
@@ -221,12 +226,16 @@ fn ended_early(error: &RunError, id: &str) -> Failure {
         RunError::Superseded(_) => {
             "leave the place to the other one; if there is none, the clock was set back: start this one again"
         }
+        RunError::Restore(..) => "run the same program at all members, and start this one again",
     };
     match error {
         RunError::Wait(_) => Failure::run(error, id, remedy),
         RunError::Ended { by, .. } => {
             let what = format_args!("the group of {id} was reset and goes on in incarnation {by}, without its state");
             Failure::run(what, id, remedy)
+        }
+        RunError::Restore(_, why) => {
+            Failure::run(format_args!("another member's state was not taken over: {why}"), id, remedy)
         }
         // It has the name of its place, not its number.
         RunError::Superseded(_) => {

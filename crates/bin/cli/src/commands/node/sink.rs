@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use stentor::runtime::{Application, ClusterRuntime, Delivered, Recorder, life_now, now_ns};
+use stentor::runtime::{
+    Application, ClusterRuntime, Delivered, Frozen, Recorder, RestoreError, StateReader, life_now, now_ns,
+};
 use stentor_fabric::{OsError, ProcessId};
 use stentor_multicast::{Ballot, MemoryUse, RemoteOp};
 use stentor_support::live::{HistoryFile, unwritten};
 use stentor_support::streams::write_until;
 use stentor_support::{Digits, Failure, hex};
+
+use super::artificial::Artificial;
 
 /// Bytes of lines that are collected under load.
 const BATCH_BYTES: usize = 64 << 10;
@@ -244,20 +248,29 @@ impl Sink {
     }
 }
 
-/// The application of a node: it has delivered so many messages, and keeps nothing else.
-pub(super) struct Told<'a, 'b>(pub(super) &'a RefCell<&'b mut Sink>);
+/// The application of a node: it has delivered so many messages, and keeps nothing else but perhaps an artificial state.
+pub(super) struct Told<'a, 'b> {
+    pub(super) sink: &'a RefCell<&'b mut Sink>,
+    pub(super) state: Artificial,
+}
 
 impl Application for Told<'_, '_> {
     fn deliver(&mut self, delivered: &Delivered<'_>) {
-        self.0.borrow_mut().deliver(delivered);
+        self.sink.borrow_mut().deliver(delivered);
     }
 
-    fn snapshot(&mut self, _: &mut Vec<u8>) {
-        self.0.borrow_mut().hand_over();
+    fn freeze(&mut self) -> Box<dyn Frozen> {
+        self.sink.borrow_mut().hand_over();
+        Box::new(self.state)
     }
 
-    fn restore(&mut self, number: u64, _: &[u8]) {
-        self.0.borrow_mut().restore(number);
+    fn restore_from(&mut self, number: u64, state: &mut StateReader<'_>) -> Result<(), RestoreError> {
+        // After no delivery a group begins, with nothing.
+        if number != 0 {
+            self.state.restore(state)?;
+        }
+        self.sink.borrow_mut().restore(number);
+        Ok(())
     }
 }
 

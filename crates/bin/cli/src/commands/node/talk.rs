@@ -20,6 +20,7 @@ use super::hindrance;
 use super::keeping::Keeping;
 use super::loss::{Loss, stopped};
 use super::majority::{Change, Majority, Own, Seen, Shape};
+use super::transfers::Began;
 
 /// How often the other members are looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -99,6 +100,7 @@ pub(super) struct Talk<'a> {
     looked: Instant,
     /// When a member came or went last.
     changed: Instant,
+    began: Began,
 }
 
 impl<'a> Talk<'a> {
@@ -137,6 +139,7 @@ impl<'a> Talk<'a> {
             clocks: Clocks::default(),
             looked: Instant::now(),
             changed: Instant::now(),
+            began: Began::default(),
         }
     }
 
@@ -318,6 +321,14 @@ impl<'a> Talk<'a> {
         self.say(&format!("epoch {}: {leader} leads", self.ballot.number()));
     }
 
+    /// Tells what became of transfers of the state. Cheap if there is none.
+    pub(super) fn transfers<F: FabricDiagnostics>(&mut self, member: &mut Member<F>) {
+        while let Some(report) = member.take_transfer_report() {
+            let (level, text) = self.began.text(&report, self.plan.name(report.peer));
+            self.output.log(level, self.name, &text);
+        }
+    }
+
     /// This process has its group's state from here on.
     fn begins(&self, replica: &Replica) {
         let is_first = replica.ballot().number() == 1;
@@ -491,9 +502,7 @@ impl<'a> Talk<'a> {
             }
             _ => String::new(),
         };
-        format!(
-            "{who} is there and has been silent for {seconds} s: {why}; no new client can connect until it answers{goes_on}"
-        )
+        format!("{who} is there and has been silent for {seconds} s: {why}{goes_on}")
     }
 
     /// As which process of this host a member is there. A fabric between hosts does not know; then its lock says.

@@ -23,11 +23,11 @@ impl<F: Fabric> Client<F> {
         let step = self.expelling.patience.look(now);
         let Client { expelling, sender, topology, .. } = self;
         expelling.forget(|member| counts(sender, topology, member));
-        if !self.takeover.done {
-            return;
-        }
         for group in (0..self.rings.len() as u16).map(GroupId) {
-            self.expel_from(group, step);
+            // Nothing was multicast to a group whose first slot is not known, and its members say nothing of it.
+            if self.takeover.is_opened(group) {
+                self.expel_from(group, step);
+            }
         }
     }
 

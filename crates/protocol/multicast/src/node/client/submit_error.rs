@@ -11,7 +11,7 @@ pub enum SubmitError {
         /// Index of the group.
         group: u16,
     },
-    /// Not all members (of all groups) are connected yet, or more than a minority is gone.
+    /// A majority of the group's members, or of the home group of the client's place, is not connected.
     #[error("group {group} is not connected")]
     NotConnected {
         /// Index of the group.
@@ -28,11 +28,12 @@ pub enum SubmitError {
     /// No groups, more than 255, an unknown group, or not in rising order.
     #[error("destinations are 1 to 255 known groups in rising order")]
     Destinations,
-    /// An earlier process of this client place left messages undelivered; wait a while, or take another place.
+    /// A group keeps so much of what earlier processes of this client place left, for another group that does not answer, that
+    /// no process can follow now; take another place.
     #[error(
-        "client place c{client} has unfinished messages of an earlier process at group {group}; take another place"
+        "group {group} keeps what many earlier processes of client place c{client} left until another group answers; take another place"
     )]
-    Unfinished {
+    Crowded {
         /// The place.
         client: u16,
         /// Index of the group.
@@ -46,6 +47,12 @@ pub enum SubmitError {
     GroupReset {
         /// Index of the group.
         group: u16,
+    },
+    /// This process has multicast as many messages as one can.
+    #[error("this process of client place c{client} has used up its sequences; start another one")]
+    Exhausted {
+        /// The place.
+        client: u16,
     },
     /// Another process has this client's place, and this one has no part in what happens any more. What it submitted and
     /// was not known to be delivered may be lost.

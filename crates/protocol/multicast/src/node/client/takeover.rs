@@ -1,104 +1,233 @@
-//! How a client takes over where an earlier process of its place ended.
+//! How a client takes its place: its home group numbers it, and each group that it wants says where its slots begin.
+//!
+//! # States of a group
+//! *unwanted* → *wanted* (its members are greeted: the home's at once, others' when the generation is known) → *opened* (a member
+//! said that the group agreed on the first slot). A member counts when it has said so itself: then it has its group's state.
 
-use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric::Fabric;
 
 use super::{Client, SubmitError};
-use crate::node::outbound::Outbound;
-use crate::{GroupId, ids};
+use crate::node::credit_report::Standing;
+use crate::node::hello::Hello;
+use crate::{GroupId, GroupSet, ids};
 
-/// How far a client is with taking over its place.
-#[derive(Debug, Default)]
+/// How far a client is with taking its place.
+#[derive(Debug)]
 pub(super) struct Takeover {
-    /// Whether it is known where an earlier process of this place ended.
-    pub(super) done: bool,
-    /// What members said the first time that they all were settled; they must say it again.
-    once: Vec<Settled>,
-    /// The beginning of this process's generation; 0 if it is the first of its place, or does not know yet.
-    pub(super) first: u64,
+    /// The group that numbers the processes of this place.
+    pub(super) home: GroupId,
+    /// This process's generation, once its home has told it.
+    pub(super) generation: Option<u64>,
+    /// The smallest generation that it may have, as groups remember.
+    above: u64,
+    /// Groups that it may multicast to some time.
+    wanted: GroupSet,
+    /// By group: where its slots begin, once that is known.
+    first: Vec<Option<u64>>,
+    /// Groups that keep so much of earlier processes that this one has to wait.
+    crowded: GroupSet,
 }
 
-/// What a member said that holds nothing undelivered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Settled {
-    member: ProcessId,
-    freed: u64,
-    held: u64,
+impl Takeover {
+    /// Wants all groups.
+    pub(super) fn new(home: GroupId, groups: usize) -> Self {
+        let wanted = (0..groups as u16).map(GroupId).collect();
+        let first = vec![None; groups];
+        Takeover { home, generation: None, above: 0, wanted, first, crowded: GroupSet::default() }
+    }
+
+    /// Whether it is known where the slots at a group begin.
+    #[inline]
+    pub(super) fn is_opened(&self, group: GroupId) -> bool {
+        self.first.get(usize::from(group.0)).is_some_and(Option::is_some)
+    }
+
+    /// The first slot at a group; 0 while it is not known.
+    pub(super) fn first_at(&self, group: GroupId) -> u64 {
+        self.first.get(usize::from(group.0)).copied().flatten().unwrap_or(0)
+    }
+
+    /// Whether who may have this generation at the least comes after this process.
+    pub(super) fn is_followed_by(&self, smallest: u64) -> bool {
+        self.generation.is_some_and(|generation| generation < smallest)
+    }
+
+    /// Whether members of a group are greeted now.
+    pub(super) fn greets(&self, group: GroupId) -> bool {
+        group == self.home || self.generation.is_some() && self.wanted.contains(group)
+    }
+
+    /// What is said to members of a group, besides where the ring begins.
+    pub(super) fn fill(&self, hello: Hello, group: GroupId) -> Hello {
+        let above = if group == self.home { self.above } else { 0 };
+        Hello { begun: self.is_opened(group), generation: self.generation, above, ..hello }
+    }
 }
 
 impl<F: Fabric> Client<F> {
-    /// Takes over where an earlier process of this place ended. Whoever the first message is for, all groups must have
-    /// delivered everything that they hold: each knows only the sequences that it has seen, and a message that one group
-    /// holds undelivered names slots at others.
+    /// Restricts the groups that this client opens to these and its home group. Others are opened when something is first
+    /// submitted to them. Without this it opens all groups.
     ///
-    /// Members speak at different times. What one of them says may be over before another one says that nothing is left:
-    /// this one may have passed a message on to the first in between. So they are asked twice; what they say only grows, and
-    /// if all say the same again, all were settled at the moment at which they were asked the second time.
-    ///
-    /// No id is used twice: each process has a generation of its own, above all that members have seen or heard of. When they are
-    /// asked the second time they hear which it is, so the next process will not use it, whatever comes of this one.
-    ///
-    /// And they hear it before all are settled: a member that was met before it had its group's state knows of no generation, and
-    /// would take what an earlier process left half-written for this one's.
-    pub(super) fn resume(&mut self) -> Result<(), SubmitError> {
-        let seen = self.seen();
-        if seen > self.takeover.first {
-            self.takeover.first = ids::first_of_generation(ids::generation(seen) + 1);
-            self.ask_again();
-        }
-        for group in self.topology.group_ids() {
-            self.settled(group)?;
-        }
-        let targets = self.rings.iter().flat_map(|ring| &ring.targets);
-        let said = targets.filter_map(|target| {
-            let report = target.report?;
-            Some(Settled { member: target.peer, freed: report.freed, held: report.held.slots })
-        });
-        let all: Vec<_> = said.collect();
-        if seen > 0 {
-            if self.takeover.once != all {
-                self.takeover.once = all;
-                self.ask_again();
-                return Err(SubmitError::NotConnected { group: 0 });
+    /// A short-lived client saves other groups work: each group orders an entry for a process that opens it.
+    pub fn open_only(&mut self, to: &[GroupId]) {
+        self.takeover.wanted = to.iter().copied().collect();
+    }
+
+    /// Opens groups that were not wanted before.
+    pub(super) fn want(&mut self, to: &[GroupId]) {
+        for group in to.iter().copied() {
+            if self.topology.has_group(group) && !self.takeover.wanted.contains(group) {
+                self.takeover.wanted.insert(group);
+                self.greet_group(group);
             }
-            self.sender.resume_sequence(self.takeover.first);
         }
-        for group in self.topology.group_ids() {
-            let slots = self.settled(group)?;
-            self.sender.resume_slots(group, slots);
-            self.count_members(group);
-        }
-        self.takeover.done = true;
-        Ok(())
     }
 
-    /// The highest sequence that a member has seen of this place.
-    fn seen(&mut self) -> u64 {
-        for ring in &mut self.rings {
-            ring.read_credits(&self.fabric);
+    /// Opens groups, if what their members said by now allows it.
+    ///
+    /// # Errors
+    /// What the first of them waits for.
+    #[cold]
+    pub(super) fn open_now(&mut self, to: &[GroupId]) -> Result<(), SubmitError> {
+        self.want(to);
+        if self.look_for_openings() {
+            self.gate.disturb();
         }
-        self.rings.iter().flat_map(Outbound::reports).map(|report| report.sequence).max().unwrap_or(0)
+        if self.superseded {
+            return Err(SubmitError::Superseded { client: self.sender.client().0 });
+        }
+        to.iter().find(|group| !self.takeover.is_opened(**group)).map_or(Ok(()), |group| Err(self.unopened(*group)))
     }
 
-    /// Has all members say anew what they hold.
-    fn ask_again(&mut self) {
+    /// Has the members of a group hear what this process is, or says.
+    fn greet_group(&mut self, group: GroupId) {
         for link in 0..self.links.len() {
-            if self.links[link].is_ready() && !self.unsettled.contains(&link) {
-                self.greet(link);
+            if self.places[link].0 == usize::from(group.0)
+                && self.links[link].is_ready()
+                && !self.unsettled.contains(&link)
+            {
+                self.start(link);
             }
         }
     }
 
-    /// The first slot that no earlier process of this place used at a group, if its members agree.
-    pub(super) fn settled(&mut self, group: GroupId) -> Result<u64, SubmitError> {
-        let ring = &mut self.rings[usize::from(group.0)];
-        ring.read_credits(&self.fabric);
-        if ring.reports().count() < ring.targets.len() {
-            return Err(SubmitError::NotConnected { group: group.0 });
+    /// Looks whether groups that are not open are. Returns whether anything came of it.
+    pub(super) fn look_for_openings(&mut self) -> bool {
+        let mut any = false;
+        for group in self.topology.group_ids() {
+            if self.takeover.is_opened(group) || !self.takeover.greets(group) || self.superseded {
+                continue;
+            }
+            self.rings[usize::from(group.0)].read_credits(&self.fabric);
+            any |= self.look_for_opening(group);
         }
-        let slots = ring.reports().map(|report| report.freed).max().unwrap_or(0);
-        if ring.reports().any(|report| report.freed != slots || report.held.slots != report.freed) {
-            return Err(SubmitError::Unfinished { client: self.sender.client().0, group: group.0 });
+        any
+    }
+
+    fn look_for_opening(&mut self, group: GroupId) -> bool {
+        let ring = &self.rings[usize::from(group.0)];
+        let places = || ring.reports().map(|report| (report.place, report.freed));
+        let crowded = places().any(|(place, _)| place.crowded && !place.opened);
+        let (opened, smallest) =
+            (places().find(|(place, _)| place.opened), places().map(|(place, _)| place.generation).max());
+        let Takeover { home, generation, above, .. } = self.takeover;
+        let is_home = group == home;
+        if crowded {
+            self.takeover.crowded.insert(group);
+        } else {
+            self.takeover.crowded.remove(group);
         }
-        Ok(slots)
+        match (opened, generation) {
+            (Some((place, freed)), _) if is_home && place.generation >= above => {
+                self.be_numbered(place);
+                self.open(group, freed + place.first);
+                true
+            }
+            (Some(_), _) if is_home => false,
+            (Some((place, freed)), Some(generation)) if place.generation == generation => {
+                self.open(group, freed + place.first);
+                true
+            }
+            (None, None) if is_home && smallest.is_some_and(|smallest| smallest > above) => {
+                // Processes were here before: it says that it knows.
+                self.takeover.above = smallest.unwrap_or(above);
+                self.greet_group(home);
+                true
+            }
+            (_, Some(generation)) if smallest.is_some_and(|smallest| smallest > generation) => {
+                self.be_outnumbered(group, smallest.unwrap_or(0));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A group began anew. If nothing was multicast to it, it opens again. Returns whether it does.
+    pub(super) fn open_again(&mut self, group: GroupId) -> bool {
+        let at = usize::from(group.0);
+        let unused = self.takeover.first.get(at).copied().flatten() == Some(self.sender.next(group));
+        if unused {
+            self.takeover.first[at] = None;
+            (0..self.rings[at].targets.len()).for_each(|member| self.sender.expel(group, member));
+            self.greet_group(group);
+        }
+        unused
+    }
+
+    /// No member of a group counts any more. If nothing was multicast to it, it opens again: it may have forgotten everything.
+    pub(super) fn reopen_if_unused(&mut self, group: GroupId) {
+        let none = (0..self.rings[usize::from(group.0)].targets.len()).all(|member| !self.sender.counts(group, member));
+        if none && self.takeover.first.get(usize::from(group.0)).copied().flatten() == Some(self.sender.next(group)) {
+            self.takeover.first[usize::from(group.0)] = None;
+        }
+    }
+
+    /// The home group numbered this process.
+    fn be_numbered(&mut self, place: Standing) {
+        if self.takeover.generation == Some(place.generation) {
+            return;
+        }
+        self.takeover.generation = Some(place.generation);
+        self.sender.resume_sequence(ids::first_of_generation(place.generation));
+        for other in self.topology.group_ids() {
+            if other != self.takeover.home && self.takeover.wanted.contains(other) {
+                self.greet_group(other);
+            }
+        }
+    }
+
+    /// A group remembers a process of this place with a larger generation: one that came after this one; or one from before the
+    /// home group forgot everything, if that still knows this one as the latest. Who has multicast cannot be numbered anew.
+    fn be_outnumbered(&mut self, group: GroupId, smallest: u64) {
+        let home = self.takeover.home;
+        let begun = self.topology.group_ids().any(|other| other != home && self.takeover.is_opened(other));
+        if group == home || begun || self.submitted > 0 {
+            self.superseded = true;
+            return;
+        }
+        if smallest > self.takeover.above {
+            self.takeover.above = smallest;
+            self.takeover.first[usize::from(home.0)] = None;
+            for member in 0..self.rings[usize::from(home.0)].targets.len() {
+                self.sender.expel(home, member);
+            }
+            self.greet_group(home);
+        }
+    }
+
+    fn open(&mut self, group: GroupId, first: u64) {
+        self.takeover.first[usize::from(group.0)] = Some(first);
+        self.sender.resume_slots(group, first);
+        self.count_members(group);
+    }
+
+    /// Why a group is not open yet.
+    pub(super) fn unopened(&self, group: GroupId) -> SubmitError {
+        let home = self.takeover.home;
+        let first = if self.takeover.generation.is_none() { home } else { group };
+        if self.takeover.crowded.contains(first) {
+            return SubmitError::Crowded { client: self.sender.client().0, group: first.0 };
+        }
+        SubmitError::NotConnected { group: first.0 }
     }
 }

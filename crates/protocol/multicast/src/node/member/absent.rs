@@ -7,9 +7,10 @@
 //!
 //! - A client that is not away and still leaves a gap open for the timeout stands still, or has lost what it had to write.
 //!   The member then ends the connection. A client that runs greets again and writes what is missing.
-//! - A client that is away for the timeout is *given up*, if the leader has seen for as long one gap before a message that
-//!   is held. The leader gives it up, and so does each member that the leader asks what it holds there. The effect is that
-//!   of another process that greets in the client's place and never begins.
+//!   A later process that is there, and waits until it may begin, is not blamed for the gap; the process that left it is away.
+//! - A client is *given up* if the process that left the gap is away for the timeout, and the leader has seen for as long
+//!   one gap before a message that is held. The leader gives it up, and so does each member that the leader asks what it
+//!   holds there. Nothing more of its generation is taken then.
 //!
 //! # Invariants
 //! - A client that was given up, or whose generation is closed (`no_op.rs`), is not let in any more: it is told that it is
@@ -25,8 +26,8 @@ use std::time::Duration;
 use stentor_fabric::Fabric;
 
 use super::Member;
+use crate::ClientId;
 use crate::node::hello::{HelloKind, Start};
-use crate::{ClientId, ids};
 
 /// How long a client is away before it is given up, if nothing else is [set](Member::set_client_timeout).
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -119,11 +120,13 @@ impl<F: Fabric> Member<F> {
             self.recovery.absence.note_gap(client, gap.map(|(slot, _)| slot));
             if self.links[self.bodies[at].ring.credit.link].is_met() {
                 self.recovery.absence.since[at] = None;
-                if gap.is_some() && self.recovery.absence.is_awaited(client) {
-                    self.recovery.absence.restart_gap(client);
-                    self.disconnect(self.bodies[at].ring.credit.link);
-                } else if gap.is_some() {
-                    self.call(client);
+                match gap {
+                    Some((_, generation)) if self.recovery.absence.is_awaited(client) => {
+                        self.recovery.absence.restart_gap(client);
+                        self.end_wait(client, generation);
+                    }
+                    Some(_) => self.call(client),
+                    None => {}
                 }
                 continue;
             }
@@ -150,9 +153,21 @@ impl<F: Fabric> Member<F> {
             self.give_up(client, generation);
         } else if self.recovery.absence.note_asked(client) {
             self.recovery.absence.forget_asked(client);
-            self.disconnect(self.bodies[usize::from(client.0)].ring.credit.link);
+            self.end_wait(client, generation);
         } else {
             self.call(client);
+        }
+    }
+
+    /// A process has the client's place, and a gap that a process of this generation left stands for as long as the timeout. If it
+    /// is that process, its connection ends. If it came later, the other one is away.
+    fn end_wait(&mut self, client: ClientId, generation: u64) {
+        let body = &self.bodies[usize::from(client.0)];
+        // Who was told no generation has multicast nothing.
+        if body.generation.is_some_and(|own| own <= generation) {
+            self.disconnect(body.ring.credit.link);
+        } else {
+            self.give_up(client, generation);
         }
     }
 
@@ -160,9 +175,6 @@ impl<F: Fabric> Member<F> {
     fn give_up(&mut self, client: ClientId, generation: u64) {
         if generation >= self.replica.over_below(client) {
             self.replica.end_client(client, generation);
-            // Nor does whoever comes next use that generation, also if nothing of it came here.
-            let body = &mut self.bodies[usize::from(client.0)];
-            body.last_sequence = body.last_sequence.max(ids::first_of_generation(generation + 1));
             self.gate.disturb();
         }
     }

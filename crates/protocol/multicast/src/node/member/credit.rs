@@ -4,9 +4,9 @@ use stentor_fabric::Fabric;
 
 use super::Member;
 use crate::node::counts::Step;
-use crate::node::credit_report::ASIDE;
+use crate::node::credit_report::{ASIDE, Standing};
 use crate::node::inbound::Held;
-use crate::{ClientId, ids};
+use crate::{ClientId, Succession};
 
 impl<F: Fabric> Member<F> {
     /// `idle`: there is nothing else to do, so also small credits go.
@@ -28,6 +28,9 @@ impl<F: Fabric> Member<F> {
     }
 
     fn send_client_credits(&mut self, idle: bool) {
+        if self.transfers.throttle.is_exhausted() {
+            return;
+        }
         let mut touched = std::mem::take(&mut self.outputs.touched);
         touched.retain(|client| {
             let waits = self.send_client_credit(*client, idle);
@@ -44,7 +47,15 @@ impl<F: Fabric> Member<F> {
     /// would stand still as soon as a window is full. When it is over, clients write to it again as after a broken
     /// connection.
     pub fn set_aside(&mut self, aside: bool) {
-        if std::mem::replace(&mut self.aside, aside) == aside {
+        self.aside = aside;
+        self.tell_aside();
+    }
+
+    /// Tells clients whether to wait for this member, if that has changed. While it gets another member's state it delivers
+    /// nothing, either.
+    pub(super) fn tell_aside(&mut self) {
+        let aside = self.aside || self.is_receiving();
+        if std::mem::replace(&mut self.told_aside, aside) == aside {
             return;
         }
         for client in (0..self.bodies.len() as u16).map(ClientId) {
@@ -57,7 +68,7 @@ impl<F: Fabric> Member<F> {
     /// Returns whether this member [stands aside](Member::set_aside).
     #[must_use]
     pub fn is_aside(&self) -> bool {
-        self.aside
+        self.told_aside
     }
 
     /// Another ballot is installed: what is held counts together with what others hold in that.
@@ -98,7 +109,7 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Tells a client what is free again, if it is much, if there is nothing else to do, or if the client waits for it: a
-    /// new one until it knows that nothing is left of the one before. Returns whether that must be tried again.
+    /// new one until it may begin. Returns whether that must be tried again.
     fn send_client_credit(&mut self, client: ClientId, idle: bool) -> bool {
         if self.is_outlived(client) {
             // What is freed may be void, and is not its own then.
@@ -107,27 +118,19 @@ impl<F: Fabric> Member<F> {
         }
         let freed = self.free_delivered(client);
         let at = usize::from(client.0);
-        if self.bodies[at].settling && !self.bodies[at].begun && self.replica.counts_in().is_none() {
-            // Who begins now would multicast before this member has its group's state, and it would get what it is to
-            // deliver with that. It is told when the state is installed.
-            return false;
+        if self.bodies[at].settling || std::mem::take(&mut self.outputs.place_changed[at]) {
+            self.look_at_place(client);
         }
-        // A new process must not begin while anything of the one before is here, also behind a gap; to one that has begun
-        // only what is held without a gap is held.
-        let end = if self.replica.is_over(client) { self.replica.end_of_held(client) } else { 0 };
-        let Member { fabric, links, bodies, outputs, window, replica, aside, .. } = self;
+        let Member { fabric, links, bodies, outputs, window, replica, told_aside, transfers, .. } = self;
         let body = &mut bodies[at];
-        let held = body.held_slots.max(end);
+        let held = body.held_slots;
         let slots = (freed - body.credited_slots) * 4 >= u64::from(*window);
         // Space alone counts, too: no delivery follows what was held already, or was refused.
         let uncredited = body.ring.reader.uncredited(body.freed_position);
         let small = freed > body.credited_slots || uncredited > 0;
         let cells = uncredited * 4 >= body.ring.reader.geometry().lap_cells();
-        // Nor in a generation that is over here: it is told so, and takes another one.
-        let outlived = body.generation.is_some_and(|generation| generation < replica.over_below(client));
-        let settled = body.settling && body.drained && held == body.freed_slots && !outlived;
-        if !(slots || cells || settled || outputs.notify[at] || (idle && small)) {
-            return body.settling || small;
+        if !(slots || cells || outputs.notify[at] || (idle && small)) {
+            return small;
         }
         if !links[body.ring.credit.link].is_met() {
             // Nobody is there to be told; who comes next is told when it connects.
@@ -140,20 +143,37 @@ impl<F: Fabric> Member<F> {
         outputs.counts.space_credits += u64::from(freed == body.credited_slots && uncredited > 0);
         let position = body.ring.reader.credit(body.freed_position);
         let held = Held::new(held, replica.counts_in()).to_word(body.freed_slots);
-        // Whoever comes next multicasts in a generation that is not closed, also where nothing of those before came; and who is
-        // here and has not begun, in one that is not over.
-        let over = if outlived { replica.over_below(client) } else { replica.closed_below(client) };
-        let sequence = body.last_sequence.max(ids::first_of_generation(over));
-        let aside = if *aside { ASIDE } else { 0 };
-        let values = [position, body.freed_slots, sequence, held, body.ring.generation() | aside];
+        let aside = if *told_aside { ASIDE } else { 0 };
+        // Of one that has not read the credit before, this one says all.
+        let first = body.first.saturating_sub(body.freed_slots);
+        let place = Standing { first, ..body.place }.to_word();
+        let values = [position, body.freed_slots, place, held, body.ring.generation() | aside];
         outputs.counts.write(Step::Credit, u64::from(body.ring.credit.send(fabric, links, values)));
+        transfers.throttle.spend(freed - body.credited_slots);
         body.credited_slots = freed;
-        if settled {
-            // From now on it may begin.
-            body.settling = false;
-            replica.begin_client(client);
-        }
+        body.settling &= !body.place.opened;
         outputs.notify[at] = false;
-        body.settling
+        false
+    }
+
+    /// Looks what the process is to be told that has a client's place.
+    #[cold]
+    fn look_at_place(&mut self, client: ClientId) {
+        let body = &mut self.bodies[usize::from(client.0)];
+        let last = self.replica.succession(client);
+        let own = |last: &Succession| body.generation == Some(last.generation) || body.ring.life() == Some(last.life);
+        let crowded = self.replica.is_crowded(client);
+        let unopened = |generation| Standing { generation, first: 0, opened: false, crowded };
+        (body.place, body.first) = match last {
+            Some(last) if own(&last) && last.settled && self.replica.counts_in().is_some() => {
+                body.generation = Some(last.generation);
+                (Standing { generation: last.generation, first: 0, opened: true, crowded }, last.first)
+            }
+            Some(last) if own(&last) => (unopened(0), 0),
+            last => {
+                let after = last.map_or(0, |last| last.generation + 1).max(self.replica.over_below(client));
+                (unopened(after), 0)
+            }
+        };
     }
 }

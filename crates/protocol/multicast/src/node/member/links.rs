@@ -96,10 +96,6 @@ impl<F: Fabric> Member<F> {
 
     fn down(&mut self, link: usize) {
         self.forget_greeting(link);
-        if let Some(client) = self.client_of(link) {
-            // It may have been told already that nothing is left here, and begin without being heard.
-            self.replica.begin_client(client);
-        }
         self.part_from(link);
     }
 
@@ -111,6 +107,7 @@ impl<F: Fabric> Member<F> {
         if link == peer.main {
             peer.outbound.stop(0);
             self.assemblers[process.index()].clear();
+            self.interrupt_transfers(process);
         }
         self.streams.stop(process);
     }
@@ -150,6 +147,7 @@ impl<F: Fabric> Member<F> {
         let connected = &mut self.outputs.connected[process.index()];
         if !*connected && streaming && self.links[peer.main].is_met() {
             *connected = true;
+            self.bodies.iter_mut().for_each(|body| body.ticks = 0);
             self.recovery.fresh.push(process);
         }
     }
@@ -161,6 +159,10 @@ impl<F: Fabric> Member<F> {
             if self.is_connected_to(process) {
                 self.peer_connected(process, app);
             }
+        }
+        if any {
+            // It may be the leader, which has to hear who wants to begin.
+            (0..self.bodies.len() as u16).map(ClientId).for_each(|client| self.ask_to_open(client, app));
         }
         any
     }

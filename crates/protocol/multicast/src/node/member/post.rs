@@ -11,6 +11,7 @@ use crate::node::outbound::Way;
 use crate::node::outbox::BoxSender;
 use crate::node::peer_links::IMMEDIATES;
 use crate::node::sealed::Sealed;
+use crate::node::transfer::Backlog;
 
 /// Pieces of letters written to one peer in one step.
 const PIECES_PER_STEP: usize = 4;
@@ -46,7 +47,7 @@ impl<F: Fabric> Member<F> {
         std::mem::swap(dirty, unsent);
         *held_up = !stream.is_empty();
         let left_over = !(dirty.is_empty() && stream.is_empty()) || stream_out.is_late();
-        memory.most_queued = memory.most_queued.max(queued + rare.aside + rare.letters);
+        memory.most_queued = memory.most_queued.max(queued + rare.aside + rare.letters + rare.transfers);
         left_over | self.send_letters()
     }
 
@@ -54,8 +55,9 @@ impl<F: Fabric> Member<F> {
     pub(super) fn count_rare_bytes(&mut self) {
         let aside = self.stores.iter().map(|store| store.aside_bytes()).sum();
         let letters = self.assemblers.iter().map(|assembler| assembler.bytes()).sum();
-        self.rare = Rare { aside, letters };
-        self.memory.most_queued = self.memory.most_queued.max(aside + letters);
+        let transfers = self.transfers.bytes() + self.outputs.backlog.as_ref().map_or(0, Backlog::bytes);
+        self.rare = Rare { aside, letters, transfers };
+        self.memory.most_queued = self.memory.most_queued.max(aside + letters + transfers);
     }
 
     /// Writes pieces of letters, after everything else. Returns whether any are left.

@@ -27,8 +27,10 @@ const BODY: u64 = 2;
 const FOREIGN: u64 = 3;
 /// The sender's wall clock, and the time of the group that it leads: an envelope with nothing in it.
 pub(super) const CLOCK: u64 = 4;
+/// A letter about a transfer of the application's state.
+pub(super) const TRANSFER: u64 = 5;
 /// Words of an envelope: what it is; the stream's position and generation, or the client and 0, or two clocks.
-const ENVELOPE: usize = 3;
+pub(super) const ENVELOPE: usize = 3;
 
 /// Time between ticks of the state machine.
 const TICK: Duration = Duration::from_millis(2);
@@ -59,6 +61,8 @@ pub(super) struct Recovery {
     due: Duration,
     /// The number of [states taken over](Replica::states) that were looked at.
     states: u64,
+    /// Ticks so far.
+    pub(super) now: u64,
 }
 
 impl Default for Recovery {
@@ -75,6 +79,7 @@ impl Default for Recovery {
             rests: false,
             due: TICK,
             states: 0,
+            now: 0,
         }
     }
 }
@@ -119,6 +124,16 @@ impl Recovery {
         if self.rests { self.tick.max(self.rest_tick) } else { self.tick }
     }
 
+    /// Returns how many ticks did not come since the last one, because this member rested or was not called.
+    fn ticks_left_out(&self, now: Duration) -> u16 {
+        if self.now == 0 {
+            return 0;
+        }
+        let last = self.due.saturating_sub(self.interval());
+        let passed = now.saturating_sub(last).as_nanos() / self.tick.as_nanos().max(1);
+        passed.saturating_sub(1).min(u128::from(u16::MAX)) as u16
+    }
+
     /// Changes the time between ticks; the next one counts from the last.
     fn change(&mut self, change: impl FnOnce(&mut Self)) {
         let last = self.due.saturating_sub(self.interval());
@@ -152,9 +167,12 @@ impl<F: Fabric> Member<F> {
     /// [`Replica::reset`].
     ///
     /// # Errors
-    /// See [`Replica::reset`].
+    /// See [`Replica::reset`]; [`Rejected::Ahead`] while the application gets another member's state.
     pub fn reset(&mut self, ends: Incarnation, empty: bool) -> Result<(), Rejected> {
         self.replica.check_reset(ends, empty)?;
+        if self.is_ahead() && !empty {
+            return Err(Rejected::Ahead);
+        }
         self.gate.disturb();
         self.recovery.fencing = Some(Fencing::Reset { ends, empty });
         Ok(())
@@ -162,7 +180,7 @@ impl<F: Fabric> Member<F> {
 
     /// Asks another member of the group to take over the leadership.
     pub fn hand_over(&mut self, to: ProcessId) {
-        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: Box::new(PeerMessage::Lead), tail: Vec::new() });
+        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: Box::new(PeerMessage::Lead) });
         self.gate.disturb();
     }
 
@@ -171,7 +189,7 @@ impl<F: Fabric> Member<F> {
     pub(super) fn recover<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
         let Recovery { fresh, received, fencing, .. } = &self.recovery;
         let nothing = fresh.is_empty() && received.is_empty() && fencing.is_none() && self.outputs.letters.is_empty();
-        (!nothing || self.recovery.ticks(now)) && self.recover_what_is_due(now, app)
+        (!nothing || self.transfers.is_due || self.recovery.ticks(now)) && self.recover_what_is_due(now, app)
     }
 
     #[inline(never)]
@@ -187,16 +205,21 @@ impl<F: Fabric> Member<F> {
             worked |= self.go_on_fencing(app);
         }
         if self.recovery.ticks(now) {
+            self.replica.skip_ticks(self.recovery.ticks_left_out(now));
             self.recovery.due = now.saturating_add(self.recovery.interval());
+            self.recovery.now += 1;
             self.heartbeats.tick(&mut self.fabric, &mut self.links);
             self.note_absent(now);
+            self.ask_to_open_again(app);
             self.expel_standing(now);
             self.tick(app);
+            self.tick_transfers();
         }
         self.follow_part();
         self.tell_ballot();
         self.tell_histories();
         self.send_outgoing();
+        self.go_on_transferring(app);
         if worked {
             // Another stream may be read now, or more of a ring.
             self.gate.disturb();
@@ -204,13 +227,12 @@ impl<F: Fabric> Member<F> {
         worked
     }
 
-    fn with_replica<A: Application, R>(
+    pub(super) fn with_replica<A: Application, R>(
         &mut self,
         app: &mut A,
-        tail: &[u8],
         act: impl FnOnce(&mut Replica, &mut Out<'_, A>) -> R,
     ) -> R {
-        let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail };
+        let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app };
         let result = act(&mut self.replica, &mut out);
         self.note_states();
         result
@@ -228,10 +250,8 @@ impl<F: Fabric> Member<F> {
 
     #[cold]
     fn note_state(&mut self) {
-        // Whoever takes a client's place must not use its numbers again, also those that came with a state. What was
-        // delivered or given up elsewhere and came with a state is free here, too: its clients wait for that.
+        // What was delivered or given up elsewhere and came with a state is free here, too: its clients wait for that.
         for (client, body) in (0..).map(ClientId).zip(&mut self.bodies) {
-            body.last_sequence = body.last_sequence.max(self.replica.last_sequence(client));
             if self.replica.first_held(client) > body.credited_slots {
                 self.outputs.touch(client);
             }
@@ -264,6 +284,7 @@ impl<F: Fabric> Member<F> {
                 }
                 self.hand_letter(&letter, &received, app)
             }
+            TRANSFER => self.take_transfer_letter(received.from, words, received.tail(), app),
             FOREIGN => {
                 self.recovery.foreign.push_back(received);
                 Some(())
@@ -301,8 +322,13 @@ impl<F: Fabric> Member<F> {
 
     fn hand_letter<A: Application>(&mut self, letter: &PeerMessage, received: &Received, app: &mut A) -> Option<()> {
         let (from, ballot) = (received.from, self.replica.ballot());
-        let done = self.with_replica(app, received.tail(), |replica, out| replica.on_peer_message(from, letter, out));
+        if !self.fits_application(from, letter, app) || !self.meets_application(letter) {
+            // What the application lacks was lost with a connection. It comes again, and the state with it.
+            return Some(());
+        }
+        let done = self.with_replica(app, |replica, out| replica.on_peer_message(from, letter, out));
         done.ok()?;
+        self.note_transferred(from, letter);
         // A letter may also say that something is given up.
         self.note_state();
         self.follow(ballot);
@@ -360,7 +386,13 @@ impl<F: Fabric> Member<F> {
             }
             Some(Fencing::Campaign) => self.start_campaign(app, |replica, out| replica.campaign(out)),
             Some(Fencing::Reset { ends, empty }) => {
-                self.start_campaign(app, |replica, out| replica.reset(ends, empty, out));
+                let ahead = self.is_ahead() && !empty;
+                self.start_campaign(
+                    app,
+                    |replica, out| {
+                        if ahead { Err(Rejected::Ahead) } else { replica.reset(ends, empty, out) }
+                    },
+                );
             }
             None => {}
         }
@@ -375,7 +407,7 @@ impl<F: Fabric> Member<F> {
         let before = self.replica.ballot();
         self.outputs.stream.clear();
         // It was checked when it was asked; what has changed since speaks against it.
-        let _ = self.with_replica(app, &[], campaign);
+        let _ = self.with_replica(app, campaign);
         self.streams.reads = None;
         self.follow(before);
     }
@@ -388,17 +420,17 @@ impl<F: Fabric> Member<F> {
             && let Ok((crate::Item::Stream(item), _)) = crate::Item::decode(&stream.record[..*end], *at)
             && self.replica.stream_waits(leader, &item)
         {
-            let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail: &[] };
+            let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app };
             self.replica.on_stalled(&item, &mut out);
         }
-        self.with_replica(app, &[], |replica, out| replica.on_tick(out));
+        self.with_replica(app, |replica, out| replica.on_tick(out));
         self.follow(before);
     }
 
     /// All links with a member are up (again).
     pub(super) fn peer_connected<A: Application>(&mut self, process: ProcessId, app: &mut A) {
         // It is a member: the state machine knows no others.
-        let _ = self.with_replica(app, &[], |replica, out| replica.on_connected(process, out));
+        let _ = self.with_replica(app, |replica, out| replica.on_connected(process, out));
         self.send_outgoing();
     }
 
@@ -411,28 +443,31 @@ impl<F: Fabric> Member<F> {
         for outgoing in std::mem::take(&mut self.outputs.letters) {
             words.clear();
             match outgoing {
-                Outgoing::PeerMessage { to, letter, tail } => self.send_state_letter(to, &letter, &tail, &mut words),
+                Outgoing::PeerMessage { to, letter } => self.send_state_letter(to, &letter, &mut words),
                 Outgoing::Body { to, client, slot, spare } => self.send_body(to, client, slot, spare, &mut words),
             }
         }
         self.gate.disturb();
     }
 
-    fn send_state_letter(&mut self, to: ProcessId, letter: &PeerMessage, tail: &[u8], words: &mut Vec<u64>) {
+    fn send_state_letter(&mut self, to: ProcessId, letter: &PeerMessage, words: &mut Vec<u64>) {
         let installs = matches!(letter, PeerMessage::Install { .. });
         if !self.is_connected_to(to) {
             // It is said again when the links are up.
             return;
         }
+        if self.is_held_back(to, letter) {
+            return;
+        }
         words.extend_from_slice(&[LETTER, 0, 0]);
         letter.encode(words);
-        if installs && self.assemblers[to.index()].has_room(words.len(), tail.len(), self.letter_bytes) {
+        if installs && self.assemblers[to.index()].has_room(words.len(), 0, self.letter_bytes) {
             // Whoever has this state has everything that was written before: its stream begins anew behind that. Not if
             // the letter is lost here: one before it may arrive yet, and then the stream goes on where that one says.
             let start = self.start_stream(to).unwrap_or(Start { position: 0, generation: 0 });
             words[1..ENVELOPE].copy_from_slice(&[start.position, start.generation]);
         }
-        self.send_letter(to, words, tail);
+        self.send_letter(to, words, &[]);
     }
 
     fn send_body(&mut self, to: ProcessId, client: ClientId, slot: u64, spare: bool, words: &mut Vec<u64>) {
@@ -460,6 +495,7 @@ impl<F: Fabric> Member<F> {
         if words.len() * 8 > longest {
             return None;
         }
+        self.drop_void();
         let header = Header::decode(words, words.len() * 8, &self.topology).ok()?;
         let whole = Header::words(header.groups()) + header.payload_bytes.div_ceil(8);
         if words.len() != whole {
@@ -472,8 +508,8 @@ impl<F: Fabric> Member<F> {
             Err(_) => return None,
         };
         self.stores[at].put_aside(slot, &header, words.to_vec());
-        self.with_replica(app, &[], |replica, out| replica.on_message(client, &header, out)).ok()?;
-        self.note_held(client, header.sequence, false);
+        self.with_replica(app, |replica, out| replica.on_message(client, &header, out)).ok()?;
+        self.note_held(client, false);
         // What was in its place may have been the last thing in the ring that was not free.
         self.outputs.touch(client);
         self.count_rare_bytes();

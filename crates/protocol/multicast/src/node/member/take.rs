@@ -17,6 +17,9 @@ use crate::{ClientId, Header, Item, ids};
 impl<F: Fabric> Member<F> {
     pub(super) fn take_bodies<A: Application>(&mut self, app: &mut A) -> bool {
         let mut worked = false;
+        if !self.outputs.dropped.is_empty() {
+            self.drop_void();
+        }
         for at in 0..self.bodies.len() {
             let client = ClientId(at as u16);
             let process = self.topology.client_process(client);
@@ -50,10 +53,6 @@ impl<F: Fabric> Member<F> {
             // Looked at now and needed later: its line is far away.
             let more = ring.reader.looks_ready(memory);
             worked = true;
-            if self.bodies[at].settling {
-                // Whoever has the place multicasts.
-                self.replica.begin_client(client);
-            }
             if self.take_body(client, record, app).is_none() {
                 self.outputs.counts.rejected += 1;
                 // Its place is free at once, and nothing that is delivered will say so.
@@ -73,25 +72,9 @@ impl<F: Fabric> Member<F> {
         self.take_records(client, usize::MAX, app);
         let at = usize::from(client.0);
         let Some(greeting) = self.bodies[at].greeted.take() else { return };
-        let Hello { life, start, begun, first, .. } = greeting;
+        let Hello { life, start, begun, generation, above, .. } = greeting;
         let body = &mut self.bodies[at];
-        if body.ring.life().is_some_and(|before| before != life) {
-            // Of what the process before multicast, nothing may have come here. Its generation is not used again: not by
-            // this one, which begins above what it is told, nor by the next, if nothing of this one comes either.
-            body.last_sequence = ids::first_of_generation(ids::generation(body.last_sequence) + 1);
-        }
-        if begun {
-            // Whoever has begun has outlived those before.
-            self.replica.succeed(client, ids::generation(first));
-            self.replica.begin_client(client);
-        } else {
-            // Where nobody has seen anything, the first generation is its own.
-            let unknown = if body.last_sequence == 0 { 0 } else { ids::generation(body.last_sequence) + 1 };
-            self.replica.succeed(client, if first == 0 { unknown } else { ids::generation(first) });
-        }
-        // Also if nothing of it comes, the next one hears of its generation.
-        body.last_sequence = body.last_sequence.max(first);
-        (body.generation, body.begun) = (greeting.generation(), begun);
+        (body.generation, body.above, body.begun) = (generation, above, begun);
         // What was taken just now may have freed slots: those behind the window that begins there move aside, too.
         let freed = self.free_delivered(client);
         self.stores[at].move_aside(freed);
@@ -101,7 +84,8 @@ impl<F: Fabric> Member<F> {
         body.ring.restart(life, start, self.seals.of(process, life));
         body.freed_position = body.ring.reader.position();
         // The client learns where its place stands, whoever had it before.
-        body.settling = true;
+        (body.settling, body.ticks) = (true, 0);
+        self.ask_to_open(client, app);
         self.outputs.notify[at] = true;
         self.outputs.touch(client);
         self.count_rare_bytes();
@@ -112,13 +96,18 @@ impl<F: Fabric> Member<F> {
         let at = usize::from(client.0);
         let (first, last) = (record.word + HEADER_WORDS, record.word + HEADER_WORDS + record.bytes.div_ceil(8));
         let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
+        if ids::generation(header.sequence) < self.replica.over_below(client) && !mutant!(self.mutant, ClosingForgotten)
+        {
+            // Who multicast this is over: what is not held by now is not taken any more.
+            return None;
+        }
         // Refused before it takes the place of another message in the store.
-        let (sequence, sync) = (header.sequence, header.sync);
+        let sync = header.sync;
         let slot = match self.replica.admit(client, &header) {
             Ok(Some(slot)) => slot,
             // Held already, or delivered.
             Ok(None) => {
-                self.note_held(client, sequence, sync);
+                self.note_held(client, sync);
                 self.outputs.counts.held_already += 1;
                 // Its place is free as soon as what lies before it is. No delivery follows that would say so.
                 if !mutant!(self.mutant, HeldBodiesUncredited) {
@@ -133,18 +122,29 @@ impl<F: Fabric> Member<F> {
         self.stores[at].put_mirrored(slot, &message);
         // Again, because the effects read the stores too.
         let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
-        let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail: &[] };
+        let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app };
         let done = self.replica.on_message(client, &header, &mut out);
         self.note_states();
         done.ok()?;
-        self.note_held(client, sequence, sync);
+        self.note_held(client, sync);
         Some(())
     }
 
-    pub(super) fn note_held(&mut self, client: ClientId, sequence: u64, sync: bool) {
+    /// Forgets bodies that are void.
+    pub(super) fn drop_void(&mut self) {
+        for (client, slot, sequence) in std::mem::take(&mut self.outputs.dropped) {
+            let at = usize::from(client.0);
+            if self.stores[at].drop_message(slot, sequence) {
+                let body = &mut self.bodies[at];
+                body.held_slots = body.held_slots.min(slot);
+                self.outputs.touch(client);
+            }
+        }
+    }
+
+    pub(super) fn note_held(&mut self, client: ClientId, sync: bool) {
         let at = usize::from(client.0);
         let (body, store) = (&mut self.bodies[at], &self.stores[at]);
-        body.last_sequence = body.last_sequence.max(sequence);
         body.held_slots = body.held_slots.max(self.replica.first_held(client));
         while store.has(body.held_slots) {
             body.held_slots += 1;
@@ -189,7 +189,7 @@ impl<F: Fabric> Member<F> {
                 }
                 worked = true;
                 *at = next;
-                let mut out = Out { outputs, stores, app, tail: &[] };
+                let mut out = Out { outputs, stores, app };
                 if replica.on_stream(leader, &item, &mut out).is_err() {
                     outputs.counts.rejected += 1;
                 }
@@ -256,7 +256,7 @@ impl<F: Fabric> Member<F> {
                 return;
             };
             at = next;
-            let mut out = Out { outputs, stores, app, tail: &[] };
+            let mut out = Out { outputs, stores, app };
             let taken = match item {
                 Item::Timestamp(item) => match replica.on_timestamp(from, &item, &mut out) {
                     Ok(()) => true,

@@ -1,0 +1,39 @@
+//! An application's state as it was at one moment.
+
+/// The state of an application as it was when it was frozen. Deliveries that come later do not change it.
+pub trait Frozen: Send {
+    /// Appends the next bytes, at most `most`. If it appends none, all bytes have been read.
+    fn read(&mut self, out: &mut Vec<u8>, most: usize);
+
+    /// Returns the number of all bytes, if it is known before they are read. A state that is too large is then refused
+    /// before its first byte is sent.
+    fn bytes_hint(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// A state of which all bytes are there at once.
+#[derive(Debug)]
+pub(super) struct FrozenBytes {
+    bytes: Vec<u8>,
+    read: usize,
+}
+
+impl FrozenBytes {
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
+        FrozenBytes { bytes, read: 0 }
+    }
+}
+
+impl Frozen for FrozenBytes {
+    fn read(&mut self, out: &mut Vec<u8>, most: usize) {
+        let left = &self.bytes[self.read..];
+        let part = &left[..left.len().min(most)];
+        out.extend_from_slice(part);
+        self.read += part.len();
+    }
+
+    fn bytes_hint(&self) -> Option<u64> {
+        Some(self.bytes.len() as u64)
+    }
+}

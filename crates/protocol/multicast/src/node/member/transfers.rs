@@ -1,0 +1,494 @@
+//! Transfers of the application's state, on a fabric: see [`transfer`](crate::node::transfer).
+
+use stentor_fabric::{Fabric, ProcessId};
+
+use super::Member;
+use super::recover::{ENVELOPE, TRANSFER};
+use crate::PeerMessage;
+use crate::mutant::mutant;
+use crate::node::app::Application;
+use crate::node::transfer::{
+    ASIDE_AFTER, ASK_EVERY, ASK_PAUSED_EVERY, BUSY, Backlog, DONOR_PATIENCE, Entry, GivenUp, IncomingTransfer, Name,
+    OutgoingTransfer, PAUSE, RECEIVER_PATIENCE, RESUME_PATIENCE, STALLED, Stage, Standing, Subject, Taken,
+    TransferLetter, TransferOutcome, TransferReport, TransferRole, Want, YIELD,
+};
+
+/// Pieces that wait to be written, so that other peer messages do not wait for long.
+const WAITING: usize = 2;
+
+impl<F: Fabric> Member<F> {
+    /// Takes the oldest news about a transfer of the application's state that was not taken yet. Only the last few are kept.
+    pub fn take_transfer_report(&mut self) -> Option<TransferReport> {
+        self.transfers.take_report()
+    }
+
+    /// Returns the number of deliveries that the application has made, itself or with another member's state. It may be
+    /// ahead of [`Replica::delivered`](crate::Replica::delivered) while a state comes.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.outputs.applied
+    }
+
+    /// Returns the bytes of a frozen state that came here in the last transfer that this member takes or took part in.
+    #[must_use]
+    pub fn transfer_received(&self) -> u64 {
+        self.transfers.incoming.as_ref().map_or(0, IncomingTransfer::received)
+    }
+
+    /// Whether the application's state comes from another member now, and has for a while.
+    pub(super) fn is_receiving(&self) -> bool {
+        let now = self.recovery.now;
+        let receives = |incoming: &IncomingTransfer| {
+            !incoming.done && now - incoming.began >= ASIDE_AFTER && now - incoming.heard < STALLED
+        };
+        self.transfers.incoming.as_ref().is_some_and(receives)
+    }
+
+    /// Whether the application is as far as a state that comes with its own.
+    pub(super) fn meets_application(&self, letter: &PeerMessage) -> bool {
+        let ahead = letter.state().is_some_and(|state| state.delivered > self.outputs.applied);
+        !(letter.carries_snapshot() && ahead) || mutant!(self.mutant, StateAheadOfApplication)
+    }
+
+    /// The state machine has taken a letter.
+    pub(super) fn note_transferred(&mut self, from: ProcessId, letter: &PeerMessage) {
+        if letter.carries_snapshot()
+            && let Some(incoming) = self.transfers.incoming.as_mut().filter(|incoming| incoming.from == from)
+        {
+            let news = !std::mem::replace(&mut incoming.done, true);
+            let (position, bytes) = (incoming.position, incoming.received());
+            if news {
+                let (role, outcome) = (TransferRole::Receiver, TransferOutcome::Complete);
+                self.transfers.report(TransferReport { role, peer: from, position, bytes, outcome });
+            }
+            self.tell_aside();
+        }
+        if let PeerMessage::Installed { ballot } = letter
+            && *ballot == self.replica.ballot()
+        {
+            self.transfers.set_want(from, None);
+            let outgoing = self.transfers.outgoing.as_ref().filter(|outgoing| outgoing.to == from);
+            match outgoing.map(|outgoing| outgoing.stage) {
+                None => {}
+                Some(Stage::Final) => self.end_outgoing(TransferOutcome::Complete),
+                // It got so far by itself.
+                Some(_) => self.end_outgoing(TransferOutcome::GivenUp(GivenUp::Abandoned)),
+            }
+        }
+    }
+
+    /// Whether a letter of the state machine does not go out now, because the application's state must come before it, or
+    /// is on its way. The stream would begin with it, and everybody would wait for a member that takes nothing from it.
+    pub(super) fn is_held_back(&mut self, to: ProcessId, letter: &PeerMessage) -> bool {
+        let backlog_is_empty = self.outputs.backlog.as_ref().is_none_or(Backlog::is_empty);
+        let outgoing = self.transfers.outgoing.as_mut().filter(|outgoing| outgoing.to == to);
+        match letter {
+            PeerMessage::Install { snapshot: false, .. } => {
+                return outgoing.is_some_and(|outgoing| outgoing.stage != Stage::Final);
+            }
+            PeerMessage::Install { .. } | PeerMessage::Transfer { .. }
+                if !mutant!(self.mutant, StateAheadOfApplication) => {}
+            _ => return false,
+        }
+        let delivered = letter.state().map_or(0, |state| state.delivered);
+        if let Some(outgoing) = outgoing
+            && !mutant!(self.mutant, FrozenAgain)
+        {
+            if outgoing.stage == Stage::Final && backlog_is_empty {
+                return false;
+            }
+            outgoing.reopen();
+            self.transfers.is_due = true;
+            return true;
+        }
+        match self.transfers.standing(to) {
+            Some(standing) if standing.applied >= delivered => {
+                self.transfers.set_want(to, None);
+                return false;
+            }
+            Some(_) => {}
+            None => self.send_transfer_letter(to, &TransferLetter::about(Name::NONE, Subject::Query)),
+        }
+        self.transfers.set_want(to, Some(Want { delivered }));
+        true
+    }
+
+    fn send_transfer_letter(&mut self, to: ProcessId, letter: &TransferLetter<'_>) {
+        let mut words = vec![TRANSFER, 0, 0];
+        debug_assert_eq!(words.len(), ENVELOPE);
+        let tail = letter.encode(&mut words);
+        self.send_letter(to, &words, tail);
+    }
+
+    /// `None` if it was refused.
+    pub(super) fn take_transfer_letter<A: Application>(
+        &mut self,
+        from: ProcessId,
+        words: &[u64],
+        tail: &[u8],
+        app: &mut A,
+    ) -> Option<()> {
+        self.topology.member_bit(self.replica.group(), from)?;
+        let letter = TransferLetter::decode(words, tail)?;
+        self.transfers.is_due = true;
+        match letter.subject {
+            // A donor that hears nothing freezes nothing, and asks again.
+            Subject::Query if self.is_busy_with_another(from) => {}
+            Subject::Query => self.say_standing(from),
+            Subject::Standing(standing) => self.take_standing(from, standing),
+            Subject::GivenUp(why) => self.take_given_up(from, letter.name, why),
+            Subject::Snapshot(_) | Subject::End(_) | Subject::Deliveries(_) => self.take_piece_from(from, &letter, app),
+        }
+        Some(())
+    }
+
+    pub(super) fn say_standing(&mut self, to: ProcessId) {
+        let incoming = self.transfers.incoming.as_ref().filter(|incoming| incoming.from == to);
+        let under_way = incoming.map(|incoming| (incoming.name, incoming.next()));
+        let standing = Standing { applied: self.outputs.applied, under_way };
+        self.send_transfer_letter(to, &TransferLetter::about(Name::NONE, Subject::Standing(standing)));
+    }
+
+    fn say_given_up(&mut self, to: ProcessId, name: Name, why: GivenUp) {
+        self.send_transfer_letter(to, &TransferLetter::about(name, Subject::GivenUp(why)));
+    }
+}
+
+/// The donor.
+impl<F: Fabric> Member<F> {
+    fn take_standing(&mut self, from: ProcessId, standing: Standing) {
+        self.transfers.set_standing(from, Some(standing));
+        let now = self.recovery.now;
+        let Some(outgoing) = self.transfers.outgoing.as_mut().filter(|outgoing| outgoing.to == from) else { return };
+        let (paused, position, bytes) = (outgoing.paused, outgoing.position, outgoing.read());
+        if !outgoing.on_standing(standing, now) {
+            self.end_outgoing(TransferOutcome::GivenUp(GivenUp::Abandoned));
+        } else if paused {
+            let (role, outcome) = (TransferRole::Donor, TransferOutcome::Resumed);
+            self.transfers.report(TransferReport { role, peer: from, position, bytes, outcome });
+        }
+    }
+
+    /// The connection with a member broke.
+    pub(super) fn interrupt_transfers(&mut self, with: ProcessId) {
+        self.transfers.set_standing(with, None);
+        if let Some(outgoing) = self.transfers.outgoing.as_mut().filter(|outgoing| outgoing.to == with) {
+            outgoing.pause();
+        }
+    }
+
+    /// Ends the transfer to another member.
+    fn end_outgoing(&mut self, outcome: TransferOutcome) {
+        let Some(outgoing) = self.transfers.outgoing.take() else { return };
+        let (peer, position, bytes) = (outgoing.to, outgoing.position, outgoing.read());
+        self.transfers.report(TransferReport { role: TransferRole::Donor, peer, position, bytes, outcome });
+        self.outputs.backlog = None;
+        self.transfers.throttle.end();
+        if outgoing.holds_stream {
+            self.transfers.cut_off.push(peer);
+            self.transfers.is_due = true;
+        }
+        if let TransferOutcome::GivenUp(why) = outcome {
+            let pause = match why {
+                GivenUp::TooLarge { .. } | GivenUp::BacklogFull { .. } => PAUSE,
+                GivenUp::Abandoned | GivenUp::LeaderChanged | GivenUp::Silent => YIELD,
+            };
+            self.transfers.pause(peer, self.recovery.now + pause);
+            self.say_given_up(peer, outgoing.name, why);
+        }
+        self.count_rare_bytes();
+        self.gate.disturb();
+    }
+
+    /// Time passes.
+    pub(super) fn tick_transfers(&mut self) {
+        let now = self.recovery.now;
+        if let Some(incoming) = &self.transfers.incoming
+            && now - incoming.heard > RECEIVER_PATIENCE
+        {
+            self.transfers.incoming = None;
+            self.count_rare_bytes();
+        }
+        self.tell_aside();
+        self.transfers.is_due |= self.transfers.outgoing.is_some() || self.transfers.next_want(now).is_some();
+        let Some(outgoing) = &self.transfers.outgoing else { return };
+        let (to, silence) = (outgoing.to, now - outgoing.heard);
+        let every = if outgoing.paused { ASK_PAUSED_EVERY } else { ASK_EVERY };
+        let asks = silence > 0 && silence.is_multiple_of(every);
+        let fill = self.outputs.backlog.as_ref().map_or(0, Backlog::fill);
+        self.transfers.tick_throttle(self.outputs.applied, fill, self.limits.slowed_percent, silence);
+        if asks && self.is_connected_to(to) {
+            self.send_transfer_letter(to, &TransferLetter::about(Name::NONE, Subject::Query));
+        }
+    }
+
+    /// Begins a transfer, sends its pieces, ends it.
+    pub(super) fn go_on_transferring<A: Application>(&mut self, app: &mut A) {
+        if !self.transfers.is_due {
+            return;
+        }
+        self.transfers.is_due = false;
+        self.answer_pieces();
+        if let Some(why) = self.reason_to_end() {
+            self.end_outgoing(TransferOutcome::GivenUp(why));
+        }
+        if self.transfers.outgoing.is_none() || mutant!(self.mutant, FrozenAgain) {
+            self.begin_transfer(app);
+        }
+        if let Err(why) = self.send_transfer_pieces() {
+            self.end_outgoing(TransferOutcome::GivenUp(why));
+        }
+        self.finish_transfer(app);
+        self.begin_streams_again(app);
+    }
+
+    fn with_outgoing(&mut self, act: impl FnOnce(&mut OutgoingTransfer)) {
+        if let Some(outgoing) = &mut self.transfers.outgoing {
+            act(outgoing);
+        }
+    }
+
+    /// Sends the state to members whose streams were stopped for a transfer that ended early.
+    fn begin_streams_again<A: Application>(&mut self, app: &mut A) {
+        if self.transfers.cut_off.is_empty() {
+            return;
+        }
+        let behind = PeerMessage::Behind { ballot: self.replica.ballot(), snapshot: false };
+        for to in std::mem::take(&mut self.transfers.cut_off) {
+            // Whoever does not lead any more has no stream.
+            let _ = self.with_replica(app, |replica, out| replica.on_peer_message(to, &behind, out));
+        }
+        self.send_outgoing();
+    }
+
+    fn reason_to_end(&self) -> Option<GivenUp> {
+        let outgoing = self.transfers.outgoing.as_ref()?;
+        let silence = self.recovery.now - outgoing.heard;
+        let leader = self.replica.promised().leader();
+        // A receiver that takes over a large state stands still, and its connection may end because of that.
+        let restores = outgoing.may_be_restored();
+        let patience = if restores || self.is_connected_to(outgoing.to) { DONOR_PATIENCE } else { RESUME_PATIENCE };
+        let others_wait = || self.transfers.next_want(self.recovery.now).is_some_and(|(to, ..)| to != outgoing.to);
+        let led = leader == self.fabric.me() || leader == outgoing.to;
+        if !led || outgoing.name.incarnation != self.applied_in() {
+            Some(GivenUp::LeaderChanged)
+        } else if self.outputs.backlog.as_ref().is_none_or(Backlog::has_overflowed) {
+            Some(GivenUp::BacklogFull { limit: self.limits.backlog_bytes })
+        } else if silence > patience || silence > STALLED && !restores && others_wait() {
+            Some(GivenUp::Silent)
+        } else {
+            None
+        }
+    }
+
+    /// Freezes the application for a member that is to get its state.
+    fn begin_transfer<A: Application>(&mut self, app: &mut A) {
+        let now = self.recovery.now;
+        let Some((to, want, standing)) = self.transfers.next_want(now) else { return };
+        self.transfers.set_want(to, None);
+        let leader = self.replica.promised().leader();
+        if standing.applied >= want.delivered || leader != self.fabric.me() && leader != to {
+            // It has got so far meanwhile, or another leader serves it. If it lacks something still, it asks again.
+            return;
+        }
+        let (life, incarnation) = (self.links.life, self.applied_in());
+        let name = Name { life, freeze: self.transfers.next_freeze(), incarnation };
+        let position = self.outputs.applied;
+        let frozen = app.freeze();
+        self.outputs.backlog = Some(Backlog::new(self.limits.backlog_bytes));
+        self.transfers.throttle.begin(position);
+        let limit = self.limits.snapshot_bytes;
+        self.transfers.outgoing = Some(OutgoingTransfer::new(to, name, (position, frozen), limit, now));
+        let (role, outcome) = (TransferRole::Donor, TransferOutcome::Began);
+        self.transfers.report(TransferReport { role, peer: to, position, bytes: 0, outcome });
+        if self.streams.outbound.others_started(to) + 1 >= self.topology.majority(self.replica.group()) as usize {
+            // Nobody waits for it meanwhile.
+            self.streams.stop(to);
+            self.with_outgoing(|outgoing| outgoing.holds_stream = true);
+        }
+    }
+
+    /// Posts pieces, as many as may be under way.
+    fn send_transfer_pieces(&mut self) -> Result<(), GivenUp> {
+        let mut words = Vec::new();
+        let mut any = false;
+        while let Some(outgoing) = &mut self.transfers.outgoing {
+            let to = outgoing.to;
+            if !self.outputs.is_connected(to) {
+                break;
+            }
+            let Some(backlog) = &mut self.outputs.backlog else { break };
+            if self.assemblers[to.index()].waiting() >= WAITING {
+                // Goes on when these are written.
+                self.transfers.is_due = true;
+                break;
+            }
+            let Some(letter) = outgoing.next_letter(backlog)? else { break };
+            words.clear();
+            words.extend_from_slice(&[TRANSFER, 0, 0]);
+            let tail = letter.encode(&mut words);
+            if !self.assemblers[to.index()].post(&words, tail, self.letter_bytes) {
+                break;
+            }
+            outgoing.advance();
+            any = true;
+        }
+        if any {
+            self.count_rare_bytes();
+            self.gate.disturb();
+        }
+        Ok(())
+    }
+
+    /// Sends the leader's state, if the receiver lacks nothing else.
+    fn finish_transfer<A: Application>(&mut self, app: &mut A) {
+        let (Some(outgoing), Some(backlog)) = (&mut self.transfers.outgoing, &self.outputs.backlog) else { return };
+        if !outgoing.is_at_end(backlog) {
+            return;
+        }
+        outgoing.stage = Stage::Final;
+        let (to, promised) = (outgoing.to, self.replica.promised());
+        let ballot = if promised.leader() == to { promised } else { self.replica.ballot() };
+        let behind = PeerMessage::Behind { ballot, snapshot: true };
+        // As if it asked again: the state is that of this moment.
+        let done = self.with_replica(app, |replica, out| replica.on_peer_message(to, &behind, out));
+        if done.is_err() || !self.outputs.sends_state(to) {
+            // A campaign of this member's own is under way.
+            self.with_outgoing(OutgoingTransfer::reopen);
+            return;
+        }
+        self.with_outgoing(|outgoing| outgoing.holds_stream = false);
+        self.send_outgoing();
+        if promised.leader() == to {
+            // A candidate does not answer. If the state is lost with the connection, it asks again, and needs no other.
+            self.end_outgoing(TransferOutcome::Complete);
+        }
+    }
+}
+
+/// The receiver.
+impl<F: Fabric> Member<F> {
+    /// The other end ended a transfer.
+    fn take_given_up(&mut self, from: ProcessId, name: Name, why: GivenUp) {
+        if self.transfers.outgoing.as_ref().is_some_and(|outgoing| outgoing.to == from && outgoing.name == name) {
+            self.end_outgoing(TransferOutcome::GivenUp(why));
+        } else if let Some(incoming) = self.transfers.incoming.take_if(|incoming| incoming.is_named(from, name)) {
+            self.report_incoming(&incoming, TransferOutcome::GivenUp(why));
+        } else if let GivenUp::TooLarge { .. } = why {
+            // Refused before the first piece.
+            let (role, outcome) = (TransferRole::Receiver, TransferOutcome::GivenUp(why));
+            self.transfers.report(TransferReport { role, peer: from, position: 0, bytes: 0, outcome });
+        }
+        self.tell_aside();
+        self.count_rare_bytes();
+    }
+
+    fn report_incoming(&mut self, incoming: &IncomingTransfer, outcome: TransferOutcome) {
+        let (peer, position, bytes) = (incoming.from, incoming.position, incoming.received());
+        if !incoming.done {
+            self.transfers.report(TransferReport { role: TransferRole::Receiver, peer, position, bytes, outcome });
+        }
+    }
+
+    fn take_piece_from<A: Application>(&mut self, from: ProcessId, letter: &TransferLetter<'_>, app: &mut A) {
+        let now = self.recovery.now;
+        let mixed = mutant!(self.mutant, PiecesMixed);
+        let known = self.transfers.incoming.as_ref().is_some_and(|known| known.is_named(from, letter.name) || mixed);
+        if !known && !self.begin_incoming(from, letter, app) {
+            self.say_given_up(from, letter.name, GivenUp::Abandoned);
+            return;
+        }
+        let Some(incoming) = &mut self.transfers.incoming else { return };
+        let taken = if mixed { incoming.take_any(from, letter, now) } else { incoming.take(letter, now) };
+        match taken {
+            Taken::Ignored => {}
+            Taken::Kept => self.count_rare_bytes(),
+            Taken::Whole => self.restore_snapshot(app),
+            Taken::Deliveries(words) => {
+                if self.apply_deliveries(words, app).is_none() {
+                    self.refuse_incoming(GivenUp::Abandoned);
+                }
+            }
+            Taken::Refused(why) => self.refuse_incoming(why),
+        }
+    }
+
+    /// Whether another donor's transfer makes progress.
+    fn is_busy_with_another(&self, donor: ProcessId) -> bool {
+        let now = self.recovery.now;
+        let is_busy = |known: &IncomingTransfer| known.from != donor && !known.done && now - known.heard < BUSY;
+        self.transfers.incoming.as_ref().is_some_and(is_busy)
+    }
+
+    /// Takes part in a transfer that begins, unless another one makes progress, or the application is farther.
+    fn begin_incoming<A: Application>(&mut self, from: ProcessId, first: &TransferLetter<'_>, app: &mut A) -> bool {
+        if first.number != 1 {
+            return false;
+        }
+        if self.is_busy_with_another(from) || !self.may_take_of(first.name.incarnation, app) {
+            self.say_standing(from);
+            return false;
+        }
+        let (now, applied) = (self.recovery.now, self.outputs.applied);
+        if first.position < applied {
+            self.say_standing(from);
+            return false;
+        }
+        if let Some(before) = self.transfers.incoming.take() {
+            self.report_incoming(&before, TransferOutcome::GivenUp(GivenUp::Abandoned));
+        }
+        let incoming = IncomingTransfer::new(from, first, self.limits.snapshot_bytes, now);
+        self.report_incoming(&incoming, TransferOutcome::Began);
+        self.transfers.incoming = Some(incoming);
+        self.tell_aside();
+        true
+    }
+
+    /// The application takes over the state that came.
+    fn restore_snapshot<A: Application>(&mut self, app: &mut A) {
+        // A donor with a gap in what it delivers would leave it in others, too.
+        self.end_outgoing(TransferOutcome::GivenUp(GivenUp::LeaderChanged));
+        let Some(incoming) = &mut self.transfers.incoming else { return };
+        if incoming.position > self.outputs.applied {
+            self.outputs.restore(incoming.position, incoming.snapshot(), app);
+            self.transfers.applied_in = incoming.name.incarnation;
+        }
+        incoming.forget_snapshot();
+        self.count_rare_bytes();
+    }
+
+    /// The application makes the deliveries of a piece. `None`: they are none, or some are missing before them.
+    fn apply_deliveries<A: Application>(&mut self, mut words: &[u64], app: &mut A) -> Option<()> {
+        if let Some(incoming) = &self.transfers.incoming {
+            self.transfers.applied_in = incoming.name.incarnation;
+        }
+        while !words.is_empty() {
+            let (entry, rest) = Entry::read(words)?;
+            let delivered = entry.delivered();
+            if delivered.number > self.outputs.applied + 1 {
+                return None;
+            }
+            self.outputs.apply(delivered, app);
+            words = rest;
+        }
+        Some(())
+    }
+
+    fn refuse_incoming(&mut self, why: GivenUp) {
+        let Some(incoming) = self.transfers.incoming.take() else { return };
+        self.say_given_up(incoming.from, incoming.name, why);
+        self.report_incoming(&incoming, TransferOutcome::GivenUp(why));
+        self.tell_aside();
+        self.count_rare_bytes();
+    }
+
+    /// Acknowledges pieces.
+    fn answer_pieces(&mut self) {
+        if let Some(incoming) = &mut self.transfers.incoming
+            && std::mem::take(&mut incoming.answers)
+        {
+            let to = incoming.from;
+            self.say_standing(to);
+        }
+    }
+}

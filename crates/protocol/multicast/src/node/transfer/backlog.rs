@@ -1,0 +1,173 @@
+//! What a donor delivers while a transfer is under way.
+
+use std::collections::VecDeque;
+
+use stentor_fabric::memory::WORD;
+use zerocopy::IntoBytes;
+
+use super::PIECE_BYTES;
+use crate::node::app::Delivered;
+use crate::{Ballot, ClientId, MessageId, Timestamp};
+
+/// Words of an entry before its payload: number; client (16 bits) and bytes of payload (32); sequence; time; group; ballot.
+const HEADER: usize = 6;
+
+/// Deliveries in their order, in blocks that go out as pieces.
+#[derive(Debug)]
+pub(in crate::node) struct Backlog {
+    blocks: VecDeque<Vec<u64>>,
+    bytes: u64,
+    limit: u64,
+    overflowed: bool,
+}
+
+impl Backlog {
+    /// An empty backlog that takes at most `limit` bytes.
+    pub(in crate::node) fn new(limit: u64) -> Self {
+        Backlog { blocks: VecDeque::new(), bytes: 0, limit, overflowed: false }
+    }
+
+    /// Adds a delivery. If there is no room for it, nothing is kept any more, and nothing more is taken.
+    pub(in crate::node) fn push(&mut self, message: &Delivered<'_>) {
+        if self.overflowed {
+            return;
+        }
+        let words = HEADER + message.payload.len().div_ceil(WORD);
+        let fits = |block: &Vec<u64>| block.len() + words <= block.capacity();
+        if !self.blocks.back().is_some_and(fits) {
+            let block = Vec::with_capacity(words.max(PIECE_BYTES / WORD));
+            self.bytes += (block.capacity() * WORD) as u64;
+            if self.bytes > self.limit {
+                (self.blocks, self.overflowed) = (VecDeque::new(), true);
+                self.bytes = 0;
+                return;
+            }
+            self.blocks.push_back(block);
+        }
+        let Some(block) = self.blocks.back_mut() else { return };
+        let MessageId { client, sequence } = message.id;
+        let Timestamp { time, group } = message.timestamp;
+        let sizes = u64::from(client.0) | (message.payload.len() as u64) << 16;
+        block.extend_from_slice(&[message.number, sizes, sequence, time, u64::from(group), message.ballot.to_word()]);
+        let first = block.len();
+        block.resize(first + message.payload.len().div_ceil(WORD), 0);
+        block[first..].as_mut_bytes()[..message.payload.len()].copy_from_slice(message.payload);
+    }
+
+    /// Takes the first deliveries, as many as go into one piece.
+    pub(in crate::node) fn pop(&mut self) -> Option<Vec<u64>> {
+        let block = self.blocks.pop_front()?;
+        self.bytes -= (block.capacity() * WORD) as u64;
+        Some(block)
+    }
+
+    pub(in crate::node) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Whether there was no room for a delivery.
+    pub(in crate::node) fn has_overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    /// Bytes that are kept.
+    pub(in crate::node) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How full it is, in thousandths.
+    pub(in crate::node) fn fill(&self) -> u64 {
+        (u128::from(self.bytes) * 1000 / u128::from(self.limit.max(1))) as u64
+    }
+}
+
+/// Reads the deliveries of a piece.
+#[derive(Clone, Debug)]
+pub(in crate::node) struct Entry<'a>(Delivered<'a>);
+
+impl<'a> Entry<'a> {
+    /// Reads the first delivery. Returns it and the words behind it; `None` if the words are no deliveries.
+    pub(in crate::node) fn read(words: &'a [u64]) -> Option<(Entry<'a>, &'a [u64])> {
+        let ([number, sizes, sequence, time, group, ballot], rest) = words.split_first_chunk::<HEADER>()?;
+        let (client, bytes) = (ClientId(*sizes as u16), usize::try_from(sizes >> 16).ok()?);
+        let group = u16::try_from(*group).ok()?;
+        let (payload, rest) = rest.split_at_checked(bytes.div_ceil(WORD))?;
+        let delivered = Delivered {
+            id: MessageId { client, sequence: *sequence },
+            timestamp: Timestamp { time: *time, group },
+            number: *number,
+            ballot: Ballot::from_word(*ballot),
+            payload: &payload.as_bytes()[..bytes],
+        };
+        Some((Entry(delivered), rest))
+    }
+
+    pub(in crate::node) fn delivered(&self) -> &Delivered<'a> {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivered(number: u64, payload: &[u8]) -> Delivered<'_> {
+        let id = MessageId { client: ClientId(3), sequence: 7 + number };
+        let timestamp = Timestamp { time: 9 * number, group: 2 };
+        Delivered { id, timestamp, number, ballot: Ballot::from_word(5), payload }
+    }
+
+    #[test]
+    fn deliveries_come_out_as_they_went_in() {
+        let mut backlog = Backlog::new(1 << 20);
+        let long = vec![7; PIECE_BYTES + 5];
+        let payloads: [&[u8]; 4] = [b"", b"nine byte", &long, b"last"];
+        for (number, payload) in (1..).zip(payloads) {
+            backlog.push(&delivered(number, payload));
+        }
+        let (mut came, mut blocks) = (Vec::new(), 0);
+        while let Some(block) = backlog.pop() {
+            blocks += 1;
+            let mut words = &block[..];
+            while let Some((entry, rest)) = Entry::read(words) {
+                let one = entry.delivered();
+                came.push((one.number, one.id.sequence, one.timestamp.time, one.payload.to_vec()));
+                words = rest;
+            }
+            assert!(words.is_empty());
+        }
+        let expected: Vec<_> = (1..).zip(payloads).map(|(n, bytes)| (n, 7 + n, 9 * n, bytes.to_vec())).collect();
+        assert_eq!((came, backlog.bytes(), backlog.is_empty()), (expected, 0, true));
+        assert_eq!(blocks, 3, "a long one has a piece of its own");
+    }
+
+    #[test]
+    fn a_full_backlog_keeps_nothing_and_says_so() {
+        let mut backlog = Backlog::new(2 * PIECE_BYTES as u64);
+        let payload = vec![1; PIECE_BYTES / 2];
+        for number in 1..=2 {
+            backlog.push(&delivered(number, &payload));
+        }
+        assert!(!backlog.has_overflowed() && backlog.fill() == 1000, "{}", backlog.fill());
+        backlog.push(&delivered(3, &payload));
+        assert!(backlog.has_overflowed() && backlog.is_empty() && backlog.bytes() == 0);
+        backlog.push(&delivered(4, b""));
+        assert!(backlog.is_empty(), "one is missing before it");
+    }
+
+    #[test]
+    fn words_that_are_no_deliveries_are_refused() {
+        let mut backlog = Backlog::new(1 << 20);
+        backlog.push(&delivered(1, b"four words of payload in 32 byte"));
+        let block = backlog.pop().expect("one");
+        for end in 0..block.len() {
+            assert!(Entry::read(&block[..end]).is_none(), "{end} words");
+        }
+        let mut lie = block.clone();
+        lie[1] = u64::MAX;
+        assert!(Entry::read(&lie).is_none());
+        lie = block;
+        lie[4] = 1 << 16;
+        assert!(Entry::read(&lie).is_none());
+    }
+}

@@ -1,0 +1,193 @@
+//! A transfer at its receiver.
+
+use std::collections::VecDeque;
+
+use stentor_fabric::ProcessId;
+
+use super::outgoing::is_acknowledged;
+use super::{GivenUp, Name, StateReader, Subject, TransferLetter};
+
+/// What follows from a piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::node) enum Taken<'a> {
+    /// It is not the next one.
+    Ignored,
+    /// It was kept.
+    Kept,
+    /// The snapshot is whole.
+    Whole,
+    /// The application is to take these deliveries.
+    Deliveries(&'a [u64]),
+    /// The transfer must end.
+    Refused(GivenUp),
+}
+
+/// A transfer at its receiver. See the [module](super).
+#[derive(Debug)]
+pub(in crate::node) struct IncomingTransfer {
+    pub(in crate::node) from: ProcessId,
+    pub(in crate::node) name: Name,
+    /// Deliveries that the frozen state contains.
+    pub(in crate::node) position: u64,
+    /// The tick in which the first piece came.
+    pub(in crate::node) began: u64,
+    /// The tick in which the last piece came.
+    pub(in crate::node) heard: u64,
+    /// Whether an acknowledgement is due.
+    pub(in crate::node) answers: bool,
+    /// The leader's state came, with which the transfer ends.
+    pub(in crate::node) done: bool,
+    /// The number of the piece that it waits for.
+    next: u64,
+    /// The application has taken the snapshot.
+    restored: bool,
+    /// The snapshot, as it came.
+    chunks: VecDeque<Vec<u8>>,
+    received: u64,
+    limit: u64,
+}
+
+impl IncomingTransfer {
+    /// Begins with the first piece of a transfer.
+    pub(in crate::node) fn new(from: ProcessId, first: &TransferLetter<'_>, limit: u64, now: u64) -> Self {
+        IncomingTransfer {
+            from,
+            name: first.name,
+            position: first.position,
+            began: now,
+            heard: now,
+            answers: false,
+            done: false,
+            next: 1,
+            restored: false,
+            chunks: VecDeque::new(),
+            received: 0,
+            limit,
+        }
+    }
+
+    /// Whether a letter belongs to this transfer.
+    pub(in crate::node) fn is_named(&self, from: ProcessId, name: Name) -> bool {
+        self.from == from && self.name == name
+    }
+
+    /// The number of the piece that it waits for.
+    pub(in crate::node) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Bytes of the snapshot that came.
+    pub(in crate::node) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Bytes that are kept.
+    pub(in crate::node) fn bytes(&self) -> u64 {
+        if self.restored { 0 } else { self.received }
+    }
+
+    /// Takes a piece of this transfer.
+    pub(in crate::node) fn take<'a>(&mut self, letter: &TransferLetter<'a>, now: u64) -> Taken<'a> {
+        if letter.number != self.next || letter.position != self.position {
+            // One that comes again was acknowledged in vain.
+            self.answers |= letter.number < self.next;
+            return Taken::Ignored;
+        }
+        let taken = match letter.subject {
+            Subject::Snapshot(bytes) if !self.restored => {
+                self.received += bytes.len() as u64;
+                if self.received > self.limit {
+                    return Taken::Refused(GivenUp::TooLarge { bytes: self.received, limit: self.limit });
+                }
+                self.chunks.push_back(bytes.to_vec());
+                self.answers |= is_acknowledged(letter.number);
+                Taken::Kept
+            }
+            Subject::End(total) if !self.restored && total == self.received => {
+                (self.restored, self.answers) = (true, true);
+                Taken::Whole
+            }
+            Subject::Deliveries(words) if self.restored => {
+                self.answers = true;
+                Taken::Deliveries(words)
+            }
+            _ => return Taken::Refused(GivenUp::Abandoned),
+        };
+        self.next += 1;
+        self.heard = now;
+        taken
+    }
+
+    /// For the mutant that mixes transfers: takes a piece of any.
+    pub(in crate::node) fn take_any<'a>(
+        &mut self,
+        from: ProcessId,
+        letter: &TransferLetter<'a>,
+        now: u64,
+    ) -> Taken<'a> {
+        (self.from, self.name, self.position) = (from, letter.name, letter.position);
+        self.take(letter, now)
+    }
+
+    /// The whole snapshot.
+    pub(in crate::node) fn snapshot(&mut self) -> StateReader<'_> {
+        StateReader::new(&mut self.chunks)
+    }
+
+    /// The snapshot is not needed any more.
+    pub(in crate::node) fn forget_snapshot(&mut self) {
+        self.chunks = VecDeque::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Incarnation;
+
+    const NAME: Name = Name { life: 3, freeze: 1, incarnation: Incarnation::FIRST };
+
+    fn piece(number: u64, subject: Subject<'_>) -> TransferLetter<'_> {
+        TransferLetter { name: NAME, position: 7, number, subject }
+    }
+
+    fn incoming(limit: u64) -> IncomingTransfer {
+        IncomingTransfer::new(ProcessId(0), &piece(1, Subject::End(0)), limit, 0)
+    }
+
+    #[test]
+    fn pieces_count_once_and_in_their_order() {
+        let mut incoming = incoming(100);
+        let mut take = |letter: TransferLetter<'static>| incoming.take(&letter, 0);
+        assert_eq!(take(piece(2, Subject::Snapshot(b"second"))), Taken::Ignored);
+        assert_eq!(take(piece(1, Subject::Snapshot(b"first "))), Taken::Kept);
+        assert_eq!(take(piece(1, Subject::Snapshot(b"first "))), Taken::Ignored);
+        assert_eq!(take(piece(2, Subject::Snapshot(b"second"))), Taken::Kept);
+        assert_eq!(take(piece(3, Subject::End(12))), Taken::Whole);
+        assert_eq!(take(piece(4, Subject::Deliveries(&[1]))), Taken::Deliveries(&[1]));
+        assert_eq!((incoming.next(), incoming.bytes()), (5, 0));
+        assert_eq!(incoming.snapshot().read_to_end(), b"first second");
+    }
+
+    #[test]
+    fn pieces_that_lie_end_the_transfer() {
+        let too_large = Taken::Refused(GivenUp::TooLarge { bytes: 5, limit: 4 });
+        assert_eq!(incoming(4).take(&piece(1, Subject::Snapshot(b"12345")), 0), too_large);
+        let refused = Taken::Refused(GivenUp::Abandoned);
+        for lie in [Subject::End(1), Subject::Deliveries(&[1]), Subject::Query] {
+            assert_eq!(incoming(4).take(&piece(1, lie), 0), refused, "{lie:?}");
+        }
+        let mut incoming = incoming(4);
+        assert_eq!(incoming.take(&piece(1, Subject::End(0)), 0), Taken::Whole);
+        assert_eq!(incoming.take(&piece(2, Subject::Snapshot(b"1")), 0), refused);
+    }
+
+    #[test]
+    fn an_acknowledgement_that_was_lost_is_repeated() {
+        let mut incoming = incoming(100);
+        incoming.take(&piece(1, Subject::Snapshot(b"x")), 0);
+        assert!(!incoming.answers, "not each one is acknowledged");
+        incoming.take(&piece(1, Subject::Snapshot(b"x")), 0);
+        assert!(incoming.answers);
+    }
+}

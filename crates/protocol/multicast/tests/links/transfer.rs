@@ -1,0 +1,479 @@
+//! States of many times a ring's size, and what dies, stands still or changes while they are on their way.
+
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Fault, NetworkModel};
+use stentor_multicast::{GivenUp, Limits, MessageId, Mutant, Rejected, TransferOutcome, TransferReport, TransferRole};
+
+use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
+
+/// Bytes of a state: a hundred times as many as a control ring has.
+const LARGE: usize = 400 << 10;
+
+/// A group with large states, in which something was delivered.
+fn bed(
+    groups: &[usize],
+    limits: Limits,
+    network: NetworkModel,
+    (seed, mutant): (u64, Mutant),
+) -> (Bed, Vec<MessageId>) {
+    let mut bed = Bed::planted(groups, 1, limits, network, (seed, mutant));
+    bed.padding = LARGE;
+    bed.run(RECONNECTED_NS);
+    let sent = bed.multicast(20);
+    (bed, sent)
+}
+
+fn calm(seed: u64) -> (Bed, Vec<MessageId>) {
+    bed(&[5], limits(), NetworkModel::calm(), (seed, Mutant::None))
+}
+
+impl Bed {
+    fn crash_member(&mut self, member: u16) {
+        self.world.inject(self.world.now_ns(), Fault::Crash(ProcessId(member)));
+    }
+
+    fn stall(&mut self, member: u16, for_ns: u64) {
+        self.world.inject(self.world.now_ns(), Fault::Stall { process: ProcessId(member), for_ns });
+    }
+
+    /// Multicasts messages, one after the other, as soon as there is room, for as long as that takes.
+    fn multicast(&mut self, messages: u32) -> Vec<MessageId> {
+        let mut sent = Vec::new();
+        for n in 0..messages {
+            let mut tries = 0;
+            let id = loop {
+                match self.submit(0, &[0], &n.to_le_bytes()) {
+                    Ok(id) => break id,
+                    Err(error) => assert!(tries < 20_000, "message {n}: {error}"),
+                }
+                tries += 1;
+                self.run(20_000);
+            };
+            sent.push(id);
+            self.run(20_000);
+        }
+        sent
+    }
+
+    fn agree_on(&self, members: &[usize], sent: &[MessageId], why: &str) {
+        for member in members {
+            let delivered: Vec<MessageId> = self.delivered[*member].iter().map(|(id, _)| *id).collect();
+            let handed = &self.handed[*member];
+            assert_eq!(delivered, sent, "{why}: member {member}, {handed:?}");
+            assert_eq!(handed.torn, 0, "{why}: member {member}, {handed:?}");
+        }
+        for member in &self.members {
+            let used = member.memory_use();
+            assert!(used.most_queued <= used.queue_limit, "{why}: {used:?}");
+        }
+    }
+
+    /// Runs until a member has taken part in a transfer and got at least so many bytes of it.
+    fn run_into_transfer(&mut self, receiver: usize, bytes: u64) {
+        for _ in 0..20_000 {
+            if self.members[receiver].transfer_received() >= bytes {
+                return;
+            }
+            self.run(10_000);
+        }
+        panic!("no transfer: {:?}", self.handed);
+    }
+
+    /// Runs until clients were asked not to wait for a member, because it gets a state.
+    fn run_out_of_flow_control(&mut self, receiver: usize) {
+        self.members[receiver].set_tick(Duration::from_micros(100));
+        self.run_into_transfer(receiver, 1);
+        while !self.members[receiver].is_aside() {
+            self.run(10_000);
+            assert!(self.members[receiver].replica().is_joining(), "the state is larger than that");
+        }
+        self.run(SETTLED_NS);
+    }
+
+    fn outcomes(&self, member: usize, role: TransferRole) -> Vec<TransferOutcome> {
+        let reports = self.handed[member].reports.iter();
+        reports.filter(|report| report.role == role).map(|report| report.outcome).collect()
+    }
+
+    fn report(&self, member: usize, is: impl Fn(&TransferReport) -> bool) -> bool {
+        self.handed[member].reports.iter().any(is)
+    }
+}
+
+/// A member comes back while messages flow.
+fn comes_back(seed: u64, network: NetworkModel, mutant: Mutant) -> (Bed, Outcome) {
+    let (mut bed, mut sent) = bed(&[3], limits(), network, (seed, mutant));
+    bed.restart_member(2);
+    bed.run_into_transfer(2, LARGE as u64 / 10);
+    sent.extend(bed.multicast(3));
+    assert!(bed.members[2].replica().is_joining(), "seed {seed}: the state is larger than that");
+    sent.extend(bed.multicast(40));
+    bed.run(20 * RECONNECTED_NS);
+    sent.extend(bed.multicast(20));
+    bed.run(2 * RECONNECTED_NS);
+    let outcome = Outcome::of(&bed, &sent, &[0, 1, 2], 2);
+    (bed, outcome)
+}
+
+/// Requests are repeated all the time, and messages are delivered all the time: there is one freeze.
+#[test]
+fn a_large_state_arrives_at_the_first_attempt_while_messages_flow() {
+    let networks = [NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()];
+    for (seed, network) in (0..).zip(networks) {
+        let (bed, outcome) = comes_back(seed, network, Mutant::None);
+        let Outcome { complete, freezes, restores, torn } = outcome;
+        assert!(complete && (freezes, restores, torn) == (1, 1, 0), "seed {seed}: {outcome:?}");
+        let whole = [TransferOutcome::Began, TransferOutcome::Complete];
+        assert_eq!(bed.outcomes(0, TransferRole::Donor), whole, "seed {seed}");
+        assert_eq!(bed.outcomes(2, TransferRole::Receiver), whole, "seed {seed}");
+        for member in &bed.members {
+            let used = member.memory_use();
+            assert!(used.most_queued <= used.queue_limit, "seed {seed}: {used:?}");
+        }
+    }
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn a_donor_that_freezes_for_each_request_is_found() {
+    let again = |seed| {
+        let (_, outcome) = comes_back(seed, NetworkModel::calm(), Mutant::FrozenAgain);
+        !outcome.complete || outcome.freezes > 1
+    };
+    assert!((0..4).any(again), "no request was repeated");
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn an_application_that_is_behind_its_state_machine_misses_deliveries() {
+    let (mut bed, mut sent) = bed(&[3], limits(), NetworkModel::calm(), (0, Mutant::StateAheadOfApplication));
+    bed.restart_member(2);
+    bed.run(10 * RECONNECTED_NS);
+    sent.extend(bed.multicast(20));
+    bed.run(2 * RECONNECTED_NS);
+    let outcome = Outcome::of(&bed, &sent, &[0, 1, 2], 2);
+    assert!(!outcome.complete || outcome.torn > 0, "{outcome:?}");
+}
+
+#[test]
+fn a_transfer_goes_on_where_a_broken_connection_ended_it() {
+    for seed in 0..4 {
+        let (mut bed, mut sent) = bed(&[3], limits(), NetworkModel::adversarial(), (seed, Mutant::None));
+        bed.restart_member(2);
+        for part in 1..=3 {
+            bed.run_into_transfer(2, LARGE as u64 * part / 4);
+            bed.cut(0, 2, RECONNECTED_NS);
+            sent.extend(bed.multicast(5));
+        }
+        bed.run(30 * RECONNECTED_NS);
+        let why = format!("seed {seed}");
+        bed.agree_on(&[0, 1, 2], &sent, &why);
+        assert_eq!((bed.handed[0].freezes, bed.handed[2].restores.len()), (1, 1), "{why}: {:?}", bed.handed);
+        assert!(bed.outcomes(0, TransferRole::Donor).contains(&TransferOutcome::Resumed), "{why}");
+    }
+}
+
+/// What the transfer to a member that comes back led to.
+#[derive(Debug)]
+struct Outcome {
+    /// All members have all messages, each once.
+    complete: bool,
+    /// Freezes at both donors.
+    freezes: u32,
+    restores: usize,
+    torn: u32,
+}
+
+impl Outcome {
+    fn of(bed: &Bed, sent: &[MessageId], members: &[usize], receiver: usize) -> Self {
+        let all = |member: &usize| bed.delivered[*member].iter().map(|(id, _)| id).eq(sent);
+        Outcome {
+            complete: members.iter().all(all),
+            freezes: bed.handed.iter().map(|handed| handed.freezes).sum(),
+            restores: bed.handed[receiver].restores.len(),
+            torn: bed.handed.iter().map(|handed| handed.torn).sum(),
+        }
+    }
+}
+
+/// The donor dies in the middle, and another member takes over.
+fn loses_its_donor(seed: u64, mutant: Mutant) -> Outcome {
+    let (mut bed, mut sent) = bed(&[5], limits(), NetworkModel::calm(), (seed, mutant));
+    bed.restart_member(4);
+    bed.run_into_transfer(4, LARGE as u64 / 2);
+    bed.crash_member(0);
+    bed.run(RECONNECTED_NS);
+    bed.members[1].campaign().expect("a member");
+    sent.extend(bed.multicast(10));
+    bed.run(30 * RECONNECTED_NS);
+    Outcome::of(&bed, &sent, &[1, 2, 3, 4], 4)
+}
+
+#[test]
+fn another_donor_begins_anew_when_the_first_one_dies() {
+    for seed in 0..4 {
+        let outcome = loses_its_donor(seed, Mutant::None);
+        let Outcome { complete, freezes, restores, torn } = outcome;
+        assert!(complete && (freezes, restores, torn) == (2, 1, 0), "seed {seed}: {outcome:?}");
+    }
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn pieces_of_two_donors_are_no_state() {
+    let torn = (0..4).filter(|seed| loses_its_donor(*seed, Mutant::PiecesMixed).torn > 0).count();
+    assert!(torn > 1, "{torn} torn");
+}
+
+/// The receiver's application has the snapshot and more, and the state machine has nothing, when the donor dies. Another
+/// one, which has delivered less, as much, or more, finishes it.
+fn loses_its_donor_behind_the_snapshot(seed: u64) -> Outcome {
+    let (mut bed, mut sent) = calm(seed);
+    bed.restart_member(4);
+    bed.run_into_transfer(4, LARGE as u64 / 2);
+    sent.extend(bed.multicast(2));
+    for _ in 0..100_000 {
+        if !bed.handed[4].restores.is_empty() {
+            break;
+        }
+        bed.run(500);
+    }
+    bed.run(seed % 10 * 500);
+    bed.crash_member(0);
+    bed.run(RECONNECTED_NS);
+    bed.members[1].campaign().expect("a member");
+    sent.extend(bed.multicast(10));
+    bed.run(40 * RECONNECTED_NS);
+    Outcome::of(&bed, &sent, &[1, 2, 3, 4], 4)
+}
+
+#[test]
+fn a_donor_that_dies_behind_the_snapshot_leaves_nothing_out_and_nothing_twice() {
+    for seed in 0..20 {
+        let outcome = loses_its_donor_behind_the_snapshot(seed);
+        assert!(outcome.complete && outcome.torn == 0, "seed {seed}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_receiver_that_dies_gets_another_freeze_in_its_next_life() {
+    for seed in 0..4 {
+        let (mut bed, mut sent) = calm(seed);
+        bed.restart_member(4);
+        bed.run_into_transfer(4, LARGE as u64 / 2);
+        bed.restart_member(4);
+        sent.extend(bed.multicast(10));
+        bed.run(30 * RECONNECTED_NS);
+        bed.agree_on(&[0, 1, 2, 3, 4], &sent, &format!("seed {seed}"));
+        assert_eq!((bed.handed[0].freezes, bed.handed[4].restores.len()), (2, 1), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_leader_change_ends_the_transfer_of_the_one_before() {
+    for seed in 0..4 {
+        let (mut bed, mut sent) = calm(seed);
+        bed.restart_member(4);
+        bed.run_into_transfer(4, LARGE as u64 / 2);
+        bed.members[1].campaign().expect("a member");
+        bed.world.wake_at(ProcessId(1), bed.world.now_ns());
+        sent.extend(bed.multicast(10));
+        bed.run(30 * RECONNECTED_NS);
+        let why = format!("seed {seed}: {:?}", bed.handed);
+        bed.agree_on(&[0, 1, 2, 3, 4], &sent, &why);
+        let given_up = TransferOutcome::GivenUp(GivenUp::LeaderChanged);
+        assert!(bed.outcomes(0, TransferRole::Donor).contains(&given_up), "{why}");
+        assert!(bed.outcomes(4, TransferRole::Receiver).contains(&TransferOutcome::Complete), "{why}");
+    }
+}
+
+/// Nobody waits for a receiver that stands still: not for its acknowledgements, and not for room in its rings.
+#[test]
+fn a_receiver_that_stands_still_stops_nobody() {
+    for seed in 0..4 {
+        let (mut bed, mut sent) = calm(seed);
+        bed.padding = 10 * LARGE;
+        bed.restart_member(4);
+        bed.run_out_of_flow_control(4);
+        bed.stall(4, 40 * RECONNECTED_NS);
+        sent.extend(bed.multicast(100));
+        bed.run(RECONNECTED_NS);
+        bed.agree_on(&[0, 1, 2, 3], &sent, &format!("seed {seed}, meanwhile"));
+        bed.run(80 * RECONNECTED_NS);
+        bed.agree_on(&[0, 1, 2, 3, 4], &sent, &format!("seed {seed}"));
+    }
+}
+
+/// It takes long to take over a state at once. Meanwhile the receiver is expelled, as is whoever stands still, or its connection
+/// breaks because it answers nothing. Afterwards the transfer goes on.
+#[test]
+fn a_receiver_whose_connection_ends_while_it_restores_needs_no_other_freeze() {
+    for seed in [0, 2] {
+        let (mut bed, mut sent) = calm(seed);
+        bed.restart_member(4);
+        let whole = LARGE as u64 + sent.len() as u64 * 22;
+        while bed.members[4].transfer_received() < whole {
+            bed.run(100);
+        }
+        assert_eq!(bed.handed[4].restores, [0; 0], "seed {seed}: the end is under way");
+        // As if its application took so long.
+        bed.stall(4, 20_000_000_000);
+        bed.cut(0, 4, 10 * RECONNECTED_NS);
+        sent.extend(bed.multicast(100));
+        bed.run(15_000_000_000);
+        bed.agree_on(&[0, 1, 2, 3], &sent, &format!("seed {seed}, meanwhile"));
+        assert!(!bed.members[0].is_connected_to(ProcessId(4)), "seed {seed}");
+        bed.run(6_000_000_000);
+        sent.extend(bed.multicast(20));
+        bed.run(30 * RECONNECTED_NS);
+        let why = format!("seed {seed}: {:?}", bed.handed);
+        bed.agree_on(&[0, 1, 2, 3, 4], &sent, &why);
+        let outcomes = [TransferOutcome::Began, TransferOutcome::Resumed, TransferOutcome::Complete];
+        assert_eq!(bed.outcomes(0, TransferRole::Donor), outcomes, "{why}");
+        assert_eq!((bed.handed[0].freezes, bed.handed[4].restores.len()), (1, 1), "{why}");
+    }
+}
+
+/// A follower that has its memory was cut off from the client for a while.
+#[test]
+fn a_follower_that_fell_behind_gets_a_large_state() {
+    for seed in 0..4 {
+        let (mut bed, mut sent) = calm(seed);
+        bed.cut(5, 3, 4 * RECONNECTED_NS);
+        bed.cut(0, 3, 4 * RECONNECTED_NS);
+        bed.run(RECONNECTED_NS);
+        sent.extend(bed.multicast(60));
+        bed.run(20 * RECONNECTED_NS);
+        sent.extend(bed.multicast(20));
+        bed.run(10 * RECONNECTED_NS);
+        bed.agree_on(&[0, 1, 2, 3, 4], &sent, &format!("seed {seed}"));
+        assert_eq!(bed.handed[3].restores.len(), 1, "seed {seed}: {:?}", bed.handed[3]);
+    }
+}
+
+#[test]
+fn too_large_a_state_is_refused_at_both_ends_with_both_numbers() {
+    let small = Limits { snapshot_bytes: LARGE as u64 / 4, ..limits() };
+    let (mut bed, mut sent) = bed(&[3], small, NetworkModel::calm(), (1, Mutant::None));
+    bed.restart_member(2);
+    bed.run(20 * RECONNECTED_NS);
+    sent.extend(bed.multicast(20));
+    bed.run(RECONNECTED_NS);
+    bed.agree_on(&[0, 1], &sent, "the others go on");
+    let named = |report: &TransferReport| {
+        let TransferOutcome::GivenUp(GivenUp::TooLarge { bytes, limit }) = report.outcome else { return false };
+        bytes > LARGE as u64 && limit == LARGE as u64 / 4
+    };
+    assert!(bed.report(0, named) && bed.report(2, named), "{:?}", bed.handed);
+    assert!(bed.handed[0].freezes <= 2, "it is not tried again at once");
+}
+
+/// The receiver stands still while more is delivered than is kept for it.
+#[test]
+fn a_full_backlog_ends_the_transfer_and_the_next_one_succeeds() {
+    let short = Limits { backlog_bytes: 48 << 10, ..limits() };
+    let (mut bed, mut sent) = bed(&[5], short, NetworkModel::calm(), (2, Mutant::None));
+    bed.padding = 10 * LARGE;
+    bed.restart_member(4);
+    bed.run_out_of_flow_control(4);
+    bed.stall(4, 30 * RECONNECTED_NS);
+    sent.extend(bed.multicast(1500));
+    bed.agree_on(&[0, 1, 2, 3], &sent, "meanwhile");
+    let given_up = TransferOutcome::GivenUp(GivenUp::BacklogFull { limit: 48 << 10 });
+    assert!(bed.outcomes(0, TransferRole::Donor).contains(&given_up), "{:?}", bed.handed[0]);
+    bed.run(600 * RECONNECTED_NS);
+    bed.agree_on(&[0, 1, 2, 3, 4], &sent, "in the end");
+}
+
+/// The others are lost when the receiver's application has the state and its state machine has not: the group begins its life
+/// anew, and so does that application.
+#[test]
+fn a_group_that_begins_anew_forgets_what_a_transfer_brought() {
+    for seed in 0..10 {
+        let (mut bed, _) = bed(&[3], limits(), NetworkModel::calm(), (seed, Mutant::None));
+        bed.restart_member(2);
+        for _ in 0..1_000_000 {
+            if !bed.handed[2].restores.is_empty() {
+                break;
+            }
+            bed.run(500);
+        }
+        assert!(bed.members[2].replica().is_joining() && bed.members[2].applied() > 0, "seed {seed}");
+        bed.restart_member(0);
+        bed.restart_member(1);
+        // It would remember the group.
+        bed.restart_client(0);
+        bed.run(40 * RECONNECTED_NS);
+        assert!(bed.members.iter().all(|member| !member.replica().is_joining()), "seed {seed}");
+        let sent = bed.multicast(5);
+        bed.run(SETTLED_NS * 10);
+        bed.agree_on(&[0, 1, 2], &sent, &format!("seed {seed}"));
+        assert_eq!(bed.handed[2].restores.last(), Some(&0), "seed {seed}");
+    }
+}
+
+/// A process without memory has the application's state of what its group delivered, when all that had delivered it are lost. The
+/// group is reset with the state of a member that was behind. Returns whether all members deliver alike from then on. What was lost
+/// may be delivered once more, if somebody holds it.
+fn are_alike_when_reset_behind_an_application(seed: u64, mutant: Mutant) -> bool {
+    let (mut bed, sent) = bed(&[5], limits(), NetworkModel::calm(), (seed, mutant));
+    (0..3).chain([4, 5]).for_each(|other| bed.cut(3, other, 20 * RECONNECTED_NS));
+    bed.multicast(20);
+    bed.restart_member(4);
+    for _ in 0..1_000_000 {
+        if bed.members[4].applied() > 20 {
+            break;
+        }
+        bed.run(500);
+    }
+    assert!(bed.members[4].replica().is_joining() && bed.members[4].applied() > 20, "seed {seed}");
+    (0..3).for_each(|member| bed.restart_member(member));
+    bed.restart_client(0);
+    bed.run(40 * RECONNECTED_NS);
+    assert_eq!(bed.members[3].replica().delivered(), 20, "seed {seed}");
+    let ends = bed.members[3].replica().reset_ends();
+    bed.members[3].reset(ends, false).expect("it remembers");
+    bed.world.wake_at(ProcessId(3), bed.world.now_ns());
+    bed.run(60 * RECONNECTED_NS);
+    let after = bed.multicast(30);
+    bed.run(10 * RECONNECTED_NS);
+    let ids: Vec<MessageId> = bed.delivered[3].iter().map(|(id, _)| *id).collect();
+    assert!(ids.starts_with(&sent) && ids.ends_with(&after), "seed {seed}: {ids:?}");
+    bed.handed.iter().all(|handed| handed.torn == 0)
+        && bed.delivered.iter().all(|delivered| *delivered == bed.delivered[3])
+}
+
+#[test]
+fn a_group_that_is_reset_forgets_what_a_transfer_brought() {
+    for seed in 0..4 {
+        assert!(are_alike_when_reset_behind_an_application(seed, Mutant::None), "seed {seed}");
+    }
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn an_application_that_is_ahead_with_another_history_misses_deliveries() {
+    assert!(!are_alike_when_reset_behind_an_application(0, Mutant::AheadOfAnotherHistory));
+}
+
+/// A reset would go on with less than its application has.
+#[test]
+fn a_member_whose_application_is_ahead_resets_nothing() {
+    let (mut bed, _) = calm(0);
+    bed.cut(5, 3, 4 * RECONNECTED_NS);
+    bed.cut(0, 3, 4 * RECONNECTED_NS);
+    bed.run(RECONNECTED_NS);
+    bed.multicast(60);
+    let ahead = |bed: &Bed| bed.members[3].applied() > bed.members[3].replica().delivered();
+    for _ in 0..1_000_000 {
+        if ahead(&bed) {
+            break;
+        }
+        bed.run(500);
+    }
+    assert!(ahead(&bed), "{:?}", bed.handed[3]);
+    let ends = bed.members[3].replica().reset_ends();
+    assert_eq!(bed.members[3].reset(ends, false), Err(Rejected::Ahead));
+}

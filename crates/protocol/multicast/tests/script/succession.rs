@@ -1,0 +1,294 @@
+//! Processes that take a client's place over, one after the other.
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{
+    Ballot, ClientId, Closed, Head, Left, MessageId, MessageRef, Mutant, PeerMessage, ReplicaConfig, SlotRef,
+    Succession, Variant,
+};
+
+use super::process::{Effect, Process, TWO_GROUPS, first_campaign, head, led_by};
+
+const C0: ClientId = ClientId(0);
+
+/// A sequence of client 0.
+fn sequence(generation: u64, count: u64) -> u64 {
+    (generation << MessageId::GENERATION_BITS) + count
+}
+
+fn about(generation: u64, ballot: Ballot) -> SlotRef {
+    SlotRef { client: C0, slot: 0, ballot, generation }
+}
+
+fn closed(generation: u64, ballot: Ballot, held: &[(u64, u64)]) -> PeerMessage {
+    let held = held.iter().flat_map(|(slot, sequence)| [*slot, *sequence]).collect();
+    PeerMessage::Closed(Closed { about: SlotRef { slot: generation, ..about(generation, ballot) }, held })
+}
+
+fn peer_messages(effects: &[Effect]) -> Vec<(u16, PeerMessage)> {
+    let message = |effect: &Effect| match effect {
+        Effect::PeerMessage { to, message } => Some((*to, message.clone())),
+        _ => None,
+    };
+    effects.iter().filter_map(message).collect()
+}
+
+/// Entries that say who took the place: generation, first slot, and whether that is settled.
+fn successions(effects: &[Effect]) -> Vec<(Head, bool)> {
+    let entry = |effect: &Effect| match effect {
+        Effect::Succeed { head, settled, .. } => Some((*head, *settled)),
+        _ => None,
+    };
+    effects.iter().filter_map(entry).collect()
+}
+
+/// A leader, of whose group another member has processed everything.
+fn leader(sizes: &[usize], mutant: Mutant) -> Process {
+    let mut leader = Process::planted(sizes, 0, mutant);
+    for member in 1..3 {
+        leader.peer_message(member, &PeerMessage::Installed { ballot: led_by(0) }).expect("nothing to repeat");
+    }
+    leader
+}
+
+/// A leader whose client 0 has a process of this generation.
+fn leader_of(sizes: &[usize], generation: u64, mutant: Mutant) -> Process {
+    let mut leader = leader(sizes, mutant);
+    leader.open(7, Some(generation), 0);
+    leader.peer_message(1, &closed(generation, led_by(0), &[])).expect("it holds nothing");
+    leader.peer_message(1, &PeerMessage::Succeeded(about(generation, led_by(0)))).expect("it processed that");
+    leader
+}
+
+#[test]
+fn a_process_is_numbered_once_and_told_when_a_majority_has_processed_it() {
+    let mut leader = leader(&[3], Mutant::None);
+    let close = PeerMessage::Close(about(0, led_by(0)));
+    assert_eq!(peer_messages(&leader.open(7, None, 0)), [(1, close.clone()), (2, close)]);
+    assert_eq!(leader.open(7, None, 0), [], "it is asked");
+    let effects = leader.peer_message(1, &closed(0, led_by(0), &[])).expect("it holds nothing");
+    assert_eq!(successions(&effects), [(head(0, 0, 1), false)]);
+    assert!(leader.replica.succession(C0).is_some_and(|last| !last.settled));
+    assert_eq!(leader.open(8, None, 0), [], "one after the other");
+    let processed = PeerMessage::Succeeded(about(0, led_by(0)));
+    assert_eq!(successions(&leader.peer_message(2, &processed).expect("sound")), [(head(0, 0, 1), true)]);
+    let settled = Succession { generation: 0, life: 7, first: 0, after: 0, settled: true };
+    assert_eq!(leader.replica.succession(C0), Some(settled));
+    assert_eq!(leader.open(7, None, 0), [], "the same life");
+    let next = PeerMessage::Close(about(1, led_by(0)));
+    assert_eq!(leader.open(8, None, 0), [], "a word that was on its way since before");
+    assert_eq!(peer_messages(&leader.open(8, None, 1))[0], (1, next), "another one, which knows of the first");
+    assert_eq!(leader.replica.over_below(C0), 1);
+}
+
+#[test]
+fn who_is_superseded_gets_no_other_number() {
+    let mut leader = leader_of(&[3], 3, Mutant::None);
+    assert_eq!(leader.open(6, Some(2), 9), [], "another process came after it");
+    let above = PeerMessage::Close(about(9, led_by(0)));
+    assert_eq!(peer_messages(&leader.open(7, Some(3), 9))[0], (1, above), "it is the latest that its home knows");
+    // A group that is not its home numbers nobody.
+    let mut other = Process::new(&[3, 3], 3, Variant::V2);
+    assert_eq!(other.open(7, None, 0), []);
+    assert!(!other.open(7, Some(3), 0).is_empty());
+}
+
+#[test]
+fn a_follower_passes_on_who_wants_to_begin_and_takes_nothing_more_of_earlier_processes() {
+    let mut follower = Process::new(&[3], 1, Variant::V2);
+    assert!(matches!(peer_messages(&follower.open(7, Some(2), 0))[..], [(0, PeerMessage::Open(_))]));
+    follower.message(0, sequence(0, 5), &[(0, 0)]).expect("a message");
+    let told = follower.peer_message(0, &PeerMessage::Close(about(2, led_by(0)))).expect("its leader asks");
+    assert_eq!(peer_messages(&told), [(0, closed(2, led_by(0), &[(0, sequence(0, 5))]))]);
+    assert_eq!(follower.replica.over_below(C0), 2);
+    let other = PeerMessage::Close(about(3, Ballot::new(2, ProcessId(0))));
+    assert_eq!(follower.peer_message(0, &other), Ok(vec![]), "of a ballot that is not installed here");
+    assert_eq!(follower.replica.over_below(C0), 2);
+}
+
+/// Member 1 answered under the first ballot, and has lost its memory since: what others hold now it does not say.
+fn counts_in_another_ballot(mutant: Mutant) -> bool {
+    let mut leader = leader(&[3], mutant);
+    let ballot = leader.campaign();
+    let mut third = Process::new(&[3], 2, Variant::V2);
+    let campaign = first_campaign(ballot, &[0; 3]);
+    let promise = peer_messages(&third.peer_message(0, &campaign).expect("it promises")).remove(0).1;
+    leader.peer_message(2, &promise).expect("a majority");
+    leader.peer_message(2, &PeerMessage::Installed { ballot }).expect("it leads");
+    leader.open(7, Some(1), 0);
+    let late = leader.peer_message(1, &closed(1, led_by(0), &[])).expect("late");
+    let now = leader.peer_message(2, &closed(1, ballot, &[])).expect("now");
+    assert!(successions(&late).is_empty() != successions(&now).is_empty());
+    !successions(&late).is_empty()
+}
+
+#[test]
+fn an_answer_counts_in_the_ballot_in_which_it_was_given() {
+    assert!(!counts_in_another_ballot(Mutant::None));
+}
+
+/// A member of the majority holds what the leader lacks.
+fn begins_behind(mutant: Mutant) -> Option<Head> {
+    let mut leader = leader(&[3], mutant);
+    leader.open(7, Some(1), 0);
+    let effects = leader.peer_message(2, &closed(1, led_by(0), &[(0, 4), (2, 6)])).expect("what it holds");
+    if let Some((head, _)) = successions(&effects).first() {
+        return Some(*head);
+    }
+    let wanted = |sequence| (2, PeerMessage::WantBody(MessageRef { client: C0, sequence }));
+    assert_eq!(peer_messages(&effects), [wanted(4), wanted(6)]);
+    let effects = leader.message(0, 4, &[(0, 0)]).expect("forwarded");
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Assign { .. })), "it is ordered: {effects:?}");
+    successions(&leader.tick().expect("time passes")).first().map(|(head, _)| *head)
+}
+
+#[test]
+fn a_process_begins_behind_what_any_of_a_majority_held_without_a_gap() {
+    assert_eq!(begins_behind(Mutant::None), Some(head(sequence(1, 0), 1, 1)), "what is behind the gap is void");
+}
+
+/// Member 2 holds something and is gone before it gives it: another member's answer counts in its place.
+#[test]
+fn who_does_not_give_what_it_holds_does_not_count() {
+    let mut leader = leader(&[3], Mutant::None);
+    leader.open(7, Some(1), 0);
+    leader.peer_message(2, &closed(1, led_by(0), &[(0, 4)])).expect("what it holds");
+    let effects = leader.ticks(u32::from(ReplicaConfig::RETRY_TICKS));
+    let close = PeerMessage::Close(about(1, led_by(0)));
+    assert_eq!(peer_messages(&effects), [(1, close.clone()), (2, close)], "both are asked again");
+    let effects = leader.peer_message(1, &closed(1, led_by(0), &[])).expect("it holds nothing");
+    assert_eq!(successions(&effects), [(head(sequence(1, 0), 0, 1), false)]);
+}
+
+#[test]
+fn what_an_earlier_process_left_is_void_from_the_first_slot_on() {
+    let mut leader = leader_of(TWO_GROUPS, 0, Mutant::None);
+    leader.message(0, 1, &[(0, 0)]).expect("the first message");
+    leader.open(8, None, 1);
+    leader.peer_message(1, &closed(1, led_by(0), &[])).expect("it holds nothing");
+    assert_eq!(leader.replica.succession(C0).map(|last| (last.first, last.after)), Some((1, 1)));
+    // A minority forwards a body later, and another group has a timestamp of it.
+    assert_eq!(leader.message(0, 2, &[(0, 1), (1, 0)]), Ok(vec![]));
+    assert_eq!(leader.replica.end_of_held(C0), 1);
+    let theirs = head(2, 1, 2);
+    assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), Ok(vec![]), "nothing is said before it is settled");
+    assert_eq!(leader.ack(4, theirs, 1, &[1, 7]), Ok(vec![]));
+    leader.peer_message(1, &PeerMessage::Succeeded(about(1, led_by(0)))).expect("it processed that");
+    let refused = PeerMessage::Refused(MessageRef { client: C0, sequence: 2 });
+    let told = Ok(vec![Effect::PeerMessage { to: 3, message: refused }]);
+    assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), told);
+    // Also when the slot was used again, and another one is where its short name points.
+    for n in 1..6 {
+        let effects = leader.message(0, sequence(1, n), &[(0, n)]).expect("the next process's");
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::Assign { .. })), "{n}: {effects:?}");
+        leader.ack(1, head(sequence(1, n), n, 1), 0, &[n + 1]).expect("delivered");
+        if n == 1 {
+            leader.ack(1, head(1, 0, 1), 0, &[1]).expect("delivered");
+        }
+    }
+    assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), told);
+}
+
+#[test]
+fn what_a_follower_holds_that_is_void_it_forgets() {
+    let mut follower = Process::new(&[3], 1, Variant::V2);
+    follower.message(0, 1, &[(0, 0)]).expect("the first message");
+    follower.message(0, 2, &[(0, 1)]).expect("the second");
+    let effects = follower.succeed(1, 1, 1, false).expect("the leader's stream");
+    let processed = PeerMessage::Succeeded(about(1, led_by(0)));
+    assert_eq!(effects, [Effect::Dropped { slot: 1, sequence: 2 }, Effect::PeerMessage { to: 0, message: processed }]);
+    assert_eq!((follower.replica.end_of_held(C0), follower.replica.over_below(C0)), (1, 1));
+    assert_eq!(follower.succeed(1, 1, 2, true), Ok(vec![]));
+    assert!(follower.replica.succession(C0).is_some_and(|last| last.settled));
+    follower.message(0, sequence(1, 1), &[(0, 1)]).expect("the next process's, in its place");
+    assert_eq!(follower.replica.sequence_of(C0, 1), Some(sequence(1, 1)));
+}
+
+/// The leader dies between its entry and its spreading: the next one asks by itself, and takes what it holds.
+#[test]
+fn a_succession_that_was_not_settled_is_gone_with_its_ballot() {
+    let mut first = leader(&[3], Mutant::None);
+    first.open(7, Some(1), 0);
+    first.peer_message(1, &closed(1, led_by(0), &[])).expect("it holds nothing");
+    assert_eq!(first.replica.succession(C0).map(|last| last.first), Some(0));
+    let mut second = Process::new(&[3], 1, Variant::V2);
+    second.message(0, 1, &[(0, 0)]).expect("held before it was asked by nobody");
+    let ballot = second.campaign();
+    let mut third = Process::new(&[3], 2, Variant::V2);
+    let campaign = first_campaign(ballot, &[0; 3]);
+    let promise = peer_messages(&third.peer_message(1, &campaign).expect("it promises")).remove(0).1;
+    let effects = second.peer_message(2, &promise).expect("a majority");
+    let install = peer_messages(&effects).into_iter().find(|(to, _)| *to == 0).expect("a state").1;
+    second.peer_message(2, &PeerMessage::Installed { ballot }).expect("it leads");
+    second.open(7, Some(1), 0);
+    let effects = second.peer_message(2, &closed(1, ballot, &[])).expect("it holds nothing");
+    assert_eq!(successions(&effects), [(head(sequence(1, 0), 1, 1), false)], "behind what it holds");
+    first.peer_message(1, &install).expect("it installs");
+    assert_eq!(first.replica.succession(C0), None);
+}
+
+#[test]
+fn what_is_kept_is_asked_of_other_groups_and_forgotten_when_they_are_done() {
+    let mut leader = leader_of(TWO_GROUPS, 0, Mutant::None);
+    for generation in 1..4 {
+        leader.open(7 + generation, None, generation);
+        leader.peer_message(1, &closed(generation, led_by(0), &[])).expect("it holds nothing");
+        leader.peer_message(1, &PeerMessage::Succeeded(about(generation, led_by(0)))).expect("processed");
+    }
+    let asked = peer_messages(&leader.ticks(1));
+    let retire = Left { client: C0, below: 3, ballot: led_by(0) };
+    assert_eq!(asked, [(3, PeerMessage::Retire(retire))]);
+    // The other group has closed nothing: it does.
+    let mut theirs = Process::new(TWO_GROUPS, 3, Variant::V2);
+    let effects = theirs.peer_message(0, &PeerMessage::Retire(retire)).expect("asked");
+    assert!(matches!(peer_messages(&effects)[..], [(4, PeerMessage::Close(_)), (5, PeerMessage::Close(_))]));
+    theirs.peer_message(4, &closed(3, led_by(3), &[])).expect("it holds nothing");
+    assert_eq!(theirs.peer_message(0, &PeerMessage::Retire(retire)), Ok(vec![]), "not before it is settled");
+    theirs.peer_message(4, &PeerMessage::Succeeded(about(3, led_by(3)))).expect("it processed that");
+    let effects = theirs.peer_message(0, &PeerMessage::Retire(retire)).expect("asked again");
+    let retired = PeerMessage::Retired(Left { ballot: led_by(3), ..retire });
+    assert_eq!(peer_messages(&effects), [(0, retired.clone())]);
+    leader.peer_message(3, &retired).expect("they are done");
+    assert_eq!(peer_messages(&leader.ticks(100)), [], "nothing more is asked");
+}
+
+#[cfg(feature = "plants")]
+mod planted {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_counts_in_any_ballot_is_found() {
+        assert!(counts_in_another_ballot(Mutant::ClosedOfOldBallot));
+    }
+
+    #[test]
+    fn a_leader_that_asks_nobody_for_what_it_lacks_is_found() {
+        assert_eq!(begins_behind(Mutant::OwnPrefixOnly), Some(head(sequence(1, 0), 0, 1)), "the message is lost");
+    }
+
+    #[test]
+    fn a_member_that_takes_more_after_it_closed_is_found() {
+        let mut follower = Process::planted(&[3], 1, Mutant::ClosingForgotten);
+        follower.peer_message(0, &PeerMessage::Close(about(2, led_by(0)))).expect("its leader asks");
+        assert_eq!(follower.replica.over_below(C0), 0);
+    }
+
+    #[test]
+    fn a_succession_that_counts_at_once_is_found() {
+        let mut leader = leader(TWO_GROUPS, Mutant::SuccessionAtOnce);
+        leader.open(7, Some(1), 0);
+        leader.peer_message(1, &closed(1, led_by(0), &[])).expect("it holds nothing");
+        let told = leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7).expect("sound");
+        assert!(matches!(peer_messages(&told)[..], [(3, PeerMessage::Refused(_))]), "it may be assigned later");
+    }
+
+    #[test]
+    fn a_member_that_delivers_past_what_was_refused_at_once_is_found() {
+        let mut theirs = Process::planted(TWO_GROUPS, 3, Mutant::RefusedPassed);
+        theirs.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
+        theirs.message(1, 1, &[(1, 0)]).expect("another client's, behind it");
+        theirs.ack(4, Head { client: ClientId(1), ..head(1, 0, 1) }, 0, &[2]).expect("sound");
+        let refused = PeerMessage::Refused(MessageRef { client: C0, sequence: 1 });
+        let effects = theirs.peer_message(0, &refused).expect("refused");
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
+    }
+}
