@@ -120,7 +120,7 @@ mutants! {
     NobodyExpelled, "nobody-expelled", "held-up";
     /// A client does not wait for a member that stands still, and goes on to write to it on the same connection.
     ExpelledInPlace, "expelled-in-place", "M9";
-    /// A new leader sets its clock to its physical time, in place of the clock that it recovered.
+    /// A new leader sets its clock to its physical time once it knows it, in place of the clock that it recovered.
     ClockSetBack, "clock-set-back", "M5";
     /// A leader gives its physical time, whatever time it gave last.
     PhysicalAlone, "physical-alone", "M5";

@@ -197,20 +197,21 @@ mod tests {
 
     #[test]
     fn most_clocks_are_right_and_every_trouble_is_drawn() {
-        let (mut off, mut stepped) = (0, 0);
+        let (mut off, mut stepped, mut apart) = (0, 0, 0);
         for seed in 0..100 {
             let (topology, clocks) = clocks(seed);
             let wrong = |at: u64| {
                 let away = |member: u16| clocks.wall(ProcessId(member), at).abs_diff(EPOCH_NS + at);
                 let all = 0..topology.all_members() as u16;
-                all.filter(|member| away(*member) > RIGHT_NS + SLACK_NS).collect::<Vec<_>>()
+                all.filter(|member| away(*member) > clocks.right_ns + SLACK_NS).collect::<Vec<_>>()
             };
             let wrong = [wrong(0), wrong(3_000_000)];
             assert!(wrong.iter().all(|wrong| wrong.len() <= 1 && wrong.iter().all(|member| *member < 3)), "{wrong:?}");
             off += u64::from(!wrong[0].is_empty());
             stepped += u64::from(wrong[0] != wrong[1]);
+            apart += u64::from(clocks.right_ns > RIGHT_NS);
         }
-        assert!(off > 20 && stepped > 10, "{off} {stepped}");
+        assert!(off > 20 && stepped > 10 && apart > 20, "{off} {stepped} {apart}");
     }
 
     #[test]

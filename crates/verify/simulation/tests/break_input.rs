@@ -10,9 +10,14 @@ use stentor_fabric::{
     Fabric, ProcessId, Purpose, QpConfig, RegionSpec, RemoteSpan, RingWriter, Service, Source, Span, Verb, WorkRequest,
 };
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
-use stentor_multicast::{Client, ClientId, Destination, GroupId, Header, Limits, NodeError, Topology, forged_hello};
+use stentor_multicast::{
+    Client, ClientId, Destination, GroupId, Header, Limits, MessageId, NodeError, Topology, forged_hello,
+};
 
 const SETTLED_NS: u64 = 100_000;
+
+/// Below the sequences of the second process of a client's place.
+const SECOND_PROCESS: u64 = 1 << MessageId::GENERATION_BITS;
 
 /// A client that writes what it likes into the ring of member 0.
 struct Forger {
@@ -44,7 +49,9 @@ impl Forger {
         Forger { fabric, qp, ring: RingWriter::new(bed.limits.body_ring(&bed.topology), seal) }
     }
 
-    fn write(&mut self, sequence: u64, slot: u64, payload: u64) {
+    /// Writes the `number`th message.
+    fn write(&mut self, number: u64, slot: u64, payload: u64) {
+        let sequence = SECOND_PROCESS + number;
         let bytes = Header::words(1) * 8 + 8;
         let mut record = vec![0; record_words(bytes)];
         let to = [Destination { group: GroupId(0), slot }];
@@ -69,7 +76,8 @@ fn a_message_for_another_slot_is_refused_and_no_other_is_delivered_with_its_byte
         forger.write(sequence, slot, 10 + slot);
         bed.run(SETTLED_NS, true);
     }
-    let delivered: Vec<_> = bed.delivered[0].iter().map(|(id, payload)| (id.sequence, payload[0])).collect();
+    let delivered: Vec<_> =
+        bed.delivered[0].iter().map(|(id, payload)| (id.sequence - SECOND_PROCESS, payload[0])).collect();
     assert_eq!(delivered, [(2, 10), (3, 11), (4, 12)]);
     assert_eq!(bed.members[0].counts().rejected, 1);
 }

@@ -113,7 +113,7 @@ mod tests {
         assert!(
             profile("none")
                 .unwrap_err()
-                .contains("calm, failover, partition, clients, all, rings, rejoins, stops, clocks")
+                .contains("calm, failover, partition, clients, all, rings, rejoins, states, stops, clocks")
         );
     }
 

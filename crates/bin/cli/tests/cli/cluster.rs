@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use stentor_multicast::MessageId;
 
 use crate::support::{Ran, Scratch, ran, run, stentor, violations};
 
@@ -207,7 +208,7 @@ fn a_line_that_is_too_long_is_refused_and_nothing_before_it_is_lost() {
     let message = running.delivered("g1.1", 3)[2]["m"].clone();
     assert_eq!(message[0], "c0");
     let number: u64 = message[1].as_str().expect("a string of digits").parse().unwrap();
-    assert!(number > 1 << 40, "{message}: no number of the process before is used again");
+    assert!(number > 1 << MessageId::GENERATION_BITS, "{message}: no number of the process before is used again");
 }
 
 #[test]

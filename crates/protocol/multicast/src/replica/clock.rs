@@ -41,8 +41,12 @@ impl Clock {
 
     /// Sets the physical time and the bound within which clocks of other groups are.
     #[inline]
-    pub(super) fn set_physical(&mut self, physical: u64, bound: u64) {
+    pub(super) fn set_physical(&mut self, physical: u64, bound: u64, mutant: Mutant) {
+        let learned = self.physical == 0;
         (self.physical, self.latest) = (physical, if physical == 0 { 0 } else { physical.saturating_add(bound) });
+        if learned {
+            self.forget_recovered(mutant);
+        }
     }
 
     /// How far a time of another group is beyond the bound; 0 if it is not.

@@ -363,7 +363,8 @@ impl Replica {
         if physical >= END_OF_TIME {
             return Err(Rejected::Time(physical));
         }
-        self.agreement.clock.set_physical(physical, bound);
+        let mutant = self.agreement.id.mutant();
+        self.agreement.clock.set_physical(physical, bound, mutant);
         Ok(())
     }
 }
