@@ -46,12 +46,12 @@ pub use node::{
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
 pub use origin::Origin;
-pub use peer_message::{Closed, Joiner, Left, MessageRef, Opening, PeerMessage, SlotRef};
+pub use peer_message::{Closed, Joiner, Left, MessageRef, Opening, PeerMessage, SlotRef, WordRef};
 pub use physical_clock::{ClockError, END_OF_TIME, PhysicalClock, SLEW_PPM};
 pub use replica::{
     CatchUps, Contradiction, Delivery, Effects, Hindrance, Rejected, Replica, ReplicaConfig, TotalLoss, Variant,
 };
 pub use sender::{Sender, WindowFull};
-pub use state::{AssignedSlot, ClientState, State, Succession};
+pub use state::{AssignedSlot, ClientState, State, Succession, Word};
 pub use topology::{ProcessRole, Topology, TopologyError};
 pub use word_reader::PeerMessageError;

@@ -22,6 +22,7 @@
 //! | `Lead` | leader → member of its group | take over |
 //! | `Probe` | leader → its group, and back | do you stand by this ballot, and have promised nothing larger? I do |
 //! | `Remembered` | member → who wants to found its group | that process remembers an incarnation of the group |
+//! | `WordProcessed` | member → its leader | I have processed where the history of that group began |
 //! | `Open` | member → its leader | a process of a client's place wants to begin in our group |
 //! | `Close`, `Closed` | leader → its group, and back | take no more of earlier processes of that place; I hold this of them |
 //! | `Succeeded` | member → its leader | I have processed that a process took the place over |
@@ -88,6 +89,17 @@ pub struct Closed {
     pub about: SlotRef,
     /// Slots and sequences, one after the other.
     pub held: Vec<u64>,
+}
+
+/// The word of a group, under a ballot of the own one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WordRef {
+    /// Of which group.
+    pub group: GroupId,
+    /// Where its history began.
+    pub origin: Incarnation,
+    /// The ballot.
+    pub ballot: Ballot,
 }
 
 /// What processes of a client's place with generations below one left at a group.
@@ -218,6 +230,8 @@ peer_messages! {
         ballot: Ballot,
         /// The incarnation of the ballot.
         incarnation: Incarnation,
+        /// The incarnation in which the history of that began; none, if the sender was not told, and asks.
+        origin: Incarnation,
     };
     /// Forward the message's body.
     10 "want-body" WantBody(MessageRef);
@@ -265,6 +279,8 @@ peer_messages! {
         /// The leader's ballot.
         ballot: Ballot,
     };
+    /// The sender has processed the word of another group.
+    24 "word-processed" WordProcessed(WordRef);
     /// A process of a client's place wants to begin.
     40 "open" Open(Opening);
     /// Take nothing more of earlier processes of a client's place.
@@ -351,6 +367,9 @@ impl PeerMessage {
             {
                 Err(PeerMessageError::Value("incarnation"))
             }
+            PeerMessage::Announce { incarnation, origin, .. } if origin.number > incarnation.number => {
+                Err(PeerMessageError::Value("origin"))
+            }
             PeerMessage::Install { counter, .. } if counter >> 63 != 0 => Err(PeerMessageError::Value("counter")),
             message if message.generation() > ids::GENERATIONS - 1 => Err(PeerMessageError::Value("generation")),
             message => Ok(message),
@@ -377,6 +396,7 @@ fields!(Joiner: process, life);
 fields!(Origin: incarnation, kept);
 fields!(SlotRef: client, slot, ballot, generation);
 fields!(MessageRef: client, sequence);
+fields!(WordRef: group, origin, ballot);
 fields!(Opening: client, life, told, above);
 fields!(Closed: about, held);
 fields!(Left: client, below, ballot);

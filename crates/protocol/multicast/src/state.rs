@@ -25,6 +25,8 @@ pub struct State {
     pub known: Vec<Ballot>,
     /// By group, the incarnation of that ballot.
     pub incarnations: Vec<Incarnation>,
+    /// By group, the word of it that is processed.
+    pub words: Vec<Word>,
     /// By member of the group, its last life that was heard of; of the sender, its own.
     pub lives: Vec<u64>,
     /// By client.
@@ -51,6 +53,17 @@ pub struct ClientState {
     /// Behind them, in rising order, the slots whose bodies are held and that are not assigned, with the sequences. What is
     /// held by a majority in one installed ballot is synced; so who promises another ballot says what it holds.
     pub held: Vec<(u64, u64)>,
+}
+
+/// Where the history of another group's incarnation began, as an entry of the stream says it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Word {
+    /// The incarnation; none: nothing was said.
+    pub incarnation: Incarnation,
+    /// The one in which its history began.
+    pub origin: Incarnation,
+    /// A majority of the group has processed such an entry.
+    pub in_force: bool,
 }
 
 /// A process that took a client's place over at a group: an entry of the group's stream says so.
@@ -120,6 +133,10 @@ impl State {
         if self.incarnations.len() != topology.groups() || !self.known.iter().zip(&self.incarnations).all(of_one) {
             return Err("ballots that are not of the incarnations that it names");
         }
+        let begun = |word: &Word| word.origin.number <= word.incarnation.number;
+        if self.words.len() != topology.groups() || !self.words.iter().all(begun) {
+            return Err("words that are not of the incarnations that they name");
+        }
         if self.known.len() != topology.groups() || self.clients.len() != topology.clients() {
             return Err("another number of groups or client places");
         }
@@ -158,6 +175,7 @@ impl Wire for State {
         out.extend_from_slice(&[self.counter, self.clock, self.delivered]);
         self.known.encode(out);
         self.incarnations.encode(out);
+        self.words.encode(out);
         self.lives.encode(out);
         self.clients.encode(out);
     }
@@ -168,9 +186,10 @@ impl Wire for State {
         if (clock | counter | delivered) >> 63 != 0 {
             return Err(PeerMessageError::Value("clock, counter or number of deliveries"));
         }
-        let (known, incarnations) = (Wire::decode(words)?, Wire::decode(words)?);
+        let (known, incarnations, said) = (Wire::decode(words)?, Wire::decode(words)?, Wire::decode(words)?);
         let (lives, clients) = (Wire::decode(words)?, Wire::decode(words)?);
-        Ok(State { synced, incarnation, origins, counter, clock, delivered, known, incarnations, lives, clients })
+        let state = State { synced, incarnation, origins, counter, clock, delivered, words: said, ..State::default() };
+        Ok(State { known, incarnations, lives, clients, ..state })
     }
 }
 
@@ -215,6 +234,19 @@ impl ClientState {
     #[must_use]
     pub fn assigned(&self) -> u64 {
         self.from + self.entries.len() as u64
+    }
+}
+
+impl Wire for Word {
+    fn encode(&self, out: &mut Vec<u64>) {
+        self.incarnation.encode(out);
+        self.origin.encode(out);
+        self.in_force.encode(out);
+    }
+
+    fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
+        let (incarnation, origin) = (Wire::decode(words)?, Wire::decode(words)?);
+        Ok(Word { incarnation, origin, in_force: Wire::decode(words)? })
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Agreement {
 
 impl Agreement {
     pub(super) fn new(id: Identity) -> Self {
-        let (ballots, messages) = (Ballots::new(id.topology()), Messages::new(&id));
+        let (ballots, messages) = (Ballots::new(id.topology(), id.group), Messages::new(&id));
         Agreement { id, ballots, clock: Clock::default(), counter: 0, messages }
     }
 
@@ -59,6 +59,7 @@ impl Agreement {
             delivered: self.messages.delivered,
             known: self.ballots.all_known().collect(),
             incarnations: self.ballots.incarnations().collect(),
+            words: self.ballots.words().to_vec(),
             lives: lives.all().to_vec(),
             clients: self.messages.states(),
         }
@@ -69,6 +70,7 @@ impl Agreement {
         self.messages.adopt(state, self.id.group, leads);
         self.clock.raise(state.clock);
         self.ballots.hear_of_all(&state.known, &state.incarnations);
+        self.ballots.adopt_words(&state.words, self.id.bit);
         self.ballots.install(self.id.group, &state.origins);
         self.counter = counter;
         self.messages.order.clear();
@@ -331,7 +333,7 @@ impl Agreement {
         }
         let Some(window) = self.messages.client(item.head.client) else { return false };
         match item.entry {
-            StreamEntry::RemoteBallot { .. } | StreamEntry::Succeed { .. } => false,
+            StreamEntry::RemoteBallot { .. } | StreamEntry::Word { .. } | StreamEntry::Succeed { .. } => false,
             StreamEntry::NoOp { .. } => window.resolve_no_op(&item.head).is_some_and(|slot| window.is_beyond(slot)),
             _ => window.resolve(&item.head).is_some_and(|slot| !window.holds_message(slot, item.head.sequence)),
         }

@@ -14,13 +14,16 @@
 //! | (n, t) | (m, u), m < n | nothing; who says it is told of n |
 //! | (n, t) | (n, u), u ≠ t | noted as a contradiction; nothing of it counts |
 
-use crate::{Ballot, GroupId, Incarnation, Origin, Topology};
+use crate::peer_message::PeerMessage;
+use crate::{Ballot, GroupId, Incarnation, Origin, Topology, Word};
 
 /// What is known of a group: the largest ballot that was heard of, and the incarnation that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Known {
     pub(super) ballot: Ballot,
     pub(super) incarnation: Incarnation,
+    /// Where the incarnation's history began; none, if that was not told.
+    pub(super) origin: Incarnation,
 }
 
 /// What is said of a group contradicts what is known of it: two histories that began apart have one number.
@@ -58,8 +61,13 @@ pub(super) struct Ballots {
     pub(super) origins: Vec<Origin>,
     /// The ballot of the stream entries that come now.
     pub(super) stream: Ballot,
+    own: GroupId,
     /// By group.
     known: Vec<Known>,
+    /// By group: see `words.rs`.
+    words: Vec<Word>,
+    /// By group: who has processed the word, as the leader knows, and the ticks since it was said.
+    counts: Vec<(u64, u8)>,
     /// Of the known ballots, what the followers know: with the state, or from the stream.
     relayed: Vec<Ballot>,
     contradiction: Option<Contradiction>,
@@ -67,8 +75,9 @@ pub(super) struct Ballots {
 
 impl Ballots {
     /// Ballots of a member without memory: nothing is known of any group.
-    pub(super) fn new(topology: &Topology) -> Self {
-        let nothing = |group| Known { ballot: topology.before(group, 0), incarnation: Incarnation::NONE };
+    pub(super) fn new(topology: &Topology, own: GroupId) -> Self {
+        let (ballot, incarnation) = (|group| topology.before(group, 0), Incarnation::NONE);
+        let nothing = |group| Known { ballot: ballot(group), incarnation, origin: incarnation };
         let known: Vec<Known> = topology.group_ids().map(nothing).collect();
         let (none, nowhere) = (Ballot::NONE, Incarnation::NONE);
         Ballots {
@@ -79,6 +88,9 @@ impl Ballots {
             origins: Vec::new(),
             stream: none,
             relayed: known.iter().map(|known| known.ballot).collect(),
+            own,
+            words: vec![Word::default(); known.len()],
+            counts: vec![(0, 0); known.len()],
             known,
             contradiction: None,
         }
@@ -87,8 +99,10 @@ impl Ballots {
     /// All groups are in the first ballot of their first incarnation, `own` among them.
     pub(super) fn begin(&mut self, topology: &Topology, own: GroupId) {
         for (group, known) in topology.group_ids().zip(&mut self.known) {
-            *known = Known { ballot: topology.first_ballot(group), incarnation: Incarnation::FIRST };
+            let (ballot, first) = (topology.first_ballot(group), Incarnation::FIRST);
+            *known = Known { ballot, incarnation: first, origin: first };
         }
+        self.words.fill(Word { incarnation: Incarnation::FIRST, origin: Incarnation::FIRST, in_force: true });
         self.relay_all();
         let first = self.known(own);
         (self.promised, self.installed, self.stream) = (first, first, first);
@@ -144,10 +158,98 @@ impl Ballots {
         *known = (*known).max(ballot);
     }
 
-    /// Whether a ballot of a group in an item is of the incarnation that is known.
+    /// Whether a ballot of a group in an item is of the incarnation that is known, and the word of that is processed.
     #[inline]
     pub(super) fn is_known(&self, group: GroupId, ballot: Ballot) -> bool {
-        self.known(group).incarnation() == ballot.incarnation()
+        let number = ballot.incarnation();
+        self.known(group).incarnation() == number
+            && (group == self.own || self.word(group).incarnation.number == number)
+    }
+
+    /// The word of a group that is processed.
+    #[inline]
+    pub(super) fn word(&self, group: GroupId) -> Word {
+        self.words.get(usize::from(group.0)).copied().unwrap_or_default()
+    }
+
+    pub(super) fn word_mut(&mut self, group: GroupId) -> &mut Word {
+        &mut self.words[usize::from(group.0)]
+    }
+
+    /// By group, the word that is processed.
+    pub(super) fn words(&self) -> &[Word] {
+        &self.words
+    }
+
+    /// Where the incarnation of a group that is known began; none, if that was not told.
+    pub(super) fn told_origin(&self, group: GroupId) -> Incarnation {
+        self.known.get(usize::from(group.0)).map_or(Incarnation::NONE, |known| known.origin)
+    }
+
+    /// What this member knows of a group.
+    pub(super) fn announce(&self, group: GroupId) -> PeerMessage {
+        let (ballot, incarnation) = (self.known(group), self.incarnation(group));
+        let own = group == self.own && incarnation == self.installed_in;
+        let origin = if own { self.own_origin() } else { self.told_origin(group) };
+        PeerMessage::Announce { group, ballot, incarnation, origin }
+    }
+
+    /// Where the history of what is installed began.
+    pub(super) fn own_origin(&self) -> Incarnation {
+        self.origins.last().map_or(Incarnation::NONE, |last| last.incarnation)
+    }
+
+    /// The origin of the incarnation of a group that is known was told.
+    pub(super) fn hear_origin(&mut self, group: GroupId, incarnation: Incarnation, origin: Incarnation) {
+        let known = &mut self.known[usize::from(group.0)];
+        if known.incarnation == incarnation && known.origin.is_none() {
+            known.origin = origin;
+        }
+    }
+
+    /// The word of a group that was told, if that is not processed.
+    pub(super) fn told_word(&self, group: GroupId) -> Option<Word> {
+        let Known { incarnation, origin, .. } = *self.known.get(usize::from(group.0))?;
+        let before = self.word(group);
+        let news = !origin.is_none() && (before.incarnation, before.origin) != (incarnation, origin);
+        let in_force = before.origin.is_none() || before.origin == origin && before.in_force;
+        news.then_some(Word { incarnation, origin, in_force })
+    }
+
+    /// The word of a group is processed here.
+    pub(super) fn take_word(&mut self, group: GroupId, word: Word, processed_by: u64) {
+        let before = std::mem::replace(self.word_mut(group), word);
+        if before.origin != word.origin {
+            self.counts[usize::from(group.0)] = (processed_by, 0);
+        }
+        self.hear_origin(group, word.incarnation, word.origin);
+    }
+
+    /// Words as a state has them, in place of those that are processed.
+    pub(super) fn adopt_words(&mut self, words: &[Word], own_bit: u64) {
+        self.words.copy_from_slice(words);
+        self.counts.fill((own_bit, 0));
+        for (group, word) in (0..).map(GroupId).zip(words) {
+            self.hear_origin(group, word.incarnation, word.origin);
+        }
+    }
+
+    /// Members have processed the word of a group; or it was said again.
+    pub(super) fn note_word(&mut self, group: GroupId, members: u64) {
+        let (processed_by, age) = &mut self.counts[usize::from(group.0)];
+        *processed_by |= members;
+        *age = 0;
+    }
+
+    pub(super) fn word_processed_by(&self, group: GroupId) -> u64 {
+        self.counts[usize::from(group.0)].0
+    }
+
+    /// Returns the ticks since the word of a group was said.
+    pub(super) fn age_word(&mut self, group: GroupId) -> u8 {
+        let (_, age) = &mut self.counts[usize::from(group.0)];
+        *age = age.saturating_add(1);
+        *age
     }
 
     /// A ballot of a group was heard of, with its incarnation. Returns whether it counts: it is of the incarnation that is
@@ -160,7 +262,8 @@ impl Ballots {
         }
         if incarnation.number >= known.incarnation.number {
             let ballot = known.ballot.max(ballot);
-            *known = Known { ballot, incarnation };
+            let origin = if incarnation == known.incarnation { known.origin } else { Incarnation::NONE };
+            *known = Known { ballot, incarnation, origin };
             return true;
         }
         false
@@ -211,7 +314,7 @@ mod tests {
 
     fn ballots() -> Ballots {
         let topology = Topology::new(&[1, 2], 1).expect("possible");
-        let mut ballots = Ballots::new(&topology);
+        let mut ballots = Ballots::new(&topology, GroupId(0));
         ballots.begin(&topology, GroupId(0));
         ballots
     }
@@ -224,7 +327,7 @@ mod tests {
         ballots.hear_of(group, later);
         ballots.hear_of_all(&[Ballot::NONE, Ballot::new(1, ProcessId(2))], &[Incarnation::NONE, first]);
         assert!(ballots.is_unrelayed(group, later) && ballots.known(group) == later);
-        let known = Known { ballot: later, incarnation: first };
+        let known = Known { ballot: later, incarnation: first, origin: first };
         assert_eq!((ballots.relay(group), ballots.relay(group)), (Some(known), None));
     }
 

@@ -48,6 +48,12 @@ impl Identity {
         self.topology().members(self.group).filter(move |member| *member != me)
     }
 
+    /// The other groups.
+    pub(super) fn others_groups(&self) -> impl Iterator<Item = GroupId> + use<> {
+        let own = self.group;
+        self.topology().group_ids().filter(move |group| *group != own)
+    }
+
     /// The bit of a process in masks of the own group; 0 if it is not a member of it.
     pub(super) fn bit_of(&self, process: ProcessId) -> u64 {
         self.topology().member_bit(self.group, process).unwrap_or(0)

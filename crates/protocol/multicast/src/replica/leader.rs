@@ -5,6 +5,7 @@ use stentor_fabric::ProcessId;
 use super::agreement::Agreement;
 use super::ballots::Known;
 use super::no_op::NoOps;
+use super::words::Words;
 use super::{Effects, Rejected, Variant};
 use crate::item::{Head, RemoteTimestamp, StreamEntry, StreamItem};
 use crate::mutant::mutant;
@@ -26,6 +27,10 @@ pub(super) struct Leader<'a, E> {
 impl<E: Effects> Leader<'_, E> {
     pub(super) fn no_ops(&mut self) -> NoOps<'_, E> {
         NoOps { agreement: self.agreement, effects: self.effects }
+    }
+
+    pub(super) fn words(&mut self) -> Words<'_, E> {
+        Words { agreement: self.agreement, effects: self.effects }
     }
 
     /// Assigns a client's messages in its order, as far as bodies are held and the FIFO rule allows.
@@ -217,12 +222,13 @@ impl<E: Effects> Leader<'_, E> {
     pub(super) fn relay_ballots(&mut self) {
         let Agreement { id, ballots, counter, .. } = &mut *self.agreement;
         for group in id.topology().group_ids() {
-            if let Some(Known { ballot, incarnation }) = ballots.relay(group).filter(|_| group != id.group) {
+            if let Some(Known { ballot, incarnation, .. }) = ballots.relay(group).filter(|_| group != id.group) {
                 *counter += 1;
                 let entry = StreamEntry::RemoteBallot { ballot, incarnation };
                 self.effects.to_followers(&StreamItem { head: Head::NONE, counter: *counter, entry });
             }
         }
+        self.words().relay();
     }
 
     /// Another group's leader gave its timestamp of a message that has no slot here.

@@ -61,6 +61,7 @@ mod starvation;
 mod succession;
 mod votes;
 mod window;
+mod words;
 
 use std::hash::{Hash, Hasher};
 
@@ -72,10 +73,11 @@ pub use self::effects::{Delivery, Effects};
 pub use self::memories::Hindrance;
 pub use self::rejected::Rejected;
 use crate::mutant::mutant;
-use crate::peer_message::{Joiner, MessageRef, Opening, PeerMessage};
+use crate::peer_message::{Joiner, MessageRef, PeerMessage};
 use crate::physical_clock::END_OF_TIME;
-use crate::{Ack, Ballot, ClientId, GroupId, Header, MessageId, RemoteTimestamp, StreamItem, Succession};
+use crate::{Ack, Ballot, ClientId, GroupId, Header, MessageId, RemoteTimestamp, StreamItem};
 use agreement::Agreement;
+use ballots::Known;
 use campaign::Demand;
 use follower::Follower;
 use identity::Identity;
@@ -288,19 +290,6 @@ impl Replica {
         self.window(client).map_or(0, |window| window.closed)
     }
 
-    /// The process that took a client's place over last, as far as this member has processed.
-    #[must_use]
-    pub fn succession(&self, client: ClientId) -> Option<Succession> {
-        self.window(client).and_then(|window| window.heirs.last().copied())
-    }
-
-    /// Whether this group keeps so much of a client's earlier processes, for other groups that do not answer, that none can
-    /// follow.
-    #[must_use]
-    pub fn is_crowded(&self, client: ClientId) -> bool {
-        self.window(client).is_some_and(|window| window.heirs.is_full())
-    }
-
     /// The first slot that is held nowhere here before something that is, as a leader sees it, and the generation of the
     /// client's process that left this gap. It may be filled still, by the client or by a member that holds it.
     #[must_use]
@@ -375,16 +364,6 @@ impl Replica {
     pub fn end_client(&mut self, client: ClientId, generation: u64) {
         if let Some(window) = self.agreement.messages.client_mut(client) {
             window.over_below = window.over_below.max(generation.saturating_add(1));
-        }
-    }
-
-    /// A process that greeted wants to begin in a client's place. Repeat it until [`succession`](Replica::succession) is its
-    /// own, and settled.
-    pub fn open<E: Effects>(&mut self, asked: Opening, effects: &mut E) {
-        if self.is_leader() {
-            self.successions(effects).on_open(asked);
-        } else if self.counts_in().is_some_and(|ballot| ballot.leader() != self.agreement.id.me()) {
-            effects.send(self.ballot().leader(), &PeerMessage::Open(asked));
         }
     }
 }
@@ -468,16 +447,13 @@ impl Replica {
         let known = ballots.is_known(group, item.ballot) || mutant!(id.mutant(), IncarnationIgnored);
         if item.ballot < ballot || !known {
             // It tells this member of its incarnation, if that is the larger one.
-            let incarnation = ballots.incarnation(group);
-            effects.send(from, &PeerMessage::Announce { group, ballot, incarnation });
+            effects.send(from, &ballots.announce(group));
             return Ok(());
         }
         if ballots.promised.leader() != id.me() {
             // The sender has not heard who leads here, or heard of somebody who does not any more.
             if !self.is_joining() {
-                let (group, ballot) = (id.group, ballots.known(id.group));
-                let incarnation = ballots.incarnation(group);
-                effects.send(from, &PeerMessage::Announce { group, ballot, incarnation });
+                effects.send(from, &ballots.announce(id.group));
             }
             return Ok(());
         }
@@ -554,12 +530,7 @@ impl Replica {
             PeerMessage::Transfer { ballot, state } => self.recovery(effects).on_transfer(from, *ballot, state),
             PeerMessage::Gone(gone) => self.recovery(effects).on_gone(*gone),
             PeerMessage::Probe { ballot } => self.recovery(effects).on_probe(from, *ballot),
-            PeerMessage::Announce { group, ballot, incarnation } => {
-                if self.is_joining() && *group == self.group() {
-                    self.membership.memories.hear(from, *incarnation);
-                }
-                self.repair(effects).on_announce(from, *group, *ballot, *incarnation);
-            }
+            PeerMessage::Announce { .. } | PeerMessage::WordProcessed(_) => self.on_word(from, message, effects),
             PeerMessage::WantBody(wanted) => self.repair(effects).on_want(from, *wanted, 1),
             PeerMessage::WantBodies(wanted) => self.repair(effects).on_want(from, *wanted, BODIES),
             PeerMessage::Ask(asked) => self.on_ask(from, *asked, effects),
@@ -607,6 +578,9 @@ impl Replica {
             self.recovery(effects).repeat_messages();
         }
         let held_up = self.is_leader() && effects.is_held_up();
+        if self.is_leader() && !held_up {
+            self.leader(effects).words().tick();
+        }
         for client in self.agreement.messages.clients() {
             if self.is_leader() {
                 self.successions(effects).tick(client);
@@ -643,7 +617,7 @@ impl Replica {
     /// [`Rejected::Sender`] if it is not a member.
     pub fn on_connected<E: Effects>(&mut self, peer: ProcessId, effects: &mut E) -> Result<(), Rejected> {
         let (group, _) = self.agreement.id.member(peer)?;
-        let (own, ballot) = (self.group(), self.ballot());
+        let own = self.group();
         if self.is_superseded() {
             return Ok(());
         }
@@ -657,8 +631,7 @@ impl Replica {
             self.recovery(effects).on_connected(peer);
             self.successions(effects).ask_all_to_close();
         } else if self.is_leader() {
-            let incarnation = self.incarnation();
-            effects.send(peer, &PeerMessage::Announce { group: own, ballot, incarnation });
+            effects.send(peer, &self.agreement.ballots.announce(own));
             if self.known(group).leader() == peer {
                 self.leader(effects).send_timestamps_to(group);
             }
@@ -728,6 +701,22 @@ impl Replica {
     fn note_starved(&mut self) {
         if self.is_following() && !mutant!(self.agreement.id.mutant(), StateSetBack) {
             self.starvation.note(self.agreement.counter);
+        }
+    }
+
+    /// What is said of another group's history, or of the own one's.
+    fn on_word<E: Effects>(&mut self, from: ProcessId, message: &PeerMessage, effects: &mut E) {
+        match *message {
+            PeerMessage::Announce { group, ballot, incarnation, origin } => {
+                if self.is_joining() && group == self.group() {
+                    self.membership.memories.hear(from, incarnation);
+                }
+                self.repair(effects).on_announce(from, group, Known { ballot, incarnation, origin });
+            }
+            PeerMessage::WordProcessed(word) if self.agreement.owns_ballot() => {
+                self.leader(effects).words().on_processed(from, word);
+            }
+            _ => {}
         }
     }
 

@@ -10,6 +10,7 @@ use super::leader::Leader;
 use super::leadership::{Leadership, Stage};
 use super::membership::{Membership, Pledge};
 use super::succession::Successions;
+use super::words::Words;
 use super::{Effects, Rejected};
 use crate::mutant::mutant;
 use crate::origin::common;
@@ -318,9 +319,8 @@ impl<E: Effects> Recovery<'_, E> {
     fn say_what_is_remembered(&mut self) {
         let Agreement { id, ballots, .. } = &*self.agreement;
         for group in id.topology().group_ids().filter(|group| *group != id.group) {
-            let (ballot, incarnation) = (ballots.known(group), ballots.incarnation(group));
-            if !incarnation.is_none() {
-                let announce = PeerMessage::Announce { group, ballot, incarnation };
+            if !ballots.incarnation(group).is_none() {
+                let announce = ballots.announce(group);
                 id.topology().members(group).for_each(|member| self.effects.send(member, &announce));
             }
         }
@@ -352,6 +352,10 @@ impl<E: Effects> Recovery<'_, E> {
         self.adopt(&state, 0, true);
         self.agreement.clock.forget_recovered(self.agreement.id.mutant());
         self.agreement.ballots.relay_all();
+        for group in self.agreement.id.others_groups() {
+            // The followers process them with the state.
+            Leader { agreement: self.agreement, effects: self.effects }.words().begin(group);
+        }
         self.effects.begin_stream(self.agreement.ballots.installed);
         for member in self.agreement.id.others() {
             // With nothing there is no application's state to come first.
@@ -396,8 +400,7 @@ impl<E: Effects> Recovery<'_, E> {
             return;
         }
         self.leadership.stage = Stage::Leading;
-        let (ballot, incarnation) = (ballots.installed, ballots.installed_in);
-        let announce = PeerMessage::Announce { group: id.group, ballot, incarnation };
+        let announce = ballots.announce(id.group);
         for process in (0..id.topology().all_members() as u16).map(ProcessId) {
             if id.topology().member_bit(id.group, process).is_none() {
                 self.effects.send(process, &announce);
@@ -532,6 +535,7 @@ impl<E: Effects> Recovery<'_, E> {
                 self.send(leader, &PeerMessage::Succeeded(about));
             }
         }
+        Words { agreement: self.agreement, effects: self.effects }.say_all_processed();
         self.agreement.acknowledge_all(None, self.effects);
         self.agreement.deliver_due(self.effects);
     }

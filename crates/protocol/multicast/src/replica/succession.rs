@@ -56,9 +56,9 @@
 
 use stentor_fabric::ProcessId;
 
-use super::Effects;
 use super::agreement::Agreement;
 use super::closing::{Answer, Closing};
+use super::{Effects, Replica};
 use crate::item::{Head, ShortSlot, StreamEntry, StreamItem};
 use crate::mutant::mutant;
 use crate::peer_message::{Closed, Left, MessageRef, Opening, PeerMessage, SlotRef};
@@ -74,6 +74,32 @@ pub(super) struct Successions<'a, E> {
     /// The ballot in which this member's word counts.
     pub(super) counts_in: Option<Ballot>,
     pub(super) effects: &'a mut E,
+}
+
+/// Who has a client's place.
+impl Replica {
+    /// The process that took a client's place over last, as far as this member has processed.
+    #[must_use]
+    pub fn succession(&self, client: ClientId) -> Option<Succession> {
+        self.window(client).and_then(|window| window.heirs.last().copied())
+    }
+
+    /// Whether this group keeps so much of a client's earlier processes, for other groups that do not answer, that none can
+    /// follow.
+    #[must_use]
+    pub fn is_crowded(&self, client: ClientId) -> bool {
+        self.window(client).is_some_and(|window| window.heirs.is_full())
+    }
+
+    /// A process that greeted wants to begin in a client's place. Repeat it until [`succession`](Replica::succession) is its
+    /// own, and settled.
+    pub fn open<E: Effects>(&mut self, asked: Opening, effects: &mut E) {
+        if self.is_leader() {
+            self.successions(effects).on_open(asked);
+        } else if self.counts_in().is_some_and(|ballot| ballot.leader() != self.agreement.id.me()) {
+            effects.send(self.ballot().leader(), &PeerMessage::Open(asked));
+        }
+    }
 }
 
 /// At a leader whose word counts.

@@ -4,7 +4,7 @@
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
     AssignedSlot, Ballot, ClientId, ClientState, Closed, Destination, GroupId, Incarnation, Joiner, Left, MessageId,
-    MessageRef, Mutant, Opening, Origin, PeerMessage, SlotRef, State, Succession, Variant,
+    MessageRef, Mutant, Opening, Origin, PeerMessage, SlotRef, State, Succession, Variant, Word, WordRef,
 };
 
 use super::cluster::Cluster;
@@ -128,7 +128,7 @@ impl Random {
 
     fn state(&mut self) -> State {
         let (synced, known) = (self.ballot(), self.about(2, Random::ballot));
-        let incarnations = known.iter().map(|ballot| self.incarnation_of(*ballot)).collect();
+        let incarnations: Vec<Incarnation> = known.iter().map(|ballot| self.incarnation_of(*ballot)).collect();
         State {
             synced,
             incarnation: Incarnation { number: synced.incarnation(), tag: self.tag() },
@@ -140,6 +140,7 @@ impl Random {
             clock: self.number() >> 1,
             delivered: self.number(),
             known,
+            words: incarnations.iter().map(|one| Word { incarnation: *one, origin: *one, in_force: true }).collect(),
             incarnations,
             lives: self.lives(),
             clients: self.about(2, Random::client_state),
@@ -148,7 +149,7 @@ impl Random {
 
     fn peer_message(&mut self) -> PeerMessage {
         let (ballot, incarnation) = (self.ballot(), self.number());
-        match self.below(29) {
+        match self.below(30) {
             0 => PeerMessage::Join { life: incarnation },
             1 => PeerMessage::Remembered { by: self.member(), incarnation: self.incarnation_of(ballot) },
             2 => PeerMessage::Elder { life: incarnation },
@@ -164,7 +165,8 @@ impl Random {
             8 => PeerMessage::Behind { ballot, snapshot: true },
             9 => {
                 let incarnation = self.incarnation_of(ballot);
-                PeerMessage::Announce { group: GroupId(self.below(3) as u16), ballot, incarnation }
+                let origin = if self.one_in(4) { Incarnation::NONE } else { incarnation };
+                PeerMessage::Announce { group: GroupId(self.below(3) as u16), ballot, incarnation, origin }
             }
             10 => PeerMessage::WantBody(self.message_ref()),
             11 => PeerMessage::WantBodies(self.message_ref()),
@@ -183,6 +185,10 @@ impl Random {
             24 => PeerMessage::Succeeded(self.slot_ref()),
             25 => PeerMessage::Retire(self.left()),
             26 => PeerMessage::Retired(self.left()),
+            27 => {
+                let (group, origin) = (GroupId(self.below(3) as u16), self.incarnation_of(ballot));
+                PeerMessage::WordProcessed(WordRef { group, origin, ballot })
+            }
             _ => {
                 let admits = self.some(2, |random| Joiner { process: random.member(), life: random.number() });
                 let (state, snapshot) = (self.state(), self.one_in(2));

@@ -3,7 +3,7 @@
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
     Ballot, ClientState, Contradiction, GroupId, Hindrance, Incarnation, Joiner, Mutant, Origin, PeerMessage,
-    ReplicaConfig, State,
+    ReplicaConfig, State, Word,
 };
 
 use super::process::{Effect, Process, first_campaign, head, led_by};
@@ -63,6 +63,7 @@ fn nothing(lives: [u64; 3]) -> State {
     State {
         known: vec![Ballot::new_in(0, 0, ProcessId(0)), Ballot::new_in(0, 0, ProcessId(3))],
         incarnations: vec![Incarnation::NONE; 2],
+        words: vec![Word::default(); 2],
         lives: lives.to_vec(),
         clients: vec![ClientState::default(); 2],
         ..State::default()
@@ -231,8 +232,12 @@ fn another_tag_of_a_number_counts_nowhere() {
     assert_eq!(member.peer_message(2, &campaign), Ok(vec![Effect::PeerMessage { to: 2, message: refuse }]));
     assert!(is_promise(&member.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("sound")));
     let known = member.replica.known(GroupId(1));
-    let announce =
-        PeerMessage::Announce { group: GroupId(1), ballot: Ballot::new(9, ProcessId(OTHER)), incarnation: other };
+    let announce = PeerMessage::Announce {
+        group: GroupId(1),
+        ballot: Ballot::new(9, ProcessId(OTHER)),
+        incarnation: other,
+        origin: other,
+    };
     assert_eq!(member.peer_message(OTHER, &announce), Ok(Vec::new()));
     assert_eq!(member.replica.known(GroupId(1)), known);
     let why = Contradiction { group: GroupId(1), known: Incarnation::FIRST, said: other };
@@ -251,7 +256,7 @@ fn is_delivered_by_acknowledgements_of_the_first(mutant: Mutant, other: Incarnat
     follower.assign(subject, 1, 0, led_by(0), 1).expect("sound");
     follower.vector(subject, 2, &[1, 2]).expect("sound");
     let ballot = Ballot::new_in(other.number, 1, ProcessId(OTHER));
-    let announce = PeerMessage::Announce { group: GroupId(1), ballot, incarnation: other };
+    let announce = PeerMessage::Announce { group: GroupId(1), ballot, incarnation: other, origin: other };
     follower.peer_message(OTHER, &announce).expect("sound");
     let effects = follower.ack_in(led_by(OTHER), OTHER, subject, 1, &[1, 2]).expect("sound");
     effects.iter().any(|effect| matches!(effect, Effect::Deliver(_)))

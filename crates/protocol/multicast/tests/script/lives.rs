@@ -5,7 +5,7 @@ use stentor_multicast::{
     Ballot, ClientId, ClientState, Incarnation, Joiner, MessageRef, Origin, PeerMessage, Rejected, State, Variant,
 };
 
-use super::process::{Effect, Process, first_campaign, led_by};
+use super::process::{Effect, Process, first_campaign, first_word, led_by};
 
 const FIVE: &[usize] = &[5];
 /// What a process adds to its incarnation at least, to have a larger one.
@@ -19,6 +19,7 @@ fn state(lives: [u64; 5]) -> State {
         origins: vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }],
         known: vec![led_by(0)],
         incarnations: vec![Incarnation::FIRST; 1],
+        words: vec![first_word(); 1],
         lives: lives.to_vec(),
         clients: vec![ClientState::default(); 2],
         ..State::default()

@@ -18,3 +18,4 @@ mod succession;
 mod time;
 mod timestamp;
 mod window;
+mod words;

@@ -34,8 +34,15 @@ fn told(of: Ballot) -> Process {
     let mut leader = Process::new(FIVE, 0, Variant::V2);
     assert_eq!(retry_ticks(&mut leader), [], "nobody knows more");
     assert_eq!(
-        leader
-            .peer_message(5, &PeerMessage::Announce { group: GroupId(0), ballot: of, incarnation: Incarnation::FIRST }),
+        leader.peer_message(
+            5,
+            &PeerMessage::Announce {
+                group: GroupId(0),
+                ballot: of,
+                incarnation: Incarnation::FIRST,
+                origin: Incarnation::FIRST
+            }
+        ),
         Ok(Vec::new())
     );
     leader
@@ -87,6 +94,7 @@ fn who_announces_a_smaller_ballot_of_its_group_than_is_known_is_told_so() {
         group: GroupId(0),
         ballot: ballot(number, leader),
         incarnation: Incarnation::FIRST,
+        origin: Incarnation::FIRST,
     };
     assert_eq!(other.peer_message(3, &announce(7, 3)), Ok(Vec::new()));
     let answer = vec![Effect::PeerMessage { to: 0, message: announce(7, 3) }];

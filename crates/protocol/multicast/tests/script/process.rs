@@ -6,7 +6,7 @@ use stentor_fabric::ProcessId;
 use stentor_multicast::{
     Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Incarnation, MessageId, Mutant,
     Opening, PeerMessage, ProcessRole, Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry,
-    StreamItem, Times, Timestamp, Topology, Variant,
+    StreamItem, Times, Timestamp, Topology, Variant, Word,
 };
 
 /// What a member does, owned, so that a test can list it.
@@ -24,6 +24,7 @@ pub(crate) enum Effect {
     Restore(u64),
     NoOp { head: Head, counter: u64, settled: bool },
     RemoteBallot { counter: u64, ballot: Ballot },
+    Word { counter: u64, word: Word },
     Succeed { head: Head, counter: u64, life: u64, after: u64, settled: bool },
     Dropped { slot: u64, sequence: u64 },
 }
@@ -44,6 +45,9 @@ impl Effects for Recorder {
             StreamEntry::Remote { position, ballot, time } => Effect::Remote { head, counter, position, ballot, time },
             StreamEntry::NoOp { settled } => Effect::NoOp { head, counter, settled },
             StreamEntry::RemoteBallot { ballot, .. } => Effect::RemoteBallot { counter, ballot },
+            StreamEntry::Word { incarnation, origin, in_force, .. } => {
+                Effect::Word { counter, word: Word { incarnation, origin, in_force } }
+            }
             StreamEntry::Succeed { life, after, settled, .. } => {
                 Effect::Succeed { head, counter, life, after, settled }
             }
@@ -220,7 +224,7 @@ impl Process {
         recorder.0
     }
 
-    fn entry(&mut self, head: Head, counter: u64, entry: StreamEntry<'_>) -> Done {
+    pub(crate) fn entry(&mut self, head: Head, counter: u64, entry: StreamEntry<'_>) -> Done {
         let item = StreamItem { head, counter, entry };
         let leader = self.replica.ballot().leader();
         self.step(|replica, recorder| replica.on_stream(leader, &item, recorder))
@@ -261,6 +265,11 @@ impl Process {
         let entry = StreamEntry::Assign { position: 0, ballot: self.replica.ballot(), time: 1 };
         self.replica.stream_waits(self.replica.ballot().leader(), &StreamItem { head, counter, entry })
     }
+}
+
+/// That a group's history began with the cluster's life.
+pub(crate) fn first_word() -> Word {
+    Word { incarnation: Incarnation::FIRST, origin: Incarnation::FIRST, in_force: true }
 }
 
 /// 1A of a ballot of the first incarnation.

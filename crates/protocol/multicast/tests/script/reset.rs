@@ -3,9 +3,10 @@
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
     Ballot, ClientState, GroupId, Incarnation, Joiner, Origin, PeerMessage, Rejected, ReplicaConfig, State, Variant,
+    Word,
 };
 
-use super::process::{Effect, Process, head, led_by};
+use super::process::{Effect, Process, first_word, head, led_by};
 
 /// Members 0 to 2; another group's member 3; clients 4 and 5.
 const GROUPS: &[usize] = &[3, 1];
@@ -20,6 +21,7 @@ fn nothing(lives: [u64; 3]) -> State {
     State {
         known: vec![Ballot::new_in(0, 0, ProcessId(0)), Ballot::new_in(0, 0, ProcessId(3))],
         incarnations: vec![Incarnation::NONE; 2],
+        words: vec![Word::default(); 2],
         lives: lives.to_vec(),
         clients: vec![ClientState::default(); 2],
         ..State::default()
@@ -34,6 +36,7 @@ fn of(incarnation: Incarnation, origins: &[(Incarnation, u64)], ballot: Ballot) 
         origins: origins.iter().map(origin).collect(),
         known: vec![ballot, led_by(3)],
         incarnations: vec![incarnation, FIRST],
+        words: vec![Word::default(), first_word()],
         ..nothing([0; 3])
     }
 }
@@ -177,6 +180,7 @@ fn a_leader_that_hears_of_another_incarnation_of_its_group_moves_above_it_with_i
             group: GroupId(0),
             ballot: Ballot::new_in(said.number, 1, ProcessId(2)),
             incarnation: said,
+            origin: said,
         };
         assert_eq!(leader.peer_message(3, &announce), Ok(Vec::new()));
         leader.ticks(u32::from(ReplicaConfig::RETRY_TICKS));

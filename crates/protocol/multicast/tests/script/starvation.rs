@@ -5,7 +5,7 @@ use stentor_multicast::{
     PeerMessage, ReplicaConfig, State, Variant,
 };
 
-use super::process::{BOTH, Effect, Process, TWO_GROUPS, first_campaign, head, led_by};
+use super::process::{BOTH, Effect, Process, TWO_GROUPS, first_campaign, first_word, head, led_by};
 
 /// The second message of client 0 to both groups: slot 1 at group 0, slot 2 at group 1.
 const SECOND: &[(u16, u64)] = &[(0, 1), (1, 2)];
@@ -29,6 +29,7 @@ fn state(counter: u64, delivered: u64, clients: [ClientState; 2]) -> State {
         origins: vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }],
         known: vec![led_by(0), led_by(3)],
         incarnations: vec![Incarnation::FIRST; 2],
+        words: vec![first_word(); 2],
         lives: vec![0; 3],
         clients: Vec::from(clients),
     }

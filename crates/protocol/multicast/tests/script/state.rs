@@ -7,7 +7,7 @@ use stentor_multicast::{
     PeerMessage, PeerMessageError, Rejected, State, Variant,
 };
 
-use super::process::{Effect, Process, led_by};
+use super::process::{Effect, Process, first_word, led_by};
 
 fn second() -> Ballot {
     Ballot::new(2, ProcessId(1))
@@ -30,6 +30,7 @@ fn state() -> State {
         origins: vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }],
         known: vec![second(), led_by(3)],
         incarnations: vec![Incarnation::FIRST; 2],
+        words: vec![first_word(); 2],
         lives: vec![0; 3],
         clients: vec![assigned, ClientState::default()],
     }
@@ -193,8 +194,8 @@ fn a_snapshot_that_lies_about_its_length_is_no_letter() {
             }
         }
     }
-    // Admitted processes, beginnings, groups, their incarnations, members' lives, clients, entries of either client, destinations,
+    // Admitted processes, beginnings, groups, their incarnations and words, lives, clients, entries of either client, destinations,
     // what either client holds, and the processes of its place.
-    assert_eq!(lengths, 13 * 3, "each length was found out, whatever the lie");
+    assert_eq!(lengths, 14 * 3, "each length was found out, whatever the lie");
     assert!(members.iter().all(|member| member.replica.delivered() <= 1));
 }

@@ -5,7 +5,7 @@ use stentor_multicast::{
     Variant,
 };
 
-use super::process::{BOTH, Effect, Process, head, led_by};
+use super::process::{BOTH, Effect, Process, first_word, head, led_by};
 
 const BOUND: u64 = 100;
 
@@ -134,6 +134,7 @@ fn first_time_of_a_new_leader(mutant: Mutant) -> u64 {
         origins: vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }],
         known: vec![led_by(0)],
         incarnations: vec![Incarnation::FIRST],
+        words: vec![first_word()],
         lives: vec![0; 3],
         clients: vec![ClientState::default(); 2],
     };

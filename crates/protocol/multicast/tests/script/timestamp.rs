@@ -99,7 +99,12 @@ fn what_is_refused() {
     let mut follower = Process::of_two_groups(1);
     let leader = Effect::PeerMessage {
         to: 3,
-        message: PeerMessage::Announce { group: GroupId(0), ballot: led_by(0), incarnation: Incarnation::FIRST },
+        message: PeerMessage::Announce {
+            group: GroupId(0),
+            ballot: led_by(0),
+            incarnation: Incarnation::FIRST,
+            origin: Incarnation::FIRST,
+        },
     };
     assert_eq!(follower.timestamp(3, head(1, 0, 2), 1, led_by(3), 1), Ok(vec![leader]), "a follower names its leader");
     let mut leader = Process::of_two_groups(0);
