@@ -46,7 +46,7 @@ pub use node::{
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
 pub use origin::Origin;
-pub use peer_message::{Closed, Joiner, Left, MessageRef, Opening, PeerMessage, SlotRef, WordRef};
+pub use peer_message::{Closed, Joiner, Left, MessageRef, Opening, PeerMessage, SlotRef, Verdict, WordRef};
 pub use physical_clock::{ClockError, END_OF_TIME, PhysicalClock, SLEW_PPM};
 pub use replica::{
     CatchUps, Contradiction, Delivery, Effects, Hindrance, Rejected, Replica, ReplicaConfig, TotalLoss, Variant,

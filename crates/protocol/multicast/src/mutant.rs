@@ -106,6 +106,10 @@ mutants! {
     StateAheadOfApplication, "state-ahead-of-application", "M2";
     /// A state is taken over by an application that has made deliveries of another history of the group.
     AheadOfAnotherHistory, "ahead-of-another-history", "M2";
+    /// Who hears that a group began anew does without it at once.
+    WordAtOnce, "word-at-once", "M2";
+    /// A group that begins anew assigns what was multicast to its history before.
+    EndedAssigned, "ended-assigned", "M2";
     /// A donor freezes again whenever the receiver asks again.
     FrozenAgain, "frozen-again", "M9";
     /// A member credits no ring space for a body that it held already when the client's own write of it came.
@@ -169,6 +173,8 @@ impl Mutant {
                 | Mutant::PiecesMixed
                 | Mutant::StateAheadOfApplication
                 | Mutant::FrozenAgain
+                | Mutant::WordAtOnce
+                | Mutant::EndedAssigned
                 | Mutant::AheadOfAnotherHistory
                 | Mutant::RefusedPassed
                 | Mutant::SuccessionAtOnce

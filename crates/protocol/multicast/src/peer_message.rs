@@ -23,6 +23,7 @@
 //! | `Probe` | leader → its group, and back | do you stand by this ballot, and have promised nothing larger? I do |
 //! | `Remembered` | member → who wants to found its group | that process remembers an incarnation of the group |
 //! | `WordProcessed` | member → its leader | I have processed where the history of that group began |
+//! | `Lost` | leader → another group's leader | that message was under way to a history of my group that is over |
 //! | `Open` | member → its leader | a process of a client's place wants to begin in our group |
 //! | `Close`, `Closed` | leader → its group, and back | take no more of earlier processes of that place; I hold this of them |
 //! | `Succeeded` | member → its leader | I have processed that a process took the place over |
@@ -89,6 +90,15 @@ pub struct Closed {
     pub about: SlotRef,
     /// Slots and sequences, one after the other.
     pub held: Vec<u64>,
+}
+
+/// What a group says of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Verdict {
+    /// The message.
+    pub message: MessageRef,
+    /// The ballot of the sender's group.
+    pub ballot: Ballot,
 }
 
 /// The word of a group, under a ballot of the own one.
@@ -251,7 +261,7 @@ peer_messages! {
     /// The sender's group delivered it, and has forgotten it.
     14 "forgotten" Forgotten(MessageRef);
     /// A majority of a destination group has processed that it is a no-op.
-    15 "refused" Refused(MessageRef);
+    15 "refused" Refused(Verdict);
     /// Take over the leadership.
     16 "lead" Lead;
     /// The sender does not found its group with the receiver: somebody remembers it.
@@ -281,13 +291,15 @@ peer_messages! {
     };
     /// The sender has processed the word of another group.
     24 "word-processed" WordProcessed(WordRef);
+    /// It was under way to a history of the sender's group that is over, and is in nothing that goes on.
+    25 "lost" Lost(Verdict);
     /// A process of a client's place wants to begin.
     40 "open" Open(Opening);
     /// Take nothing more of earlier processes of a client's place.
     41 "close" Close(SlotRef);
     /// It takes nothing more.
     42 "closed" Closed(Closed);
-    /// It has processed that a process took a client's place over.
+    /// It has processed that a process took a client's place over; in place of a slot: the life of that.
     43 "succeeded" Succeeded(SlotRef);
     /// Is all done that earlier processes of a client's place left?
     44 "retire" Retire(Left);
@@ -396,6 +408,7 @@ fields!(Joiner: process, life);
 fields!(Origin: incarnation, kept);
 fields!(SlotRef: client, slot, ballot, generation);
 fields!(MessageRef: client, sequence);
+fields!(Verdict: message, ballot);
 fields!(WordRef: group, origin, ballot);
 fields!(Opening: client, life, told, above);
 fields!(Closed: about, held);

@@ -1,7 +1,7 @@
 //! The state of a group at one member, as it goes from member to member when a leader changes or a process rejoins.
 
 use crate::word_reader::{PeerMessageError, Wire, WordReader};
-use crate::{Ballot, Destination, GroupId, Incarnation, Origin, Topology, ids};
+use crate::{Ballot, Destination, GroupId, GroupSet, Incarnation, Origin, Topology, ids};
 
 /// What a member has processed. Bodies are named, not carried: a member that misses one asks for it.
 ///
@@ -106,16 +106,33 @@ pub struct AssignedSlot {
     pub decided: bool,
     /// Never to be delivered.
     pub no_op: bool,
+    /// Destination groups whose times are of a history that is over.
+    pub ended: GroupSet,
 }
 
 const DECIDED: u64 = 1;
 const NO_OP: u64 = 2;
 const VECTOR: u64 = 4;
+/// The bit of a time that is of a history that is over.
+const ENDED: u32 = 63;
 
 impl State {
     /// What is held and not assigned does not matter any more.
     pub(crate) fn forget_held(&mut self) {
         self.clients.iter_mut().for_each(|client| client.held.clear());
+    }
+
+    /// The group goes on in a history that begins with this. What was under way to the one before, and is not decided in it, is
+    /// over; and whoever multicast to that has not begun in this one.
+    pub(crate) fn lose_what_is_under_way(&mut self) {
+        for client in &mut self.clients {
+            client.held.clear();
+            client.successions.iter_mut().for_each(|last| last.life = 0);
+            let several = client.entries.iter_mut().filter(|entry| entry.destinations.len() > 1);
+            for entry in several.filter(|entry| !entry.decided && !entry.no_op) {
+                (entry.no_op, entry.decided) = (true, true);
+            }
+        }
     }
 
     /// Checks whether this is a state of a group of this cluster: right numbers of groups, members and clients, sound
@@ -276,7 +293,11 @@ impl Wire for AssignedSlot {
             | if self.vector { VECTOR } else { 0 };
         out.extend_from_slice(&[self.sequence, flags, self.destinations.len() as u64]);
         out.extend(self.destinations.iter().map(|to| to.to_word()));
-        out.extend_from_slice(&self.times);
+        let times = self.times.iter().enumerate();
+        out.extend(times.map(|(position, time)| {
+            let ended = self.destinations.get(position).is_some_and(|to| self.ended.contains(to.group));
+            time | u64::from(ended) << ENDED
+        }));
     }
 
     fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
@@ -287,16 +308,18 @@ impl Wire for AssignedSlot {
         let groups = words.length()?;
         let destinations: Vec<Destination> =
             words.take(groups)?.iter().map(|word| Destination::from_word(*word)).collect();
-        let times = words.take(groups)?.to_vec();
+        let said = words.take(groups)?;
+        let ended =
+            destinations.iter().zip(said).filter(|(_, time)| **time >> ENDED == 1).map(|(to, _)| to.group).collect();
+        let times: Vec<u64> = said.iter().map(|time| time & !(1 << ENDED)).collect();
         let (decided, no_op, vector) = (flags & DECIDED != 0, flags & NO_OP != 0, flags & VECTOR != 0);
-        if times.iter().any(|time| time >> 63 != 0) || (vector && times.contains(&0)) || (decided && !vector && !no_op)
-        {
+        if (vector && times.contains(&0)) || (decided && !vector && !no_op) {
             return Err(PeerMessageError::Value("time"));
         }
         if !no_op && (groups == 0 || sequence == 0) {
             return Err(PeerMessageError::Value("entry"));
         }
-        Ok(AssignedSlot { sequence, destinations, times, vector, decided, no_op })
+        Ok(AssignedSlot { sequence, destinations, times, vector, decided, no_op, ended })
     }
 }
 

@@ -1,5 +1,5 @@
-//! What becomes of a message that was under way to a group that is reset: a protocol of its own, searched whole, before there
-//! is code for it.
+//! What becomes of a message that was under way to a group that is reset: a protocol of its own, searched whole. The code is in
+//! `replica/words.rs` and `replica/settling.rs`.
 //!
 //! A message goes to a group that lost its memory and was reset, and to two others, the *survivors*. The lost group has
 //! acknowledged it at the vector V, and these acknowledgements lie unread wherever they will, or nowhere; a member of a survivor

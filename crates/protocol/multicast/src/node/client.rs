@@ -516,10 +516,8 @@ impl<F: Fabric> Client<F> {
             return false;
         }
         self.histories[group] = own;
-        if !known.is_none() && self.takeover.is_opened(GroupId(group as u16)) {
-            // What this process multicast to it was under way to a history that is over, and its slots are unknown in this one.
-            self.reset[group] |= !self.open_again(GroupId(group as u16));
-        }
+        // What this process multicast to it was under way to a history that is over, and its slots are unknown in this one.
+        self.reset[group] |= !known.is_none() && self.takeover.is_opened(GroupId(group as u16));
         true
     }
 

@@ -9,6 +9,7 @@ use super::identity::Identity;
 use super::lives::Lives;
 use super::messages::Messages;
 use super::order::Undelivered;
+use super::survivors::is_decided_by_survivors;
 use super::votes::Vote;
 use super::{Delivery, Effects, Rejected};
 use crate::item::{StreamEntry, StreamItem};
@@ -188,8 +189,13 @@ impl Agreement {
             return false;
         }
         let quorum = message.votes.quorum(&message.destinations, message.own, installed, self.id.topology());
-        let Some(vector) = quorum else { return false };
-        let latest = message.latest(vector);
+        let latest = match quorum {
+            Some(vector) => message.latest(vector),
+            None if message.ended().is_some() && is_decided_by_survivors(&self.id, &self.ballots, message) => {
+                message.latest(message.times())
+            }
+            None => return false,
+        };
         window.decide(slot, latest, owns_ballot);
         self.order_without_density(client, slot, latest);
         true

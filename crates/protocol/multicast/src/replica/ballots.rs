@@ -194,6 +194,12 @@ impl Ballots {
         PeerMessage::Announce { group, ballot, incarnation, origin }
     }
 
+    /// Whether something of a history of the own group that is over may be under way.
+    #[inline]
+    pub(super) fn follows_another(&self) -> bool {
+        self.installed_in.number > Incarnation::FIRST.number
+    }
+
     /// Where the history of what is installed began.
     pub(super) fn own_origin(&self) -> Incarnation {
         self.origins.last().map_or(Incarnation::NONE, |last| last.incarnation)

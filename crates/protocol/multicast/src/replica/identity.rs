@@ -115,7 +115,9 @@ impl Identity {
             | PeerMessage::Gone(_)
             | PeerMessage::Decided { .. }
             | PeerMessage::Forgotten(_) => from != self.me(),
-            PeerMessage::Refused(_) => group != self.group,
+            PeerMessage::Refused(verdict) | PeerMessage::Lost(verdict) => {
+                group != self.group && verdict.ballot.leader() == from
+            }
             PeerMessage::Retire(left) | PeerMessage::Retired(left) => {
                 group != self.group && left.ballot.leader() == from
             }

@@ -9,8 +9,8 @@ use super::words::Words;
 use super::{Effects, Rejected, Variant};
 use crate::item::{Head, RemoteTimestamp, StreamEntry, StreamItem};
 use crate::mutant::mutant;
-use crate::peer_message::{MessageRef, PeerMessage};
-use crate::{ClientId, GroupId};
+use crate::peer_message::{MessageRef, PeerMessage, Verdict};
+use crate::{ClientId, GroupId, ids};
 
 /// The part of a member that acts while it leads its group.
 ///
@@ -45,6 +45,11 @@ impl<E: Effects> Leader<'_, E> {
             let any_order = mutant!(self.agreement.id.mutant(), NoFifo);
             if !window.holds(slot) || !(any_order || window.may_assign(&window.slot(slot).set)) {
                 return;
+            }
+            let sequence = window.slot(slot).sequence;
+            if self.is_of_ended(client, sequence) {
+                self.no_ops().fill(client, slot, ids::generation(sequence));
+                continue;
             }
             self.assign(client, slot);
         }
@@ -112,7 +117,7 @@ impl<E: Effects> Leader<'_, E> {
             return;
         }
         clock.raise_before_append(message.times().max(), id.mutant());
-        message.vector = true;
+        (message.vector, message.replaced) = (true, false);
         // In V1 each time was passed on as it came; but what came before this ballot began was passed on in another one.
         let first = ballots.installed.number() == 1 && ballots.begins_from_nothing();
         if message.groups > 1 && (id.config.variant == Variant::V2 || !first) {
@@ -237,10 +242,11 @@ impl<E: Effects> Leader<'_, E> {
         let at_once = mutant!(self.agreement.id.mutant(), SuccessionAtOnce);
         let window = self.agreement.messages.window(head.client);
         let subject = MessageRef { client: head.client, sequence: head.sequence };
+        let refused = PeerMessage::Refused(Verdict { message: subject, ballot: self.agreement.ballots.installed });
         let outcome = if window.heirs.is_void(head.sequence) {
-            window.heirs.is_refused(head.sequence, at_once).then_some(PeerMessage::Refused(subject))
+            window.heirs.is_refused(head.sequence, at_once).then_some(refused)
         } else if window.is_superseded(head) {
-            Some(PeerMessage::Refused(subject))
+            Some(refused)
         } else {
             Some(PeerMessage::Forgotten(subject))
         };
@@ -261,6 +267,10 @@ impl<E: Effects> Leader<'_, E> {
         if ahead > 0 && self.agreement.messages.is_open(&item.head) {
             return Err(Rejected::Clock { from, ahead });
         }
+        if self.is_of_ended(client, item.head.sequence) {
+            self.tell_lost(from, group, item);
+            return Ok(false);
+        }
         // By the name that the sender knows: nobody here may have seen the message.
         let subject = MessageRef { client, sequence: item.head.sequence };
         let Some(slot) = self.agreement.messages.locate(&self.agreement.id, &item.head)? else {
@@ -278,7 +288,8 @@ impl<E: Effects> Leader<'_, E> {
         let message = self.agreement.messages.get_mut(client, slot);
         if message.no_op {
             if message.settled {
-                self.effects.send(from, &PeerMessage::Refused(subject));
+                let ballot = self.agreement.ballots.installed;
+                self.effects.send(from, &PeerMessage::Refused(Verdict { message: subject, ballot }));
             }
             return Ok(false);
         }
@@ -290,8 +301,13 @@ impl<E: Effects> Leader<'_, E> {
         if time != 0 && (message.ballot(position) >= item.ballot || keeps) {
             return Ok(false);
         }
+        if message.is_ended(group) {
+            // It is decided with the time of before, or not at all.
+            return Ok(false);
+        }
         message.stamp(position, item.ballot, item.time);
         // Appended afresh when this member is ready to lead.
+        message.replaced |= message.vector && !leads && time != item.time;
         message.vector &= leads || time == item.time;
         if time == item.time || !leads || !message.ordered {
             return Ok(false);

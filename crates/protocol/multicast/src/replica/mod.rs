@@ -56,9 +56,11 @@ mod recovery;
 mod rejected;
 mod repair;
 mod reset;
+mod settling;
 mod slot;
 mod starvation;
 mod succession;
+mod survivors;
 mod votes;
 mod window;
 mod words;
@@ -550,7 +552,7 @@ impl Replica {
             PeerMessage::Seek(wanted) if !self.is_joining() => self.no_ops(effects).on_seek(from, *wanted),
             PeerMessage::Close(about) => self.successions(effects).on_close(from, *about),
             _ if self.is_leader() && !self.on_succession_message(from, group, message, effects) => {
-                self.on_no_op_message(from, message, effects);
+                self.on_no_op_message(from, group, message, effects);
             }
             _ => {}
         }
@@ -747,10 +749,17 @@ impl Replica {
     }
 
     /// A message about a no-op, at a leader.
-    fn on_no_op_message<E: Effects>(&mut self, from: ProcessId, message: &PeerMessage, effects: &mut E) {
+    fn on_no_op_message<E: Effects>(
+        &mut self,
+        from: ProcessId,
+        group: GroupId,
+        message: &PeerMessage,
+        effects: &mut E,
+    ) {
         let mut no_ops = self.no_ops(effects);
         let due = match message {
-            PeerMessage::Refused(refused) => no_ops.on_refused(*refused).then_some(refused.client),
+            PeerMessage::Refused(verdict) => no_ops.on_refused(group, *verdict).then_some(verdict.message.client),
+            PeerMessage::Lost(verdict) => no_ops.on_lost(group, *verdict).then_some(verdict.message.client),
             PeerMessage::Lacking(lacked) => no_ops.on_lacking(from, *lacked).then_some(lacked.client),
             PeerMessage::NoOpProcessed(processed) => no_ops.on_processed(from, *processed).then_some(processed.client),
             _ => None,

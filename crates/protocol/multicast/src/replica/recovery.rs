@@ -348,6 +348,7 @@ impl<E: Effects> Recovery<'_, E> {
         } else if campaign.resets {
             let incarnation = self.agreement.ballots.promised_in;
             state.origins.push(Origin { incarnation, kept: state.delivered });
+            state.lose_what_is_under_way();
         }
         self.adopt(&state, 0, true);
         self.agreement.clock.forget_recovered(self.agreement.id.mutant());
@@ -530,8 +531,8 @@ impl<E: Effects> Recovery<'_, E> {
         for client in self.agreement.messages.clients() {
             // Who has the state has processed what is in it.
             let last = self.agreement.messages.window(client).heirs.last().copied();
-            if let Some(Succession { generation, .. }) = last.filter(|last| !last.settled) {
-                let about = SlotRef { client, slot: 0, ballot, generation };
+            if let Some(Succession { generation, life, .. }) = last.filter(|last| !last.settled) {
+                let about = SlotRef { client, slot: life, ballot, generation };
                 self.send(leader, &PeerMessage::Succeeded(about));
             }
         }

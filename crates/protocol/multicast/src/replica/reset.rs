@@ -22,8 +22,8 @@
 //! - Members without memory that promised are taken in by the ballot itself: they said nothing in the incarnation before,
 //!   and their promises name their lives to the candidate before it takes over.
 //!
-//! What was agreed in (n, t) and is not in the candidate's state is lost; so is what was under way to it (see
-//! ARCHITECTURE.md, "What is lost with memory").
+//! What was agreed in (n, t) and is not in the candidate's state is lost; so is what was under way to it, which other groups
+//! settle (`settling.rs`; see ARCHITECTURE.md, "What is lost with memory").
 
 use stentor_fabric::ProcessId;
 

@@ -84,6 +84,13 @@ impl Replica {
         self.window(client).and_then(|window| window.heirs.last().copied())
     }
 
+    /// Whether a process may begin that took a client's place over.
+    #[must_use]
+    pub fn has_opened(&self, last: &Succession) -> bool {
+        // If its generation was only closed, because another group asked, it has to ask itself: see `settling.rs`.
+        last.settled && last.life != 0
+    }
+
     /// Whether this group keeps so much of a client's earlier processes, for other groups that do not answer, that none can
     /// follow.
     #[must_use]
@@ -106,8 +113,7 @@ impl Replica {
 impl<E: Effects> Successions<'_, E> {
     /// A process wants to begin.
     pub(super) fn on_open(&mut self, asked: Opening) {
-        let Agreement { id, messages, .. } = &*self.agreement;
-        let Some(window) = messages.client(asked.client) else { return };
+        let Some(window) = self.agreement.messages.client(asked.client) else { return };
         let last = window.heirs.last().copied();
         if last.is_some_and(|last| !last.settled) {
             // It will ask again.
@@ -116,6 +122,14 @@ impl<E: Effects> Successions<'_, E> {
         let next = last.map_or(0, |last| last.generation + 1).max(window.over_below).max(window.closed);
         let next = next.max(ids::first_generation_of(self.agreement.ballots.installed.incarnation()));
         let is_last = |generation| last.is_some_and(|last| (last.generation, last.life) == (generation, asked.life));
+        if let Some(told) = asked.told.checked_sub(1)
+            && self.agreement.messages.window_mut(asked.client).heirs.open_last(told, asked.life)
+        {
+            self.agreement.messages.window_mut(asked.client).closing.processed_by = self.agreement.id.bit;
+            return self.propose(asked.client);
+        }
+        let Agreement { id, messages, .. } = &*self.agreement;
+        let Some(window) = messages.client(asked.client) else { return };
         let home = id.topology().home(asked.client) == id.group;
         let generation = match asked.told.checked_sub(1) {
             // It must know of the latest one: a word that was on its way for long is of a process that is followed already.
@@ -253,8 +267,9 @@ impl<E: Effects> Successions<'_, E> {
         let bit = self.agreement.id.bit_of(from);
         let current = processed.ballot == self.agreement.ballots.installed;
         let window = self.agreement.messages.client_mut(processed.client).filter(|_| current);
-        let last = window.and_then(|window| Some((window.heirs.last()?.generation, &mut window.closing)));
-        let Some((_, closing)) = last.filter(|(generation, _)| *generation == processed.generation) else { return };
+        let named = |last: &Succession| last.generation == processed.generation && last.life == processed.slot;
+        let Some(window) = window.filter(|window| window.heirs.last().is_some_and(named)) else { return };
+        let closing = &mut window.closing;
         closing.processed_by |= bit;
         self.count(processed.client);
     }
@@ -412,6 +427,10 @@ impl<E: Effects> Successions<'_, E> {
         let StreamEntry::Succeed { life, after, retired, settled } = *entry else { return };
         let (client, generation) = (head.client, ids::generation(head.sequence));
         let window = self.agreement.messages.window_mut(client);
+        if window.heirs.open_last(generation, life) {
+            self.effects.place_changed(client);
+        }
+        let window = self.agreement.messages.window_mut(client);
         if window.heirs.last().is_none_or(|last| last.generation < generation) {
             let first = window.resolve_first(head);
             window.heirs.retired_below = window.heirs.retired_below.max(retired);
@@ -425,7 +444,7 @@ impl<E: Effects> Successions<'_, E> {
             }
         } else {
             let ballot = self.agreement.ballots.installed;
-            let processed = SlotRef { client, slot: 0, ballot, generation };
+            let processed = SlotRef { client, slot: life, ballot, generation };
             self.effects.send(ballot.leader(), &PeerMessage::Succeeded(processed));
         }
     }

@@ -50,7 +50,8 @@ impl<E: Effects> Words<'_, E> {
     pub(super) fn begin(&mut self, group: GroupId) -> bool {
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         let Some(word) = ballots.told_word(group) else { return false };
-        ballots.take_word(group, word, id.bit);
+        let bit = id.bit;
+        self.agreement.process_word(group, word, bit);
         self.count(group);
         true
     }
@@ -84,7 +85,11 @@ impl<E: Effects> Words<'_, E> {
     fn count(&mut self, group: GroupId) -> bool {
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         let enough = id.is_majority(ballots.word_processed_by(group));
-        enough && !std::mem::replace(&mut ballots.word_mut(group).in_force, true)
+        let news = enough && !std::mem::replace(&mut ballots.word_mut(group).in_force, true);
+        if news {
+            self.agreement.decide_ended(group, self.effects);
+        }
+        news
     }
 
     /// Time passes.
@@ -107,7 +112,10 @@ impl<E: Effects> Words<'_, E> {
         let known = self.agreement.ballots.word(group);
         if known.incarnation.number <= word.incarnation.number {
             let in_force = word.in_force || known.origin == word.origin && known.in_force;
-            self.agreement.ballots.take_word(group, Word { in_force, ..word }, 0);
+            self.agreement.process_word(group, Word { in_force, ..word }, 0);
+            if in_force && !(known.in_force && known.origin == word.origin) {
+                self.agreement.decide_ended(group, self.effects);
+            }
         }
         self.say_processed(group);
     }

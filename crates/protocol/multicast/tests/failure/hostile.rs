@@ -4,7 +4,7 @@
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
     AssignedSlot, Ballot, ClientId, ClientState, Closed, Destination, GroupId, Incarnation, Joiner, Left, MessageId,
-    MessageRef, Mutant, Opening, Origin, PeerMessage, SlotRef, State, Succession, Variant, Word, WordRef,
+    MessageRef, Mutant, Opening, Origin, PeerMessage, SlotRef, State, Succession, Variant, Verdict, Word, WordRef,
 };
 
 use super::cluster::Cluster;
@@ -70,7 +70,9 @@ impl Random {
             (0..groups).map(|group| Destination { group: GroupId(group), slot: self.below(5) }).collect();
         let times = destinations.iter().map(|_| 1 + (self.number() >> 2)).collect();
         let vector = self.one_in(2);
-        AssignedSlot { sequence: self.number(), destinations, times, vector, decided: vector && self.one_in(2), no_op }
+        let ended = destinations.iter().filter(|to| to.slot == 1).map(|to| to.group).collect();
+        let decided = vector && self.one_in(2);
+        AssignedSlot { sequence: self.number(), destinations, times, vector, decided, no_op, ended }
     }
 
     fn client_state(&mut self) -> ClientState {
@@ -149,7 +151,7 @@ impl Random {
 
     fn peer_message(&mut self) -> PeerMessage {
         let (ballot, incarnation) = (self.ballot(), self.number());
-        match self.below(30) {
+        match self.below(31) {
             0 => PeerMessage::Join { life: incarnation },
             1 => PeerMessage::Remembered { by: self.member(), incarnation: self.incarnation_of(ballot) },
             2 => PeerMessage::Elder { life: incarnation },
@@ -174,7 +176,8 @@ impl Random {
             13 => PeerMessage::Ask(self.message_ref()),
             14 => PeerMessage::Decided { message: self.message_ref(), ballot, times: self.some(3, Random::number) },
             15 => PeerMessage::Forgotten(self.message_ref()),
-            16 => PeerMessage::Refused(self.message_ref()),
+            16 => PeerMessage::Refused(Verdict { message: self.message_ref(), ballot }),
+            28 => PeerMessage::Lost(Verdict { message: self.message_ref(), ballot }),
             17 => PeerMessage::Seek(self.slot_ref()),
             18 => PeerMessage::Lacking(self.slot_ref()),
             19 => PeerMessage::NoOpProcessed(self.slot_ref()),

@@ -11,6 +11,7 @@ mod no_op;
 mod probe;
 mod process;
 mod reset;
+mod settling;
 mod starvation;
 mod state;
 mod stream;

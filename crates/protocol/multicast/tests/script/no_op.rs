@@ -1,7 +1,9 @@
 //! What clients that died left half-written.
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, ClientId, Head, MessageRef, PeerMessage, Rejected, ReplicaConfig, SlotRef, Variant};
+use stentor_multicast::{
+    Ballot, ClientId, Head, MessageRef, PeerMessage, Rejected, ReplicaConfig, SlotRef, Variant, Verdict,
+};
 
 use super::process::{Effect, Process, TWO_GROUPS, first_campaign, head, led_by};
 
@@ -243,7 +245,8 @@ fn another_group_is_told_when_the_no_op_is_settled_and_fills_the_slot_in_turn() 
     let theirs = head(1, 0, 2);
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), Ok(vec![]), "not yet");
     leader.peer_message(1, &PeerMessage::NoOpProcessed(slot_ref(0, 0))).expect("it processed that");
-    let refused = PeerMessage::Refused(MessageRef { client: ClientId(0), sequence: 1 });
+    let refused =
+        PeerMessage::Refused(Verdict { message: MessageRef { client: ClientId(0), sequence: 1 }, ballot: led_by(0) });
     let told = leader.timestamp(3, theirs, 1, led_by(3), 7);
     assert_eq!(told, Ok(vec![Effect::PeerMessage { to: 3, message: refused.clone() }]));
 

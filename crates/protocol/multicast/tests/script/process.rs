@@ -117,6 +117,11 @@ impl Process {
         Process::started_at(sizes, me, 2)
     }
 
+    /// The same with a mutant.
+    pub(crate) fn joining_planted(sizes: &[usize], me: u16, mutant: Mutant) -> Self {
+        Process::made(sizes, me, Variant::V2, |config| Replica::joining(ReplicaConfig { mutant, ..config }, 2))
+    }
+
     /// A member without memory, V2, with this incarnation.
     pub(crate) fn started_at(sizes: &[usize], me: u16, incarnation: u64) -> Self {
         Process::made(sizes, me, Variant::V2, |config| Replica::joining(config, incarnation))

@@ -1,8 +1,8 @@
 //! A follower's stream that does not bring what the leader has, and states that the stream has overtaken.
 
 use stentor_multicast::{
-    AssignedSlot, Ballot, CatchUps, ClientId, ClientState, Destination, GroupId, Head, Incarnation, MessageRef, Origin,
-    PeerMessage, ReplicaConfig, State, Variant,
+    AssignedSlot, Ballot, CatchUps, ClientId, ClientState, Destination, GroupId, GroupSet, Head, Incarnation,
+    MessageRef, Origin, PeerMessage, ReplicaConfig, State, Variant,
 };
 
 use super::process::{BOTH, Effect, Process, TWO_GROUPS, first_campaign, first_word, head, led_by};
@@ -15,7 +15,15 @@ const RETRY_TICKS: u32 = 4 * ReplicaConfig::RETRY_TICKS as u32;
 
 fn entry(sequence: u64, to: &[(u16, u64)], times: &[u64], decided: bool) -> AssignedSlot {
     let destinations = to.iter().map(|(group, slot)| Destination { group: GroupId(*group), slot: *slot }).collect();
-    AssignedSlot { sequence, destinations, times: times.to_vec(), vector: true, decided, no_op: false }
+    AssignedSlot {
+        sequence,
+        destinations,
+        times: times.to_vec(),
+        vector: true,
+        decided,
+        no_op: false,
+        ended: GroupSet::default(),
+    }
 }
 
 /// A state of group 0 of [`TWO_GROUPS`] in its first ballot.

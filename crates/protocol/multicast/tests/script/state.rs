@@ -3,8 +3,8 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, Incarnation, Joiner, MessageRef, Origin,
-    PeerMessage, PeerMessageError, Rejected, State, Variant,
+    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, GroupSet, Incarnation, Joiner, MessageRef,
+    Origin, PeerMessage, PeerMessageError, Rejected, State, Variant,
 };
 
 use super::process::{Effect, Process, first_word, led_by};
@@ -15,7 +15,15 @@ fn second() -> Ballot {
 
 fn entry(sequence: u64) -> AssignedSlot {
     let destinations = vec![Destination { group: GroupId(0), slot: sequence - 1 }];
-    AssignedSlot { sequence, destinations, times: vec![sequence], vector: true, decided: false, no_op: false }
+    AssignedSlot {
+        sequence,
+        destinations,
+        times: vec![sequence],
+        vector: true,
+        decided: false,
+        no_op: false,
+        ended: GroupSet::default(),
+    }
 }
 
 /// A state of groups of 3 and 3 with two clients: one message of client 0 is assigned.

@@ -3,7 +3,7 @@
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
     Ballot, ClientId, Closed, Head, Left, MessageId, MessageRef, Mutant, PeerMessage, ReplicaConfig, SlotRef,
-    Succession, Variant,
+    Succession, Variant, Verdict,
 };
 
 use super::process::{Effect, Process, TWO_GROUPS, first_campaign, head, led_by};
@@ -17,6 +17,10 @@ fn sequence(generation: u64, count: u64) -> u64 {
 
 fn about(generation: u64, ballot: Ballot) -> SlotRef {
     SlotRef { client: C0, slot: 0, ballot, generation }
+}
+
+fn succeeded(generation: u64, ballot: Ballot, life: u64) -> PeerMessage {
+    PeerMessage::Succeeded(SlotRef { slot: life, ..about(generation, ballot) })
 }
 
 fn closed(generation: u64, ballot: Ballot, held: &[(u64, u64)]) -> PeerMessage {
@@ -55,7 +59,7 @@ fn leader_of(sizes: &[usize], generation: u64, mutant: Mutant) -> Process {
     let mut leader = leader(sizes, mutant);
     leader.open(7, Some(generation), 0);
     leader.peer_message(1, &closed(generation, led_by(0), &[])).expect("it holds nothing");
-    leader.peer_message(1, &PeerMessage::Succeeded(about(generation, led_by(0)))).expect("it processed that");
+    leader.peer_message(1, &succeeded(generation, led_by(0), 7)).expect("it processed that");
     leader
 }
 
@@ -69,7 +73,7 @@ fn a_process_is_numbered_once_and_told_when_a_majority_has_processed_it() {
     assert_eq!(successions(&effects), [(head(0, 0, 1), false)]);
     assert!(leader.replica.succession(C0).is_some_and(|last| !last.settled));
     assert_eq!(leader.open(8, None, 0), [], "one after the other");
-    let processed = PeerMessage::Succeeded(about(0, led_by(0)));
+    let processed = succeeded(0, led_by(0), 7);
     assert_eq!(successions(&leader.peer_message(2, &processed).expect("sound")), [(head(0, 0, 1), true)]);
     let settled = Succession { generation: 0, life: 7, first: 0, after: 0, settled: true };
     assert_eq!(leader.replica.succession(C0), Some(settled));
@@ -172,8 +176,8 @@ fn what_an_earlier_process_left_is_void_from_the_first_slot_on() {
     let theirs = head(2, 1, 2);
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), Ok(vec![]), "nothing is said before it is settled");
     assert_eq!(leader.ack(4, theirs, 1, &[1, 7]), Ok(vec![]));
-    leader.peer_message(1, &PeerMessage::Succeeded(about(1, led_by(0)))).expect("it processed that");
-    let refused = PeerMessage::Refused(MessageRef { client: C0, sequence: 2 });
+    leader.peer_message(1, &succeeded(1, led_by(0), 8)).expect("it processed that");
+    let refused = PeerMessage::Refused(Verdict { message: MessageRef { client: C0, sequence: 2 }, ballot: led_by(0) });
     let told = Ok(vec![Effect::PeerMessage { to: 3, message: refused }]);
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), told);
     // Also when the slot was used again, and another one is where its short name points.
@@ -194,7 +198,7 @@ fn what_a_follower_holds_that_is_void_it_forgets() {
     follower.message(0, 1, &[(0, 0)]).expect("the first message");
     follower.message(0, 2, &[(0, 1)]).expect("the second");
     let effects = follower.succeed(1, 1, 1, false).expect("the leader's stream");
-    let processed = PeerMessage::Succeeded(about(1, led_by(0)));
+    let processed = succeeded(1, led_by(0), 9);
     assert_eq!(effects, [Effect::Dropped { slot: 1, sequence: 2 }, Effect::PeerMessage { to: 0, message: processed }]);
     assert_eq!((follower.replica.end_of_held(C0), follower.replica.over_below(C0)), (1, 1));
     assert_eq!(follower.succeed(1, 1, 2, true), Ok(vec![]));
@@ -232,7 +236,7 @@ fn what_is_kept_is_asked_of_other_groups_and_forgotten_when_they_are_done() {
     for generation in 1..4 {
         leader.open(7 + generation, None, generation);
         leader.peer_message(1, &closed(generation, led_by(0), &[])).expect("it holds nothing");
-        leader.peer_message(1, &PeerMessage::Succeeded(about(generation, led_by(0)))).expect("processed");
+        leader.peer_message(1, &succeeded(generation, led_by(0), 7 + generation)).expect("processed");
     }
     let asked = peer_messages(&leader.ticks(1));
     let retire = Left { client: C0, below: 3, ballot: led_by(0) };
@@ -249,6 +253,15 @@ fn what_is_kept_is_asked_of_other_groups_and_forgotten_when_they_are_done() {
     assert_eq!(peer_messages(&effects), [(0, retired.clone())]);
     leader.peer_message(3, &retired).expect("they are done");
     assert_eq!(peer_messages(&leader.ticks(100)), [], "nothing more is asked");
+    // The process of that generation opens there, too: it says so itself, and begins when a majority knows that.
+    let opened = |theirs: &Process| theirs.replica.succession(C0).is_some_and(|last| theirs.replica.has_opened(&last));
+    assert!(!opened(&theirs));
+    assert_eq!(successions(&theirs.open(10, Some(3), 0)), [(head(sequence(3, 0), 0, 1), false)]);
+    theirs.peer_message(5, &succeeded(3, led_by(3), 0)).expect("it was on its way");
+    assert!(!opened(&theirs));
+    let effects = theirs.peer_message(5, &succeeded(3, led_by(3), 10)).expect("it processed that");
+    assert_eq!(successions(&effects), [(head(sequence(3, 0), 0, 1), true)]);
+    assert!(opened(&theirs));
 }
 
 #[cfg(feature = "plants")]
@@ -287,7 +300,8 @@ mod planted {
         theirs.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
         theirs.message(1, 1, &[(1, 0)]).expect("another client's, behind it");
         theirs.ack(4, Head { client: ClientId(1), ..head(1, 0, 1) }, 0, &[2]).expect("sound");
-        let refused = PeerMessage::Refused(MessageRef { client: C0, sequence: 1 });
+        let refused =
+            PeerMessage::Refused(Verdict { message: MessageRef { client: C0, sequence: 1 }, ballot: led_by(0) });
         let effects = theirs.peer_message(0, &refused).expect("refused");
         assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
     }

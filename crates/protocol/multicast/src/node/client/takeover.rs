@@ -162,18 +162,6 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// A group began anew. If nothing was multicast to it, it opens again. Returns whether it does.
-    pub(super) fn open_again(&mut self, group: GroupId) -> bool {
-        let at = usize::from(group.0);
-        let unused = self.takeover.first.get(at).copied().flatten() == Some(self.sender.next(group));
-        if unused {
-            self.takeover.first[at] = None;
-            (0..self.rings[at].targets.len()).for_each(|member| self.sender.expel(group, member));
-            self.greet_group(group);
-        }
-        unused
-    }
-
     /// No member of a group counts any more. If nothing was multicast to it, it opens again: it may have forgotten everything.
     pub(super) fn reopen_if_unused(&mut self, group: GroupId) {
         let none = (0..self.rings[usize::from(group.0)].targets.len()).all(|member| !self.sender.counts(group, member));
