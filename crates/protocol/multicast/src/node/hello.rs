@@ -16,8 +16,8 @@
 //! | 4 | generation: the sender's number for this start of that ring; credits name it |
 //! | 5 | of a client: 1 if it has begun to multicast |
 //! | 6 | of a client: its generation, plus 1 (32 bits), 0: it was told none; the smallest that it may have (32) |
-//! | 7 | of a member: its group's incarnation, number (32) and tag (32); 0: it has no state |
-//! | 8 | the largest incarnation of the receiver's group that the sender remembers, number (32) and tag (32) |
+//! | 7 | of a member: its group's incarnation, number (32) and tag (32); it is always 0 now |
+//! | 8 | the largest incarnation of the receiver's group that the sender remembers, number (32) and tag (32); also 0 now |
 //! | 9 | of a member: its wall clock, nanoseconds since 1970; 0: it has none |
 //! | 10… | 0: room for the run, the configuration's fingerprint, the format in force and the group of a hosted member |
 
