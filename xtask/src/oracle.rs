@@ -33,6 +33,7 @@ const SIMULATIONS: [(&str, &[(&str, u64)]); 4] = [
             ("clients", 300),
             ("rings", 300),
             ("rejoins", 300),
+            ("states", 100),
             ("stops", 300),
             ("clocks", 300),
         ],

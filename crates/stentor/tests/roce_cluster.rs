@@ -17,7 +17,7 @@ use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_roce::driver::Chances;
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 
-use common::cluster;
+use common::{cluster, is_delivered_everywhere};
 
 const PROCESSES: u16 = 6;
 
@@ -101,7 +101,8 @@ fn member(stage: &Stage, me: ProcessId, stop: &Stop, delivered: &AtomicU64, sink
         replica.ballot(),
         member.counts()
     );
-    assert_eq!(member.counts().rejected, 0);
+    // Behind a lost packet a member may fall behind a majority, and refuse what is beyond its window.
+    assert!(member.counts().rejected == 0 || stage.chances.drop > 0.0);
     member.fabric_mut().device().injected()[0]
 }
 
@@ -113,9 +114,11 @@ fn client(stage: &Stage, place: ClientId, messages: u64, sink: Sink) {
     let sets = [vec![GroupId(0)], vec![GroupId(1)], vec![GroupId(0), GroupId(1)]];
     let deadline = Instant::now() + Duration::from_secs(100);
     let mut sent = 0;
-    while client.delivered_up_to() < messages {
+    let mut begun = false;
+    while !begun || client.delivered_up_to() < messages || !is_delivered_everywhere(&client) {
         let mut worked = false;
-        while sent < messages {
+        begun = begun || client.reaches_all(&[GroupId(0), GroupId(1)]);
+        while begun && sent < messages {
             let payload = vec![sent as u8; (sent * 37 % 300) as usize];
             let to = &sets[sent as usize % 3];
             let before = now_ns();

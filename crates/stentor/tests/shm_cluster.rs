@@ -14,7 +14,7 @@ use stentor::runtime::{
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_testutil::TempDir;
 
-use common::cluster;
+use common::{cluster, is_delivered_everywhere};
 
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);
@@ -54,9 +54,11 @@ fn client(plan: &ClusterRuntime, place: ClientId, directory: PathBuf, messages: 
     let sets = [vec![GroupId(0)], vec![GroupId(1)], vec![GroupId(0), GroupId(1)]];
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut sent = 0;
-    while client.delivered_up_to() < messages {
+    let mut begun = false;
+    while !begun || client.delivered_up_to() < messages || !is_delivered_everywhere(&client) {
         let mut worked = false;
-        while sent < messages {
+        begun = begun || client.reaches_all(&[GroupId(0), GroupId(1)]);
+        while begun && sent < messages {
             let payload = vec![sent as u8; (sent * 37 % 300) as usize];
             let to = &sets[sent as usize % 3];
             let before = now_ns();

@@ -138,10 +138,13 @@ impl<F: Fabric> Client<F> {
         }
         let links = opener.links;
         let fanout = FanoutSender::join(&mut fabric, &topology, client, mutant)?;
+        let mut sender = Sender::new(&topology, client, limits.window).with_mutant(mutant);
+        // Nobody counts before its group is opened.
+        topology.group_ids().for_each(|group| sender.resume_slots(group, 0));
         Ok(Client {
             fanout,
             unsettled: Vec::new(),
-            sender: Sender::new(&topology, client, limits.window).with_mutant(mutant),
+            sender,
             members: topology.group_ids().map(|group| vec![None; topology.size(group)]).collect(),
             places,
             takeover: Takeover::new(topology.home(client), topology.groups()),
