@@ -332,7 +332,7 @@ fn a_majority_that_forgot_says_so_and_what_to_do() {
     assert!(moved.stderr.contains("stop g1.2 and start it anew"), "{}", moved.stderr);
     let nobody = begun(&running, "1");
     assert!(
-        nobody.code == 1 && nobody.stderr.contains("`stentor leader show` says which one does not work"),
+        nobody.code == 1 && nobody.stderr.contains("`stentor leader show` says which group does not work"),
         "{}",
         nobody.stderr
     );
