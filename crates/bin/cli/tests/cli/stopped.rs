@@ -29,7 +29,7 @@ fn deliver_while_stopped(name: &str) -> (Running, usize) {
     command.args(running.meeting()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut cast = command.spawn().unwrap();
     let mut input = cast.stdin.take().unwrap();
-    let mut delivered = 0;
+    let (mut delivered, mut named) = (0, false);
     for line in 0..LINES {
         if line == STOPPED.start {
             running.until("g1.1", "out", |text| text.lines().count() >= line / 2);
@@ -37,12 +37,16 @@ fn deliver_while_stopped(name: &str) -> (Running, usize) {
         }
         if line == STOPPED.end {
             delivered = running.read("g1.1", "out").lines().count();
+        }
+        // A member is named once something waits for it that it does not take; on a busy machine that comes later.
+        if line >= STOPPED.end && !named {
             let show = run(["leader", "show"].map(str::to_owned).into_iter().chain(running.meeting()));
             assert_eq!(show.code, 0, "{}{}", show.stdout, show.stderr);
-            // A leader that stands still is deposed first, and then nobody may have anything to write to it.
-            let named = [format!("{name} stands still: "), format!("{name} does not answer (stopped)")];
-            assert!(named.iter().any(|named| show.stdout.contains(named)), "{}", show.stdout);
-            running.interrupt(name, Signal::CONT);
+            named = show.stdout.contains(&format!("{name} stands still: "));
+            assert!(named || line < LINES - 20, "{}", show.stdout);
+            if named {
+                running.interrupt(name, Signal::CONT);
+            }
         }
         writeln!(input, "line {line}").unwrap();
         std::thread::sleep(PACE);
