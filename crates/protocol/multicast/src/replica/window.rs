@@ -26,7 +26,7 @@ pub(super) struct Window {
     delivered: u64,
     /// Sequence of the last slot before `delivered`.
     done: u64,
-    /// Sequence of the last slot before `delivered` that is no no-op.
+    /// Sequence of the last message before `delivered` that is not a no-op.
     good: u64,
     /// Behind the last slot that is held or named.
     top: u64,
@@ -150,14 +150,14 @@ impl Window {
         ids::generation(sequence) < self.over_below
     }
 
-    /// The generation of the process that left a gap: the one that multicast what is known there, or else the one before the
-    /// process that begins behind it, or else the one that multicast what is behind it.
+    /// The generation of the process that left a gap at `slot`, if `behind` is the next slot of which something is known. A name
+    /// in the gap tells it; otherwise the process that begins behind the gap; otherwise the message behind it.
     pub(super) fn left_by(&self, slot: u64, behind: u64) -> u64 {
         let here = self.slot_or_none(slot).map_or(0, |known| known.sequence);
         if here != 0 && !ids::is_nameless(here) {
             return ids::generation(here);
         }
-        self.heirs.left_by(slot).unwrap_or_else(|| ids::generation(behind))
+        self.heirs.left_by(slot).unwrap_or_else(|| ids::generation(self.slot(behind).sequence))
     }
 
     /// The first slot from `from` on that something is known about, and that satisfies a condition.
