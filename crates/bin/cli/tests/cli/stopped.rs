@@ -13,11 +13,11 @@ const NAMES: [&str; 6] = ["g1.1", "g1.2", "g1.3", "g2.1", "g2.2", "g2.3"];
 const LINES: usize = 400;
 /// Between two lines.
 const PACE: Duration = Duration::from_millis(10);
-/// Lines after which a process is stopped, and after which it goes on: many windows later.
+/// Lines after which a process is stopped, and after which its name is looked for: many windows later. It goes on once it is named.
 const STOPPED: std::ops::Range<usize> = 50..300;
 
-/// Both groups deliver all lines while a process stands still, with its histories complete in the end. Returns the lines that
-/// the first member had delivered when the process went on.
+/// Both groups deliver all lines while a process stands still, with its histories complete in the end. Returns how many lines
+/// the first member had delivered at the end of [`STOPPED`].
 fn deliver_while_stopped(name: &str) -> (Running, usize) {
     let mut running = Running::new(2, 3, SMALL);
     let history = |running: &Running, name: &str| running.path(&format!("{name}.jsonl")).to_str().unwrap().to_owned();

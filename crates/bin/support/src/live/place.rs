@@ -23,7 +23,7 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// For how long the home group of a place may not be there.
 const HOME_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A client that can reach all members of its groups.
+/// A client that has begun: a majority of each of its groups counts.
 pub struct Joined<F: FabricDiagnostics> {
     /// The client.
     pub client: Client<F>,
