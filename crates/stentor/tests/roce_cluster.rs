@@ -17,7 +17,7 @@ use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_roce::driver::Chances;
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 
-use common::{cluster, is_delivered_everywhere};
+use common::cluster;
 
 const PROCESSES: u16 = 6;
 
@@ -118,7 +118,7 @@ fn client(stage: &Stage, place: ClientId, messages: u64, sink: Sink) {
     let deadline = Instant::now() + Duration::from_secs(100);
     let mut sent = 0;
     let mut begun = false;
-    while !begun || client.delivered_up_to() < messages || !is_delivered_everywhere(&client) {
+    while !begun || client.delivered_up_to() < messages || !client.is_delivered_everywhere() {
         let mut worked = false;
         begun = begun || client.reaches_all(&[GroupId(0), GroupId(1)]);
         while begun && sent < messages {
