@@ -184,7 +184,8 @@ impl<F: Fabric> Member<F> {
         self.transfers.report(TransferReport { role: TransferRole::Donor, peer, position, bytes, outcome });
         self.outputs.backlog = None;
         self.transfers.throttle.end();
-        if outgoing.holds_stream {
+        // It was stopped for the transfer, or with a connection, and the state with which it begins was held back.
+        if !self.streams.is_started(peer) {
             self.transfers.cut_off.push(peer);
             self.transfers.is_due = true;
         }
@@ -242,13 +243,7 @@ impl<F: Fabric> Member<F> {
         self.begin_streams_again(app);
     }
 
-    fn with_outgoing(&mut self, act: impl FnOnce(&mut OutgoingTransfer)) {
-        if let Some(outgoing) = &mut self.transfers.outgoing {
-            act(outgoing);
-        }
-    }
-
-    /// Sends the state to members whose streams were stopped for a transfer that ended early.
+    /// Sends the state to members whose streams were stopped when a transfer ended.
     fn begin_streams_again<A: Application>(&mut self, app: &mut A) {
         if self.transfers.cut_off.is_empty() {
             return;
@@ -302,7 +297,6 @@ impl<F: Fabric> Member<F> {
         if self.streams.outbound.others_started(to) + 1 >= self.topology.majority(self.replica.group()) as usize {
             // Nobody waits for it meanwhile.
             self.streams.stop(to);
-            self.with_outgoing(|outgoing| outgoing.holds_stream = true);
         }
     }
 
@@ -352,10 +346,11 @@ impl<F: Fabric> Member<F> {
         let done = self.with_replica(app, |replica, out| replica.on_peer_message(to, &behind, out));
         if done.is_err() || !self.outputs.sends_state(to) {
             // A campaign of this member's own is under way.
-            self.with_outgoing(OutgoingTransfer::reopen);
+            if let Some(outgoing) = &mut self.transfers.outgoing {
+                outgoing.reopen();
+            }
             return;
         }
-        self.with_outgoing(|outgoing| outgoing.holds_stream = false);
         self.send_outgoing();
         if promised.leader() == to {
             // A candidate does not answer. If the state is lost with the connection, it asks again, and needs no other.
