@@ -256,15 +256,20 @@ impl<F: Fabric> Member<F> {
         self.send_outgoing();
     }
 
+    /// Whether this member is the one that gives a state to another: it leads, or that one campaigns.
+    fn serves(&self, to: ProcessId) -> bool {
+        let promised = self.replica.promised();
+        promised.leader() == self.fabric.me() || promised.leader() == to && promised != self.replica.ballot()
+    }
+
     fn reason_to_end(&self) -> Option<GivenUp> {
         let outgoing = self.transfers.outgoing.as_ref()?;
         let silence = self.recovery.now - outgoing.heard;
-        let leader = self.replica.promised().leader();
         // A receiver that takes over a large state stands still, and its connection may end because of that.
         let restores = outgoing.may_be_restored();
         let patience = if restores || self.is_connected_to(outgoing.to) { DONOR_PATIENCE } else { RESUME_PATIENCE };
         let others_wait = || self.transfers.next_want(self.recovery.now).is_some_and(|(to, ..)| to != outgoing.to);
-        if leader != self.fabric.me() && leader != outgoing.to {
+        if !self.serves(outgoing.to) {
             Some(GivenUp::LeaderChanged)
         } else if self.outputs.backlog.as_ref().is_none_or(Backlog::has_overflowed) {
             Some(GivenUp::BacklogFull { limit: self.limits.backlog_bytes })
@@ -280,8 +285,7 @@ impl<F: Fabric> Member<F> {
         let now = self.recovery.now;
         let Some((to, want, standing)) = self.transfers.next_want(now) else { return };
         self.transfers.set_want(to, None);
-        let leader = self.replica.promised().leader();
-        if standing.applied >= want.delivered || leader != self.fabric.me() && leader != to {
+        if standing.applied >= want.delivered || !self.serves(to) {
             // It has got so far meanwhile, or another leader serves it. If it lacks something still, it asks again.
             return;
         }
