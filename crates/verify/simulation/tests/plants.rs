@@ -3,8 +3,9 @@
 
 use stentor_simulation::{Mutant, Profile, Record, Sets, SimulationRun};
 
-/// The seeds are those that show it first; a simulation run from 0 finds it there. No seed is known that shows `state-unnoted`, since new
-/// clients begin with majorities, or `held-of-another-life`, since delivered bodies are kept that came through another member.
+/// The seeds are those that show it first; a simulation run from 0 finds it there. No seed is known that shows
+/// `state-unnoted`, since new clients begin with majorities, or `held-of-another-life`, since delivered bodies are kept that
+/// came through another member.
 #[test]
 fn what_is_planted_in_the_rings_of_clients_is_found() {
     for (name, seed, profile) in [

@@ -17,17 +17,17 @@
 //! often it asks. All other groups it asks with that generation.
 //!
 //! # Invariants
-//! 1. *A member that answered `Closed` for generation G takes no body of a smaller generation from a client's ring, and tells no
-//!    such process what it holds.* The answer counts only in the ballot that its sender had installed, and only at the leader of that
-//!    ballot. So closings are in no promise and no state: if the ballot ends first, the next leader asks again.
+//! 1. *A member that answered `Closed` for generation G takes no body of a smaller generation from a client's ring, and tells
+//!    no such process what it holds.* The answer counts only in the ballot that its sender had installed, and only at the
+//!    leader of that ballot. So closings are in no promise and no state: if the ballot ends first, the next leader asks again.
 //! 2. *The first slot is behind everything that any of a majority held without a gap, when it answered*: the leader has all that
 //!    itself by then. An answer whose bodies do not come is dropped; its sender is asked again.
 //! 3. *A succession counts when it is settled*, like a no-op: then every later leader's state has it, and the slots from the first
 //!    one on are assigned to nobody before. Until then a later leader may lack it, and may assign what would be void; so no other
 //!    group and no process is told.
 //! 4. *No two messages have one id.* A generation is told to one life. It is above all generations whose successions the home
-//!    group has; those that were told are settled, so no later leader lacks one. A home group that forgot everything numbers from the
-//!    beginning; a group that remembers a larger generation says so, and the process asks its home for one above it.
+//!    group has; those that were told are settled, so no later leader lacks one. A home group that forgot everything numbers
+//!    from the beginning; a group that remembers a larger generation says so, and the process asks its home for one above it.
 //!
 //! **What is synced is not void.** A client was told that m is held by a majority Q1 in ballot b, with everything before it at
 //! this group. Let a leader append a succession in ballot c by answers of Q2.
