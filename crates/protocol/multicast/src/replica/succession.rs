@@ -41,6 +41,14 @@
 //! have it assigned, and the first slot would be behind it. Later leaders have the succession, and assign nothing void. `Refused`
 //! is said when the succession is settled.
 //!
+//! **What is void gives way.** A deposed leader, or who followed it, may have assigned in its ballot b what is void by a
+//! succession of a later ballot c; and the next process's message m is in the same slot. A slot takes no other body once it is
+//! assigned, so the member would wait for m for ever, with c's state; or would lead without it. But m exists, so its succession is
+//! settled, in c: a majority has processed that, and nothing of earlier processes from m's slot on can be decided in b, nor was it
+//! assigned in b after the succession, which b lacks. Every later leader's state is of c or later, and none takes up what this
+//! member has of b. So that is forgotten when a state names m, before bodies are asked for: the succession itself need not be
+//! known to be settled by then.
+//!
 //! # What is kept
 //! Another group may ask much later for the timestamp of a void message: by then the slot, which it names by few bits, may be used
 //! again. So what is void is known by *sequences*: all that a process of a smaller generation multicast after

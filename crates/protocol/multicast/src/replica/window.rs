@@ -484,6 +484,25 @@ impl Window {
         self.done = self.done.max(before.last().map_or(state.freed, |last| last.sequence));
     }
 
+    /// Forgets what is assigned here, from the first slot on that a later process of the client uses by a state of a later ballot:
+    /// the body there could not be taken. Nothing of that can count any more, see `succession.rs`. Returns what was held of it:
+    /// slots and sequences.
+    pub(super) fn give_way(&mut self, state: &ClientState) -> Vec<(u64, u64)> {
+        let assigned = (state.from..).zip(&state.entries).filter(|(_, entry)| !entry.no_op);
+        let used = assigned.map(|(slot, entry)| (slot, entry.sequence)).chain(state.held.iter().copied());
+        let earlier = |slot, sequence| ids::generation(self.slot(slot).sequence) < ids::generation(sequence);
+        let used = used.filter(|(slot, sequence)| self.pending().contains(slot) && earlier(*slot, *sequence));
+        let Some(first) = used.map(|(slot, _)| slot).min() else { return Vec::new() };
+        let mut dropped = Vec::new();
+        for slot in first..self.assigned {
+            let known = self.slot_mut(slot);
+            dropped.extend(known.body.then_some((slot, known.sequence)));
+            known.clear();
+        }
+        self.assigned = first;
+        dropped
+    }
+
     /// Takes a state's assignments in place of the own ones. Every body is held, nothing is missing below. `leads`: what
     /// other groups' leaders said is kept.
     pub(super) fn adopt(&mut self, state: &ClientState, group: GroupId, leads: bool) {
