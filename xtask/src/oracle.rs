@@ -297,4 +297,19 @@ calm 1 00000000000000ee 00000000000000ff
             assert!(run.len() >= 300, "{simulation}");
         }
     }
+
+    #[test]
+    fn the_docs_name_every_profile_and_the_number_of_seeds() {
+        let root = Context::new().root;
+        let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
+        let table = read("docs/oracle.md");
+        let profiles = SIMULATIONS.iter().flat_map(|(_, profiles)| profiles.iter());
+        let all: u64 = profiles.clone().map(|(_, seeds)| seeds).sum();
+        for (profile, _) in profiles.filter(|(profile, _)| *profile != NO_PROFILE) {
+            assert!(table.contains(&format!("`{profile}`")), "{profile}");
+        }
+        assert!(table.contains(&format!("what {all} seeds do")), "{all}");
+        assert!(read("ARCHITECTURE.md").contains(&format!("what {all} seeds do")), "{all}");
+        assert!(read("CONTRIBUTING.md").contains(&format!("{all} simulated seeds")), "{all}");
+    }
 }

@@ -10,7 +10,7 @@ use stentor::runtime::{Client, ClientId, GroupId, Housekeeper, Member, ShmFabric
 use stentor_fabric::ProcessId;
 use stentor_testutil::TempDir;
 
-use common::{cluster, is_delivered_everywhere};
+use common::cluster;
 
 /// Of each run; a multiple of the destination sets.
 const MESSAGES: u64 = 12_000;
@@ -66,7 +66,7 @@ impl Cluster {
     /// Multicasts messages of all lengths and waits until everybody delivered them.
     fn run(&mut self, messages: u64, outstanding: u64) {
         let (last, since) = (self.submitted + messages, Instant::now());
-        while self.client.delivered_up_to() < last || !is_delivered_everywhere(&self.client) {
+        while self.client.delivered_up_to() < last || !self.client.is_delivered_everywhere() {
             while self.submitted < last && self.submitted - self.client.delivered_up_to() < outstanding {
                 let bytes = (self.submitted * 37 % 512) as usize;
                 // Nobody sends a credit for one slot of a window unless asked to.

@@ -14,7 +14,7 @@ use stentor::runtime::{
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_testutil::TempDir;
 
-use common::{cluster, is_delivered_everywhere};
+use common::cluster;
 
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);
@@ -55,7 +55,7 @@ fn client(plan: &ClusterRuntime, place: ClientId, directory: PathBuf, messages: 
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut sent = 0;
     let mut begun = false;
-    while !begun || client.delivered_up_to() < messages || !is_delivered_everywhere(&client) {
+    while !begun || client.delivered_up_to() < messages || !client.is_delivered_everywhere() {
         let mut worked = false;
         begun = begun || client.reaches_all(&[GroupId(0), GroupId(1)]);
         while begun && sent < messages {

@@ -9,7 +9,7 @@
 //! | `Refuse` | member → candidate or leader | I have promised a larger ballot |
 //! | `Install` | leader → its group | the complete state under my ballot |
 //! | `Installed` | member → leader | I have it |
-//! | `Behind` | member → leader, candidate → donor | I miss something: send the state; what I miss is perhaps not retained any more: send the application's, too |
+//! | `Behind` | member → leader, candidate → donor | I miss entries: send the state, with the application's if I ask for it |
 //! | `Transfer` | donor → candidate | state with the application's |
 //! | `Announce` | leader → other groups; who knows more → who says less | that group is led under this ballot, in this incarnation |
 //! | `WantBody`, `Gone` | member → member, and back | forward me that message; I have it no more |

@@ -48,12 +48,6 @@ impl ProcessMemory {
     pub fn bytes(&self) -> u64 {
         self.rows.iter().filter(|row| !row.rare).map(MemoryRow::bytes).sum()
     }
-
-    /// Returns the bytes that each takes on top of that while a member gets another one's state.
-    #[must_use]
-    pub fn rare_bytes(&self) -> u64 {
-        self.rows.iter().filter(|row| row.rare).map(MemoryRow::bytes).sum()
-    }
 }
 
 /// The memory of all processes.

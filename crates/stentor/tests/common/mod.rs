@@ -1,10 +1,9 @@
-//! What the tests of clusters share: a configuration, and when everybody has delivered.
+//! What the tests of clusters share: a configuration.
 
 use std::path::Path;
 
 use stentor::ClusterConfig;
-use stentor::runtime::{Client, ClusterRuntime};
-use stentor_fabric::Fabric;
+use stentor::runtime::ClusterRuntime;
 
 /// A cluster with a group of three members and, if there are two groups, another one of one member. `election` and `limits`
 /// are further lines of these sections.
@@ -20,13 +19,4 @@ pub(crate) fn cluster(name: &str, groups: usize, election: &str, limits: &str) -
          [limits]\nmessage_bytes = 4096\nwindow = 64\n{limits}\n{groups}"
     );
     ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid")).expect("possible")
-}
-
-/// Whether every member has delivered what the client sent to its group. The client itself waits for majorities.
-#[allow(dead_code, reason = "not all tests have clients")]
-pub(crate) fn is_delivered_everywhere<F: Fabric>(client: &Client<F>) -> bool {
-    let topology = client.topology();
-    topology
-        .group_ids()
-        .all(|group| topology.members(group).all(|member| client.delivered_by(member) == client.next_slot(group)))
 }

@@ -3,13 +3,15 @@
 
 use stentor_simulation::{Mutant, Profile, Record, Sets, SimulationRun};
 
-/// The seeds are those that show it first; a simulation run from 0 finds it there.
+/// The seeds are those that show it first; a simulation run from 0 finds it there. No seed is known that shows
+/// `state-unnoted`, since new clients begin with majorities, or `held-of-another-life`, since delivered bodies are kept that
+/// came through another member.
 #[test]
 fn what_is_planted_in_the_rings_of_clients_is_found() {
     for (name, seed, profile) in [
-        ("era-not-closed", 141, Profile::All),
+        ("era-not-closed", 181, Profile::All),
         ("void-of-the-living", 6, Profile::All),
-        ("held-bodies-uncredited", 2, Profile::Rings),
+        ("held-bodies-uncredited", 1, Profile::Rings),
         ("nobody-expelled", 0, Profile::Stops),
     ] {
         find(name, seed, profile, Sets::Never);
@@ -18,20 +20,13 @@ fn what_is_planted_in_the_rings_of_clients_is_found() {
 
 #[test]
 fn what_is_planted_where_members_come_back_under_load_is_found() {
-    find("state-set-back", 201, Profile::Rejoins, Sets::Drawn);
+    find("state-set-back", 25, Profile::Rejoins, Sets::Drawn);
 }
 
 #[test]
 fn what_is_planted_in_transfers_of_large_states_is_found() {
-    find("applied-again", 3, Profile::States, Sets::Drawn);
-    find("pieces-mixed", 33, Profile::States, Sets::Drawn);
-}
-
-/// One run in some 100 000 shows it under all failures; this one does. So rare is `held-of-another-life`, too, of which no
-/// seed is known since delivered bodies are kept that came through another member.
-#[test]
-fn what_is_planted_where_only_rare_runs_come_is_found() {
-    find("state-unnoted", 127_327_292, Profile::All, Sets::Drawn);
+    find("applied-again", 1, Profile::States, Sets::Drawn);
+    find("pieces-mixed", 10, Profile::States, Sets::Drawn);
 }
 
 fn find(name: &str, seed: u64, profile: Profile, sets: Sets) {

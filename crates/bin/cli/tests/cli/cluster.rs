@@ -297,9 +297,12 @@ fn a_majority_that_forgot_says_so_and_what_to_do() {
     }
     let begun = |running: &Running, seconds: &str| running.cast(b"x\n", &["--to", "g1", "--timeout", seconds]);
     assert_eq!(begun(&running, "20").code, 0);
-    for name in ["g1.1", "g1.2", "g1.3"] {
-        running.until(name, "err", |text| text.contains("g1 begins from nothing: its deliveries are numbered from 1"));
-    }
+    // On a busy machine one of them may come when the others have begun, and is taken in.
+    let begins = |text: &str| text.contains("g1 begins from nothing: its deliveries are numbered from 1");
+    let told = ["g1.1", "g1.2", "g1.3"].map(|name| {
+        running.until(name, "err", |text| begins(text) || text.contains("taken in by its group, which has delivered 0"))
+    });
+    assert!(told.iter().filter(|told| begins(told)).count() >= 2, "{told:?}");
     for name in ["g1.1", "g1.3"] {
         running.signal(name, Signal::KILL);
     }
@@ -332,7 +335,7 @@ fn a_majority_that_forgot_says_so_and_what_to_do() {
     assert!(moved.stderr.contains("stop g1.2 and start it anew"), "{}", moved.stderr);
     let nobody = begun(&running, "1");
     assert!(
-        nobody.code == 1 && nobody.stderr.contains("`stentor leader show` says which one does not work"),
+        nobody.code == 1 && nobody.stderr.contains("`stentor leader show` says which group does not work"),
         "{}",
         nobody.stderr
     );

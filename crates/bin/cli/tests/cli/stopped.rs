@@ -13,11 +13,11 @@ const NAMES: [&str; 6] = ["g1.1", "g1.2", "g1.3", "g2.1", "g2.2", "g2.3"];
 const LINES: usize = 400;
 /// Between two lines.
 const PACE: Duration = Duration::from_millis(10);
-/// Lines after which a process is stopped, and after which it goes on: many windows later.
+/// Lines after which a process is stopped, and after which its name is looked for: many windows later. It goes on once it is named.
 const STOPPED: std::ops::Range<usize> = 50..300;
 
-/// Both groups deliver all lines while a process stands still, with its histories complete in the end. Returns the lines that
-/// the first member had delivered when the process went on.
+/// Both groups deliver all lines while a process stands still, with its histories complete in the end. Returns how many lines
+/// the first member had delivered at the end of [`STOPPED`].
 fn deliver_while_stopped(name: &str) -> (Running, usize) {
     let mut running = Running::new(2, 3, SMALL);
     let history = |running: &Running, name: &str| running.path(&format!("{name}.jsonl")).to_str().unwrap().to_owned();
@@ -29,7 +29,7 @@ fn deliver_while_stopped(name: &str) -> (Running, usize) {
     command.args(running.meeting()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut cast = command.spawn().unwrap();
     let mut input = cast.stdin.take().unwrap();
-    let mut delivered = 0;
+    let (mut delivered, mut named) = (0, false);
     for line in 0..LINES {
         if line == STOPPED.start {
             running.until("g1.1", "out", |text| text.lines().count() >= line / 2);
@@ -37,10 +37,16 @@ fn deliver_while_stopped(name: &str) -> (Running, usize) {
         }
         if line == STOPPED.end {
             delivered = running.read("g1.1", "out").lines().count();
+        }
+        // A member is named once something waits for it that it does not take; on a busy machine that comes later.
+        if line >= STOPPED.end && !named {
             let show = run(["leader", "show"].map(str::to_owned).into_iter().chain(running.meeting()));
             assert_eq!(show.code, 0, "{}{}", show.stdout, show.stderr);
-            assert!(show.stdout.contains(&format!("{name} stands still: ")), "{}", show.stdout);
-            running.interrupt(name, Signal::CONT);
+            named = show.stdout.contains(&format!("{name} stands still: "));
+            assert!(named || line < LINES - 20, "{}", show.stdout);
+            if named {
+                running.interrupt(name, Signal::CONT);
+            }
         }
         writeln!(input, "line {line}").unwrap();
         std::thread::sleep(PACE);

@@ -23,7 +23,19 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// For how long the home group of a place may not be there.
 const HOME_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A client that can reach all members of its groups.
+/// Since when something has lasted.
+#[derive(Default)]
+struct Lasting(Option<Instant>);
+
+impl Lasting {
+    /// Whether it has lasted for longer than `limit`, if it holds now.
+    fn lasts(&mut self, holds: bool, now: Instant, limit: Duration) -> bool {
+        self.0 = if holds { self.0.or(Some(now)) } else { None };
+        self.0.is_some_and(|since| now - since > limit)
+    }
+}
+
+/// A client that has begun: a majority of each of its groups counts.
 pub struct Joined<F: FabricDiagnostics> {
     /// The client.
     pub client: Client<F>,
@@ -115,7 +127,12 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
         // Those first whose home is a group that is needed anyway.
         let (near, far): (Vec<_>, Vec<_>) =
             places.map(ClientId).partition(|place| self.to.contains(&self.plan.topology().home(*place)));
+        // All places of a home that is not there have to wait for it.
+        let mut homeless = Vec::new();
         for place in near.into_iter().chain(far) {
+            if homeless.contains(&self.plan.topology().home(place)) {
+                continue;
+            }
             let name = self.plan.name(self.plan.topology().client_process(place));
             match self.take(place, asked, until, &mut note) {
                 Ok(joined) => return Ok(joined),
@@ -127,7 +144,10 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
                 }
                 Err(Refused::Homeless(group)) => {
                     let home = self.plan.config().groups()[usize::from(group.0)].id();
-                    note(&format!("`{name}`: its home group {home} is not there; it is skipped"));
+                    note(&format!(
+                        "`{name}`: its home group {home} is not there; it is skipped, like all others of that home"
+                    ));
+                    homeless.push(group);
                 }
                 Err(Refused::Failed(failure)) => return Err(failure),
             }
@@ -161,7 +181,7 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
         })?;
         let (mut backoff, mut housekeeper) = (Backoff::new(self.wait), Housekeeper::default());
         client.open_only(&self.to);
-        let (mut crowded_since, mut displaced_since, mut homeless_since) = (None, None, None);
+        let (mut crowded, mut displaced, mut homeless) = (Lasting::default(), Lasting::default(), Lasting::default());
         let home = self.plan.topology().home(place);
         let may_skip = asked.is_none() && !self.to.contains(&home);
         let (mut refusals, mut waiting) = (Refusals::default(), Waiting::default());
@@ -170,24 +190,16 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
             client_round(&mut client, &mut backoff, &mut housekeeper, false)
                 .map_err(|error| Refused::Failed(Failure::run(error, "waiting", "report this as a bug")))?;
             let now = Instant::now();
-            if !client.is_crowded() {
-                crowded_since = None;
-            } else if now - *crowded_since.get_or_insert(now) > PATIENCE {
+            if crowded.lasts(client.is_crowded(), now, PATIENCE) {
                 return Err(Refused::Crowded);
             }
             let seen = self.plan.topology().members(home).filter(|process| client.fabric().sees(*process)).count();
-            if !may_skip || seen >= self.plan.topology().majority(home) as usize {
-                homeless_since = None;
-            } else if now - *homeless_since.get_or_insert(now) > HOME_PATIENCE {
+            let is_homeless = may_skip && seen < self.plan.topology().majority(home) as usize;
+            if homeless.lasts(is_homeless, now, HOME_PATIENCE) {
                 return Err(Refused::Homeless(home));
             }
-            if client.is_superseded() {
-                return Err(Refused::Taken);
-            }
-            // Another host's process is in it; one that died just now is not any more.
-            if !client.fabric().is_displaced() {
-                displaced_since = None;
-            } else if now - *displaced_since.get_or_insert(now) > PATIENCE {
+            // Another host's process may be in it; one that died just now is not any more.
+            if client.is_superseded() || displaced.lasts(client.fabric().is_displaced(), now, PATIENCE) {
                 return Err(Refused::Taken);
             }
             (self.check)().map_err(Refused::Failed)?;

@@ -310,13 +310,15 @@ impl<F: Fabric> Client<F> {
         self.of_majority(group, ring.reports().map(|report| report.freed))
     }
 
-    /// Returns the number of this client's slots at a member's group that the member reports as delivered: 0 while it is
-    /// not connected, and if it is no member.
+    /// Whether every member reports that it has delivered all that this client multicast to its group. A client itself counts
+    /// on a majority. False while a member is not connected.
     #[must_use]
-    pub fn delivered_by(&self, member: ProcessId) -> u64 {
-        let mut targets = self.rings.iter().flat_map(|ring| &ring.targets);
-        let target = targets.find(|target| target.peer == member && target.is_started());
-        target.and_then(|target| target.report).map_or(0, |report| report.freed)
+    pub fn is_delivered_everywhere(&self) -> bool {
+        self.topology.group_ids().zip(&self.rings).all(|(group, ring)| {
+            let end = self.sender.next(group);
+            let mut reports = ring.targets.iter().map(|target| target.report.filter(|_| target.is_started()));
+            reports.all(|report| report.is_some_and(|report| report.freed >= end))
+        })
     }
 
     /// Returns the largest value that a majority of the group has reached, given the values that its members report.

@@ -128,7 +128,8 @@ impl Hello {
     }
 }
 
-/// What a process would say and how it would seal, which comes after the first one of its place; for tests that write what no process of ours writes.
+/// Returns the greeting and the seal of a process that follows the first one of its place. For tests that write what no correct
+/// process writes.
 #[doc(hidden)]
 #[must_use]
 pub fn forged_hello(process: ProcessId, life: u64, salt: u64) -> ([u64; HELLO_WORDS], Seal) {

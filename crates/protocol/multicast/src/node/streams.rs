@@ -81,6 +81,11 @@ impl Streams {
         Some(self.outbound.start(target, links))
     }
 
+    /// Whether a follower gets this member's stream.
+    pub(super) fn is_started(&self, follower: ProcessId) -> bool {
+        self.outbound.target_of(follower).is_some_and(|target| self.outbound.targets[target].is_started())
+    }
+
     /// The connection with a follower ended.
     pub(super) fn stop(&mut self, follower: ProcessId) {
         if let Some(target) = self.outbound.target_of(follower) {

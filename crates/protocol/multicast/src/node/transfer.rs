@@ -36,8 +36,9 @@
 //!   transfer of another name ends the one before.
 //! - **A donor freezes once for a receiver.** Repeated requests find the transfer and change nothing. One donor serves one
 //!   receiver at a time; others wait for their turn.
-//! - **A stream that was stopped begins again.** It does with the leader's state at the end of the transfer, or with one that the
-//!   donor sends when the transfer ends early: the receiver may know nothing of it, and ask for nothing.
+//! - **A stream that was stopped begins again**, whether it was stopped for the transfer or with a connection. It begins with the
+//!   leader's state at the end of the transfer. If no stream runs when the transfer ends, the donor sends the state once more:
+//!   the receiver may have installed an older one, know nothing of the stream, and ask for nothing.
 //! - **A broken connection loses no freeze.** The donor keeps unacknowledged pieces, the freeze and the backlog, asks again
 //!   where the receiver stands, and goes on behind the last piece that the receiver has. A receiver that lost its memory names
 //!   no transfer, and gets a new freeze.

@@ -22,7 +22,8 @@ use crate::{Ack, ClientId, GroupId, MessageId, Timestamp};
 ///
 /// # Invariants
 /// - What a member has processed of one ballot never becomes less: `(installed ballot, counter)` only rises. Its
-///   acknowledgements lean on that, and so does its stream, whose entries are read once.
+///   acknowledgements lean on that, and so does its stream, whose entries are read once. What is void by a later ballot is no
+///   part of it ([`Window::give_way`](super::window::Window::give_way)).
 /// - Times given by one leader rise with the stream's counter.
 /// - A message is decided when, for one vector, a majority of every destination group acknowledged it in one ballot of
 ///   that group. It is delivered when, besides, the stream is processed through the entry with that vector and no other
@@ -104,7 +105,11 @@ impl Agreement {
             // Of a history that is over, or of one that is not known here yet. It is acknowledged again.
             return Ok(false);
         }
-        let Some(slot) = self.messages.locate(&self.id, &ack.head)? else { return Ok(false) };
+        let slot = match self.messages.locate(&self.id, &ack.head) {
+            Ok(Some(slot)) => slot,
+            Ok(None) => return Ok(false),
+            Err(rejected) => return self.messages.refuse(&ack.head, rejected).map(|()| false),
+        };
         let message = self.messages.get_mut(ack.head.client, slot);
         if message.destinations.get(position).is_some_and(|to| to.group != group) {
             return Err(Rejected::Sender(from));

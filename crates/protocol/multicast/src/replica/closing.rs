@@ -6,23 +6,23 @@ use crate::peer_message::Opening;
 /// What a leader does about one client's place. It ends with the leader's ballot.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Closing {
-    /// The process that wants to begin, and the generation that it gets; `None`: nobody.
+    /// The process that wants to begin, with its generation, if there is one.
     pub(super) asked: Option<(u64, Opening)>,
-    /// Members that take nothing more of earlier processes, with what they hold.
+    /// What each member holds that has stopped taking from earlier processes.
     pub(super) answers: Vec<Answer>,
     /// Ticks since the members were asked, or since the entry was appended.
     pub(super) age: u8,
     /// Members that processed the entry, when it is appended.
     pub(super) processed_by: u64,
-    /// The generation below which other groups are asked whether they are done; 0: none are.
+    /// Other groups are asked whether they are done with generations below this; 0: they are not asked.
     pub(super) retiring_below: u64,
-    /// Those that are.
+    /// The groups that are done.
     pub(super) retired: GroupSet,
     /// Ticks since they were asked.
     pub(super) retiring_age: u8,
 }
 
-/// A member takes nothing more of earlier processes.
+/// A member's word that it takes nothing more of earlier processes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Answer {
     /// Its bit.

@@ -17,9 +17,9 @@ pub trait Effects {
     fn deliver(&mut self, delivery: &Delivery);
     /// Slots of a client are free that were not delivered: its process may wait for them.
     fn freed(&mut self, _client: ClientId) {}
-    /// A message that was held is void: its body is not needed any more, and its slot may be another's.
+    /// A held message is void. Its body is no longer needed, and its slot may be used again.
     fn dropped(&mut self, _client: ClientId, _slot: u64, _sequence: u64) {}
-    /// What a process is to know that has, or wants, the client's place may have changed.
+    /// A client's place has changed, so its process must be told.
     fn place_changed(&mut self, _client: ClientId) {}
     /// Whether what was appended for followers before has not gone out yet: saying it again would only add to it.
     fn is_held_up(&self) -> bool {
@@ -42,8 +42,7 @@ pub trait Effects {
     fn spare_body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
         self.body(to, client, slot);
     }
-    /// The application takes over the state that came with the peer message at hand, or before it: that after at least
-    /// `number` deliveries.
+    /// The application takes over a state that counts at least `number` deliveries. It came with this peer message or before it.
     fn restore(&mut self, number: u64);
     /// The group is founded, or reset with nothing: whatever the application was given before is of a history that is over.
     fn begin_history(&mut self) {}

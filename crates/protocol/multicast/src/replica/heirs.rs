@@ -53,7 +53,7 @@ impl Heirs {
         self.known.iter().find(|heir| heir.generation >= generation)
     }
 
-    /// Whether a message is of a process that another one followed, and comes after what is kept of it.
+    /// Whether a message comes from a process that was succeeded, after the last message that is kept of it.
     #[inline]
     pub(super) fn is_void(&self, sequence: u64) -> bool {
         sequence < self.void_below && self.is_void_by(sequence, |_| true)

@@ -273,9 +273,13 @@ impl<E: Effects> Leader<'_, E> {
         }
         // By the name that the sender knows: nobody here may have seen the message.
         let subject = MessageRef { client, sequence: item.head.sequence };
-        let Some(slot) = self.agreement.messages.locate(&self.agreement.id, &item.head)? else {
-            self.tell_why_nowhere(from, &item.head);
-            return Ok(false);
+        let slot = match self.agreement.messages.locate(&self.agreement.id, &item.head) {
+            Ok(Some(slot)) => slot,
+            Ok(None) => {
+                self.tell_why_nowhere(from, &item.head);
+                return Ok(false);
+            }
+            Err(rejected) => return self.agreement.messages.refuse(&item.head, rejected).map(|()| false),
         };
         let message = self.agreement.messages.get(client, slot);
         if message.destinations.get(position).is_some_and(|to| to.group != group) {

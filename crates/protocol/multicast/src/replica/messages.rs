@@ -109,6 +109,22 @@ impl Messages {
         Ok(Some(slot))
     }
 
+    /// Whether an earlier process's message is held, unassigned, where this item's message belongs: the entry by which that is void
+    /// is on its way. What is missed of the later message is asked for.
+    fn is_followed(&self, head: &Head) -> bool {
+        let window = self.window(head.client);
+        window.resolve(head).is_some_and(|slot| window.slot(slot).is_followed_by(head.sequence))
+    }
+
+    /// Refuses an item that names another message than its slot; not if that is [followed](Messages::is_followed).
+    #[cold]
+    pub(super) fn refuse(&self, head: &Head, rejected: Rejected) -> Result<(), Rejected> {
+        match rejected {
+            Rejected::OtherMessage { .. } if self.is_followed(head) => Ok(()),
+            rejected => Err(rejected),
+        }
+    }
+
     /// Whether nothing is known of an item's message that settles it: no decision, no no-op, and its slot is not freed.
     pub(super) fn is_open(&self, head: &Head) -> bool {
         let Some(window) = self.client(head.client) else { return false };
@@ -161,6 +177,15 @@ impl Messages {
         if state.delivered > self.delivered {
             self.delivered = state.delivered;
             effects.restore(state.delivered);
+        }
+    }
+
+    /// Makes room for the bodies of a state of a ballot larger than the installed one; see [`Window::give_way`].
+    pub(super) fn give_way<E: Effects>(&mut self, state: &State, effects: &mut E) {
+        for ((client, window), state) in (0..).map(ClientId).zip(&mut self.windows).zip(&state.clients) {
+            for (slot, sequence) in window.give_way(state) {
+                effects.dropped(client, slot, sequence);
+            }
         }
     }
 

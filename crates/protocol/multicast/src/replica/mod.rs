@@ -298,7 +298,7 @@ impl Replica {
     pub fn gap_left_by(&self, client: ClientId) -> Option<(u64, u64)> {
         let window = self.window(client).filter(|window| self.is_leader() && window.has_open())?;
         let behind = window.gap_before()?;
-        Some((window.assigned, window.left_by(window.assigned, window.slot(behind).sequence)))
+        Some((window.assigned, window.left_by(window.assigned, behind)))
     }
 
     /// The slot in which [`on_message`](Replica::on_message) would put a message; `None` if it is held there already, or

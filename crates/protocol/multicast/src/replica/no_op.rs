@@ -62,7 +62,7 @@ impl<E: Effects> NoOps<'_, E> {
             return false;
         }
         let slot = window.assigned;
-        let left_by = window.gap_before().map(|behind| window.left_by(slot, window.slot(behind).sequence));
+        let left_by = window.gap_before().map(|behind| window.left_by(slot, behind));
         let Some(generation) = left_by.filter(|generation| any || *generation < window.over_below) else {
             window.gap = Gap::default();
             return false;
@@ -103,7 +103,7 @@ impl<E: Effects> NoOps<'_, E> {
         let (slot, lacking) = (window.assigned, window.gap.lacking);
         let stands = window.gap.slot == slot && !window.holds(slot) && self.agreement.id.is_majority(lacking);
         let behind = window.first_from(slot, |behind| behind.body).filter(|_| stands);
-        let Some(generation) = behind.map(|behind| window.left_by(slot, window.slot(behind).sequence)) else {
+        let Some(generation) = behind.map(|behind| window.left_by(slot, behind)) else {
             return false;
         };
         if generation >= window.over_below && !mutant!(self.agreement.id.mutant(), VoidOfTheLiving) {
@@ -119,7 +119,7 @@ impl<E: Effects> NoOps<'_, E> {
         let window = self.agreement.messages.window(client);
         // A name alone may be a late word about what was never assigned; a new process may use that slot.
         let Some(behind) = window.first_from(slot, |message: &Slot| message.body) else { return false };
-        let generation = window.left_by(slot, window.slot(behind).sequence);
+        let generation = window.left_by(slot, behind);
         if generation >= window.closed || mutant!(self.agreement.id.mutant(), EraNotClosed) {
             return false;
         }

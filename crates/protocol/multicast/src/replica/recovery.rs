@@ -258,6 +258,9 @@ impl<E: Effects> Recovery<'_, E> {
     /// Takes over, if a majority has promised and nothing is missing; asks for what is missing.
     pub(super) fn count_promises(&mut self) {
         let Some(campaign) = self.leadership.campaign() else { return };
+        for Promise { state, .. } in &campaign.promises {
+            self.agreement.messages.give_way(state, self.effects);
+        }
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
         if let Some(ahead) = campaign.ahead(id, messages) {
             self.effects.send(ahead, &PeerMessage::Behind { ballot: ballots.promised, snapshot: true });
@@ -473,6 +476,9 @@ impl<E: Effects> Recovery<'_, E> {
         }
         if snapshot {
             self.jump(state);
+        }
+        if *ballot != self.agreement.ballots.installed {
+            self.agreement.messages.give_way(state, self.effects);
         }
         if joining.is_none() {
             // A member that has its memory holds what it was counted for.

@@ -6,7 +6,7 @@ use crate::item::{Ack, Head, ShortSlot, Times};
 use crate::message::Destination;
 use crate::slot_table::heap_bytes;
 use crate::state::AssignedSlot;
-use crate::{Ballot, ClientId, GroupId, GroupSet, Header, Timestamp, Topology};
+use crate::{Ballot, ClientId, GroupId, GroupSet, Header, Timestamp, Topology, ids};
 
 /// One message. Reused for the message a window later, so that nothing is allocated per message.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -87,6 +87,11 @@ impl Slot {
     /// the client id uses the slot again, whose earlier message was never assigned.
     pub(super) fn may_be(&self, sequence: u64) -> bool {
         self.groups == 0 || self.sequence == sequence || (sequence > self.sequence && !self.ordered && !self.no_op)
+    }
+
+    /// Whether what is held here is of an earlier process than this sequence's, and was never assigned.
+    pub(super) fn is_followed_by(&self, sequence: u64) -> bool {
+        ids::generation(self.sequence) < ids::generation(sequence) && self.body && !self.ordered && !self.no_op
     }
 
     /// An item came for this slot: checks that it names the same message, or gives the slot its name.

@@ -17,18 +17,17 @@
 //! often it asks. All other groups it asks with that generation.
 //!
 //! # Invariants
-//! 1. *Who answered `Closed` for generation G takes no body of a smaller generation from a client's ring, and tells no such
-//!    process what it holds.* The answer counts only in the ballot that its sender had installed, and only at the leader of that
-//!    ballot. So closings are in no promise and no state: if the ballot ends first, the next leader asks again.
+//! 1. *A member that answered `Closed` for generation G takes no body of a smaller generation from a client's ring, and tells
+//!    no such process what it holds.* The answer counts only in the ballot that its sender had installed, and only at the
+//!    leader of that ballot. So closings are in no promise and no state: if the ballot ends first, the next leader asks again.
 //! 2. *The first slot is behind everything that any of a majority held without a gap, when it answered*: the leader has all that
 //!    itself by then. An answer whose bodies do not come is dropped; its sender is asked again.
 //! 3. *A succession counts when it is settled*, like a no-op: then every later leader's state has it, and the slots from the first
 //!    one on are assigned to nobody before. Until then a later leader may lack it, and may assign what would be void; so no other
 //!    group and no process is told.
 //! 4. *No two messages have one id.* A generation is told to one life. It is above all generations whose successions the home
-//!    group has; those that were told are settled, so no later leader lacks one. If the home group forgot all, the number of its
-//!    incarnation is in its generations; and a group that remembers a larger generation says so, and the process asks its home
-//!    for one above it.
+//!    group has; those that were told are settled, so no later leader lacks one. A home group that forgot everything numbers
+//!    from the beginning; a group that remembers a larger generation says so, and the process asks its home for one above it.
 //!
 //! **What is synced is not void.** A client was told that m is held by a majority Q1 in ballot b, with everything before it at
 //! this group. Let a leader append a succession in ballot c by answers of Q2.
@@ -41,6 +40,14 @@
 //! **A void message is decided nowhere.** If a majority here had processed its assignment in a ballot up to c, c's leader would
 //! have it assigned, and the first slot would be behind it. Later leaders have the succession, and assign nothing void. `Refused`
 //! is said when the succession is settled.
+//!
+//! **What is void gives way.** A deposed leader, or who followed it, may have assigned in its ballot b what is void by a
+//! succession of a later ballot c; and the next process's message m is in the same slot. A slot takes no other body once it is
+//! assigned, so the member would wait for m for ever, with c's state; or would lead without it. But m exists, so its succession is
+//! settled, in c: a majority has processed that, and nothing of earlier processes from m's slot on can be decided in b, nor was it
+//! assigned in b after the succession, which b lacks. Every later leader's state is of c or later, and none takes up what this
+//! member has of b. So that is forgotten when a state names m, before bodies are asked for: the succession itself need not be
+//! known to be settled by then.
 //!
 //! # What is kept
 //! Another group may ask much later for the timestamp of a void message: by then the slot, which it names by few bits, may be used
@@ -344,11 +351,7 @@ impl<E: Effects> Successions<'_, E> {
         closing.retiring_age = 0;
         let retired = closing.retired;
         let ask = PeerMessage::Retire(Left { client, below, ballot: ballots.installed });
-        for group in id
-            .topology()
-            .group_ids()
-            .filter(|group| ![*group].into_iter().collect::<crate::GroupSet>().is_subset(&retired))
-        {
+        for group in id.topology().group_ids().filter(|group| !retired.contains(*group)) {
             self.effects.send(ballots.known(group).leader(), &ask);
         }
         self.retire_if_done(client);

@@ -26,7 +26,7 @@ pub(super) struct Window {
     delivered: u64,
     /// Sequence of the last slot before `delivered`.
     done: u64,
-    /// Sequence of the last slot before `delivered` that is no no-op.
+    /// Sequence of the last message before `delivered` that is not a no-op.
     good: u64,
     /// Behind the last slot that is held or named.
     top: u64,
@@ -150,14 +150,14 @@ impl Window {
         ids::generation(sequence) < self.over_below
     }
 
-    /// The generation of the process that left a gap: the one that multicast what is known there, or else the one before the
-    /// process that begins behind it, or else the one that multicast what is behind it.
+    /// The generation of the process that left a gap at `slot`, if `behind` is the next slot of which something is known. A name
+    /// in the gap tells it; otherwise the process that begins behind the gap; otherwise the message behind it.
     pub(super) fn left_by(&self, slot: u64, behind: u64) -> u64 {
         let here = self.slot_or_none(slot).map_or(0, |known| known.sequence);
         if here != 0 && !ids::is_nameless(here) {
             return ids::generation(here);
         }
-        self.heirs.left_by(slot).unwrap_or_else(|| ids::generation(behind))
+        self.heirs.left_by(slot).unwrap_or_else(|| ids::generation(self.slot(behind).sequence))
     }
 
     /// The first slot from `from` on that something is known about, and that satisfies a condition.
@@ -487,6 +487,25 @@ impl Window {
         self.top = self.top.max(self.delivered);
         let before = &state.entries[..(state.delivered - state.from) as usize];
         self.done = self.done.max(before.last().map_or(state.freed, |last| last.sequence));
+    }
+
+    /// Forgets what is assigned here, from the first slot on that a later process of the client uses by a state of a later ballot:
+    /// the body there could not be taken. Nothing of that can count any more, see `succession.rs`. Returns what was held of it:
+    /// slots and sequences.
+    pub(super) fn give_way(&mut self, state: &ClientState) -> Vec<(u64, u64)> {
+        let assigned = (state.from..).zip(&state.entries).filter(|(_, entry)| !entry.no_op);
+        let used = assigned.map(|(slot, entry)| (slot, entry.sequence)).chain(state.held.iter().copied());
+        let earlier = |slot, sequence| ids::generation(self.slot(slot).sequence) < ids::generation(sequence);
+        let used = used.filter(|(slot, sequence)| self.pending().contains(slot) && earlier(*slot, *sequence));
+        let Some(first) = used.map(|(slot, _)| slot).min() else { return Vec::new() };
+        let mut dropped = Vec::new();
+        for slot in first..self.assigned {
+            let known = self.slot_mut(slot);
+            dropped.extend(known.body.then_some((slot, known.sequence)));
+            known.clear();
+        }
+        self.assigned = first;
+        dropped
     }
 
     /// Takes a state's assignments in place of the own ones. Every body is held, nothing is missing below. `leads`: what

@@ -36,6 +36,8 @@ pub(crate) struct Cluster {
     bodies: HashMap<MessageId, Vec<u64>>,
     /// By client: the life of the process that has the place, if members count for it only when they know where it begins.
     pub(crate) lives: HashMap<u16, u64>,
+    /// Members that the process which has a client's place is not connected with yet: it writes nothing there.
+    strangers: HashSet<(u16, u16)>,
     /// By client and member: the generation of the process that greeted there, and wants to begin.
     heirs: HashMap<(u16, u16), u64>,
     /// Members that a client counts for flow control no more.
@@ -71,6 +73,7 @@ impl Cluster {
             sent: HashMap::new(),
             bodies: HashMap::new(),
             lives: HashMap::new(),
+            strangers: HashSet::new(),
             heirs: HashMap::new(),
             uncounted: HashSet::new(),
             config,
@@ -242,19 +245,21 @@ impl Cluster {
                 } else if freed >= sender.freed(*group)
                     && member.replica.as_ref().is_some_and(|r| !r.is_joining())
                     && self.lives.get(&client).is_none_or(|life| is_opened(member, client, *life))
+                    && !self.strangers.contains(&(client, process.0))
                 {
                     self.uncounted.remove(&(client, process.0));
                     sender.admit(*group, index, freed);
                 }
             }
         }
-        if sender.check(&groups).is_err() {
+        let is_reached = groups.iter().all(|group| sender.has_majority(*group));
+        if sender.check(&groups).is_err() || self.lives.contains_key(&client) && !is_reached {
             return false;
         }
         let (id, words) = self.number(client, &groups, until.is_none());
         let members: Vec<ProcessId> = groups.iter().flat_map(|group| self.topology.members(*group)).collect();
         for member in members.into_iter().take(until.unwrap_or(usize::MAX)) {
-            if self.is_up(member.0) {
+            if self.is_up(member.0) && self.has_greeted(client, member.0) {
                 let wire = Wire::Body { client, to: member.0 };
                 self.net.push(wire, Parcel::Body(ClientId(client), words.clone()));
             }
@@ -361,6 +366,7 @@ impl Cluster {
         self.senders[usize::from(client)] = Some(Sender::new(&topology, ClientId(client), self.config.1));
         for process in 0..topology.all_members() as u16 {
             self.uncounted.insert((client, process));
+            self.strangers.insert((client, process));
         }
         self.lives.insert(client, life);
         self.note(|| format!("life {life} takes the place of client {client}"));
@@ -379,7 +385,19 @@ impl Cluster {
         most.unwrap_or(0) >= self.topology.majority(group) as usize
     }
 
-    pub(crate) fn lose_client(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
+    /// The process that has a client's place connects with a member. Of what the one before wrote only `left` more came.
+    pub(crate) fn greet(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
+        if self.strangers.remove(&(client, process)) {
+            self.lose_client(client, process, left)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_greeted(&self, client: u16, process: u16) -> bool {
+        !self.strangers.contains(&(client, process))
+    }
+
+    fn lose_client(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         let wire = Wire::Body { client, to: process };
         for _ in 0..left {
             self.take(wire, None)?;

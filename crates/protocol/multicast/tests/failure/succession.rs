@@ -17,20 +17,17 @@ struct Process {
     above: u64,
     /// By group: where it begins is known.
     opened: Vec<bool>,
-    /// By member: it has greeted there.
-    greeted: Vec<bool>,
 }
 
 impl Process {
     fn new(life: u64, cluster: &Cluster) -> Self {
-        let (opened, greeted) = (vec![false; cluster.topology.groups()], vec![false; cluster.members.len()]);
-        Process { life, generation: None, above: 0, opened, greeted }
+        Process { life, generation: None, above: 0, opened: vec![false; cluster.topology.groups()] }
     }
 
     /// A member passes on that the process wants to begin, if it greeted there.
     fn ask(&self, cluster: &mut Cluster, member: u16) -> Result<(), String> {
         let home = cluster.members[usize::from(member)].group == cluster.topology.home(ClientId(C));
-        if !self.greeted[usize::from(member)] || !home && self.generation.is_none() {
+        if !cluster.has_greeted(C, member) || !home && self.generation.is_none() {
             return Ok(());
         }
         pass_on(cluster, member, self.opening())
@@ -43,9 +40,10 @@ impl Process {
     /// Looks which groups let it in by now.
     fn look(&mut self, cluster: &mut Cluster) {
         let home = cluster.topology.home(ClientId(C));
-        for (member, greeted) in cluster.members.iter().zip(&self.greeted) {
+        for (process, member) in (0..).zip(&cluster.members) {
+            let told = member.group == home && cluster.has_greeted(C, process);
             let last = member.replica.as_ref().and_then(|replica| replica.succession(ClientId(C)));
-            if let Some(last) = last.filter(|last| *greeted && member.group == home && last.life != self.life) {
+            if let Some(last) = last.filter(|last| told && last.life != self.life) {
                 self.above = self.above.max(last.generation + 1);
             }
         }
@@ -104,10 +102,8 @@ fn run(sizes: &[usize], mutant: Mutant, seed: u64) -> Result<usize, String> {
             }
             2..=8 => {
                 let member = run.any();
-                if !std::mem::replace(&mut process.greeted[usize::from(member)], true) {
-                    let left = run.random.below(4) as usize;
-                    run.cluster.lose_client(C, member, left)?;
-                }
+                let left = run.random.below(4) as usize;
+                run.cluster.greet(C, member, left)?;
                 process.ask(&mut run.cluster, member)?;
             }
             9..=16 => {
@@ -153,9 +149,7 @@ fn run(sizes: &[usize], mutant: Mutant, seed: u64) -> Result<usize, String> {
 fn finish(run: &mut Run, process: &mut Process, members: u16) -> Result<(), String> {
     run.silent.clear();
     for member in 0..members {
-        if !std::mem::replace(&mut process.greeted[usize::from(member)], true) {
-            run.cluster.lose_client(C, member, 0)?;
-        }
+        run.cluster.greet(C, member, 0)?;
     }
     let groups: Vec<u16> = (0..process.opened.len() as u16).collect();
     for _ in 0..60 {

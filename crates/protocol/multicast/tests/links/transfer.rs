@@ -138,10 +138,7 @@ fn a_large_state_arrives_at_the_first_attempt_while_messages_flow() {
 #[cfg(feature = "plants")]
 #[test]
 fn a_donor_that_freezes_for_each_request_is_found() {
-    let again = |seed| {
-        let (_, outcome) = comes_back(seed, NetworkModel::calm(), Mutant::FrozenAgain);
-        !outcome.complete || outcome.freezes > 1
-    };
+    let again = |seed| comes_back(seed, NetworkModel::calm(), Mutant::FrozenAgain).1.freezes > 1;
     assert!((0..4).any(again), "no request was repeated");
 }
 
@@ -154,7 +151,7 @@ fn an_application_that_is_behind_its_state_machine_misses_deliveries() {
     sent.extend(bed.multicast(20));
     bed.run(2 * RECONNECTED_NS);
     let outcome = Outcome::of(&bed, &sent, &[0, 1, 2], 2);
-    assert!(!outcome.complete || outcome.torn > 0, "{outcome:?}");
+    assert!(outcome.torn > 0, "{outcome:?}");
 }
 
 #[test]
@@ -367,7 +364,7 @@ fn too_large_a_state_is_refused_at_both_ends_with_both_numbers() {
         bytes > LARGE as u64 && limit == LARGE as u64 / 4
     };
     assert!(bed.report(0, named) && bed.report(2, named), "{:?}", bed.handed);
-    assert!(bed.handed[0].freezes <= 2, "it is not tried again at once");
+    assert_eq!(bed.handed[0].freezes, 1, "it is not tried again at once");
 }
 
 /// The receiver stands still while more is delivered than is kept for it.

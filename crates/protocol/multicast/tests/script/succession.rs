@@ -2,11 +2,11 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ballot, ClientId, Closed, Head, Left, MessageId, MessageRef, Mutant, PeerMessage, ReplicaConfig, SlotRef,
-    Succession, Variant, Verdict,
+    AssignedSlot, Ballot, ClientId, ClientState, Closed, Destination, GroupId, GroupSet, Head, Incarnation, Left,
+    MessageId, MessageRef, Mutant, Origin, PeerMessage, ReplicaConfig, SlotRef, State, Succession, Variant, Verdict,
 };
 
-use super::process::{Effect, Process, TWO_GROUPS, first_campaign, head, led_by};
+use super::process::{Effect, Process, TWO_GROUPS, first_campaign, first_word, head, led_by};
 
 const C0: ClientId = ClientId(0);
 
@@ -228,6 +228,106 @@ fn a_succession_that_was_not_settled_is_gone_with_its_ballot() {
     assert_eq!(successions(&effects), [(head(sequence(1, 0), 1, 1), false)], "behind what it holds");
     first.peer_message(1, &install).expect("it installs");
     assert_eq!(first.replica.succession(C0), None);
+}
+
+#[test]
+fn words_about_the_next_process_are_no_fault_where_its_succession_is_on_the_way() {
+    let mut follower = Process::of_two_groups(1);
+    follower.message(0, 1, &[(0, 0), (1, 0)]).expect("void, as others know by now");
+    let next = head(sequence(1, 1), 0, 2);
+    assert_eq!(follower.ack(2, next, 0, &[5, 6]), Ok(vec![]));
+    let told = follower.timestamp(3, next, 1, led_by(3), 6).expect("no fault");
+    let (group, first) = (GroupId(0), Incarnation::FIRST);
+    let leads = PeerMessage::Announce { group, ballot: led_by(0), incarnation: first, origin: first };
+    assert_eq!(peer_messages(&told), [(3, leads)], "and not that it is delivered and forgotten");
+    assert!(follower.ack(2, head(2, 0, 2), 0, &[5, 6]).is_err(), "of one process no two are in one slot");
+}
+
+/// The ballot after the first one, which member 1 leads.
+fn second() -> Ballot {
+    Ballot::new(2, ProcessId(1))
+}
+
+/// A state of the second ballot, where a process of generation 1 begins with slot 0.
+fn of_the_second(client: ClientState) -> State {
+    let heir = Succession { generation: 1, life: 8, first: 0, after: 0, settled: client.held.is_empty() };
+    let client = ClientState { successions: vec![heir], ..client };
+    let clients = vec![client, ClientState::default()];
+    State {
+        synced: second(),
+        incarnation: Incarnation::FIRST,
+        origins: vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }],
+        counter: 3,
+        clock: 9,
+        known: vec![second()],
+        incarnations: vec![Incarnation::FIRST],
+        words: vec![first_word()],
+        lives: vec![0; 3],
+        clients,
+        ..State::default()
+    }
+}
+
+/// Member 1 and member 2 have agreed in the second ballot on where the next process begins, which has multicast since.
+fn install_of_the_second() -> PeerMessage {
+    let entry = |count| {
+        let destinations = vec![Destination { group: GroupId(0), slot: count - 1 }];
+        let (sequence, times) = (sequence(1, count), vec![count + 5]);
+        let ended = GroupSet::default();
+        AssignedSlot { sequence, destinations, times, vector: true, decided: false, no_op: false, ended }
+    };
+    let state = of_the_second(ClientState { entries: vec![entry(1), entry(2)], ..ClientState::default() });
+    PeerMessage::Install { ballot: second(), counter: 3, state, admits: Vec::new(), snapshot: false }
+}
+
+/// Member 0 installs the second ballot's state when it has got the bodies.
+fn installs_the_second(mut member: Process, dropped: &[Effect]) {
+    let effects = member.peer_message(1, &install_of_the_second()).expect("it promises");
+    assert_eq!(effects.iter().filter(|effect| matches!(effect, Effect::Dropped { .. })).count(), dropped.len());
+    assert!(effects.starts_with(dropped), "{effects:?}");
+    let wanted = |count| (1, PeerMessage::WantBody(MessageRef { client: C0, sequence: sequence(1, count) }));
+    assert_eq!(peer_messages(&effects), [wanted(1), wanted(2)]);
+    for count in 1..3 {
+        member.message(0, sequence(1, count), &[(0, count - 1)]).expect("forwarded");
+    }
+    assert_eq!(member.replica.ballot(), second());
+    let undelivered: Vec<u64> = member.replica.undelivered().map(|id| id.sequence).collect();
+    assert_eq!((member.replica.delivered(), undelivered), (2, vec![]), "the leader's word and its own are a majority");
+}
+
+#[test]
+fn what_a_deposed_leader_assigned_that_is_void_gives_way_to_the_next_process() {
+    let mut deposed = leader(&[3], Mutant::None);
+    deposed.message(0, 1, &[(0, 0)]).expect("nobody else gets it");
+    deposed.message(0, 2, &[(0, 1)]).expect("nor this");
+    let dropped = [Effect::Dropped { slot: 0, sequence: 1 }, Effect::Dropped { slot: 1, sequence: 2 }];
+    installs_the_second(deposed, &dropped);
+}
+
+#[test]
+fn a_no_op_that_is_void_gives_way_to_the_next_process() {
+    let mut follower = Process::new(&[3], 2, Variant::V2);
+    follower.no_op(head(0, 0, 1), 1, false).expect("nobody else processes it");
+    installs_the_second(follower, &[]);
+}
+
+/// A follower of the second ballot's leader holds what is synced, and has not heard yet that the succession is settled.
+#[test]
+fn a_candidate_asks_for_what_is_held_in_the_place_of_what_it_assigned_that_is_void() {
+    let mut deposed = leader(&[3], Mutant::None);
+    deposed.message(0, 1, &[(0, 0)]).expect("nobody else gets it");
+    deposed
+        .peer_message(1, &PeerMessage::Refuse { promised: second(), incarnation: Incarnation::FIRST })
+        .expect("it hears of the second ballot");
+    let ballot = deposed.campaign();
+    assert!(ballot > second());
+    let state = of_the_second(ClientState { held: vec![(0, sequence(1, 1))], ..ClientState::default() });
+    let effects = deposed.peer_message(2, &PeerMessage::Promise { ballot, state }).expect("a majority");
+    let wanted = PeerMessage::WantBody(MessageRef { client: C0, sequence: sequence(1, 1) });
+    let dropped = Effect::Dropped { slot: 0, sequence: 1 };
+    assert_eq!(effects, [dropped, Effect::PeerMessage { to: 2, message: wanted }], "it takes nothing over without it");
+    let effects = deposed.message(0, sequence(1, 1), &[(0, 0)]).expect("the body");
+    assert!(effects.contains(&Effect::Begin(ballot)), "{effects:?}");
 }
 
 #[test]

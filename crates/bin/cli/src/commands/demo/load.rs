@@ -91,7 +91,7 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
             }
         }
         // The client counts on a majority; the properties are about everybody.
-        while self.own.client.outstanding() > 0 || !self.is_back() || !self.is_delivered_everywhere() {
+        while self.own.client.outstanding() > 0 || !self.is_back() || !self.own.client.is_delivered_everywhere() {
             self.round(false)?;
         }
         let ended = now_ns();
@@ -133,14 +133,6 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
     /// Whether nobody is missing who was killed and started again.
     fn is_back(&mut self) -> bool {
         self.leader_kill.as_mut().is_none_or(|leader_kill| leader_kill.is_back(&self.own.client))
-    }
-
-    /// Whether every member has delivered what was sent to its group.
-    fn is_delivered_everywhere(&self) -> bool {
-        let (client, topology) = (&self.own.client, self.scene.plan.topology());
-        let mut members =
-            topology.group_ids().flat_map(|group| topology.members(group).map(move |member| (group, member)));
-        members.all(|(group, member)| client.delivered_by(member) >= client.next_slot(group))
     }
 
     fn send(&mut self, to: &[GroupId], line: &[u8], notify: bool) -> Result<(), Failure> {

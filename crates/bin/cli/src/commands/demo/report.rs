@@ -208,7 +208,9 @@ impl Human for DemoReport {
         if self.rejected > 0 {
             let inputs = format!("{} inputs of peers were refused", self.rejected);
             let _ = match &self.killed {
-                Some(_) => writeln!(text, "\n{inputs}: some peer was not counted on when it wrote them"),
+                Some(_) => {
+                    writeln!(text, "\n{inputs}: a peer wrote them after this process had stopped counting on it")
+                }
                 None => writeln!(text, "{}: {inputs}", style.bad("failed")),
             };
         }

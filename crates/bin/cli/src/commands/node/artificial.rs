@@ -51,3 +51,34 @@ impl Frozen for Artificial {
         Some(self.bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a donor reads it, in pieces of an odd size.
+    fn read(bytes: u64) -> Vec<u8> {
+        let (mut state, mut all) = (Artificial::new(bytes), Vec::new());
+        while (all.len() as u64) < bytes {
+            let before = all.len();
+            state.read(&mut all, 1001);
+            assert!((1..=1001).contains(&(all.len() - before)));
+        }
+        all
+    }
+
+    fn restore(bytes: u64, state: &[u8]) -> Result<(), RestoreError> {
+        Artificial::new(bytes).restore(&mut StateReader::new(&mut [state.to_vec()].into()))
+    }
+
+    #[test]
+    fn a_state_is_taken_as_it_was_given_and_a_wrong_or_missing_byte_is_found() {
+        let bytes = 3 * CHECKED as u64 + 5;
+        let mut state = read(bytes);
+        assert!(restore(bytes, &state).is_ok());
+        assert!(restore(bytes, &state[1..]).is_err() && restore(bytes, &state[..state.len() - 1]).is_err());
+        *state.last_mut().expect("a byte") ^= 1;
+        let error = restore(bytes, &state).expect_err("its last byte is wrong");
+        assert!(error.to_string().contains(&format!("byte {}", bytes - 1)), "{error}");
+    }
+}

@@ -21,7 +21,7 @@ use super::artificial::Artificial;
 const BATCH_BYTES: usize = 64 << 10;
 /// Idle rounds after which lines are printed; every wait mode gets that far before it sleeps.
 const PRINT_AFTER: u32 = 16;
-/// How old lines of a history may become in memory, when there is nothing else to do.
+/// How old lines become in memory before they are written: those of a history only when there is nothing else to do.
 const WRITE_AFTER: Duration = Duration::from_millis(50);
 
 /// One line on standard output.
@@ -62,6 +62,8 @@ pub(super) struct Sink {
     /// Why there is no history any more, and whether that was told.
     unrecorded: Option<(Failure, bool)>,
     written: Instant,
+    /// When deliveries were printed last.
+    printed: Instant,
     deliveries: u64,
     /// Deliveries that another member's state stands for.
     skipped: u64,
@@ -98,6 +100,7 @@ impl Sink {
             history: history.map(recorder).transpose()?,
             unrecorded: None,
             written: Instant::now(),
+            printed: Instant::now(),
             deliveries: 0,
             skipped: 0,
             begun: false,
@@ -162,6 +165,7 @@ impl Sink {
             }
         }
         self.lines.clear();
+        self.printed = Instant::now();
     }
 
     fn record(&mut self, write: impl FnOnce(&mut Recorder<HistoryFile>) -> std::io::Result<()>) {
@@ -220,6 +224,10 @@ impl Sink {
 
     /// After each round.
     pub(super) fn round(&mut self, worked: bool) {
+        // Where processors are scarce there may be something to do in every round.
+        if !self.lines.is_empty() && self.printed.elapsed() > WRITE_AFTER {
+            self.print();
+        }
         if worked {
             self.idle = 0;
             return;

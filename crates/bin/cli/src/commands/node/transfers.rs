@@ -1,11 +1,11 @@
-//! What a node tells about transfers of the application's state.
+//! Logs transfers of the application's state.
 
 use std::time::Instant;
 
 use stentor::runtime::{GivenUp, TransferOutcome, TransferReport, TransferRole};
 use stentor_support::{Level, bytes};
 
-/// The last transfer that began, each way.
+/// When the last transfer began, as a donor and as a receiver.
 #[derive(Default)]
 pub(super) struct Began {
     given: Option<Instant>,
@@ -15,11 +15,10 @@ pub(super) struct Began {
 impl Began {
     /// Returns what to say of a report, with the other member's name.
     pub(super) fn text(&mut self, report: &TransferReport, peer: &str) -> (Level, String) {
-        let gives = report.role == TransferRole::Donor;
-        let began = if gives { &mut self.given } else { &mut self.taken };
-        let what = match gives {
-            true => format!("gives {peer} its state after {} deliveries", report.position),
-            false => format!("takes {peer}'s state after {} deliveries", report.position),
+        let position = report.position;
+        let (began, what) = match report.role {
+            TransferRole::Donor => (&mut self.given, format!("gives {peer} its state after {position} deliveries")),
+            TransferRole::Receiver => (&mut self.taken, format!("takes {peer}'s state after {position} deliveries")),
         };
         let size = bytes(report.bytes);
         match report.outcome {
@@ -39,6 +38,39 @@ impl Began {
                 };
                 (level, format!("{what}: given up after {size}: {why}"))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_fabric::ProcessId;
+
+    use super::*;
+
+    #[test]
+    fn each_outcome_is_told_with_its_size_and_a_reason_to_look_is_a_warning() {
+        let mut began = Began::default();
+        let mut told = |role, outcome| {
+            let report = TransferReport { role, peer: ProcessId(1), position: 7, bytes: 2048, outcome };
+            began.text(&report, "g1.2")
+        };
+        let (level, text) = told(TransferRole::Donor, TransferOutcome::Began);
+        assert_eq!((level, text.as_str()), (Level::Info, "gives g1.2 its state after 7 deliveries"));
+        let (_, text) = told(TransferRole::Receiver, TransferOutcome::Resumed);
+        assert_eq!(text, "takes g1.2's state after 7 deliveries: goes on at 2.0 KiB after a broken connection");
+        let (_, text) = told(TransferRole::Donor, TransferOutcome::Complete);
+        assert!(text.starts_with("gives g1.2 its state after 7 deliveries: complete, 2.0 KiB in "), "{text}");
+        for (why, level) in [
+            (GivenUp::TooLarge { bytes: 4096, limit: 2048 }, Level::Warn),
+            (GivenUp::BacklogFull { limit: 2048 }, Level::Warn),
+            (GivenUp::Silent, Level::Warn),
+            (GivenUp::Abandoned, Level::Info),
+            (GivenUp::LeaderChanged, Level::Info),
+        ] {
+            let (is, text) = told(TransferRole::Receiver, TransferOutcome::GivenUp(why));
+            assert_eq!(is, level, "{text}");
+            assert!(text.ends_with(&format!(": given up after 2.0 KiB: {why}")), "{text}");
         }
     }
 }

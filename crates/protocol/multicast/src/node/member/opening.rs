@@ -1,7 +1,7 @@
 //! Passing on that a process wants to begin in a client's place.
 //!
-//! A process greets the members of the groups that it wants to multicast to. Each of them tells its leader, again and again,
-//! until the group has agreed on where that process begins (`replica/succession.rs`): one that is heard is enough.
+//! A process greets the members of the groups that it wants to multicast to. Each member passes that on to its leader, and repeats
+//! it until the group has agreed on the first slot (`replica/succession.rs`). So one connected member suffices.
 
 use stentor_fabric::Fabric;
 

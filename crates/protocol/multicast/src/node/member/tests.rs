@@ -9,9 +9,11 @@ use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
 
 use super::Member;
 use crate::node::effects::Out;
+use crate::node::frozen::FrozenBytes;
+use crate::node::transfer::{Backlog, Name, OutgoingTransfer};
 use crate::{
-    Application, Client, ClientId, Delivered, GroupId, Head, Limits, MessageId, ReplicaConfig, ShortSlot, StreamEntry,
-    StreamItem, Topology,
+    Application, Client, ClientId, Delivered, GroupId, Head, Limits, MessageId, Mutant, PeerMessage, ReplicaConfig,
+    ShortSlot, StreamEntry, StreamItem, Topology, Variant,
 };
 
 const SALT: u64 = 5;
@@ -123,4 +125,31 @@ fn a_client_that_hears_of_places_that_it_has_not_used_is_superseded() {
     bed.void(2, (4, 1), true);
     bed.run();
     assert_eq!(client(&bed), (true, first.sequence));
+}
+
+/// A stream stops with its connection, and the state with which it would begin again is held back for a transfer. Meanwhile the
+/// follower installs a state that it was sent before.
+#[test]
+fn a_stream_that_stopped_with_its_connection_begins_again_when_the_transfer_ends() {
+    let mut bed = Bed::new();
+    bed.first_multicast();
+    bed.run();
+    let (to, leader) = (ProcessId(2), &mut bed.members[LEADER.index()]);
+    let name = Name { life: leader.links.life, freeze: leader.transfers.next_freeze() };
+    let frozen = Box::new(FrozenBytes::new(Vec::new()));
+    leader.outputs.backlog = Some(Backlog::new(1 << 20));
+    let mut outgoing = OutgoingTransfer::new(to, name, (leader.outputs.applied, frozen), 1 << 20, leader.recovery.now);
+    outgoing.pause();
+    leader.transfers.outgoing = Some(outgoing);
+    leader.streams.stop(to);
+    leader.peer_connected(to, &mut Nothing);
+    assert!(!leader.streams.is_started(to), "its state is held back");
+    let installed = PeerMessage::Installed { ballot: leader.replica.ballot() };
+    leader.with_replica(&mut Nothing, |replica, out| replica.on_peer_message(to, &installed, out)).expect("a member");
+    leader.note_transferred(to, &installed);
+    bed.run();
+    let client = bed.client.as_mut().expect("it is there");
+    client.submit(&[GroupId(0)], b"second", true).expect("there is room");
+    bed.run();
+    assert_eq!(bed.members[2].replica().delivered(), 2);
 }

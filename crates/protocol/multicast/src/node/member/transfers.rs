@@ -184,7 +184,8 @@ impl<F: Fabric> Member<F> {
         self.transfers.report(TransferReport { role: TransferRole::Donor, peer, position, bytes, outcome });
         self.outputs.backlog = None;
         self.transfers.throttle.end();
-        if outgoing.holds_stream {
+        // It was stopped for the transfer, or with a connection, and the state with which it begins was held back.
+        if !self.streams.is_started(peer) {
             self.transfers.cut_off.push(peer);
             self.transfers.is_due = true;
         }
@@ -242,13 +243,7 @@ impl<F: Fabric> Member<F> {
         self.begin_streams_again(app);
     }
 
-    fn with_outgoing(&mut self, act: impl FnOnce(&mut OutgoingTransfer)) {
-        if let Some(outgoing) = &mut self.transfers.outgoing {
-            act(outgoing);
-        }
-    }
-
-    /// Sends the state to members whose streams were stopped for a transfer that ended early.
+    /// Sends the state to members whose streams were stopped when a transfer ended.
     fn begin_streams_again<A: Application>(&mut self, app: &mut A) {
         if self.transfers.cut_off.is_empty() {
             return;
@@ -261,16 +256,20 @@ impl<F: Fabric> Member<F> {
         self.send_outgoing();
     }
 
+    /// Whether this member is the one that gives a state to another: it leads, or that one campaigns.
+    fn serves(&self, to: ProcessId) -> bool {
+        let promised = self.replica.promised();
+        promised.leader() == self.fabric.me() || promised.leader() == to && promised != self.replica.ballot()
+    }
+
     fn reason_to_end(&self) -> Option<GivenUp> {
         let outgoing = self.transfers.outgoing.as_ref()?;
         let silence = self.recovery.now - outgoing.heard;
-        let leader = self.replica.promised().leader();
         // A receiver that takes over a large state stands still, and its connection may end because of that.
         let restores = outgoing.may_be_restored();
         let patience = if restores || self.is_connected_to(outgoing.to) { DONOR_PATIENCE } else { RESUME_PATIENCE };
         let others_wait = || self.transfers.next_want(self.recovery.now).is_some_and(|(to, ..)| to != outgoing.to);
-        let led = leader == self.fabric.me() || leader == outgoing.to;
-        if !led || outgoing.name.incarnation != self.applied_in() {
+        if !self.serves(outgoing.to) || outgoing.name.incarnation != self.applied_in() {
             Some(GivenUp::LeaderChanged)
         } else if self.outputs.backlog.as_ref().is_none_or(Backlog::has_overflowed) {
             Some(GivenUp::BacklogFull { limit: self.limits.backlog_bytes })
@@ -286,8 +285,7 @@ impl<F: Fabric> Member<F> {
         let now = self.recovery.now;
         let Some((to, want, standing)) = self.transfers.next_want(now) else { return };
         self.transfers.set_want(to, None);
-        let leader = self.replica.promised().leader();
-        if standing.applied >= want.delivered || leader != self.fabric.me() && leader != to {
+        if standing.applied >= want.delivered || !self.serves(to) {
             // It has got so far meanwhile, or another leader serves it. If it lacks something still, it asks again.
             return;
         }
@@ -304,7 +302,6 @@ impl<F: Fabric> Member<F> {
         if self.streams.outbound.others_started(to) + 1 >= self.topology.majority(self.replica.group()) as usize {
             // Nobody waits for it meanwhile.
             self.streams.stop(to);
-            self.with_outgoing(|outgoing| outgoing.holds_stream = true);
         }
     }
 
@@ -354,10 +351,11 @@ impl<F: Fabric> Member<F> {
         let done = self.with_replica(app, |replica, out| replica.on_peer_message(to, &behind, out));
         if done.is_err() || !self.outputs.sends_state(to) {
             // A campaign of this member's own is under way.
-            self.with_outgoing(OutgoingTransfer::reopen);
+            if let Some(outgoing) = &mut self.transfers.outgoing {
+                outgoing.reopen();
+            }
             return;
         }
-        self.with_outgoing(|outgoing| outgoing.holds_stream = false);
         self.send_outgoing();
         if promised.leader() == to {
             // A candidate does not answer. If the state is lost with the connection, it asks again, and needs no other.

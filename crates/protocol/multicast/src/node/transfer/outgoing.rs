@@ -48,8 +48,6 @@ pub(in crate::node) struct OutgoingTransfer {
     pub(in crate::node) heard: u64,
     /// The connection broke, and the receiver has not said where it stands since.
     pub(in crate::node) paused: bool,
-    /// The receiver's stream was stopped, and the state with which it begins again was not sent since.
-    pub(in crate::node) holds_stream: bool,
     /// `None`: all of it is in pieces.
     frozen: Option<Box<dyn Frozen>>,
     /// Bytes of it that are in pieces.
@@ -87,7 +85,6 @@ impl OutgoingTransfer {
             stage: Stage::Snapshot,
             heard: now,
             paused: false,
-            holds_stream: false,
             frozen: Some(frozen),
             read: 0,
             limit,

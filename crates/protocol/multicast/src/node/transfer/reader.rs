@@ -12,7 +12,9 @@ pub struct StateReader<'a> {
 }
 
 impl<'a> StateReader<'a> {
-    pub(in crate::node) fn new(chunks: &'a mut VecDeque<Vec<u8>>) -> Self {
+    /// Reads a state that lies in these chunks; for tests of an application, which gets one with
+    /// [`restore_from`](crate::Application::restore_from).
+    pub fn new(chunks: &'a mut VecDeque<Vec<u8>>) -> Self {
         let left = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         StateReader { chunks, read: 0, left }
     }
