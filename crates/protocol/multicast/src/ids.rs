@@ -44,13 +44,13 @@ pub(crate) fn generation(sequence: u64) -> u64 {
 /// The number of generations that fit into a sequence.
 pub(crate) const GENERATIONS: u64 = 1 << (64 - MessageId::GENERATION_BITS);
 
-/// Bits of a generation that count processes; those above them are of the number of the home group's incarnation.
+/// Bits of a generation that count processes; those above them are of the number of the home group's incarnation, less 1.
 const PROCESS_BITS: u32 = 20;
 
-/// The first generation that a home group numbers in the incarnation with this number. Incarnations beyond the 255th share
+/// The first generation that a home group numbers in the incarnation with this number. Incarnations beyond the 256th share
 /// its numbers: a generation rises all the same, as long as somebody remembers the last one.
 pub(crate) fn first_generation_of(incarnation: u32) -> u64 {
-    u64::from(incarnation.min(u32::from(u8::MAX))) << PROCESS_BITS
+    u64::from(incarnation.saturating_sub(1).min(u32::from(u8::MAX))) << PROCESS_BITS
 }
 
 /// Whether a process that has used this sequence has no other one left.
@@ -95,6 +95,38 @@ pub struct Incarnation {
 impl Incarnation {
     /// Of a group of which nothing is known.
     pub const NONE: Incarnation = Incarnation { number: 0, tag: 0 };
+    /// Of a group that was there from the beginning of the cluster's life ([`Replica::new`](crate::Replica::new)).
+    pub const FIRST: Incarnation = Incarnation { number: 1, tag: 0 };
+
+    /// Returns the incarnation with this number whose tag the process with this life draws. Lives are taken from a clock in
+    /// nanoseconds: two processes draw one tag by chance alone.
+    #[must_use]
+    pub(crate) fn drawn(number: u32, process: ProcessId, life: u64) -> Self {
+        // The finalizer of SplitMix64.
+        let mut mixed = life ^ u64::from(process.0) << 48 ^ u64::from(number) << 32;
+        for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9_u64), (27, 0x94d0_49bb_1331_11eb)] {
+            mixed = (mixed ^ mixed >> shift).wrapping_mul(factor);
+        }
+        Incarnation { number, tag: (mixed >> 31) as u32 }
+    }
+
+    /// Whether a ballot can carry its number.
+    #[must_use]
+    pub(crate) fn is_possible(self) -> bool {
+        self.number <= Ballot::MAX_INCARNATION && (self.number != 0 || self.tag == 0)
+    }
+
+    /// Whether nothing is known.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self == Incarnation::NONE
+    }
+
+    /// Whether the two are different histories with one number: nothing of one may count where the other is known.
+    #[must_use]
+    pub fn contradicts(self, other: Incarnation) -> bool {
+        self.number == other.number && self.tag != other.tag
+    }
 
     /// Returns the 64-bit word that goes over the wire: the number in the lower half, the tag in the upper half.
     #[must_use]
@@ -132,10 +164,10 @@ impl Ballot {
         Ballot(u64::from(incarnation) << 48 | number << 16 | u64::from(leader.0))
     }
 
-    /// Returns the ballot `number` (below 2^32) led by `leader` of an incarnation without a number.
+    /// Returns the ballot `number` (below 2^32) led by `leader` in the first incarnation.
     #[must_use]
     pub fn new(number: u64, leader: ProcessId) -> Self {
-        Ballot::new_in(0, number, leader)
+        Ballot::new_in(Incarnation::FIRST.number, number, leader)
     }
 
     /// Returns the ballot after this one in its incarnation, led by `leader`; `None` if there is no larger number.
@@ -186,10 +218,31 @@ impl Ballot {
     }
 }
 
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{:08x}", self.number, self.tag)
+    }
+}
+
+impl std::str::FromStr for Incarnation {
+    type Err = &'static str;
+
+    /// Reads what [`Display`](fmt::Display) writes.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.split_once('-');
+        let read = |(number, tag): (&str, &str)| {
+            let digits = tag.len() == 8 && tag.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let number = number.bytes().all(|digit| digit.is_ascii_digit()).then(|| number.parse().ok()).flatten()?;
+            Some(Incarnation { number, tag: u32::from_str_radix(tag, 16).ok().filter(|_| digits)? })
+        };
+        parts.and_then(read).ok_or("an incarnation is a number, `-` and a tag of eight hexadecimal digits")
+    }
+}
+
 impl fmt::Display for Ballot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.incarnation() {
-            0 => write!(f, "({}, {})", self.number(), self.leader()),
+            0 | 1 => write!(f, "({}, {})", self.number(), self.leader()),
             incarnation => write!(f, "({incarnation}.{}, {})", self.number(), self.leader()),
         }
     }
@@ -261,13 +314,20 @@ mod tests {
         assert!(low < high && Ballot::new(2, ProcessId(1)) > high);
         assert_eq!((low.leader(), low.number()), (ProcessId(9), 1));
         assert_eq!(Ballot::from_word(low.to_word()), low);
-        let next = Ballot::new_in(1, 1, ProcessId(0));
+        let next = Ballot::new_in(2, 1, ProcessId(0));
         assert!(next > high && next > Ballot::new(u64::from(u32::MAX), ProcessId(9)));
-        assert_eq!((next.incarnation(), next.number(), next.epoch()), (1, 1, 1 << 32 | 1));
-        assert_eq!(next.next(ProcessId(7)), Some(Ballot::new_in(1, 2, ProcessId(7))));
+        assert_eq!((next.incarnation(), next.number(), next.epoch()), (2, 1, 2 << 32 | 1));
+        assert_eq!(next.next(ProcessId(7)), Some(Ballot::new_in(2, 2, ProcessId(7))));
         assert_eq!(Ballot::new_in(1, u64::from(u32::MAX), ProcessId(0)).next(ProcessId(1)), None);
         let incarnation = Incarnation { number: 3, tag: 7 };
         assert_eq!(Incarnation::from_word(incarnation.to_word()), incarnation);
+        assert_eq!((incarnation.to_string().as_str(), "3-00000007".parse()), ("3-00000007", Ok(incarnation)));
+        for wrong in ["", "3", "-00000007", "3-7", "+3-00000007", "3-0000000g", "4294967296-00000007"] {
+            assert!(wrong.parse::<Incarnation>().is_err(), "{wrong}");
+        }
+        assert!(incarnation.contradicts(Incarnation { number: 3, tag: 8 }) && !incarnation.contradicts(incarnation));
+        let drawn = |life| Incarnation::drawn(1, ProcessId(0), life);
+        assert_ne!(drawn(1), drawn(2));
     }
 
     #[test]

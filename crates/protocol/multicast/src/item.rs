@@ -9,13 +9,16 @@
 //! | 2… | by kind |
 //!
 //! A *position* is an index into the message's destination groups in rising order. The slot is the message's at the
-//! *receiver's* group, its lower 24 bits. Every item but `Begin` and `RemoteBallot` names its message, and every item
+//! *receiver's* group, its lower 24 bits. Every item but `Begin`, `RemoteBallot` and `Word` names its message, and every item
 //! carries the values that it is about (hazard "acknowledgement without identity"). With the three words of its seal,
 //! an item about a message to two groups fills one cache line: five words are all that any kind needs then.
 
 use thiserror::Error;
 
-use crate::{Ballot, ClientId, ids};
+use crate::{Ballot, ClientId, Incarnation, ids};
+
+/// The bit of an origin's word that says whether the word of it is in force: an incarnation's number has 16.
+const IN_FORCE: u32 = 31;
 
 /// Version of this format and of the message's header; a peer of another one is refused.
 pub(crate) const VERSION: u8 = 7;
@@ -45,15 +48,19 @@ pub enum ItemKind {
     /// of the group is known to have processed such an entry. The head has the beginning of the process's generation, and its
     /// first slot. Names no message.
     Succeed = 6,
-    /// To a follower: counter, and another group's ballot. No smaller ballot of that group counts any more. Names no message.
+    /// To a follower: counter, another group's ballot and its incarnation. No smaller ballot of that group counts any more.
+    /// Names no message.
     RemoteBallot = 11,
+    /// To a follower: counter, another group's ballot, its incarnation, and where the history of that began, with 1 in bit 31 if a
+    /// majority of the own group is known to have processed such an entry. Names no message.
+    Word = 12,
     /// To a follower: a ballot. What follows in the stream is of this ballot. Names no message.
     Begin = 10,
 }
 
-const KINDS: [ItemKind; 9] = {
-    use ItemKind::{Ack, Assign, Begin, NoOp, Remote, RemoteBallot, Succeed, Timestamp, Vector};
-    [Assign, Timestamp, Vector, Remote, Ack, Succeed, NoOp, RemoteBallot, Begin]
+const KINDS: [ItemKind; 10] = {
+    use ItemKind::{Ack, Assign, Begin, NoOp, Remote, RemoteBallot, Succeed, Timestamp, Vector, Word};
+    [Assign, Timestamp, Vector, Remote, Ack, Succeed, NoOp, RemoteBallot, Word, Begin]
 };
 
 /// Why words are not an item. The record was sealed, so this is a peer of another version or a bug, not a torn write.
@@ -250,7 +257,23 @@ pub enum StreamEntry<'a> {
         settled: bool,
     },
     /// Another group is led under this ballot; nothing of a smaller one of that group counts any more.
-    RemoteBallot(Ballot),
+    RemoteBallot {
+        /// The ballot.
+        ballot: Ballot,
+        /// The group's incarnation.
+        incarnation: Incarnation,
+    },
+    /// The history of another group's incarnation began there; nothing of it counts before this.
+    Word {
+        /// The group's ballot.
+        ballot: Ballot,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// The incarnation in which the history of that began.
+        origin: Incarnation,
+        /// A majority of the group has processed such an entry.
+        in_force: bool,
+    },
     /// A process took a client's place; see [`Succession`](crate::Succession). The head names its generation and first slot.
     Succeed {
         /// Its life.
@@ -357,9 +380,14 @@ impl<'a> Item<'a> {
         let kind = kind_of(*word)?;
         let positionless = matches!(
             kind,
-            ItemKind::Vector | ItemKind::NoOp | ItemKind::Succeed | ItemKind::RemoteBallot | ItemKind::Begin
+            ItemKind::Vector
+                | ItemKind::NoOp
+                | ItemKind::Succeed
+                | ItemKind::RemoteBallot
+                | ItemKind::Word
+                | ItemKind::Begin
         );
-        let names_none = matches!(kind, ItemKind::RemoteBallot | ItemKind::Begin);
+        let names_none = matches!(kind, ItemKind::RemoteBallot | ItemKind::Word | ItemKind::Begin);
         if positionless && position != 0 || names_none && head != Head::NONE {
             return Err(ItemError::Reserved { at });
         }
@@ -407,7 +435,8 @@ impl StreamItem<'_> {
             StreamEntry::Assign { .. } => ItemKind::Assign,
             StreamEntry::Vector(_) => ItemKind::Vector,
             StreamEntry::Remote { .. } => ItemKind::Remote,
-            StreamEntry::RemoteBallot(_) => ItemKind::RemoteBallot,
+            StreamEntry::RemoteBallot { .. } => ItemKind::RemoteBallot,
+            StreamEntry::Word { .. } => ItemKind::Word,
             StreamEntry::NoOp { .. } => ItemKind::NoOp,
             StreamEntry::Succeed { .. } => ItemKind::Succeed,
         }
@@ -416,7 +445,7 @@ impl StreamItem<'_> {
     /// The message; `None` of an entry that is about none.
     #[inline]
     pub(crate) fn message(&self) -> Option<&Head> {
-        (!matches!(self.entry, StreamEntry::RemoteBallot(_))).then_some(&self.head)
+        (!matches!(self.entry, StreamEntry::RemoteBallot { .. } | StreamEntry::Word { .. })).then_some(&self.head)
     }
 
     /// Appends the item.
@@ -429,13 +458,19 @@ impl StreamItem<'_> {
                 out.extend_from_slice(&[word(*position), head.sequence, *counter, ballot.to_word(), *time]);
             }
             StreamEntry::Vector(times) => times.encode([word(0), head.sequence, *counter], out),
-            StreamEntry::RemoteBallot(ballot) => {
+            StreamEntry::RemoteBallot { ballot, incarnation } => {
                 out.extend_from_slice(&[
                     first_word(ItemKind::RemoteBallot, &Head::NONE, 0),
                     0,
                     *counter,
                     ballot.to_word(),
+                    incarnation.to_word(),
                 ]);
+            }
+            StreamEntry::Word { ballot, incarnation, origin, in_force } => {
+                let head = first_word(ItemKind::Word, &Head::NONE, 0);
+                let origin = origin.to_word() | u64::from(*in_force) << IN_FORCE;
+                out.extend_from_slice(&[head, 0, *counter, ballot.to_word(), incarnation.to_word(), origin]);
             }
             StreamEntry::NoOp { settled } => {
                 out.extend_from_slice(&[word(0), head.sequence, *counter, u64::from(*settled)]);
@@ -471,10 +506,10 @@ fn kind_of(word: u64) -> Result<ItemKind, ItemError> {
 #[inline]
 fn words_of(kind: ItemKind, groups: usize) -> usize {
     HEAD + match kind {
-        ItemKind::Assign | ItemKind::Remote => 3,
-        ItemKind::Timestamp | ItemKind::NoOp | ItemKind::RemoteBallot => 2,
+        ItemKind::Assign | ItemKind::Remote | ItemKind::RemoteBallot => 3,
+        ItemKind::Timestamp | ItemKind::NoOp => 2,
         ItemKind::Begin => 1,
-        ItemKind::Succeed => 4,
+        ItemKind::Succeed | ItemKind::Word => 4,
         ItemKind::Vector | ItemKind::Ack => 1 + groups,
     }
 }
@@ -503,7 +538,18 @@ fn decode_body(kind: ItemKind, head: Head, position: u8, body: &[u64]) -> Result
             let entry = StreamEntry::Remote { position, ballot: ballot(), time: last };
             (stream(entry), is_count(*first) && is_count(last))
         }
-        ItemKind::RemoteBallot => (stream(StreamEntry::RemoteBallot(ballot())), is_count(*first)),
+        ItemKind::RemoteBallot => {
+            let (ballot, incarnation) = (ballot(), Incarnation::from_word(last));
+            let same = ballot.incarnation() == incarnation.number && incarnation.is_possible();
+            (stream(StreamEntry::RemoteBallot { ballot, incarnation }), is_count(*first) && same)
+        }
+        ItemKind::Word => {
+            let (ballot, incarnation) = (ballot(), Incarnation::from_word(rest.get(1).copied().unwrap_or(0)));
+            let (origin, in_force) = (Incarnation::from_word(last & !(1 << IN_FORCE)), last >> IN_FORCE & 1 == 1);
+            let sound = ballot.incarnation() == incarnation.number && incarnation.is_possible();
+            let begun = origin.is_possible() && !origin.is_none() && origin.number <= incarnation.number;
+            (stream(StreamEntry::Word { ballot, incarnation, origin, in_force }), is_count(*first) && sound && begun)
+        }
         ItemKind::NoOp => (stream(StreamEntry::NoOp { settled: last == 1 }), is_count(*first) && last <= 1),
         ItemKind::Succeed => {
             let (life, after) = (rest.first().copied().unwrap_or(0), rest.get(1).copied().unwrap_or(0));
@@ -536,7 +582,7 @@ mod tests {
     /// What a lone message to two groups costs in memory traffic: one line per write.
     #[test]
     fn every_item_about_a_message_to_two_groups_fills_at_most_one_cell() {
-        for kind in KINDS.into_iter().filter(|kind| *kind != ItemKind::Succeed) {
+        for kind in KINDS.into_iter().filter(|kind| !matches!(kind, ItemKind::Succeed | ItemKind::Word)) {
             assert_eq!(record_cells(words_of(kind, 2) * 8), 1, "{kind:?}");
         }
     }

@@ -22,6 +22,7 @@ mod limits;
 mod message;
 mod mutant;
 mod node;
+mod origin;
 mod peer_message;
 mod physical_clock;
 mod replica;
@@ -44,10 +45,13 @@ pub use node::{
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
-pub use peer_message::{Closed, Joiner, Left, MessageRef, Opening, PeerMessage, SlotRef};
+pub use origin::Origin;
+pub use peer_message::{Closed, Joiner, Left, MessageRef, Opening, PeerMessage, SlotRef, Verdict, WordRef};
 pub use physical_clock::{ClockError, END_OF_TIME, PhysicalClock, SLEW_PPM};
-pub use replica::{CatchUps, Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
+pub use replica::{
+    CatchUps, Contradiction, Delivery, Effects, Hindrance, Rejected, Replica, ReplicaConfig, TotalLoss, Variant,
+};
 pub use sender::{Sender, WindowFull};
-pub use state::{AssignedSlot, ClientState, State, Succession};
+pub use state::{AssignedSlot, ClientState, State, Succession, Word};
 pub use topology::{ProcessRole, Topology, TopologyError};
 pub use word_reader::PeerMessageError;

@@ -104,10 +104,22 @@ mutants! {
     PiecesMixed, "pieces-mixed", "state";
     /// A state is handed to the state machine although its application is not as far.
     StateAheadOfApplication, "state-ahead-of-application", "M2";
+    /// A state is taken over by an application that has made deliveries of another history of the group.
+    AheadOfAnotherHistory, "ahead-of-another-history", "M2";
+    /// Who hears that a group began anew does without it at once.
+    WordAtOnce, "word-at-once", "M2";
+    /// A group that begins anew assigns what was multicast to its history before.
+    EndedAssigned, "ended-assigned", "M2";
     /// A donor freezes again whenever the receiver asks again.
     FrozenAgain, "frozen-again", "M9";
     /// A member credits no ring space for a body that it held already when the client's own write of it came.
     HeldBodiesUncredited, "held-bodies-uncredited", "M9";
+    /// Items count whatever incarnation of a group they are of.
+    IncarnationIgnored, "incarnation-ignored", "M2";
+    /// A group is founded when a majority of its members is without memory.
+    FoundedByMajority, "founded-by-majority", "M5";
+    /// Who hears that somebody remembers the group founds it all the same.
+    MemoryIgnored, "memory-ignored", "M2";
     /// Nobody is expelled: whoever stands still is waited for as long as it is connected.
     NobodyExpelled, "nobody-expelled", "held-up";
     /// A client does not wait for a member that stands still, and goes on to write to it on the same connection.
@@ -154,10 +166,16 @@ impl Mutant {
                 | Mutant::HeldOfAnotherLife
                 | Mutant::UnsettledStart
                 | Mutant::StartedUnderWrites
+                | Mutant::IncarnationIgnored
+                | Mutant::FoundedByMajority
+                | Mutant::MemoryIgnored
                 | Mutant::AppliedAgain
                 | Mutant::PiecesMixed
                 | Mutant::StateAheadOfApplication
                 | Mutant::FrozenAgain
+                | Mutant::WordAtOnce
+                | Mutant::EndedAssigned
+                | Mutant::AheadOfAnotherHistory
                 | Mutant::RefusedPassed
                 | Mutant::SuccessionAtOnce
                 | Mutant::ClosedOfOldBallot

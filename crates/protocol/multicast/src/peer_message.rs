@@ -4,14 +4,14 @@
 //! |---|---|---|
 //! | `Join` | a process without memory → its group | take me in |
 //! | `Elder` | member → a process without memory | an earlier process of yours had a larger life: take a larger one |
-//! | `Campaign` (1A) | candidate → its group | promise me this ballot; these lives I have heard of |
+//! | `Campaign` (1A) | candidate → its group | promise me this ballot, which goes on with, founds or resets an incarnation; these lives I have heard of |
 //! | `Promise` (1B) | member → candidate | promised; this is what I have processed |
 //! | `Refuse` | member → candidate or leader | I have promised a larger ballot |
 //! | `Install` | leader → its group | the complete state under my ballot |
 //! | `Installed` | member → leader | I have it |
 //! | `Behind` | member → leader, candidate → donor | I miss entries: send the state, with the application's if I ask for it |
 //! | `Transfer` | donor → candidate | state with the application's |
-//! | `Announce` | leader → other groups | I lead my group under this ballot |
+//! | `Announce` | leader → other groups; who knows more → who says less | that group is led under this ballot, in this incarnation |
 //! | `WantBody`, `Gone` | member → member, and back | forward me that message; I have it no more |
 //! | `WantBodies` | member → its leader | forward me that message, and what the client multicast after it |
 //! | `Ask` | member → its leader | is this message decided? |
@@ -21,11 +21,13 @@
 //! | `NoOpProcessed` | member → its leader | I have processed that this slot is a no-op |
 //! | `Lead` | leader → member of its group | take over |
 //! | `Probe` | leader → its group, and back | do you stand by this ballot, and have promised nothing larger? I do |
+//! | `Remembered` | member → who wants to found its group | that process remembers an incarnation of the group |
+//! | `WordProcessed` | member → its leader | I have processed where the history of that group began |
+//! | `Lost` | leader → another group's leader | that message was under way to a history of my group that is over |
 //! | `Open` | member → its leader | a process of a client's place wants to begin in our group |
 //! | `Close`, `Closed` | leader → its group, and back | take no more of earlier processes of that place; I hold this of them |
 //! | `Succeeded` | member → its leader | I have processed that a process took the place over |
 //! | `Retire`, `Retired` | leader → another group's leader, and back | is all that earlier processes of that place left done? it is |
-//! | `Begun` | member → its group | I was without memory too, until all of us were there |
 //!
 //! A follower sends 1B to the candidate alone. The others need only the outcome, which `Install` and `Announce` carry.
 
@@ -34,7 +36,7 @@ use stentor_fabric::ProcessId;
 use crate::item::VERSION;
 use crate::state::State;
 use crate::word_reader::{PeerMessageError, Wire, WordReader};
-use crate::{Ballot, ClientId, GroupId, ids};
+use crate::{Ballot, ClientId, GroupId, Incarnation, Origin, ids};
 
 /// A process without memory that wants to be taken in, or that a ballot takes in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -88,6 +90,26 @@ pub struct Closed {
     pub about: SlotRef,
     /// Slots and sequences, one after the other.
     pub held: Vec<u64>,
+}
+
+/// What a group says of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Verdict {
+    /// The message.
+    pub message: MessageRef,
+    /// The ballot of the sender's group.
+    pub ballot: Ballot,
+}
+
+/// The word of a group, under a ballot of the own one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WordRef {
+    /// Of which group.
+    pub group: GroupId,
+    /// Where its history began.
+    pub origin: Incarnation,
+    /// The ballot.
+    pub ballot: Ballot,
 }
 
 /// What processes of a client's place with generations below one left at a group.
@@ -155,6 +177,12 @@ peer_messages! {
     2 "campaign" Campaign {
         /// The ballot.
         ballot: Ballot,
+        /// The incarnation of the ballot.
+        incarnation: Incarnation,
+        /// The incarnation that goes on as that one, or ends with it: the same, in an election; none, if the group is founded.
+        ends: Incarnation,
+        /// An operator ends it: a majority is enough, whether it has memory or not.
+        resets: bool,
         /// See [`State::lives`].
         lives: Vec<u64>,
     };
@@ -169,6 +197,8 @@ peer_messages! {
     4 "refuse" Refuse {
         /// What it has promised.
         promised: Ballot,
+        /// The incarnation of that.
+        incarnation: Incarnation,
     };
     /// The complete state under a ballot.
     5 "install" Install {
@@ -208,6 +238,10 @@ peer_messages! {
         group: GroupId,
         /// The ballot.
         ballot: Ballot,
+        /// The incarnation of the ballot.
+        incarnation: Incarnation,
+        /// The incarnation in which the history of that began; none, if the sender was not told, and asks.
+        origin: Incarnation,
     };
     /// Forward the message's body.
     10 "want-body" WantBody(MessageRef);
@@ -227,13 +261,15 @@ peer_messages! {
     /// The sender's group delivered it, and has forgotten it.
     14 "forgotten" Forgotten(MessageRef);
     /// A majority of a destination group has processed that it is a no-op.
-    15 "refused" Refused(MessageRef);
+    15 "refused" Refused(Verdict);
     /// Take over the leadership.
     16 "lead" Lead;
-    /// The sender was without memory too, until it heard that all of its group are.
-    17 "begun" Begun {
-        /// Its life.
-        life: u64,
+    /// The sender does not found its group with the receiver: somebody remembers it.
+    17 "remembered" Remembered {
+        /// Who; the sender itself, perhaps.
+        by: ProcessId,
+        /// What it remembers.
+        incarnation: Incarnation,
     };
     /// Does the receiver hold what is in this slot?
     18 "seek" Seek(SlotRef);
@@ -253,13 +289,17 @@ peer_messages! {
         /// The leader's ballot.
         ballot: Ballot,
     };
+    /// The sender has processed the word of another group.
+    24 "word-processed" WordProcessed(WordRef);
+    /// It was under way to a history of the sender's group that is over, and is in nothing that goes on.
+    25 "lost" Lost(Verdict);
     /// A process of a client's place wants to begin.
     40 "open" Open(Opening);
     /// Take nothing more of earlier processes of a client's place.
     41 "close" Close(SlotRef);
     /// It takes nothing more.
     42 "closed" Closed(Closed);
-    /// It has processed that a process took a client's place over.
+    /// It has processed that a process took a client's place over; in place of a slot: the life of that.
     43 "succeeded" Succeeded(SlotRef);
     /// Is all done that earlier processes of a client's place left?
     44 "retire" Retire(Left);
@@ -332,6 +372,16 @@ impl PeerMessage {
         let message = PeerMessage::decode_fields(kind, &mut words)?;
         words.end()?;
         match message {
+            PeerMessage::Campaign { ballot, incarnation, .. }
+            | PeerMessage::Refuse { promised: ballot, incarnation }
+            | PeerMessage::Announce { ballot, incarnation, .. }
+                if ballot.incarnation() != incarnation.number =>
+            {
+                Err(PeerMessageError::Value("incarnation"))
+            }
+            PeerMessage::Announce { incarnation, origin, .. } if origin.number > incarnation.number => {
+                Err(PeerMessageError::Value("origin"))
+            }
             PeerMessage::Install { counter, .. } if counter >> 63 != 0 => Err(PeerMessageError::Value("counter")),
             message if message.generation() > ids::GENERATIONS - 1 => Err(PeerMessageError::Value("generation")),
             message => Ok(message),
@@ -355,8 +405,11 @@ macro_rules! fields {
 }
 
 fields!(Joiner: process, life);
+fields!(Origin: incarnation, kept);
 fields!(SlotRef: client, slot, ballot, generation);
 fields!(MessageRef: client, sequence);
+fields!(Verdict: message, ballot);
+fields!(WordRef: group, origin, ballot);
 fields!(Opening: client, life, told, above);
 fields!(Closed: about, held);
 fields!(Left: client, below, ballot);

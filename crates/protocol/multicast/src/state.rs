@@ -1,7 +1,7 @@
 //! The state of a group at one member, as it goes from member to member when a leader changes or a process rejoins.
 
 use crate::word_reader::{PeerMessageError, Wire, WordReader};
-use crate::{Ballot, Destination, GroupId, Topology, ids};
+use crate::{Ballot, Destination, GroupId, GroupSet, Incarnation, Origin, Topology, ids};
 
 /// What a member has processed. Bodies are named, not carried: a member that misses one asks for it.
 ///
@@ -11,6 +11,10 @@ use crate::{Ballot, Destination, GroupId, Topology, ids};
 pub struct State {
     /// The ballot whose complete state this is based on.
     pub synced: Ballot,
+    /// The incarnation of that ballot.
+    pub incarnation: Incarnation,
+    /// Where this history began, and was reset; the oldest first.
+    pub origins: Vec<Origin>,
     /// Entries of that ballot's stream that are processed.
     pub counter: u64,
     /// The clock: at least every time in here.
@@ -19,6 +23,10 @@ pub struct State {
     pub delivered: u64,
     /// By group, the largest ballot that was heard of.
     pub known: Vec<Ballot>,
+    /// By group, the incarnation of that ballot.
+    pub incarnations: Vec<Incarnation>,
+    /// By group, the word of it that is processed.
+    pub words: Vec<Word>,
     /// By member of the group, its last life that was heard of; of the sender, its own.
     pub lives: Vec<u64>,
     /// By client.
@@ -45,6 +53,17 @@ pub struct ClientState {
     /// Behind them, in rising order, the slots whose bodies are held and that are not assigned, with the sequences. What is
     /// held by a majority in one installed ballot is synced; so who promises another ballot says what it holds.
     pub held: Vec<(u64, u64)>,
+}
+
+/// Where the history of another group's incarnation began, as an entry of the stream says it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Word {
+    /// The incarnation; none: nothing was said.
+    pub incarnation: Incarnation,
+    /// The one in which its history began.
+    pub origin: Incarnation,
+    /// A majority of the group has processed such an entry.
+    pub in_force: bool,
 }
 
 /// A process that took a client's place over at a group: an entry of the group's stream says so.
@@ -87,16 +106,33 @@ pub struct AssignedSlot {
     pub decided: bool,
     /// Never to be delivered.
     pub no_op: bool,
+    /// Destination groups whose times are of a history that is over.
+    pub ended: GroupSet,
 }
 
 const DECIDED: u64 = 1;
 const NO_OP: u64 = 2;
 const VECTOR: u64 = 4;
+/// The bit of a time that is of a history that is over.
+const ENDED: u32 = 63;
 
 impl State {
     /// What is held and not assigned does not matter any more.
     pub(crate) fn forget_held(&mut self) {
         self.clients.iter_mut().for_each(|client| client.held.clear());
+    }
+
+    /// The group goes on in a history that begins with this. What was under way to the one before, and is not decided in it, is
+    /// over; and whoever multicast to that has not begun in this one.
+    pub(crate) fn lose_what_is_under_way(&mut self) {
+        for client in &mut self.clients {
+            client.held.clear();
+            client.successions.iter_mut().for_each(|last| last.life = 0);
+            let several = client.entries.iter_mut().filter(|entry| entry.destinations.len() > 1);
+            for entry in several.filter(|entry| !entry.decided && !entry.no_op) {
+                (entry.no_op, entry.decided) = (true, true);
+            }
+        }
     }
 
     /// Checks whether this is a state of a group of this cluster: right numbers of groups, members and clients, sound
@@ -105,6 +141,19 @@ impl State {
     /// # Errors
     /// What is wrong.
     pub(crate) fn check(&self, topology: &Topology, group: GroupId, window: u32) -> Result<(), &'static str> {
+        let of_one = |(ballot, incarnation): (&Ballot, &Incarnation)| ballot.incarnation() == incarnation.number;
+        let rise = self.origins.is_sorted_by(|a, b| a.incarnation.number < b.incarnation.number);
+        let last = self.origins.last().map_or(0, |last| last.incarnation.number);
+        if self.synced.incarnation() != self.incarnation.number || !rise || last > self.incarnation.number {
+            return Err("a ballot that is not of its incarnation");
+        }
+        if self.incarnations.len() != topology.groups() || !self.known.iter().zip(&self.incarnations).all(of_one) {
+            return Err("ballots that are not of the incarnations that it names");
+        }
+        let begun = |word: &Word| word.origin.number <= word.incarnation.number;
+        if self.words.len() != topology.groups() || !self.words.iter().all(begun) {
+            return Err("words that are not of the incarnations that they name");
+        }
         if self.known.len() != topology.groups() || self.clients.len() != topology.clients() {
             return Err("another number of groups or client places");
         }
@@ -138,20 +187,26 @@ impl State {
 
 impl Wire for State {
     fn encode(&self, out: &mut Vec<u64>) {
-        out.extend_from_slice(&[self.synced.to_word(), self.counter, self.clock, self.delivered]);
+        out.extend_from_slice(&[self.synced.to_word(), self.incarnation.to_word()]);
+        self.origins.encode(out);
+        out.extend_from_slice(&[self.counter, self.clock, self.delivered]);
         self.known.encode(out);
+        self.incarnations.encode(out);
+        self.words.encode(out);
         self.lives.encode(out);
         self.clients.encode(out);
     }
 
     fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
-        let (synced, counter) = (Ballot::decode(words)?, words.next()?);
-        let (clock, delivered) = (words.next()?, words.next()?);
+        let (synced, incarnation, origins) = (Ballot::decode(words)?, Wire::decode(words)?, Wire::decode(words)?);
+        let (counter, clock, delivered) = (words.next()?, words.next()?, words.next()?);
         if (clock | counter | delivered) >> 63 != 0 {
             return Err(PeerMessageError::Value("clock, counter or number of deliveries"));
         }
-        let (known, lives, clients) = (Wire::decode(words)?, Wire::decode(words)?, Wire::decode(words)?);
-        Ok(State { synced, counter, clock, delivered, known, lives, clients })
+        let (known, incarnations, said) = (Wire::decode(words)?, Wire::decode(words)?, Wire::decode(words)?);
+        let (lives, clients) = (Wire::decode(words)?, Wire::decode(words)?);
+        let state = State { synced, incarnation, origins, counter, clock, delivered, words: said, ..State::default() };
+        Ok(State { known, incarnations, lives, clients, ..state })
     }
 }
 
@@ -199,6 +254,19 @@ impl ClientState {
     }
 }
 
+impl Wire for Word {
+    fn encode(&self, out: &mut Vec<u64>) {
+        self.incarnation.encode(out);
+        self.origin.encode(out);
+        self.in_force.encode(out);
+    }
+
+    fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
+        let (incarnation, origin) = (Wire::decode(words)?, Wire::decode(words)?);
+        Ok(Word { incarnation, origin, in_force: Wire::decode(words)? })
+    }
+}
+
 impl Wire for Succession {
     fn encode(&self, out: &mut Vec<u64>) {
         let first = self.generation << 1 | u64::from(self.settled);
@@ -225,7 +293,11 @@ impl Wire for AssignedSlot {
             | if self.vector { VECTOR } else { 0 };
         out.extend_from_slice(&[self.sequence, flags, self.destinations.len() as u64]);
         out.extend(self.destinations.iter().map(|to| to.to_word()));
-        out.extend_from_slice(&self.times);
+        let times = self.times.iter().enumerate();
+        out.extend(times.map(|(position, time)| {
+            let ended = self.destinations.get(position).is_some_and(|to| self.ended.contains(to.group));
+            time | u64::from(ended) << ENDED
+        }));
     }
 
     fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
@@ -236,16 +308,18 @@ impl Wire for AssignedSlot {
         let groups = words.length()?;
         let destinations: Vec<Destination> =
             words.take(groups)?.iter().map(|word| Destination::from_word(*word)).collect();
-        let times = words.take(groups)?.to_vec();
+        let said = words.take(groups)?;
+        let ended =
+            destinations.iter().zip(said).filter(|(_, time)| **time >> ENDED == 1).map(|(to, _)| to.group).collect();
+        let times: Vec<u64> = said.iter().map(|time| time & !(1 << ENDED)).collect();
         let (decided, no_op, vector) = (flags & DECIDED != 0, flags & NO_OP != 0, flags & VECTOR != 0);
-        if times.iter().any(|time| time >> 63 != 0) || (vector && times.contains(&0)) || (decided && !vector && !no_op)
-        {
+        if (vector && times.contains(&0)) || (decided && !vector && !no_op) {
             return Err(PeerMessageError::Value("time"));
         }
         if !no_op && (groups == 0 || sequence == 0) {
             return Err(PeerMessageError::Value("entry"));
         }
-        Ok(AssignedSlot { sequence, destinations, times, vector, decided, no_op })
+        Ok(AssignedSlot { sequence, destinations, times, vector, decided, no_op, ended })
     }
 }
 

@@ -168,12 +168,21 @@ impl Topology {
         (usize::from(index) < self.size(group)).then(|| 1 << index)
     }
 
-    /// Returns the ballot that a group starts in: the first one, led by its first member. The default one, in which no
+    /// Returns the ballot in which a group is at the beginning of the cluster's life: the first one of its first
+    /// incarnation, led by its first member. The default one, in which no
     /// group ever is, if there is no such group.
     #[must_use]
     pub fn first_ballot(&self, group: GroupId) -> Ballot {
         let first = self.firsts.get(usize::from(group.0));
         first.map_or(Ballot::default(), |first| Ballot::new(1, ProcessId(*first)))
+    }
+
+    /// Returns the ballot below all of a group's incarnation `number`, led by its first member. The default one if there is
+    /// no such group.
+    #[must_use]
+    pub(crate) fn before(&self, group: GroupId, number: u32) -> Ballot {
+        let first = self.firsts.get(usize::from(group.0));
+        first.map_or(Ballot::default(), |first| Ballot::new_in(number, 0, ProcessId(*first)))
     }
 }
 

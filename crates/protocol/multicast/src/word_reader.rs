@@ -4,7 +4,7 @@ use stentor_fabric::ProcessId;
 use thiserror::Error;
 
 use crate::item::VERSION;
-use crate::{Ballot, ClientId, GroupId};
+use crate::{Ballot, ClientId, GroupId, Incarnation};
 
 /// Why words are not a peer message: a peer of another version, or a bug.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +121,12 @@ fn index(word: u64) -> Option<u16> {
 word!(u64, one => one, Some, "word");
 word!(bool, one => u64::from(one), |word| (word <= 1).then_some(word == 1), "flag");
 word!(Ballot, one => one.to_word(), |word| Some(Ballot::from_word(word)), "ballot");
+word!(
+    Incarnation,
+    one => one.to_word(),
+    |word| Some(Incarnation::from_word(word)).filter(|one| one.is_possible()),
+    "incarnation"
+);
 word!(GroupId, one => u64::from(one.0), |word| index(word).map(GroupId), "group");
 word!(ClientId, one => u64::from(one.0), |word| index(word).map(ClientId), "client");
 word!(ProcessId, one => u64::from(one.0), |word| index(word).map(ProcessId), "process");

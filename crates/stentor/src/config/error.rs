@@ -117,6 +117,12 @@ pub enum Problem {
         /// The name.
         name: String,
     },
+    /// A word for what a group does that nobody remembers, which nobody knows.
+    #[error("unknown total_loss `{}`", .name.escape_debug())]
+    UnknownTotalLoss {
+        /// The word.
+        name: String,
+    },
     /// The provider beside the fabric's name.
     #[error("fabric `{}` names a provider, too", .name.escape_debug())]
     FabricProvider {
@@ -253,6 +259,7 @@ impl Problem {
             Problem::Families { .. } => "give all processes IPv4 addresses, or all IPv6".to_owned(),
             Problem::BadAddress { .. } => "write host:port, such as 127.0.0.1:7101 or [::1]:7101".to_owned(),
             Problem::UnknownFabric { .. } => "use `shm`, `roce`, `verbs`, `ofi` or `sim`".to_owned(),
+            Problem::UnknownTotalLoss { .. } => "use `begin` or `refuse`".to_owned(),
             Problem::FabricProvider { name } => {
                 let provider = name.strip_prefix("ofi:").unwrap_or_default();
                 format!("write fabric = \"ofi\", and provider = \"{}\" in [ofi]", provider.escape_debug())

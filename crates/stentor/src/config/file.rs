@@ -10,6 +10,7 @@ pub(super) struct File {
     pub(super) fabric: Spanned<String>,
     pub(super) key: Option<Spanned<String>>,
     pub(super) client_timeout_ms: Option<Spanned<i64>>,
+    pub(super) total_loss: Option<Spanned<String>>,
     pub(super) election: Option<Election>,
     #[serde(default)]
     pub(super) limits: FileLimits,

@@ -5,6 +5,7 @@
 //! fabric  = "shm"                # shm | roce | verbs | ofi | sim
 //! key     = "env:STENTOR_KEY"    # or file:PATH; for roce, verbs and ofi, whose processes show each other that they have it
 //! client_timeout_ms = 2000       # a client that is away for so long is given up, if others wait for what it left out
+//! total_loss = "begin"           # or "refuse": a group that nobody remembers begins only when an operator says so
 //!
 //! [election]
 //! kind = "heartbeat"
@@ -92,7 +93,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_net::config_file;
 pub use stentor_fabric_net::config_file::Position;
 use stentor_fabric_roce::SwitchConfig;
-use stentor_multicast::Topology;
+use stentor_multicast::{Topology, TotalLoss};
 
 pub use error::{ConfigError, Problem};
 pub use key::KeyError;
@@ -260,6 +261,7 @@ pub struct ClusterConfig {
     fabric: FabricKind,
     key: Option<KeySource>,
     client_timeout: Duration,
+    total_loss: TotalLoss,
     clock_bound: Duration,
     election: ElectionKind,
     times: ElectionTimes,
@@ -313,6 +315,12 @@ impl ClusterConfig {
     #[must_use]
     pub fn client_timeout(&self) -> Duration {
         self.client_timeout
+    }
+
+    /// What a group does that has lost all its memory, if nobody remembers it.
+    #[must_use]
+    pub fn total_loss(&self) -> TotalLoss {
+        self.total_loss
     }
 
     /// How far clocks may be apart that are taken for right together. A member whose clock is farther off the median of those

@@ -129,6 +129,7 @@ cluster = "{cluster}"    # part of every handshake, and of every record's checks
 fabric  = "{fabric}"    # shm: the processes of one host | roce: RoCEv2 over UDP, any hosts | verbs: RDMA cards | ofi: libfabric | sim: simulated network
 {key}
 # client_timeout_ms = {client_timeout}    # a client that died half-way is given up after this, if others wait for what it left out
+# total_loss = "begin"    # a group of which nobody has memory begins from nothing; "refuse": when `stentor group reset` says so
 
 [election]
 kind = "heartbeat"    # a leader that is silent for timeout_max_ms (2000 if it is not set) is replaced

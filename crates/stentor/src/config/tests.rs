@@ -47,6 +47,9 @@ fn the_good_file_is_read_as_written() {
     assert_eq!(config.groups()[0].members()[1].address(), "localhost:7102");
     assert_eq!(config.group_index("g2"), Some(1));
     assert_eq!(config.client_timeout(), stentor_multicast::CLIENT_TIMEOUT, "if nothing is said");
+    assert_eq!(config.total_loss(), stentor_multicast::TotalLoss::Begin);
+    let careful = parse(&GOOD.replacen("[election]", "total_loss = \"refuse\"\n[election]", 1)).expect("sound");
+    assert_eq!(careful.total_loss(), stentor_multicast::TotalLoss::Refuse);
     let patient =
         parse(&GOOD.replacen("[election]", "client_timeout_ms = 600000\n[election]", 1)).expect("the longest");
     assert_eq!(patient.client_timeout(), Duration::from_secs(600));
@@ -135,6 +138,7 @@ fn every_refusal_names_line_problem_and_remedy() {
         ("1024", "1000", 8, 10, "limits.window = 1000 is not a power of two", "use 512 or 1024"),
         ("clients = 2", "clients = 1025", 9, 11, "limits.clients = 1025 is outside 1..=1024", "from 1 to 1024"),
         ("clients = 2", "ring_kib = 8", 9, 12, "limits.ring_kib = 8 is outside 16..=65536", "from 16"),
+        ("[election]", "total_loss = \"go\"\n[election]", 4, 14, "unknown total_loss `go`", "use `begin` or `refuse`"),
         ("clients = 2", "expel_ms = 49", 9, 12, "limits.expel_ms = 49 is outside 50..=600000", "from 50"),
         ("[election]", "client_timeout_ms = 99\n[election]", 4, 21, "client_timeout_ms = 99 is outside", "from 100"),
         (

@@ -9,7 +9,7 @@ use std::time::Duration;
 use stentor_fabric_net::config_file::Position;
 use toml::Spanned;
 
-use stentor_multicast::{CLIENT_TIMEOUT, PhysicalClock};
+use stentor_multicast::{CLIENT_TIMEOUT, PhysicalClock, TotalLoss};
 
 use super::error::{Misplaced, Problem};
 use super::file::{Election, File, FileLimits, Group, Process};
@@ -37,6 +37,8 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
         CLIENT_TIMEOUT.as_millis() as u32,
     )?;
     let client_timeout = Duration::from_millis(u64::from(ms));
+    let total_loss =
+        file.total_loss.as_ref().map_or(Ok(TotalLoss::default()), |word| at(word, total_loss(word.as_ref())))?;
     let bound = file.limits.clock_bound_ms.as_ref();
     let ms = number("limits.clock_bound_ms", bound, &CLOCK_BOUND_MS, PhysicalClock::BOUND.as_millis() as u32)?;
     let clock_bound = Duration::from_millis(u64::from(ms));
@@ -52,6 +54,7 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
         fabric,
         key,
         client_timeout,
+        total_loss,
         clock_bound,
         election,
         times,
@@ -66,6 +69,14 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
 
 fn at<T, V>(value: &Spanned<T>, result: Result<V, Problem>) -> Result<V, Misplaced> {
     result.map_err(|problem| (value.span(), problem))
+}
+
+fn total_loss(word: &str) -> Result<TotalLoss, Problem> {
+    match word {
+        "begin" => Ok(TotalLoss::Begin),
+        "refuse" => Ok(TotalLoss::Refuse),
+        _ => Err(Problem::UnknownTotalLoss { name: word.to_owned() }),
+    }
 }
 
 fn fabric(name: &str) -> Result<FabricKind, Problem> {

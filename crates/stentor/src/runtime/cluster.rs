@@ -20,6 +20,10 @@ use super::clock::{clock_name, incarnation};
 use super::room::Shortage;
 use crate::config::{ClusterConfig, KeyError, ProcessTable};
 
+/// Ticks for which a process without memory waits for others that remember its group: 300 ms, also while it rests. Processes
+/// that are there connect in a fraction of that.
+const FOUNDING_TICKS: u16 = 150;
+
 /// Why a process did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -236,6 +240,8 @@ impl ClusterRuntime {
         self.check_member(me)?;
         let replica = ReplicaConfig {
             variant: self.variant,
+            total_loss: self.config.total_loss(),
+            founding_ticks: FOUNDING_TICKS,
             ..ReplicaConfig::new(self.topology.clone(), me, self.config.limits().window)
         };
         let mut member = make(fabric, replica, self.limits(), self.config.salt(), incarnation())?;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{Backoff, Fabric, ProcessId, REST_AFTER, WaitError, WaitMode};
-use stentor_multicast::{Application, Client, Member, RestoreError};
+use stentor_multicast::{Application, Client, Incarnation, Member, RestoreError};
 use thiserror::Error;
 
 use super::clock::wall_clock;
@@ -28,6 +28,14 @@ pub enum RunError {
     /// Waiting failed.
     #[error(transparent)]
     Wait(#[from] WaitError),
+    /// An operator reset the group, and it goes on without what this member has.
+    #[error("the group of {member} was reset: it goes on in incarnation {by}, without this process's state")]
+    Ended {
+        /// This member.
+        member: ProcessId,
+        /// The group's incarnation.
+        by: Incarnation,
+    },
     /// The group has heard of another process in this member's place, which was started later.
     #[error("another process has taken {0}'s place in its group")]
     Superseded(ProcessId),
@@ -184,7 +192,9 @@ pub fn run_member<F: Fabric>(
             worked |= member.housekeep();
         }
         if member.replica().is_superseded() {
-            return Err(RunError::Superseded(member.fabric().me()));
+            let me = member.fabric().me();
+            let superseded = RunError::Superseded(me);
+            return Err(member.replica().ended_by().map_or(superseded, |by| RunError::Ended { member: me, by }));
         }
         if let Some(error) = member.failure() {
             return Err(RunError::Restore(member.fabric().me(), error.clone()));

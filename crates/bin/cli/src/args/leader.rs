@@ -1,4 +1,4 @@
-//! `stentor leader` and `stentor stop`.
+//! `stentor leader`, `stentor group` and `stentor stop`.
 
 use std::path::PathBuf;
 
@@ -40,6 +40,37 @@ pub(crate) struct LeaderMove {
     #[arg(long, value_name = "ID")]
     pub(crate) to: String,
     /// Longest time until it leads, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum GroupCommand {
+    /// Begin a new incarnation of a group that lost its majority, or that others remember
+    ///
+    /// Without --ends it changes nothing: it says what the members have, what is lost, and what to type. What was delivered in
+    /// the incarnation that ends and is not in the state with which the new one begins is lost to the group; so is what was
+    /// under way to it. Members with another state end, and have to be started again; clients, too.
+    Reset(GroupReset),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GroupReset {
+    #[command(flatten)]
+    pub(crate) place: Where,
+    /// The group
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: String,
+    /// The incarnation that ends, as this command says without it
+    #[arg(long, value_name = "INCARNATION")]
+    pub(crate) ends: Option<String>,
+    /// The member whose state it begins with; it runs on this host
+    #[arg(long, value_name = "ID", conflicts_with = "empty")]
+    pub(crate) from: Option<String>,
+    /// It begins from nothing, by a member without memory that runs on this host
+    #[arg(long)]
+    pub(crate) empty: bool,
+    /// Longest time until a majority has promised, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) timeout: u64,
 }

@@ -17,7 +17,7 @@ use stentor_support::args::{DemoFabric, OnOfi};
 
 pub(crate) use channel::{ChannelCat, ChannelCommand};
 pub(crate) use chaos::{Chaos, ChaosPlant, Fault};
-pub(crate) use leader::{LeaderCommand, LeaderMove, LeaderShow, Stop, Where};
+pub(crate) use leader::{GroupCommand, GroupReset, LeaderCommand, LeaderMove, LeaderShow, Stop, Where};
 pub(crate) use roce::{Pingpong, RoceCommand, Taking};
 pub(crate) use run::{Cast, Demo, Node, OnRoce, Wait};
 pub(crate) use sim::{SimCommand, SimMulticast, SimNeb, SimSeeds};
@@ -65,6 +65,9 @@ pub(crate) enum Command {
     /// See who leads the groups of a running cluster, or let another member lead
     #[command(subcommand)]
     Leader(LeaderCommand),
+    /// Let a group go on that lost its majority, or begin one that others remember
+    #[command(subcommand)]
+    Group(GroupCommand),
     /// Write or check a cluster's configuration
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -28,7 +28,7 @@ use stentor_support::live::{outlive_file_sizes, watch_signals};
 use stentor_support::streams::{complain, finish};
 use stentor_support::{Failure, JANITOR, Output, Style, Verdict, print, unprinted};
 
-use crate::args::{Command, CommandLine};
+use crate::args::{Command, CommandLine, GroupCommand};
 
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
@@ -65,6 +65,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Cast(args) => cast::run(args, output),
         Command::Stop(args) => stop::run(args, output),
         Command::Leader(command) => leader::run(command, output),
+        Command::Group(GroupCommand::Reset(args)) => leader::reset(args, output),
         Command::Config(command) => config::run(command, output),
         Command::Check(args) => check::run(args, output),
         Command::Sim(command) => sim::run(command, output),

@@ -123,7 +123,7 @@ impl Running {
         ran(&output)
     }
 
-    fn delivered(&self, name: &str, count: usize) -> Vec<Value> {
+    pub(crate) fn delivered(&self, name: &str, count: usize) -> Vec<Value> {
         let text = self.until(name, "out", |text| text.lines().count() >= count);
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }

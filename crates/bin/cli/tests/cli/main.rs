@@ -23,6 +23,7 @@ mod new_client;
 mod ofi;
 mod pingpong;
 mod places;
+mod reset;
 mod rings;
 mod roce;
 mod sim;

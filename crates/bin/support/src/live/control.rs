@@ -50,6 +50,13 @@ pub enum Question {
         /// Its name.
         to: String,
     },
+    /// To begin a new incarnation of its group.
+    Reset {
+        /// The incarnation that ends, as [`Standing::ends`] names it.
+        ends: String,
+        /// It begins with nothing, instead of with the state of who is asked.
+        empty: bool,
+    },
     /// To end in order, as by SIGTERM.
     Stop,
     /// Replaces the network's faults; only a node with `--faults` accepts this.
@@ -76,6 +83,15 @@ pub struct Standing {
     pub campaigns: bool,
     /// It waits for its group's state.
     pub joining: bool,
+    /// The incarnation of its group in which it has a state; `0-00000000` if it has none.
+    #[serde(default)]
+    pub incarnation: String,
+    /// The incarnation that a reset of its group has to name, as it knows.
+    #[serde(default)]
+    pub ends: String,
+    /// Why it does not begin its group with others that have no memory of it either.
+    #[serde(default)]
+    pub hindrance: Option<String>,
     /// The number of the last ballot whose state it has, and who leads in it.
     pub epoch: u64,
     /// The leader in that ballot.
@@ -122,7 +138,7 @@ pub const REMOTE_SHOW: &[u8] = b"show";
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// How the member stands.
-    Standing(Standing),
+    Standing(Box<Standing>),
     /// It is on its way.
     Moving,
     /// The request was carried out, or is about to be.

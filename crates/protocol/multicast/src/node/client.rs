@@ -28,7 +28,10 @@ use super::seals::Seals;
 use super::target::CreditCell;
 use crate::limits::CREDIT_CELLS_BYTES;
 use crate::message::MAX_DESTINATIONS;
-use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Mutant, ProcessRole, Sender, Topology};
+use crate::{
+    ClientId, Contradiction, Destination, GroupId, Header, Incarnation, Limits, MessageId, Mutant, ProcessRole, Sender,
+    Topology,
+};
 
 /// A multicast message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -69,6 +72,12 @@ pub struct Client<F: Fabric> {
     unsettled: Vec<usize>,
     /// A member said that another process has the place.
     superseded: bool,
+    /// By group: its incarnation, as members greeted.
+    histories: Vec<Incarnation>,
+    /// By group: it began anew since this process took over its place.
+    reset: Vec<bool>,
+    /// What a member said last that knows another history of its group.
+    contradiction: Option<Contradiction>,
     expelling: Expelling,
 }
 
@@ -150,6 +159,9 @@ impl<F: Fabric> Client<F> {
             message_bytes: limits.message_bytes,
             gate: PollGate::default(),
             superseded: false,
+            histories: vec![Incarnation::NONE; topology.groups()],
+            reset: vec![false; topology.groups()],
+            contradiction: None,
             expelling: Expelling::default(),
             fabric,
             links,
@@ -255,6 +267,13 @@ impl<F: Fabric> Client<F> {
     #[must_use]
     pub fn is_superseded(&self) -> bool {
         self.superseded
+    }
+
+    /// Returns what a member said last that knows another history of its group than others, or an earlier one: it does not
+    /// count.
+    #[must_use]
+    pub fn contradiction(&self) -> Option<Contradiction> {
+        self.contradiction
     }
 
     /// All messages up to this sequence are delivered by a majority of each of their destination groups: no failure that the
@@ -438,6 +457,9 @@ impl<F: Fabric> Client<F> {
         if !to.iter().all(|group| self.takeover.is_opened(*group)) {
             self.open_now(to)?;
         }
+        if let Some(reset) = to.iter().find(|group| self.reset[usize::from(group.0)]) {
+            return Err(SubmitError::GroupReset { group: reset.0 });
+        }
         if let Some(lost) = to.iter().find(|group| !self.sender.has_majority(**group)) {
             return Err(SubmitError::NotConnected { group: lost.0 });
         }
@@ -460,7 +482,8 @@ impl<F: Fabric> Client<F> {
     fn greet(&mut self, link: usize) {
         let (group, member) = self.places[link];
         let start = self.rings[group].start(member, &self.links);
-        let hello = Hello::new(HelloKind::Connection, self.links.life, start);
+        let yours = self.histories[group];
+        let hello = Hello { yours, ..Hello::new(HelloKind::Connection, self.links.life, start) };
         let hello = self.takeover.fill(hello, GroupId(group as u16));
         let sent = self.links.greet(&mut self.fabric, link, hello);
         self.counts.write(Step::PeerMessage, sent);
@@ -485,6 +508,22 @@ impl<F: Fabric> Client<F> {
         if self.unsynced.messages() > 0 {
             self.unsynced.freed(group, self.held(group));
         }
+    }
+
+    /// A member of a group greeted that has a state of it in this incarnation. Returns whether it counts.
+    fn accepts(&mut self, group: usize, own: Incarnation) -> bool {
+        let known = self.histories[group];
+        if own.is_none() || own == known {
+            return true;
+        }
+        if own.number <= known.number {
+            self.contradiction = Some(Contradiction { group: GroupId(group as u16), known, said: own });
+            return false;
+        }
+        self.histories[group] = own;
+        // What this process multicast to it was under way to a history that is over, and its slots are unknown in this one.
+        self.reset[group] |= !known.is_none() && self.takeover.is_opened(GroupId(group as u16));
+        true
     }
 
     /// Members that are cut off from their leader ask not to be waited for, and tell when they are back.
@@ -636,6 +675,11 @@ impl<F: Fabric> Client<F> {
             }
             PeerEvent::Greeted(link, hello) if hello.kind == HelloKind::Connection => {
                 let (group, member) = self.places[link];
+                if !self.accepts(group, hello.own) {
+                    self.counts.rejected += 1;
+                    self.links[link].greeted = None;
+                    return;
+                }
                 self.links[link].greeted = Some(hello.life);
                 if self.members[group][member].replace(hello.life) != Some(hello.life) {
                     let seal = self.seals.of(self.links[link].peer(), hello.life);

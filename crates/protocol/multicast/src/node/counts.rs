@@ -42,7 +42,9 @@ impl From<ItemKind> for Step {
         match kind {
             ItemKind::Assign => Step::Assign,
             ItemKind::Timestamp => Step::Timestamp,
-            ItemKind::Vector | ItemKind::Remote | ItemKind::NoOp | ItemKind::RemoteBallot => Step::Vector,
+            ItemKind::Vector | ItemKind::Remote | ItemKind::NoOp | ItemKind::RemoteBallot | ItemKind::Word => {
+                Step::Vector
+            }
             ItemKind::Begin | ItemKind::Succeed => Step::PeerMessage,
             ItemKind::Ack => Step::Ack,
         }

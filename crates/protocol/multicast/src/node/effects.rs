@@ -108,6 +108,13 @@ impl Outputs {
         }
     }
 
+    /// The application begins anew, with nothing, if it was given a state: that is of a history of the group that is over.
+    pub(super) fn begin_application<A: Application>(&mut self, app: &mut A) {
+        if self.applied != 0 {
+            self.restore(0, StateReader::new(&mut VecDeque::new()), app);
+        }
+    }
+
     /// Whether a state with the application's is to go to a member.
     pub(super) fn sends_state(&self, member: ProcessId) -> bool {
         self.letters.iter().any(|outgoing| match outgoing {
@@ -169,7 +176,7 @@ pub(super) struct Out<'a, A> {
 #[derive(Debug)]
 pub(super) enum Outgoing {
     /// A letter.
-    PeerMessage { to: ProcessId, letter: PeerMessage },
+    PeerMessage { to: ProcessId, letter: Box<PeerMessage> },
     /// A body that is held here. `spare`: if it is not any more, nobody need know.
     Body { to: ProcessId, client: ClientId, slot: u64, spare: bool },
 }
@@ -250,7 +257,7 @@ impl<A: Application> Effects for Out<'_, A> {
     }
 
     fn send(&mut self, to: ProcessId, message: &PeerMessage) {
-        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: message.clone() });
+        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: Box::new(message.clone()) });
     }
 
     fn body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
@@ -267,10 +274,7 @@ impl<A: Application> Effects for Out<'_, A> {
         debug_assert!(is_there, "a state that is ahead of the application");
     }
 
-    fn begin_life(&mut self) {
-        if self.outputs.applied != 0 {
-            // It was given a state of a life of the group that is over.
-            self.outputs.restore(0, StateReader::new(&mut VecDeque::new()), self.app);
-        }
+    fn begin_history(&mut self) {
+        self.outputs.begin_application(self.app);
     }
 }

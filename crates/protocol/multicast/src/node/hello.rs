@@ -16,8 +16,8 @@
 //! | 4 | generation: the sender's number for this start of that ring; credits name it |
 //! | 5 | of a client: 1 if it has begun to multicast |
 //! | 6 | of a client: its generation, plus 1 (32 bits), 0: it was told none; the smallest that it may have (32) |
-//! | 7 | of a member: its group's incarnation, number (32) and tag (32); it is always 0 now |
-//! | 8 | the largest incarnation of the receiver's group that the sender remembers, number (32) and tag (32); also 0 now |
+//! | 7 | of a member: its group's incarnation, number (32) and tag (32); 0: it has no state |
+//! | 8 | the largest incarnation of the receiver's group that the sender remembers, number (32) and tag (32) |
 //! | 9 | of a member: its wall clock, nanoseconds since 1970; 0: it has none |
 //! | 10… | 0: room for the run, the configuration's fingerprint, the format in force and the group of a hosted member |
 
@@ -121,6 +121,7 @@ impl Hello {
             position < END_OF_POSITIONS && begun <= 1 && told <= ids::GENERATIONS && above < ids::GENERATIONS;
         let start = Start { position, generation };
         let (own, yours) = (Incarnation::from_word(own), Incarnation::from_word(yours));
+        let possible = possible && own.is_possible() && yours.is_possible();
         let generation = told.checked_sub(1);
         let hello = Hello { kind, life, start, begun: begun == 1, generation, above, own, yours, clock };
         (known && possible).then_some(hello)
@@ -182,6 +183,8 @@ mod tests {
             (5, 2),
             (6, ids::GENERATIONS + 1),
             (6, ids::GENERATIONS << 32),
+            (7, 1 << 16),
+            (8, 7 << 32),
             (10, 1),
             (15, 1),
         ] {

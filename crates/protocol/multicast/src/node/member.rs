@@ -1,8 +1,10 @@
 //! A member of a group on a fabric.
 
 mod absent;
+mod ahead;
 mod credit;
 mod expel;
+mod histories;
 mod links;
 mod opening;
 mod post;
@@ -20,6 +22,7 @@ use stentor_fabric::{Completion, Fabric, ProcessId};
 use stentor_link::JoinedSets;
 
 pub use self::absent::CLIENT_TIMEOUT;
+use self::histories::Histories;
 use self::recover::Recovery;
 pub use self::time::ClockCounts;
 use self::time::MemberTime;
@@ -88,6 +91,7 @@ pub struct Member<F: Fabric> {
     limits: Limits,
     streams: Streams,
     recovery: Recovery,
+    histories: Histories,
     /// The ballot that clients were told with what is held.
     told_ballot: Option<Ballot>,
     heartbeats: Heartbeats,
@@ -165,6 +169,7 @@ impl<F: Fabric> Member<F> {
             scratch: scratch(&control),
             completions: [Completion::BLANK; 16],
             recovery: Recovery::default(),
+            histories: Histories::default(),
             told_ballot: replica.counts_in(),
             heartbeats,
             fabric,
@@ -200,13 +205,14 @@ impl<F: Fabric> Member<F> {
         Ok(group)
     }
 
-    /// A process that comes back without memory, or begins its group's life together with all the others.
+    /// A process that comes back without memory, or founds its group together with all the others.
     ///
     /// # Errors
     /// See [`NodeError`].
     pub fn joining(fabric: F, config: ReplicaConfig, limits: Limits, salt: u64, life: u64) -> Result<Self, NodeError> {
         let mut member = Member::new(fabric, config.clone(), limits, salt, life)?;
         member.replica = Replica::joining(ReplicaConfig { window: limits.window, ..config }, life);
+        member.told_ballot = None;
         Ok(member)
     }
 

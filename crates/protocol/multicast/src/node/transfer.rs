@@ -76,6 +76,7 @@ pub(super) use self::outgoing::{OutgoingTransfer, Stage};
 pub use self::reader::StateReader;
 pub use self::report::{GivenUp, TransferOutcome, TransferReport, TransferRole};
 pub(super) use self::throttle::Throttle;
+use crate::Incarnation;
 /// Bytes of a piece of a frozen state; pieces of the backlog have about as many.
 pub(super) const PIECE_BYTES: usize = 16 << 10;
 /// Pieces that may be under way without being acknowledged.
@@ -129,6 +130,8 @@ pub(super) struct Want {
 pub(super) struct Transfers {
     pub(super) outgoing: Option<OutgoingTransfer>,
     pub(super) incoming: Option<IncomingTransfer>,
+    /// The incarnation of what the application took from a transfer last.
+    pub(super) applied_in: Incarnation,
     /// By process: where its application stands; `None`: it has not said so on this connection.
     standings: Vec<Option<Standing>>,
     /// By process: what it is to get.

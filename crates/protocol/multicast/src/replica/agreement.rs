@@ -9,6 +9,7 @@ use super::identity::Identity;
 use super::lives::Lives;
 use super::messages::Messages;
 use super::order::Undelivered;
+use super::survivors::is_decided_by_survivors;
 use super::votes::Vote;
 use super::{Delivery, Effects, Rejected};
 use crate::item::{StreamEntry, StreamItem};
@@ -39,7 +40,7 @@ pub(super) struct Agreement {
 
 impl Agreement {
     pub(super) fn new(id: Identity) -> Self {
-        let (ballots, messages) = (Ballots::new(id.topology()), Messages::new(&id));
+        let (ballots, messages) = (Ballots::new(id.topology(), id.group), Messages::new(&id));
         Agreement { id, ballots, clock: Clock::default(), counter: 0, messages }
     }
 
@@ -53,10 +54,14 @@ impl Agreement {
     pub(super) fn state(&self, lives: &Lives) -> State {
         State {
             synced: self.ballots.installed,
+            incarnation: self.ballots.installed_in,
+            origins: self.ballots.origins.clone(),
             counter: self.counter,
             clock: self.clock.now(),
             delivered: self.messages.delivered,
-            known: self.ballots.all_known().to_vec(),
+            known: self.ballots.all_known().collect(),
+            incarnations: self.ballots.incarnations().collect(),
+            words: self.ballots.words().to_vec(),
             lives: lives.all().to_vec(),
             clients: self.messages.states(),
         }
@@ -66,8 +71,10 @@ impl Agreement {
     pub(super) fn adopt(&mut self, state: &State, counter: u64, leads: bool) {
         self.messages.adopt(state, self.id.group, leads);
         self.clock.raise(state.clock);
-        self.ballots.hear_of_all(&state.known);
-        (self.ballots.installed, self.counter) = (self.ballots.promised, counter);
+        self.ballots.hear_of_all(&state.known, &state.incarnations);
+        self.ballots.adopt_words(&state.words, self.id.bit);
+        self.ballots.install(self.id.group, &state.origins);
+        self.counter = counter;
         self.messages.order.clear();
         for client in self.messages.clients() {
             for slot in self.messages.pending(client) {
@@ -93,6 +100,11 @@ impl Agreement {
         // The leader's vote is its vector entry: whoever acknowledges the vector has seen it.
         let implied = self.id.topology().member_bit(group, ack.ballot.leader()).ok_or(Rejected::Sender(from))?;
         let any_vector = mutant!(self.id.mutant(), AckWithoutIdentity);
+        let known = self.ballots.is_known(group, ack.ballot) || mutant!(self.id.mutant(), IncarnationIgnored);
+        if !known && group != self.id.group {
+            // Of a history that is over, or of one that is not known here yet. It is acknowledged again.
+            return Ok(false);
+        }
         let slot = match self.messages.locate(&self.id, &ack.head) {
             Ok(Some(slot)) => slot,
             Ok(None) => return Ok(false),
@@ -107,7 +119,9 @@ impl Agreement {
         }
         let vote = Vote { position, voter: 1 << index, implied, ballot: ack.ballot, times: ack.times };
         message.votes.record(&vote, any_vector);
-        self.ballots.hear_of(group, ack.ballot);
+        if known {
+            self.ballots.hear_of(group, ack.ballot);
+        }
         Ok(self.decide(ack.head.client, slot))
     }
 
@@ -180,8 +194,13 @@ impl Agreement {
             return false;
         }
         let quorum = message.votes.quorum(&message.destinations, message.own, installed, self.id.topology());
-        let Some(vector) = quorum else { return false };
-        let latest = message.latest(vector);
+        let latest = match quorum {
+            Some(vector) => message.latest(vector),
+            None if message.ended().is_some() && is_decided_by_survivors(&self.id, &self.ballots, message) => {
+                message.latest(message.times())
+            }
+            None => return false,
+        };
         window.decide(slot, latest, owns_ballot);
         self.order_without_density(client, slot, latest);
         true
@@ -325,7 +344,7 @@ impl Agreement {
         }
         let Some(window) = self.messages.client(item.head.client) else { return false };
         match item.entry {
-            StreamEntry::RemoteBallot(_) | StreamEntry::Succeed { .. } => false,
+            StreamEntry::RemoteBallot { .. } | StreamEntry::Word { .. } | StreamEntry::Succeed { .. } => false,
             StreamEntry::NoOp { .. } => window.resolve_no_op(&item.head).is_some_and(|slot| window.is_beyond(slot)),
             _ => window.resolve(&item.head).is_some_and(|slot| !window.holds_message(slot, item.head.sequence)),
         }

@@ -1,12 +1,49 @@
-//! The ballots that a member has heard of.
+//! The ballots and incarnations that a member has heard of.
+//!
+//! # Incarnations
+//! A ballot carries the number of its group's incarnation; the tag stands beside it in whatever says that a group is led or
+//! was ended: greetings, states, campaigns, refusals, announcements. Items carry the number alone. So a member counts an item
+//! only if its number is that of the incarnation, with its tag, that it knows of the group: whoever it has not heard of it
+//! yet drops the item and asks. Of two tags of one number the first that was heard stays, and the other is *noted*:
+//! connections with whoever says it are refused (`node/member/links.rs`), so nothing of it comes.
+//!
+//! | known of a group | heard | what becomes of it |
+//! |---|---|---|
+//! | (n, t) | (n, t) | the larger ballot counts |
+//! | (n, t) | (m, u), m > n | known from now on; ballots of n do not count any more |
+//! | (n, t) | (m, u), m < n | nothing; who says it is told of n |
+//! | (n, t) | (n, u), u ≠ t | noted as a contradiction; nothing of it counts |
 
-use crate::{Ballot, GroupId, Topology};
+use crate::peer_message::PeerMessage;
+use crate::{Ballot, GroupId, Incarnation, Origin, Topology, Word};
+
+/// What is known of a group: the largest ballot that was heard of, and the incarnation that it belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Known {
+    pub(super) ballot: Ballot,
+    pub(super) incarnation: Incarnation,
+    /// Where the incarnation's history began; none, if that was not told.
+    pub(super) origin: Incarnation,
+}
+
+/// What is said of a group contradicts what is known of it: two histories that began apart have one number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Contradiction {
+    /// The group.
+    pub group: GroupId,
+    /// Its incarnation, as it is known here.
+    pub known: Incarnation,
+    /// As another process says.
+    pub said: Incarnation,
+}
 
 /// What a member has promised, what it has installed, and what it knows of other groups.
 ///
 /// # Invariants
-/// - None of these ballots ever becomes smaller.
+/// - None of these ballots ever becomes smaller. (A process without memory drops the promise of a founding that cannot come
+///   about any more: see `founding.rs`.)
 /// - `installed` is at most `promised`. The member processes, acknowledges and delivers only while the two are the same.
+/// - The number in a known ballot is that of the known incarnation; so it is of `promised` and `promised_in`.
 /// - A member has heard of the ballots of all times in vectors that it has appended or processed, because a leader relays
 ///   them in the stream before it appends such a vector. So no leader takes a time from a leader that is older than one
 ///   whose time counted here.
@@ -14,27 +51,77 @@ use crate::{Ballot, GroupId, Topology};
 pub(super) struct Ballots {
     /// The largest ballot of the own group that this member has promised.
     pub(super) promised: Ballot,
+    /// The incarnation of that ballot.
+    pub(super) promised_in: Incarnation,
     /// The last ballot of the own group whose complete state is installed here.
     pub(super) installed: Ballot,
+    /// The incarnation of that ballot.
+    pub(super) installed_in: Incarnation,
+    /// Where the history of what is installed began, and was reset.
+    pub(super) origins: Vec<Origin>,
     /// The ballot of the stream entries that come now.
     pub(super) stream: Ballot,
-    /// By group, the largest ballot that was heard of.
-    known: Vec<Ballot>,
-    /// Of those, what the followers know: with the state, or from the stream.
+    own: GroupId,
+    /// By group.
+    known: Vec<Known>,
+    /// By group: see `words.rs`.
+    words: Vec<Word>,
+    /// By group: who has processed the word, as the leader knows, and the ticks since it was said.
+    counts: Vec<(u64, u8)>,
+    /// Of the known ballots, what the followers know: with the state, or from the stream.
     relayed: Vec<Ballot>,
+    contradiction: Option<Contradiction>,
 }
 
 impl Ballots {
-    /// Ballots of a member without memory: every group may be in its first one.
-    pub(super) fn new(topology: &Topology) -> Self {
-        let known: Vec<Ballot> = topology.group_ids().map(|group| topology.first_ballot(group)).collect();
-        let none = Ballot::NONE;
-        Ballots { promised: none, installed: none, stream: none, relayed: known.clone(), known }
+    /// Ballots of a member without memory: nothing is known of any group.
+    pub(super) fn new(topology: &Topology, own: GroupId) -> Self {
+        let (ballot, incarnation) = (|group| topology.before(group, 0), Incarnation::NONE);
+        let nothing = |group| Known { ballot: ballot(group), incarnation, origin: incarnation };
+        let known: Vec<Known> = topology.group_ids().map(nothing).collect();
+        let (none, nowhere) = (Ballot::NONE, Incarnation::NONE);
+        Ballots {
+            promised: none,
+            promised_in: nowhere,
+            installed: none,
+            installed_in: nowhere,
+            origins: Vec::new(),
+            stream: none,
+            relayed: known.iter().map(|known| known.ballot).collect(),
+            own,
+            words: vec![Word::default(); known.len()],
+            counts: vec![(0, 0); known.len()],
+            known,
+            contradiction: None,
+        }
     }
 
-    /// The group begins its life in this ballot.
-    pub(super) fn begin(&mut self, first: Ballot) {
+    /// All groups are in the first ballot of their first incarnation, `own` among them.
+    pub(super) fn begin(&mut self, topology: &Topology, own: GroupId) {
+        for (group, known) in topology.group_ids().zip(&mut self.known) {
+            let (ballot, first) = (topology.first_ballot(group), Incarnation::FIRST);
+            *known = Known { ballot, incarnation: first, origin: first };
+        }
+        self.words.fill(Word { incarnation: Incarnation::FIRST, origin: Incarnation::FIRST, in_force: true });
+        self.relay_all();
+        let first = self.known(own);
         (self.promised, self.installed, self.stream) = (first, first, first);
+        (self.promised_in, self.installed_in) = (Incarnation::FIRST, Incarnation::FIRST);
+        self.origins = vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }];
+    }
+
+    /// Whether nothing of a history before the installed incarnation is part of it.
+    #[inline]
+    pub(super) fn begins_from_nothing(&self) -> bool {
+        self.origins.last().is_some_and(|last| last.incarnation == self.installed_in && last.kept == 0)
+    }
+
+    /// What is promised is installed, with a history of these beginnings.
+    pub(super) fn install(&mut self, own: GroupId, origins: &[Origin]) {
+        (self.installed, self.installed_in) = (self.promised, self.promised_in);
+        self.origins.clear();
+        self.origins.extend_from_slice(origins);
+        self.hear_in(own, self.installed, self.installed_in);
     }
 
     /// Whether nothing larger is promised than what is installed.
@@ -46,24 +133,164 @@ impl Ballots {
     /// The largest ballot of a group that was heard of; the default one if there is no such group.
     #[inline]
     pub(super) fn known(&self, group: GroupId) -> Ballot {
-        self.known.get(usize::from(group.0)).copied().unwrap_or_default()
+        self.known.get(usize::from(group.0)).map_or(Ballot::NONE, |known| known.ballot)
+    }
+
+    /// A group's incarnation as it is known here.
+    pub(super) fn incarnation(&self, group: GroupId) -> Incarnation {
+        self.known.get(usize::from(group.0)).map_or(Incarnation::NONE, |known| known.incarnation)
     }
 
     /// By group, the largest ballot that was heard of.
-    pub(super) fn all_known(&self) -> &[Ballot] {
-        &self.known
+    pub(super) fn all_known(&self) -> impl Iterator<Item = Ballot> {
+        self.known.iter().map(|known| known.ballot)
     }
 
-    /// A ballot of a group was heard of.
+    /// By group, its incarnation.
+    pub(super) fn incarnations(&self) -> impl Iterator<Item = Incarnation> {
+        self.known.iter().map(|known| known.incarnation)
+    }
+
+    /// A ballot of a group was heard of, of the incarnation that is known.
     #[inline]
     pub(super) fn hear_of(&mut self, group: GroupId, ballot: Ballot) {
-        let known = &mut self.known[usize::from(group.0)];
+        let known = &mut self.known[usize::from(group.0)].ballot;
         *known = (*known).max(ballot);
     }
 
+    /// Whether a ballot of a group in an item is of the incarnation that is known, and the word of that is processed.
+    #[inline]
+    pub(super) fn is_known(&self, group: GroupId, ballot: Ballot) -> bool {
+        let number = ballot.incarnation();
+        self.known(group).incarnation() == number
+            && (group == self.own || self.word(group).incarnation.number == number)
+    }
+
+    /// The word of a group that is processed.
+    #[inline]
+    pub(super) fn word(&self, group: GroupId) -> Word {
+        self.words.get(usize::from(group.0)).copied().unwrap_or_default()
+    }
+
+    pub(super) fn word_mut(&mut self, group: GroupId) -> &mut Word {
+        &mut self.words[usize::from(group.0)]
+    }
+
+    /// By group, the word that is processed.
+    pub(super) fn words(&self) -> &[Word] {
+        &self.words
+    }
+
+    /// Where the incarnation of a group that is known began; none, if that was not told.
+    pub(super) fn told_origin(&self, group: GroupId) -> Incarnation {
+        self.known.get(usize::from(group.0)).map_or(Incarnation::NONE, |known| known.origin)
+    }
+
+    /// What this member knows of a group.
+    pub(super) fn announce(&self, group: GroupId) -> PeerMessage {
+        let (ballot, incarnation) = (self.known(group), self.incarnation(group));
+        let own = group == self.own && incarnation == self.installed_in;
+        let origin = if own { self.own_origin() } else { self.told_origin(group) };
+        PeerMessage::Announce { group, ballot, incarnation, origin }
+    }
+
+    /// Whether something of a history of the own group that is over may be under way.
+    #[inline]
+    pub(super) fn follows_another(&self) -> bool {
+        self.installed_in.number > Incarnation::FIRST.number
+    }
+
+    /// Where the history of what is installed began.
+    pub(super) fn own_origin(&self) -> Incarnation {
+        self.origins.last().map_or(Incarnation::NONE, |last| last.incarnation)
+    }
+
+    /// The origin of the incarnation of a group that is known was told.
+    pub(super) fn hear_origin(&mut self, group: GroupId, incarnation: Incarnation, origin: Incarnation) {
+        let known = &mut self.known[usize::from(group.0)];
+        if known.incarnation == incarnation && known.origin.is_none() {
+            known.origin = origin;
+        }
+    }
+
+    /// The word of a group that was told, if that is not processed.
+    pub(super) fn told_word(&self, group: GroupId) -> Option<Word> {
+        let Known { incarnation, origin, .. } = *self.known.get(usize::from(group.0))?;
+        let before = self.word(group);
+        let news = !origin.is_none() && (before.incarnation, before.origin) != (incarnation, origin);
+        let in_force = before.origin.is_none() || before.origin == origin && before.in_force;
+        news.then_some(Word { incarnation, origin, in_force })
+    }
+
+    /// The word of a group is processed here.
+    pub(super) fn take_word(&mut self, group: GroupId, word: Word, processed_by: u64) {
+        let before = std::mem::replace(self.word_mut(group), word);
+        if before.origin != word.origin {
+            self.counts[usize::from(group.0)] = (processed_by, 0);
+        }
+        self.hear_origin(group, word.incarnation, word.origin);
+    }
+
+    /// Words as a state has them, in place of those that are processed.
+    pub(super) fn adopt_words(&mut self, words: &[Word], own_bit: u64) {
+        self.words.copy_from_slice(words);
+        self.counts.fill((own_bit, 0));
+        for (group, word) in (0..).map(GroupId).zip(words) {
+            self.hear_origin(group, word.incarnation, word.origin);
+        }
+    }
+
+    /// Members have processed the word of a group; or it was said again.
+    pub(super) fn note_word(&mut self, group: GroupId, members: u64) {
+        let (processed_by, age) = &mut self.counts[usize::from(group.0)];
+        *processed_by |= members;
+        *age = 0;
+    }
+
+    pub(super) fn word_processed_by(&self, group: GroupId) -> u64 {
+        self.counts[usize::from(group.0)].0
+    }
+
+    /// Returns the ticks since the word of a group was said.
+    pub(super) fn age_word(&mut self, group: GroupId) -> u8 {
+        let (_, age) = &mut self.counts[usize::from(group.0)];
+        *age = age.saturating_add(1);
+        *age
+    }
+
+    /// A ballot of a group was heard of, with its incarnation. Returns whether it counts: it is of the incarnation that is
+    /// known from now on.
+    pub(super) fn hear_in(&mut self, group: GroupId, ballot: Ballot, incarnation: Incarnation) -> bool {
+        let known = &mut self.known[usize::from(group.0)];
+        if known.incarnation.contradicts(incarnation) {
+            self.contradiction = Some(Contradiction { group, known: known.incarnation, said: incarnation });
+            return false;
+        }
+        if incarnation.number >= known.incarnation.number {
+            let ballot = known.ballot.max(ballot);
+            let origin = if incarnation == known.incarnation { known.origin } else { Incarnation::NONE };
+            *known = Known { ballot, incarnation, origin };
+            return true;
+        }
+        false
+    }
+
     /// Another member has heard of these, by group.
-    pub(super) fn hear_of_all(&mut self, known: &[Ballot]) {
-        self.known.iter_mut().zip(known).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+    pub(super) fn hear_of_all(&mut self, known: &[Ballot], incarnations: &[Incarnation]) {
+        for (group, (ballot, incarnation)) in (0..).map(GroupId).zip(known.iter().zip(incarnations)) {
+            self.hear_in(group, *ballot, *incarnation);
+        }
+    }
+
+    /// Whether another history of the own group was heard of that is not smaller than that of what is promised.
+    pub(super) fn is_contested(&self, own: GroupId) -> bool {
+        let same = |said: &Contradiction| said.group == own && said.said.contradicts(self.promised_in);
+        self.incarnation(own) != self.promised_in || self.contradiction.as_ref().is_some_and(same)
+    }
+
+    /// The last contradiction that was heard.
+    pub(super) fn contradiction(&self) -> Option<Contradiction> {
+        self.contradiction
     }
 
     /// Whether the followers have not been told of this ballot of a group.
@@ -72,16 +299,16 @@ impl Ballots {
         ballot > self.relayed[usize::from(group.0)]
     }
 
-    /// The largest known ballot of a group, if the followers have not been told of it. From now on they have.
-    pub(super) fn relay(&mut self, group: GroupId) -> Option<Ballot> {
+    /// What is known of a group, if the followers have not been told of its ballot. From now on they have.
+    pub(super) fn relay(&mut self, group: GroupId) -> Option<Known> {
         let at = usize::from(group.0);
-        let ballot = self.known[at];
-        (ballot > std::mem::replace(&mut self.relayed[at], ballot)).then_some(ballot)
+        let known = self.known[at];
+        (known.ballot > std::mem::replace(&mut self.relayed[at], known.ballot)).then_some(known)
     }
 
     /// The followers get all that is known with a state.
     pub(super) fn relay_all(&mut self) {
-        self.relayed.clone_from(&self.known);
+        self.relayed = self.all_known().collect();
     }
 }
 
@@ -91,14 +318,35 @@ mod tests {
 
     use super::*;
 
+    fn ballots() -> Ballots {
+        let topology = Topology::new(&[1, 2], 1).expect("possible");
+        let mut ballots = Ballots::new(&topology, GroupId(0));
+        ballots.begin(&topology, GroupId(0));
+        ballots
+    }
+
     #[test]
     fn a_ballot_is_relayed_once_and_never_becomes_smaller() {
-        let mut ballots = Ballots::new(&Topology::new(&[1, 2], 1).expect("possible"));
+        let (mut ballots, first) = (ballots(), Incarnation::FIRST);
         let (group, later) = (GroupId(1), Ballot::new(2, ProcessId(2)));
         assert_eq!((ballots.relay(group), ballots.known(GroupId(9))), (None, Ballot::NONE));
         ballots.hear_of(group, later);
-        ballots.hear_of_all(&[Ballot::NONE, Ballot::new(1, ProcessId(2))]);
+        ballots.hear_of_all(&[Ballot::NONE, Ballot::new(1, ProcessId(2))], &[Incarnation::NONE, first]);
         assert!(ballots.is_unrelayed(group, later) && ballots.known(group) == later);
-        assert_eq!((ballots.relay(group), ballots.relay(group)), (Some(later), None));
+        let known = Known { ballot: later, incarnation: first, origin: first };
+        assert_eq!((ballots.relay(group), ballots.relay(group)), (Some(known), None));
+    }
+
+    #[test]
+    fn a_larger_incarnation_replaces_a_smaller_one_and_another_tag_of_the_same_is_noted() {
+        let (mut ballots, group) = (ballots(), GroupId(1));
+        let (second, other) = (Incarnation { number: 2, tag: 5 }, Incarnation { number: 2, tag: 6 });
+        let (small, large) = (Ballot::new_in(2, 1, ProcessId(1)), Ballot::new_in(2, 9, ProcessId(1)));
+        assert!(!ballots.is_known(group, small) && ballots.hear_in(group, small, second));
+        assert!(!ballots.hear_in(group, Ballot::new(7, ProcessId(1)), Incarnation::FIRST));
+        assert_eq!(ballots.contradiction(), None);
+        assert!(!ballots.hear_in(group, large, other));
+        assert_eq!(ballots.contradiction(), Some(Contradiction { group, known: second, said: other }));
+        assert_eq!((ballots.known(group), ballots.incarnation(group)), (small, second));
     }
 }

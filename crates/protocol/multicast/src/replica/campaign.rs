@@ -24,8 +24,7 @@
 //! - Z is the later one. It was taken in by a complete ballot d, and d < e, because it promised e afterwards. All who
 //!   promised d had heard of Z; by the lemma for d and c, c's candidate had: it did not count what Z' promised.
 //!
-//! (A life that began with its group is never the later one, unless a majority forgot: nobody begins with the group as long
-//! as anybody remembers that it began.)
+//! All lives that found an incarnation promise its first ballot, so that is complete like any other (`founding.rs`).
 //!
 //! **Theorem.** What a majority processed in a ballot d, each in one life, is in the state of every complete c > d.
 //! *Proof*, by induction over c. Some z processed it in its life Y and promised c in X. If X = Y, it did so in this order,
@@ -54,6 +53,28 @@ use super::messages::Messages;
 use crate::mutant::mutant;
 use crate::peer_message::{Joiner, PeerMessage};
 use crate::state::State;
+use crate::{Ballot, Incarnation};
+
+/// What a candidate asks for: 1A.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand<'a> {
+    pub(super) ballot: Ballot,
+    /// The incarnation of that ballot.
+    pub(super) incarnation: Incarnation,
+    /// The incarnation that goes on as that one, or ends with it.
+    pub(super) ends: Incarnation,
+    /// An operator ends it.
+    pub(super) resets: bool,
+    /// The lives that the candidate has heard of.
+    pub(super) lives: &'a [u64],
+}
+
+impl Demand<'_> {
+    /// Whether a group without memory is to begin.
+    pub(super) fn founds(&self) -> bool {
+        self.ends.is_none() && !self.resets
+    }
+}
 
 /// A member's promise, and what it has processed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -79,9 +100,18 @@ pub(super) struct Campaign {
     /// Processes that had asked to be taken in when it began: all members that promise have heard of these lives from the
     /// candidate.
     pub(super) admits: Vec<Joiner>,
+    /// The incarnation that goes on as that of the ballot, or ends with it.
+    pub(super) ends: Incarnation,
+    /// An operator ends it: what counts is the candidate's state, whatever others have.
+    pub(super) resets: bool,
 }
 
 impl Campaign {
+    /// Whether it founds a group of which nobody has memory: all members promise.
+    pub(super) fn founds(&self) -> bool {
+        self.ends.is_none() && !self.resets
+    }
+
     /// The promise of a process.
     pub(super) fn promise_of(&mut self, process: ProcessId) -> Option<&mut Promise> {
         self.promises.iter_mut().find(|promise| promise.process == process)
@@ -95,7 +125,7 @@ impl Campaign {
     /// Returns a process that promised and has forgotten what is not delivered here. Its state is the best one, or its
     /// process delivered what that of the best one, a leader, does not know to be decided.
     pub(super) fn ahead(&self, id: &Identity, messages: &Messages) -> Option<ProcessId> {
-        if (self.promises.len() as u32) < id.topology().majority(id.group) {
+        if self.resets || (self.promises.len() as u32) < id.topology().majority(id.group) {
             return None;
         }
         self.promises.iter().find(|promise| messages.is_behind(&promise.state)).map(|promise| promise.process)
@@ -122,6 +152,9 @@ impl Campaign {
     /// it.
     pub(super) fn best(&self, id: &Identity, messages: &Messages) -> Option<&Promise> {
         let mut enough = id.topology().majority(id.group);
+        if self.founds() && !mutant!(id.mutant(), FoundedByMajority) {
+            enough = id.topology().size(id.group) as u32;
+        }
         if mutant!(id.mutant(), QuorumOfConnected) {
             enough = 1;
         }
@@ -133,6 +166,10 @@ impl Campaign {
             return None;
         }
         let mut best = complete.next()?;
+        if self.resets {
+            // The candidate's own is the first.
+            return Some(best);
+        }
         for promise in complete {
             let (this, other) = (&promise.state, &best.state);
             let farther = if mutant!(id.mutant(), CounterBeforeBallot) {

@@ -16,6 +16,18 @@ pub enum Variant {
     V2,
 }
 
+/// What a group does of which all members are without memory, and nobody whom they reach remembers it.
+///
+/// Nothing tells a first start from the loss of everything.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum TotalLoss {
+    /// It begins, from nothing.
+    #[default]
+    Begin,
+    /// It waits for an operator, also at its first start.
+    Refuse,
+}
+
 /// Who this member is and how it works.
 #[derive(Clone, Debug)]
 pub struct ReplicaConfig {
@@ -30,6 +42,10 @@ pub struct ReplicaConfig {
     pub window: u32,
     /// Ticks after which something that makes no progress is asked for, or sent, again.
     pub retry_ticks: u8,
+    /// What the group does when nobody remembers it.
+    pub total_loss: TotalLoss,
+    /// Ticks for which a process without memory waits for others that remember its group, before the group begins.
+    pub founding_ticks: u16,
     /// A mutant, for tests.
     #[doc(hidden)]
     pub mutant: Mutant,
@@ -38,11 +54,21 @@ pub struct ReplicaConfig {
 impl ReplicaConfig {
     /// Ticks that are patient enough for a loaded host, if they come every few milliseconds.
     pub const RETRY_TICKS: u8 = 5;
+    /// As long as it takes to meet everybody who is there.
+    pub const FOUNDING_TICKS: u16 = 20;
 
     /// The configuration of a member with so many slots per client; everything else is usual.
     #[must_use]
     pub fn new(topology: Arc<Topology>, me: ProcessId, window: u32) -> Self {
-        let (variant, retry_ticks, mutant) = (Variant::default(), Self::RETRY_TICKS, Mutant::None);
-        ReplicaConfig { topology, me, variant, window, retry_ticks, mutant }
+        ReplicaConfig {
+            topology,
+            me,
+            variant: Variant::default(),
+            window,
+            retry_ticks: Self::RETRY_TICKS,
+            total_loss: TotalLoss::default(),
+            founding_ticks: Self::FOUNDING_TICKS,
+            mutant: Mutant::None,
+        }
     }
 }

@@ -44,8 +44,8 @@ pub trait Effects {
     }
     /// The application takes over a state that counts at least `number` deliveries. It came with this peer message or before it.
     fn restore(&mut self, number: u64);
-    /// The group begins anew; any state that the application was given before is obsolete.
-    fn begin_life(&mut self) {}
+    /// The group is founded, or reset with nothing: whatever the application was given before is of a history that is over.
+    fn begin_history(&mut self) {}
 }
 
 /// A message that is due.

@@ -5,10 +5,11 @@ use stentor_fabric::ProcessId;
 use super::agreement::Agreement;
 use super::no_op::NoOps;
 use super::succession::Successions;
+use super::words::Words;
 use super::{Effects, Rejected};
-use crate::ClientId;
 use crate::item::{StreamEntry, StreamItem};
 use crate::peer_message::{MessageRef, PeerMessage};
+use crate::{ClientId, Word};
 
 /// The part of a member that processes a leader's stream.
 ///
@@ -30,11 +31,19 @@ impl<E: Effects> Follower<'_, E> {
         }
         let client = item.head.client;
         match item.entry {
-            StreamEntry::RemoteBallot(ballot) => {
+            StreamEntry::RemoteBallot { ballot, incarnation } => {
                 // The leader has heard of another group's ballot.
                 let (group, _) = id.member(ballot.leader()).map_err(|_| Rejected::Ballot(ballot))?;
                 *counter += 1;
-                ballots.hear_of(group, ballot);
+                ballots.hear_in(group, ballot, incarnation);
+                return Ok(());
+            }
+            StreamEntry::Word { ballot, incarnation, origin, in_force } => {
+                let (group, _) = id.member(ballot.leader()).map_err(|_| Rejected::Ballot(ballot))?;
+                *counter += 1;
+                ballots.hear_in(group, ballot, incarnation);
+                let word = Word { incarnation, origin, in_force };
+                Words { agreement: self.agreement, effects: self.effects }.on_entry(group, word);
                 return Ok(());
             }
             StreamEntry::Assign { ballot, .. } if messages.client(client).is_some() && ballot != ballots.installed => {
@@ -119,7 +128,10 @@ impl<E: Effects> Follower<'_, E> {
             StreamEntry::Assign { time, .. } => self.order_assigned(client, slot, time),
             StreamEntry::Remote { position, ballot, time } => message.stamp(usize::from(position), ballot, time),
             StreamEntry::Vector(times) => message.stamp_all(times),
-            StreamEntry::NoOp { .. } | StreamEntry::Succeed { .. } | StreamEntry::RemoteBallot(_) => return,
+            StreamEntry::NoOp { .. }
+            | StreamEntry::Succeed { .. }
+            | StreamEntry::RemoteBallot { .. }
+            | StreamEntry::Word { .. } => return,
         }
         let message = self.agreement.messages.get(client, slot);
         // A vector that comes again, with other times or not, is acknowledged again: that is what it came for.

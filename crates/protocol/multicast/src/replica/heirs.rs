@@ -35,6 +35,19 @@ impl Heirs {
         self.known.last()
     }
 
+    /// Whether a process with this generation took the place over here.
+    #[inline]
+    pub(super) fn has_opened(&self, generation: u64) -> bool {
+        self.known.iter().rev().any(|heir| heir.generation == generation && heir.life != 0)
+    }
+
+    /// The process itself opens here, whose generation was closed because another group asked. Returns whether it is that.
+    pub(super) fn open_last(&mut self, generation: u64, life: u64) -> bool {
+        let closed = |heir: &&mut Succession| heir.generation == generation && heir.life == 0 && life != 0;
+        let last = self.known.last_mut().filter(closed);
+        last.map(|last| (last.life, last.settled) = (life, false)).is_some()
+    }
+
     /// The first that is of this generation or a later one.
     pub(super) fn first_from(&self, generation: u64) -> Option<&Succession> {
         self.known.iter().find(|heir| heir.generation >= generation)

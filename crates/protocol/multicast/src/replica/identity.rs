@@ -48,6 +48,12 @@ impl Identity {
         self.topology().members(self.group).filter(move |member| *member != me)
     }
 
+    /// The other groups.
+    pub(super) fn others_groups(&self) -> impl Iterator<Item = GroupId> + use<> {
+        let own = self.group;
+        self.topology().group_ids().filter(move |group| *group != own)
+    }
+
     /// The bit of a process in masks of the own group; 0 if it is not a member of it.
     pub(super) fn bit_of(&self, process: ProcessId) -> u64 {
         self.topology().member_bit(self.group, process).unwrap_or(0)
@@ -56,6 +62,16 @@ impl Identity {
     /// Whether these members are a majority of the own group.
     pub(super) fn is_majority(&self, members: u64) -> bool {
         members.count_ones() >= self.topology().majority(self.group)
+    }
+
+    /// The member of the own group that founds it.
+    pub(super) fn founder(&self) -> ProcessId {
+        self.topology().first_ballot(self.group).leader()
+    }
+
+    /// This member's index in its group.
+    pub(super) fn index(&self) -> usize {
+        self.bit.trailing_zeros() as usize
     }
 
     /// Whether this member is its whole group.
@@ -89,14 +105,19 @@ impl Identity {
             PeerMessage::Install { ballot, admits, .. } => {
                 own && ballot.leader() == from && admits.iter().all(|joiner| member(group, joiner.process))
             }
-            PeerMessage::Announce { group, ballot } => topology.has_group(*group) && member(*group, ballot.leader()),
-            PeerMessage::Refuse { promised } => own && member(group, promised.leader()),
+            PeerMessage::Announce { group, ballot, .. } => {
+                topology.has_group(*group) && member(*group, ballot.leader())
+            }
+            PeerMessage::Refuse { promised, .. } => own && member(group, promised.leader()),
+            PeerMessage::Remembered { by, .. } => own && topology.role(*by).is_some(),
             PeerMessage::WantBody(_)
             | PeerMessage::WantBodies(_)
             | PeerMessage::Gone(_)
             | PeerMessage::Decided { .. }
             | PeerMessage::Forgotten(_) => from != self.me(),
-            PeerMessage::Refused(_) => group != self.group,
+            PeerMessage::Refused(verdict) | PeerMessage::Lost(verdict) => {
+                group != self.group && verdict.ballot.leader() == from
+            }
             PeerMessage::Retire(left) | PeerMessage::Retired(left) => {
                 group != self.group && left.ballot.leader() == from
             }

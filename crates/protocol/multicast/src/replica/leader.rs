@@ -3,12 +3,14 @@
 use stentor_fabric::ProcessId;
 
 use super::agreement::Agreement;
+use super::ballots::Known;
 use super::no_op::NoOps;
+use super::words::Words;
 use super::{Effects, Rejected, Variant};
 use crate::item::{Head, RemoteTimestamp, StreamEntry, StreamItem};
 use crate::mutant::mutant;
-use crate::peer_message::{MessageRef, PeerMessage};
-use crate::{ClientId, GroupId};
+use crate::peer_message::{MessageRef, PeerMessage, Verdict};
+use crate::{ClientId, GroupId, ids};
 
 /// The part of a member that acts while it leads its group.
 ///
@@ -27,6 +29,10 @@ impl<E: Effects> Leader<'_, E> {
         NoOps { agreement: self.agreement, effects: self.effects }
     }
 
+    pub(super) fn words(&mut self) -> Words<'_, E> {
+        Words { agreement: self.agreement, effects: self.effects }
+    }
+
     /// Assigns a client's messages in its order, as far as bodies are held and the FIFO rule allows.
     pub(super) fn assign_ready(&mut self, client: ClientId) {
         loop {
@@ -39,6 +45,11 @@ impl<E: Effects> Leader<'_, E> {
             let any_order = mutant!(self.agreement.id.mutant(), NoFifo);
             if !window.holds(slot) || !(any_order || window.may_assign(&window.slot(slot).set)) {
                 return;
+            }
+            let sequence = window.slot(slot).sequence;
+            if self.is_of_ended(client, sequence) {
+                self.no_ops().fill(client, slot, ids::generation(sequence));
+                continue;
             }
             self.assign(client, slot);
         }
@@ -62,7 +73,7 @@ impl<E: Effects> Leader<'_, E> {
             self.effects.timestamp(ballots.known(to.group).leader(), &item);
         }
         if mutant!(id.mutant(), NotGenuine) {
-            let leaders = ballots.all_known().iter().map(|ballot| ballot.leader());
+            let leaders = ballots.all_known().map(|ballot| ballot.leader());
             for leader in leaders.filter(|leader| *leader != id.me()) {
                 let item = RemoteTimestamp { head: message.head(client, own), position, ballot, time };
                 self.effects.timestamp(leader, &item);
@@ -106,9 +117,9 @@ impl<E: Effects> Leader<'_, E> {
             return;
         }
         clock.raise_before_append(message.times().max(), id.mutant());
-        message.vector = true;
+        (message.vector, message.replaced) = (true, false);
         // In V1 each time was passed on as it came; but what came before this ballot began was passed on in another one.
-        let first = ballots.installed == id.topology().first_ballot(id.group);
+        let first = ballots.installed.number() == 1 && ballots.begins_from_nothing();
         if message.groups > 1 && (id.config.variant == Variant::V2 || !first) {
             self.append_vector(client, slot);
         }
@@ -216,12 +227,13 @@ impl<E: Effects> Leader<'_, E> {
     pub(super) fn relay_ballots(&mut self) {
         let Agreement { id, ballots, counter, .. } = &mut *self.agreement;
         for group in id.topology().group_ids() {
-            if let Some(ballot) = ballots.relay(group).filter(|_| group != id.group) {
+            if let Some(Known { ballot, incarnation, .. }) = ballots.relay(group).filter(|_| group != id.group) {
                 *counter += 1;
-                let entry = StreamEntry::RemoteBallot(ballot);
+                let entry = StreamEntry::RemoteBallot { ballot, incarnation };
                 self.effects.to_followers(&StreamItem { head: Head::NONE, counter: *counter, entry });
             }
         }
+        self.words().relay();
     }
 
     /// Another group's leader gave its timestamp of a message that has no slot here.
@@ -230,10 +242,11 @@ impl<E: Effects> Leader<'_, E> {
         let at_once = mutant!(self.agreement.id.mutant(), SuccessionAtOnce);
         let window = self.agreement.messages.window(head.client);
         let subject = MessageRef { client: head.client, sequence: head.sequence };
+        let refused = PeerMessage::Refused(Verdict { message: subject, ballot: self.agreement.ballots.installed });
         let outcome = if window.heirs.is_void(head.sequence) {
-            window.heirs.is_refused(head.sequence, at_once).then_some(PeerMessage::Refused(subject))
+            window.heirs.is_refused(head.sequence, at_once).then_some(refused)
         } else if window.is_superseded(head) {
-            Some(PeerMessage::Refused(subject))
+            Some(refused)
         } else {
             Some(PeerMessage::Forgotten(subject))
         };
@@ -253,6 +266,10 @@ impl<E: Effects> Leader<'_, E> {
         let ahead = self.agreement.clock.beyond(item.time, self.agreement.id.mutant());
         if ahead > 0 && self.agreement.messages.is_open(&item.head) {
             return Err(Rejected::Clock { from, ahead });
+        }
+        if self.is_of_ended(client, item.head.sequence) {
+            self.tell_lost(from, group, item);
+            return Ok(false);
         }
         // By the name that the sender knows: nobody here may have seen the message.
         let subject = MessageRef { client, sequence: item.head.sequence };
@@ -275,7 +292,8 @@ impl<E: Effects> Leader<'_, E> {
         let message = self.agreement.messages.get_mut(client, slot);
         if message.no_op {
             if message.settled {
-                self.effects.send(from, &PeerMessage::Refused(subject));
+                let ballot = self.agreement.ballots.installed;
+                self.effects.send(from, &PeerMessage::Refused(Verdict { message: subject, ballot }));
             }
             return Ok(false);
         }
@@ -287,8 +305,13 @@ impl<E: Effects> Leader<'_, E> {
         if time != 0 && (message.ballot(position) >= item.ballot || keeps) {
             return Ok(false);
         }
+        if message.is_ended(group) {
+            // It is decided with the time of before, or not at all.
+            return Ok(false);
+        }
         message.stamp(position, item.ballot, item.time);
         // Appended afresh when this member is ready to lead.
+        message.replaced |= message.vector && !leads && time != item.time;
         message.vector &= leads || time == item.time;
         if time == item.time || !leads || !message.ordered {
             return Ok(false);

@@ -1,19 +1,26 @@
 //! Whether a member has its memory, and who else has none.
 
+use stentor_fabric::ProcessId;
+
+use super::TotalLoss;
+use super::ballots::Ballots;
 use super::identity::Identity;
 use super::lives::{Lives, name_above};
+use super::memories::{Hindrance, Memories};
 use crate::peer_message::Joiner;
+use crate::{GroupId, Incarnation};
 
 /// A member's part in its group, and the members that want one.
 ///
 /// # States
-/// *joining* (without memory: it promises nothing and votes for nothing) → *member* (its group took it in, or it began its
-/// group's life together with all others) → *superseded* (another process of this member was started later; nothing that
-/// this one says counts any more, and it says nothing).
+/// *joining* (without memory: it votes for nothing, and promises nothing but that its group is founded or reset) → *member*
+/// (its group took it in, or it founded its group with all others) → *superseded* (another process of this member was
+/// started later; nothing that this one says counts any more, and it says nothing) or *ended* (an operator reset the group,
+/// and what this member has is not what it began with: the same).
 ///
 /// # Invariants
-/// - A joining process becomes a member only with a state of a ballot that takes its life in, or when all members are
-///   joining.
+/// - A joining process becomes a member only with a state of a ballot that takes its life in, or when it has promised to
+///   found an incarnation and promises a later ballot of that.
 /// - Only a joining process takes another life.
 #[derive(Clone, Debug)]
 pub(super) struct Membership {
@@ -22,23 +29,40 @@ pub(super) struct Membership {
     superseded: bool,
     /// The members' lives; its own, too.
     pub(super) lives: Lives,
-    /// Members that said they are without memory too, while this one is. They begin the group's life with this one, if they
-    /// have not yet.
-    pub(super) genesis: Vec<Joiner>,
-    /// Processes that want to be taken in.
+    /// The incarnation that this process, without memory, has promised to begin.
+    pub(super) pledge: Option<Pledge>,
+    /// The largest incarnation that it promised to begin: what did not come about, too.
+    pub(super) pledged: Incarnation,
+    /// Who remembers the group, while this process is without memory.
+    pub(super) memories: Memories,
+    /// Ticks for which it has waited for them.
+    waited: u16,
+    /// Ticks that it has waited, too, without being called.
+    skipped: u16,
+    /// The incarnation of its group in which this member's history has no part.
+    ended_by: Option<Incarnation>,
+    /// Processes that want to be taken in; while this one does itself, all that are without memory.
     pub(super) joiners: Vec<Joiner>,
     join: JoinState,
 }
 
 impl Membership {
+    /// How often a process without memory looks at the least for others that remember its group, while it waits for them.
+    const LOOKS: u16 = 6;
+
     pub(super) fn joining(id: &Identity, life: u64) -> Self {
-        let mut lives = Lives::new(id.topology(), id.group, id.bit.trailing_zeros() as usize);
+        let mut lives = Lives::new(id.topology(), id.group, id.index());
         lives.be(life);
         Membership {
             joining: Some(life),
             superseded: false,
             lives,
-            genesis: Vec::new(),
+            pledge: None,
+            pledged: Incarnation::NONE,
+            memories: Memories::default(),
+            waited: 0,
+            skipped: 0,
+            ended_by: None,
             joiners: Vec::new(),
             join: JoinState::default(),
         }
@@ -63,16 +87,89 @@ impl Membership {
         self.superseded = true;
     }
 
-    /// The group begins its life with this member and all of its genesis.
-    pub(super) fn begin(&mut self) {
-        self.joining = None;
-        self.genesis.iter().for_each(|joiner| self.lives.hear_of(joiner.process, joiner.life));
+    /// This process has its group's memory from now on, if it had not. Returns whether it had not.
+    pub(super) fn remember(&mut self) -> bool {
+        let joined = self.joining.take().is_some();
+        if joined {
+            (self.pledge, self.memories) = (None, Memories::default());
+            // Who is still without memory says so again.
+            self.joiners.clear();
+        }
+        joined
     }
 
-    /// The group took this process in, or it had its memory; the leader has heard of these lives.
-    pub(super) fn adopt(&mut self, lives: &[u64]) {
-        self.joining = None;
+    /// The group took this process in, or it had its memory; the leader has heard of these lives. Returns whether it had none.
+    pub(super) fn adopt(&mut self, lives: &[u64]) -> bool {
         self.lives.hear_of_all(lives);
+        self.remember()
+    }
+
+    /// The group was reset, and goes on without what this member has.
+    pub(super) fn end(&mut self, by: Incarnation) {
+        (self.superseded, self.ended_by) = (true, Some(by));
+    }
+
+    /// The incarnation that ended this member's.
+    pub(super) fn ended_by(&self) -> Option<Incarnation> {
+        self.ended_by
+    }
+
+    /// This process promises to begin an incarnation: to found it, or because an operator resets the group.
+    pub(super) fn pledge(&mut self, incarnation: Incarnation, resets: bool) {
+        self.pledge = Some(Pledge { incarnation, resets });
+        self.pledged = incarnation;
+    }
+
+    /// The incarnation that a reset here has to name: that of this member's state, or the largest that this process, without
+    /// memory, heard of or promised to begin by a reset.
+    pub(super) fn ended_by_reset(&self, ballots: &Ballots, own: GroupId) -> Incarnation {
+        if !self.is_joining() {
+            return ballots.promised_in;
+        }
+        let remembered = self.memories.any().map(|(_, incarnation)| incarnation);
+        let pledged = self.pledge.filter(|pledge| pledge.resets).map(|pledge| pledge.incarnation);
+        [Some(ballots.incarnation(own)), remembered, pledged].into_iter().flatten().max().unwrap_or_default()
+    }
+
+    /// Whether this process has promised the first ballot of this incarnation, and it has forgotten nothing since.
+    pub(super) fn has_pledged(&self, incarnation: Incarnation) -> bool {
+        self.pledge.is_some_and(|pledge| pledge.incarnation == incarnation)
+    }
+
+    /// Time passes. Returns whether those who are there and remember the group should have said so since just now.
+    pub(super) fn wait(&mut self, id: &Identity) -> bool {
+        // If it stood still it has heard nobody meanwhile: it has to look some times.
+        let most = id.config.founding_ticks / Membership::LOOKS;
+        let (before, skipped) = (self.has_waited(id), std::mem::take(&mut self.skipped).min(most));
+        if self.is_joining() {
+            self.waited = self.waited.saturating_add(skipped).saturating_add(1);
+        }
+        !before && self.has_waited(id)
+    }
+
+    /// Ticks that did not come.
+    pub(super) fn skip(&mut self, ticks: u16) {
+        self.skipped = ticks;
+    }
+
+    /// Whether those who are there and remember the group should have said so by now.
+    pub(super) fn has_waited(&self, id: &Identity) -> bool {
+        self.waited >= id.config.founding_ticks
+    }
+
+    /// Why the group is not founded, while this process is without memory; `None` also when that is under way.
+    pub(super) fn hindrance(&self, id: &Identity) -> Option<Hindrance> {
+        if !self.is_joining() {
+            return None;
+        }
+        if let Some((by, incarnation)) = self.memories.any() {
+            return Some(Hindrance::Remembered { by, incarnation });
+        }
+        let there = |process: &ProcessId| self.joiners.iter().any(|joiner| joiner.process == *process);
+        if let Some(missing) = id.others().find(|process| !there(process)) {
+            return Some(Hindrance::Missing(missing));
+        }
+        (id.config.total_loss == TotalLoss::Refuse).then_some(Hindrance::Operator)
     }
 
     /// The group remembers a process of this member with a larger life than this one's: the clock that lives are taken from
@@ -83,18 +180,6 @@ impl Membership {
         self.joining = Some(life);
         self.lives.be(life);
         true
-    }
-
-    /// Another process is without memory too. Returns whether all members of the group are known to be.
-    pub(super) fn gather(&mut self, id: &Identity, joiner: Joiner) -> bool {
-        replace(&mut self.genesis, joiner);
-        let all = (1_u128 << id.topology().size(id.group)) as u64;
-        self.genesis_members(id) | id.bit == all.wrapping_sub(1)
-    }
-
-    /// The members of the genesis, as bits.
-    pub(super) fn genesis_members(&self, id: &Identity) -> u64 {
-        self.genesis.iter().map(|joiner| id.bit_of(joiner.process)).sum()
     }
 
     /// A process without memory wants to be taken in.
@@ -110,6 +195,7 @@ impl Membership {
     /// This process asks again to be taken in.
     pub(super) fn ask_again(&mut self) {
         self.join.pass();
+        self.memories.pass();
     }
 
     /// Other members that asked lately to be taken in, as bits.
@@ -118,13 +204,24 @@ impl Membership {
     }
 
     /// Everything but what follows from the rest, or only delays things.
-    pub(super) fn essence<'a>(&'a self, id: &Identity) -> impl std::hash::Hash + PartialEq + use<'a> {
-        (self.joining, self.superseded, &self.lives, self.genesis_members(id), &self.joiners)
+    pub(super) fn essence(&self) -> impl std::hash::Hash + PartialEq + '_ {
+        (self.joining, self.superseded, &self.lives, self.pledge, self.pledged, &self.joiners, &self.memories)
     }
+}
+
+/// The promise of a process without memory to begin an incarnation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Pledge {
+    pub(super) incarnation: Incarnation,
+    /// By an operator's reset, which needs only a majority.
+    pub(super) resets: bool,
 }
 
 /// Puts a process behind the others, in place of an earlier life of it.
 fn replace(processes: &mut Vec<Joiner>, joiner: Joiner) {
+    if processes.contains(&joiner) {
+        return;
+    }
     processes.retain(|known| known.process != joiner.process);
     processes.push(joiner);
 }

@@ -38,13 +38,16 @@ mod closing;
 mod config;
 mod effects;
 mod follower;
+mod founding;
 mod heirs;
+mod histories;
 mod identity;
 mod install;
 mod leader;
 mod leadership;
 mod lives;
 mod membership;
+mod memories;
 mod messages;
 mod no_op;
 mod order;
@@ -52,24 +55,32 @@ mod probe;
 mod recovery;
 mod rejected;
 mod repair;
+mod reset;
+mod settling;
 mod slot;
 mod starvation;
 mod succession;
+mod survivors;
 mod votes;
 mod window;
+mod words;
 
 use std::hash::{Hash, Hasher};
 
 use stentor_fabric::ProcessId;
 
-pub use self::config::{ReplicaConfig, Variant};
+pub use self::ballots::Contradiction;
+pub use self::config::{ReplicaConfig, TotalLoss, Variant};
 pub use self::effects::{Delivery, Effects};
+pub use self::memories::Hindrance;
 pub use self::rejected::Rejected;
 use crate::mutant::mutant;
-use crate::peer_message::{Joiner, MessageRef, Opening, PeerMessage};
+use crate::peer_message::{Joiner, MessageRef, PeerMessage};
 use crate::physical_clock::END_OF_TIME;
-use crate::{Ack, Ballot, ClientId, GroupId, Header, MessageId, RemoteTimestamp, StreamItem, Succession};
+use crate::{Ack, Ballot, ClientId, GroupId, Header, MessageId, RemoteTimestamp, StreamItem};
 use agreement::Agreement;
+use ballots::Known;
+use campaign::Demand;
 use follower::Follower;
 use identity::Identity;
 use install::Install;
@@ -104,7 +115,7 @@ pub struct Replica {
 
 /// Beginning.
 impl Replica {
-    /// A member at the beginning of the cluster's life: every group in its first ballot.
+    /// A member at the beginning of the cluster's life: every group in the first ballot of [`Incarnation::FIRST`].
     ///
     /// # Panics
     /// If `config.me` is not a member of a group, or the window is not a power of two.
@@ -116,7 +127,7 @@ impl Replica {
     }
 
     /// A process that has no memory of its group: it was never there, or crashed. It asks its group to take it in. If all
-    /// members are in this state, the group begins its life.
+    /// members are in this state, and nobody whom they reach remembers the group, they found it anew.
     ///
     /// # Panics
     /// As [`new`](Replica::new).
@@ -124,12 +135,7 @@ impl Replica {
     pub fn joining(config: ReplicaConfig, life: u64) -> Self {
         let agreement = Agreement::new(Identity::new(config));
         let membership = Membership::joining(&agreement.id, life);
-        let mut replica =
-            Replica { agreement, membership, leadership: Leadership::new(), starvation: Starvation::default() };
-        if replica.agreement.id.is_alone() {
-            recovery::begin_life(&mut replica.agreement, &mut replica.membership, &mut replica.leadership);
-        }
-        replica
+        Replica { agreement, membership, leadership: Leadership::new(), starvation: Starvation::default() }
     }
 
     /// Returns the bytes of a slot of a client's window: the message there and its entry in the order.
@@ -176,19 +182,12 @@ impl Replica {
         self.membership.is_joining()
     }
 
-    /// Whether another process of this member was started after this one: its group has heard of it. Nothing that this one
-    /// says counts any more, and it says nothing.
+    /// Whether another process of this member was started after this one, and its group has heard of it; or its group was
+    /// [reset](Replica::ended_by) without it. Nothing that this one says counts any more, and it says nothing.
     #[inline]
     #[must_use]
     pub fn is_superseded(&self) -> bool {
         self.membership.is_superseded()
-    }
-
-    /// While this process has no memory of its group: other members that asked lately to be taken in, because they have none
-    /// either. If a majority of the group has none, nobody is taken in until all have none.
-    pub fn also_without_memory(&self) -> impl Iterator<Item = ProcessId> {
-        let (id, asking) = (&self.agreement.id, self.membership.asking());
-        id.others().filter(move |process| asking & id.bit_of(*process) != 0)
     }
 
     /// Whether this member leads its group, and a majority has its state.
@@ -206,15 +205,12 @@ impl Replica {
 
     /// The ballot in which this member's word counts about what it holds, together with that of others in the same ballot:
     /// the one that is installed here. A member that has only promised it may have been taken in by a smaller ballot
-    /// meanwhile, and not hold it any more. And a group may begin its life more than once, until a majority remembers that
-    /// it has: so its first ballot, which nobody promised, is none in which that counts, unless it is the beginning of all.
+    /// meanwhile, and not hold it any more.
     #[must_use]
     pub fn counts_in(&self) -> Option<Ballot> {
-        let Agreement { id, ballots, .. } = &self.agreement;
-        let first = id.topology().first_ballot(id.group);
-        let begun = self.membership.genesis.is_empty() || ballots.installed != first;
+        let ballots = &self.agreement.ballots;
         let member = !self.is_joining() && !self.is_superseded();
-        (ballots.is_current() && member && begun).then_some(ballots.installed)
+        (ballots.is_current() && member).then_some(ballots.installed)
     }
 
     /// Messages that have this group's timestamp and are not delivered here.
@@ -296,19 +292,6 @@ impl Replica {
         self.window(client).map_or(0, |window| window.closed)
     }
 
-    /// The process that took a client's place over last, as far as this member has processed.
-    #[must_use]
-    pub fn succession(&self, client: ClientId) -> Option<Succession> {
-        self.window(client).and_then(|window| window.heirs.last().copied())
-    }
-
-    /// Whether this group keeps so much of a client's earlier processes, for other groups that do not answer, that none can
-    /// follow.
-    #[must_use]
-    pub fn is_crowded(&self, client: ClientId) -> bool {
-        self.window(client).is_some_and(|window| window.heirs.is_full())
-    }
-
     /// The first slot that is held nowhere here before something that is, as a leader sees it, and the generation of the
     /// client's process that left this gap. It may be filled still, by the client or by a member that holds it.
     #[must_use]
@@ -355,7 +338,7 @@ impl Replica {
     /// Everything that decides what this member does next; the order is derived from it.
     fn essence(&self) -> impl Hash + PartialEq + '_ {
         let Agreement { id, ballots, clock, counter, messages } = &self.agreement;
-        (id.me(), ballots, clock, counter, messages, self.membership.essence(id), &self.leadership, self.starvation)
+        (id.me(), ballots, clock, counter, messages, self.membership.essence(), &self.leadership, self.starvation)
     }
 }
 
@@ -383,16 +366,6 @@ impl Replica {
     pub fn end_client(&mut self, client: ClientId, generation: u64) {
         if let Some(window) = self.agreement.messages.client_mut(client) {
             window.over_below = window.over_below.max(generation.saturating_add(1));
-        }
-    }
-
-    /// A process that greeted wants to begin in a client's place. Repeat it until [`succession`](Replica::succession) is its
-    /// own, and settled.
-    pub fn open<E: Effects>(&mut self, asked: Opening, effects: &mut E) {
-        if self.is_leader() {
-            self.successions(effects).on_open(asked);
-        } else if self.counts_in().is_some_and(|ballot| ballot.leader() != self.agreement.id.me()) {
-            effects.send(self.ballot().leader(), &PeerMessage::Open(asked));
         }
     }
 }
@@ -473,14 +446,16 @@ impl Replica {
             return Err(Rejected::Sender(from));
         }
         let ballot = ballots.known(group);
-        if item.ballot < ballot {
-            effects.send(from, &PeerMessage::Announce { group, ballot });
+        let known = ballots.is_known(group, item.ballot) || mutant!(id.mutant(), IncarnationIgnored);
+        if item.ballot < ballot || !known {
+            // It tells this member of its incarnation, if that is the larger one.
+            effects.send(from, &ballots.announce(group));
             return Ok(());
         }
         if ballots.promised.leader() != id.me() {
             // The sender has not heard who leads here, or heard of somebody who does not any more.
             if !self.is_joining() {
-                effects.send(from, &PeerMessage::Announce { group: id.group, ballot: ballots.known(id.group) });
+                effects.send(from, &ballots.announce(id.group));
             }
             return Ok(());
         }
@@ -529,27 +504,26 @@ impl Replica {
         }
         match message {
             PeerMessage::Join { life } => {
-                let begins = self.recovery(effects).on_join(Joiner { process: from, life: *life });
-                if begins {
-                    self.advance_all(effects);
-                }
+                self.recovery(effects).on_join(Joiner { process: from, life: *life });
             }
-            PeerMessage::Begun { life } => {
-                let begins = self.recovery(effects).on_begun(Joiner { process: from, life: *life });
-                if begins {
-                    self.advance_all(effects);
-                }
+            PeerMessage::Remembered { by, incarnation } => {
+                self.recovery(effects).on_remembered(from, *by, *incarnation);
             }
             PeerMessage::Elder { life } => self.recovery(effects).on_elder(*life),
-            PeerMessage::Campaign { ballot, lives } => {
+            PeerMessage::Campaign { ballot, incarnation, ends, resets, lives } => {
                 if lives.len() != id.topology().size(id.group) {
                     return Err(Rejected::State("another number of members"));
                 }
-                self.recovery(effects).on_campaign(from, *ballot, lives);
+                let (ballot, incarnation) = (*ballot, *incarnation);
+                let demand = Demand { ballot, incarnation, ends: *ends, resets: *resets, lives };
+                self.recovery(effects).on_campaign(from, &demand);
             }
             PeerMessage::Promise { ballot, state } => self.recovery(effects).on_promise(from, *ballot, state),
-            PeerMessage::Refuse { promised } => self.agreement.ballots.hear_of(group, *promised),
+            PeerMessage::Refuse { promised, incarnation } => self.recovery(effects).on_refuse(*promised, *incarnation),
             PeerMessage::Install { ballot, counter, state, admits, snapshot } => {
+                if ballot.incarnation() != state.incarnation.number {
+                    return Err(Rejected::State("a state of another incarnation"));
+                }
                 let install = Install { ballot: *ballot, counter: *counter, state: state.clone() };
                 self.recovery(effects).on_install(install, admits, *snapshot);
             }
@@ -558,7 +532,7 @@ impl Replica {
             PeerMessage::Transfer { ballot, state } => self.recovery(effects).on_transfer(from, *ballot, state),
             PeerMessage::Gone(gone) => self.recovery(effects).on_gone(*gone),
             PeerMessage::Probe { ballot } => self.recovery(effects).on_probe(from, *ballot),
-            PeerMessage::Announce { group, ballot } => self.repair(effects).on_announce(from, *group, *ballot),
+            PeerMessage::Announce { .. } | PeerMessage::WordProcessed(_) => self.on_word(from, message, effects),
             PeerMessage::WantBody(wanted) => self.repair(effects).on_want(from, *wanted, 1),
             PeerMessage::WantBodies(wanted) => self.repair(effects).on_want(from, *wanted, BODIES),
             PeerMessage::Ask(asked) => self.on_ask(from, *asked, effects),
@@ -578,7 +552,7 @@ impl Replica {
             PeerMessage::Seek(wanted) if !self.is_joining() => self.no_ops(effects).on_seek(from, *wanted),
             PeerMessage::Close(about) => self.successions(effects).on_close(from, *about),
             _ if self.is_leader() && !self.on_succession_message(from, group, message, effects) => {
-                self.on_no_op_message(from, message, effects);
+                self.on_no_op_message(from, group, message, effects);
             }
             _ => {}
         }
@@ -597,12 +571,18 @@ impl Replica {
             // It asks again if that is not enough: the application's state may be large.
             effects.send(ballot.leader(), &PeerMessage::Behind { ballot, snapshot: false });
         }
+        if self.membership.wait(&self.agreement.id) {
+            self.recovery(effects).found_if_possible();
+        }
         self.leadership.age = self.leadership.age.saturating_add(1);
         if self.leadership.age >= retry_ticks {
             self.leadership.age = 0;
             self.recovery(effects).repeat_messages();
         }
         let held_up = self.is_leader() && effects.is_held_up();
+        if self.is_leader() && !held_up {
+            self.leader(effects).words().tick();
+        }
         for client in self.agreement.messages.clients() {
             if self.is_leader() {
                 self.successions(effects).tick(client);
@@ -639,7 +619,7 @@ impl Replica {
     /// [`Rejected::Sender`] if it is not a member.
     pub fn on_connected<E: Effects>(&mut self, peer: ProcessId, effects: &mut E) -> Result<(), Rejected> {
         let (group, _) = self.agreement.id.member(peer)?;
-        let (own, ballot) = (self.group(), self.ballot());
+        let own = self.group();
         if self.is_superseded() {
             return Ok(());
         }
@@ -653,7 +633,7 @@ impl Replica {
             self.recovery(effects).on_connected(peer);
             self.successions(effects).ask_all_to_close();
         } else if self.is_leader() {
-            effects.send(peer, &PeerMessage::Announce { group: own, ballot });
+            effects.send(peer, &self.agreement.ballots.announce(own));
             if self.known(group).leader() == peer {
                 self.leader(effects).send_timestamps_to(group);
             }
@@ -706,10 +686,6 @@ impl Replica {
         self.agreement.deliver_due(effects);
     }
 
-    fn advance_all<E: Effects>(&mut self, effects: &mut E) {
-        self.agreement.messages.clients().for_each(|client| self.advance(client, effects));
-    }
-
     /// One undelivered slot is a tick older.
     fn grow_old<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
         let window = self.agreement.messages.window(client);
@@ -727,6 +703,22 @@ impl Replica {
     fn note_starved(&mut self) {
         if self.is_following() && !mutant!(self.agreement.id.mutant(), StateSetBack) {
             self.starvation.note(self.agreement.counter);
+        }
+    }
+
+    /// What is said of another group's history, or of the own one's.
+    fn on_word<E: Effects>(&mut self, from: ProcessId, message: &PeerMessage, effects: &mut E) {
+        match *message {
+            PeerMessage::Announce { group, ballot, incarnation, origin } => {
+                if self.is_joining() && group == self.group() {
+                    self.membership.memories.hear(from, incarnation);
+                }
+                self.repair(effects).on_announce(from, group, Known { ballot, incarnation, origin });
+            }
+            PeerMessage::WordProcessed(word) if self.agreement.owns_ballot() => {
+                self.leader(effects).words().on_processed(from, word);
+            }
+            _ => {}
         }
     }
 
@@ -757,10 +749,17 @@ impl Replica {
     }
 
     /// A message about a no-op, at a leader.
-    fn on_no_op_message<E: Effects>(&mut self, from: ProcessId, message: &PeerMessage, effects: &mut E) {
+    fn on_no_op_message<E: Effects>(
+        &mut self,
+        from: ProcessId,
+        group: GroupId,
+        message: &PeerMessage,
+        effects: &mut E,
+    ) {
         let mut no_ops = self.no_ops(effects);
         let due = match message {
-            PeerMessage::Refused(refused) => no_ops.on_refused(*refused).then_some(refused.client),
+            PeerMessage::Refused(verdict) => no_ops.on_refused(group, *verdict).then_some(verdict.message.client),
+            PeerMessage::Lost(verdict) => no_ops.on_lost(group, *verdict).then_some(verdict.message.client),
             PeerMessage::Lacking(lacked) => no_ops.on_lacking(from, *lacked).then_some(lacked.client),
             PeerMessage::NoOpProcessed(processed) => no_ops.on_processed(from, *processed).then_some(processed.client),
             _ => None,

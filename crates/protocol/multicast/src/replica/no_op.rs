@@ -40,8 +40,8 @@ use super::slot::Slot;
 use super::window::Gap;
 use crate::item::{Head, ShortSlot, StreamEntry, StreamItem};
 use crate::mutant::mutant;
-use crate::peer_message::{MessageRef, PeerMessage, SlotRef};
-use crate::{ClientId, ids};
+use crate::peer_message::{PeerMessage, SlotRef, Verdict};
+use crate::{ClientId, GroupId, ids};
 
 /// The part of a member that fills slots with no-ops. Where a function returns whether a slot was filled, the caller assigns
 /// and delivers what comes behind it.
@@ -127,9 +127,13 @@ impl<E: Effects> NoOps<'_, E> {
         true
     }
 
-    /// A message can never be decided: a destination group has settled that it is a no-op.
-    pub(super) fn on_refused(&mut self, refused: MessageRef) -> bool {
-        let messages = &self.agreement.messages;
+    /// A message can never be decided: a destination group has settled that it is a no-op. What a history of that group said
+    /// that is over does not count: see `settling.rs`.
+    pub(super) fn on_refused(&mut self, group: GroupId, verdict: Verdict) -> bool {
+        if !self.agreement.ballots.is_known(group, verdict.ballot) {
+            return false;
+        }
+        let (messages, refused) = (&self.agreement.messages, verdict.message);
         let Some(slot) = messages.find(refused) else { return false };
         let message = messages.get(refused.client, slot);
         if message.decided.is_some() || message.no_op || !message.ordered {
@@ -139,8 +143,8 @@ impl<E: Effects> NoOps<'_, E> {
         true
     }
 
-    /// Fills a slot: the first that is not assigned, or one whose message was refused.
-    fn fill(&mut self, client: ClientId, slot: u64, generation: u64) {
+    /// Fills a slot: the first that is not assigned, or one whose message was refused or lost.
+    pub(super) fn fill(&mut self, client: ClientId, slot: u64, generation: u64) {
         let owns_ballot = self.agreement.owns_ballot();
         let window = self.agreement.messages.window_mut(client);
         window.gap = Gap::default();

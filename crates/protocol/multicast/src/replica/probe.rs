@@ -1,8 +1,9 @@
 //! A leader hears that a larger ballot of its group than its own is known.
 //!
-//! That is so when it is deposed and has not heard of it; when a candidate died before it had a majority; and when the whole
-//! group lost its memory. Then the group begins with small ballots again, and other groups, which remember larger ones,
-//! take none of its times (`Replica::on_timestamp`): it would be mute until so many leaders have followed each other in it.
+//! That is so when it is deposed and has not heard of it; when a candidate died before it had a majority; and when there is
+//! another history of its group (`ballots.rs`): one that a reset began and that found no majority, or one that was founded while
+//! somebody who remembers this one was not reached. Other groups that remember a larger incarnation take none of this one's
+//! times (`Replica::on_timestamp`), and with one of another tag they do not even talk. So the leader campaigns above it.
 
 use super::identity::Identity;
 use crate::Ballot;
@@ -12,7 +13,8 @@ use crate::Ballot;
 /// # States of a leader
 /// *unquestioned* (it knows no larger ballot of its group than its own) → *questioned* (it was told of one: by another group,
 /// which answers what is announced or given in a smaller one with the largest that it knows; or by a member that promised it)
-/// → a majority says that it stands by the leader's ballot → *campaigning*, above all that it was told of.
+/// → a majority says that it stands by the leader's ballot → *campaigning*, above all that it was told of; in a larger
+/// incarnation, with its own state, if that was of another one.
 /// It asks again whenever [`retry_ticks`](super::ReplicaConfig::retry_ticks) are over.
 ///
 /// # Invariants

@@ -4,17 +4,19 @@
 use stentor_fabric::ProcessId;
 
 use super::agreement::Agreement;
-use super::campaign::{Campaign, Promise};
+use super::campaign::{Demand, Promise};
 use super::install::Install;
 use super::leader::Leader;
 use super::leadership::{Leadership, Stage};
-use super::membership::Membership;
+use super::membership::{Membership, Pledge};
 use super::succession::Successions;
+use super::words::Words;
 use super::{Effects, Rejected};
-use crate::Ballot;
 use crate::mutant::mutant;
+use crate::origin::common;
 use crate::peer_message::{Joiner, MessageRef, PeerMessage, SlotRef};
 use crate::state::{State, Succession};
+use crate::{Ballot, Incarnation, Origin};
 
 /// The part of a member that promises, campaigns, takes over states and hands them out.
 ///
@@ -30,11 +32,11 @@ pub(super) struct Recovery<'a, E> {
     pub(super) effects: &'a mut E,
 }
 
-/// The group's first ballot, with nothing in it.
+/// All groups are in their first ballots, with nothing in them.
 pub(super) fn begin_life(agreement: &mut Agreement, membership: &mut Membership, leadership: &mut Leadership) {
-    let first = agreement.id.topology().first_ballot(agreement.id.group);
-    agreement.ballots.begin(first);
-    membership.begin();
+    let Agreement { id, ballots, .. } = &mut *agreement;
+    ballots.begin(id.topology(), id.group);
+    membership.remember();
     if agreement.owns_ballot() {
         (leadership.stage, leadership.installed) = (Stage::Leading, agreement.id.bit);
     }
@@ -45,7 +47,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.agreement.id.me()
     }
 
-    fn send(&mut self, to: ProcessId, message: &PeerMessage) {
+    pub(super) fn send(&mut self, to: ProcessId, message: &PeerMessage) {
         self.effects.send(to, message);
     }
 
@@ -59,7 +61,7 @@ impl<E: Effects> Recovery<'_, E> {
     /// Whether this process is the last of its member among the lives that another member has heard of. If it is not, it has
     /// no part in what that one says, or in anything any more; unless it is joining: then it may be the last one, after the
     /// clock was set back, and asks under another name.
-    fn is_last_of(&mut self, lives: &[u64]) -> bool {
+    pub(super) fn is_last_of(&mut self, lives: &[u64]) -> bool {
         let Some(successor) = self.membership.lives.successor(lives) else { return true };
         if self.membership.is_joining() {
             self.on_elder(successor);
@@ -85,35 +87,32 @@ impl<E: Effects> Recovery<'_, E> {
     }
 
     /// A process without memory wants to be taken in. That takes a new ballot, made without its memory: the quorums of
-    /// earlier ones may have leaned on what it forgot. Returns whether the group begins its life.
-    pub(super) fn on_join(&mut self, joiner: Joiner) -> bool {
+    /// earlier ones may have leaned on what it forgot.
+    pub(super) fn on_join(&mut self, joiner: Joiner) {
         let Joiner { process, life } = joiner;
         let bit = self.agreement.id.bit_of(process);
-        if self.membership.is_joining() {
-            self.membership.note_asking(bit);
-            return self.on_begun(joiner);
-        }
         let elder = self.membership.lives.of(process);
         if life < elder {
             self.send(process, &PeerMessage::Elder { life: elder });
-            return false;
+            return;
         }
         self.membership.lives.hear_of(process, life);
-        if self.membership.genesis.contains(&joiner) {
-            // It has no memory because it never had any: perhaps it only has not heard that all are there. But others may
-            // have begun with an earlier life of it, and do not answer this.
-            let life = self.membership.lives.own();
-            self.send(process, &PeerMessage::Begun { life });
+        if self.membership.is_joining() {
+            self.membership.memories.forget(process);
+            self.membership.note_asking(bit);
+            self.membership.welcome(joiner);
+            self.found_if_possible();
+            return;
         }
         if self.leadership.admitted.contains(&joiner) && self.leadership.owns_ballot() {
             self.install_at(process, true);
-            return false;
+            return;
         }
         self.membership.welcome(joiner);
         self.forget_promises();
         self.leadership.installed &= !bit;
         if !self.leadership.leads() {
-            return false;
+            return;
         }
         if mutant!(self.agreement.id.mutant(), JoinWithoutBallot) {
             self.leadership.admitted.push(joiner);
@@ -121,32 +120,13 @@ impl<E: Effects> Recovery<'_, E> {
         } else {
             let _ = self.campaign();
         }
-        false
-    }
-
-    /// Another process is, or was until just now, without memory too. When all are there, the group begins its life. Returns
-    /// whether it did.
-    pub(super) fn on_begun(&mut self, joiner: Joiner) -> bool {
-        if !self.membership.is_joining() || !self.membership.gather(&self.agreement.id, joiner) {
-            return false;
-        }
-        // Members that have not heard that all are there hear it now.
-        let life = self.membership.lives.own();
-        self.send_to_others(&PeerMessage::Begun { life });
-        begin_life(self.agreement, self.membership, self.leadership);
-        self.effects.begin_life();
-        if self.leadership.leads() {
-            // Nobody promised the first ballot, so who was there for it may have forgotten that. From the next one on a
-            // majority remembers that the group has begun.
-            let _ = self.campaign();
-        }
-        true
     }
 
     /// From now on nothing of a smaller ballot counts here.
-    fn promise(&mut self, ballot: Ballot) {
-        self.agreement.ballots.promised = ballot;
-        self.agreement.ballots.hear_of(self.agreement.id.group, ballot);
+    pub(super) fn promise(&mut self, ballot: Ballot, incarnation: Incarnation) {
+        let Agreement { id, ballots, .. } = &mut *self.agreement;
+        (ballots.promised, ballots.promised_in) = (ballot, incarnation);
+        ballots.hear_in(id.group, ballot, incarnation);
         self.leadership.stage = Stage::Idle;
     }
 
@@ -158,48 +138,87 @@ impl<E: Effects> Recovery<'_, E> {
         if self.membership.is_joining() {
             return Err(Rejected::Joining);
         }
-        let ballots = &self.agreement.ballots;
-        let highest = ballots.promised.max(ballots.known(self.agreement.id.group));
+        if self.leadership.campaign().is_some_and(|campaign| campaign.resets) {
+            // It goes on until a majority has promised, or others have another leader.
+            return Ok(self.agreement.ballots.promised);
+        }
+        let Agreement { id, ballots, .. } = &*self.agreement;
+        let (ends, heard) = (ballots.promised_in, ballots.known(id.group));
+        if ballots.is_contested(id.group) {
+            return self.move_above(ends);
+        }
+        let highest = ballots.promised.max(heard);
         let ballot = highest.next(self.me()).ok_or(Rejected::Ballot(highest))?;
-        self.promise(ballot);
-        let mut state = self.state();
-        state.forget_held();
-        let (promises, admits) = (vec![Promise { process: self.me(), state }], self.membership.joiners.clone());
-        self.leadership.stage = Stage::Campaigning(Box::new(Campaign { promises, admits }));
-        self.leadership.age = 0;
-        self.send_to_others(&self.campaign_message());
-        self.count_promises();
+        self.promise(ballot, ends);
+        self.begin_campaign(ends, false);
+        Ok(ballot)
+    }
+
+    /// Campaigns in an incarnation above all that were heard of: another history of this group was heard of, which is not
+    /// smaller than its own.
+    fn move_above(&mut self, ends: Incarnation) -> Result<Ballot, Rejected> {
+        let number = self.next_number().ok_or(Rejected::Ballot(self.agreement.ballots.promised))?;
+        let incarnation = Incarnation::drawn(number, self.me(), self.membership.lives.own());
+        let ballot = Ballot::new_in(number, 1, self.me());
+        self.promise(ballot, incarnation);
+        self.begin_campaign(ends, false);
         Ok(ballot)
     }
 
     /// 1A, as it is now: it also names lives that were heard of since the campaign began.
-    pub(super) fn campaign_message(&self) -> PeerMessage {
-        let lives = self.membership.lives.all().to_vec();
-        PeerMessage::Campaign { ballot: self.agreement.ballots.promised, lives }
+    pub(super) fn campaign_message(&mut self) -> PeerMessage {
+        let (ballot, incarnation) = (self.agreement.ballots.promised, self.agreement.ballots.promised_in);
+        let (ends, resets) =
+            self.leadership.campaign().map_or((incarnation, false), |campaign| (campaign.ends, campaign.resets));
+        PeerMessage::Campaign { ballot, incarnation, ends, resets, lives: self.membership.lives.all().to_vec() }
     }
 
-    fn state(&self) -> State {
+    pub(super) fn state(&self) -> State {
         self.agreement.state(&self.membership.lives)
     }
 
     /// 1A. One step: promise, and take the snapshot that the promise carries.
-    pub(super) fn on_campaign(&mut self, from: ProcessId, ballot: Ballot, lives: &[u64]) {
-        let promised = self.agreement.ballots.promised;
-        if self.membership.is_joining() || ballot == self.agreement.ballots.installed {
+    pub(super) fn on_campaign(&mut self, from: ProcessId, demand: &Demand<'_>) {
+        if self.membership.is_joining() {
+            return self.on_demand_without_memory(from, demand);
+        }
+        let Agreement { id, ballots, .. } = &*self.agreement;
+        let (promised, incarnation) = (ballots.promised, ballots.promised_in);
+        if demand.ballot == ballots.installed {
             return;
         }
-        if ballot < promised {
-            self.send(from, &PeerMessage::Refuse { promised });
+        if demand.founds() {
+            self.send(from, &PeerMessage::Remembered { by: id.me(), incarnation });
             return;
         }
-        if !self.is_last_of(lives) {
+        let same = demand.incarnation == incarnation;
+        let next = demand.incarnation.number > incarnation.number && demand.ends == incarnation;
+        if demand.ballot < promised || !(same || next) {
+            self.send(from, &PeerMessage::Refuse { promised, incarnation });
             return;
         }
-        if ballot > promised {
-            self.promise(ballot);
+        if self.is_last_of(demand.lives) {
+            self.promise_to(from, demand);
+        }
+    }
+
+    /// Promises what a candidate asks for.
+    pub(super) fn promise_to(&mut self, from: ProcessId, demand: &Demand<'_>) {
+        let Demand { ballot, incarnation, lives, .. } = *demand;
+        if ballot > self.agreement.ballots.promised {
+            self.promise(ballot, incarnation);
         }
         self.membership.lives.hear_of_all(lives);
         self.send(from, &PeerMessage::Promise { ballot, state: self.state() });
+    }
+
+    /// A member has promised a larger ballot, or another history of the group.
+    pub(super) fn on_refuse(&mut self, promised: Ballot, incarnation: Incarnation) {
+        if self.membership.is_joining() && self.leadership.campaign().is_none_or(|campaign| campaign.founds()) {
+            return self.on_refused_founding(incarnation);
+        }
+        let group = self.agreement.id.group;
+        self.agreement.ballots.hear_in(group, promised, incarnation);
     }
 
     /// 1B.
@@ -211,11 +230,20 @@ impl<E: Effects> Recovery<'_, E> {
         self.membership.lives.hear_of_all(&state.lives);
         self.forget_promises();
         if self.membership.lives.is_last(from, &state.lives) {
-            // A process that promises is a member: it was without memory only because its group had not begun.
-            self.membership.joiners.retain(|joiner| joiner.process != from);
+            let Some(campaign) = self.leadership.campaign() else { return };
+            if campaign.resets {
+                self.take_promise_of_reset(from, state);
+            } else if !campaign.founds() {
+                // A process that promises is a member: it was without memory only because its group was being founded.
+                self.membership.joiners.retain(|joiner| joiner.process != from);
+            }
             let Some(campaign) = self.leadership.campaign() else { return };
             if campaign.promise_of(from).is_none() {
-                campaign.promises.push(Promise { process: from, state: state.clone() });
+                let mut state = state.clone();
+                if campaign.resets {
+                    state.forget_held();
+                }
+                campaign.promises.push(Promise { process: from, state });
             }
         }
         self.count_promises();
@@ -279,12 +307,25 @@ impl<E: Effects> Recovery<'_, E> {
     /// Takes a state of the promised ballot in place of the own one.
     fn adopt(&mut self, state: &State, counter: u64, leads: bool) {
         self.agreement.adopt(state, counter, leads);
-        self.membership.adopt(&state.lives);
+        if self.membership.adopt(&state.lives) {
+            self.say_what_is_remembered();
+        }
         for client in self.agreement.messages.clients() {
             for (slot, sequence) in self.agreement.messages.window_mut(client).drop_void() {
                 self.effects.dropped(client, slot, sequence);
             }
             self.effects.place_changed(client);
+        }
+    }
+
+    /// Tells members of other groups what this process remembers of their groups from now on.
+    fn say_what_is_remembered(&mut self) {
+        let Agreement { id, ballots, .. } = &*self.agreement;
+        for group in id.topology().group_ids().filter(|group| *group != id.group) {
+            if !ballots.incarnation(group).is_none() {
+                let announce = ballots.announce(group);
+                id.topology().members(group).for_each(|member| self.effects.send(member, &announce));
+            }
         }
     }
 
@@ -294,7 +335,7 @@ impl<E: Effects> Recovery<'_, E> {
         let Stage::Campaigning(campaign) = stage else { return };
         for Promise { state, .. } in &campaign.promises {
             self.agreement.clock.raise(state.clock);
-            self.agreement.ballots.hear_of_all(&state.known);
+            self.agreement.ballots.hear_of_all(&state.known, &state.incarnations);
         }
         // If it asked again since, that is another life, of which those who promised may not have heard.
         let joiners = &self.membership.joiners;
@@ -302,12 +343,27 @@ impl<E: Effects> Recovery<'_, E> {
         self.leadership.installed = self.agreement.id.bit;
         self.leadership.age = 0;
         let revived = mutant!(self.agreement.id.mutant(), HighestBallotPerMessage).then(|| campaign.revive(state));
-        self.adopt(revived.as_ref().unwrap_or(state), 0, true);
+        let mut state = revived.unwrap_or_else(|| state.clone());
+        let from_nothing = self.membership.is_joining();
+        if from_nothing {
+            self.effects.begin_history();
+            state.origins = vec![Origin { incarnation: self.agreement.ballots.promised_in, kept: 0 }];
+        } else if campaign.resets {
+            let incarnation = self.agreement.ballots.promised_in;
+            state.origins.push(Origin { incarnation, kept: state.delivered });
+            state.lose_what_is_under_way();
+        }
+        self.adopt(&state, 0, true);
         self.agreement.clock.forget_recovered(self.agreement.id.mutant());
         self.agreement.ballots.relay_all();
+        for group in self.agreement.id.others_groups() {
+            // The followers process them with the state.
+            Leader { agreement: self.agreement, effects: self.effects }.words().begin(group);
+        }
         self.effects.begin_stream(self.agreement.ballots.installed);
         for member in self.agreement.id.others() {
-            self.install_at(member, self.admits(member));
+            // With nothing there is no application's state to come first.
+            self.install_at(member, self.admits(member) && !from_nothing);
         }
         self.lead_if_installed();
     }
@@ -348,7 +404,7 @@ impl<E: Effects> Recovery<'_, E> {
             return;
         }
         self.leadership.stage = Stage::Leading;
-        let announce = PeerMessage::Announce { group: id.group, ballot: ballots.installed };
+        let announce = ballots.announce(id.group);
         for process in (0..id.topology().all_members() as u16).map(ProcessId) {
             if id.topology().member_bit(id.group, process).is_none() {
                 self.effects.send(process, &announce);
@@ -376,17 +432,32 @@ impl<E: Effects> Recovery<'_, E> {
     /// A leader's state.
     pub(super) fn on_install(&mut self, mut install: Install, admits: &[Joiner], snapshot: bool) {
         let Install { ballot, counter, state } = &mut install;
-        let (leader, joining) = (ballot.leader(), self.membership.joining_life());
+        let (leader, joining, incarnation) = (ballot.leader(), self.membership.joining_life(), state.incarnation);
         if joining.is_some_and(|life| !admits.contains(&Joiner { process: self.me(), life })) {
             // This ballot may lean on what this process has forgotten.
             return;
         }
-        let promised = self.agreement.ballots.promised;
-        if *ballot < promised {
-            self.send(leader, &PeerMessage::Refuse { promised });
+        if joining.is_some() {
+            if !self.membership.lives.is_last(leader, &state.lives) {
+                // What it says is from before a founding that this process promised.
+                return;
+            }
+            let drops = |pledge: Pledge| !pledge.resets && incarnation.number < pledge.incarnation.number;
+            if self.membership.pledge.is_some_and(drops) {
+                self.drop_pledge();
+            }
+        }
+        let (promised, promised_in) = (self.agreement.ballots.promised, self.agreement.ballots.promised_in);
+        if *ballot < promised || incarnation.contradicts(promised_in) {
+            self.send(leader, &PeerMessage::Refuse { promised, incarnation: promised_in });
             return;
         }
         if !self.is_last_of(&state.lives) {
+            return;
+        }
+        let Agreement { ballots, messages, .. } = &*self.agreement;
+        if ballots.installed != Ballot::NONE && messages.delivered > common(&ballots.origins, &state.origins) {
+            self.end(incarnation);
             return;
         }
         let again = *ballot == self.agreement.ballots.installed && joining.is_none();
@@ -401,7 +472,7 @@ impl<E: Effects> Recovery<'_, E> {
             }
         }
         if *ballot > promised {
-            self.promise(*ballot);
+            self.promise(*ballot, incarnation);
         }
         if snapshot {
             self.jump(state);
@@ -416,6 +487,12 @@ impl<E: Effects> Recovery<'_, E> {
         self.leadership.stage = Stage::Installing(Box::new(install));
         self.leadership.age = 0;
         self.go_on_installing(true);
+    }
+
+    /// The group was reset: its history goes on without this member's.
+    fn end(&mut self, by: Incarnation) {
+        self.membership.end(by);
+        self.leadership.stage = Stage::Idle;
     }
 
     /// Handles a state of the installed ballot that is no farther than what is processed here: see [`Install`].
@@ -460,11 +537,12 @@ impl<E: Effects> Recovery<'_, E> {
         for client in self.agreement.messages.clients() {
             // Who has the state has processed what is in it.
             let last = self.agreement.messages.window(client).heirs.last().copied();
-            if let Some(Succession { generation, .. }) = last.filter(|last| !last.settled) {
-                let about = SlotRef { client, slot: 0, ballot, generation };
+            if let Some(Succession { generation, life, .. }) = last.filter(|last| !last.settled) {
+                let about = SlotRef { client, slot: life, ballot, generation };
                 self.send(leader, &PeerMessage::Succeeded(about));
             }
         }
+        Words { agreement: self.agreement, effects: self.effects }.say_all_processed();
         self.agreement.acknowledge_all(None, self.effects);
         self.agreement.deliver_due(self.effects);
     }
@@ -514,7 +592,11 @@ impl<E: Effects> Recovery<'_, E> {
     /// Asks the followers whether they stand by this leader's ballot, if a larger one is known.
     fn question(&mut self) {
         let Agreement { id, ballots, .. } = &*self.agreement;
-        let (larger, ballot) = (ballots.known(id.group), ballots.installed);
+        let (mut larger, ballot) = (ballots.known(id.group), ballots.installed);
+        if larger <= ballot && ballots.is_contested(id.group) {
+            // Another history has this one's number.
+            larger = id.topology().before(id.group, ballot.incarnation() + 1);
+        }
         if self.leadership.leads() && larger > ballot {
             self.leadership.probe.question(larger, id.bit);
             self.send_to_others(&PeerMessage::Probe { ballot });
@@ -549,11 +631,15 @@ impl<E: Effects> Recovery<'_, E> {
         if self.membership.is_joining() {
             self.join();
             self.membership.ask_again();
+            if self.found_if_possible() {
+                return;
+            }
         }
         match &self.leadership.stage {
             Stage::Idle => {}
             Stage::Campaigning(_) => {
-                self.send_to_others(&self.campaign_message());
+                let message = self.campaign_message();
+                self.send_to_others(&message);
                 self.count_promises();
             }
             // Also long after it leads: somebody may come back.
@@ -573,7 +659,10 @@ impl<E: Effects> Recovery<'_, E> {
     /// The connections with a member of the own group are up again; what was on its way either way is lost.
     pub(super) fn on_connected(&mut self, peer: ProcessId) {
         match &self.leadership.stage {
-            Stage::Campaigning(_) => self.send(peer, &self.campaign_message()),
+            Stage::Campaigning(_) => {
+                let message = self.campaign_message();
+                self.send(peer, &message);
+            }
             Stage::Preparing | Stage::Leading => self.install_at(peer, false),
             Stage::Idle | Stage::Installing(_) => {}
         }

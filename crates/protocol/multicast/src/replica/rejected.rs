@@ -3,7 +3,7 @@
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
-use crate::Ballot;
+use crate::{Ballot, Incarnation};
 
 /// Why an input was refused. The state did not change. It was sealed, so it is not a torn write but a peer that does not
 /// keep to the protocol.
@@ -85,6 +85,20 @@ pub enum Rejected {
     /// A process without memory leads nobody.
     #[error("this process has not got its group's state yet")]
     Joining,
+    /// Only a process without memory begins with nothing.
+    #[error("this process has its group's state: the reset begins with that, or at a process without it")]
+    Remembers,
+    /// The application has taken over another member's state, and the member's own is not there yet.
+    #[error("another member's state is on its way here: reset with that member's, or ask again when it has come")]
+    Ahead,
+    /// A reset names the incarnation that it ends.
+    #[error("the group is in incarnation {known}, not {named}")]
+    Incarnation {
+        /// What the reset names.
+        named: Incarnation,
+        /// What is known here.
+        known: Incarnation,
+    },
     /// Nor does one that another process of this member came after.
     #[error("another process has taken this one's place")]
     Superseded,

@@ -4,12 +4,13 @@
 use stentor_fabric::ProcessId;
 
 use super::agreement::Agreement;
+use super::ballots::Known;
 use super::leader::Leader;
 use super::{Effects, Variant};
 use crate::item::{Ack, StreamEntry, StreamItem, Times};
 use crate::mutant::mutant;
 use crate::peer_message::{MessageRef, PeerMessage};
-use crate::{Ballot, ClientId, GroupId};
+use crate::{ClientId, GroupId};
 
 /// Most bodies that are forwarded at once: half of the peer messages that may wait for one peer.
 pub(super) const BODIES: u64 = 32;
@@ -127,18 +128,32 @@ impl<E: Effects> Repair<'_, E> {
     }
 
     /// A leader announces its ballot of a group.
-    pub(super) fn on_announce(&mut self, from: ProcessId, group: GroupId, ballot: Ballot) {
+    pub(super) fn on_announce(&mut self, from: ProcessId, group: GroupId, known: Known) {
+        let Known { ballot, incarnation, origin } = known;
         let Agreement { id, ballots, .. } = &mut *self.agreement;
+        if self.leads && group == id.group && origin.is_none() {
+            // Who takes nothing of this group, because it does not know where its history began, asks.
+            self.effects.send(from, &ballots.announce(group));
+        }
         let (known, other) = (ballots.known(group), group != id.group);
-        if ballot < known {
-            if other && id.topology().member_bit(group, from).is_some() {
-                // Of its own group it should know more: see `StaleLeaderProbe`.
-                self.effects.send(from, &PeerMessage::Announce { group, ballot: known });
+        let is_less = ballot < known && !ballots.incarnation(group).contradicts(incarnation);
+        if is_less {
+            let of_group = id.topology().member_bit(group, from).is_some();
+            let asks = incarnation.number < known.incarnation() && !other && !of_group && !self.joining;
+            if other && of_group || asks {
+                // Of its own group it should know more: see `StaleLeaderProbe`. Another one has not heard of the incarnation.
+                self.effects.send(from, &ballots.announce(group));
             }
             return;
         }
-        ballots.hear_of(group, ballot);
+        if !ballots.hear_in(group, ballot, incarnation) {
+            return;
+        }
+        if !origin.is_none() {
+            ballots.hear_origin(group, incarnation, origin);
+        }
         if self.leads && other {
+            self.leader().words().relay();
             self.leader().send_timestamps_to(group);
         }
     }

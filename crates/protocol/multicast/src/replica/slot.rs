@@ -6,7 +6,7 @@ use crate::item::{Ack, Head, ShortSlot, Times};
 use crate::message::Destination;
 use crate::slot_table::heap_bytes;
 use crate::state::AssignedSlot;
-use crate::{Ballot, ClientId, GroupId, GroupSet, Header, Timestamp, ids};
+use crate::{Ballot, ClientId, GroupId, GroupSet, Header, Timestamp, Topology, ids};
 
 /// One message. Reused for the message a window later, so that nothing is allocated per message.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -31,6 +31,10 @@ pub(super) struct Slot {
     pub(super) ordered: bool,
     /// The stream is processed (or written) through the whole vector.
     pub(super) vector: bool,
+    /// A leader that prepared took another time in place of one of the vector; it appends that afresh.
+    pub(super) replaced: bool,
+    /// Destination groups whose times in the vector are of a history that is over: see `settling.rs`.
+    ended: Option<Box<GroupSet>>,
     /// The final timestamp, once decided.
     pub(super) decided: Option<Timestamp>,
     pub(super) delivered: bool,
@@ -64,6 +68,8 @@ impl Slot {
         self.body = false;
         self.ordered = false;
         self.vector = false;
+        self.replaced = false;
+        self.ended = None;
         self.decided = None;
         self.delivered = false;
         self.revive();
@@ -163,6 +169,33 @@ impl Slot {
         self.times.copy_from_slice(times.words());
     }
 
+    /// The groups whose times in the vector are of a history that is over.
+    #[inline]
+    pub(super) fn ended(&self) -> Option<&GroupSet> {
+        self.ended.as_deref()
+    }
+
+    /// Whether the time of a group in the vector is of a history that is over.
+    pub(super) fn is_ended(&self, group: GroupId) -> bool {
+        self.ended.as_ref().is_some_and(|ended| ended.contains(group))
+    }
+
+    /// The history of a destination group is over. What the stream has of it stays; what it has not is forgotten.
+    pub(super) fn end(&mut self, group: GroupId, topology: &Topology) {
+        for position in 0..self.groups {
+            let told_by = |ballot: Ballot| topology.member_bit(group, ballot.leader()).is_some();
+            let of_group = match self.destinations.get(position) {
+                Some(to) => to.group == group,
+                None => told_by(self.ballot(position)),
+            };
+            if of_group && (self.vector || self.replaced) {
+                self.ended.get_or_insert_default().insert(group);
+            } else if of_group {
+                self.stamp(position, Ballot::NONE, 0);
+            }
+        }
+    }
+
     /// Own group's timestamp, which orders the message until it is decided.
     pub(super) fn tentative(&self) -> Timestamp {
         Timestamp { time: self.times[self.own], group: self.destinations[self.own].group.0 }
@@ -207,6 +240,8 @@ impl Slot {
     pub(super) fn unassign(&mut self, leads: bool) {
         self.ordered = false;
         self.vector = false;
+        self.replaced = false;
+        self.ended = None;
         self.decided = None;
         self.revive();
         if !leads {
@@ -240,6 +275,7 @@ impl Slot {
         // A message that was refused keeps its place in the order until that is settled.
         self.ordered = !entry.no_op || entry.times.get(self.own).is_some_and(|time| *time != 0);
         self.vector = entry.vector;
+        self.ended = (entry.ended != GroupSet::default()).then(|| Box::new(entry.ended));
         if entry.decided && !entry.no_op {
             self.decided = Some(self.latest(Times::new(&entry.times)));
         }

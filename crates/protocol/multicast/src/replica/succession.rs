@@ -63,9 +63,9 @@
 
 use stentor_fabric::ProcessId;
 
-use super::Effects;
 use super::agreement::Agreement;
 use super::closing::{Answer, Closing};
+use super::{Effects, Replica};
 use crate::item::{Head, ShortSlot, StreamEntry, StreamItem};
 use crate::mutant::mutant;
 use crate::peer_message::{Closed, Left, MessageRef, Opening, PeerMessage, SlotRef};
@@ -83,12 +83,44 @@ pub(super) struct Successions<'a, E> {
     pub(super) effects: &'a mut E,
 }
 
+/// Who has a client's place.
+impl Replica {
+    /// The process that took a client's place over last, as far as this member has processed.
+    #[must_use]
+    pub fn succession(&self, client: ClientId) -> Option<Succession> {
+        self.window(client).and_then(|window| window.heirs.last().copied())
+    }
+
+    /// Whether a process may begin that took a client's place over.
+    #[must_use]
+    pub fn has_opened(&self, last: &Succession) -> bool {
+        // If its generation was only closed, because another group asked, it has to ask itself: see `settling.rs`.
+        last.settled && last.life != 0
+    }
+
+    /// Whether this group keeps so much of a client's earlier processes, for other groups that do not answer, that none can
+    /// follow.
+    #[must_use]
+    pub fn is_crowded(&self, client: ClientId) -> bool {
+        self.window(client).is_some_and(|window| window.heirs.is_full())
+    }
+
+    /// A process that greeted wants to begin in a client's place. Repeat it until [`succession`](Replica::succession) is its
+    /// own, and settled.
+    pub fn open<E: Effects>(&mut self, asked: Opening, effects: &mut E) {
+        if self.is_leader() {
+            self.successions(effects).on_open(asked);
+        } else if self.counts_in().is_some_and(|ballot| ballot.leader() != self.agreement.id.me()) {
+            effects.send(self.ballot().leader(), &PeerMessage::Open(asked));
+        }
+    }
+}
+
 /// At a leader whose word counts.
 impl<E: Effects> Successions<'_, E> {
     /// A process wants to begin.
     pub(super) fn on_open(&mut self, asked: Opening) {
-        let Agreement { id, messages, .. } = &*self.agreement;
-        let Some(window) = messages.client(asked.client) else { return };
+        let Some(window) = self.agreement.messages.client(asked.client) else { return };
         let last = window.heirs.last().copied();
         if last.is_some_and(|last| !last.settled) {
             // It will ask again.
@@ -97,6 +129,14 @@ impl<E: Effects> Successions<'_, E> {
         let next = last.map_or(0, |last| last.generation + 1).max(window.over_below).max(window.closed);
         let next = next.max(ids::first_generation_of(self.agreement.ballots.installed.incarnation()));
         let is_last = |generation| last.is_some_and(|last| (last.generation, last.life) == (generation, asked.life));
+        if let Some(told) = asked.told.checked_sub(1)
+            && self.agreement.messages.window_mut(asked.client).heirs.open_last(told, asked.life)
+        {
+            self.agreement.messages.window_mut(asked.client).closing.processed_by = self.agreement.id.bit;
+            return self.propose(asked.client);
+        }
+        let Agreement { id, messages, .. } = &*self.agreement;
+        let Some(window) = messages.client(asked.client) else { return };
         let home = id.topology().home(asked.client) == id.group;
         let generation = match asked.told.checked_sub(1) {
             // It must know of the latest one: a word that was on its way for long is of a process that is followed already.
@@ -234,8 +274,9 @@ impl<E: Effects> Successions<'_, E> {
         let bit = self.agreement.id.bit_of(from);
         let current = processed.ballot == self.agreement.ballots.installed;
         let window = self.agreement.messages.client_mut(processed.client).filter(|_| current);
-        let last = window.and_then(|window| Some((window.heirs.last()?.generation, &mut window.closing)));
-        let Some((_, closing)) = last.filter(|(generation, _)| *generation == processed.generation) else { return };
+        let named = |last: &Succession| last.generation == processed.generation && last.life == processed.slot;
+        let Some(window) = window.filter(|window| window.heirs.last().is_some_and(named)) else { return };
+        let closing = &mut window.closing;
         closing.processed_by |= bit;
         self.count(processed.client);
     }
@@ -336,7 +377,12 @@ impl<E: Effects> Successions<'_, E> {
 
     /// Another group is done.
     pub(super) fn on_retired(&mut self, group: GroupId, done: Left) {
-        self.agreement.ballots.hear_of(group, done.ballot);
+        let ballots = &mut self.agreement.ballots;
+        if !ballots.is_known(group, done.ballot) {
+            // Another history of that group may have more left, or this member has not heard of it yet: it is asked again.
+            return;
+        }
+        ballots.hear_of(group, done.ballot);
         let Some(window) = self.agreement.messages.client_mut(done.client) else { return };
         if window.closing.retiring_below == done.below {
             window.closing.retired.insert(group);
@@ -384,6 +430,10 @@ impl<E: Effects> Successions<'_, E> {
         let StreamEntry::Succeed { life, after, retired, settled } = *entry else { return };
         let (client, generation) = (head.client, ids::generation(head.sequence));
         let window = self.agreement.messages.window_mut(client);
+        if window.heirs.open_last(generation, life) {
+            self.effects.place_changed(client);
+        }
+        let window = self.agreement.messages.window_mut(client);
         if window.heirs.last().is_none_or(|last| last.generation < generation) {
             let first = window.resolve_first(head);
             window.heirs.retired_below = window.heirs.retired_below.max(retired);
@@ -397,7 +447,7 @@ impl<E: Effects> Successions<'_, E> {
             }
         } else {
             let ballot = self.agreement.ballots.installed;
-            let processed = SlotRef { client, slot: 0, ballot, generation };
+            let processed = SlotRef { client, slot: life, ballot, generation };
             self.effects.send(ballot.leader(), &PeerMessage::Succeeded(processed));
         }
     }

@@ -108,4 +108,25 @@ impl Votes {
         }
         None
     }
+
+    /// Whether a majority of every destination group acknowledged this vector, each in one ballot of its own, but for those
+    /// groups whose position is `exempt`. `own` and `installed` as for [`quorum`](Votes::quorum).
+    #[cold]
+    pub(super) fn is_quorum_without(
+        &self,
+        times: Times<'_>,
+        destinations: &[Destination],
+        (own, installed): (usize, Ballot),
+        topology: &Topology,
+        exempt: impl Fn(usize) -> bool,
+    ) -> bool {
+        let groups = destinations.len();
+        let mut vectors = self.vectors.chunks_exact(groups.max(1)).zip(self.tallies.chunks_exact(groups.max(1)));
+        let Some((_, tallies)) = vectors.find(|(vector, _)| *vector == times.words()) else { return false };
+        let mut each = tallies.iter().zip(destinations).enumerate();
+        let enough = |(position, (tally, to)): (usize, (&Tally, &Destination))| {
+            position != own && exempt(position) || tally.voters.count_ones() >= topology.majority(to.group)
+        };
+        each.all(enough) && Ballot::from_word(tallies[own].ballot) <= installed
+    }
 }

@@ -189,6 +189,11 @@ impl Window {
         slot < self.delivered && self.slot(slot).sequence > head.sequence
     }
 
+    /// Whether a message that is not retained was delivered here, as far as that is known.
+    pub(super) fn has_kept(&self, head: &Head) -> bool {
+        head.sequence <= self.good && !self.heirs.is_void(head.sequence) && !self.is_superseded(head)
+    }
+
     /// The retained slot of a message.
     pub(super) fn find(&self, sequence: u64) -> Option<u64> {
         let end = self.top.max(self.assigned).min(self.base + self.slots.window());
@@ -552,6 +557,7 @@ impl Slot {
             vector: complete,
             decided: if self.no_op { self.settled } else { complete && self.is_final() },
             no_op: self.no_op,
+            ended: self.ended().copied().unwrap_or_default(),
         }
     }
 }

@@ -92,6 +92,7 @@ impl Cluster {
         ReplicaConfig {
             variant,
             retry_ticks: 2,
+            founding_ticks: 2,
             mutant,
             ..ReplicaConfig::new(topology.clone(), ProcessId(process), window)
         }

@@ -1,8 +1,10 @@
-//! A group that lost all its memory begins anew, with small ballots; other groups remember larger ones of it.
+//! A group that lost all its memory, or its majority, and others that remember it.
 
-use stentor_fabric::ProcessId;
+use std::collections::BTreeMap;
+
+use stentor_fabric::{ProcessId, SplitMix64};
 use stentor_fabric_sim::NetworkModel;
-use stentor_multicast::GroupId;
+use stentor_multicast::{GroupId, Hindrance, Incarnation, ReplicaConfig, SubmitError};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
@@ -28,9 +30,9 @@ fn a_leader_that_does_not_hear_its_successor_does_not_depose_it() {
     assert!((0..3).all(|member| bed.members[member].replica().ballot() == ballot), "one change is enough");
 }
 
-/// Group 1 changes its leader so often, then all its members are replaced at once; what is multicast to both groups
-/// afterwards, by a new process, is delivered by all.
-fn begins_anew_after(changes: u16, size: u16, network: NetworkModel, seed: u64) {
+/// Group 1 changes its leader so often, then all its members are replaced at once. Group 0 remembers it: it waits, and says for
+/// whom. An operator resets it with nothing; what is multicast to both groups afterwards, by a new process, is delivered by all.
+fn is_reset_after(changes: u16, size: u16, network: NetworkModel, seed: u64) {
     let why = format!("{changes} changes in a group of {size}, seed {seed}");
     let mut bed = Bed::new(&[3, usize::from(size)], 1, limits(), network, seed);
     bed.run(RECONNECTED_NS);
@@ -44,12 +46,27 @@ fn begins_anew_after(changes: u16, size: u16, network: NetworkModel, seed: u64) 
     bed.run(4 * RECONNECTED_NS);
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1), "{why}");
     let remembered = bed.members[0].replica().known(GroupId(1));
-    let mut anew = 3..usize::from(3 + size);
+    let anew = 3..usize::from(3 + size);
     for member in anew.clone() {
         bed.restart_member(member);
     }
+    bed.run(20 * RECONNECTED_NS);
+    for member in anew.clone() {
+        let replica = bed.members[member].replica();
+        assert!(replica.is_joining(), "{why}: it waits");
+        let by = ProcessId(0);
+        assert_eq!(replica.hindrance(), Some(Hindrance::Remembered { by, incarnation: Incarnation::FIRST }), "{why}");
+    }
+    let chosen = usize::from(3 + size) - 1;
+    let ends = bed.members[chosen].replica().reset_ends();
+    bed.members[chosen].reset(ends, true).unwrap_or_else(|error| panic!("{why}: {error}"));
+    bed.world.wake_at(ProcessId(chosen as u16), bed.world.now_ns());
     bed.run(10 * RECONNECTED_NS);
-    assert!(anew.all(|member| !bed.members[member].replica().is_joining()), "{why}: it begins anew");
+    for member in anew {
+        let replica = bed.members[member].replica();
+        assert_eq!((replica.is_joining(), replica.incarnation().number), (false, 2), "{why}: {replica:?}");
+    }
+    assert_eq!(bed.submit(0, &[0, 1], b"lost"), Err(SubmitError::GroupReset { group: 1 }), "{why}");
     bed.restart_client(0);
     bed.run(10 * RECONNECTED_NS);
     let after = bed.submit(0, &[0, 1], b"after").unwrap_or_else(|error| panic!("{why}: {error}"));
@@ -66,10 +83,152 @@ fn begins_anew_after(changes: u16, size: u16, network: NetworkModel, seed: u64) 
 }
 
 #[test]
-fn a_group_that_begins_anew_delivers_with_groups_that_remember_larger_ballots_of_it() {
+fn a_group_that_others_remember_waits_for_an_operator_and_delivers_with_them_when_it_is_reset() {
     for (seed, network) in (0..).zip([NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()]) {
         for (changes, size) in [(0, 3), (1, 3), (4, 3), (4, 1), (3, 2)] {
-            begins_anew_after(changes, size, network.clone(), seed);
+            is_reset_after(changes, size, network.clone(), seed);
         }
     }
+}
+
+/// Two of three members lose their memory. The third goes on, with its state and with them, when an operator says so.
+#[test]
+fn a_member_that_is_left_goes_on_with_its_state_when_its_group_is_reset() {
+    let mut bed = Bed::new(&[3, 1], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    let before = bed.submit(0, &[0, 1], b"before").expect("all are connected");
+    bed.run(RECONNECTED_NS);
+    for member in [0, 2] {
+        bed.restart_member(member);
+    }
+    bed.run(20 * RECONNECTED_NS);
+    let by = Hindrance::Remembered { by: ProcessId(1), incarnation: Incarnation::FIRST };
+    assert_eq!(bed.members[0].replica().hindrance(), Some(by));
+    bed.members[1].reset(Incarnation::FIRST, false).expect("it names what it ends");
+    bed.world.wake_at(ProcessId(1), bed.world.now_ns());
+    bed.run(10 * RECONNECTED_NS);
+    assert!((0..3).all(|member| bed.members[member].replica().incarnation().number == 2));
+    bed.restart_client(0);
+    bed.run(10 * RECONNECTED_NS);
+    let after = bed.submit(0, &[0, 1], b"after").expect("all are connected");
+    bed.run(10 * RECONNECTED_NS);
+    for (member, delivered) in bed.delivered.iter().enumerate() {
+        assert_eq!(delivered.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [before, after], "member {member}");
+    }
+}
+
+/// How a group that lost its memory went on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum GoesOn {
+    /// A majority remembered it all the while.
+    ByItself,
+    /// An operator reset it with the state of the member that was left.
+    WithAState,
+    /// An operator reset it with nothing.
+    WithNothing,
+    /// Whoever remembered it was started anew, too.
+    FoundedAnew,
+}
+
+/// Members of group 1 are replaced one after the other, as by a supervisor, as fast as may be. What is multicast to both groups
+/// afterwards, by a new process, is delivered by all, once it was done what they ask for.
+fn replaced_one_after_the_other(network: NetworkModel, seed: u64) -> GoesOn {
+    let mut random = SplitMix64(seed);
+    let mut bed = Bed::new(&[2, 3], 1, limits(), network, seed);
+    bed.run(4 * RECONNECTED_NS);
+    bed.submit(0, &[0, 1], b"before").expect("all are connected");
+    bed.run(4 * RECONNECTED_NS);
+    let replaced = 1 + random.below(5);
+    for _ in 0..replaced {
+        bed.restart_member(2 + random.below(3) as usize);
+        bed.run(random.below(4 * RECONNECTED_NS));
+    }
+    bed.run(20 * RECONNECTED_NS);
+    let joins = |bed: &Bed, member: usize| bed.members[member].replica().is_joining();
+    let remembers = (2..5).find(|member| !joins(&bed, *member));
+    let waits = (2..5).find(|member| joins(&bed, *member));
+    let goes_on = match (waits, remembers) {
+        (None, _) => GoesOn::ByItself,
+        (Some(waits), _) => {
+            let named = bed.members[waits].replica().hindrance();
+            assert!(matches!(named, Some(Hindrance::Remembered { .. })), "seed {seed}: {named:?}");
+            let (at, empty) = remembers.map_or((waits, true), |remembers| (remembers, false));
+            if random.below(3) == 0 {
+                (0..5).for_each(|member| bed.restart_member(member));
+                GoesOn::FoundedAnew
+            } else {
+                let ends = bed.members[at].replica().reset_ends();
+                bed.members[at].reset(ends, empty).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                bed.world.wake_at(ProcessId(at as u16), bed.world.now_ns());
+                if empty { GoesOn::WithNothing } else { GoesOn::WithAState }
+            }
+        }
+    };
+    bed.run(RECONNECTED_NS);
+    bed.restart_client(0);
+    bed.run(40 * RECONNECTED_NS);
+    let after = bed.submit(0, &[0, 1], b"after").unwrap_or_else(|error| panic!("seed {seed}, {goes_on:?}: {error}"));
+    bed.run(20 * RECONNECTED_NS);
+    for (member, delivered) in bed.delivered.iter().enumerate() {
+        assert_eq!(delivered.last().map(|(id, _)| *id), Some(after), "seed {seed}, {goes_on:?}: member {member}");
+    }
+    goes_on
+}
+
+#[test]
+fn members_that_are_replaced_one_after_the_other_end_in_a_group_that_works_or_a_remedy_that_helps() {
+    let mut counts = BTreeMap::new();
+    for seed in 0..60 {
+        let network = [NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()];
+        let network = network[seed as usize % 3].clone();
+        *counts.entry(replaced_one_after_the_other(network, seed)).or_insert(0) += 1;
+    }
+    eprintln!("replaced one after the other: {counts:?}");
+    assert!(counts.len() == 4 && counts.values().all(|count| *count >= 3), "each is reached: {counts:?}");
+}
+
+/// Group 1 is founded anew while nobody is reached who remembers it. Its history has the number of the one before: the two do not
+/// mix, and the group moves above both.
+#[test]
+fn a_group_that_was_founded_beside_somebody_who_remembers_it_moves_above_what_that_one_knows() {
+    let mut bed = Bed::new(&[1, 3], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    bed.submit(0, &[0, 1], b"before").expect("all are connected");
+    bed.run(RECONNECTED_NS);
+    for (member, other) in [1, 2, 3].into_iter().flat_map(|member| [(member, 0), (member, 4)]) {
+        bed.cut(member, other, 40 * RECONNECTED_NS);
+    }
+    (1..4).for_each(|member| bed.restart_member(member));
+    bed.run(20 * RECONNECTED_NS);
+    let founded = bed.members[1].replica().incarnation();
+    assert!(founded.contradicts(Incarnation::FIRST), "{founded}");
+    bed.run(80 * RECONNECTED_NS);
+    let why = bed.members[0].replica().contradiction().expect("it was told of the other one");
+    assert_eq!((why.group, why.known, why.said), (GroupId(1), Incarnation::FIRST, founded));
+    let moved = bed.members[1].replica().incarnation();
+    assert!(moved.number == 2, "{moved}");
+    assert_eq!(bed.members[0].replica().known_incarnation(GroupId(1)), moved);
+    assert!(bed.members.iter().all(|member| member.contradictions().count() == 0), "they are connected");
+    bed.restart_client(0);
+    bed.run(10 * RECONNECTED_NS);
+    let after = bed.submit(0, &[0, 1], b"after").expect("all are connected");
+    bed.run(10 * RECONNECTED_NS);
+    assert!(bed.delivered.iter().all(|delivered| delivered.last().map(|(id, _)| *id) == Some(after)));
+}
+
+/// A process without memory waits for as long as it is said to for others that may remember its group, also if it rests and is
+/// looked at rarely; and it looks some times.
+#[test]
+fn a_group_is_founded_in_time_although_its_members_rest() {
+    const LOOK_NS: u64 = 38_000_000;
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+    bed.tick_ns = LOOK_NS;
+    (0..3).for_each(|member| bed.restart_member(member));
+    bed.restart_client(0);
+    let wait_ns = u64::from(ReplicaConfig::FOUNDING_TICKS) * 2_000_000;
+    bed.run(3 * LOOK_NS);
+    assert!(bed.members.iter().all(|member| member.replica().is_joining()), "it looks some times");
+    // The founder's wait ends with a look, and not with the fifth after that.
+    bed.run(wait_ns + 4 * LOOK_NS);
+    assert!(bed.members.iter().all(|member| !member.replica().is_joining()), "it is founded");
 }

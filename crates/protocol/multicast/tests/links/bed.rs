@@ -32,6 +32,8 @@ pub(crate) struct Bed {
     pub(crate) handed: Vec<Handed>,
     /// Of the process that was started last.
     pub(crate) incarnation: u64,
+    /// The time between two looks of a member that nothing wakes.
+    pub(crate) tick_ns: u64,
     /// By member: when it is woken next to look at what makes no progress.
     ticks: Vec<u64>,
     mutant: Mutant,
@@ -57,6 +59,7 @@ impl Bed {
         let (clients_, incarnation) = (Vec::new(), 1);
         let mut bed = Bed {
             padding: 0,
+            tick_ns: TICK_NS,
             handed: vec![Handed::default(); topology.all_members()],
             world,
             topology,
@@ -126,7 +129,7 @@ impl Bed {
                 let worked = member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut log);
                 self.handed[at].reports.extend(std::iter::from_fn(|| member.take_transfer_report()));
                 if now_ns >= self.ticks[at] {
-                    self.ticks[at] = now_ns + TICK_NS;
+                    self.ticks[at] = now_ns + self.tick_ns;
                 }
                 worked
             } else {

@@ -121,6 +121,10 @@ fn a_place_is_crowded_when_too_many_processes_follow_each_other_while_a_group_is
     assert_eq!(bed.submit(0, &[0], b"message"), Err(SubmitError::Crowded { client: 0, group: 0 }));
     bed.restart_member(1);
     bed.run(20 * RECONNECTED_NS);
+    assert!(bed.clients[0].is_crowded() && bed.members[1].replica().is_joining(), "the other one remembers its group");
+    let ends = bed.members[1].replica().reset_ends();
+    bed.members[1].reset(ends, true).expect("it has nothing");
+    bed.run(20 * RECONNECTED_NS);
     assert!(!bed.clients[0].is_crowded());
     bed.submit(0, &[0, 1], b"message").expect("the other group has answered");
 }

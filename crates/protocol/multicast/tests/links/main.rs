@@ -17,6 +17,7 @@ mod heartbeats;
 mod letters;
 mod members;
 mod sets;
+mod settling;
 mod stopped;
 mod superseded;
 mod transfer;

@@ -2,7 +2,7 @@
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::NetworkModel;
-use stentor_multicast::{Rejected, SubmitError};
+use stentor_multicast::{Hindrance, Incarnation, Rejected};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
@@ -118,21 +118,23 @@ fn break_connection(bed: &mut Bed, a: u16, b: u16) {
     }
 }
 
-/// A group begins its life when all members have heard of each other. A client that has multicast nothing to those who forgot
-/// begins again with them, and is the same process.
+/// A group is founded when all its members have heard each other. A client that comes before waits; what it multicasts then is
+/// synced in a ballot that all members promised.
 #[test]
-fn a_client_that_has_multicast_nothing_begins_again_when_its_group_has() {
+fn a_client_that_comes_before_its_group_is_founded_waits_for_that() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
-    // The client has begun, and multicast nothing, so that it goes on with those who remember nothing.
     bed.run(RECONNECTED_NS);
     (0..3).for_each(|member| bed.restart_member(member));
+    bed.restart_client(0);
     bed.cut(0, 1, 20 * RECONNECTED_NS);
-    bed.run(2 * RECONNECTED_NS);
-    assert_eq!(bed.submit(0, &[0], b"early"), Err(SubmitError::NotConnected { group: 0 }), "some have not begun");
-    assert!(bed.members.iter().any(|member| member.replica().is_joining()));
+    bed.run(10 * RECONNECTED_NS);
+    assert!(bed.submit(0, &[0], b"early").is_err());
+    let missing = |bed: &Bed, member: usize| bed.members[member].replica().hindrance();
+    assert_eq!(missing(&bed, 0), Some(Hindrance::Missing(ProcessId(1))));
+    assert_eq!(missing(&bed, 1), Some(Hindrance::Missing(ProcessId(0))));
     bed.run(40 * RECONNECTED_NS);
-    let id = bed.submit(0, &[0], b"now").expect("all have begun");
-    bed.run(RECONNECTED_NS);
+    let id = bed.submit(0, &[0], b"then").expect("it is founded");
+    bed.run(10 * SETTLED_NS);
     assert_eq!(bed.clients[0].synced_up_to(), id.sequence);
     let replicas = [0, 1, 2].map(|member| bed.members[member].replica());
     assert!(replicas.iter().all(|replica| replica.counts_in() == Some(replica.ballot()) && !replica.is_joining()));
@@ -180,32 +182,42 @@ fn a_member_whose_group_remembers_a_later_process_of_its_place_stops() {
     assert_eq!((0..5).filter(|member| now(&bed, *member).1).count(), 0);
 }
 
-/// As long as one remembers that the group has begun, it does not begin anew; when all have forgotten, it does.
+/// As long as one member, a member of another group or a client remembers the group, it is not founded anew, and who that is
+/// is named; when nobody does, it is.
 #[test]
-fn a_group_waits_when_a_majority_has_forgotten_and_begins_anew_when_all_have() {
-    let mut bed = Bed::new(&[3, 3], 2, limits(), NetworkModel::calm(), 1);
+fn a_group_waits_while_anybody_remembers_it_and_begins_anew_when_nobody_does() {
+    let mut bed = Bed::new(&[3, 1], 2, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
-    let before = bed.submit(0, &[1], b"before").expect("all are connected");
+    let before = bed.submit(0, &[0], b"before").expect("all are connected");
     bed.run(RECONNECTED_NS);
-    assert!((3..6).all(|member| bed.delivered[member] == [(before, b"before".to_vec())]));
-    let joining = |bed: &Bed| [3, 4, 5].map(|member: usize| bed.members[member].replica().is_joining());
-    for member in [4, 5] {
+    assert!((0..3).all(|member| bed.delivered[member] == [(before, b"before".to_vec())]));
+    let joining = |bed: &Bed| [0, 1, 2].map(|member: usize| bed.members[member].replica().is_joining());
+    let named = |bed: &Bed| match bed.members[0].replica().hindrance() {
+        Some(Hindrance::Remembered { by, incarnation: Incarnation::FIRST }) => Some(by.0),
+        _ => None,
+    };
+    for member in [0, 1] {
         bed.restart_member(member);
     }
     bed.run(10 * RECONNECTED_NS);
-    assert_eq!(joining(&bed), [false, true, true]);
-    bed.restart_member(3);
+    assert_eq!((joining(&bed), named(&bed)), ([true, true, false], Some(2)));
+    bed.restart_member(2);
+    bed.run(20 * RECONNECTED_NS);
+    assert_eq!(joining(&bed), [true; 3], "another group remembers it, and so do clients");
+    for remembers in [3, 4, 5] {
+        assert!(named(&bed).is_some_and(|by| by >= remembers), "{:?}", named(&bed));
+        match remembers {
+            3 => bed.restart_member(3),
+            client => bed.restart_client(client - 4),
+        }
+        bed.run(20 * RECONNECTED_NS);
+    }
+    assert_eq!((joining(&bed), named(&bed)), ([false; 3], None));
+    let incarnation = bed.members[0].replica().incarnation();
+    assert!(incarnation.number > 1, "above what was heard: {incarnation}");
+    assert!(bed.delivered.iter().all(Vec::is_empty), "nobody knows what was delivered");
     bed.run(10 * RECONNECTED_NS);
-    assert_eq!(joining(&bed), [false; 3]);
-    assert!(bed.delivered[3..].iter().all(Vec::is_empty), "nobody knows what was delivered");
-    // Who knows that more was free is not connected; others go on, and whoever comes next does.
-    let mut submit = |client, to: &[u16]| bed.submit(client, to, b"after").map(|id| id.generation());
-    assert_eq!(submit(0, &[1]), Err(SubmitError::NotConnected { group: 1 }));
-    assert_eq!((submit(0, &[0]), submit(1, &[0, 1])), (Ok(0), Ok(0)));
-    bed.restart_client(0);
-    bed.run(4 * RECONNECTED_NS);
     let after = bed.submit(0, &[0, 1], b"next").expect("all are connected");
-    assert!(after.generation() > 0, "the other group remembers the first");
     bed.run(RECONNECTED_NS);
     assert!(bed.delivered.iter().all(|delivered| delivered.last() == Some(&(after, b"next".to_vec()))));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Fault, NetworkModel};
-use stentor_multicast::{GroupId, Limits, MessageId, Mutant, ProcessRole, Step};
+use stentor_multicast::{GroupId, Hindrance, Incarnation, Limits, MessageId, Mutant, ProcessRole, Step};
 
 use crate::bed::{Bed, RECONNECTED_NS};
 
@@ -30,7 +30,11 @@ struct Run {
 
 impl Run {
     fn new(groups: &[usize], mutant: Mutant) -> Run {
-        let mut bed = Bed::planted(groups, 1, limits(), NetworkModel::calm(), (7, mutant));
+        Run::with(groups, limits(), mutant)
+    }
+
+    fn with(groups: &[usize], limits: Limits, mutant: Mutant) -> Run {
+        let mut bed = Bed::planted(groups, 1, limits, NetworkModel::calm(), (7, mutant));
         bed.members.iter_mut().for_each(|member| member.set_expel_after(LAG));
         bed.clients[0].set_expel_after(LAG);
         bed.run(4 * RECONNECTED_NS);
@@ -213,4 +217,38 @@ fn nobody_is_expelled_where_nothing_is_written() {
     run.bed.run(STOPPED_NS - PACE_NS);
     assert!((0..5).all(|member| run.expelled_by(member).is_empty()));
     run.ends_complete();
+}
+
+/// All processes but one have forgotten, and that one stands still until it is expelled. It still remembers, so nobody begins
+/// anew; when all have been started again, both groups do.
+#[test]
+fn who_was_expelled_still_remembers_its_group_and_others() {
+    let limits = Limits { control_ring_bytes: 16_384, ..limits() };
+    let mut run = Run::with(&[3, 1], limits, Mutant::None);
+    run.load(50_000_000);
+    for member in [0, 1, 3] {
+        run.bed.restart_member(member);
+        run.bed.members[member].set_expel_after(LAG);
+    }
+    run.bed.restart_client(0);
+    run.bed.run(20 * RECONNECTED_NS);
+    run.stop(&[2]);
+    for _ in 0..STOPPED_NS / PACE_NS - 20 {
+        for member in [0, 1, 3] {
+            run.bed.letter(member, 2, &[7; 6], &[]);
+        }
+        run.bed.run(PACE_NS);
+    }
+    for member in [0, 1, 3] {
+        let hindrance = run.bed.members[member].replica().hindrance();
+        let remembered = Hindrance::Remembered { by: ProcessId(2), incarnation: Incarnation::FIRST };
+        assert_eq!((run.expelled_by(member), hindrance), (vec![2], Some(remembered)), "member {member}");
+    }
+    run.bed.run(100 * RECONNECTED_NS);
+    assert!([0, 1, 3].into_iter().all(|member| run.bed.members[member].replica().is_joining()), "it is back");
+    // The others were told by it, and remember what they were told once they begin.
+    (0..4).for_each(|member| run.bed.restart_member(member));
+    run.bed.restart_client(0);
+    run.bed.run(20 * RECONNECTED_NS);
+    assert!(run.bed.members.iter().all(|member| !member.replica().is_joining()), "all have forgotten");
 }

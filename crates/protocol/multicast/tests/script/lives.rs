@@ -1,9 +1,11 @@
 //! The processes that a member's place had, one after the other: what a life that is over promised does not count.
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, ClientId, ClientState, Joiner, MessageRef, PeerMessage, Rejected, State, Variant};
+use stentor_multicast::{
+    Ballot, ClientId, ClientState, Incarnation, Joiner, MessageRef, Origin, PeerMessage, Rejected, State, Variant,
+};
 
-use super::process::{Effect, Process, led_by};
+use super::process::{Effect, Process, first_campaign, first_word, led_by};
 
 const FIVE: &[usize] = &[5];
 /// What a process adds to its incarnation at least, to have a larger one.
@@ -13,7 +15,11 @@ const HALF: u64 = 1 << 32;
 fn state(lives: [u64; 5]) -> State {
     State {
         synced: led_by(0),
+        incarnation: Incarnation::FIRST,
+        origins: vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }],
         known: vec![led_by(0)],
+        incarnations: vec![Incarnation::FIRST; 1],
+        words: vec![first_word(); 1],
         lives: lives.to_vec(),
         clients: vec![ClientState::default(); 2],
         ..State::default()
@@ -114,7 +120,7 @@ fn next_campaign(candidate: &mut Process, ballot: Ballot) -> Option<Vec<u64>> {
         done.extend(candidate.peer_message(from, &PeerMessage::Installed { ballot }).expect("sound"));
     }
     done.into_iter().find_map(|effect| match effect {
-        Effect::PeerMessage { message: PeerMessage::Campaign { ballot: next, lives }, .. } if next > ballot => {
+        Effect::PeerMessage { message: PeerMessage::Campaign { ballot: next, lives, .. }, .. } if next > ballot => {
             Some(lives)
         }
         _ => None,
@@ -124,10 +130,7 @@ fn next_campaign(candidate: &mut Process, ballot: Ballot) -> Option<Vec<u64>> {
 #[test]
 fn who_is_asked_for_a_promise_hears_of_lives_and_says_so_to_whomever_it_promises_next() {
     let mut member = Process::new(FIVE, 2, Variant::V2);
-    let asked = |number, from, lives: [u64; 5]| PeerMessage::Campaign {
-        ballot: Ballot::new(number, ProcessId(from)),
-        lives: lives.to_vec(),
-    };
+    let asked = |number, from, lives: [u64; 5]| first_campaign(Ballot::new(number, ProcessId(from)), &lives);
     let lives = |done: Vec<Effect>| match &done[..] {
         [Effect::PeerMessage { message: PeerMessage::Promise { state, .. }, .. }] => state.lives.clone(),
         other => panic!("no promise: {other:?}"),
@@ -136,7 +139,7 @@ fn who_is_asked_for_a_promise_hears_of_lives_and_says_so_to_whomever_it_promises
     assert_eq!(lives(member.peer_message(4, &asked(2, 4, [0, 3, 0, 0, 9])).expect("sound")), [0, 7, 0, 0, 9]);
     member.peer_message(3, &PeerMessage::Join { life: 8 }).expect("sound");
     assert_eq!(lives(member.peer_message(0, &asked(3, 0, [0; 5])).expect("sound")), [0, 7, 0, 8, 9]);
-    let short = PeerMessage::Campaign { ballot: Ballot::new(4, ProcessId(4)), lives: vec![0; 4] };
+    let short = first_campaign(Ballot::new(4, ProcessId(4)), &[0; 4]);
     assert_eq!(member.peer_message(4, &short), Err(Rejected::State("another number of members")));
 }
 
@@ -148,7 +151,7 @@ fn who_installs_a_state_has_heard_of_the_lives_that_it_names() {
     member
         .peer_message(1, &PeerMessage::Install { ballot, counter: 0, state, admits, snapshot: false })
         .expect("sound");
-    let asked = PeerMessage::Campaign { ballot: Ballot::new(4, ProcessId(0)), lives: vec![0; 5] };
+    let asked = first_campaign(Ballot::new(4, ProcessId(0)), &[0; 5]);
     let promised = member.peer_message(0, &asked).expect("sound");
     let [Effect::PeerMessage { message: PeerMessage::Promise { state, .. }, .. }] = &promised[..] else {
         panic!("no promise: {promised:?}")
@@ -172,7 +175,7 @@ fn who_comes_back_with_a_smaller_incarnation_than_its_place_had_takes_a_larger_o
 }
 
 fn told_by(number: u64, from: u16, lives: [u64; 5]) -> PeerMessage {
-    PeerMessage::Campaign { ballot: Ballot::new(number, ProcessId(from)), lives: lives.to_vec() }
+    first_campaign(Ballot::new(number, ProcessId(from)), &lives)
 }
 
 /// Nothing keeps two processes out of one place between hosts. What the earlier one promises would count as the later one's
@@ -250,26 +253,4 @@ fn two_processes_that_hear_of_the_same_elder_do_not_take_the_same_name() {
         Ok(asks_as(1, u64::MAX - HALF + 3))
     );
     assert_eq!(second.peer_message(0, &PeerMessage::Elder { life: u64::MAX - HALF + 4 }), Ok(Vec::new()));
-}
-
-/// The one that asked twice had not begun yet; it is no reason for another ballot, because it promises.
-#[test]
-fn a_group_that_begins_has_one_campaign_though_somebody_asks_again_meanwhile() {
-    let mut leader = Process::joining(&[3], 0);
-    let join = PeerMessage::Join { life: 5 };
-    assert_eq!(leader.peer_message(1, &join), Ok(Vec::new()));
-    let begins = leader.peer_message(2, &join).expect("sound");
-    let second = Ballot::new(2, ProcessId(0));
-    let asks = |effect: &Effect| matches!(effect, Effect::PeerMessage { message: PeerMessage::Campaign { ballot, lives }, .. } if (*ballot, &lives[..]) == (second, &[2, 5, 5]));
-    assert_eq!(begins.iter().filter(|effect| asks(effect)).count(), 2, "{begins:?}");
-    assert_eq!(leader.replica.counts_in(), None);
-    let begun = Effect::PeerMessage { to: 2, message: PeerMessage::Begun { life: 2 } };
-    assert_eq!(leader.peer_message(2, &join), Ok(vec![begun]));
-    let promised = State { lives: vec![2, 5, 5], ..state([0; 5]) };
-    assert!(takes_over(
-        &leader.peer_message(2, &PeerMessage::Promise { ballot: second, state: promised }).expect("sound")
-    ));
-    leader.peer_message(2, &PeerMessage::Installed { ballot: second }).expect("sound");
-    assert!(leader.replica.is_leader());
-    assert_eq!((leader.replica.promised(), leader.replica.counts_in()), (second, Some(second)));
 }

@@ -4,11 +4,14 @@
 
 mod ack;
 mod counts;
+mod founding;
 mod lives;
 mod message;
 mod no_op;
 mod probe;
 mod process;
+mod reset;
+mod settling;
 mod starvation;
 mod state;
 mod stream;
@@ -16,3 +19,4 @@ mod succession;
 mod time;
 mod timestamp;
 mod window;
+mod words;

@@ -1,9 +1,11 @@
 //! What clients that died left half-written.
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, ClientId, Head, MessageRef, PeerMessage, Rejected, ReplicaConfig, SlotRef, Variant};
+use stentor_multicast::{
+    Ballot, ClientId, Head, MessageRef, PeerMessage, Rejected, ReplicaConfig, SlotRef, Variant, Verdict,
+};
 
-use super::process::{Effect, Process, TWO_GROUPS, head, led_by};
+use super::process::{Effect, Process, TWO_GROUPS, first_campaign, head, led_by};
 
 const GENERATION: u64 = 1 << stentor_multicast::MessageId::GENERATION_BITS;
 
@@ -64,7 +66,7 @@ fn what_is_held_counts_in_no_ballot_once_another_is_promised() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
     assert_eq!(follower.replica.counts_in(), Some(led_by(0)));
     let ballot = Ballot::new(2, ProcessId(2));
-    follower.peer_message(2, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
+    follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("it promises");
     assert_eq!(follower.replica.counts_in(), None);
 }
 
@@ -182,7 +184,7 @@ fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
     follower.replica.end_client(ClientId(0), 0);
     assert_eq!(answer(&mut follower, slot_ref(3, 0)), lacking(slot_ref(3, 0)));
     let ballot = Ballot::new(2, ProcessId(2));
-    follower.peer_message(2, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
+    follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("it promises");
     assert_eq!(answer(&mut follower, slot_ref(3, 0)), [], "that leader is none any more");
     let early = PeerMessage::Seek(SlotRef { ballot, ..slot_ref(3, 0) });
     assert_eq!(follower.peer_message(2, &early), Ok(vec![]), "its state is not installed here");
@@ -222,11 +224,8 @@ fn a_no_op_that_was_not_settled_is_gone_with_its_ballot() {
     other.message(0, 1, &[(0, 0)]).expect("the first message");
     let ballot = other.campaign();
     let mut third = Process::new(&[3], 2, Variant::V2);
-    let promise = peer_messages(
-        &third.peer_message(1, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises"),
-    )
-    .remove(0)
-    .1;
+    let promise =
+        peer_messages(&third.peer_message(1, &first_campaign(ballot, &[0; 3])).expect("it promises")).remove(0).1;
     let effects = other.peer_message(2, &promise).expect("a majority");
     let install = peer_messages(&effects).into_iter().find(|(to, _)| *to == 0).expect("a state").1;
     leader.peer_message(1, &install).expect("it installs");
@@ -246,7 +245,8 @@ fn another_group_is_told_when_the_no_op_is_settled_and_fills_the_slot_in_turn() 
     let theirs = head(1, 0, 2);
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), Ok(vec![]), "not yet");
     leader.peer_message(1, &PeerMessage::NoOpProcessed(slot_ref(0, 0))).expect("it processed that");
-    let refused = PeerMessage::Refused(MessageRef { client: ClientId(0), sequence: 1 });
+    let refused =
+        PeerMessage::Refused(Verdict { message: MessageRef { client: ClientId(0), sequence: 1 }, ballot: led_by(0) });
     let told = leader.timestamp(3, theirs, 1, led_by(3), 7);
     assert_eq!(told, Ok(vec![Effect::PeerMessage { to: 3, message: refused.clone() }]));
 
@@ -282,11 +282,8 @@ fn followers_hear_of_a_ballot_before_a_time_that_was_given_in_it() {
     // It leads now. Their old leader, which does not know that it is deposed, gives its own time.
     let ballot = follower.campaign();
     let mut third = Process::new(TWO_GROUPS, 2, Variant::V2);
-    let promise = peer_messages(
-        &third.peer_message(1, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises"),
-    )
-    .remove(0)
-    .1;
+    let promise =
+        peer_messages(&third.peer_message(1, &first_campaign(ballot, &[0; 3])).expect("it promises")).remove(0).1;
     follower.peer_message(2, &promise).expect("a majority");
     follower.peer_message(2, &PeerMessage::Installed { ballot }).expect("it leads");
     assert!(follower.replica.is_leader());

@@ -1,9 +1,9 @@
 //! A leader is told of a larger ballot of its group than its own: it campaigns above it, if its group stands by it.
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, GroupId, PeerMessage, ReplicaConfig, Variant};
+use stentor_multicast::{Ballot, GroupId, Incarnation, PeerMessage, ReplicaConfig, Variant};
 
-use super::process::{Effect, Process, led_by};
+use super::process::{Effect, Process, first_campaign, led_by};
 
 const FIVE: &[usize] = &[5, 1];
 
@@ -33,7 +33,18 @@ fn is_install(effect: &Effect) -> bool {
 fn told(of: Ballot) -> Process {
     let mut leader = Process::new(FIVE, 0, Variant::V2);
     assert_eq!(retry_ticks(&mut leader), [], "nobody knows more");
-    assert_eq!(leader.peer_message(5, &PeerMessage::Announce { group: GroupId(0), ballot: of }), Ok(Vec::new()));
+    assert_eq!(
+        leader.peer_message(
+            5,
+            &PeerMessage::Announce {
+                group: GroupId(0),
+                ballot: of,
+                incarnation: Incarnation::FIRST,
+                origin: Incarnation::FIRST
+            }
+        ),
+        Ok(Vec::new())
+    );
     leader
 }
 
@@ -43,7 +54,7 @@ fn a_leader_that_a_majority_stands_by_campaigns_above_what_it_was_told_of() {
     assert_eq!(retry_ticks(&mut leader), question());
     assert_eq!(leader.peer_message(1, &stands_by(0)), Ok(Vec::new()), "two of five");
     assert_eq!(leader.peer_message(1, &stands_by(0)), Ok(Vec::new()), "and the same again");
-    let campaign = PeerMessage::Campaign { ballot: ballot(8, 0), lives: vec![0; 5] };
+    let campaign = first_campaign(ballot(8, 0), &[0; 5]);
     let expected: Vec<Effect> = (1..5).map(|to| Effect::PeerMessage { to, message: campaign.clone() }).collect();
     assert_eq!(leader.peer_message(3, &stands_by(0)), Ok(expected));
     assert_eq!(leader.replica.promised(), ballot(8, 0));
@@ -57,7 +68,9 @@ fn a_leader_that_no_majority_stands_by_only_asks_again() {
         assert_eq!(leader.peer_message(2, &stands_by(0)), Ok(Vec::new()));
     }
     // Who stood by it before it was told of this one may have promised it since.
-    leader.peer_message(2, &PeerMessage::Refuse { promised: ballot(9, 1) }).expect("sound");
+    leader
+        .peer_message(2, &PeerMessage::Refuse { promised: ballot(9, 1), incarnation: Incarnation::FIRST })
+        .expect("sound");
     assert_eq!(retry_ticks(&mut leader), question());
     assert_eq!(leader.peer_message(3, &stands_by(0)), Ok(Vec::new()), "two of five");
     assert!(leader.replica.is_leader());
@@ -68,7 +81,7 @@ fn who_stands_by_a_ballot_says_so_and_who_has_promised_a_larger_one_or_forgotten
     let mut follower = Process::new(FIVE, 2, Variant::V2);
     let answer = vec![Effect::PeerMessage { to: 0, message: stands_by(0) }];
     assert_eq!(follower.peer_message(0, &stands_by(0)), Ok(answer));
-    follower.peer_message(1, &PeerMessage::Campaign { ballot: ballot(2, 1), lives: vec![0; 5] }).expect("sound");
+    follower.peer_message(1, &first_campaign(ballot(2, 1), &[0; 5])).expect("sound");
     assert_eq!(follower.peer_message(0, &stands_by(0)), Ok(Vec::new()));
     let mut forgetful = Process::joining(FIVE, 2);
     assert_eq!(forgetful.peer_message(0, &stands_by(0)), Ok(Vec::new()));
@@ -77,7 +90,12 @@ fn who_stands_by_a_ballot_says_so_and_who_has_promised_a_larger_one_or_forgotten
 #[test]
 fn who_announces_a_smaller_ballot_of_its_group_than_is_known_is_told_so() {
     let mut other = Process::new(FIVE, 5, Variant::V2);
-    let announce = |number, leader| PeerMessage::Announce { group: GroupId(0), ballot: ballot(number, leader) };
+    let announce = |number, leader| PeerMessage::Announce {
+        group: GroupId(0),
+        ballot: ballot(number, leader),
+        incarnation: Incarnation::FIRST,
+        origin: Incarnation::FIRST,
+    };
     assert_eq!(other.peer_message(3, &announce(7, 3)), Ok(Vec::new()));
     let answer = vec![Effect::PeerMessage { to: 0, message: announce(7, 3) }];
     assert_eq!(other.peer_message(0, &announce(2, 0)), Ok(answer));

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, MessageId, Mutant, Opening,
-    PeerMessage, ProcessRole, Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem,
-    Times, Timestamp, Topology, Variant,
+    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Incarnation, MessageId, Mutant,
+    Opening, PeerMessage, ProcessRole, Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry,
+    StreamItem, Times, Timestamp, Topology, Variant, Word,
 };
 
 /// What a member does, owned, so that a test can list it.
@@ -24,12 +24,13 @@ pub(crate) enum Effect {
     Restore(u64),
     NoOp { head: Head, counter: u64, settled: bool },
     RemoteBallot { counter: u64, ballot: Ballot },
+    Word { counter: u64, word: Word },
     Succeed { head: Head, counter: u64, life: u64, after: u64, settled: bool },
     Dropped { slot: u64, sequence: u64 },
 }
 
 #[derive(Default)]
-struct Recorder(Vec<Effect>, bool);
+pub(crate) struct Recorder(pub(crate) Vec<Effect>, bool);
 
 impl Effects for Recorder {
     fn is_held_up(&self) -> bool {
@@ -43,7 +44,10 @@ impl Effects for Recorder {
             StreamEntry::Vector(times) => Effect::Vector { head, counter, times: times.words().to_vec() },
             StreamEntry::Remote { position, ballot, time } => Effect::Remote { head, counter, position, ballot, time },
             StreamEntry::NoOp { settled } => Effect::NoOp { head, counter, settled },
-            StreamEntry::RemoteBallot(ballot) => Effect::RemoteBallot { counter, ballot },
+            StreamEntry::RemoteBallot { ballot, .. } => Effect::RemoteBallot { counter, ballot },
+            StreamEntry::Word { incarnation, origin, in_force, .. } => {
+                Effect::Word { counter, word: Word { incarnation, origin, in_force } }
+            }
             StreamEntry::Succeed { life, after, settled, .. } => {
                 Effect::Succeed { head, counter, life, after, settled }
             }
@@ -111,6 +115,11 @@ impl Process {
     /// A member without memory, V2.
     pub(crate) fn joining(sizes: &[usize], me: u16) -> Self {
         Process::started_at(sizes, me, 2)
+    }
+
+    /// The same with a mutant.
+    pub(crate) fn joining_planted(sizes: &[usize], me: u16, mutant: Mutant) -> Self {
+        Process::made(sizes, me, Variant::V2, |config| Replica::joining(ReplicaConfig { mutant, ..config }, 2))
     }
 
     /// A member without memory, V2, with this incarnation.
@@ -205,7 +214,7 @@ impl Process {
 
     pub(crate) fn heard(&mut self, counter: u64, ballot: Ballot) -> Done {
         let none = Head { client: ClientId(0), sequence: 0, slot: ShortSlot::of(0), groups: 1 };
-        self.entry(none, counter, StreamEntry::RemoteBallot(ballot))
+        self.entry(none, counter, StreamEntry::RemoteBallot { ballot, incarnation: Incarnation::FIRST })
     }
 
     /// Time passes; what is done in these ticks.
@@ -220,7 +229,7 @@ impl Process {
         recorder.0
     }
 
-    fn entry(&mut self, head: Head, counter: u64, entry: StreamEntry<'_>) -> Done {
+    pub(crate) fn entry(&mut self, head: Head, counter: u64, entry: StreamEntry<'_>) -> Done {
         let item = StreamItem { head, counter, entry };
         let leader = self.replica.ballot().leader();
         self.step(|replica, recorder| replica.on_stream(leader, &item, recorder))
@@ -261,6 +270,17 @@ impl Process {
         let entry = StreamEntry::Assign { position: 0, ballot: self.replica.ballot(), time: 1 };
         self.replica.stream_waits(self.replica.ballot().leader(), &StreamItem { head, counter, entry })
     }
+}
+
+/// That a group's history began with the cluster's life.
+pub(crate) fn first_word() -> Word {
+    Word { incarnation: Incarnation::FIRST, origin: Incarnation::FIRST, in_force: true }
+}
+
+/// 1A of a ballot of the first incarnation.
+pub(crate) fn first_campaign(ballot: Ballot, lives: &[u64]) -> PeerMessage {
+    let first = Incarnation::FIRST;
+    PeerMessage::Campaign { ballot, incarnation: first, ends: first, resets: false, lives: lives.to_vec() }
 }
 
 /// The first ballot of the group that this process leads.

@@ -1,11 +1,11 @@
 //! A follower's stream that does not bring what the leader has, and states that the stream has overtaken.
 
 use stentor_multicast::{
-    AssignedSlot, Ballot, CatchUps, ClientId, ClientState, Destination, GroupId, Head, MessageRef, PeerMessage,
-    ReplicaConfig, State, Variant,
+    AssignedSlot, Ballot, CatchUps, ClientId, ClientState, Destination, GroupId, GroupSet, Head, Incarnation,
+    MessageRef, Origin, PeerMessage, ReplicaConfig, State, Variant,
 };
 
-use super::process::{BOTH, Effect, Process, TWO_GROUPS, head, led_by};
+use super::process::{BOTH, Effect, Process, TWO_GROUPS, first_campaign, first_word, head, led_by};
 
 /// The second message of client 0 to both groups: slot 1 at group 0, slot 2 at group 1.
 const SECOND: &[(u16, u64)] = &[(0, 1), (1, 2)];
@@ -15,7 +15,15 @@ const RETRY_TICKS: u32 = 4 * ReplicaConfig::RETRY_TICKS as u32;
 
 fn entry(sequence: u64, to: &[(u16, u64)], times: &[u64], decided: bool) -> AssignedSlot {
     let destinations = to.iter().map(|(group, slot)| Destination { group: GroupId(*group), slot: *slot }).collect();
-    AssignedSlot { sequence, destinations, times: times.to_vec(), vector: true, decided, no_op: false }
+    AssignedSlot {
+        sequence,
+        destinations,
+        times: times.to_vec(),
+        vector: true,
+        decided,
+        no_op: false,
+        ended: GroupSet::default(),
+    }
 }
 
 /// A state of group 0 of [`TWO_GROUPS`] in its first ballot.
@@ -25,7 +33,11 @@ fn state(counter: u64, delivered: u64, clients: [ClientState; 2]) -> State {
         counter,
         clock: 9,
         delivered,
+        incarnation: Incarnation::FIRST,
+        origins: vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }],
         known: vec![led_by(0), led_by(3)],
+        incarnations: vec![Incarnation::FIRST; 2],
+        words: vec![first_word(); 2],
         lives: vec![0; 3],
         clients: Vec::from(clients),
     }
@@ -68,7 +80,7 @@ fn follower_with_two() -> Process {
 /// What member 1 promises to a candidate.
 fn promise(follower: &mut Process) -> State {
     let ballot = Ballot::new(2, stentor_fabric::ProcessId(2));
-    let effects = follower.peer_message(2, &PeerMessage::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
+    let effects = follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("it promises");
     match &peer_messages(&effects)[..] {
         [(2, PeerMessage::Promise { state, .. })] => state.clone(),
         other => panic!("{other:?}"),

@@ -3,11 +3,11 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, Joiner, MessageRef, PeerMessage,
-    PeerMessageError, Rejected, State, Variant,
+    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, GroupSet, Incarnation, Joiner, MessageRef,
+    Origin, PeerMessage, PeerMessageError, Rejected, State, Variant,
 };
 
-use super::process::{Effect, Process, led_by};
+use super::process::{Effect, Process, first_word, led_by};
 
 fn second() -> Ballot {
     Ballot::new(2, ProcessId(1))
@@ -15,7 +15,15 @@ fn second() -> Ballot {
 
 fn entry(sequence: u64) -> AssignedSlot {
     let destinations = vec![Destination { group: GroupId(0), slot: sequence - 1 }];
-    AssignedSlot { sequence, destinations, times: vec![sequence], vector: true, decided: false, no_op: false }
+    AssignedSlot {
+        sequence,
+        destinations,
+        times: vec![sequence],
+        vector: true,
+        decided: false,
+        no_op: false,
+        ended: GroupSet::default(),
+    }
 }
 
 /// A state of groups of 3 and 3 with two clients: one message of client 0 is assigned.
@@ -26,7 +34,11 @@ fn state() -> State {
         counter: 1,
         clock: 1,
         delivered: 0,
+        incarnation: Incarnation::FIRST,
+        origins: vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }],
         known: vec![second(), led_by(3)],
+        incarnations: vec![Incarnation::FIRST; 2],
+        words: vec![first_word(); 2],
         lives: vec![0; 3],
         clients: vec![assigned, ClientState::default()],
     }
@@ -152,7 +164,13 @@ fn whoever_comes_back_installs_what_the_leader_holds() {
     let wanted = PeerMessage::WantBody(MessageRef { client: ClientId(0), sequence: 1 });
     assert_eq!(joiner.peer_message(1, &install).expect("sound"), [Effect::PeerMessage { to: 1, message: wanted }]);
     let effects = joiner.message(0, 1, &[(0, 0)]).expect("the body");
-    assert_eq!(effects, [Effect::PeerMessage { to: 1, message: PeerMessage::Installed { ballot: second() } }]);
+    let installed = Effect::PeerMessage { to: 1, message: PeerMessage::Installed { ballot: second() } };
+    assert_eq!(effects.last(), Some(&installed));
+    // It tells the other group's members what it remembers of their group from now on.
+    let remembers = |effect: &Effect| {
+        matches!(effect, Effect::PeerMessage { to: 3.., message: PeerMessage::Announce { group: GroupId(1), .. } })
+    };
+    assert_eq!((effects.len(), effects.iter().filter(|effect| remembers(effect)).count()), (4, 3));
 }
 
 /// Every prefix of a message, a message with more behind it, and every word replaced by a number that no length can be.
@@ -184,8 +202,8 @@ fn a_snapshot_that_lies_about_its_length_is_no_letter() {
             }
         }
     }
-    // Admitted processes, groups, lives of members, clients, entries of either client, destinations, what either client holds, and
-    // the processes of its place.
-    assert_eq!(lengths, 11 * 3, "each length was found out, whatever the lie");
+    // Admitted processes, beginnings, groups, their incarnations and words, lives, clients, entries of either client, destinations,
+    // what either client holds, and the processes of its place.
+    assert_eq!(lengths, 14 * 3, "each length was found out, whatever the lie");
     assert!(members.iter().all(|member| member.replica.delivered() <= 1));
 }

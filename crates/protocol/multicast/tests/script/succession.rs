@@ -2,11 +2,11 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    AssignedSlot, Ballot, ClientId, ClientState, Closed, Destination, GroupId, Head, Left, MessageId, MessageRef,
-    Mutant, PeerMessage, ReplicaConfig, SlotRef, State, Succession, Variant,
+    AssignedSlot, Ballot, ClientId, ClientState, Closed, Destination, GroupId, GroupSet, Head, Incarnation, Left,
+    MessageId, MessageRef, Mutant, Origin, PeerMessage, ReplicaConfig, SlotRef, State, Succession, Variant, Verdict,
 };
 
-use super::process::{Effect, Process, TWO_GROUPS, head, led_by};
+use super::process::{Effect, Process, TWO_GROUPS, first_campaign, first_word, head, led_by};
 
 const C0: ClientId = ClientId(0);
 
@@ -17,6 +17,10 @@ fn sequence(generation: u64, count: u64) -> u64 {
 
 fn about(generation: u64, ballot: Ballot) -> SlotRef {
     SlotRef { client: C0, slot: 0, ballot, generation }
+}
+
+fn succeeded(generation: u64, ballot: Ballot, life: u64) -> PeerMessage {
+    PeerMessage::Succeeded(SlotRef { slot: life, ..about(generation, ballot) })
 }
 
 fn closed(generation: u64, ballot: Ballot, held: &[(u64, u64)]) -> PeerMessage {
@@ -55,7 +59,7 @@ fn leader_of(sizes: &[usize], generation: u64, mutant: Mutant) -> Process {
     let mut leader = leader(sizes, mutant);
     leader.open(7, Some(generation), 0);
     leader.peer_message(1, &closed(generation, led_by(0), &[])).expect("it holds nothing");
-    leader.peer_message(1, &PeerMessage::Succeeded(about(generation, led_by(0)))).expect("it processed that");
+    leader.peer_message(1, &succeeded(generation, led_by(0), 7)).expect("it processed that");
     leader
 }
 
@@ -69,7 +73,7 @@ fn a_process_is_numbered_once_and_told_when_a_majority_has_processed_it() {
     assert_eq!(successions(&effects), [(head(0, 0, 1), false)]);
     assert!(leader.replica.succession(C0).is_some_and(|last| !last.settled));
     assert_eq!(leader.open(8, None, 0), [], "one after the other");
-    let processed = PeerMessage::Succeeded(about(0, led_by(0)));
+    let processed = succeeded(0, led_by(0), 7);
     assert_eq!(successions(&leader.peer_message(2, &processed).expect("sound")), [(head(0, 0, 1), true)]);
     let settled = Succession { generation: 0, life: 7, first: 0, after: 0, settled: true };
     assert_eq!(leader.replica.succession(C0), Some(settled));
@@ -110,7 +114,7 @@ fn counts_in_another_ballot(mutant: Mutant) -> bool {
     let mut leader = leader(&[3], mutant);
     let ballot = leader.campaign();
     let mut third = Process::new(&[3], 2, Variant::V2);
-    let campaign = PeerMessage::Campaign { ballot, lives: vec![0; 3] };
+    let campaign = first_campaign(ballot, &[0; 3]);
     let promise = peer_messages(&third.peer_message(0, &campaign).expect("it promises")).remove(0).1;
     leader.peer_message(2, &promise).expect("a majority");
     leader.peer_message(2, &PeerMessage::Installed { ballot }).expect("it leads");
@@ -172,8 +176,8 @@ fn what_an_earlier_process_left_is_void_from_the_first_slot_on() {
     let theirs = head(2, 1, 2);
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), Ok(vec![]), "nothing is said before it is settled");
     assert_eq!(leader.ack(4, theirs, 1, &[1, 7]), Ok(vec![]));
-    leader.peer_message(1, &PeerMessage::Succeeded(about(1, led_by(0)))).expect("it processed that");
-    let refused = PeerMessage::Refused(MessageRef { client: C0, sequence: 2 });
+    leader.peer_message(1, &succeeded(1, led_by(0), 8)).expect("it processed that");
+    let refused = PeerMessage::Refused(Verdict { message: MessageRef { client: C0, sequence: 2 }, ballot: led_by(0) });
     let told = Ok(vec![Effect::PeerMessage { to: 3, message: refused }]);
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), told);
     // Also when the slot was used again, and another one is where its short name points.
@@ -194,7 +198,7 @@ fn what_a_follower_holds_that_is_void_it_forgets() {
     follower.message(0, 1, &[(0, 0)]).expect("the first message");
     follower.message(0, 2, &[(0, 1)]).expect("the second");
     let effects = follower.succeed(1, 1, 1, false).expect("the leader's stream");
-    let processed = PeerMessage::Succeeded(about(1, led_by(0)));
+    let processed = succeeded(1, led_by(0), 9);
     assert_eq!(effects, [Effect::Dropped { slot: 1, sequence: 2 }, Effect::PeerMessage { to: 0, message: processed }]);
     assert_eq!((follower.replica.end_of_held(C0), follower.replica.over_below(C0)), (1, 1));
     assert_eq!(follower.succeed(1, 1, 2, true), Ok(vec![]));
@@ -214,7 +218,7 @@ fn a_succession_that_was_not_settled_is_gone_with_its_ballot() {
     second.message(0, 1, &[(0, 0)]).expect("held before it was asked by nobody");
     let ballot = second.campaign();
     let mut third = Process::new(&[3], 2, Variant::V2);
-    let campaign = PeerMessage::Campaign { ballot, lives: vec![0; 3] };
+    let campaign = first_campaign(ballot, &[0; 3]);
     let promise = peer_messages(&third.peer_message(1, &campaign).expect("it promises")).remove(0).1;
     let effects = second.peer_message(2, &promise).expect("a majority");
     let install = peer_messages(&effects).into_iter().find(|(to, _)| *to == 0).expect("a state").1;
@@ -233,7 +237,8 @@ fn words_about_the_next_process_are_no_fault_where_its_succession_is_on_the_way(
     let next = head(sequence(1, 1), 0, 2);
     assert_eq!(follower.ack(2, next, 0, &[5, 6]), Ok(vec![]));
     let told = follower.timestamp(3, next, 1, led_by(3), 6).expect("no fault");
-    let leads = PeerMessage::Announce { group: GroupId(0), ballot: led_by(0) };
+    let (group, first) = (GroupId(0), Incarnation::FIRST);
+    let leads = PeerMessage::Announce { group, ballot: led_by(0), incarnation: first, origin: first };
     assert_eq!(peer_messages(&told), [(3, leads)], "and not that it is delivered and forgotten");
     assert!(follower.ack(2, head(2, 0, 2), 0, &[5, 6]).is_err(), "of one process no two are in one slot");
 }
@@ -248,7 +253,19 @@ fn of_the_second(client: ClientState) -> State {
     let heir = Succession { generation: 1, life: 8, first: 0, after: 0, settled: client.held.is_empty() };
     let client = ClientState { successions: vec![heir], ..client };
     let clients = vec![client, ClientState::default()];
-    State { synced: second(), counter: 3, clock: 9, delivered: 0, known: vec![second()], lives: vec![0; 3], clients }
+    State {
+        synced: second(),
+        incarnation: Incarnation::FIRST,
+        origins: vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }],
+        counter: 3,
+        clock: 9,
+        known: vec![second()],
+        incarnations: vec![Incarnation::FIRST],
+        words: vec![first_word()],
+        lives: vec![0; 3],
+        clients,
+        ..State::default()
+    }
 }
 
 /// Member 1 and member 2 have agreed in the second ballot on where the next process begins, which has multicast since.
@@ -256,7 +273,8 @@ fn install_of_the_second() -> PeerMessage {
     let entry = |count| {
         let destinations = vec![Destination { group: GroupId(0), slot: count - 1 }];
         let (sequence, times) = (sequence(1, count), vec![count + 5]);
-        AssignedSlot { sequence, destinations, times, vector: true, decided: false, no_op: false }
+        let ended = GroupSet::default();
+        AssignedSlot { sequence, destinations, times, vector: true, decided: false, no_op: false, ended }
     };
     let state = of_the_second(ClientState { entries: vec![entry(1), entry(2)], ..ClientState::default() });
     PeerMessage::Install { ballot: second(), counter: 3, state, admits: Vec::new(), snapshot: false }
@@ -298,7 +316,9 @@ fn a_no_op_that_is_void_gives_way_to_the_next_process() {
 fn a_candidate_asks_for_what_is_held_in_the_place_of_what_it_assigned_that_is_void() {
     let mut deposed = leader(&[3], Mutant::None);
     deposed.message(0, 1, &[(0, 0)]).expect("nobody else gets it");
-    deposed.peer_message(1, &PeerMessage::Refuse { promised: second() }).expect("it hears of the second ballot");
+    deposed
+        .peer_message(1, &PeerMessage::Refuse { promised: second(), incarnation: Incarnation::FIRST })
+        .expect("it hears of the second ballot");
     let ballot = deposed.campaign();
     assert!(ballot > second());
     let state = of_the_second(ClientState { held: vec![(0, sequence(1, 1))], ..ClientState::default() });
@@ -316,7 +336,7 @@ fn what_is_kept_is_asked_of_other_groups_and_forgotten_when_they_are_done() {
     for generation in 1..4 {
         leader.open(7 + generation, None, generation);
         leader.peer_message(1, &closed(generation, led_by(0), &[])).expect("it holds nothing");
-        leader.peer_message(1, &PeerMessage::Succeeded(about(generation, led_by(0)))).expect("processed");
+        leader.peer_message(1, &succeeded(generation, led_by(0), 7 + generation)).expect("processed");
     }
     let asked = peer_messages(&leader.ticks(1));
     let retire = Left { client: C0, below: 3, ballot: led_by(0) };
@@ -333,6 +353,15 @@ fn what_is_kept_is_asked_of_other_groups_and_forgotten_when_they_are_done() {
     assert_eq!(peer_messages(&effects), [(0, retired.clone())]);
     leader.peer_message(3, &retired).expect("they are done");
     assert_eq!(peer_messages(&leader.ticks(100)), [], "nothing more is asked");
+    // The process of that generation opens there, too: it says so itself, and begins when a majority knows that.
+    let opened = |theirs: &Process| theirs.replica.succession(C0).is_some_and(|last| theirs.replica.has_opened(&last));
+    assert!(!opened(&theirs));
+    assert_eq!(successions(&theirs.open(10, Some(3), 0)), [(head(sequence(3, 0), 0, 1), false)]);
+    theirs.peer_message(5, &succeeded(3, led_by(3), 0)).expect("it was on its way");
+    assert!(!opened(&theirs));
+    let effects = theirs.peer_message(5, &succeeded(3, led_by(3), 10)).expect("it processed that");
+    assert_eq!(successions(&effects), [(head(sequence(3, 0), 0, 1), true)]);
+    assert!(opened(&theirs));
 }
 
 #[cfg(feature = "plants")]
@@ -371,7 +400,8 @@ mod planted {
         theirs.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
         theirs.message(1, 1, &[(1, 0)]).expect("another client's, behind it");
         theirs.ack(4, Head { client: ClientId(1), ..head(1, 0, 1) }, 0, &[2]).expect("sound");
-        let refused = PeerMessage::Refused(MessageRef { client: C0, sequence: 1 });
+        let refused =
+            PeerMessage::Refused(Verdict { message: MessageRef { client: C0, sequence: 1 }, ballot: led_by(0) });
         let effects = theirs.peer_message(0, &refused).expect("refused");
         assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
     }

@@ -1,10 +1,11 @@
 //! A group's clock follows the physical time that its leader is told, and never goes back.
 
 use stentor_multicast::{
-    Ballot, ClientState, Destination, END_OF_TIME, GroupId, Mutant, PeerMessage, Rejected, State, Variant,
+    Ballot, ClientState, Destination, END_OF_TIME, GroupId, Incarnation, Mutant, Origin, PeerMessage, Rejected, State,
+    Variant,
 };
 
-use super::process::{BOTH, Effect, Process, head, led_by};
+use super::process::{BOTH, Effect, Process, first_word, head, led_by};
 
 const BOUND: u64 = 100;
 
@@ -129,7 +130,11 @@ fn first_time_of_a_new_leader(mutant: Mutant) -> u64 {
         counter: 0,
         clock: 7_000,
         delivered: 0,
+        incarnation: Incarnation::FIRST,
+        origins: vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }],
         known: vec![led_by(0)],
+        incarnations: vec![Incarnation::FIRST],
+        words: vec![first_word()],
         lives: vec![0; 3],
         clients: vec![ClientState::default(); 2],
     };

@@ -1,7 +1,7 @@
 //! Another group's leader writes its timestamp (step 3).
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{ClientId, GroupId, Head, PeerMessage, Rejected, ReplicaConfig, Variant};
+use stentor_multicast::{ClientId, GroupId, Head, Incarnation, PeerMessage, Rejected, ReplicaConfig, Variant};
 
 use super::process::{BOTH, Effect, Process, TWO_GROUPS, acks, head, led_by};
 
@@ -97,7 +97,15 @@ fn a_repeated_timestamp_changes_nothing() {
 #[test]
 fn what_is_refused() {
     let mut follower = Process::of_two_groups(1);
-    let leader = Effect::PeerMessage { to: 3, message: PeerMessage::Announce { group: GroupId(0), ballot: led_by(0) } };
+    let leader = Effect::PeerMessage {
+        to: 3,
+        message: PeerMessage::Announce {
+            group: GroupId(0),
+            ballot: led_by(0),
+            incarnation: Incarnation::FIRST,
+            origin: Incarnation::FIRST,
+        },
+    };
     assert_eq!(follower.timestamp(3, head(1, 0, 2), 1, led_by(3), 1), Ok(vec![leader]), "a follower names its leader");
     let mut leader = Process::of_two_groups(0);
     leader.message(0, 1, BOTH).expect("the body");

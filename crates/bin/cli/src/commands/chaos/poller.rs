@@ -170,6 +170,6 @@ fn look(place: &MemberAddress, status: &Mutex<MemberStatus>) {
         status.asked
     };
     if let Ok(Some(Answer::Standing(standing))) = place.ask(&Question::Show) {
-        lock(status).said = Some((number, standing, Instant::now()));
+        lock(status).said = Some((number, *standing, Instant::now()));
     }
 }

@@ -172,7 +172,7 @@ fn look_at(remote: &Remote, key: &[u8], at: SocketAddr, within: Duration) -> Hea
 
 fn understood(answer: Answer) -> Heard<Standing> {
     match answer {
-        Answer::Standing(standing) => Heard::Answer(standing),
+        Answer::Standing(standing) => Heard::Answer(*standing),
         Answer::Refused(why) | Answer::NotYet(why) => Heard::Unknown(format!("it refuses: {why}")),
         Answer::Moving | Answer::Done => Heard::Unknown("it answered another question".to_owned()),
     }

@@ -86,7 +86,8 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
             text += "; it begins when all its members are there";
         } else if !remember.is_empty() {
             let _ = write!(text, ": stop {} and start it anew, then {group} begins from nothing", ids(&remember));
-            text += "; clients that began before have to be started anew, too";
+            text += "; clients and members of other groups, which remember it, have to be started anew, too; or ";
+            let _ = write!(text, "`stentor group reset --group {group}` goes on with the state that is left");
         }
     } else if there < majority {
         text = format!("{group} has no majority: {there} of its {size} members answer, {majority} have to");
@@ -129,7 +130,11 @@ fn how(member: &Member) -> String {
         "silent" if member.stopped().is_some() => format!("{} does not answer (stopped)", member.id),
         "silent" => format!("{} does not answer", member.id),
         "down" => format!("{} is down", member.id),
-        "joins" => format!("{} waits for the group's state", member.id),
+        "joins" => {
+            let why = member.standing.as_ref().and_then(|standing| standing.hindrance.as_ref());
+            let why = why.map_or(String::new(), |why| format!(" ({why})"));
+            format!("{} waits for the group's state{why}", member.id)
+        }
         "campaigns" => format!("{} wants to lead", member.id),
         "unknown" => format!("of {} nothing is known here", member.id),
         _ => format!("{} does not hear the leader, or has an older state", member.id),

@@ -4,6 +4,7 @@ mod asking;
 mod judge;
 mod member;
 mod report;
+mod reset;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(100);
 /// The time for which a request that is refused at present is repeated.
 const SOON: Duration = Duration::from_secs(2);
+
+pub(super) use self::reset::reset;
 
 pub(super) fn run(command: &LeaderCommand, output: Output) -> Result<Verdict, Failure> {
     match command {
@@ -270,8 +273,10 @@ impl Leaderless {
             let what =
                 format_args!("nobody leads `{}`: {forgot} of its {all} members have no memory of it", config.id());
             let remedy = format_args!(
-                "no majority remembers, so nobody is taken in: stop {} and start it anew; the group begins from nothing",
-                remember.join(", ")
+                "no majority remembers, so nobody is taken in: stop {} and start it anew, and the group begins from nothing; or \
+                 `stentor group reset --group {}` goes on with the state that is left",
+                remember.join(", "),
+                config.id()
             );
             return Failure::run(what, cluster.config.display(), remedy);
         }

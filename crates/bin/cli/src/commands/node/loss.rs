@@ -64,8 +64,9 @@ impl<'a> Loss<'a> {
             format!("{group} begins from nothing when all its members are there")
         } else {
             format!(
-                "stop {} and start {} anew: then {group} begins from nothing; its clients, and groups that wait for messages to \
-                 it, have to be started anew, too",
+                "stop {} and start {} anew: then {group} begins from nothing, when its clients and members of other groups, \
+                 which remember it, are started anew, too; or `stentor group reset --group {group}` goes on with the state \
+                 that is left",
                 and(&memory),
                 if memory.len() == 1 { "it" } else { "them" },
             )
@@ -120,8 +121,9 @@ mod tests {
 
     #[test]
     fn memory_of_a_majority_that_is_gone_is_told_with_what_helps() {
-        let anew = "stop g1.1 and start it anew: then g1 begins from nothing; its clients, and groups that wait for messages \
-                    to it, have to be started anew, too";
+        let anew = "stop g1.1 and start it anew: then g1 begins from nothing, when its clients and members of other groups, \
+                    which remember it, are started anew, too; or `stentor group reset --group g1` goes on with the state \
+                    that is left";
         let gone = remedy(true, [Shape::Gone; 2], true);
         let lost = "fewer than a majority have the group's state";
         assert_eq!(gone, format!("{lost}: start g1.2 and g1.3, which then wait for it; {anew}"));

@@ -6,6 +6,7 @@ mod elsewhere;
 #[cfg(feature = "zookeeper")]
 mod ensemble;
 mod goodbye;
+mod hindrance;
 mod keeping;
 mod loss;
 mod majority;
@@ -221,6 +222,7 @@ fn serve<F: FabricDiagnostics>(
 fn ended_early(error: &RunError, id: &str) -> Failure {
     let remedy = match error {
         RunError::Wait(_) => "`stentor doctor` says what this machine can do",
+        RunError::Ended { .. } => "start it again with the same command: the group takes it in",
         RunError::Superseded(_) => {
             "leave the place to the other one; if there is none, the clock was set back: start this one again"
         }
@@ -228,6 +230,10 @@ fn ended_early(error: &RunError, id: &str) -> Failure {
     };
     match error {
         RunError::Wait(_) => Failure::run(error, id, remedy),
+        RunError::Ended { by, .. } => {
+            let what = format_args!("the group of {id} was reset and goes on in incarnation {by}, without its state");
+            Failure::run(what, id, remedy)
+        }
         RunError::Restore(_, why) => {
             Failure::run(format_args!("another member's state was not taken over: {why}"), id, remedy)
         }

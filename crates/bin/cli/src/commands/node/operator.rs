@@ -6,10 +6,11 @@ use std::time::Duration;
 use stentor::runtime::{ClusterRuntime, FabricDiagnostics, Faults, Member};
 use stentor_election::HandOverError;
 use stentor_host::Beside;
-use stentor_multicast::Replica;
+use stentor_multicast::{Hindrance, Replica};
 use stentor_support::Failure;
 use stentor_support::live::{Answer, Control, Lag, Question, REMOTE_SHOW, Standing};
 
+use super::hindrance::told;
 use super::keeping::Keeping;
 
 /// How often questions are looked for.
@@ -92,7 +93,7 @@ impl<'a> Operator<'a> {
         self.moves.look(now, member.replica());
         if let Some((asker, question)) = member.fabric_mut().next_question() {
             let answer = if question == REMOTE_SHOW {
-                Answer::Standing(self.standing(now, member, keeper))
+                Answer::Standing(Box::new(self.standing(now, member, keeper)))
             } else {
                 Answer::Refused("from another host it only tells how it stands".to_owned())
             };
@@ -101,12 +102,13 @@ impl<'a> Operator<'a> {
         }
         if let Some(asked) = self.control.as_ref().and_then(Control::next) {
             let answer = match &asked.question {
-                Question::Show => Answer::Standing(self.standing(now, member, keeper)),
+                Question::Show => Answer::Standing(Box::new(self.standing(now, member, keeper))),
                 Question::Stop => {
                     self.ends = true;
                     Answer::Done
                 }
                 Question::Move { to } => self.hand_over(member, keeper, to),
+                Question::Reset { ends, empty } => reset(member, ends, *empty),
                 Question::Faults { drop_ppm, from, to } => {
                     let drop = f64::from(*drop_ppm) / f64::from(MILLION);
                     disturb(member, &Faults { drop, from: from.clone(), to: to.clone() })
@@ -140,12 +142,17 @@ impl<'a> Operator<'a> {
         clients.sort_by_key(|lag| std::cmp::Reverse(lag.undelivered));
         clients.truncate(CLIENTS);
         let stalls = replica.undelivered().next().is_some();
+        // Who is missing is shown to be.
+        let hinders = replica.hindrance().filter(|hindrance| !matches!(hindrance, Hindrance::Missing(_)));
         Standing {
             id: name(member.fabric().me()),
             pid: std::process::id(),
             leads: replica.is_leader(),
             campaigns: replica.is_candidate(),
             joining: replica.is_joining(),
+            incarnation: replica.incarnation().to_string(),
+            ends: replica.reset_ends().to_string(),
+            hindrance: hinders.map(|hindrance| told(&hindrance, |process| self.plan.name(process))),
             epoch: replica.ballot().number(),
             leader: name(replica.ballot().leader()),
             heard_ms: keeper.heard(replica.ballot().leader()).map(|at| now.saturating_sub(at).as_millis() as u64),
@@ -186,6 +193,14 @@ impl<'a> Operator<'a> {
             }
             Err(error) => refuse(&error),
         }
+    }
+}
+
+fn reset<F: FabricDiagnostics>(member: &mut Member<F>, ends: &str, empty: bool) -> Answer {
+    let done = ends.parse().map_err(str::to_owned);
+    match done.and_then(|ends| member.reset(ends, empty).map_err(|error| error.to_string())) {
+        Ok(()) => Answer::Moving,
+        Err(why) => Answer::Refused(why),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use stentor::config::FabricKind;
 use stentor::runtime::{ClusterRuntime, FabricDiagnostics, Member};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, GroupId, ProcessRole, Replica};
+use stentor_multicast::{Ballot, Contradiction, GroupId, Hindrance, ProcessRole, Replica};
 use stentor_support::live::{
     MEND_NAME, Refusals, Repeats, Troubles, Waiting, find, key_in_words, looked_in, whereabouts,
 };
@@ -16,6 +16,7 @@ use stentor_support::{Failure, Level, Output};
 
 use super::clocks::{Clocks, Said};
 use super::elsewhere::runs_here;
+use super::hindrance;
 use super::keeping::Keeping;
 use super::loss::{Loss, stopped};
 use super::majority::{Change, Majority, Own, Seen, Shape};
@@ -60,6 +61,8 @@ struct Waits {
     absent: Vec<ProcessId>,
     /// Those of them whose host names lead to no address.
     unknown: Vec<ProcessId>,
+    /// All members are there without memory, and the group does not begin.
+    hindrance: Option<Hindrance>,
 }
 
 /// What was said: nothing is said twice in a row.
@@ -87,6 +90,8 @@ pub(super) struct Talk<'a> {
     ballot: Ballot,
     joining: bool,
     refusals: Refusals,
+    /// Processes that know other histories of groups, as it was said last.
+    contradictions: Vec<(ProcessId, Contradiction)>,
     waiting: RefCell<Waiting>,
     /// Where the processes of this host meet.
     directory: PathBuf,
@@ -127,6 +132,7 @@ impl<'a> Talk<'a> {
             ballot: Ballot::NONE,
             joining: true,
             refusals: Refusals::with_key(plan.file().and_then(|file| key_in_words(plan.config(), file))),
+            contradictions: Vec::new(),
             waiting: RefCell::new(Waiting::default()),
             directory,
             troubles: Troubles::default(),
@@ -180,6 +186,7 @@ impl<'a> Talk<'a> {
         }
         let is_known = |process| fabric.unresolved(process).is_none();
         self.tell_what_the_group_waits_for(member.replica(), late, is_known);
+        self.tell_of_contradictions(member.contradictions().collect());
         if !self.ready {
             let absent: Vec<_> = self.peers.iter().filter(|peer| !peer.here).map(|peer| peer.process).collect();
             let whom = || absent.iter().map(|at| whereabouts(self.plan, *at, fabric.unresolved(*at))).collect();
@@ -195,6 +202,18 @@ impl<'a> Talk<'a> {
             let said = self.waiting.borrow_mut().look_and_explain(self.looked, whom, why);
             said.iter().for_each(|text| self.warn(text));
         }
+    }
+
+    /// Connections that are refused, because their ends know different histories of a group.
+    fn tell_of_contradictions(&mut self, now: Vec<(ProcessId, Contradiction)>) {
+        if now == self.contradictions {
+            return;
+        }
+        for (process, why) in now.iter().filter(|one| !self.contradictions.contains(one)) {
+            let group = self.plan.config().groups()[usize::from(why.group.0)].id();
+            self.warn(&hindrance::contradicted(why, self.plan.name(*process), group));
+        }
+        self.contradictions = now;
     }
 
     /// Why a member is not there, as far as it is known: it was refused, or it runs on this host and does not come here.
@@ -229,6 +248,11 @@ impl<'a> Talk<'a> {
         let me = |process: &ProcessId| self.plan.name(*process) == self.name;
         let others = topology.members(group).filter(|process| !me(process) && !forgot.contains(process));
         let others: Vec<_> = others.collect();
+        if let Some(hindrance @ (Hindrance::Remembered { .. } | Hindrance::Operator)) = replica.hindrance()
+            && others.is_empty()
+        {
+            return Waits { hindrance: Some(hindrance), ..Waits::default() };
+        }
         if !replica.is_joining() || others.len() as u32 >= topology.majority(group) {
             return Waits::default();
         }
@@ -244,10 +268,15 @@ impl<'a> Talk<'a> {
     fn told_waits(&self, waits: &Waits, group: GroupId) -> String {
         let names = |all: &[ProcessId]| all.iter().map(|at| self.plan.name(*at)).collect::<Vec<_>>().join(", ");
         let name = self.plan.config().groups()[usize::from(group.0)].id();
+        if let Some(hindrance) = &waits.hindrance {
+            let why = hindrance::told(hindrance, |process| self.plan.name(process));
+            let remedy = hindrance::remedy(hindrance, name, |process| self.plan.name(process)).unwrap_or_default();
+            return format!("all members of {name} have no memory of it, and it does not begin: {why}; {remedy}");
+        }
         if !waits.remember.is_empty() {
             return format!(
                 "{} of {} members of {name} have no memory of it, so nobody is taken in: stop {} and start it anew, then {name} \
-                 begins from nothing",
+                 begins from nothing; or `stentor group reset --group {name}` goes on with the state that is left",
                 waits.forgot,
                 self.plan.topology().size(group),
                 names(&waits.remember)
@@ -302,12 +331,16 @@ impl<'a> Talk<'a> {
 
     /// This process has its group's state from here on.
     fn begins(&self, replica: &Replica) {
-        let is_first = replica.ballot() == self.plan.topology().first_ballot(replica.group());
+        let is_first = replica.ballot().number() == 1;
         match replica.delivered() {
-            // Those who begin the group's life wait for a majority to know it; whoever is taken in later has a later ballot.
-            0 if is_first || replica.counts_in().is_none() => {
+            // Whoever is taken in later has a later ballot.
+            0 if is_first => {
                 let name = self.plan.config().groups()[usize::from(replica.group().0)].id();
-                self.say(&format!("{name} begins from nothing: its deliveries are numbered from 1"));
+                let incarnation = replica.incarnation();
+                self.say(&format!(
+                    "{name} begins from nothing: its deliveries are numbered from 1; incarnation {incarnation}: no process \
+                     that was reached remembers another"
+                ));
             }
             delivered => self.say(&format!("taken in by its group, which has delivered {delivered}")),
         }

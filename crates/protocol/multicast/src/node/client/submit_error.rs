@@ -39,6 +39,15 @@ pub enum SubmitError {
         /// Index of the group.
         group: u16,
     },
+    /// The group began anew since this process took its place: what it multicast to it and was not known to be delivered
+    /// may be lost, and a new process goes on.
+    #[error(
+        "group {group} began anew, from another state: what was under way to it may be lost; start this client again"
+    )]
+    GroupReset {
+        /// Index of the group.
+        group: u16,
+    },
     /// This process has multicast as many messages as one can.
     #[error("this process of client place c{client} has used up its sequences; start another one")]
     Exhausted {

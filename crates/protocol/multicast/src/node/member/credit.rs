@@ -165,7 +165,7 @@ impl<F: Fabric> Member<F> {
         let crowded = self.replica.is_crowded(client);
         let unopened = |generation| Standing { generation, first: 0, opened: false, crowded };
         (body.place, body.first) = match last {
-            Some(last) if own(&last) && last.settled && self.replica.counts_in().is_some() => {
+            Some(last) if own(&last) && self.replica.has_opened(&last) && self.replica.counts_in().is_some() => {
                 body.generation = Some(last.generation);
                 (Standing { generation: last.generation, first: 0, opened: true, crowded }, last.first)
             }

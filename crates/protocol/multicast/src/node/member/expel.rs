@@ -84,10 +84,11 @@ impl<F: Fabric> Member<F> {
     /// Ends the connections with a member.
     fn expel(&mut self, process: ProcessId) {
         let Some(peer) = &self.peers[process.index()] else { return };
-        for link in [Some(peer.main), peer.streaming].into_iter().flatten() {
+        let links = [Some(peer.main), peer.streaming];
+        self.recovery.expelling.note(process);
+        for link in links.into_iter().flatten() {
             self.disconnect(link);
         }
-        self.recovery.expelling.note(process);
     }
 
     /// Ends a connection from this end.

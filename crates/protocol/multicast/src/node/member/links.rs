@@ -89,11 +89,18 @@ impl<F: Fabric> Member<F> {
 
     pub(super) fn greet(&mut self, link: usize, kind: HelloKind, start: Start) {
         let hello = Hello { clock: self.time.wall(), ..Hello::new(kind, self.links.life, start) };
+        let hello = self.with_incarnations(link, hello);
         let sent = self.links.greet(&mut self.fabric, link, hello);
         self.outputs.counts.write(Step::PeerMessage, sent);
     }
 
     fn down(&mut self, link: usize) {
+        self.forget_greeting(link);
+        self.part_from(link);
+    }
+
+    /// Nothing goes over a link any more until its ends have greeted again.
+    pub(super) fn part_from(&mut self, link: usize) {
         let process = self.links[link].peer();
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
         self.outputs.connected[process.index()] = false;
@@ -105,8 +112,11 @@ impl<F: Fabric> Member<F> {
         self.streams.stop(process);
     }
 
-    fn greeted(&mut self, link: usize, hello: &Hello) {
+    pub(super) fn greeted(&mut self, link: usize, hello: &Hello) {
         let Hello { kind: HelloKind::Connection, life, start, clock, .. } = *hello else { return };
+        if !self.accepts(link, hello) {
+            return;
+        }
         let process = self.links[link].peer();
         if let Some(client) = self.client_of(link) {
             if hello.is_superseded(self.replica.over_below(client)) {

@@ -19,7 +19,7 @@ use crate::node::expelling::Expelling;
 use crate::node::hello::Start;
 use crate::node::message_assembler::Received;
 use crate::node::streams::HeldRecord;
-use crate::{Ballot, ClientId, Header, PeerMessage, Rejected, Replica};
+use crate::{Ballot, ClientId, Header, Incarnation, PeerMessage, Rejected, Replica};
 
 /// First word of what goes as a letter: a letter of the state machine; a body; words of the caller's.
 const LETTER: u64 = 1;
@@ -88,9 +88,11 @@ impl Default for Recovery {
 #[derive(Debug)]
 pub(super) enum Fencing {
     /// A letter; and what came with it.
-    PeerMessage(PeerMessage, Received),
+    PeerMessage(Box<PeerMessage>, Received),
     /// This member wants to lead.
     Campaign,
+    /// An operator ends this incarnation of the group; with nothing, if `empty`.
+    Reset { ends: Incarnation, empty: bool },
 }
 
 impl Recovery {
@@ -122,6 +124,16 @@ impl Recovery {
         if self.rests { self.tick.max(self.rest_tick) } else { self.tick }
     }
 
+    /// Returns how many ticks did not come since the last one, because this member rested or was not called.
+    fn ticks_left_out(&self, now: Duration) -> u16 {
+        if self.now == 0 {
+            return 0;
+        }
+        let last = self.due.saturating_sub(self.interval());
+        let passed = now.saturating_sub(last).as_nanos() / self.tick.as_nanos().max(1);
+        passed.saturating_sub(1).min(u128::from(u16::MAX)) as u16
+    }
+
     /// Changes the time between ticks; the next one counts from the last.
     fn change(&mut self, change: impl FnOnce(&mut Self)) {
         let last = self.due.saturating_sub(self.interval());
@@ -151,9 +163,24 @@ impl<F: Fabric> Member<F> {
         Ok(())
     }
 
+    /// Begins a new incarnation of this member's group in the steps that follow, if a majority of it promises: see
+    /// [`Replica::reset`].
+    ///
+    /// # Errors
+    /// See [`Replica::reset`]; [`Rejected::Ahead`] while the application gets another member's state.
+    pub fn reset(&mut self, ends: Incarnation, empty: bool) -> Result<(), Rejected> {
+        self.replica.check_reset(ends, empty)?;
+        if self.is_ahead() && !empty {
+            return Err(Rejected::Ahead);
+        }
+        self.gate.disturb();
+        self.recovery.fencing = Some(Fencing::Reset { ends, empty });
+        Ok(())
+    }
+
     /// Asks another member of the group to take over the leadership.
     pub fn hand_over(&mut self, to: ProcessId) {
-        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: PeerMessage::Lead });
+        self.outputs.letters.push(Outgoing::PeerMessage { to, letter: Box::new(PeerMessage::Lead) });
         self.gate.disturb();
     }
 
@@ -178,6 +205,7 @@ impl<F: Fabric> Member<F> {
             worked |= self.go_on_fencing(app);
         }
         if self.recovery.ticks(now) {
+            self.replica.skip_ticks(self.recovery.ticks_left_out(now));
             self.recovery.due = now.saturating_add(self.recovery.interval());
             self.recovery.now += 1;
             self.heartbeats.tick(&mut self.fabric, &mut self.links);
@@ -189,6 +217,7 @@ impl<F: Fabric> Member<F> {
         }
         self.follow_part();
         self.tell_ballot();
+        self.tell_histories();
         self.send_outgoing();
         self.go_on_transferring(app);
         if worked {
@@ -287,13 +316,13 @@ impl<F: Fabric> Member<F> {
             _ => None,
         };
         if waiting <= letter.fences() {
-            self.recovery.fencing = Some(Fencing::PeerMessage(letter, received));
+            self.recovery.fencing = Some(Fencing::PeerMessage(Box::new(letter), received));
         }
     }
 
     fn hand_letter<A: Application>(&mut self, letter: &PeerMessage, received: &Received, app: &mut A) -> Option<()> {
         let (from, ballot) = (received.from, self.replica.ballot());
-        if !self.meets_application(letter) {
+        if !self.fits_application(from, letter, app) || !self.meets_application(letter) {
             // What the application lacks was lost with a connection. It comes again, and the state with it.
             return Some(());
         }
@@ -337,7 +366,7 @@ impl<F: Fabric> Member<F> {
     fn go_on_fencing<A: Application>(&mut self, app: &mut A) -> bool {
         let leader = match &self.recovery.fencing {
             Some(Fencing::PeerMessage(letter, _)) => letter.fences().map(Ballot::leader),
-            Some(Fencing::Campaign) => None,
+            Some(Fencing::Campaign | Fencing::Reset { .. }) => None,
             None => return false,
         };
         if !self.fence(leader) {
@@ -355,17 +384,30 @@ impl<F: Fabric> Member<F> {
                 let taken = self.hand_letter(&letter, &received, app).is_some();
                 self.outputs.counts.rejected += u64::from(!taken);
             }
-            Some(Fencing::Campaign) => self.start_campaign(app),
+            Some(Fencing::Campaign) => self.start_campaign(app, |replica, out| replica.campaign(out)),
+            Some(Fencing::Reset { ends, empty }) => {
+                let ahead = self.is_ahead() && !empty;
+                self.start_campaign(
+                    app,
+                    |replica, out| {
+                        if ahead { Err(Rejected::Ahead) } else { replica.reset(ends, empty, out) }
+                    },
+                );
+            }
             None => {}
         }
         true
     }
 
-    fn start_campaign<A: Application>(&mut self, app: &mut A) {
+    fn start_campaign<A: Application>(
+        &mut self,
+        app: &mut A,
+        campaign: impl FnOnce(&mut Replica, &mut Out<'_, A>) -> Result<Ballot, Rejected>,
+    ) {
         let before = self.replica.ballot();
         self.outputs.stream.clear();
-        // Refused only while joining, which it was not, or when its place is taken.
-        let _ = self.with_replica(app, |replica, out| replica.campaign(out));
+        // It was checked when it was asked; what has changed since speaks against it.
+        let _ = self.with_replica(app, campaign);
         self.streams.reads = None;
         self.follow(before);
     }

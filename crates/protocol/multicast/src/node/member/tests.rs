@@ -12,8 +12,8 @@ use crate::node::effects::Out;
 use crate::node::frozen::FrozenBytes;
 use crate::node::transfer::{Backlog, Name, OutgoingTransfer};
 use crate::{
-    Application, Client, ClientId, Delivered, GroupId, Head, Limits, MessageId, Mutant, PeerMessage, ReplicaConfig,
-    ShortSlot, StreamEntry, StreamItem, Topology, Variant,
+    Application, Client, ClientId, Delivered, GroupId, Head, Limits, MessageId, PeerMessage, ReplicaConfig, ShortSlot,
+    StreamEntry, StreamItem, Topology,
 };
 
 const SALT: u64 = 5;
@@ -46,14 +46,7 @@ impl Bed {
         let topology = Arc::new(Topology::new(&[3], 1).expect("a possible cluster"));
         let world = World::new(SimConfig::new(4, 1, NetworkModel::calm()));
         let member = |me| {
-            let config = ReplicaConfig {
-                topology: topology.clone(),
-                me,
-                variant: Variant::V2,
-                window: limits().window,
-                retry_ticks: ReplicaConfig::RETRY_TICKS,
-                mutant: Mutant::None,
-            };
+            let config = ReplicaConfig::new(topology.clone(), me, limits().window);
             Member::new(world.fabric(me), config, limits(), SALT, 1).expect("a possible member")
         };
         let members = (0..3).map(ProcessId).map(member).collect();
@@ -142,7 +135,8 @@ fn a_stream_that_stopped_with_its_connection_begins_again_when_the_transfer_ends
     bed.first_multicast();
     bed.run();
     let (to, leader) = (ProcessId(2), &mut bed.members[LEADER.index()]);
-    let name = Name { life: leader.links.life, freeze: leader.transfers.next_freeze() };
+    let name =
+        Name { life: leader.links.life, incarnation: leader.applied_in(), freeze: leader.transfers.next_freeze() };
     let frozen = Box::new(FrozenBytes::new(Vec::new()));
     leader.outputs.backlog = Some(Backlog::new(1 << 20));
     let mut outgoing = OutgoingTransfer::new(to, name, (leader.outputs.applied, frozen), 1 << 20, leader.recovery.now);

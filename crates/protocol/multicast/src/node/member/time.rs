@@ -126,7 +126,7 @@ impl<F: Fabric> Member<F> {
         self.time.clock.pass(now);
         let (replica, time) = (&mut self.replica, &mut self.time);
         let leads = replica.is_leader();
-        // Who joins may begin its group's life at any moment, and lead.
+        // Who joins may found its group at any moment, and lead.
         if leads || replica.is_candidate() || replica.is_joining() {
             time.clock.follow(replica.clock(), !leads || !time.leads);
         } else {

@@ -142,7 +142,7 @@ impl<F: Fabric> Member<F> {
         Some(())
     }
 
-    fn say_standing(&mut self, to: ProcessId) {
+    pub(super) fn say_standing(&mut self, to: ProcessId) {
         let incoming = self.transfers.incoming.as_ref().filter(|incoming| incoming.from == to);
         let under_way = incoming.map(|incoming| (incoming.name, incoming.next()));
         let standing = Standing { applied: self.outputs.applied, under_way };
@@ -269,7 +269,7 @@ impl<F: Fabric> Member<F> {
         let restores = outgoing.may_be_restored();
         let patience = if restores || self.is_connected_to(outgoing.to) { DONOR_PATIENCE } else { RESUME_PATIENCE };
         let others_wait = || self.transfers.next_want(self.recovery.now).is_some_and(|(to, ..)| to != outgoing.to);
-        if !self.serves(outgoing.to) {
+        if !self.serves(outgoing.to) || outgoing.name.incarnation != self.applied_in() {
             Some(GivenUp::LeaderChanged)
         } else if self.outputs.backlog.as_ref().is_none_or(Backlog::has_overflowed) {
             Some(GivenUp::BacklogFull { limit: self.limits.backlog_bytes })
@@ -289,7 +289,8 @@ impl<F: Fabric> Member<F> {
             // It has got so far meanwhile, or another leader serves it. If it lacks something still, it asks again.
             return;
         }
-        let name = Name { life: self.links.life, freeze: self.transfers.next_freeze() };
+        let (life, incarnation) = (self.links.life, self.applied_in());
+        let name = Name { life, freeze: self.transfers.next_freeze(), incarnation };
         let position = self.outputs.applied;
         let frozen = app.freeze();
         self.outputs.backlog = Some(Backlog::new(self.limits.backlog_bytes));
@@ -391,7 +392,7 @@ impl<F: Fabric> Member<F> {
         let now = self.recovery.now;
         let mixed = mutant!(self.mutant, PiecesMixed);
         let known = self.transfers.incoming.as_ref().is_some_and(|known| known.is_named(from, letter.name) || mixed);
-        if !known && !self.begin_incoming(from, letter) {
+        if !known && !self.begin_incoming(from, letter, app) {
             self.say_given_up(from, letter.name, GivenUp::Abandoned);
             return;
         }
@@ -418,12 +419,16 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Takes part in a transfer that begins, unless another one makes progress, or the application is farther.
-    fn begin_incoming(&mut self, from: ProcessId, first: &TransferLetter<'_>) -> bool {
+    fn begin_incoming<A: Application>(&mut self, from: ProcessId, first: &TransferLetter<'_>, app: &mut A) -> bool {
         if first.number != 1 {
             return false;
         }
+        if self.is_busy_with_another(from) || !self.may_take_of(first.name.incarnation, app) {
+            self.say_standing(from);
+            return false;
+        }
         let (now, applied) = (self.recovery.now, self.outputs.applied);
-        if first.position < applied || self.is_busy_with_another(from) {
+        if first.position < applied {
             self.say_standing(from);
             return false;
         }
@@ -444,6 +449,7 @@ impl<F: Fabric> Member<F> {
         let Some(incoming) = &mut self.transfers.incoming else { return };
         if incoming.position > self.outputs.applied {
             self.outputs.restore(incoming.position, incoming.snapshot(), app);
+            self.transfers.applied_in = incoming.name.incarnation;
         }
         incoming.forget_snapshot();
         self.count_rare_bytes();
@@ -451,6 +457,9 @@ impl<F: Fabric> Member<F> {
 
     /// The application makes the deliveries of a piece. `None`: they are none, or some are missing before them.
     fn apply_deliveries<A: Application>(&mut self, mut words: &[u64], app: &mut A) -> Option<()> {
+        if let Some(incoming) = &self.transfers.incoming {
+            self.transfers.applied_in = incoming.name.incarnation;
+        }
         while !words.is_empty() {
             let (entry, rest) = Entry::read(words)?;
             let delivered = entry.delivered();

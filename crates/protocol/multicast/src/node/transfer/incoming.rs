@@ -143,8 +143,9 @@ impl IncomingTransfer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Incarnation;
 
-    const NAME: Name = Name { life: 3, freeze: 1 };
+    const NAME: Name = Name { life: 3, freeze: 1, incarnation: Incarnation::FIRST };
 
     fn piece(number: u64, subject: Subject<'_>) -> TransferLetter<'_> {
         TransferLetter { name: NAME, position: 7, number, subject }

@@ -5,17 +5,19 @@
 //! | 0 | kind |
 //! | 1 | life of the donor that the transfer's name has |
 //! | 2 | number of the freeze that the name has |
-//! | 3 | deliveries that the frozen state contains; in `Standing`: that the sender's application has made |
-//! | 4 | number of the piece, from 1; in `Standing`: of the piece that the sender waits for, 0: it takes part in no transfer |
-//! | 5, 6 | `End`: bytes of the whole state, 0; `GivenUp`: bytes and limit; else 0 |
-//! | 7… | `Deliveries`: the deliveries |
+//! | 3 | incarnation of the group that the name has, number (32) and tag (32): the frozen state and the deliveries are of its history |
+//! | 4 | deliveries that the frozen state contains; in `Standing`: that the sender's application has made |
+//! | 5 | number of the piece, from 1; in `Standing`: of the piece that the sender waits for, 0: it takes part in no transfer |
+//! | 6, 7 | `End`: bytes of the whole state, 0; `GivenUp`: bytes and limit; else 0 |
+//! | 8… | `Deliveries`: the deliveries |
 //!
 //! The bytes of a frozen state are the tail of the letter.
 
 use super::{GivenUp, Standing};
+use crate::Incarnation;
 
 /// Words before the deliveries.
-const HEADER: usize = 7;
+const HEADER: usize = 8;
 
 /// Names a transfer together with the process that sends it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,11 +26,13 @@ pub(in crate::node) struct Name {
     pub(in crate::node) life: u64,
     /// The donor's number for the freeze.
     pub(in crate::node) freeze: u64,
+    /// The incarnation whose history the donor's application is of.
+    pub(in crate::node) incarnation: Incarnation,
 }
 
 impl Name {
     /// Of a letter that is about no transfer.
-    pub(in crate::node) const NONE: Name = Name { life: 0, freeze: 0 };
+    pub(in crate::node) const NONE: Name = Name { life: 0, freeze: 0, incarnation: Incarnation::NONE };
 }
 
 /// What a letter says.
@@ -90,19 +94,22 @@ impl<'a> TransferLetter<'a> {
                 (6, name, 0, number, extra, no_deliveries, no_bytes)
             }
         };
-        out.extend_from_slice(&[kind, name.life, name.freeze, position, number, extra[0], extra[1]]);
+        let incarnation = name.incarnation.to_word();
+        out.extend_from_slice(&[kind, name.life, name.freeze, incarnation, position, number, extra[0], extra[1]]);
         out.extend_from_slice(words);
         tail
     }
 
     /// Reads a letter; `None` if it is none.
     pub(in crate::node) fn decode(words: &'a [u64], tail: &'a [u8]) -> Option<Self> {
-        let ([kind, life, freeze, position, number, first, second], rest) = words.split_first_chunk::<HEADER>()?;
+        let (header, rest) = words.split_first_chunk::<HEADER>()?;
+        let [kind, life, freeze, incarnation, position, number, first, second] = header;
         let (life, freeze, position, number, extra) = (*life, *freeze, *position, *number, [*first, *second]);
         if (position | number) >> 63 != 0 || (*kind != 3 && !rest.is_empty()) || (*kind != 1 && !tail.is_empty()) {
             return None;
         }
-        let name = Name { life, freeze };
+        let incarnation = Some(Incarnation::from_word(*incarnation)).filter(|one| one.is_possible())?;
+        let name = Name { life, freeze, incarnation };
         let subject = match *kind {
             1 => Subject::Snapshot(tail),
             2 => Subject::End(extra[0]),
@@ -131,7 +138,7 @@ impl<'a> TransferLetter<'a> {
 mod tests {
     use super::*;
 
-    const NAME: Name = Name { life: 8, freeze: 2 };
+    const NAME: Name = Name { life: 8, freeze: 2, incarnation: Incarnation { number: 3, tag: 4 } };
 
     #[test]
     fn letters_are_read_as_they_were_written() {
@@ -157,22 +164,23 @@ mod tests {
             assert_eq!(read.subject, subject);
             if let Subject::Snapshot(_) | Subject::End(_) | Subject::Deliveries(_) = subject {
                 assert_eq!(read, letter);
-                words[4] = 0;
+                words[5] = 0;
                 assert_eq!(TransferLetter::decode(&words, tail), None, "pieces have numbers");
-                words[4] = 1 << 63;
+                words[5] = 1 << 63;
                 assert_eq!(TransferLetter::decode(&words, tail), None);
             }
-            assert_eq!(TransferLetter::decode(&words[..6], tail), None);
+            assert_eq!(TransferLetter::decode(&words[..7], tail), None);
         }
     }
 
     #[test]
     fn words_that_are_no_letters_are_refused() {
         for kind in [0, 7, u64::MAX] {
-            assert_eq!(TransferLetter::decode(&[kind, 0, 0, 0, 1, 0, 0], b""), None);
+            assert_eq!(TransferLetter::decode(&[kind, 0, 0, 0, 0, 1, 0, 0], b""), None);
         }
-        assert_eq!(TransferLetter::decode(&[4, 0, 0, 0, 0, 0, 0, 1], b""), None, "words behind a query");
-        assert_eq!(TransferLetter::decode(&[2, 0, 0, 0, 1, 0, 0], b"x"), None, "bytes behind an end");
-        assert_eq!(TransferLetter::decode(&[6, 0, 0, 0, 6, 0, 0], b""), None, "no such reason");
+        assert_eq!(TransferLetter::decode(&[4, 0, 0, 0, 0, 0, 0, 0, 1], b""), None, "words behind a query");
+        assert_eq!(TransferLetter::decode(&[2, 0, 0, 0, 0, 1, 0, 0], b"x"), None, "bytes behind an end");
+        assert_eq!(TransferLetter::decode(&[6, 0, 0, 0, 0, 6, 0, 0], b""), None, "no such reason");
+        assert_eq!(TransferLetter::decode(&[2, 0, 0, 1 << 16, 0, 1, 0, 0], b""), None, "no such incarnation");
     }
 }

@@ -228,11 +228,12 @@ pub(super) fn is_acknowledged(number: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Incarnation;
     use crate::node::app::Delivered;
     use crate::node::frozen::FrozenBytes;
     use crate::{Ballot, ClientId, MessageId, Timestamp};
 
-    const NAME: Name = Name { life: 1, freeze: 1 };
+    const NAME: Name = Name { life: 1, freeze: 1, incarnation: Incarnation::FIRST };
 
     fn outgoing(bytes: usize, limit: u64) -> OutgoingTransfer {
         let frozen = Box::new(FrozenBytes::new((0..bytes).map(|at| at as u8).collect()));
@@ -313,7 +314,7 @@ mod tests {
         assert!(outgoing.on_standing(nothing, 0), "all is there still");
         assert_eq!(send(&mut outgoing, &mut backlog).len(), 9);
         assert!(outgoing.on_standing(waits_for(3), 0));
-        let other = Standing { applied: 0, under_way: Some((Name { life: 1, freeze: 2 }, 1)) };
+        let other = Standing { applied: 0, under_way: Some((Name { freeze: 2, ..NAME }, 1)) };
         assert!(!outgoing.on_standing(nothing, 0) && !outgoing.on_standing(other, 0));
         outgoing.pause();
         assert!(!outgoing.on_standing(waits_for(2), 0), "that is not kept any more");

@@ -54,9 +54,9 @@ fn message_is_over(context: &Context, member: &Member, replica: &Replica, messag
         PeerMessage::Promise { ballot, .. } => *ballot < replica.promised() || *ballot == replica.ballot(),
         // Only the leader of the promised ballot counts who has installed it.
         PeerMessage::Installed { ballot } => *ballot < replica.promised(),
-        PeerMessage::Refuse { promised } => *promised <= replica.known(replica.group()),
+        PeerMessage::Refuse { promised, .. } => *promised <= replica.known(replica.group()),
         // Who announces a smaller one than is known is told so, which a loss of the answer makes undone.
-        PeerMessage::Announce { group, ballot } => *ballot < replica.known(*group),
+        PeerMessage::Announce { group, ballot, .. } => *ballot < replica.known(*group),
         PeerMessage::Decided { message: MessageRef { client, sequence }, .. } => {
             is_delivered(context, member, *client, *sequence)
         }

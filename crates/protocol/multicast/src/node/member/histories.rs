@@ -1,0 +1,124 @@
+//! What greetings say about groups' incarnations, and connections that are refused because of it.
+//!
+//! Each end greets with the incarnation in which it has a state of its own group, and the one that it remembers of the
+//! other's. If one of them contradicts what is known at the other end, that end *refuses* the connection: nothing is taken
+//! or written over it, it can be asked why, and the greeting is judged again when what is known has changed. Both ends judge
+//! the same: who refuses greets again if it has heard something new since it greeted. Clients greet alike; they remember, and
+//! have no group of their own.
+
+use stentor_fabric::{Fabric, ProcessId};
+
+use super::Member;
+use crate::node::hello::{Hello, HelloKind, Start};
+use crate::{Contradiction, Incarnation, ProcessRole};
+
+/// A connection that is refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RefusedLink {
+    link: usize,
+    hello: Hello,
+    why: Contradiction,
+}
+
+/// What this process has said and heard about incarnations.
+#[derive(Debug, Default)]
+pub(super) struct Histories {
+    /// By link: what was said in the last greeting, own incarnation first.
+    said: Vec<[Incarnation; 2]>,
+    refused: Vec<RefusedLink>,
+    /// The own incarnation and all that are known, when it was looked last.
+    known: Vec<Incarnation>,
+}
+
+impl<F: Fabric> Member<F> {
+    /// Returns the connected processes whose connections are refused, because they know another history of a group with the
+    /// number of the one that is known here.
+    pub fn contradictions(&self) -> impl Iterator<Item = (ProcessId, Contradiction)> + '_ {
+        self.histories.refused.iter().map(|refused| (self.links[refused.link].peer(), refused.why))
+    }
+
+    /// What a greeting over a link says of incarnations: the own group's, and the one of the receiver's.
+    fn incarnations_for(&self, link: usize) -> [Incarnation; 2] {
+        let yours = match self.topology.role(self.links[link].peer()) {
+            Some(ProcessRole::Member { group, .. }) => self.replica.known_incarnation(group),
+            _ => Incarnation::NONE,
+        };
+        [self.replica.incarnation(), yours]
+    }
+
+    /// Adds to a greeting what this process knows of incarnations.
+    pub(super) fn with_incarnations(&mut self, link: usize, hello: Hello) -> Hello {
+        let [own, yours] = self.incarnations_for(link);
+        let links = self.links.len();
+        self.histories.said.resize(links, [Incarnation::NONE; 2]);
+        self.histories.said[link] = [own, yours];
+        Hello { own, yours, ..hello }
+    }
+
+    /// Judges what a greeting says of incarnations. Returns whether the connection goes on.
+    pub(super) fn accepts(&mut self, link: usize, hello: &Hello) -> bool {
+        let process = self.links[link].peer();
+        let refused = self.histories.refused.len();
+        self.histories.refused.retain(|refused| refused.link != link);
+        let was_refused = self.histories.refused.len() < refused;
+        let Err(why) = self.replica.on_greeting(process, hello.own, hello.yours) else {
+            if was_refused {
+                // Its ring was stopped: it begins anew.
+                self.greet_again(link);
+            }
+            return true;
+        };
+        self.outputs.counts.rejected += 1;
+        self.histories.refused.push(RefusedLink { link, hello: *hello, why });
+        self.links[link].greeted = None;
+        self.part_from(link);
+        if self.histories.said.get(link) != Some(&self.incarnations_for(link)) {
+            self.greet_again(link);
+        }
+        false
+    }
+
+    /// A link is down: who greeted over it says anew what it remembers. Whom this process expelled lives, as far as it can tell:
+    /// what that one said holds until it greets again, or the next process in its place does.
+    pub(super) fn forget_greeting(&mut self, link: usize) {
+        self.histories.refused.retain(|refused| refused.link != link);
+        let peer = self.links[link].peer();
+        if !self.recovery.expelling.members().any(|member| member == peer) {
+            self.replica.on_disconnected(peer);
+        }
+    }
+
+    /// Greets again whoever should hear what this process knows since it looked last: clients, and those whom it refuses.
+    pub(super) fn tell_histories(&mut self) {
+        let now = || {
+            let known = self.topology.group_ids().map(|group| self.replica.known_incarnation(group));
+            std::iter::once(self.replica.incarnation()).chain(known)
+        };
+        if now().eq(self.histories.known.iter().copied()) {
+            return;
+        }
+        let before = self.histories.known.first().copied();
+        self.histories.known = now().collect();
+        if before.is_some_and(|before| before != self.replica.incarnation()) {
+            for client in 0..self.bodies.len() {
+                let link = self.bodies[client].ring.credit.link;
+                if self.links[link].is_ready() {
+                    self.greet_again(link);
+                }
+            }
+        }
+        for RefusedLink { link, hello, .. } in std::mem::take(&mut self.histories.refused) {
+            self.greet_again(link);
+            self.greeted(link, &hello);
+        }
+    }
+
+    fn greet_again(&mut self, link: usize) {
+        let process = self.links[link].peer();
+        let start = match self.peers.get_mut(process.index()) {
+            Some(Some(peer)) => peer.outbound.start(0, &self.links),
+            _ => Start { position: 0, generation: 0 },
+        };
+        self.greet(link, HelloKind::Connection, start);
+    }
+}

@@ -1,0 +1,40 @@
+//! Where a history of a group's state began, and where operators went on from.
+
+use crate::Incarnation;
+
+/// One beginning: a group was founded, or reset.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Origin {
+    /// The incarnation that began.
+    pub incarnation: Incarnation,
+    /// Deliveries of the history before it that it goes on from: none, if it was founded or reset with nothing.
+    pub kept: u64,
+}
+
+/// Returns the number of deliveries that two histories have in common for sure, each told by its beginnings, the oldest
+/// first. All of them, if neither was reset without the other.
+pub(crate) fn common(one: &[Origin], other: &[Origin]) -> u64 {
+    let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+    if same == 0 {
+        return 0;
+    }
+    let kept = |history: &[Origin]| history.get(same).map_or(u64::MAX, |next| next.kept);
+    kept(one).min(kept(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn histories_part_where_one_was_reset_without_the_other() {
+        let begun = |number, kept| Origin { incarnation: Incarnation { number, tag: number }, kept };
+        let (founded, reset, again) = (begun(1, 0), begun(2, 40), begun(3, 45));
+        assert_eq!(common(&[founded], &[founded]), u64::MAX);
+        assert_eq!(common(&[founded], &[founded, reset, again]), 40);
+        assert_eq!(common(&[founded, reset], &[founded, reset, again]), 45);
+        assert_eq!(common(&[founded, reset], &[founded, again]), 40);
+        assert_eq!(common(&[founded], &[begun(4, 0)]), 0, "founded again");
+        assert_eq!(common(&[founded], &[]), 0);
+    }
+}

@@ -1,0 +1,205 @@
+//! How a group begins of which nobody has memory: it is *founded*, in a new incarnation.
+//!
+//! Founding is a campaign of the group's first member, the *founder*, for the first ballot of an incarnation above all that it has
+//! heard of, with an empty state; all members promise, not only a majority. So the ballot is complete like any other when it
+//! leads, everybody's promise names the lives that were there, and nothing else need be known about how a group began.
+//!
+//! # States of a process without memory
+//! *joining* → *pledged* (it has promised to found an incarnation; it still asks to be taken in) → *member* (it installed a
+//! state; or it promised a later ballot of the incarnation that it pledged, which is like promising before one has installed).
+//! *Pledged* ends as *joining* again when the founding cannot come about any more.
+//!
+//! # Who pledges
+//! A process without memory pledges only
+//! 1. to the group's first member, in its last known life, which names the process's own life among those that it has heard;
+//! 2. while nobody whom it reaches remembers the group: no member of it, no member of another group that has its own group's
+//!    state, no client. Such a process said so in its greeting, or in an announcement since; if it was expelled because it
+//!    stands still, that holds on;
+//! 3. to an incarnation whose number is above all that it pledged before, or the same again.
+//!
+//! It answers (2) with who remembers, and (3) with what it pledged. The founder waits for
+//! [`founding_ticks`](super::ReplicaConfig::founding_ticks) before it asks, so that those who are there have greeted; it takes
+//! up a founding anew whenever another life of a member asks.
+//!
+//! # Invariants
+//! - *If all members pledged one incarnation n, nobody has memory of a smaller one, then or later.* Let P be the first process
+//!   that has, after the last of them has pledged. A process that has memory does not pledge, and in one life it does not
+//!   lose it. So P is of a later life than the one in which its member pledged, or was taken in in that life after it had
+//!   pledged; in each case by a state of a leader L that had memory. L is no later life than that which the pledges name, as P is
+//!   the first. It is not that one, which pledged and had no memory then. It is no earlier one: a process without memory
+//!   takes no state of a leader of whom it has heard a later life, and it heard of those named when it pledged; a later
+//!   life was named to no earlier one's ballot. So there is no P.
+//! - *A pledge may be dropped when a state of a smaller incarnation comes from a leader in its last known life*: by the first
+//!   invariant the founding has not come about, and will not, because the founder of a later life takes a larger number. So a
+//!   group is not kept waiting by a founder that was wrong about who is without memory.
+//! - *Two incarnations of one number have different tags* but by chance: a founder draws the tag from its life.
+//! - While anybody remembers the group who is reached by all, nobody founds it: see the second condition. Who is not reached
+//!   may come back and remember another history. If that has another number, the larger one is in force; if it has the
+//!   same number, the tags differ, and the two never mix (`ballots.rs`).
+//!
+//! A founder that begins, and whose pledges are forgotten before a majority has its state, waits with an empty state like any
+//! member whose majority is gone.
+
+use stentor_fabric::ProcessId;
+
+use super::Effects;
+use super::campaign::{Campaign, Demand, Promise};
+use super::leadership::Stage;
+use super::recovery::Recovery;
+use crate::mutant::mutant;
+use crate::peer_message::PeerMessage;
+use crate::{Ballot, Incarnation};
+
+/// At the founder.
+impl<E: Effects> Recovery<'_, E> {
+    /// Founds the group, if all its members are there without memory and nobody remembers it, and that is not under
+    /// way. Returns whether it asks them now.
+    pub(super) fn found_if_possible(&mut self) -> bool {
+        let id = &self.agreement.id;
+        if !self.membership.is_joining() || id.founder() != id.me() || !self.membership.has_waited(id) {
+            return false;
+        }
+        let blind = mutant!(id.mutant(), MemoryIgnored);
+        if self.membership.memories.first_hand().is_some() && !blind {
+            self.abandon_founding();
+            return false;
+        }
+        // What others heard of somebody who remembers they say again: that is no reason not to ask.
+        let all = self.membership.joiners.len() + 1 == id.topology().size(id.group);
+        let enough = all || mutant!(id.mutant(), FoundedByMajority);
+        if !enough || id.config.total_loss == super::TotalLoss::Refuse {
+            return false;
+        }
+        let joiners = &self.membership.joiners;
+        let same = |campaign: &Campaign| campaign.founds() && campaign.admits == *joiners;
+        if matches!(&self.leadership.stage, Stage::Campaigning(campaign) if same(campaign)) {
+            return false;
+        }
+        self.found();
+        true
+    }
+
+    /// The number above all incarnations of the own group that were heard of.
+    pub(super) fn next_number(&self) -> Option<u32> {
+        let heard = self.agreement.ballots.incarnation(self.agreement.id.group).number;
+        let remembered = self.membership.memories.any().map_or(0, |(_, incarnation)| incarnation.number);
+        let promised = self.agreement.ballots.promised_in.number;
+        let next = heard.max(remembered).max(promised).max(self.membership.pledged.number) + 1;
+        (next <= Ballot::MAX_INCARNATION).then_some(next)
+    }
+
+    fn found(&mut self) {
+        // There are no more numbers: nothing but a new configuration helps.
+        let Some(number) = self.next_number() else { return };
+        let me = self.agreement.id.me();
+        let incarnation = Incarnation::drawn(number, me, self.membership.lives.own());
+        self.pledge(Ballot::new_in(number, 1, me), incarnation, false);
+        self.begin_campaign(Incarnation::NONE, false);
+    }
+
+    /// Somebody remembers the group.
+    fn abandon_founding(&mut self) {
+        if self.leadership.campaign().is_some_and(|campaign| campaign.founds()) {
+            self.drop_pledge();
+        }
+    }
+}
+
+/// At all that are without memory.
+impl<E: Effects> Recovery<'_, E> {
+    /// 1A comes to a process without memory.
+    pub(super) fn on_demand_without_memory(&mut self, from: ProcessId, demand: &Demand<'_>) {
+        if !self.is_last_of(demand.lives) || !self.membership.lives.is_last(from, demand.lives) {
+            return;
+        }
+        if demand.founds() {
+            self.on_founding(from, demand);
+        } else if self.membership.has_pledged(demand.incarnation) && demand.ballot > self.agreement.ballots.promised {
+            // The incarnation has begun, and this process has forgotten nothing that it said in it.
+            self.membership.remember();
+            self.effects.begin_history();
+            self.promise_to(from, demand);
+        } else if demand.resets {
+            self.on_reset(from, demand);
+        }
+    }
+
+    fn on_founding(&mut self, founder: ProcessId, demand: &Demand<'_>) {
+        let Demand { ballot, incarnation, lives, .. } = *demand;
+        let id = &self.agreement.id;
+        let own = lives.get(id.index()).copied();
+        if founder != id.founder() || own != Some(self.membership.lives.own()) {
+            // It has heard another life of this member, or none: it asks again when it hears this one.
+            return;
+        }
+        let blind = mutant!(id.mutant(), MemoryIgnored);
+        if let Some((by, incarnation)) = self.membership.memories.first_hand().filter(|_| !blind) {
+            self.send(founder, &PeerMessage::Remembered { by, incarnation });
+            return;
+        }
+        let again = self.membership.has_pledged(incarnation) && self.agreement.ballots.promised == ballot;
+        let pledged = self.membership.pledged;
+        if !again && incarnation.number <= pledged.number {
+            let promised = id.topology().before(id.group, pledged.number);
+            self.send(founder, &PeerMessage::Refuse { promised, incarnation: pledged });
+            return;
+        }
+        if !again {
+            self.pledge(ballot, incarnation, false);
+        }
+        self.membership.lives.hear_of_all(lives);
+        self.send(founder, &PeerMessage::Promise { ballot, state: self.state() });
+    }
+
+    pub(super) fn pledge(&mut self, ballot: Ballot, incarnation: Incarnation, resets: bool) {
+        self.membership.pledge(incarnation, resets);
+        let ballots = &mut self.agreement.ballots;
+        (ballots.promised, ballots.promised_in) = (ballot, incarnation);
+        self.leadership.stage = Stage::Idle;
+    }
+
+    /// The founding that this process promised cannot come about any more.
+    pub(super) fn drop_pledge(&mut self) {
+        self.membership.pledge = None;
+        let ballots = &mut self.agreement.ballots;
+        (ballots.promised, ballots.promised_in) = (Ballot::NONE, Incarnation::NONE);
+        self.leadership.stage = Stage::Idle;
+    }
+
+    /// A member does not found its group with this process, because somebody remembers it.
+    pub(super) fn on_remembered(&mut self, from: ProcessId, by: ProcessId, incarnation: Incarnation) {
+        if !self.membership.is_joining() || incarnation.is_none() {
+            return;
+        }
+        if from == by {
+            self.membership.memories.hear(by, incarnation);
+            self.abandon_founding();
+        } else {
+            self.membership.memories.hear_say(by, incarnation);
+        }
+    }
+
+    /// A member has pledged a larger incarnation than the one that this process, its founder, asks for.
+    pub(super) fn on_refused_founding(&mut self, incarnation: Incarnation) {
+        if self.leadership.campaign().is_some_and(|campaign| campaign.founds())
+            && incarnation.number >= self.membership.pledged.number
+        {
+            self.drop_pledge();
+            self.membership.pledged = self.membership.pledged.max(incarnation);
+            self.found_if_possible();
+        }
+    }
+
+    /// Begins a campaign for the promised ballot.
+    pub(super) fn begin_campaign(&mut self, ends: Incarnation, resets: bool) {
+        let mut state = self.state();
+        state.forget_held();
+        let (promises, admits) =
+            (vec![Promise { process: self.agreement.id.me(), state }], self.membership.joiners.clone());
+        self.leadership.stage = Stage::Campaigning(Box::new(Campaign { promises, admits, ends, resets }));
+        self.leadership.age = 0;
+        let message = self.campaign_message();
+        self.send_to_others(&message);
+        self.count_promises();
+    }
+}

@@ -1,0 +1,108 @@
+//! An operator begins a new incarnation of a group that lost its majority, or that nobody founds because somebody remembers it.
+//!
+//! A reset is a campaign for the first ballot of an incarnation above all that were heard of. It names the incarnation that it
+//! ends, and begins with the state of the candidate, whatever others have: that of the member whom the operator chose, or
+//! nothing. A majority promises, and members without memory are part of it.
+//!
+//! # States of a group
+//! *in incarnation (n, t)* → a member campaigns for (m, u), which ends (n, t) → a majority has promised → *in incarnation
+//! (m, u)*. A reset that finds no majority leaves those waiting who promised it; it goes on when others are there, a leader
+//! of (n, t) that hears of it moves above it (`Recovery::campaign`), or another reset ends (m, u).
+//!
+//! # Invariants
+//! - *Who has promised to end (n, t) by (m, u) refuses to end it by another one*, with memory or without. Two majorities have
+//!   a member in common; if it has lost its memory between, it promised in two lives, and the candidate that counts the
+//!   second has heard of that life, and names it. So at most one reset of (n, t) goes on that was not given up.
+//! - *From when a reset has a majority, nothing is agreed in what it ended.* A majority of (n, t) has a member in common with
+//!   those who promised. If that had memory, it promised a larger ballot. If it had none, it was in no majority of (n, t) in
+//!   this life before, and takes no state of a ballot below the promised one.
+//! - *Nobody's history is changed under it.* A state names where its history began, and how many deliveries each reset kept.
+//!   A member that has delivered more than its own history has in common with the state that it is given *ends*: it does
+//!   nothing any more, and a process without memory in its place is taken in.
+//! - Members without memory that promised are taken in by the ballot itself: they said nothing in the incarnation before,
+//!   and their promises name their lives to the candidate before it takes over.
+//!
+//! What was agreed in (n, t) and is not in the candidate's state is lost; so is what was under way to it, which other groups
+//! settle (`settling.rs`; see ARCHITECTURE.md, "What is lost with memory").
+
+use stentor_fabric::ProcessId;
+
+use super::agreement::Agreement;
+use super::campaign::Demand;
+use super::membership::{Membership, Pledge};
+use super::recovery::Recovery;
+use super::{Effects, Rejected};
+use crate::peer_message::{Joiner, PeerMessage};
+use crate::state::State;
+use crate::{Ballot, Incarnation};
+
+/// Whether a reset can begin at this process.
+pub(super) fn check_reset(
+    agreement: &Agreement,
+    membership: &Membership,
+    ends: Incarnation,
+    empty: bool,
+) -> Result<(), Rejected> {
+    if membership.is_superseded() {
+        return Err(Rejected::Superseded);
+    }
+    match (membership.is_joining(), empty) {
+        (true, false) => return Err(Rejected::Joining),
+        (false, true) => return Err(Rejected::Remembers),
+        _ => {}
+    }
+    let known = membership.ended_by_reset(&agreement.ballots, agreement.id.group);
+    if ends == known { Ok(()) } else { Err(Rejected::Incarnation { named: ends, known }) }
+}
+
+impl<E: Effects> Recovery<'_, E> {
+    /// Begins a new incarnation, which ends another one, with this member's state: with nothing, if `empty`.
+    pub(super) fn reset(&mut self, ends: Incarnation, empty: bool) -> Result<Ballot, Rejected> {
+        check_reset(self.agreement, self.membership, ends, empty)?;
+        let number = self.next_number().ok_or(Rejected::Ballot(self.agreement.ballots.promised))?;
+        let me = self.agreement.id.me();
+        let incarnation = Incarnation::drawn(number, me, self.membership.lives.own());
+        let ballot = Ballot::new_in(number, 1, me);
+        if empty {
+            self.pledge(ballot, incarnation, true);
+        } else {
+            self.promise(ballot, incarnation);
+        }
+        self.begin_campaign(ends, true);
+        Ok(ballot)
+    }
+
+    /// A reset's 1A comes to a process without memory.
+    pub(super) fn on_reset(&mut self, from: ProcessId, demand: &Demand<'_>) {
+        let Demand { ballot, incarnation, ends, lives, .. } = *demand;
+        let again = self.agreement.ballots.promised == ballot && self.membership.has_pledged(incarnation);
+        if !again {
+            let other = self.membership.memories.first_hand().filter(|(_, incarnation)| *incarnation > ends);
+            if let Some((by, incarnation)) = other {
+                self.send(from, &PeerMessage::Remembered { by, incarnation });
+                return;
+            }
+            let pledged = self.membership.pledged;
+            let ends_another = |pledge: Pledge| pledge.resets && pledge.incarnation != ends;
+            if incarnation.number <= pledged.number || self.membership.pledge.is_some_and(ends_another) {
+                let id = &self.agreement.id;
+                let promised = id.topology().before(id.group, pledged.number);
+                self.send(from, &PeerMessage::Refuse { promised, incarnation: pledged });
+                return;
+            }
+            self.pledge(ballot, incarnation, true);
+        }
+        self.membership.lives.hear_of_all(lives);
+        self.send(from, &PeerMessage::Promise { ballot, state: self.state() });
+    }
+
+    /// Who promises a reset without memory is taken in by it.
+    pub(super) fn take_promise_of_reset(&mut self, from: ProcessId, state: &State) {
+        let life = self.membership.lives.of(from);
+        let Some(campaign) = self.leadership.campaign().filter(|_| state.synced == Ballot::NONE) else { return };
+        let joiner = Joiner { process: from, life };
+        campaign.admits.retain(|known| known.process != from);
+        campaign.admits.push(joiner);
+        self.membership.welcome(joiner);
+    }
+}

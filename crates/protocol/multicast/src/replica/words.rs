@@ -1,0 +1,137 @@
+//! The word that another group's history began anew, and when it is in force here.
+//!
+//! A history *begins anew* when a group is founded or reset: the incarnation in which it did so is its *origin*. An incarnation
+//! into which a leader moved with its own state (`Recovery::move_above`) has the origin of the one before.
+//!
+//! # States of the word of a group
+//! *unknown* → *told* (the group's leader, or who heard it, said in which incarnation the group is and where that began) →
+//! *processed* (the entry `Word` of the own stream says so; at a leader: appended) → *in force* (a majority of the own group has
+//! processed it in one ballot). If the origin is the one before, or the first that was heard of, it is in force at once: there
+//! was nothing under way to another history.
+//!
+//! # Invariants
+//! 1. *Nothing of an incarnation counts here before its word is processed*: no timestamp, no acknowledgement
+//!    ([`Ballots::is_known`](super::ballots::Ballots::is_known)). So in the stream a vector that lies before the word has a time of the
+//!    history before, and one that lies behind it has none of that.
+//! 2. *Nothing of an incarnation counts once a larger one is known*, whether its word is processed or not.
+//! 3. *A word in force is in the state of every later leader*: a majority processed it, like a no-op that is settled. Which word was
+//!    processed before which entry is the same at all members, because it is one stream, and what a leader has when it begins is its state.
+//!
+//! # Loss
+//! A leader repeats a word until it is in force. Who installs a state with a word that is not in force says that it has
+//! processed it. A group of whose incarnation items come, and whose origin nobody told, is asked: an `Announce` without an origin.
+
+use stentor_fabric::ProcessId;
+
+use super::Effects;
+use super::agreement::Agreement;
+use crate::item::{Head, StreamEntry, StreamItem};
+use crate::peer_message::{PeerMessage, WordRef};
+use crate::{GroupId, Word};
+
+/// The part of a member that puts words in force.
+pub(super) struct Words<'a, E> {
+    pub(super) agreement: &'a mut Agreement,
+    pub(super) effects: &'a mut E,
+}
+
+/// At a leader.
+impl<E: Effects> Words<'_, E> {
+    /// Appends the words that were told since the last time.
+    pub(super) fn relay(&mut self) {
+        for group in self.agreement.id.others_groups() {
+            if self.begin(group) {
+                self.append(group);
+            }
+        }
+    }
+
+    /// Processes the word of a group, if another one was told than is processed. Returns whether there was one.
+    pub(super) fn begin(&mut self, group: GroupId) -> bool {
+        let Agreement { id, ballots, .. } = &mut *self.agreement;
+        let Some(word) = ballots.told_word(group) else { return false };
+        let bit = id.bit;
+        self.agreement.process_word(group, word, bit);
+        self.count(group);
+        true
+    }
+
+    fn append(&mut self, group: GroupId) {
+        let Agreement { ballots, counter, .. } = &mut *self.agreement;
+        let (ballot, Word { incarnation, origin, in_force }) = (ballots.known(group), ballots.word(group));
+        if ballot.incarnation() != incarnation.number {
+            // A larger incarnation is known, whose origin was not told.
+            return;
+        }
+        *counter += 1;
+        let entry = StreamEntry::Word { ballot, incarnation, origin, in_force };
+        self.effects.to_followers(&StreamItem { head: Head::NONE, counter: *counter, entry });
+    }
+
+    /// A follower has processed a word.
+    pub(super) fn on_processed(&mut self, from: ProcessId, processed: WordRef) {
+        let Agreement { id, ballots, .. } = &mut *self.agreement;
+        let WordRef { group, origin, ballot } = processed;
+        if ballot != ballots.installed || !id.topology().has_group(group) || ballots.word(group).origin != origin {
+            return;
+        }
+        ballots.note_word(group, id.bit_of(from));
+        if self.count(group) {
+            self.append(group);
+        }
+    }
+
+    /// Returns whether the word has come in force by this.
+    fn count(&mut self, group: GroupId) -> bool {
+        let Agreement { id, ballots, .. } = &mut *self.agreement;
+        let enough = id.is_majority(ballots.word_processed_by(group));
+        let news = enough && !std::mem::replace(&mut ballots.word_mut(group).in_force, true);
+        if news {
+            self.agreement.decide_ended(group, self.effects);
+        }
+        news
+    }
+
+    /// Time passes.
+    pub(super) fn tick(&mut self) {
+        let retry = self.agreement.id.config.retry_ticks;
+        for group in self.agreement.id.others_groups() {
+            let word = self.agreement.ballots.word(group);
+            if !word.origin.is_none() && !word.in_force && self.agreement.ballots.age_word(group) >= retry {
+                self.agreement.ballots.note_word(group, 0);
+                self.append(group);
+            }
+        }
+    }
+}
+
+/// At a follower.
+impl<E: Effects> Words<'_, E> {
+    /// The leader's stream says that a group's history began anew.
+    pub(super) fn on_entry(&mut self, group: GroupId, word: Word) {
+        let known = self.agreement.ballots.word(group);
+        if known.incarnation.number <= word.incarnation.number {
+            let in_force = word.in_force || known.origin == word.origin && known.in_force;
+            self.agreement.process_word(group, Word { in_force, ..word }, 0);
+            if in_force && !(known.in_force && known.origin == word.origin) {
+                self.agreement.decide_ended(group, self.effects);
+            }
+        }
+        self.say_processed(group);
+    }
+
+    /// Tells the leader that the word of a group is processed here, if it is not in force.
+    pub(super) fn say_processed(&mut self, group: GroupId) {
+        let (ballot, Word { origin, in_force, .. }) =
+            (self.agreement.ballots.installed, self.agreement.ballots.word(group));
+        if !origin.is_none() && !in_force {
+            let processed = PeerMessage::WordProcessed(WordRef { group, origin, ballot });
+            self.effects.send(ballot.leader(), &processed);
+        }
+    }
+
+    /// A state was installed: what is in it is processed.
+    pub(super) fn say_all_processed(&mut self) {
+        self.agreement.id.others_groups().for_each(|group| self.say_processed(group));
+    }
+}

@@ -1,0 +1,197 @@
+//! An operator ends an incarnation of a group.
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{
+    Ballot, ClientState, GroupId, Incarnation, Joiner, Origin, PeerMessage, Rejected, ReplicaConfig, State, Variant,
+    Word,
+};
+
+use super::process::{Effect, Process, first_word, head, led_by};
+
+/// Members 0 to 2; another group's member 3; clients 4 and 5.
+const GROUPS: &[usize] = &[3, 1];
+const FIRST: Incarnation = Incarnation::FIRST;
+const TAKEN: Incarnation = Incarnation { number: 2, tag: 5 };
+
+fn member(me: u16) -> Process {
+    Process::new(GROUPS, me, Variant::V2)
+}
+
+fn nothing(lives: [u64; 3]) -> State {
+    State {
+        known: vec![Ballot::new_in(0, 0, ProcessId(0)), Ballot::new_in(0, 0, ProcessId(3))],
+        incarnations: vec![Incarnation::NONE; 2],
+        words: vec![Word::default(); 2],
+        lives: lives.to_vec(),
+        clients: vec![ClientState::default(); 2],
+        ..State::default()
+    }
+}
+
+fn of(incarnation: Incarnation, origins: &[(Incarnation, u64)], ballot: Ballot) -> State {
+    let origin = |(incarnation, kept): &(Incarnation, u64)| Origin { incarnation: *incarnation, kept: *kept };
+    State {
+        synced: ballot,
+        incarnation,
+        origins: origins.iter().map(origin).collect(),
+        known: vec![ballot, led_by(3)],
+        incarnations: vec![incarnation, FIRST],
+        words: vec![Word::default(), first_word()],
+        ..nothing([0; 3])
+    }
+}
+
+fn reset_by(from: u16, incarnation: Incarnation, ends: Incarnation) -> PeerMessage {
+    let ballot = Ballot::new_in(incarnation.number, 1, ProcessId(from));
+    PeerMessage::Campaign { ballot, incarnation, ends, resets: true, lives: vec![0; 3] }
+}
+
+fn begin(process: &mut Process, ends: Incarnation, empty: bool) -> Result<(Ballot, Incarnation), Rejected> {
+    let mut effects = super::process::Recorder::default();
+    let ballot = process.replica.reset(ends, empty, &mut effects)?;
+    let asked = effects.0.into_iter().find_map(|effect| match effect {
+        Effect::PeerMessage { message: PeerMessage::Campaign { incarnation, resets: true, .. }, .. } => {
+            Some(incarnation)
+        }
+        _ => None,
+    });
+    Ok((ballot, asked.expect("it asks for promises")))
+}
+
+fn is_promise(effects: &[Effect]) -> bool {
+    matches!(effects, [Effect::PeerMessage { message: PeerMessage::Promise { .. }, .. }])
+}
+
+fn admitted(effects: &[Effect]) -> Vec<Joiner> {
+    let admits = effects.iter().find_map(|effect| match effect {
+        Effect::PeerMessage { message: PeerMessage::Install { admits, .. }, .. } => Some(admits.clone()),
+        _ => None,
+    });
+    admits.unwrap_or_default()
+}
+
+#[test]
+fn a_member_that_lost_its_majority_goes_on_with_members_without_memory_that_promise() {
+    let mut left = member(1);
+    assert_eq!(
+        begin(&mut left, TAKEN, false),
+        Err(Rejected::Incarnation { named: TAKEN, known: FIRST }),
+        "it names what it ends"
+    );
+    assert_eq!(begin(&mut left, FIRST, true), Err(Rejected::Remembers));
+    let (ballot, incarnation) = begin(&mut left, FIRST, false).expect("it names what it ends");
+    assert_eq!((ballot, incarnation.number), (Ballot::new_in(2, 1, ProcessId(1)), 2));
+    let promise = PeerMessage::Promise { ballot, state: nothing([7, 0, 0]) };
+    let effects = left.peer_message(0, &promise).expect("sound");
+    assert_eq!(admitted(&effects), [Joiner { process: ProcessId(0), life: 7 }], "two of three, one without memory");
+    left.peer_message(0, &PeerMessage::Installed { ballot }).expect("sound");
+    assert!(left.replica.is_leader());
+    assert_eq!(left.replica.incarnation(), incarnation);
+}
+
+#[test]
+fn a_group_that_somebody_remembers_begins_with_nothing_when_it_is_reset() {
+    let mut founder = Process::started_at(GROUPS, 2, 9);
+    founder.replica.on_greeting(ProcessId(3), FIRST, TAKEN).expect("no contradiction");
+    assert_eq!(founder.replica.reset_ends(), TAKEN);
+    assert_eq!(begin(&mut founder, TAKEN, false), Err(Rejected::Joining));
+    let known = TAKEN;
+    assert_eq!(begin(&mut founder, FIRST, true), Err(Rejected::Incarnation { named: FIRST, known }));
+    let (ballot, incarnation) = begin(&mut founder, TAKEN, true).expect("it names what it ends");
+    assert_eq!(incarnation.number, 3);
+    let effects = founder.peer_message(1, &PeerMessage::Promise { ballot, state: nothing([0, 8, 9]) }).expect("sound");
+    assert_eq!(admitted(&effects), [Joiner { process: ProcessId(1), life: 8 }]);
+    assert!(!founder.replica.is_joining());
+    assert_eq!(founder.replica.incarnation(), incarnation);
+    founder.peer_message(1, &PeerMessage::Installed { ballot }).expect("sound");
+    assert!(founder.replica.is_leader());
+    // It numbers clients' processes above all that were numbered in earlier incarnations.
+    let generation = founder.open(7, None, 0).iter().find_map(|effect| match effect {
+        Effect::PeerMessage { message: PeerMessage::Close(about), .. } => Some(about.generation),
+        _ => None,
+    });
+    assert_eq!(generation, Some(2 << 20));
+}
+
+#[test]
+fn who_has_promised_another_end_of_an_incarnation_refuses() {
+    let other = Incarnation { number: 3, tag: 6 };
+    for (mut process, memory) in [(member(1), true), (Process::joining(GROUPS, 1), false)] {
+        assert!(is_promise(&process.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")));
+        assert!(is_promise(&process.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")), "it may be lost");
+        let refused = process.peer_message(2, &reset_by(2, other, FIRST)).expect("sound");
+        let [Effect::PeerMessage { to: 2, message: PeerMessage::Refuse { incarnation, .. } }] = refused[..] else {
+            panic!("memory: {memory}: {refused:?}")
+        };
+        assert_eq!(incarnation, TAKEN);
+        assert!(is_promise(&process.peer_message(2, &reset_by(2, other, TAKEN)).expect("sound")), "of that one");
+        // A leader of what it ended gets nothing from it.
+        let old = led_by(2);
+        let admits = vec![Joiner { process: ProcessId(1), life: 2 }];
+        let state = of(FIRST, &[(FIRST, 0)], old);
+        let install = PeerMessage::Install { ballot: old, counter: 0, snapshot: false, admits, state };
+        let refused = process.peer_message(2, &install).expect("sound");
+        let refuses = |effect: &Effect| matches!(effect, Effect::PeerMessage { message: PeerMessage::Refuse { incarnation, .. }, .. } if *incarnation == other);
+        assert!(refused.iter().all(refuses) && refused.len() == 1, "{refused:?}");
+    }
+}
+
+#[test]
+fn who_hears_of_a_later_incarnation_than_the_named_one_says_so() {
+    let mut process = Process::joining(GROUPS, 1);
+    let later = Incarnation { number: 4, tag: 4 };
+    process.replica.on_greeting(ProcessId(3), FIRST, later).expect("no contradiction");
+    let answer = process.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound");
+    let remembered = PeerMessage::Remembered { by: ProcessId(3), incarnation: later };
+    assert_eq!(answer, [Effect::PeerMessage { to: 0, message: remembered }]);
+}
+
+#[test]
+fn a_member_that_delivered_what_the_reset_has_not_kept_ends() {
+    let ballot = Ballot::new_in(2, 1, ProcessId(0));
+    let install = |origins: &[(Incarnation, u64)], delivered| {
+        let state = State { delivered, ..of(TAKEN, origins, ballot) };
+        PeerMessage::Install { ballot, counter: 0, snapshot: false, admits: vec![], state }
+    };
+    for (kept, goes_on) in [(0, false), (1, true)] {
+        for promises in [false, true] {
+            let mut follower = Process::new(&[3, 1], 1, Variant::V2);
+            follower.message(0, 1, &[(0, 0)]).expect("sound");
+            follower.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("sound");
+            assert_eq!(follower.replica.delivered(), 1);
+            if promises {
+                assert!(is_promise(&follower.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")));
+            }
+            follower.peer_message(0, &install(&[(FIRST, 0), (TAKEN, kept)], kept)).expect("sound");
+            assert_eq!(follower.replica.ended_by(), (!goes_on).then_some(TAKEN), "{kept} kept");
+            assert_eq!(follower.replica.is_superseded(), !goes_on);
+        }
+    }
+    let mut ends = member(1);
+    ends.peer_message(0, &install(&[(TAKEN, 0)], 0)).expect("sound");
+    assert_eq!(ends.replica.ended_by(), None, "it has delivered nothing that is lost");
+}
+
+#[test]
+fn a_leader_that_hears_of_another_incarnation_of_its_group_moves_above_it_with_its_own_state() {
+    for said in [Incarnation { number: 4, tag: 4 }, Incarnation { number: 1, tag: 9 }] {
+        let mut leader = member(0);
+        let announce = PeerMessage::Announce {
+            group: GroupId(0),
+            ballot: Ballot::new_in(said.number, 1, ProcessId(2)),
+            incarnation: said,
+            origin: said,
+        };
+        assert_eq!(leader.peer_message(3, &announce), Ok(Vec::new()));
+        leader.ticks(u32::from(ReplicaConfig::RETRY_TICKS));
+        let asked = leader.peer_message(1, &PeerMessage::Probe { ballot: led_by(0) }).expect("a majority stands by it");
+        let moved = asked.iter().find_map(|effect| match effect {
+            Effect::PeerMessage { message: PeerMessage::Campaign { incarnation, ends, resets: false, .. }, .. } => {
+                Some((*incarnation, *ends))
+            }
+            _ => None,
+        });
+        let (incarnation, ends) = moved.expect("it campaigns");
+        assert_eq!((incarnation.number, ends), (said.number + 1, FIRST));
+    }
+}

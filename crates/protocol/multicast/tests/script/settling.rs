@@ -1,0 +1,194 @@
+//! What becomes of messages that were under way to a history of a group that is over.
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{
+    Ballot, ClientId, ClientState, GroupId, GroupSet, Incarnation, MessageId, MessageRef, Mutant, PeerMessage, State,
+    Verdict, Word, WordRef,
+};
+
+use super::process::{BOTH, Effect, Process, TWO_GROUPS, first_campaign, head, led_by};
+
+const C0: ClientId = ClientId(0);
+const ANEW: Incarnation = Incarnation { number: 2, tag: 5 };
+const MESSAGE: MessageRef = MessageRef { client: C0, sequence: 1 };
+/// The first ballot of the new history of group 1.
+fn anew() -> Ballot {
+    Ballot::new_in(ANEW.number, 1, ProcessId(3))
+}
+
+fn announce() -> PeerMessage {
+    PeerMessage::Announce { group: GroupId(1), ballot: anew(), incarnation: ANEW, origin: ANEW }
+}
+
+fn processed() -> PeerMessage {
+    PeerMessage::WordProcessed(WordRef { group: GroupId(1), origin: ANEW, ballot: led_by(0) })
+}
+
+fn lost(ballot: Ballot) -> PeerMessage {
+    PeerMessage::Lost(Verdict { message: MESSAGE, ballot })
+}
+
+fn delivers(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, Effect::Deliver(_)))
+}
+
+fn fills(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, Effect::NoOp { .. }))
+}
+
+/// A leader of group 0 that has the vector of a message to both.
+fn with_vector(mutant: Mutant) -> Process {
+    let mut leader = Process::planted(TWO_GROUPS, 0, mutant);
+    leader.message(0, 1, BOTH).expect("sound");
+    let vector = leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7).expect("sound");
+    assert!(matches!(&vector[..], [.., Effect::Vector { .. }]), "{vector:?}");
+    leader
+}
+
+/// What a leader does with a message with a vector, and whether it delivers before the word is in force.
+fn decides_at_once(mutant: Mutant) -> bool {
+    let mut leader = with_vector(mutant);
+    leader.peer_message(3, &announce()).expect("sound");
+    let at_once = delivers(&leader.ack(1, head(1, 0, 2), 0, &[1, 7]).expect("sound"));
+    assert_eq!(leader.peer_message(3, &lost(anew())), Ok(vec![]), "somebody may have delivered it");
+    let now = delivers(&leader.peer_message(1, &processed()).expect("sound"));
+    assert!(now != at_once, "it is delivered once");
+    at_once
+}
+
+#[test]
+fn what_has_a_vector_is_decided_by_the_survivors_when_the_word_is_in_force() {
+    assert!(!decides_at_once(Mutant::None));
+}
+
+#[test]
+fn nothing_is_decided_without_a_majority_of_the_survivors() {
+    let mut leader = with_vector(Mutant::None);
+    leader.peer_message(3, &announce()).expect("sound");
+    assert!(!delivers(&leader.peer_message(1, &processed()).expect("in force")));
+    assert!(delivers(&leader.ack(2, head(1, 0, 2), 0, &[1, 7]).expect("sound")));
+}
+
+#[test]
+fn what_has_no_vector_is_a_no_op_when_the_new_history_says_that_it_is_lost() {
+    let mut leader = Process::of_two_groups(0);
+    leader.message(0, 1, BOTH).expect("sound");
+    assert_eq!(leader.peer_message(3, &lost(anew())), Ok(vec![]), "the word of that is not processed");
+    leader.peer_message(3, &announce()).expect("sound");
+    assert_eq!(leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7).map(|effects| effects.len()), Ok(1), "it is told");
+    assert!(fills(&leader.peer_message(3, &lost(anew())).expect("sound")));
+    assert!(!fills(&leader.peer_message(3, &lost(anew())).expect("sound")), "once");
+}
+
+/// The time was there before the body. No vector behind the word has it.
+#[test]
+fn a_time_of_the_history_before_is_forgotten_with_the_word() {
+    let mut leader = Process::of_two_groups(0);
+    leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7).expect("sound");
+    leader.peer_message(3, &announce()).expect("sound");
+    let effects = leader.message(0, 1, BOTH).expect("sound");
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Assign { .. })), "{effects:?}");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Vector { .. })), "{effects:?}");
+    // A message that was multicast to the new history gets its time.
+    let vector = leader.timestamp(3, head(1, 0, 2), 1, anew(), 9).expect("sound");
+    assert!(matches!(&vector[..], [.., Effect::Vector { times, .. }] if times[1] == 9), "{vector:?}");
+}
+
+#[test]
+fn a_refusal_of_the_history_before_does_not_count_behind_the_word() {
+    let mut leader = with_vector(Mutant::None);
+    let refused = |ballot| PeerMessage::Refused(Verdict { message: MESSAGE, ballot });
+    leader.peer_message(3, &announce()).expect("sound");
+    assert_eq!(leader.peer_message(3, &refused(led_by(3))), Ok(vec![]));
+    assert!(fills(&with_vector(Mutant::None).peer_message(3, &refused(led_by(3))).expect("sound")));
+}
+
+/// The next leader has what is ended with its state.
+#[test]
+fn what_is_ended_is_in_the_state() {
+    let mut leader = with_vector(Mutant::None);
+    leader.peer_message(3, &announce()).expect("sound");
+    let ballot = Ballot::new(2, ProcessId(1));
+    let promised = leader.peer_message(1, &first_campaign(ballot, &[0; 3])).expect("sound");
+    let [Effect::PeerMessage { message: PeerMessage::Promise { state, .. }, .. }] = &promised[..] else {
+        panic!("{promised:?}")
+    };
+    let ended: GroupSet = [GroupId(1)].into_iter().collect();
+    assert_eq!(state.clients[0].entries[0].ended, ended);
+    assert_eq!(state.words[1], Word { incarnation: ANEW, origin: ANEW, in_force: false });
+    let mut words = Vec::new();
+    promised.iter().for_each(|effect| {
+        if let Effect::PeerMessage { message, .. } = effect {
+            message.encode(&mut words);
+            assert_eq!(PeerMessage::decode(&words).as_ref(), Ok(message));
+        }
+    });
+}
+
+/// A leader of group 0 in a history that began with nothing.
+fn begun_anew(mutant: Mutant) -> Process {
+    let mut leader = Process::joining_planted(TWO_GROUPS, 2, mutant);
+    let first = Incarnation::FIRST;
+    leader.replica.on_greeting(ProcessId(3), first, first).expect("no contradiction");
+    leader
+        .peer_message(
+            3,
+            &PeerMessage::Announce { group: GroupId(1), ballot: led_by(3), incarnation: first, origin: first },
+        )
+        .expect("sound");
+    let mut effects = super::process::Recorder::default();
+    let ballot = leader.replica.reset(first, true, &mut effects).expect("it has nothing");
+    let nothing = State {
+        known: vec![Ballot::new_in(0, 0, ProcessId(0)), Ballot::new_in(0, 0, ProcessId(3))],
+        incarnations: vec![Incarnation::NONE; 2],
+        words: vec![Word::default(); 2],
+        lives: vec![8, 0, 2],
+        clients: vec![ClientState::default(); 2],
+        ..State::default()
+    };
+    leader.peer_message(0, &PeerMessage::Promise { ballot, state: nothing }).expect("a majority");
+    leader.peer_message(0, &PeerMessage::Installed { ballot }).expect("it leads");
+    assert!(leader.replica.is_leader());
+    leader
+}
+
+/// Whether a leader assigns a message of a process that has not opened in its history.
+fn assigns_what_is_ended(mutant: Mutant) -> bool {
+    let mut leader = begun_anew(mutant);
+    leader.message(0, 1, BOTH).expect("sound").iter().any(|effect| matches!(effect, Effect::Assign { .. }))
+}
+
+#[test]
+fn a_history_that_begins_anew_assigns_nothing_that_was_multicast_to_the_one_before() {
+    assert!(!assigns_what_is_ended(Mutant::None));
+    let mut leader = begun_anew(Mutant::None);
+    let ballot = leader.replica.ballot();
+    let told = vec![Effect::PeerMessage { to: 3, message: lost(ballot) }];
+    assert_eq!(leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7), Ok(told));
+    // A process that opens in it is another matter.
+    let generation = 3;
+    let about = |slot| stentor_multicast::SlotRef { client: C0, slot, ballot, generation };
+    leader.open(7, Some(generation), 0);
+    let closed = stentor_multicast::Closed { about: about(generation), held: vec![] };
+    leader.peer_message(0, &PeerMessage::Closed(closed)).expect("it holds nothing");
+    leader.peer_message(0, &PeerMessage::Succeeded(about(7))).expect("it processed that");
+    let sequence = (generation << MessageId::GENERATION_BITS) + 1;
+    let first = leader.replica.succession(C0).expect("it opened").first;
+    let effects = leader.message(0, sequence, &[(0, first), (1, 0)]).expect("sound");
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Assign { .. })), "{effects:?}");
+}
+
+#[cfg(feature = "plants")]
+mod mutants {
+    use super::*;
+
+    #[test]
+    fn a_word_that_counts_at_once_is_found() {
+        assert!(decides_at_once(Mutant::WordAtOnce), "before a majority has it");
+    }
+
+    #[test]
+    fn a_history_that_assigns_what_is_ended_is_found() {
+        assert!(assigns_what_is_ended(Mutant::EndedAssigned), "others may have delivered it");
+    }
+}
