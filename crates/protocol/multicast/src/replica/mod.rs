@@ -115,7 +115,8 @@ pub struct Replica {
 
 /// Beginning.
 impl Replica {
-    /// A member at the beginning of the cluster's life: every group in the first ballot of [`Incarnation::FIRST`](crate::Incarnation::FIRST).
+    /// A member at the beginning of the cluster's life: every group in the first ballot of its
+    /// [first incarnation](crate::Incarnation::FIRST).
     ///
     /// # Panics
     /// If `config.me` is not a member of a group, or the window is not a power of two.
