@@ -27,6 +27,8 @@ pub struct Sender {
     freed: Vec<u64>,
     /// By group and member: slots freed, and whether the member counts for flow control.
     members: Vec<Vec<(u64, bool)>>,
+    /// By group: how many members count.
+    counted: Vec<usize>,
     majorities: Vec<usize>,
 }
 
@@ -35,9 +37,10 @@ impl Sender {
     #[must_use]
     pub fn new(topology: &Topology, client: ClientId, window: u32) -> Self {
         let members = topology.group_ids().map(|group| vec![(0, true); topology.size(group)]).collect();
+        let counted = topology.group_ids().map(|group| topology.size(group)).collect();
         let majorities = topology.group_ids().map(|group| topology.majority(group) as usize).collect();
         let (next, freed) = (vec![0; topology.groups()], vec![0; topology.groups()]);
-        Sender { client, window, mutant: Mutant::None, sequence: 0, next, freed, members, majorities }
+        Sender { client, window, mutant: Mutant::None, sequence: 0, next, freed, members, counted, majorities }
     }
 
     /// Switches a mutant on; for tests.
@@ -69,6 +72,7 @@ impl Sender {
         if let Some(members) = self.members.get_mut(group) {
             (self.next[group], self.freed[group]) = (slots, 0);
             members.fill((0, false));
+            self.counted[group] = 0;
         }
     }
 
@@ -159,8 +163,7 @@ impl Sender {
     #[must_use]
     pub fn has_majority(&self, group: GroupId) -> bool {
         let group = usize::from(group.0);
-        let Some(members) = self.members.get(group) else { return false };
-        members.iter().filter(|(_, counts)| *counts).count() >= self.majorities[group]
+        self.counted.get(group).is_some_and(|counted| *counted >= self.majorities[group])
     }
 
     /// A member that has freed all slots below `slots` counts for flow control (again), unless that would occupy what is
@@ -168,10 +171,12 @@ impl Sender {
     pub fn admit(&mut self, group: GroupId, member: usize, slots: u64) -> bool {
         let enough = slots >= self.freed(group);
         let Some((known, counts)) = self.member(group, member) else { return false };
+        let counted = *counts;
         if enough {
             (*known, *counts) = (slots, true);
         }
         let counts = *counts;
+        self.counted[usize::from(group.0)] += usize::from(counts && !counted);
         self.settle(group);
         counts
     }
@@ -187,7 +192,8 @@ impl Sender {
     /// A member no longer counts for flow control.
     pub fn expel(&mut self, group: GroupId, member: usize) {
         if let Some((_, counts)) = self.member(group, member) {
-            *counts = false;
+            let counted = std::mem::replace(counts, false);
+            self.counted[usize::from(group.0)] -= usize::from(counted);
             self.settle(group);
         }
     }

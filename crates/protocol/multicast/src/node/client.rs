@@ -579,9 +579,20 @@ impl<F: Fabric> Client<F> {
             return;
         }
         for group in (0..self.rings.len() as u16).map(GroupId) {
-            let delivered = self.delivered_by_majority(group).max(self.sender.freed(group));
-            self.in_flight.freed(group, delivered);
+            let freed = self.sender.freed(group);
+            while let Some(oldest) = self.in_flight.oldest(group)
+                && (oldest < freed || self.is_delivered_by_majority(group, oldest))
+            {
+                self.in_flight.freed(group, oldest + 1);
+            }
         }
+    }
+
+    /// Whether [`delivered_by_majority`](Client::delivered_by_majority) is beyond this slot; without sorting.
+    #[inline]
+    fn is_delivered_by_majority(&self, group: GroupId, slot: u64) -> bool {
+        let ring = &self.rings[usize::from(group.0)];
+        ring.reports().filter(|report| report.freed > slot).count() >= self.topology.majority(group) as usize
     }
 
     fn poll_completions(&mut self) -> bool {

@@ -45,6 +45,12 @@ impl InFlight {
         }
     }
 
+    /// The first slot of a group whose message it has not freed.
+    #[inline]
+    pub(super) fn oldest(&self, group: GroupId) -> Option<u64> {
+        self.groups[usize::from(group.0)].messages.front().map(|(slot, ..)| *slot)
+    }
+
     /// A majority of a group has freed all slots below `slots`.
     #[inline]
     pub(super) fn freed(&mut self, group: GroupId, slots: u64) {

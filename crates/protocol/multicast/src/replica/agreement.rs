@@ -100,8 +100,10 @@ impl Agreement {
         // The leader's vote is its vector entry: whoever acknowledges the vector has seen it.
         let implied = self.id.topology().member_bit(group, ack.ballot.leader()).ok_or(Rejected::Sender(from))?;
         let any_vector = mutant!(self.id.mutant(), AckWithoutIdentity);
-        let known = self.ballots.is_known(group, ack.ballot) || mutant!(self.id.mutant(), IncarnationIgnored);
-        if !known && group != self.id.group {
+        if group != self.id.group
+            && !self.ballots.is_known(group, ack.ballot)
+            && !mutant!(self.id.mutant(), IncarnationIgnored)
+        {
             // Of a history that is over, or of one that is not known here yet. It is acknowledged again.
             return Ok(false);
         }
@@ -119,7 +121,7 @@ impl Agreement {
         }
         let vote = Vote { position, voter: 1 << index, implied, ballot: ack.ballot, times: ack.times };
         message.votes.record(&vote, any_vector);
-        if known {
+        if ack.ballot != self.ballots.known(group) && self.ballots.is_known(group, ack.ballot) {
             self.ballots.hear_of(group, ack.ballot);
         }
         Ok(self.decide(ack.head.client, slot))
@@ -196,9 +198,8 @@ impl Agreement {
         let quorum = message.votes.quorum(&message.destinations, message.own, installed, self.id.topology());
         let latest = match quorum {
             Some(vector) => message.latest(vector),
-            None if message.ended().is_some() && is_decided_by_survivors(&self.id, &self.ballots, message) => {
-                message.latest(message.times())
-            }
+            None if message.ended().is_none() => return false,
+            None if is_decided_by_survivors(&self.id, &self.ballots, message) => message.latest(message.times()),
             None => return false,
         };
         window.decide(slot, latest, owns_ballot);
@@ -263,15 +264,15 @@ impl Agreement {
         while let Some(first) = self.messages.order.first() {
             let window = self.messages.window(first.client);
             let message = window.slot(first.slot);
-            if first.slot < window.first_undelivered() || message.delivered || message.settled {
+            if first.slot < window.first_undelivered() || message.delivered {
                 self.messages.order.pop();
                 continue;
             }
-            if message.no_op && !mutant!(mutant, RefusedPassed) {
-                // A later leader may not know of it: nothing counts as the next until a majority does.
-                return;
-            }
             if message.no_op {
+                if !message.settled && !mutant!(mutant, RefusedPassed) {
+                    // A later leader may not know of it: nothing counts as the next until a majority does.
+                    return;
+                }
                 self.messages.order.pop();
                 continue;
             }

@@ -162,8 +162,8 @@ impl Ballots {
     #[inline]
     pub(super) fn is_known(&self, group: GroupId, ballot: Ballot) -> bool {
         let number = ballot.incarnation();
-        self.known(group).incarnation() == number
-            && (group == self.own || self.word(group).incarnation.number == number)
+        let told = || self.words.get(usize::from(group.0)).map_or(0, |word| word.incarnation.number) == number;
+        self.known(group).incarnation() == number && (group == self.own || told())
     }
 
     /// The word of a group that is processed.
