@@ -31,39 +31,16 @@ impl<E: Effects> Follower<'_, E> {
         }
         let client = item.head.client;
         match item.entry {
-            StreamEntry::RemoteBallot { ballot, incarnation } => {
-                // The leader has heard of another group's ballot.
-                let (group, _) = id.member(ballot.leader()).map_err(|_| Rejected::Ballot(ballot))?;
-                *counter += 1;
-                ballots.hear_in(group, ballot, incarnation);
-                return Ok(());
-            }
-            StreamEntry::Word { ballot, incarnation, origin, in_force } => {
-                let (group, _) = id.member(ballot.leader()).map_err(|_| Rejected::Ballot(ballot))?;
-                *counter += 1;
-                ballots.hear_in(group, ballot, incarnation);
-                let word = Word { incarnation, origin, in_force };
-                Words { agreement: self.agreement, effects: self.effects }.on_entry(group, word);
-                return Ok(());
-            }
+            StreamEntry::RemoteBallot { .. }
+            | StreamEntry::Word { .. }
+            | StreamEntry::NoOp { .. }
+            | StreamEntry::Succeed { .. } => return self.on_rare(item),
             StreamEntry::Assign { ballot, .. } if messages.client(client).is_some() && ballot != ballots.installed => {
                 return Err(Rejected::Ballot(ballot));
             }
             _ => {}
         }
         let window = messages.client(client).ok_or(Rejected::Client(client.0))?;
-        if let StreamEntry::NoOp { settled } = item.entry {
-            window.resolve_no_op(&item.head).map_or(Ok(()), |slot| window.check(client, slot))?;
-            *counter += 1;
-            NoOps { agreement: self.agreement, effects: self.effects }.on_entry(&item.head, settled);
-            return Ok(());
-        }
-        if matches!(item.entry, StreamEntry::Succeed { .. }) {
-            *counter += 1;
-            Successions { agreement: self.agreement, counts_in: None, effects: self.effects }
-                .on_entry(&item.head, &item.entry);
-            return Ok(());
-        }
         if let Some(slot) = window.resolve(&item.head) {
             window.check(client, slot)?;
             if !window.holds(slot) {
@@ -95,6 +72,42 @@ impl<E: Effects> Follower<'_, E> {
         }
         self.process(client, slot, item);
         self.agreement.deliver_due(self.effects);
+        Ok(())
+    }
+
+    /// The next entry, if no message comes with it.
+    #[cold]
+    fn on_rare(&mut self, item: &StreamItem<'_>) -> Result<(), Rejected> {
+        let Agreement { id, ballots, counter, messages, .. } = &mut *self.agreement;
+        let client = item.head.client;
+        match item.entry {
+            StreamEntry::RemoteBallot { ballot, incarnation } => {
+                // The leader has heard of another group's ballot.
+                let (group, _) = id.member(ballot.leader()).map_err(|_| Rejected::Ballot(ballot))?;
+                *counter += 1;
+                ballots.hear_in(group, ballot, incarnation);
+            }
+            StreamEntry::Word { ballot, incarnation, origin, in_force } => {
+                let (group, _) = id.member(ballot.leader()).map_err(|_| Rejected::Ballot(ballot))?;
+                *counter += 1;
+                ballots.hear_in(group, ballot, incarnation);
+                let word = Word { incarnation, origin, in_force };
+                Words { agreement: self.agreement, effects: self.effects }.on_entry(group, word);
+            }
+            StreamEntry::NoOp { settled } => {
+                let window = messages.client(client).ok_or(Rejected::Client(client.0))?;
+                window.resolve_no_op(&item.head).map_or(Ok(()), |slot| window.check(client, slot))?;
+                *counter += 1;
+                NoOps { agreement: self.agreement, effects: self.effects }.on_entry(&item.head, settled);
+            }
+            StreamEntry::Succeed { .. } => {
+                messages.client(client).ok_or(Rejected::Client(client.0))?;
+                *counter += 1;
+                let (agreement, effects) = (&mut *self.agreement, &mut *self.effects);
+                Successions { agreement, counts_in: None, effects }.on_entry(&item.head, &item.entry);
+            }
+            StreamEntry::Assign { .. } | StreamEntry::Remote { .. } | StreamEntry::Vector(_) => {}
+        }
         Ok(())
     }
 
