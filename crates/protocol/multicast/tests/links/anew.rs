@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stentor_fabric::{ProcessId, SplitMix64};
-use stentor_fabric_sim::NetworkModel;
+use stentor_fabric_sim::{Fault, NetworkModel};
 use stentor_multicast::{GroupId, Hindrance, Incarnation, ReplicaConfig, SubmitError};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
@@ -152,6 +152,30 @@ fn a_member_that_is_left_goes_on_with_its_state_when_its_group_is_reset() {
     bed.run(10 * RECONNECTED_NS);
     for (member, delivered) in bed.delivered.iter().enumerate() {
         assert_eq!(delivered.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [before, after], "member {member}");
+    }
+}
+
+/// The member that is left wants to lead, again and again, while an operator resets the group without it: its letters do not displace
+/// the operator's word, whenever they come.
+#[test]
+fn a_reset_is_not_lost_beside_a_campaign() {
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    for member in [0, 2] {
+        bed.restart_member(member);
+    }
+    bed.run(20 * RECONNECTED_NS);
+    // A letter is there, unread, when the operator speaks.
+    bed.world.inject(bed.world.now_ns(), Fault::Stall { process: ProcessId(0), for_ns: 4 * SETTLED_NS });
+    bed.run(1_000);
+    bed.members[1].campaign().expect("it remembers");
+    bed.world.wake_at(ProcessId(1), bed.world.now_ns());
+    bed.run(SETTLED_NS);
+    bed.members[0].reset(Incarnation::FIRST, true).expect("it names what it ends");
+    bed.run(10 * RECONNECTED_NS);
+    for member in [0, 2] {
+        let number = bed.members[member].replica().incarnation().number;
+        assert!(number >= 2, "member {member} is in incarnation {number}");
     }
 }
 
