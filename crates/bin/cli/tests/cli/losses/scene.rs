@@ -195,16 +195,20 @@ impl Scene {
         document
     }
 
+    /// How all members stand, and what they said last.
+    fn state(&self) -> String {
+        let shown = self.command(&["leader", "show"]).stdout;
+        let last = |name: &String| self.said(name, "err").lines().rev().take(4).map(str::to_owned).collect::<Vec<_>>();
+        let said: Vec<_> = self.all().iter().flat_map(last).collect();
+        format!("{shown}{}", said.join("\n"))
+    }
+
     /// Waits for something. Returns how long that took.
     pub(super) fn until(&mut self, what: &str, mut is: impl FnMut(&mut Self) -> bool) -> Result<Duration, String> {
         let since = Instant::now();
         while !is(self) {
             if since.elapsed() > PATIENCE {
-                let shown = self.command(&["leader", "show"]).stdout;
-                let last =
-                    |name: &String| self.said(name, "err").lines().rev().take(4).map(str::to_owned).collect::<Vec<_>>();
-                let said: Vec<_> = self.all().iter().flat_map(last).collect();
-                return Err(format!("not {what}\n{shown}{}", said.join("\n")));
+                return Err(format!("not {what}\n{}", self.state()));
             }
             std::thread::sleep(LOOK);
         }
@@ -241,7 +245,7 @@ impl Scene {
             .collect();
         let since = Instant::now();
         let done = self.command(&words);
-        if done.code == 0 { Ok(since.elapsed()) } else { Err(format!("{words:?}: {}", done.stderr)) }
+        if done.code == 0 { Ok(since.elapsed()) } else { Err(format!("{words:?}: {}{}", done.stderr, self.state())) }
     }
 
     /// Waits until nothing is under way any more: all groups work, all is settled, nothing is undelivered. `anew`: groups that
