@@ -102,7 +102,7 @@ fn what_was_under_way_to_a_history_that_is_over_is_delivered_by_all_others_or_by
     assert_eq!(violated(&report), Vec::<&str>::new(), "{report:#?}");
     // What went to the other group alone has to be delivered.
     assert_eq!(violated(&judge(&[first(), anew(), lost.clone()])), ["M3", "M9"]);
-    assert_eq!(violated(&judge(&[first(), anew(), lost.clone(), next(&["x"])])), ["M2", "M3", "M9"]);
+    assert_eq!(violated(&judge(&[first(), anew(), lost, next(&["x"])])), ["M2", "M3", "M9"]);
     // One of the lost group had delivered it: then all others have to.
     let delivered = vec![deliver(30, ("a", 1), 2, ("c", 2), 25, 1)];
     let settled = |who: &[&str], time| {
