@@ -79,10 +79,12 @@ impl Replica {
         self.membership.hindrance(&self.agreement.id)
     }
 
-    /// Whether this member began, without memory, the incarnation of its state because an operator reset the group.
+    /// Whether somebody remembered a smaller incarnation of the group when this member got its memory. If its history began from
+    /// nothing all the same, an operator has reset the group.
     #[must_use]
-    pub fn began_by_reset(&self) -> bool {
-        self.membership.began_by_reset.is_some_and(|incarnation| incarnation == self.incarnation())
+    pub fn was_remembered(&self) -> bool {
+        let remembered = self.membership.remembered;
+        !remembered.is_none() && remembered.number < self.incarnation().number
     }
 
     /// Returns what this member was told of the history of another group, as its own group's stream says it.

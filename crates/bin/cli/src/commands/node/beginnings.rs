@@ -116,7 +116,7 @@ pub(super) fn first(replica: &Replica, plan: &ClusterRuntime) -> Said {
             "taken in by its group, which has delivered {delivered}, in incarnation {incarnation}"
         ));
     }
-    if replica.began_by_reset() {
+    if replica.was_remembered() {
         return Said::Warn(format!(
             "an operator reset {group}: it begins from nothing, in incarnation {incarnation}, and its deliveries are numbered from 1; what \
              was under way to it is lost; start its clients again"
