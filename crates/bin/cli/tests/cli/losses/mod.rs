@@ -1,6 +1,6 @@
 //! Groups that lose all their memory, with real processes.
 //!
-//! Each run has a seed, which draws the case, the fabric and what is left open in it. In every `slow` step one run of each case; with
+//! Each run has a seed, which draws the case, the fabric and what is left open in it. In every `slow` step some runs; with
 //! `STENTOR_LOSSES=FIRST..END` those of these seeds, which `cargo xtask nightly --only losses` does. What must be so in each:
 //! a group that anybody remembers does not begin, and says who remembers and what to do; an operator's reset releases it, or that who
 //! remembers is gone; what was under way is settled; the other groups go on; all members deliver what comes then; and the histories of
@@ -64,10 +64,11 @@ fn median(times: &mut [Duration]) -> String {
     format!("median {}, at most {}", ms(times.get(times.len() / 2)), ms(times.last()))
 }
 
-fn seeds() -> std::ops::Range<u64> {
-    let Ok(given) = std::env::var("STENTOR_LOSSES") else { return 0..CASES.len() as u64 };
+/// Without a word of somebody: one run each of the cases that tell most in half a minute.
+fn seeds() -> Vec<u64> {
+    let Ok(given) = std::env::var("STENTOR_LOSSES") else { return vec![0, 1, 2, 4, 6] };
     let bounds = given.split_once("..").and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?));
-    bounds.expect("STENTOR_LOSSES is FIRST..END")
+    bounds.expect("STENTOR_LOSSES is FIRST..END").collect()
 }
 
 #[test]
