@@ -46,6 +46,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
     },
     Step { name: "failover", what: "200 kills of real processes under load, each started again", run: failover },
     Step {
+        name: "losses",
+        what: "100 runs, a seed each, in which real groups lose their memory, on shm and on roce: released and settled, every history good",
+        run: losses,
+    },
+    Step {
         name: "chaos-long",
         what: "`stentor chaos` for half an hour on shm and on roce, with groups of three and of five",
         run: crate::chaos::long,
@@ -226,6 +231,15 @@ fn namespaces(context: &Context) -> Result<Outcome> {
     let mut cells = context.test(&["cli"]);
     cells.args(["--", "members_in_namespaces", "--nocapture", "--include-ignored"]);
     run(cells.env("STENTOR_MATRIX", "whole"))?;
+    Ok(Outcome::Passed)
+}
+
+/// The runs of other seeds: `STENTOR_LOSSES=FIRST..END`.
+fn losses(context: &Context) -> Result<Outcome> {
+    let test = "groups_that_lose_their_memory";
+    let losses = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", test];
+    let seeds = std::env::var("STENTOR_LOSSES").unwrap_or_else(|_| "0..100".to_owned());
+    run(context.cargo(losses).args(["--nocapture", "--include-ignored"]).env("STENTOR_LOSSES", seeds))?;
     Ok(Outcome::Passed)
 }
 

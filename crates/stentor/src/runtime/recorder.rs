@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use stentor_checker as checker;
 use stentor_checker::{Author, Cluster, EventKind, HistoryWriter};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, Delivered, GroupId, MemoryUse, MessageId, RemoteOp};
+use stentor_multicast::{Ballot, Delivered, GroupId, Incarnation, MemoryUse, MessageId, Origin, RemoteOp};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{ClusterRuntime, now_ns};
@@ -115,6 +115,19 @@ impl<W: Write> Recorder<W> {
     /// What writing says.
     pub fn recover(&mut self, t: u64, from: u64) -> io::Result<()> {
         self.event(t, EventKind::Recover { from })
+    }
+
+    /// This process has, from here on, the state of a history of its group: `origins` are its beginnings, the oldest first.
+    ///
+    /// # Errors
+    /// What writing says; also if this process is not a member of a group.
+    pub fn begun(&mut self, t: u64, origins: &[Origin]) -> io::Result<()> {
+        let Some(group) = self.group else { return Err(io::Error::other("a client has no group")) };
+        let Some((last, before)) = origins.split_last() else { return Ok(()) };
+        let of = |Incarnation { number, tag }| checker::Incarnation { number, tag };
+        let after = before.last().map(|before| of(before.incarnation));
+        let begun = checker::Begun { group, incarnation: of(last.incarnation), kept: last.kept, after };
+        self.event(t, EventKind::Begun(begun))
     }
 
     /// Another process was killed in its life `incarnation`.

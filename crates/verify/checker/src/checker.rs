@@ -7,6 +7,8 @@ use crate::chain::chains;
 use crate::channels::Channels;
 use crate::cluster::Cluster;
 use crate::event::{Event, EventKind};
+use crate::histories;
+use crate::ids::GroupSet;
 use crate::log::{Log, Origin};
 use crate::order::Order;
 use crate::properties;
@@ -95,7 +97,19 @@ impl Checker {
     /// Judges. `complete` vouches that the run had come to rest: what was not delivered by now never will be.
     #[must_use]
     pub fn finish(mut self, complete: bool) -> Report {
+        let deliveries = self.log.deliveries.len() as u64;
         self.log.settle(self.given.as_ref().map_or(&HashMap::new(), |given| &given.orders));
+        let undecided = self.given.as_ref().and_then(|given| {
+            let apart = || runs::apart(&self.log, &self.cluster, &given.starts, &self.sources);
+            given.unordered.clone().or_else(apart)
+        });
+        let mut ended = GroupSet::EMPTY;
+        if let Some(apart) = histories::apart(&self.log, &self.cluster) {
+            (self.cluster, self.log, ended) = (apart.cluster, apart.log, apart.ended);
+            if let Some(given) = &mut self.given {
+                given.stand_for(&apart.stands_for);
+            }
+        }
         let chains = chains(&self.log, &self.cluster);
         let order = Order::new(&chains, &self.log);
         let slots = Slots::new(&self.log);
@@ -108,13 +122,10 @@ impl Checker {
             slots: &slots,
             records: &records,
             complete,
+            ended,
             sources: &self.sources,
         };
         let mut verdicts = properties::check(&view, &self.broadcasts, &self.channels, &self.genuineness, &self.memory);
-        let undecided = self.given.as_ref().and_then(|given| {
-            let apart = || runs::apart(&self.log, &self.cluster, &given.starts, &self.sources);
-            given.unordered.clone().or_else(apart)
-        });
         if let Some(why) = undecided {
             // Nearly everything depends on which life was the last and on what the group remembers, and no verdict is better
             // than a wrong one.
@@ -122,7 +133,7 @@ impl Checker {
         }
         let counts = Counts {
             messages: self.log.sent_order.len() as u64,
-            deliveries: self.log.deliveries.len() as u64,
+            deliveries,
             crashes: self.log.crashes,
             broadcasts: self.broadcasts.sent_count(),
             broadcast_deliveries: self.broadcasts.count(|kind| matches!(kind, EventKind::Bdeliver(_))),

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use thiserror::Error;
 
-use crate::ids::{Group, Label, MAX_GROUPS, Process};
+use crate::ids::{Group, Incarnation, Label, MAX_GROUPS, Process};
 
 /// What a cluster cannot be.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -210,6 +210,21 @@ impl Cluster {
         self.process_by_name.insert(name.clone(), process);
         self.processes.push(ProcessInfo { name, group });
         process
+    }
+
+    /// Adds a group that stands for a history of another one that is over, with a process of the same name for each of its
+    /// members. Names lead to neither.
+    pub(crate) fn add_ended(&mut self, of: Group, incarnation: Incarnation) -> (Group, Vec<Process>) {
+        let ended = Group(self.groups.len() as u16);
+        let mut members = Vec::new();
+        for member in self.members(of).to_vec() {
+            members.push(Process(self.processes.len() as u32));
+            let name = self.process_name(member).to_owned();
+            self.processes.push(ProcessInfo { name, group: Some(ended) });
+        }
+        let id = format!("{} in {incarnation}", self.group_id(of));
+        self.groups.push(GroupInfo { id, members: members.clone() });
+        (ended, members)
     }
 
     /// The process of this name.

@@ -1,6 +1,6 @@
 //! What happens in a run.
 
-use crate::ids::{Ballot, Group, GroupSet, Label, MessageId, Process, Timestamp};
+use crate::ids::{Ballot, Group, GroupSet, Incarnation, Label, MessageId, Process, Timestamp};
 
 /// One event at one process. Names are numbers of a [`Cluster`](crate::Cluster).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +47,19 @@ pub struct Deliver {
     pub ballot: Option<Ballot>,
 }
 
+/// A history of a group's state: the group was founded, or an operator reset it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Begun {
+    /// The group.
+    pub group: Group,
+    /// The incarnation of the group in which the history began.
+    pub incarnation: Incarnation,
+    /// The deliveries of the history before that are part of it.
+    pub kept: u64,
+    /// The incarnation in which the history before began, if it is part of this one.
+    pub after: Option<Incarnation>,
+}
+
 /// A broadcast, or its delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Broadcast {
@@ -78,6 +91,8 @@ pub enum EventKind {
         /// The delivery number that it resumes after.
         from: u64,
     },
+    /// From here on the process holds the state of a history of its group that began in an incarnation.
+    Begun(Begun),
     /// At the leader itself: it is ready, a majority of its group has installed its state. At others: learnt of it.
     Epoch {
         /// The group.
@@ -227,6 +242,7 @@ impl EventKind {
             EventKind::Crash => "crash",
             EventKind::Unrecorded => "unrecorded",
             EventKind::Recover { .. } => "recover",
+            EventKind::Begun(_) => "begun",
             EventKind::Epoch { .. } => "epoch",
             EventKind::Carry { .. } => "carry",
             EventKind::RemoteOp { .. } => "remote_op",

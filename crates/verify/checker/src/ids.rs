@@ -43,6 +43,15 @@ pub struct Ballot {
     pub by: Process,
 }
 
+/// An incarnation of a group: a number that rises, and a tag that tells two of one number apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Incarnation {
+    /// The number.
+    pub number: u32,
+    /// The tag.
+    pub tag: u32,
+}
+
 /// A set of groups, such as the destinations of a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct GroupSet([u64; MAX_GROUPS / 64]);
@@ -62,6 +71,23 @@ impl Group {
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
+    }
+}
+
+impl std::fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{:08x}", self.number, self.tag)
+    }
+}
+
+impl std::str::FromStr for Incarnation {
+    type Err = ();
+
+    /// Reads what [`Display`](std::fmt::Display) writes.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (number, tag) = text.split_once('-').filter(|(_, tag)| tag.len() == 8).ok_or(())?;
+        let (number, tag) = (number.parse().map_err(drop)?, u32::from_str_radix(tag, 16).map_err(drop)?);
+        Some(Incarnation { number, tag }).filter(|incarnation| incarnation.to_string() == text).ok_or(())
     }
 }
 

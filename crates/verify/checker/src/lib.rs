@@ -76,6 +76,7 @@ mod channels;
 mod checker;
 mod cluster;
 mod event;
+mod histories;
 pub mod history;
 mod ids;
 mod log;
@@ -89,7 +90,7 @@ mod view;
 
 pub use checker::Checker;
 pub use cluster::{Clock, Cluster, ClusterBuilder, ClusterError};
-pub use event::{Broadcast, Deliver, Event, EventKind, Multicast};
+pub use event::{Begun, Broadcast, Deliver, Event, EventKind, Multicast};
 pub use history::{Author, Encoder, HistoryError, HistoryWriter, Reader, check_files, check_inputs};
-pub use ids::{Ballot, Group, GroupSet, Label, MAX_GROUPS, MessageId, Process, Timestamp};
+pub use ids::{Ballot, Group, GroupSet, Incarnation, Label, MAX_GROUPS, MessageId, Process, Timestamp};
 pub use report::{CounterExample, Counts, Report, Verdict};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::event::{Deliver, Event, EventKind, Multicast};
+use crate::event::{Begun, Deliver, Event, EventKind, Multicast};
 use crate::ids::{Ballot, Group, MessageId, Process};
 
 /// Where an event was recorded: the input (high 16 bits) and the line there.
@@ -79,6 +79,8 @@ pub(crate) struct Life {
     pub(crate) recovered: Option<Recovered>,
     pub(crate) crashed: bool,
     pub(crate) deliveries: Vec<u32>,
+    /// The histories of its group whose state it held, one after the other, and when it said so.
+    pub(crate) begun: Vec<(Begun, u64)>,
     /// Ballots in which it became ready to lead.
     pub(crate) ready: Vec<Ready>,
     /// What it carried into ballots in which it was not ready yet.
@@ -154,6 +156,10 @@ impl Log {
                 self.crashes += 1;
             }
             EventKind::Recover { from } => self.recover(event, origin, from),
+            EventKind::Begun(begun) => {
+                let t = event.t;
+                self.life(event).begun.push((begun, t));
+            }
             EventKind::Epoch { group, ballot, by, leader, carried } if leader == event.process => {
                 self.ready(event, origin, group, Ballot { number: ballot, by }, carried);
             }
@@ -266,6 +272,19 @@ impl Log {
     pub(crate) fn rank(&self, process: Process, incarnation: u64) -> u64 {
         let known = self.ranks.get(&process);
         known.map_or(incarnation, |ranks| ranks.get(&incarnation).copied().unwrap_or(u64::MAX))
+    }
+
+    /// The same without what members did.
+    pub(crate) fn without_lives(&self) -> Self {
+        let (deliveries, lives) = (Vec::new(), vec![Vec::new(); self.lives.len()]);
+        Log { deliveries, lives, ..self.clone() }
+    }
+
+    /// This process stands for another one: its lives have the same order.
+    pub(crate) fn stand_for(&mut self, double: Process, process: Process) {
+        if let Some(ranks) = self.ranks.get(&process).cloned() {
+            self.ranks.insert(double, ranks);
+        }
     }
 
     /// The latest life of the event's incarnation.

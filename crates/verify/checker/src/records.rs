@@ -42,6 +42,18 @@ fn life(id: MessageId) -> (Process, u64) {
 }
 
 impl Given {
+    /// What processes of histories that are over did is in the record of others.
+    pub(crate) fn stand_for(&mut self, doubles: &[(Process, Process)]) {
+        for (double, process) in doubles {
+            if self.recorded.contains(process) {
+                self.recorded.insert(*double);
+            }
+            if self.ended_early.contains(&Some(*process)) {
+                self.ended_early.insert(Some(*double));
+            }
+        }
+    }
+
     fn ends_early(&self, process: Process) -> bool {
         !self.ended_early.is_empty() && (self.ended_early.contains(&None) || self.ended_early.contains(&Some(process)))
     }

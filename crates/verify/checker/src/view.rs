@@ -19,11 +19,18 @@ pub(crate) struct View<'a> {
     pub(crate) slots: &'a Slots,
     pub(crate) records: &'a Records<'a>,
     pub(crate) complete: bool,
+    /// Groups that stand for histories that are over.
+    pub(crate) ended: GroupSet,
     /// Names of the inputs; none if events came one by one.
     pub(crate) sources: &'a [String],
 }
 
 impl View<'_> {
+    /// Whether a message was under way to a history of another group than `but` that is over: then it may be lost.
+    pub(crate) fn may_be_lost(&self, message: &Message, but: Option<Group>) -> bool {
+        destinations(message).iter().any(|group| Some(group) != but && self.ended.contains(group))
+    }
+
     /// Name of a process.
     pub(crate) fn name(&self, process: Process) -> &str {
         self.cluster.process_name(process)

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use stentor_checker::history::check_inputs;
 use stentor_checker::{
-    Ballot, Broadcast, Cluster, Deliver, Encoder, Event, EventKind, Group, GroupSet, HistoryWriter, Label, MessageId,
-    Multicast, Process, Reader, Timestamp,
+    Ballot, Begun, Broadcast, Cluster, Deliver, Encoder, Event, EventKind, Group, GroupSet, HistoryWriter, Incarnation,
+    Label, MessageId, Multicast, Process, Reader, Timestamp,
 };
 
 const FIRST: &str = r#"{"e":"cluster","groups":{"g1":["a","b"]},"clients":["c"]}"#;
@@ -268,6 +268,10 @@ fn kind() -> impl Strategy<Value = EventKind> {
     let epoch = (group(), ballot(), process(), any::<Option<u32>>()).prop_map(|(group, ballot, leader, carried)| {
         EventKind::Epoch { group, ballot: ballot.number, by: ballot.by, leader, carried }
     });
+    let incarnation = || (any::<u32>(), any::<u32>()).prop_map(|(number, tag)| Incarnation { number, tag });
+    let after = proptest::option::of(incarnation());
+    let begun = (group(), incarnation(), any::<u64>(), after)
+        .prop_map(|(group, incarnation, kept, after)| EventKind::Begun(Begun { group, incarnation, kept, after }));
     let carry = (message(), group(), ballot()).prop_map(|(m, group, ballot)| EventKind::Carry { m, group, ballot });
     prop_oneof![
         multicast().prop_map(EventKind::Multicast),
@@ -275,6 +279,7 @@ fn kind() -> impl Strategy<Value = EventKind> {
         deliver.prop_map(EventKind::Deliver),
         any::<u64>().prop_map(|from| EventKind::Recover { from }),
         epoch,
+        begun,
         carry,
         stream().prop_map(EventKind::Broadcast),
         stream().prop_map(EventKind::Bdeliver),

@@ -70,6 +70,11 @@ fn numbers(kind: &EventKind) -> Vec<u64> {
         }
         EventKind::Crash | EventKind::Unrecorded => vec![],
         EventKind::Recover { from } => vec![*from],
+        EventKind::Begun(said) => {
+            let after = said.after.map_or([0; 2], |after| [after.number.into(), after.tag.into()]);
+            let of = [said.group.0.into(), said.incarnation.number.into(), said.incarnation.tag.into(), said.kept];
+            [&of[..], &after].concat()
+        }
         EventKind::Epoch { group, ballot, by, leader, carried } => {
             let carried = carried.map_or([0; 2], |carried| [1, carried.into()]);
             [&[group.0.into(), *ballot, by.0.into(), leader.0.into()], &carried[..]].concat()

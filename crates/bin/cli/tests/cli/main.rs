@@ -14,6 +14,7 @@ mod documents;
 mod found;
 mod keys;
 mod limits;
+mod losses;
 mod memory;
 mod namespaces;
 mod neb;

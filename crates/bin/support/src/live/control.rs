@@ -106,6 +106,9 @@ pub struct Standing {
     pub named: bool,
     /// Messages that it has delivered.
     pub delivered: u64,
+    /// What it waits for since the history of another group began anew.
+    #[serde(default)]
+    pub unsettled: Vec<Unsettled>,
     /// Messages that it knows of and has not delivered, and some of them.
     pub undelivered: u64,
     /// Some of those, as ids.
@@ -119,6 +122,23 @@ pub struct Standing {
     /// Members that take nothing of what it writes to them, and for which it does not wait any more.
     #[serde(default)]
     pub expelled: Vec<String>,
+}
+
+/// What a member waits for since the history of another group began anew.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Unsettled {
+    /// The name of that group.
+    pub group: String,
+    /// Its incarnation, as this member's group knows it.
+    pub incarnation: String,
+    /// A majority of this member's group knows it.
+    pub in_force: bool,
+    /// Messages that were under way to the history before, and are not decided.
+    pub messages: u64,
+    /// Groups of which a majority has to acknowledge them.
+    pub awaited: Vec<String>,
+    /// One of them of which another group has other times, so that it is decided nowhere.
+    pub disagreed: Option<String>,
 }
 
 /// Undelivered messages of a client.

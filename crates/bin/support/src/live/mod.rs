@@ -25,7 +25,7 @@ mod waiting;
 pub use at::At;
 pub use capture::{Captures, begin_anew};
 pub use child_process::{ChildProcess, ProcessOutput, this_program};
-pub use control::{Answer, Asks, Control, Lag, Question, REMOTE_SHOW, Standing, ask, ask_within, listener};
+pub use control::{Answer, Asks, Control, Lag, Question, REMOTE_SHOW, Standing, Unsettled, ask, ask_within, listener};
 pub use files::Need;
 pub use history::{HistoryFile, read_history, unwritten};
 pub use latency::{Latency, Micros};

@@ -440,6 +440,13 @@ impl<F: Fabric> Client<F> {
         writes
     }
 
+    /// Returns one of these groups that began anew since this process took its place. What it multicast to it and is not known
+    /// to be delivered may be lost, and is not waited for any more.
+    #[must_use]
+    pub fn reset_of(&self, to: &[GroupId]) -> Option<GroupId> {
+        to.iter().copied().find(|group| self.reset.get(usize::from(group.0)) == Some(&true))
+    }
+
     fn check(&mut self, to: &[GroupId], payload: &[u8]) -> Result<(), SubmitError> {
         if payload.len() > self.message_bytes {
             return Err(SubmitError::TooLong { bytes: payload.len(), limit: self.message_bytes });
@@ -454,11 +461,11 @@ impl<F: Fabric> Client<F> {
         if self.sender.is_exhausted() {
             return Err(SubmitError::Exhausted { client: self.sender.client().0 });
         }
+        if let Some(reset) = self.reset_of(to) {
+            return Err(SubmitError::GroupReset { group: reset.0 });
+        }
         if !to.iter().all(|group| self.takeover.is_opened(*group)) {
             self.open_now(to)?;
-        }
-        if let Some(reset) = to.iter().find(|group| self.reset[usize::from(group.0)]) {
-            return Err(SubmitError::GroupReset { group: reset.0 });
         }
         if let Some(lost) = to.iter().find(|group| !self.sender.has_majority(**group)) {
             return Err(SubmitError::NotConnected { group: lost.0 });
@@ -495,14 +502,16 @@ impl<F: Fabric> Client<F> {
         let ring = &self.rings[usize::from(group.0)];
         for (member, target) in ring.targets.iter().enumerate() {
             let Some(report) = target.report else { continue };
+            // A history that began since knows nothing of this process: not that another one came, either.
+            let told = !self.reset[usize::from(group.0)];
             // What is free and was not used by this process was used by another one: what it would put there is lost.
-            self.superseded |= report.freed > self.sender.next(group);
+            self.superseded |= told && report.freed > self.sender.next(group);
             if self.sender.counts(group, member) {
                 self.sender.on_freed(group, member, report.freed);
             } else if report.place.opened && self.takeover.generation == Some(report.place.generation) {
                 self.sender.admit(group, member, report.freed);
             } else {
-                self.superseded |= self.takeover.is_followed_by(report.place.generation);
+                self.superseded |= told && self.takeover.is_followed_by(report.place.generation);
             }
         }
         if self.unsynced.messages() > 0 {

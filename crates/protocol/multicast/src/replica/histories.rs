@@ -5,8 +5,9 @@ use stentor_fabric::ProcessId;
 use super::agreement::Agreement;
 use super::leadership::Stage;
 use super::reset::check_reset;
+use super::unsettled::Settling;
 use super::{Contradiction, Effects, Hindrance, Rejected, Replica};
-use crate::{Ballot, GroupId, Incarnation, Origin, ProcessRole};
+use crate::{Ballot, GroupId, Incarnation, Origin, ProcessRole, Word};
 
 /// Questions about incarnations, and their end.
 impl Replica {
@@ -16,8 +17,10 @@ impl Replica {
         self.agreement.ballots.installed_in
     }
 
-    /// Where the history of this member's state began, and was reset.
-    pub(crate) fn origins(&self) -> &[Origin] {
+    /// Returns where the history of this member's state began, and was reset: the oldest beginning first. Nothing, if it has no
+    /// state.
+    #[must_use]
+    pub fn origins(&self) -> &[Origin] {
         &self.agreement.ballots.origins
     }
 
@@ -74,6 +77,26 @@ impl Replica {
     #[must_use]
     pub fn hindrance(&self) -> Option<Hindrance> {
         self.membership.hindrance(&self.agreement.id)
+    }
+
+    /// Whether somebody remembered a smaller incarnation of the group when this member got its memory. If its history began from
+    /// nothing all the same, an operator has reset the group.
+    #[must_use]
+    pub fn was_remembered(&self) -> bool {
+        let remembered = self.membership.remembered;
+        !remembered.is_none() && remembered.number < self.incarnation().number
+    }
+
+    /// Returns what this member was told of the history of another group, as its own group's stream says it.
+    #[must_use]
+    pub fn word(&self, group: GroupId) -> Word {
+        self.agreement.ballots.word(group)
+    }
+
+    /// Returns what this member still waits for since the history of a group began anew; `None`, if that is settled.
+    #[must_use]
+    pub fn settling(&self, group: GroupId) -> Option<Settling> {
+        self.agreement.settling(group)
     }
 
     /// Returns the last contradiction between incarnations of one group that this process was told.

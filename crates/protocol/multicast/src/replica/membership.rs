@@ -33,6 +33,8 @@ pub(super) struct Membership {
     pub(super) pledge: Option<Pledge>,
     /// The largest incarnation that it promised to begin: what did not come about, too.
     pub(super) pledged: Incarnation,
+    /// The smallest incarnation that somebody remembered when it got its memory.
+    pub(super) remembered: Incarnation,
     /// Who remembers the group, while this process is without memory.
     pub(super) memories: Memories,
     /// Ticks for which it has waited for them.
@@ -59,6 +61,7 @@ impl Membership {
             lives,
             pledge: None,
             pledged: Incarnation::NONE,
+            remembered: Incarnation::NONE,
             memories: Memories::default(),
             waited: 0,
             skipped: 0,
@@ -91,6 +94,7 @@ impl Membership {
     pub(super) fn remember(&mut self) -> bool {
         let joined = self.joining.take().is_some();
         if joined {
+            self.remembered = self.memories.smallest().unwrap_or_default();
             (self.pledge, self.memories) = (None, Memories::default());
             // Who is still without memory says so again.
             self.joiners.clear();

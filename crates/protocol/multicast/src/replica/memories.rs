@@ -70,6 +70,11 @@ impl Memories {
         self.by.iter().max_by_key(|(process, incarnation)| (*incarnation, Reverse(*process))).copied()
     }
 
+    /// The smallest incarnation that somebody told this process itself.
+    pub(super) fn smallest(&self) -> Option<Incarnation> {
+        self.by.iter().map(|(_, incarnation)| *incarnation).min()
+    }
+
     /// Somebody who remembers the group.
     pub(super) fn any(&self) -> Option<(ProcessId, Incarnation)> {
         self.first_hand().or(self.hearsay)

@@ -23,7 +23,10 @@
 //!
 //! # What is left open
 //! Two survivors may have different vectors of one message, when the old history changed its leader shortly before its end. Then it is decided
-//! nowhere, and they wait. A survivor that is down is waited for.
+//! nowhere, and they wait (`unsettled.rs` finds it, for people who look). A no-op would be safe: had anybody delivered it at V, a majority
+//! of the old history's group had acknowledged V, every later leader of that history had given the same time, and both survivors'
+//! last vectors before the word were V. But nobody tells a survivor which vector is another one's last: an acknowledgement does not say
+//! whether its sender had processed the word. A survivor that is down is waited for.
 
 use stentor_fabric::ProcessId;
 

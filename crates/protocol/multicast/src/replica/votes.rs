@@ -39,6 +39,13 @@ pub(super) struct Vote<'a> {
     pub(super) times: Times<'a>,
 }
 
+/// How many members of a group acknowledged a vector, and at the most another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Counted {
+    pub(super) same: u32,
+    pub(super) other: u32,
+}
+
 impl Votes {
     /// Returns the bytes that one candidate vector of so many groups takes on the heap.
     pub(super) fn heap_bytes(groups: usize) -> u64 {
@@ -107,6 +114,19 @@ impl Votes {
             first += groups;
         }
         None
+    }
+
+    /// Counts who of the group at `position` acknowledged this vector, and another one.
+    #[cold]
+    pub(super) fn counts(&self, position: usize, times: Times<'_>) -> Counted {
+        let groups = times.groups().max(1);
+        let mut counted = Counted::default();
+        for (vector, tallies) in self.vectors.chunks_exact(groups).zip(self.tallies.chunks_exact(groups)) {
+            let voters = tallies.get(position).map_or(0, |tally| tally.voters.count_ones());
+            let which = if vector == times.words() { &mut counted.same } else { &mut counted.other };
+            *which = (*which).max(voters);
+        }
+        counted
     }
 
     /// Whether a majority of every destination group acknowledged this vector, each in one ballot of its own, but for those

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stentor_fabric::{ProcessId, SplitMix64};
-use stentor_fabric_sim::NetworkModel;
+use stentor_fabric_sim::{Fault, NetworkModel};
 use stentor_multicast::{GroupId, Hindrance, Incarnation, ReplicaConfig, SubmitError};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
@@ -91,6 +91,44 @@ fn a_group_that_others_remember_waits_for_an_operator_and_delivers_with_them_whe
     }
 }
 
+/// The group that numbers the processes of a client's place begins anew. A process that it has numbered goes on with other groups: nobody
+/// came after it. It multicasts nothing more to its home, if it has done so before; the next process of its place does.
+#[test]
+fn a_client_whose_home_is_reset_goes_on_with_other_groups() {
+    // Whether it has multicast to its home before.
+    for (seed, used) in [(1, false), (2, true), (3, false), (4, true)] {
+        let network = if seed < 3 { NetworkModel::calm() } else { NetworkModel::adversarial() };
+        let mut bed = Bed::new(&[3, 3], 2, limits(), network, seed);
+        bed.run(RECONNECTED_NS);
+        bed.submit(1, &[0], b"before").expect("all are connected");
+        if used {
+            bed.submit(1, &[1], b"home").expect("all are connected");
+        }
+        bed.run(4 * RECONNECTED_NS);
+        (3..6).for_each(|member| bed.restart_member(member));
+        bed.run(20 * RECONNECTED_NS);
+        let ends = bed.members[3].replica().reset_ends();
+        bed.members[3].reset(ends, true).expect("it names what it ends");
+        bed.world.wake_at(ProcessId(3), bed.world.now_ns());
+        bed.run(20 * RECONNECTED_NS);
+        assert!((3..6).all(|member| bed.members[member].replica().incarnation().number == 2), "seed {seed}");
+        assert!(!bed.clients[1].is_superseded(), "seed {seed}: nobody came after it");
+        let on = bed.submit(1, &[0], b"on").unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let home = bed.submit(1, &[0, 1], b"home");
+        let lost = used.then_some(Err(SubmitError::GroupReset { group: 1 }));
+        assert!(lost.is_none_or(|lost| home == lost), "seed {seed}: {home:?}");
+        bed.run(10 * RECONNECTED_NS);
+        let last = home.map_or(on.sequence, |home| home.sequence);
+        assert_eq!(bed.clients[1].delivered_up_to(), last, "seed {seed}");
+        bed.restart_client(1);
+        bed.run(20 * RECONNECTED_NS);
+        let after = bed.submit(1, &[0, 1], b"after").unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        bed.run(10 * RECONNECTED_NS);
+        let last = |delivered: &Vec<(_, _)>| delivered.last().map(|(id, _)| *id);
+        assert!(bed.delivered.iter().all(|delivered| last(delivered) == Some(after)), "seed {seed}");
+    }
+}
+
 /// Two of three members lose their memory. The third goes on, with its state and with them, when an operator says so.
 #[test]
 fn a_member_that_is_left_goes_on_with_its_state_when_its_group_is_reset() {
@@ -114,6 +152,30 @@ fn a_member_that_is_left_goes_on_with_its_state_when_its_group_is_reset() {
     bed.run(10 * RECONNECTED_NS);
     for (member, delivered) in bed.delivered.iter().enumerate() {
         assert_eq!(delivered.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [before, after], "member {member}");
+    }
+}
+
+/// The member that is left wants to lead, again and again, while an operator resets the group without it: its letters do not displace
+/// the operator's word, whenever they come.
+#[test]
+fn a_reset_is_not_lost_beside_a_campaign() {
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    for member in [0, 2] {
+        bed.restart_member(member);
+    }
+    bed.run(20 * RECONNECTED_NS);
+    // A letter is there, unread, when the operator speaks.
+    bed.world.inject(bed.world.now_ns(), Fault::Stall { process: ProcessId(0), for_ns: 4 * SETTLED_NS });
+    bed.run(1_000);
+    bed.members[1].campaign().expect("it remembers");
+    bed.world.wake_at(ProcessId(1), bed.world.now_ns());
+    bed.run(SETTLED_NS);
+    bed.members[0].reset(Incarnation::FIRST, true).expect("it names what it ends");
+    bed.run(10 * RECONNECTED_NS);
+    for member in [0, 2] {
+        let number = bed.members[member].replica().incarnation().number;
+        assert!(number >= 2, "member {member} is in incarnation {number}");
     }
 }
 

@@ -2,8 +2,8 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ballot, ClientId, ClientState, GroupId, GroupSet, Incarnation, MessageId, MessageRef, Mutant, PeerMessage, State,
-    Verdict, Word, WordRef,
+    Ballot, ClientId, ClientState, GroupId, GroupSet, Incarnation, MessageId, MessageRef, Mutant, PeerMessage,
+    Settling, State, Verdict, Word, WordRef,
 };
 
 use super::process::{BOTH, Effect, Process, TWO_GROUPS, first_campaign, head, led_by};
@@ -67,6 +67,26 @@ fn nothing_is_decided_without_a_majority_of_the_survivors() {
     leader.peer_message(3, &announce()).expect("sound");
     assert!(!delivers(&leader.peer_message(1, &processed()).expect("in force")));
     assert!(delivers(&leader.ack(2, head(1, 0, 2), 0, &[1, 7]).expect("sound")));
+}
+
+#[test]
+fn what_is_not_settled_is_told_until_it_is() {
+    let mut leader = with_vector(Mutant::None);
+    assert_eq!(leader.replica.settling(GroupId(1)), None, "nothing began anew");
+    leader.peer_message(3, &announce()).expect("sound");
+    let told = Settling { without_force: true, messages: 1, awaited: vec![GroupId(0)], disagreed: None };
+    assert_eq!(leader.replica.settling(GroupId(1)), Some(told.clone()));
+    leader.peer_message(1, &processed()).expect("in force");
+    let told = Settling { without_force: false, ..told };
+    assert_eq!(leader.replica.settling(GroupId(1)), Some(told.clone()));
+    // A majority has other times of it: it is decided nowhere.
+    for member in [1, 2] {
+        leader.ack(member, head(1, 0, 2), 0, &[1, 8]).expect("sound");
+    }
+    let told = Settling { disagreed: Some(MessageId { client: C0, sequence: 1 }), ..told };
+    assert_eq!(leader.replica.settling(GroupId(1)), Some(told));
+    assert!(delivers(&leader.ack(1, head(1, 0, 2), 0, &[1, 7]).expect("sound")));
+    assert_eq!(leader.replica.settling(GroupId(1)), None);
 }
 
 #[test]

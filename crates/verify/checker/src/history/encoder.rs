@@ -3,7 +3,7 @@
 use super::{Author, HOST_CLOCK};
 use crate::cluster::{Clock, Cluster};
 use crate::event::{Deliver, Event, EventKind, Multicast};
-use crate::ids::{Ballot, Group, Label, MessageId, Process};
+use crate::ids::{Ballot, Group, Incarnation, Label, MessageId, Process};
 
 /// Writes events of one cluster as JSON lines into a caller's buffer. Once the buffer has grown to its size, nothing is
 /// allocated.
@@ -49,6 +49,14 @@ impl Encoder {
             EventKind::Deliver(deliver) => self.deliver(deliver, out),
             EventKind::Crash | EventKind::Unrecorded => {}
             EventKind::Recover { from } => field(b"from", *from, out),
+            EventKind::Begun(begun) => {
+                self.group_field(begun.group, out);
+                incarnation(b"in", begun.incarnation, out);
+                field(b"kept", begun.kept, out);
+                if let Some(after) = begun.after {
+                    incarnation(b"after", after, out);
+                }
+            }
             EventKind::Epoch { group, ballot, by, leader, carried } => {
                 self.group_field(*group, out);
                 self.ballot(Ballot { number: *ballot, by: *by }, out);
@@ -284,6 +292,13 @@ fn number(mut value: u64, out: &mut Vec<u8>) {
         }
     }
     out.extend_from_slice(&digits[at..]);
+}
+
+fn incarnation(name: &[u8], of: Incarnation, out: &mut Vec<u8>) {
+    key(name, out);
+    out.push(b'"');
+    out.extend_from_slice(of.to_string().as_bytes());
+    out.push(b'"');
 }
 
 fn hash(value: u64, out: &mut Vec<u8>) {

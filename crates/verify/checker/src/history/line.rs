@@ -61,6 +61,11 @@ pub(super) struct Line<'a> {
     #[serde(borrow)]
     pub(super) what: Option<Name<'a>>,
     pub(super) carried: Option<u32>,
+    #[serde(borrow)]
+    pub(super) r#in: Option<Name<'a>>,
+    #[serde(borrow)]
+    pub(super) after: Option<Name<'a>>,
+    pub(super) kept: Option<u64>,
     pub(super) bytes: Option<u64>,
     #[serde(borrow)]
     pub(super) s: Option<Name<'a>>,

@@ -8,7 +8,7 @@ use super::line::{ClusterLine, Line, Name, To};
 use super::lives::Lived;
 use super::{Fault, HOST_CLOCK, HistoryError, MAX_LINE_BYTES, VERSION};
 use crate::cluster::{Cluster, MAX_CLOCK_NAME};
-use crate::event::{Broadcast, Deliver, Event, EventKind, Multicast};
+use crate::event::{Begun, Broadcast, Deliver, Event, EventKind, Multicast};
 use crate::ids::{Ballot, Group, GroupSet, Label, MessageId, Process, Timestamp};
 
 /// How first lines begin, as this crate writes them.
@@ -350,6 +350,17 @@ impl Fields<'_, '_> {
         Ok(EventKind::Epoch { group, ballot: number, by, leader, carried })
     }
 
+    fn begun(&mut self) -> Result<EventKind, Fault> {
+        let read = |field, text: &Name<'_>| {
+            let reason = "is no incarnation: a number, `-` and eight hexadecimal digits";
+            text.0.parse().map_err(|()| Fault::BadField { field, reason })
+        };
+        let group = self.group(self.need("g", self.line.g.as_ref())?)?;
+        let incarnation = read("in", self.need("in", self.line.r#in.as_ref())?)?;
+        let after = self.line.after.as_ref().map(|after| read("after", after)).transpose()?;
+        Ok(EventKind::Begun(Begun { group, incarnation, kept: self.need("kept", self.line.kept)?, after }))
+    }
+
     fn carry(&mut self) -> Result<EventKind, Fault> {
         let m = self.message()?;
         let group = self.group(self.need("g", self.line.g.as_ref())?)?;
@@ -460,6 +471,7 @@ fn translate(line: &Line<'_>, cluster: &mut Cluster) -> Result<Step, Fault> {
         "crash" => EventKind::Crash,
         "unrecorded" => EventKind::Unrecorded,
         "recover" => EventKind::Recover { from: fields.need("from", line.from)? },
+        "begun" => fields.begun()?,
         "epoch" => fields.epoch()?,
         "carry" => fields.carry()?,
         "remote_op" => fields.remote_op()?,

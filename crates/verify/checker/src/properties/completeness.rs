@@ -43,12 +43,15 @@ pub(super) fn judge<'a>(
 
 /// Looks for a correct destination process that lacks a message that is `required`.
 fn look(view: &View<'_>, required: impl Fn(u32, &Message) -> bool) -> Outcome {
-    let majority: Vec<bool> = view.cluster.groups().map(|group| has_majority(view, group)).collect();
+    // Nobody waits for a history that is over.
+    let works = |group| view.ended.contains(group) || has_majority(view, group);
+    let majority: Vec<bool> = view.cluster.groups().map(works).collect();
     let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); majority.len()];
     for (index, message) in view.log.messages.iter().enumerate() {
         let to = destinations(message);
         if required(index as u32, message) && to.iter().all(|group| majority[group.index()]) {
-            to.iter().for_each(|group| wanted[group.index()].push(index as u32));
+            let goes_on = to.iter().filter(|group| !view.ended.contains(*group));
+            goes_on.for_each(|group| wanted[group.index()].push(index as u32));
         }
     }
     if wanted.iter().all(Vec::is_empty) {
@@ -58,6 +61,9 @@ fn look(view: &View<'_>, required: impl Fn(u32, &Message) -> bool) -> Outcome {
     let mut marks = vec![u32::MAX; view.log.messages.len()];
     let mut without = None;
     for group in view.cluster.groups() {
+        if view.ended.contains(group) {
+            continue;
+        }
         let silent = view.lacks_member(group);
         for process in view.cluster.members(group).iter().filter(|process| view.log.is_up(**process)) {
             let mark = process.0;

@@ -10,7 +10,8 @@ use crate::report::Verdict;
 use crate::view::View;
 
 pub(super) fn check(view: &View<'_>) -> Verdict {
-    let required = |_: u32, message: &Message| message.synced || view.log.has_correct_client(message);
+    let has_to = |message: &Message| message.synced || view.log.has_correct_client(message);
+    let required = |_: u32, message: &Message| has_to(message) && !view.may_be_lost(message, None);
     judge(view, required, no_correct_client(view), |process, message| {
         let why = if view.log.messages[message as usize].synced { "was synced" } else { "has a correct client" };
         let text = view.text(message);

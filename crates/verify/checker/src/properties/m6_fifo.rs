@@ -96,8 +96,16 @@ fn walk(
         }
         let expected = before.map_or(1, |before| before.rank + 1);
         let by_snapshot = snapshots > before.map_or(0, |before| before.snapshots);
-        if standing.rank != expected && !by_snapshot && same_incarnation(view, standing.previous, message) {
-            let missing = standing.previous?;
+        // What was under way to a history that is over may be lost everywhere.
+        let mut previous = standing.previous;
+        while let Some(lost) = previous.filter(|lost| view.may_be_lost(&view.log.messages[*lost as usize], Some(group)))
+        {
+            let slot = view.slots.slot(view.log, lost, group);
+            previous =
+                slot.map(|slot| standings[slot]).filter(|lost| lost.rank > expected).and_then(|lost| lost.previous);
+        }
+        if standing.rank != expected && !by_snapshot && same_incarnation(view, previous, message) {
+            let missing = previous?;
             let (process, text) = (view.name(chain.process), view.text(message));
             let summary = format!("{process} delivered {text} and not, before it, {}", view.text(missing));
             return Some(view.example(summary).multicast(missing).multicast(message).delivery(*delivery).violated());

@@ -10,7 +10,7 @@ use crate::report::Verdict;
 use crate::view::View;
 
 pub(super) fn check(view: &View<'_>) -> Verdict {
-    let required = |_, message: &_| view.log.has_correct_client(message);
+    let required = |_, message: &_| view.log.has_correct_client(message) && !view.may_be_lost(message, None);
     judge(view, required, no_correct_client(view), |process, message| {
         let text = view.text(message);
         let summary = format!("the run came to rest, a majority of each group is up, and {process} lacks {text}");

@@ -26,6 +26,8 @@ use stentor_support::live::{
 use stentor_support::streams::StandardInput;
 use stentor_support::{Failure, Level, Output, Verdict, counted};
 
+/// How long to wait for deliveries to a group that began anew: other groups settle what was under way to it.
+const RESET: Duration = Duration::from_secs(2);
 /// How long to wait for input while nothing is outstanding, before looking after the connections.
 const PATIENCE: Duration = Duration::from_millis(10);
 
@@ -180,6 +182,13 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
                 feed.end(Err(failure));
             }
             self.tell_troubles();
+            if let Some(group) = self.client.reset_of(self.casting.to)
+                && feed.next.is_none()
+                && self.progress.elapsed() > RESET
+                && !self.outstanding.is_empty()
+            {
+                return Err(self.reset(group));
+            }
             if self.client.is_superseded() {
                 return Err(self.superseded());
             }
@@ -216,6 +225,7 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
             let id = match self.client.next_id(self.casting.to, line) {
                 Ok(id) => id,
                 Err(SubmitError::Busy { .. } | SubmitError::NotConnected { .. }) => return Ok(sent),
+                Err(SubmitError::GroupReset { group }) => return Err(self.reset(GroupId(group))),
                 Err(error) => return Err(refused(&error)),
             };
             // Before it is multicast: who is killed then has told of it.
@@ -296,6 +306,18 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
             "another process has taken the place of client `{name}`; {left} of {sent} messages are not known to be delivered"
         );
         let remedy = "see what was delivered before sending them again (`stentor leader show` names what is undelivered); give each process a place of its own with --client";
+        Failure::run(what, self.casting.args.meeting.config.display(), remedy)
+    }
+
+    /// A group began anew, and knows nothing of this process.
+    fn reset(&self, group: GroupId) -> Failure {
+        let (left, sent) = (self.outstanding.len(), self.messages);
+        let group = self.casting.plan.config().groups()[usize::from(group.0)].id();
+        let what = format_args!(
+            "{group} began anew, from another state, and takes nothing more of this process: {left} of {sent} messages are not known \
+             to be delivered"
+        );
+        let remedy = "see what was delivered before sending them again; start this client again for what comes then";
         Failure::run(what, self.casting.args.meeting.config.display(), remedy)
     }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use stentor_multicast::Incarnation;
 use stentor_support::live::Standing;
 
 use super::member::Member;
@@ -23,6 +24,8 @@ pub(super) struct Judged {
     pub(super) stands_still: bool,
     /// Who leads it, if somebody does.
     leader: Option<String>,
+    /// The incarnation of its newest state, if a member that answers has one.
+    pub(super) incarnation: Option<String>,
     /// Members that have its state and stand by the leader.
     working: Vec<String>,
     size: usize,
@@ -34,7 +37,8 @@ pub(super) struct Judged {
 pub(super) fn judge(group: &str, members: &[&Member], timeout_ms: u64) -> Judged {
     let (size, majority) = (members.len(), members.len() / 2 + 1);
     let standings = members.iter().filter_map(|member| member.standing.as_ref());
-    let last = standings.filter(|standing| !standing.joining).max_by_key(|standing| (standing.epoch, standing.leads));
+    let newest = |standing: &&Standing| (number(&standing.incarnation), standing.epoch, standing.leads);
+    let last = standings.filter(|standing| !standing.joining).max_by_key(newest);
     let stands = |member: &&&Member| {
         member.standing.as_ref().zip(last).is_some_and(|(standing, last)| stands_by(standing, last, timeout_ms))
     };
@@ -57,12 +61,20 @@ pub(super) fn judge(group: &str, members: &[&Member], timeout_ms: u64) -> Judged
     };
     let stands_still = is_led && working.len() >= majority && reason.is_some();
     let leader = leader.filter(|_| is_led);
-    Judged { group: group.to_owned(), ok: reason.is_none(), reason, stands_still, leader, working, size, majority }
+    let incarnation = last.map(|last| last.incarnation.clone());
+    let (group, ok) = (group.to_owned(), reason.is_none());
+    Judged { group, ok, reason, stands_still, leader, incarnation, working, size, majority }
+}
+
+/// The number of an incarnation: a larger one is newer.
+fn number(incarnation: &str) -> u32 {
+    incarnation.parse::<Incarnation>().map_or(0, |incarnation| incarnation.number)
 }
 
 /// Whether a member has its group's newest state and hears its leader, or leads.
 fn stands_by(standing: &Standing, last: &Standing, timeout_ms: u64) -> bool {
-    let same = !standing.joining && (standing.epoch, &standing.leader) == (last.epoch, &last.leader);
+    let of = |standing: &Standing| (standing.incarnation.clone(), standing.epoch, standing.leader.clone());
+    let same = !standing.joining && of(standing) == of(last);
     let hears = standing.heard_ms.is_none_or(|ms| ms <= timeout_ms);
     same && if standing.id == standing.leader { standing.leads } else { hears }
 }
@@ -80,6 +92,10 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
             let _ = write!(text, ": {} of its {size} members have no memory of it", joins.len());
         }
         let silent: Vec<_> = members.iter().filter(|member| ["silent", "unknown"].contains(&member.state)).collect();
+        let hindered = joins.iter().any(|member| member.standing.iter().any(|standing| standing.hindrance.is_some()));
+        if hindered && remember.is_empty() {
+            let _ = write!(text, "; `stentor group reset --group {group}` says what is lost, and lets it begin");
+        }
         if !silent.is_empty() {
             let _ = write!(text, "; whether {} remember is known when they answer", ids(&silent));
         } else if there < size {

@@ -76,6 +76,7 @@ pub(super) mod tests {
             promised: 7,
             named: false,
             delivered: 0,
+            unsettled: Vec::new(),
             undelivered: 0,
             waiting: Vec::new(),
             stalled_ms: 0,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use stentor_support::live::{Standing, and};
-use stentor_support::{Human, Style, table};
+use stentor_support::live::{Standing, Unsettled, and};
+use stentor_support::{Human, Style, counted, table};
 
 use super::judge::{Judged, judge};
 use super::member::Member;
@@ -54,6 +54,21 @@ impl Shown {
         most
     }
 
+    /// What a group waits for since another one began anew, where that is most: a line for each of those.
+    fn unsettled(&self, group: &str) -> String {
+        let members = self.members.iter().filter(|member| member.group == group);
+        let told = members.flat_map(|member| member.standing.iter().flat_map(|standing| &standing.unsettled));
+        let mut most: BTreeMap<&str, &Unsettled> = BTreeMap::new();
+        for unsettled in told {
+            let known = most.entry(&unsettled.group).or_insert(unsettled);
+            let how = |of: &Unsettled| (of.disagreed.is_some(), of.messages, !of.in_force);
+            if how(unsettled) > how(known) {
+                *known = unsettled;
+            }
+        }
+        most.values().map(|unsettled| told_unsettled(group, unsettled)).collect()
+    }
+
     /// Members for which others do not wait any more, and who those are.
     fn expelled(&self) -> BTreeMap<&str, Vec<&str>> {
         let mut expelled: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -64,6 +79,27 @@ impl Shown {
         }
         expelled
     }
+}
+
+fn told_unsettled(group: &str, unsettled: &Unsettled) -> String {
+    let Unsettled { group: other, incarnation, in_force, messages, awaited, disagreed } = unsettled;
+    let mut text = format!("{group} settles what was under way to {other} before its incarnation {incarnation}: ");
+    if !in_force {
+        text += &format!("a majority of {group} has to learn of it; ");
+    }
+    let awaited: Vec<_> = awaited.iter().map(String::as_str).collect();
+    text += &match (messages, awaited.as_slice()) {
+        (0, _) => "nothing else is waited for".to_owned(),
+        (_, []) => format!("{} left", counted(*messages, "message is", "messages are")),
+        _ => format!("{} for a majority of {}", counted(*messages, "message waits", "messages wait"), and(&awaited)),
+    };
+    if let Some(message) = disagreed {
+        text += &format!(
+            "; of {message} another group has other times, so it is decided nowhere: `stentor group reset --group {group}` says what is \
+             lost and lets the others go on"
+        );
+    }
+    text + "\n"
 }
 
 fn not_waited_by(members: &[&str]) -> String {
@@ -77,7 +113,7 @@ fn of<'a>(members: &'a [Member], group: &str) -> Vec<&'a Member> {
 
 impl Human for Shown {
     fn human(&self, _: Style) -> String {
-        let head = ["group", "member", "pid", "state", "epoch", "of", "delivered", "lag", "undelivered"];
+        let head = ["group", "member", "pid", "state", "incarnation", "epoch", "of", "delivered", "lag", "undelivered"];
         let row = |Member { id, group, state, pid, lag, standing, .. }: &Member| {
             let tell = |what: &dyn Fn(&Standing) -> String| standing.as_ref().map_or_else(|| "-".to_owned(), what);
             // Who waits for its group's state knows of no leader yet.
@@ -88,6 +124,7 @@ impl Human for Shown {
                 id.clone(),
                 pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
                 (*state).to_owned(),
+                of_member(&|standing| standing.incarnation.clone()),
                 of_member(&|standing| standing.epoch.to_string()),
                 of_member(&|standing| standing.leader.clone()),
                 tell(&|standing| standing.delivered.to_string()),
@@ -104,6 +141,9 @@ impl Human for Shown {
         if stuck && self.groups.len() > 1 && self.groups.iter().all(|group| group.ok || group.stands_still) {
             text += "where messages do not move although all groups work, one of their groups began from nothing and does not know them: \
                      end the client that sent them\n";
+        }
+        for group in &self.groups {
+            text += &self.unsettled(&group.group);
         }
         for (member, by) in self.expelled() {
             text += &format!("{member} stands still: {} for it any more\n", not_waited_by(&by));

@@ -1,6 +1,7 @@
 //! `stentor node`: a member of a group, until it is told to stop.
 
 mod artificial;
+mod beginnings;
 mod clocks;
 mod elsewhere;
 #[cfg(feature = "zookeeper")]
@@ -175,13 +176,17 @@ fn serve<F: FabricDiagnostics>(
 ) -> Result<(), Failure> {
     let operations = args.meeting.operations;
     let sink = RefCell::new(sink);
-    let (mut led, mut over, mut goodbye) = (None, None, Goodbye::default());
+    let (mut led, mut over, mut goodbye, mut origins) = (None, None, Goodbye::default(), Vec::new());
     let round = |member: &mut Member<F>, now, _: bool| {
         // Heartbeats alone are no reason to keep lines back: a member that rests does nothing else in any round.
         let worked = member.had_work();
         keeper.round(now, member, |text| told.talk.say(text));
         let mut sink = sink.borrow_mut();
         let replica = member.replica();
+        if replica.origins() != origins {
+            origins = replica.origins().to_vec();
+            sink.begun(&origins);
+        }
         let leads = replica.is_leader().then(|| replica.ballot());
         if leads != led {
             led = leads;

@@ -10,6 +10,7 @@ use stentor_multicast::{Hindrance, Replica};
 use stentor_support::Failure;
 use stentor_support::live::{Answer, Control, Lag, Question, REMOTE_SHOW, Standing};
 
+use super::beginnings::unsettled;
 use super::hindrance::told;
 use super::keeping::Keeping;
 
@@ -159,6 +160,7 @@ impl<'a> Operator<'a> {
             promised: replica.promised().number(),
             named: keeper.is_named(),
             delivered: replica.delivered(),
+            unsettled: unsettled(replica, self.plan),
             undelivered: replica.undelivered().count() as u64,
             waiting: replica.undelivered().take(TOLD).map(|id| id.to_string()).collect(),
             stalled_ms: if stalls { now.saturating_sub(self.moves.last).as_millis() as u64 } else { 0 },

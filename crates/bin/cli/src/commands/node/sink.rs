@@ -10,7 +10,7 @@ use stentor::runtime::{
     Application, ClusterRuntime, Delivered, Frozen, Recorder, RestoreError, StateReader, life_now, now_ns,
 };
 use stentor_fabric::{OsError, ProcessId};
-use stentor_multicast::{Ballot, MemoryUse, RemoteOp};
+use stentor_multicast::{Ballot, MemoryUse, Origin, RemoteOp};
 use stentor_support::live::{HistoryFile, unwritten};
 use stentor_support::streams::write_until;
 use stentor_support::{Digits, Failure, hex};
@@ -195,6 +195,12 @@ impl Sink {
     pub(super) fn epoch(&mut self, ballot: Ballot) {
         self.record(|recorder| recorder.epoch(now_ns(), ballot));
         // Whoever looks at the history of a process that is killed finds what it said.
+        self.record(Recorder::flush);
+    }
+
+    /// This member has the state of a history of its group with these beginnings.
+    pub(super) fn begun(&mut self, origins: &[Origin]) {
+        self.record(|recorder| recorder.begun(now_ns(), origins));
         self.record(Recorder::flush);
     }
 

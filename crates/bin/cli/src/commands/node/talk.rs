@@ -14,6 +14,7 @@ use stentor_support::live::{
 };
 use stentor_support::{Failure, Level, Output};
 
+use super::beginnings::{self, Beginnings};
 use super::clocks::{Clocks, Said};
 use super::elsewhere::runs_here;
 use super::hindrance;
@@ -61,7 +62,7 @@ struct Waits {
     absent: Vec<ProcessId>,
     /// Those of them whose host names lead to no address.
     unknown: Vec<ProcessId>,
-    /// All members are there without memory, and the group does not begin.
+    /// The group does not begin, even if all members are there without memory.
     hindrance: Option<Hindrance>,
 }
 
@@ -97,6 +98,7 @@ pub(super) struct Talk<'a> {
     directory: PathBuf,
     troubles: Troubles,
     clocks: Clocks,
+    beginnings: Beginnings,
     looked: Instant,
     /// When a member came or went last.
     changed: Instant,
@@ -137,6 +139,7 @@ impl<'a> Talk<'a> {
             directory,
             troubles: Troubles::default(),
             clocks: Clocks::default(),
+            beginnings: Beginnings::default(),
             looked: Instant::now(),
             changed: Instant::now(),
             began: Began::default(),
@@ -178,12 +181,9 @@ impl<'a> Talk<'a> {
         let (plan, output, me) = (self.plan, self.output, self.name);
         let say = |text: &str| output.log(Level::Warn, me, text);
         self.troubles.report_expelled(member.expelled(), |process| plan.name(process), say);
-        for said in self.clocks.look(now, member.physical_clock(), keeper.stands_back(), self.plan) {
-            match said {
-                Said::Warn(text) => self.warn(&text),
-                Said::Info(text) => self.say(&text),
-            }
-        }
+        let clocks = self.clocks.look(now, member.physical_clock(), keeper.stands_back(), self.plan);
+        let beginnings = self.beginnings.look(member.replica(), self.plan);
+        clocks.into_iter().chain(beginnings).for_each(|said| self.tell(&said));
         let is_known = |process| fabric.unresolved(process).is_none();
         self.tell_what_the_group_waits_for(member.replica(), late, is_known);
         self.tell_of_contradictions(member.contradictions().collect());
@@ -262,17 +262,28 @@ impl<'a> Talk<'a> {
             return Waits { forgot: forgot.len() + 1, remember: here, ..Waits::default() };
         }
         let (absent, unknown) = absent.into_iter().partition(|process| is_known(*process));
-        Waits { absent, unknown, ..Waits::default() }
+        // Whoever is missed is named already.
+        let hindrance = replica.hindrance().filter(|hindrance| !matches!(hindrance, Hindrance::Missing(_)));
+        Waits { absent, unknown, hindrance, ..Waits::default() }
     }
 
     fn told_waits(&self, waits: &Waits, group: GroupId) -> String {
         let names = |all: &[ProcessId]| all.iter().map(|at| self.plan.name(*at)).collect::<Vec<_>>().join(", ");
         let name = self.plan.config().groups()[usize::from(group.0)].id();
-        if let Some(hindrance) = &waits.hindrance {
+        let hindered = waits.hindrance.as_ref().map(|hindrance| {
             let why = hindrance::told(hindrance, |process| self.plan.name(process));
-            let remedy = hindrance::remedy(hindrance, name, |process| self.plan.name(process)).unwrap_or_default();
-            return format!("all members of {name} have no memory of it, and it does not begin: {why}; {remedy}");
-        }
+            (why, hindrance::remedy(hindrance, name, |process| self.plan.name(process)).unwrap_or_default())
+        });
+        let (begins, also) = match &hindered {
+            Some((why, remedy)) if waits.absent.is_empty() && waits.unknown.is_empty() => {
+                return format!("all members of {name} have no memory of it, and it does not begin: {why}; {remedy}");
+            }
+            // Not then, either.
+            Some((why, remedy)) => {
+                ("does not begin before all its members are there", format!("; and {why}: {remedy}"))
+            }
+            None => ("begins when all its members are there", String::new()),
+        };
         if !waits.remember.is_empty() {
             return format!(
                 "{} of {} members of {name} have no memory of it, so nobody is taken in: stop {} and start it anew, then {name} \
@@ -293,7 +304,7 @@ impl<'a> Talk<'a> {
             format!("the host name of {} cannot be resolved here: {MEND_NAME}", all.join(", "))
         });
         let all: Vec<_> = start.into_iter().chain(why).chain(mend).collect();
-        format!("{name} begins when all its members are there: {}", all.join("; "))
+        format!("{name} {begins}: {}{also}", all.join("; "))
     }
 
     /// Why there is no point in going on: nobody has ever let this process in, and most others never will.
@@ -314,7 +325,7 @@ impl<'a> Talk<'a> {
             return;
         }
         if !replica.is_joining() && self.joining {
-            self.begins(replica);
+            self.tell(&beginnings::first(replica, self.plan));
         }
         (self.ballot, self.joining) = (replica.ballot(), replica.is_joining());
         let leader = self.plan.name(self.ballot.leader());
@@ -329,20 +340,10 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// This process has its group's state from here on.
-    fn begins(&self, replica: &Replica) {
-        let is_first = replica.ballot().number() == 1;
-        match replica.delivered() {
-            // Whoever is taken in later has a later ballot.
-            0 if is_first => {
-                let name = self.plan.config().groups()[usize::from(replica.group().0)].id();
-                let incarnation = replica.incarnation();
-                self.say(&format!(
-                    "{name} begins from nothing: its deliveries are numbered from 1; incarnation {incarnation}: no process \
-                     that was reached remembers another"
-                ));
-            }
-            delivered => self.say(&format!("taken in by its group, which has delivered {delivered}")),
+    fn tell(&self, said: &Said) {
+        match said {
+            Said::Warn(text) => self.warn(text),
+            Said::Info(text) => self.say(text),
         }
     }
 

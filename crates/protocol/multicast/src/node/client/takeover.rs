@@ -9,7 +9,7 @@ use stentor_fabric::Fabric;
 use super::{Client, SubmitError};
 use crate::node::credit_report::Standing;
 use crate::node::hello::Hello;
-use crate::{GroupId, GroupSet, ids};
+use crate::{GroupId, GroupSet, Incarnation, ids};
 
 /// How far a client is with taking its place.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(super) struct Takeover {
     pub(super) home: GroupId,
     /// This process's generation, once its home has told it.
     pub(super) generation: Option<u64>,
+    /// The incarnation of its home that did.
+    numbered_in: Incarnation,
     /// The smallest generation that it may have, as groups remember.
     above: u64,
     /// Groups that it may multicast to some time.
@@ -33,7 +35,8 @@ impl Takeover {
     pub(super) fn new(home: GroupId, groups: usize) -> Self {
         let wanted = (0..groups as u16).map(GroupId).collect();
         let first = vec![None; groups];
-        Takeover { home, generation: None, above: 0, wanted, first, crowded: GroupSet::default() }
+        let (generation, numbered_in) = (None, Incarnation::NONE);
+        Takeover { home, generation, numbered_in, above: 0, wanted, first, crowded: GroupSet::default() }
     }
 
     /// Whether it is known where the slots at a group begin.
@@ -155,8 +158,7 @@ impl<F: Fabric> Client<F> {
                 true
             }
             (_, Some(generation)) if smallest.is_some_and(|smallest| smallest > generation) => {
-                self.be_outnumbered(group, smallest.unwrap_or(0));
-                true
+                self.be_outnumbered(group, smallest.unwrap_or(0))
             }
             _ => false,
         }
@@ -176,6 +178,7 @@ impl<F: Fabric> Client<F> {
             return;
         }
         self.takeover.generation = Some(place.generation);
+        self.takeover.numbered_in = self.histories[usize::from(self.takeover.home.0)];
         self.sender.resume_sequence(ids::first_of_generation(place.generation));
         for other in self.topology.group_ids() {
             if other != self.takeover.home && self.takeover.wanted.contains(other) {
@@ -185,13 +188,19 @@ impl<F: Fabric> Client<F> {
     }
 
     /// A group remembers a process of this place with a larger generation: one that came after this one; or one from before the
-    /// home group forgot everything, if that still knows this one as the latest. Who has multicast cannot be numbered anew.
-    fn be_outnumbered(&mut self, group: GroupId, smallest: u64) {
+    /// home group forgot everything, if that still knows this one as the latest. Who has multicast cannot be numbered anew; if its home
+    /// began anew it goes on without that. Returns whether anything came of it.
+    fn be_outnumbered(&mut self, group: GroupId, smallest: u64) -> bool {
         let home = self.takeover.home;
-        let begun = self.topology.group_ids().any(|other| other != home && self.takeover.is_opened(other));
-        if group == home || begun || self.submitted > 0 {
+        let begun = self.submitted > 0
+            || self.topology.group_ids().any(|other| other != home && self.takeover.is_opened(other));
+        if group == home && begun && self.histories[usize::from(home.0)] != self.takeover.numbered_in {
+            self.reset[usize::from(home.0)] = true;
+            return false;
+        }
+        if group == home || begun {
             self.superseded = true;
-            return;
+            return true;
         }
         if smallest > self.takeover.above {
             self.takeover.above = smallest;
@@ -201,6 +210,7 @@ impl<F: Fabric> Client<F> {
             }
             self.greet_group(home);
         }
+        true
     }
 
     fn open(&mut self, group: GroupId, first: u64) {

@@ -309,11 +309,13 @@ impl<F: Fabric> Member<F> {
         Some((received.from, received.words()[ENVELOPE..].to_vec(), received.tail().to_vec()))
     }
 
-    /// The letter waits for the fence; of two that fence, the one with the larger ballot counts.
+    /// The letter waits for the fence; of two that fence, the one with the larger ballot counts. An operator's word comes first: it is
+    /// not said again, as letters and the wish to lead are.
     fn fence_first(&mut self, letter: PeerMessage, received: Received) {
         let waiting = match &self.recovery.fencing {
             Some(Fencing::PeerMessage(waiting, _)) => waiting.fences(),
-            _ => None,
+            Some(Fencing::Reset { .. }) => return,
+            Some(Fencing::Campaign) | None => None,
         };
         if waiting <= letter.fences() {
             self.recovery.fencing = Some(Fencing::PeerMessage(Box::new(letter), received));

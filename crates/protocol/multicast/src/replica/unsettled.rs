@@ -1,0 +1,52 @@
+//! What is not settled yet since another group's history began anew: for people who look. See `settling.rs`.
+
+use super::agreement::Agreement;
+use super::slot::Slot;
+use crate::{ClientId, GroupId, MessageId};
+
+/// What a member waits for since the history of another group began anew.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Settling {
+    /// A majority of the own group has not processed the word of it yet.
+    pub without_force: bool,
+    /// Messages that were under way to the history before, and are not decided here.
+    pub messages: u64,
+    /// Groups of which a majority has not acknowledged one of these messages as it stands here.
+    pub awaited: Vec<GroupId>,
+    /// One of these messages, of which a majority of such a group acknowledged other times: it is decided nowhere.
+    pub disagreed: Option<MessageId>,
+}
+
+impl Agreement {
+    /// What is not settled of a group's history that is over; `None`, if all is.
+    pub(super) fn settling(&self, group: GroupId) -> Option<Settling> {
+        let word = self.ballots.word(group);
+        let without_force = !word.origin.is_none() && !word.in_force;
+        let mut settling = Settling { without_force, ..Settling::default() };
+        for client in self.messages.clients() {
+            for slot in self.messages.pending(client) {
+                let message = self.messages.get(client, slot);
+                if message.is_ended(group) && message.decided.is_none() && !message.no_op {
+                    self.add_unsettled(&mut settling, client, message);
+                }
+            }
+        }
+        settling.awaited.sort_unstable();
+        settling.awaited.dedup();
+        (settling.without_force || settling.messages > 0).then_some(settling)
+    }
+
+    fn add_unsettled(&self, settling: &mut Settling, client: ClientId, message: &Slot) {
+        settling.messages += 1;
+        for (position, to) in message.destinations.iter().enumerate().filter(|(_, to)| !message.is_ended(to.group)) {
+            let majority = self.id.topology().majority(to.group);
+            let counts = message.votes.counts(position, message.times());
+            if counts.same < majority {
+                settling.awaited.push(to.group);
+            }
+            if counts.other >= majority {
+                settling.disagreed.get_or_insert(MessageId { client, sequence: message.sequence });
+            }
+        }
+    }
+}

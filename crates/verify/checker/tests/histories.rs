@@ -1,0 +1,162 @@
+//! A group whose history began anew while another one went on: what is promised in each history, and across.
+
+use stentor_checker::Report;
+use stentor_checker::history::check_inputs;
+
+const CLUSTER: &str =
+    r#"{"e":"cluster","groups":{"g1":["a","b"],"g2":["x","y"]},"clients":["c","d"],"clock":"global"}"#;
+const FIRST: &str = "1-0000000a";
+const SECOND: &str = "2-0000000b";
+
+fn multicast(t: u64, client: &str, life: u64, sequence: u64, to: &[&str]) -> String {
+    let hash = format!("{:016x}", hash(client, sequence));
+    format!(
+        r#"{{"t":{t},"p":"{client}","i":{life},"e":"multicast","m":["{client}","{sequence}"],"to":{to:?},"len":1,"hash":"{hash}"}}"#
+    )
+}
+
+fn hash(client: &str, sequence: u64) -> u64 {
+    u64::from(client.as_bytes()[0]) << 32 | sequence
+}
+
+/// A delivery whose timestamp has this time, under a ballot of this incarnation.
+fn deliver(t: u64, p: (&str, u64), n: u64, (client, sequence): (&str, u64), time: u64, incarnation: u64) -> String {
+    let (group, leader) = if ["a", "b"].contains(&p.0) { ("g1", "a") } else { ("g2", "x") };
+    let (hash, ballot) = (format!("{:016x}", hash(client, sequence)), (incarnation << 32) + 1);
+    format!(
+        r#"{{"t":{t},"p":"{}","i":{},"e":"deliver","m":["{client}","{sequence}"],"g":"{group}","n":{n},"ts":[{time},"g1"],"hash":"{hash}","ballot":[{ballot},"{leader}"]}}"#,
+        p.0, p.1
+    )
+}
+
+fn recover(t: u64, p: (&str, u64), from: u64) -> String {
+    format!(r#"{{"t":{t},"p":"{}","i":{},"e":"recover","from":{from}}}"#, p.0, p.1)
+}
+
+fn begun(t: u64, p: (&str, u64), incarnation: &str, kept: u64) -> String {
+    let group = if ["a", "b"].contains(&p.0) { "g1" } else { "g2" };
+    let after = if kept > 0 { format!(r#","after":"{FIRST}""#) } else { String::new() };
+    format!(
+        r#"{{"t":{t},"p":"{}","i":{},"e":"begun","g":"{group}","in":"{incarnation}","kept":{kept}{after}}}"#,
+        p.0, p.1
+    )
+}
+
+fn epoch(t: u64, life: u64, incarnation: u64) -> String {
+    let ballot = (incarnation << 32) + 1;
+    format!(r#"{{"t":{t},"p":"a","i":{life},"e":"epoch","g":"g1","ballot":[{ballot},"a"],"leader":"a"}}"#)
+}
+
+/// Judges these lines, put into the order of their times.
+fn judge(lines: &[Vec<String>]) -> Report {
+    let mut lines: Vec<String> = lines.concat();
+    let t = |line: &String| line[5..].split(',').next().and_then(|t| t.parse::<u64>().ok()).expect("a time");
+    lines.sort_by_key(t);
+    let text = format!("{CLUSTER}\n{}\n{{\"e\":\"complete\"}}\n", lines.join("\n"));
+    check_inputs([("h.jsonl".to_owned(), text.as_bytes())], false).expect("a history")
+}
+
+fn violated(report: &Report) -> Vec<&str> {
+    report.violated().collect()
+}
+
+/// The first history: `c`'s first message to both groups is delivered by all.
+fn first() -> Vec<String> {
+    let mut lines = vec![multicast(1, "c", 1, 1, &["g1", "g2"]), epoch(1, 1, 1)];
+    for p in ["a", "b", "x", "y"] {
+        lines.push(begun(0, (p, 1), FIRST, 0));
+        lines.push(deliver(10, (p, 1), 1, ("c", 1), 5, 1));
+    }
+    lines
+}
+
+/// `g1` is reset with nothing, and delivers a message of a client that began later, with the other group.
+fn anew() -> Vec<String> {
+    let mut lines = vec![epoch(51, 2, 2), multicast(60, "d", 1, 1, &["g1", "g2"])];
+    for p in ["a", "b"] {
+        lines.extend([recover(50, (p, 2), 0), begun(50, (p, 2), SECOND, 0)]);
+        lines.push(deliver(70, (p, 2), 1, ("d", 1), 65, 2));
+    }
+    lines.extend(["x", "y"].map(|p| deliver(70, (p, 1), 2, ("d", 1), 65, 1)));
+    lines
+}
+
+#[test]
+fn a_group_that_is_reset_breaks_no_promise() {
+    let report = judge(&[first(), anew()]);
+    assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+    for property in ["M1", "M2", "M3", "M4", "M5", "M6", "M9", "M10", "R1"] {
+        assert_eq!(report.properties[property].as_str(), "ok", "{property}: {report:#?}");
+    }
+    // Without a word of it, the group has lost what it delivered.
+    let silent = |lines: Vec<String>| lines.into_iter().filter(|line| !line.contains("begun")).collect::<Vec<_>>();
+    assert_eq!(violated(&judge(&[silent(first()), silent(anew())])), ["M11", "M2", "M3", "M5", "M9"]);
+}
+
+#[test]
+fn what_was_under_way_to_a_history_that_is_over_is_delivered_by_all_others_or_by_none() {
+    // Nobody delivers it, although its client lives on; the client's next message leaves no hole.
+    let lost = vec![multicast(20, "c", 1, 2, &["g1", "g2"]), multicast(21, "c", 1, 3, &["g2"])];
+    let next = |who: &[&str]| who.iter().map(|p| deliver(80, (p, 1), 3, ("c", 3), 75, 1)).collect::<Vec<_>>();
+    let report = judge(&[first(), anew(), lost.clone(), next(&["x", "y"])]);
+    assert_eq!(violated(&report), Vec::<&str>::new(), "{report:#?}");
+    // What went to the other group alone has to be delivered.
+    assert_eq!(violated(&judge(&[first(), anew(), lost.clone()])), ["M3", "M9"]);
+    assert_eq!(violated(&judge(&[first(), anew(), lost, next(&["x"])])), ["M2", "M3", "M9"]);
+    // One of the lost group had delivered it: then all others have to.
+    let delivered = vec![deliver(30, ("a", 1), 2, ("c", 2), 25, 1)];
+    let settled = |who: &[&str], time| {
+        let two = who.iter().map(|p| deliver(55, (p, 1), 2, ("c", 2), time, 1));
+        let later = who.iter().map(|p| deliver(80, (p, 1), 3, ("d", 1), 65, 1));
+        two.chain(later).collect::<Vec<_>>()
+    };
+    let one = vec![multicast(20, "c", 1, 2, &["g1", "g2"])];
+    let without = |lines: Vec<String>| {
+        lines
+            .into_iter()
+            .filter(|line| !line.contains(r#""t":70,"p":"x""#) && !line.contains(r#""t":70,"p":"y""#))
+            .collect::<Vec<_>>()
+    };
+    let with = |rest: Vec<String>| judge(&[first(), without(anew()), one.clone(), delivered.clone(), rest]);
+    assert_eq!(violated(&with(settled(&["x", "y"], 25))), Vec::<&str>::new());
+    assert_eq!(violated(&judge(&[first(), anew(), one.clone(), delivered.clone()])), ["M2"]);
+    assert_eq!(violated(&with(settled(&["x", "y"], 26))), ["M5"], "another time");
+}
+
+#[test]
+fn each_history_keeps_what_is_promised_in_one() {
+    // Two members of the new history have different messages under one number.
+    let other = vec![
+        multicast(61, "d", 1, 2, &["g1"]),
+        deliver(71, ("a", 2), 2, ("d", 2), 66, 2),
+        multicast(62, "d", 1, 3, &["g1"]),
+        deliver(72, ("b", 2), 2, ("d", 3), 67, 2),
+    ];
+    let report = judge(&[first(), anew(), other]);
+    assert!(violated(&report).contains(&"M5"), "{report:#?}");
+    // What a client that began after the reset multicasts has to be delivered.
+    let missing = vec![multicast(61, "d", 1, 2, &["g1"]), deliver(71, ("a", 2), 2, ("d", 2), 66, 2)];
+    assert_eq!(violated(&judge(&[first(), anew(), missing])), ["M2", "M3", "M9"]);
+}
+
+/// `b` goes on with what it has delivered; `a` had delivered more, has ended and is taken in.
+#[test]
+fn a_reset_with_a_state_keeps_its_deliveries_and_no_more() {
+    let mut first = first();
+    first.extend([multicast(11, "c", 1, 2, &["g1"]), deliver(20, ("a", 1), 2, ("c", 2), 15, 1)]);
+    let goes_on = |from, number| {
+        let mut lines = vec![begun(50, ("b", 1), SECOND, 1), multicast(60, "d", 1, 1, &["g1"])];
+        lines.push(deliver(70, ("b", 1), 2, ("d", 1), 65, 2));
+        lines.extend([recover(55, ("a", 2), from), begun(55, ("a", 2), SECOND, 1)]);
+        lines.push(deliver(70, ("a", 2), number, ("d", 1), 65, 2));
+        lines
+    };
+    let report = judge(&[first.clone(), goes_on(1, 2)]);
+    assert_eq!(violated(&report), Vec::<&str>::new(), "{report:#?}");
+    assert_eq!(report.properties["M11"].as_str(), "ok");
+    let report = judge(&[first.clone(), goes_on(2, 3)]);
+    assert!(violated(&report).contains(&"M11") || violated(&report).contains(&"M5"), "{report:#?}");
+    // It forgets what it kept.
+    let report = judge(&[first, goes_on(0, 1)]);
+    assert!(violated(&report).contains(&"M5"), "{report:#?}");
+}
