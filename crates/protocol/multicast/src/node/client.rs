@@ -276,6 +276,12 @@ impl<F: Fabric> Client<F> {
         self.contradiction
     }
 
+    /// Returns the incarnation of a group that its members greeted with; none, if none of them did.
+    #[must_use]
+    pub fn incarnation(&self, group: GroupId) -> Incarnation {
+        self.histories.get(usize::from(group.0)).copied().unwrap_or_default()
+    }
+
     /// All messages up to this sequence are delivered by a majority of each of their destination groups: no failure that the
     /// groups survive undoes that.
     #[must_use]

@@ -103,6 +103,8 @@ impl Agreement {
         let known = self.ballots.is_known(group, ack.ballot) || mutant!(self.id.mutant(), IncarnationIgnored);
         if !known && group != self.id.group {
             // Of a history that is over, or of one that is not known here yet. It is acknowledged again.
+            let ended = ack.ballot.incarnation() < self.ballots.known(group).incarnation();
+            self.messages.settlements.refused += u64::from(ended);
             return Ok(false);
         }
         let slot = match self.messages.locate(&self.id, &ack.head) {
@@ -193,15 +195,18 @@ impl Agreement {
         if message.decided.is_some() || message.no_op {
             return false;
         }
+        let mut settled = false;
         let quorum = message.votes.quorum(&message.destinations, message.own, installed, self.id.topology());
         let latest = match quorum {
             Some(vector) => message.latest(vector),
             None if message.ended().is_some() && is_decided_by_survivors(&self.id, &self.ballots, message) => {
+                settled = true;
                 message.latest(message.times())
             }
             None => return false,
         };
         window.decide(slot, latest, owns_ballot);
+        self.messages.settlements.decided += u64::from(settled);
         self.order_without_density(client, slot, latest);
         true
     }

@@ -16,8 +16,9 @@ impl Replica {
         self.agreement.ballots.installed_in
     }
 
-    /// Where the history of this member's state began, and was reset.
-    pub(crate) fn origins(&self) -> &[Origin] {
+    /// Returns where the history of this member's state began, and where it was reset, the oldest first.
+    #[must_use]
+    pub fn origins(&self) -> &[Origin] {
         &self.agreement.ballots.origins
     }
 

@@ -104,6 +104,18 @@ pub struct CatchUps {
     pub starved: u64,
 }
 
+/// Counts of what became of messages that were under way to a history of a group that is over. A simulation counts them, to
+/// tell whether it comes there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Settlements {
+    /// Messages that were decided here without a group whose history is over.
+    pub decided: u64,
+    /// Messages that this leader made no-ops, because another group's new history knows nothing of them.
+    pub lost: u64,
+    /// Timestamps and acknowledgements of a smaller incarnation of another group than the one that is known.
+    pub refused: u64,
+}
+
 /// One member of a group.
 #[derive(Clone, Debug)]
 pub struct Replica {
@@ -233,6 +245,12 @@ impl Replica {
     #[must_use]
     pub fn catch_ups(&self) -> CatchUps {
         self.agreement.messages.catch_ups
+    }
+
+    /// Returns what became here of messages to histories that are over.
+    #[must_use]
+    pub fn settlements(&self) -> Settlements {
+        self.agreement.messages.settlements
     }
 
     /// Returns how many states of other members were taken over here. After each of them slots may be free that this
@@ -448,8 +466,10 @@ impl Replica {
         let ballot = ballots.known(group);
         let known = ballots.is_known(group, item.ballot) || mutant!(id.mutant(), IncarnationIgnored);
         if item.ballot < ballot || !known {
+            let ended = item.ballot.incarnation() < ballot.incarnation();
             // It tells this member of its incarnation, if that is the larger one.
             effects.send(from, &ballots.announce(group));
+            self.agreement.messages.settlements.refused += u64::from(ended);
             return Ok(());
         }
         if ballots.promised.leader() != id.me() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimFabric;
-use stentor_multicast::{Client, ClientId, MessageId, NodeError};
+use stentor_multicast::{Client, ClientId, MessageId, NodeError, SubmitError};
 
 use super::Shared;
 use crate::actor::Message;
@@ -70,11 +70,16 @@ impl ClientActor {
         if !self.shared.nemesis.borrow().has_stopped() {
             self.shared.progress.borrow_mut().note_sent(now_ns, self.id, &message.to, submitted.is_ok());
         }
+        if matches!(submitted, Err(SubmitError::GroupReset { .. })) && !std::mem::replace(&mut self.superseded, true) {
+            self.shared.nemesis.borrow_mut().lose(now_ns, self.me);
+        }
         let Ok(submitted) = submitted else {
             load.next = Some(message);
             return false;
         };
         let id = submitted.id;
+        let known = message.to.iter().map(|group| (usize::from(group.0), self.client.incarnation(*group)));
+        self.shared.history.borrow_mut().multicast_to(self.me, id, known.collect());
         if self.client.submitted() == 1 {
             self.shared.nemesis.borrow_mut().begun(now_ns);
         }

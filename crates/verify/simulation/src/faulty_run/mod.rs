@@ -2,6 +2,7 @@
 
 mod client;
 mod member;
+mod operator;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,6 +16,7 @@ use crate::actor::Load;
 use crate::catch_ups;
 use crate::chance::Chance;
 use crate::clocks::{self, Clocks};
+use crate::histories::Histories;
 use crate::history::History;
 use crate::nemesis::{Nemesis, Profile};
 use crate::progress::Progress;
@@ -24,9 +26,12 @@ use crate::scenario::Scenario;
 use crate::transfers::TransferCounts;
 use client::ClientActor;
 use member::MemberActor;
+use operator::Operator;
 
 /// Steps of all processes within which everything is delivered after the faults stopped.
 pub const RECOVERY_STEPS: u64 = 300_000;
+/// How often it is looked whether everything is settled, steps.
+const UNSETTLED_STEPS: u64 = 64;
 /// Wrong times that are named.
 const FEW: usize = 4;
 /// No run takes longer than this, virtual time.
@@ -64,6 +69,8 @@ struct FaultyRun {
     steps: u64,
     /// Steps when the faults stopped.
     stopped_at: Option<u64>,
+    /// In the profile that needs one.
+    operator: Option<Operator>,
 }
 
 /// Adds what a process counted, before it crashed or at the end.
@@ -105,7 +112,12 @@ pub(crate) fn run(
         topology,
         mutant,
     });
+    let forgets = profile == Profile::Forgets;
+    if forgets {
+        shared.history.borrow_mut().histories = Some(Histories::new(&shared.topology));
+    }
     let mut faulty = FaultyRun {
+        operator: forgets.then(|| Operator::new(seed, &shared)),
         actors: Vec::new(),
         incarnations: vec![1; shared.topology.processes()],
         totals: RunReport::default(),
@@ -174,6 +186,7 @@ impl FaultyRun {
             None => return,
         };
         self.steps += 1;
+        self.look_after(process, now_ns);
         if self.stopped_at.is_none() {
             let client_stands = self.shared.nemesis.borrow().client_stands(now_ns);
             self.shared.progress.borrow_mut().look(now_ns, client_stands);
@@ -181,11 +194,63 @@ impl FaultyRun {
         self.shared.world.stepped(process, worked);
     }
 
+    /// Notes in which history a member is after its step, and lets the operator look.
+    fn look_after(&mut self, process: ProcessId, now_ns: u64) {
+        let Some(operator) = &mut self.operator else { return };
+        if let Some(Actor::Member(actor)) = &self.actors[process.index()] {
+            let replica = actor.member.replica();
+            let group = replica.group();
+            let began = self.shared.history.borrow_mut().look(process, replica);
+            if let Some(origins) = began {
+                operator.note_all_begun(&mut self.actors);
+                operator.began(now_ns, group, &origins);
+            }
+        }
+        operator.look(now_ns, &mut self.actors);
+    }
+
+    /// Whether a process knows anything of any group.
+    fn remembers(actor: &Actor, topology: &Topology) -> bool {
+        match actor {
+            Actor::Member(actor) => !actor.member.replica().is_joining() && !actor.is_over(),
+            Actor::Client(actor) => topology.group_ids().any(|group| !actor.client.incarnation(group).is_none()),
+        }
+    }
+
+    /// What is missing still where groups may lose their memory, as text; `None`: everybody has delivered what is left to deliver,
+    /// and all members of each group the same.
+    fn unsettled(&self) -> Option<String> {
+        let topology = &self.shared.topology;
+        for group in topology.group_ids() {
+            let mut same = None;
+            for process in topology.members(group) {
+                let Some(Actor::Member(actor)) = &self.actors[process.index()] else {
+                    return Some(format!("{process} is down"));
+                };
+                let replica = actor.member.replica();
+                if replica.is_joining() || actor.is_over() {
+                    return Some(format!("{process} has no state"));
+                }
+                if let Some(open) = replica.undelivered().next() {
+                    return Some(format!("{process} has not delivered {open}"));
+                }
+                let stands = (replica.incarnation(), replica.delivered());
+                if *same.get_or_insert(stands) != stands {
+                    return Some(format!("{process} is not where others of its group are"));
+                }
+            }
+        }
+        self.shared.history.borrow().missing()
+    }
+
     fn is_through(&self) -> bool {
         let nemesis = self.shared.nemesis.borrow();
         let gone = |client| nemesis.is_gone(self.shared.topology.client_process(ClientId(client)));
         let mut loads = (0..).zip(&self.shared.loads);
         let sent = loads.all(|(client, load)| load.borrow().left == 0 || gone(client));
+        if self.operator.is_some() {
+            return sent && self.steps.is_multiple_of(UNSETTLED_STEPS) && self.unsettled().is_none();
+        }
         sent && self.shared.progress.borrow().is_through(&self.shared.topology)
     }
 
@@ -194,12 +259,24 @@ impl FaultyRun {
         self.count(process);
         self.actors[process.index()] = None;
         self.shared.history.borrow_mut().crash(now, process);
+        self.note_age();
         let mut progress = self.shared.progress.borrow_mut();
         match self.shared.topology.role(process) {
             Some(ProcessRole::Client(client)) => progress.client_crashed(client),
             _ => progress.member_crashed(process),
         }
         self.shared.nemesis.borrow_mut().crashed(now, process);
+    }
+
+    /// If nobody remembers anything, a new age begins.
+    fn note_age(&mut self) {
+        let Some(operator) = &mut self.operator else { return };
+        if !self.actors.iter().flatten().any(|actor| Self::remembers(actor, &self.shared.topology))
+            && let Some(histories) = &mut self.shared.history.borrow_mut().histories
+        {
+            histories.begin_age();
+            operator.counts.ages += 1;
+        }
     }
 
     fn restart(&mut self, process: ProcessId) -> Result<(), NodeError> {
@@ -219,6 +296,9 @@ impl FaultyRun {
                 self.totals.nemesis.members_expelled += actor.member.expulsions();
                 catch_ups::add(&mut self.totals.catch_ups, actor.member.replica().catch_ups());
                 clocks::add(&mut self.totals.clocks, actor.member.clock_counts());
+                if let Some(operator) = &mut self.operator {
+                    operator.counts.add(actor.member.replica().settlements());
+                }
             }
             Some(Actor::Client(actor)) => {
                 add(&mut self.totals, actor.client.counts());
@@ -238,10 +318,17 @@ impl FaultyRun {
             }
         }
         let stuck: Vec<String> = if finished { Vec::new() } else { self.actors.iter().flatten().map(stand).collect() };
+        let missing = match (finished, &self.operator) {
+            (true, _) => None,
+            (false, Some(_)) => self.unsettled(),
+            (false, None) => self.shared.progress.borrow().missing(&self.shared.topology),
+        };
+        if let Some(operator) = self.operator.take() {
+            self.totals.forgets = operator.counts();
+        }
         self.actors.clear();
         let shared = Rc::into_inner(self.shared).expect("the actors are gone");
         let (longest_gap_ns, until, group) = shared.progress.borrow().longest_gap();
-        let missing = if finished { None } else { shared.progress.borrow().missing(&shared.topology) };
         let mut log = shared.nemesis.borrow().log().to_vec();
         log.extend(missing.map(|missing| format!("in the end: {missing}")));
         log.extend(stuck);
@@ -254,6 +341,10 @@ impl FaultyRun {
         }
         let history = shared.history.into_inner();
         let (deliveries, wrong_states) = (history.deliveries, history.wrong_states);
+        if let Some(histories) = &history.histories {
+            let forgets = &mut self.totals.forgets;
+            (forgets.delivered_by_survivors, forgets.delivered_by_nobody) = histories.settled();
+        }
         let (report, transcript) = history.finish();
         let nemesis = shared.nemesis.borrow().counts();
         self.totals.nemesis.add(&nemesis);
