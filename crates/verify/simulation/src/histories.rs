@@ -14,14 +14,14 @@
 //! - *Each other history beside the last ones of the other groups*: no cycle of orders, and none against real time.
 //! - *All operations and memory*: genuineness and bounds do not depend on histories.
 //!
-//! Beyond that, what was delivered on any history is delivered by all survivors; and no id is used twice, unless nobody
-//! remembered anything between: then a new *age* begins.
+//! Beyond that, what was delivered on any history is delivered by all survivors; and no id is used twice. When nobody remembers a
+//! group any more, a new *age* of it begins: it numbers clients from the beginning, and their ids are other ones.
 
 use std::collections::HashMap;
 
 use stentor_checker::{Checker, Cluster, CounterExample, Event, EventKind, GroupSet, MessageId, Report, Verdict};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Incarnation, Origin, Topology};
+use stentor_multicast::{ClientId, GroupId, Incarnation, Origin, Topology};
 
 /// A history, by its place in the list of all.
 type Path = usize;
@@ -40,9 +40,8 @@ fn common(one: &[Origin], other: &[Origin]) -> u64 {
 struct History {
     group: usize,
     origins: Vec<Origin>,
-    /// The largest incarnation in which it was seen.
-    incarnation: Incarnation,
-    age: u64,
+    /// The age of the group, and the largest incarnation in which it was seen.
+    last: (u64, Incarnation),
 }
 
 /// A delivery of a message.
@@ -58,7 +57,6 @@ struct Sent {
     to: Vec<(usize, Incarnation)>,
     process: ProcessId,
     life: u64,
-    age: u64,
     synced: bool,
     deliveries: Vec<Delivery>,
 }
@@ -78,7 +76,10 @@ pub(crate) struct Histories {
     digests: HashMap<(usize, Incarnation, u64), u64>,
     sent: HashMap<MessageId, Sent>,
     groups: Vec<usize>,
-    age: u64,
+    /// By client: the group that numbers it.
+    homes: Vec<usize>,
+    /// By group.
+    ages: Vec<u64>,
     wrong: Vec<(&'static str, String)>,
 }
 
@@ -86,6 +87,7 @@ impl Histories {
     pub(crate) fn new(topology: &Topology) -> Self {
         let members = topology.all_members();
         let groups = topology.group_ids().flat_map(|group| topology.members(group).map(move |_| usize::from(group.0)));
+        let clients = (0..topology.clients() as u16).map(ClientId);
         Histories {
             events: Vec::new(),
             paths: Vec::new(),
@@ -96,18 +98,20 @@ impl Histories {
             digests: HashMap::new(),
             sent: HashMap::new(),
             groups: groups.collect(),
-            age: 0,
+            homes: clients.map(|client| usize::from(topology.home(client).0)).collect(),
+            ages: vec![0; topology.groups()],
             wrong: Vec::new(),
         }
     }
 
-    /// Nobody remembers anything: whatever comes now has nothing to do with what was.
-    pub(crate) fn begin_age(&mut self) {
-        self.age += 1;
+    /// Nobody remembers a group.
+    pub(crate) fn begin_age(&mut self, group: GroupId) {
+        self.ages[usize::from(group.0)] += 1;
     }
 
-    pub(crate) fn age(&self) -> u64 {
-        self.age
+    /// The age of the group that numbers a client.
+    pub(crate) fn age(&self, client: ClientId) -> u64 {
+        self.ages[self.homes[usize::from(client.0)]]
     }
 
     /// Something happened at a process. What a member did counts for the history in which it is seen next.
@@ -125,7 +129,7 @@ impl Histories {
 
     /// A client multicast a message to these groups, each of which it knows in this incarnation.
     pub(crate) fn multicast(&mut self, m: MessageId, to: Vec<(usize, Incarnation)>, process: ProcessId, life: u64) {
-        let sent = Sent { to, process, life, age: self.age, synced: false, deliveries: Vec::new() };
+        let sent = Sent { to, process, life, synced: false, deliveries: Vec::new() };
         if self.sent.insert(m, sent).is_some() {
             self.wrong.push(("M1", format!("two messages have the id ({}, {})", m.client.0, m.sequence)));
         }
@@ -153,11 +157,11 @@ impl Histories {
             let mut known = self.paths.iter().position(|path| path.group == group && path.origins == origins);
             if known.is_none() {
                 (known, new) = (Some(self.paths.len()), Some(self.paths.len()));
-                self.paths.push(History { group, origins: origins.to_vec(), incarnation, age: self.age });
+                self.paths.push(History { group, origins: origins.to_vec(), last: (self.ages[group], incarnation) });
             }
             if let Some(path) = known {
-                let largest = &mut self.paths[path].incarnation;
-                *largest = (*largest).max(incarnation);
+                let last = &mut self.paths[path].last;
+                *last = (*last).max((self.ages[group], incarnation));
                 self.by_incarnation.insert((group, incarnation), path);
                 self.current[me.index()] = Some((path, incarnation));
             }
@@ -192,20 +196,26 @@ impl Histories {
         differ
     }
 
-    /// By group, the last history of an age.
-    fn last_of(&self, age: u64) -> Vec<Option<Path>> {
-        let groups = self.groups.last().map_or(0, |last| last + 1);
+    /// Whether any group has had more than one history.
+    pub(crate) fn began_anew(&self) -> bool {
+        self.paths.len() > self.ages.len()
+    }
+
+    /// By group, the last history.
+    fn last(&self) -> Vec<Option<Path>> {
         let last = |group| {
-            let of_group = self.paths.iter().enumerate().filter(|(_, path)| path.group == group && path.age == age);
-            of_group.max_by_key(|(_, path)| path.incarnation).map(|(at, _)| at)
+            let of_group = self.paths.iter().enumerate().filter(|(_, path)| path.group == group);
+            of_group.max_by_key(|(_, path)| path.last).map(|(at, _)| at)
         };
-        (0..groups).map(last).collect()
+        (0..self.ages.len()).map(last).collect()
     }
 
     /// Whether a delivery with this number of a member in history `path` is on another history.
     fn is_on(&self, on: Option<Path>, path: Option<Path>, number: u64) -> bool {
         number == 0
-            || on.zip(path).is_some_and(|(on, path)| number <= common(&self.paths[on].origins, &self.paths[path].origins))
+            || on
+                .zip(path)
+                .is_some_and(|(on, path)| number <= common(&self.paths[on].origins, &self.paths[path].origins))
     }
 
     /// Whether the last history of a group begins where that does to which a message was multicast.
@@ -224,8 +234,8 @@ impl Histories {
 
     /// Something that a group owes still, as text, while the last process of each client has this life. `None`: nothing.
     pub(crate) fn missing(&self, life: impl Fn(ProcessId) -> u64) -> Option<String> {
-        let last = self.last_of(self.age);
-        self.sent.iter().filter(|(_, sent)| sent.age == self.age).find_map(|(m, sent)| {
+        let last = self.last();
+        self.sent.iter().find_map(|(m, sent)| {
             let survives = |(group, known): &(usize, Incarnation)| self.survives(&last, *group, *known);
             let intact = sent.to.iter().all(survives) && (sent.synced || life(sent.process) == sent.life);
             if !intact && sent.deliveries.is_empty() {
@@ -239,9 +249,9 @@ impl Histories {
 
     /// Counts the messages to histories that are over which survivors delivered, and those which nobody did.
     pub(crate) fn settled(&self) -> (u64, u64) {
-        let last = self.last_of(self.age);
+        let last = self.last();
         let (mut delivered, mut dropped) = (0, 0);
-        for sent in self.sent.values().filter(|sent| sent.age == self.age) {
+        for sent in self.sent.values() {
             let survivors = sent.to.iter().filter(|(group, known)| self.survives(&last, *group, *known)).count();
             if survivors > 0 && survivors < sent.to.len() {
                 *(if sent.deliveries.is_empty() { &mut dropped } else { &mut delivered }) += 1;
@@ -252,14 +262,14 @@ impl Histories {
 
     /// Adds what is judged here to the report on operations and memory.
     pub(crate) fn judge(&self, cluster: &Cluster, operations: Report) -> Report {
-        let last = self.last_of(self.age);
+        let last = self.last();
         let mut report = self.select(cluster, &last, None, &last, true);
         for name in ["M7", "M8"] {
             report.properties.extend(operations.properties.get(name).map(|verdict| (name, verdict.clone())));
         }
         let mut more = vec![operations];
         for (at, path) in self.paths.iter().enumerate().filter(|(at, path)| last[path.group] != Some(*at)) {
-            let mut beside = self.last_of(path.age);
+            let mut beside = last.clone();
             beside[path.group] = Some(at);
             more.push(self.select(cluster, &beside, Some(path.group), &last, false));
             let mut order = self.select(cluster, &beside, None, &last, false);
@@ -287,8 +297,8 @@ impl Histories {
 
     /// A message that was delivered somewhere, on whatever history, and not by a survivor.
     fn partly(&self, last: &[Option<Path>]) -> Option<(&'static str, String)> {
-        let of_age = self.sent.iter().filter(|(_, sent)| sent.age == self.age && !sent.deliveries.is_empty());
-        let mut partly = of_age.filter_map(|(m, sent)| {
+        let delivered = self.sent.iter().filter(|(_, sent)| !sent.deliveries.is_empty());
+        let mut partly = delivered.filter_map(|(m, sent)| {
             let survivors = sent.to.iter().filter(|(group, known)| self.survives(last, *group, *known));
             let lacks = survivors.map(|(group, _)| *group).find(|group| !self.is_delivered_on(last, sent, *group))?;
             Some((m.client.0, m.sequence, lacks))
@@ -321,9 +331,8 @@ impl Histories {
                 EventKind::Deliver(said) => self.is_selected(selection, only, group, *path, said.number),
                 EventKind::Recover { from } => self.is_selected(selection, only, group, *path, *from),
                 EventKind::Epoch { .. } | EventKind::Carry { .. } => {
-                    let leads = |(on, path): (Path, Path)| {
-                        self.paths[on].origins.starts_with(&self.paths[path].origins)
-                    };
+                    let leads =
+                        |(on, path): (Path, Path)| self.paths[on].origins.starts_with(&self.paths[path].origins);
                     let group = group.filter(|group| only.is_none_or(|only| only == *group));
                     group.is_some_and(|group| selection[group].zip(*path).is_some_and(leads))
                 }
@@ -358,9 +367,8 @@ impl Histories {
         complete: bool,
     ) -> Option<GroupSet> {
         let sent = self.sent.get(&m)?;
-        let delivered = |group: usize| {
-            only.is_none_or(|only| only == group) && self.is_delivered_on(selection, sent, group)
-        };
+        let delivered =
+            |group: usize| only.is_none_or(|only| only == group) && self.is_delivered_on(selection, sent, group);
         let lossy = sent.to.iter().any(|(group, known)| Some(*group) != only && !self.survives(last, *group, *known));
         if lossy && !sent.to.iter().any(|(group, _)| delivered(*group)) {
             return None;

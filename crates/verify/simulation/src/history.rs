@@ -62,7 +62,7 @@ impl History {
 
     fn message(&self, id: MessageId) -> checker::MessageId {
         let client = checker::Process(self.first_client + u32::from(id.client.0));
-        let age = self.histories.as_ref().map_or(0, Histories::age);
+        let age = self.histories.as_ref().map_or(0, |histories| histories.age(id.client));
         checker::MessageId { client, sequence: id.sequence | age << AGE_SHIFT }
     }
 

@@ -450,6 +450,10 @@ impl<F: Fabric> Client<F> {
         if payload.len() > self.message_bytes {
             return Err(SubmitError::TooLong { bytes: payload.len(), limit: self.message_bytes });
         }
+        if let Some(group) = self.reset.iter().position(|reset| *reset).filter(|_| self.superseded) {
+            // What was lost with its history ends this process everywhere.
+            return Err(SubmitError::GroupReset { group: group as u16 });
+        }
         if self.superseded {
             return Err(SubmitError::Superseded { client: self.sender.client().0 });
         }

@@ -66,6 +66,7 @@ impl<E: Effects> Recovery<'_, E> {
         if empty {
             self.pledge(ballot, incarnation, true);
         } else {
+            self.membership.promise_reset(incarnation);
             self.promise(ballot, incarnation);
         }
         self.begin_campaign(ends, true);

@@ -87,6 +87,12 @@ impl MemberActor {
         self.member.replica().is_superseded() || self.member.failure().is_some()
     }
 
+    /// Whether it remembers its group, and is part of it.
+    pub(super) fn has_state(&self) -> bool {
+        let replica = self.member.replica();
+        !replica.is_joining() && !replica.incarnation().is_none() && !self.is_over()
+    }
+
     pub(super) fn step(&mut self, now_ns: u64) -> bool {
         self.listen(now_ns);
         let member_ns = self.tell_clock(now_ns);

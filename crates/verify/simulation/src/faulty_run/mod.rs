@@ -4,13 +4,13 @@ mod client;
 mod member;
 mod operator;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, SimConfig, World};
-use stentor_multicast::{ClientId, Counts, Mutant, NodeError, ProcessRole, Topology};
+use stentor_multicast::{ClientId, Counts, GroupId, Mutant, NodeError, ProcessRole, Topology};
 
 use crate::actor::Load;
 use crate::catch_ups;
@@ -52,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) scenario: Scenario,
     pub(crate) salt: u64,
     pub(crate) mutant: Mutant,
+    /// A client was told that it lost its place, although no other came and nobody may give it up.
+    pub(crate) superseded_for_nothing: Cell<bool>,
 }
 
 enum Actor {
@@ -111,6 +113,7 @@ pub(crate) fn run(
         world,
         topology,
         mutant,
+        superseded_for_nothing: Cell::new(false),
     });
     let forgets = profile == Profile::Forgets;
     if forgets {
@@ -209,11 +212,12 @@ impl FaultyRun {
         operator.look(now_ns, &mut self.actors);
     }
 
-    /// Whether a process knows anything of any group.
-    fn remembers(actor: &Actor, topology: &Topology) -> bool {
+    /// Whether a process knows anything of a group.
+    fn remembers(actor: &Actor, group: GroupId) -> bool {
         match actor {
-            Actor::Member(actor) => !actor.member.replica().is_joining() && !actor.is_over(),
-            Actor::Client(actor) => topology.group_ids().any(|group| !actor.client.incarnation(group).is_none()),
+            Actor::Member(actor) if !actor.has_state() => false,
+            Actor::Member(actor) => !actor.member.replica().known_incarnation(group).is_none(),
+            Actor::Client(actor) => !actor.client.incarnation(group).is_none(),
         }
     }
 
@@ -228,7 +232,7 @@ impl FaultyRun {
                     return Some(format!("{process} is down"));
                 };
                 let replica = actor.member.replica();
-                if replica.is_joining() || actor.is_over() {
+                if !actor.has_state() {
                     return Some(format!("{process} has no state"));
                 }
                 if let Some(open) = replica.undelivered().next() {
@@ -259,7 +263,7 @@ impl FaultyRun {
         self.count(process);
         self.actors[process.index()] = None;
         self.shared.history.borrow_mut().crash(now, process);
-        self.note_age();
+        self.note_ages();
         let mut progress = self.shared.progress.borrow_mut();
         match self.shared.topology.role(process) {
             Some(ProcessRole::Client(client)) => progress.client_crashed(client),
@@ -268,15 +272,18 @@ impl FaultyRun {
         self.shared.nemesis.borrow_mut().crashed(now, process);
     }
 
-    /// If nobody remembers anything, a new age begins.
-    fn note_age(&mut self) {
+    /// If nobody remembers a group, a new age of it begins.
+    fn note_ages(&mut self) {
         let Some(operator) = &mut self.operator else { return };
-        if !self.actors.iter().flatten().any(|actor| Self::remembers(actor, &self.shared.topology))
-            && let Some(histories) = &mut self.shared.history.borrow_mut().histories
-        {
-            histories.begin_age();
-            operator.counts.ages += 1;
+        let (history, mut all) = (&mut *self.shared.history.borrow_mut(), true);
+        for group in self.shared.topology.group_ids() {
+            let remembered = self.actors.iter().flatten().any(|actor| Self::remembers(actor, group));
+            all &= !remembered;
+            if let Some(histories) = history.histories.as_mut().filter(|_| !remembered) {
+                histories.begin_age(group);
+            }
         }
+        operator.counts.ages += u64::from(all);
     }
 
     fn restart(&mut self, process: ProcessId) -> Result<(), NodeError> {
@@ -356,7 +363,7 @@ impl FaultyRun {
             held_up: profile == Profile::Stops && longest_gap_ns > LONGEST_GAP_NS,
             wrong_times,
             logical_times,
-            superseded_for_nothing: shared.scenario.client_timeout_ns.is_none() && nemesis.clients_superseded > 0,
+            superseded_for_nothing: shared.superseded_for_nothing.get(),
             finished,
             steps: self.steps,
             virtual_ns: now,

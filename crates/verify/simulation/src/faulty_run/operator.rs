@@ -118,9 +118,12 @@ impl Operator {
     /// Whether a group waits, and has waited for as long as it takes until somebody comes.
     fn is_due(&mut self, now_ns: u64, group: GroupId, members: &[&mut MemberActor]) -> bool {
         let majority = self.shared.topology.majority(group) as usize;
-        let remembers = |actor: &&&mut MemberActor| !actor.member.replica().is_joining() && !actor.is_over();
+        let remembers = |actor: &&&mut MemberActor| actor.has_state();
         let hindered = |actor: &&mut MemberActor| {
-            matches!(actor.member.replica().hindrance(), Some(Hindrance::Remembered { .. }))
+            let replica = actor.member.replica();
+            // It promised a reset whose state is nowhere any more.
+            let lacks = !replica.is_joining() && replica.incarnation().is_none();
+            lacks || matches!(replica.hindrance(), Some(Hindrance::Remembered { .. }))
         };
         let waits = members.iter().filter(remembers).count() < majority && members.iter().any(|actor| hindered(actor));
         let case = &mut self.cases[usize::from(group.0)];
@@ -137,12 +140,10 @@ impl Operator {
 
     fn reset(&mut self, now_ns: u64, group: GroupId, members: &mut [&mut MemberActor]) {
         let chance = &mut self.chance;
-        let remembers = |actor: &MemberActor| !actor.member.replica().is_joining() && !actor.is_over();
-        let with_state: Vec<usize> = (0..members.len()).filter(|at| remembers(members[*at])).collect();
-        let joining: Vec<usize> =
-            (0..members.len()).filter(|at| members[*at].member.replica().is_joining()).collect();
+        let with_state: Vec<usize> = (0..members.len()).filter(|at| members[*at].has_state()).collect();
+        let without: Vec<usize> = (0..members.len()).filter(|at| !members[*at].has_state()).collect();
         let empty = with_state.is_empty() || chance.between(0, 3) == 0;
-        let from = if empty { &joining } else { &with_state };
+        let from = if empty { &without } else { &with_state };
         let case = &mut self.cases[usize::from(group.0)];
         case.due_ns = Some(now_ns + chance.between(COMES_NS.0, COMES_NS.1));
         if from.is_empty() {
@@ -151,7 +152,7 @@ impl Operator {
         let chosen = &mut members[chance.pick(from)];
         let ends = chosen.member.replica().reset_ends();
         let (me, kind) = (chosen.me(), if empty { Kind::WithNothing } else { Kind::WithAState });
-        let answer = chosen.member.reset(ends, empty);
+        let answer = chosen.member.reset(ends, chosen.member.replica().is_joining());
         let with = if empty { "nothing" } else { "its state" };
         let said = match &answer {
             Ok(()) => format!("the operator resets group {} at {me} with {with}, which ends {ends}", group.0),

@@ -72,6 +72,8 @@ struct Victim {
     health: Health,
     /// When it comes back if it crashes at a post.
     back_after_ns: Option<u64>,
+    /// It does not come back before this, ns.
+    absent_until_ns: u64,
     /// Nothing gets through to it until then, ns.
     deaf_until_ns: u64,
     /// It does not run until then, ns.
@@ -141,6 +143,7 @@ impl Nemesis {
         let victim = || Victim {
             health: Health::Well,
             back_after_ns: None,
+            absent_until_ns: 0,
             deaf_until_ns: 0,
             stopped_until_ns: 0,
             at_post: false,
@@ -416,7 +419,9 @@ impl Nemesis {
 
     /// A process and its memory are gone, whoever else is; it comes back. Returns whether it was up.
     fn lose_memory(&mut self, now: u64, who: ProcessId, back_after_ns: u64) -> bool {
-        if !matches!(self.health(who), Health::Well | Health::Memoryless) {
+        let victim = &mut self.victims[who.index()];
+        victim.absent_until_ns = now + back_after_ns;
+        if victim.health == Health::Down {
             return false;
         }
         self.counts.memories_lost += 1;
@@ -432,10 +437,6 @@ impl Nemesis {
     pub fn lose(&mut self, now: u64, who: ProcessId) -> bool {
         self.note(now, format_args!("{who} ends: a group goes on without what it knows"));
         self.counts.clients_told_of_resets += u64::from(self.group_of(who).is_none());
-        if self.health(who) == Health::Doomed {
-            // Earlier than it would have otherwise.
-            self.set(who, Health::Well);
-        }
         self.lose_memory(now, who, SUPERSEDED_NS)
     }
 
@@ -547,7 +548,10 @@ impl Nemesis {
     }
 
     fn restart(&mut self, now: u64, process: ProcessId) {
-        if self.health(process) == Health::Down {
+        let at = self.victims[process.index()].absent_until_ns;
+        if self.health(process) == Health::Down && now < at {
+            self.plan(at, Act::Restart(process));
+        } else if self.health(process) == Health::Down {
             self.world.inject(now, SimFault::Restart(process));
         }
     }

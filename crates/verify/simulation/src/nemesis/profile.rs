@@ -173,7 +173,7 @@ impl Profile {
                     "client_crashes",
                     "cut_links",
                 ]
-            },
+            }
             Profile::Stops => {
                 vec!["leaders_stopped", "followers_stopped", "clients_stopped", "several_stopped", "hand_overs"]
             }
