@@ -31,8 +31,8 @@ pub struct ForgetCounts {
     pub refused: u64,
     /// Members that were started again because their group was reset without their state.
     pub ended: u64,
-    /// Runs in which nobody remembered anything for a moment.
-    pub ages: u64,
+    /// Nobody remembered anything for a moment.
+    pub forgot_all: bool,
     /// Messages to histories that are over which the survivors delivered.
     pub delivered_by_survivors: u64,
     /// Messages to such histories and to survivors which nobody delivered.
@@ -59,7 +59,7 @@ impl ForgetCounts {
             ("runs_with_two_groups_reset", self.two_reset),
             ("resets_refused", self.refused),
             ("members_ended_by_resets", self.ended),
-            ("runs_that_forgot_everything", self.ages),
+            ("runs_that_forgot_everything", self.forgot_all.into()),
             ("delivered_by_survivors", self.delivered_by_survivors),
             ("delivered_by_nobody", self.delivered_by_nobody),
             ("settled_as_decided", self.settlements.decided),

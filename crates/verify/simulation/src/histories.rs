@@ -14,14 +14,17 @@
 //! - *Each other history beside the last ones of the other groups*: no cycle of orders, and none against real time.
 //! - *All operations and memory*: genuineness and bounds do not depend on histories.
 //!
-//! Beyond that, what was delivered on any history is delivered by all survivors; and no id is used twice. When nobody remembers a
-//! group any more, a new *age* of it begins: it numbers clients from the beginning, and their ids are other ones.
+//! What a process multicast behind a lossy message that nobody delivered may be lost with it, also if it was synced: it is void.
+//!
+//! Beyond that, what was delivered on any history is delivered by all survivors; and no id is used twice. If a group was founded twice
+//! in incarnations of one number, because nobody who remembered the first one was there, the clients that it numbers may
+//! use ids again (ARCHITECTURE.md, "What is lost with memory"): those are other messages.
 
 use std::collections::HashMap;
 
 use stentor_checker::{Checker, Cluster, CounterExample, Event, EventKind, GroupSet, MessageId, Report, Verdict};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{ClientId, GroupId, Incarnation, Origin, Topology};
+use stentor_multicast::{ClientId, Incarnation, Origin, Topology};
 
 /// A history, by its place in the list of all.
 type Path = usize;
@@ -78,8 +81,12 @@ pub(crate) struct Histories {
     groups: Vec<usize>,
     /// By client: the group that numbers it.
     homes: Vec<usize>,
-    /// By group.
+    /// By group: how often it began from nothing.
     ages: Vec<u64>,
+    /// By group: it did so in an incarnation that has no larger number than one before.
+    again: Vec<bool>,
+    /// How often ids were used before.
+    uses: HashMap<stentor_multicast::MessageId, u64>,
     wrong: Vec<(&'static str, String)>,
 }
 
@@ -100,18 +107,23 @@ impl Histories {
             groups: groups.collect(),
             homes: clients.map(|client| usize::from(topology.home(client).0)).collect(),
             ages: vec![0; topology.groups()],
+            again: vec![false; topology.groups()],
+            uses: HashMap::new(),
             wrong: Vec::new(),
         }
     }
 
-    /// Nobody remembers a group.
-    pub(crate) fn begin_age(&mut self, group: GroupId) {
-        self.ages[usize::from(group.0)] += 1;
+    /// How often the id of a message was used before.
+    pub(crate) fn uses(&self, id: stentor_multicast::MessageId) -> u64 {
+        self.uses.get(&id).copied().unwrap_or(0)
     }
 
-    /// The age of the group that numbers a client.
-    pub(crate) fn age(&self, client: ClientId) -> u64 {
-        self.ages[self.homes[usize::from(client.0)]]
+    /// A client is about to multicast a message with this id.
+    pub(crate) fn use_id(&mut self, id: stentor_multicast::MessageId) {
+        let uses = self.uses.entry(id).and_modify(|uses| *uses += 1).or_insert(0);
+        if *uses > 0 && !self.again[self.homes[usize::from(id.client.0)]] {
+            self.wrong.push(("M1", format!("two messages have the id {id}")));
+        }
     }
 
     /// Something happened at a process. What a member did counts for the history in which it is seen next.
@@ -121,7 +133,13 @@ impl Histories {
         {
             sent.synced = true;
         }
-        if let Some(open) = self.open.get_mut(event.process.index()) {
+        let me = event.process.index();
+        if let Some(open) = self.open.get_mut(me) {
+            if matches!(event.kind, EventKind::Recover { from: 0 }) && self.current[me].is_none() {
+                // It was given a state of a history in which its group does not take it in: its application begins anew.
+                open.clear();
+                self.states[me].clear();
+            }
             open.push(self.events.len());
         }
         self.events.push((*event, None));
@@ -130,9 +148,7 @@ impl Histories {
     /// A client multicast a message to these groups, each of which it knows in this incarnation.
     pub(crate) fn multicast(&mut self, m: MessageId, to: Vec<(usize, Incarnation)>, process: ProcessId, life: u64) {
         let sent = Sent { to, process, life, synced: false, deliveries: Vec::new() };
-        if self.sent.insert(m, sent).is_some() {
-            self.wrong.push(("M1", format!("two messages have the id ({}, {})", m.client.0, m.sequence)));
-        }
+        self.sent.insert(m, sent);
     }
 
     /// A member's application has this state after so many deliveries.
@@ -157,6 +173,10 @@ impl Histories {
             let mut known = self.paths.iter().position(|path| path.group == group && path.origins == origins);
             if known.is_none() {
                 (known, new) = (Some(self.paths.len()), Some(self.paths.len()));
+                let before = self.paths.iter().filter(|path| path.group == group);
+                self.again[group] |=
+                    before.map(|path| path.last.1.number).max().is_some_and(|most| most >= incarnation.number);
+                self.ages[group] += u64::from(origins.len() == 1);
                 self.paths.push(History { group, origins: origins.to_vec(), last: (self.ages[group], incarnation) });
             }
             if let Some(path) = known {
@@ -232,12 +252,27 @@ impl Histories {
         sent.deliveries.iter().any(on)
     }
 
+    /// By process of a client: the first of its messages that was lost with a history.
+    fn lost(&self, last: &[Option<Path>]) -> HashMap<(ProcessId, u64), u64> {
+        let mut first = HashMap::new();
+        for (m, sent) in &self.sent {
+            let lossy = sent.to.iter().any(|(group, known)| !self.survives(last, *group, *known));
+            if lossy && sent.deliveries.is_empty() {
+                let lost = first.entry((sent.process, sent.life)).or_insert(m.sequence);
+                *lost = m.sequence.min(*lost);
+            }
+        }
+        first
+    }
+
     /// Something that a group owes still, as text, while the last process of each client has this life. `None`: nothing.
     pub(crate) fn missing(&self, life: impl Fn(ProcessId) -> u64) -> Option<String> {
         let last = self.last();
+        let lost = self.lost(&last);
         self.sent.iter().find_map(|(m, sent)| {
             let survives = |(group, known): &(usize, Incarnation)| self.survives(&last, *group, *known);
-            let intact = sent.to.iter().all(survives) && (sent.synced || life(sent.process) == sent.life);
+            let void = lost.get(&(sent.process, sent.life)).is_some_and(|lost| m.sequence > *lost);
+            let intact = !void && sent.to.iter().all(survives) && (sent.synced || life(sent.process) == sent.life);
             if !intact && sent.deliveries.is_empty() {
                 return None;
             }
@@ -317,11 +352,14 @@ impl Histories {
         complete: bool,
     ) -> Report {
         let mut checker = Checker::new(cluster.clone());
+        let lost = self.lost(last);
         for (event, path) in &self.events {
             let group = self.groups.get(event.process.index()).copied();
             let selected = match &event.kind {
                 EventKind::Multicast(said) | EventKind::Synced(said) => {
-                    let Some(to) = self.destinations(said.m, selection, only, last, complete) else { continue };
+                    let Some(to) = self.destinations(said.m, selection, only, (last, &lost), complete) else {
+                        continue;
+                    };
                     let said = stentor_checker::Multicast { to, ..*said };
                     let multicast = matches!(event.kind, EventKind::Multicast(_));
                     let kind = if multicast { EventKind::Multicast(said) } else { EventKind::Synced(said) };
@@ -363,13 +401,15 @@ impl Histories {
         m: MessageId,
         selection: &[Option<Path>],
         only: Option<usize>,
-        last: &[Option<Path>],
+        (last, lost): (&[Option<Path>], &HashMap<(ProcessId, u64), u64>),
         complete: bool,
     ) -> Option<GroupSet> {
         let sent = self.sent.get(&m)?;
+        let void = lost.get(&(sent.process, sent.life)).is_some_and(|lost| m.sequence > *lost);
         let delivered =
             |group: usize| only.is_none_or(|only| only == group) && self.is_delivered_on(selection, sent, group);
-        let lossy = sent.to.iter().any(|(group, known)| Some(*group) != only && !self.survives(last, *group, *known));
+        let lossy =
+            void || sent.to.iter().any(|(group, known)| Some(*group) != only && !self.survives(last, *group, *known));
         if lossy && !sent.to.iter().any(|(group, _)| delivered(*group)) {
             return None;
         }

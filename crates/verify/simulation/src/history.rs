@@ -31,8 +31,8 @@ pub(crate) struct History {
     pub(crate) histories: Option<Histories>,
 }
 
-/// Above all sequences of processes: messages of one age have nothing to do with those of another.
-const AGE_SHIFT: u32 = 60;
+/// Above all sequences of processes: two messages of one id have nothing to do with each other.
+const USES_SHIFT: u32 = 60;
 
 impl History {
     pub(crate) fn new(topology: &Topology, record: Record) -> Self {
@@ -62,8 +62,8 @@ impl History {
 
     fn message(&self, id: MessageId) -> checker::MessageId {
         let client = checker::Process(self.first_client + u32::from(id.client.0));
-        let age = self.histories.as_ref().map_or(0, |histories| histories.age(id.client));
-        checker::MessageId { client, sequence: id.sequence | age << AGE_SHIFT }
+        let uses = self.histories.as_ref().map_or(0, |histories| histories.uses(id));
+        checker::MessageId { client, sequence: id.sequence | uses << USES_SHIFT }
     }
 
     fn ballot(&self, ballot: Ballot) -> checker::Ballot {
@@ -89,6 +89,9 @@ impl History {
 
     /// A client multicasts to groups, each of which it knows in this incarnation.
     pub(crate) fn multicast_to(&mut self, me: ProcessId, id: MessageId, to: Vec<(usize, Incarnation)>) {
+        if let Some(histories) = &mut self.histories {
+            histories.use_id(id);
+        }
         let (m, life) = (self.message(id), self.incarnations[me.index()].into());
         if let Some(histories) = &mut self.histories {
             histories.multicast(m, to, me, life);

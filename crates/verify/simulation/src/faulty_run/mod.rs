@@ -263,7 +263,7 @@ impl FaultyRun {
         self.count(process);
         self.actors[process.index()] = None;
         self.shared.history.borrow_mut().crash(now, process);
-        self.note_ages();
+        self.note_loss_of_all();
         let mut progress = self.shared.progress.borrow_mut();
         match self.shared.topology.role(process) {
             Some(ProcessRole::Client(client)) => progress.client_crashed(client),
@@ -272,18 +272,12 @@ impl FaultyRun {
         self.shared.nemesis.borrow_mut().crashed(now, process);
     }
 
-    /// If nobody remembers a group, a new age of it begins.
-    fn note_ages(&mut self) {
+    /// Notes whether nobody remembers any group.
+    fn note_loss_of_all(&mut self) {
         let Some(operator) = &mut self.operator else { return };
-        let (history, mut all) = (&mut *self.shared.history.borrow_mut(), true);
-        for group in self.shared.topology.group_ids() {
-            let remembered = self.actors.iter().flatten().any(|actor| Self::remembers(actor, group));
-            all &= !remembered;
-            if let Some(histories) = history.histories.as_mut().filter(|_| !remembered) {
-                histories.begin_age(group);
-            }
-        }
-        operator.counts.ages += u64::from(all);
+        let mut up = self.actors.iter().flatten();
+        let mut remembers = |actor| self.shared.topology.group_ids().any(|group| Self::remembers(actor, group));
+        operator.counts.forgot_all |= !up.any(&mut remembers);
     }
 
     fn restart(&mut self, process: ProcessId) -> Result<(), NodeError> {
