@@ -728,6 +728,7 @@ impl Replica {
 
     /// What is said of another group's history, or of the own one's.
     fn on_word<E: Effects>(&mut self, from: ProcessId, message: &PeerMessage, effects: &mut E) {
+        let in_force = self.agreement.ballots.words_in_force();
         match *message {
             PeerMessage::Announce { group, ballot, incarnation, origin } => {
                 if self.is_joining() && group == self.group() {
@@ -739,6 +740,10 @@ impl Replica {
                 self.leader(effects).words().on_processed(from, word);
             }
             _ => {}
+        }
+        if in_force != self.agreement.ballots.words_in_force() && self.is_leader() {
+            // What was decided without a group may have held up what its clients multicast to others.
+            self.agreement.messages.clients().for_each(|client| self.advance(client, effects));
         }
     }
 
