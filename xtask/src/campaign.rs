@@ -20,7 +20,7 @@ const MOST_SECONDS: f64 = 60.0;
 /// Mutants in what is written by sets, which one run in four has: searched where all have.
 const OF_SETS: [&str; 2] = ["place-reused-under-set", "broken-set-forgotten"];
 /// Mutants of the multicast that only show under a profile: their names, and the profile.
-const UNDER_PROFILES: [(&str, &str); 7] = [
+const UNDER_PROFILES: [(&str, &str); 9] = [
     ("held-bodies-uncredited", "rings"),
     ("state-set-back", "rejoins"),
     ("applied-again", "states"),
@@ -28,6 +28,8 @@ const UNDER_PROFILES: [(&str, &str); 7] = [
     ("nobody-expelled", "stops"),
     ("clock-set-back", "clocks"),
     ("physical-alone", "clocks"),
+    ("ended-assigned", "forgets"),
+    ("memory-ignored", "forgets"),
 ];
 /// Seeds of the simulation run under all failures, and of the one with small rings.
 const FAILURE_SEEDS: u64 = 300;
@@ -38,6 +40,8 @@ const REJOIN_SEEDS: u64 = 100;
 const STOP_SEEDS: u64 = 200;
 /// Seeds of the simulation run with clocks that differ: as few.
 const CLOCK_SEEDS: u64 = 100;
+/// Seeds of the simulation run in which whole groups lose their memory.
+const FORGET_SEEDS: u64 = 300;
 /// Seeds of the broadcast without mutants.
 const NEB_SEEDS: u64 = 300;
 /// Seeds of channels without mutants.
@@ -117,16 +121,17 @@ pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
 }
 
 /// Profiles of the multicast beside the one with all failures, and the seeds of each.
-const PROFILES: [(&str, u64); 5] = [
+const PROFILES: [(&str, u64); 6] = [
     ("rings", FAILURE_SEEDS),
     ("rejoins", REJOIN_SEEDS),
     ("states", REJOIN_SEEDS),
     ("stops", STOP_SEEDS),
     ("clocks", CLOCK_SEEDS),
+    ("forgets", FORGET_SEEDS),
 ];
 
 /// Simulates under all failures, each of which must have happened; with small rings; with rejoins under load; with large states;
-/// with processes that stand still; and with clocks that differ.
+/// with processes that stand still; with clocks that differ; and with groups that lose their memory.
 pub(crate) fn campaign_failures(context: &Context) -> Result<Outcome> {
     all_failed(&simulate(context, "multicast", &["--profile", "all"], FAILURE_SEEDS)?.faults)?;
     for (profile, seeds) in PROFILES {

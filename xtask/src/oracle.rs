@@ -36,6 +36,7 @@ const SIMULATIONS: [(&str, &[(&str, u64)]); 4] = [
             ("states", 100),
             ("stops", 300),
             ("clocks", 300),
+            ("forgets", 100),
         ],
     ),
     ("neb", &[("usual", 300), ("harsh", 300)]),

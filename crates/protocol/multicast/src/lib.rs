@@ -49,8 +49,8 @@ pub use origin::Origin;
 pub use peer_message::{Closed, Joiner, Left, MessageRef, Opening, PeerMessage, SlotRef, Verdict, WordRef};
 pub use physical_clock::{ClockError, END_OF_TIME, PhysicalClock, SLEW_PPM};
 pub use replica::{
-    CatchUps, Contradiction, Delivery, Effects, Hindrance, Rejected, Replica, ReplicaConfig, Settling, TotalLoss,
-    Variant,
+    CatchUps, Contradiction, Delivery, Effects, Hindrance, Rejected, Replica, ReplicaConfig, Settlements, Settling,
+    TotalLoss, Variant,
 };
 pub use sender::{Sender, WindowFull};
 pub use state::{AssignedSlot, ClientState, State, Succession, Word};

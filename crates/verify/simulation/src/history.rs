@@ -1,13 +1,16 @@
 //! Hands what happens in a run to the checker.
 
 use stentor_checker as checker;
-use stentor_checker::{Cluster, EventKind, Label, Report};
+use stentor_checker::{Cluster, Event, EventKind, Label, Report};
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::Transcript;
-use stentor_multicast::{Ballot, Delivered, GroupId, MemoryUse, MessageId, RemoteOp, Step, Topology};
+use stentor_multicast::{
+    Ballot, Delivered, GroupId, Incarnation, MemoryUse, MessageId, Origin, RemoteOp, Replica, Step, Topology,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::judged::{Judged, process};
+use crate::histories::Histories;
+use crate::judged::{self, Judged, process};
 use crate::record::Record;
 
 /// The history of a run, judged as it grows.
@@ -24,7 +27,12 @@ pub(crate) struct History {
     digests: Vec<Vec<Option<u64>>>,
     /// States of applications that differed.
     pub(crate) wrong_states: u64,
+    /// Where groups may lose their memory: what is judged by their histories.
+    pub(crate) histories: Option<Histories>,
 }
+
+/// Above all sequences of processes: two messages of one id have nothing to do with each other.
+const USES_SHIFT: u32 = 60;
 
 impl History {
     pub(crate) fn new(topology: &Topology, record: Record) -> Self {
@@ -42,6 +50,7 @@ impl History {
             incarnations: vec![1; topology.processes()],
             digests: vec![Vec::new(); topology.groups()],
             wrong_states: 0,
+            histories: None,
             checker: Judged::new(cluster, record),
             first_client,
             steps,
@@ -53,7 +62,8 @@ impl History {
 
     fn message(&self, id: MessageId) -> checker::MessageId {
         let client = checker::Process(self.first_client + u32::from(id.client.0));
-        checker::MessageId { client, sequence: id.sequence }
+        let uses = self.histories.as_ref().map_or(0, |histories| histories.uses(id));
+        checker::MessageId { client, sequence: id.sequence | uses << USES_SHIFT }
     }
 
     fn ballot(&self, ballot: Ballot) -> checker::Ballot {
@@ -62,7 +72,43 @@ impl History {
 
     fn event(&mut self, t: u64, process: ProcessId, kind: EventKind) {
         let incarnation = self.incarnations[process.index()];
-        self.checker.event(t, process, incarnation.into(), kind);
+        let Some(histories) = &mut self.histories else {
+            return self.checker.event(t, process, incarnation.into(), kind);
+        };
+        // Neither depends on histories.
+        if matches!(kind, EventKind::RemoteOp { .. } | EventKind::Memory { .. }) {
+            return self.checker.event(t, process, incarnation.into(), kind);
+        }
+        let event = Event { t, process: judged::process(process), incarnation: incarnation.into(), kind };
+        match kind {
+            EventKind::Multicast(_) => self.checker.event(t, process, incarnation.into(), kind),
+            _ => self.checker.transcribe(&event),
+        }
+        histories.happened(&event);
+    }
+
+    /// A client multicasts to groups, each of which it knows in this incarnation.
+    pub(crate) fn multicast_to(&mut self, me: ProcessId, id: MessageId, to: Vec<(usize, Incarnation)>) {
+        if let Some(histories) = &mut self.histories {
+            histories.use_id(id);
+        }
+        let (m, life) = (self.message(id), self.incarnations[me.index()].into());
+        if let Some(histories) = &mut self.histories {
+            histories.multicast(m, to, me, life);
+        }
+    }
+
+    /// A member was looked at, after a step. Returns the beginnings of its history, if nobody of its group was seen in it before.
+    pub(crate) fn look(&mut self, me: ProcessId, replica: &Replica) -> Option<Vec<Origin>> {
+        let histories = self.histories.as_mut()?;
+        let new = histories.look(me, replica.incarnation(), replica.origins()).map(<[Origin]>::to_vec);
+        self.wrong_states += histories.compare(me);
+        new
+    }
+
+    /// Something that a group owes still, where groups may lose their memory; `None`: nothing.
+    pub(crate) fn missing(&self) -> Option<String> {
+        self.histories.as_ref()?.missing(|process| self.incarnations[process.index()].into())
     }
 
     pub(crate) fn multicast(&mut self, t: u64, me: ProcessId, id: MessageId, to: &[GroupId], payload: &[u8]) {
@@ -78,6 +124,9 @@ impl History {
     /// The process is gone; what its place does next is another incarnation's.
     pub(crate) fn crash(&mut self, t: u64, process: ProcessId) {
         self.event(t, process, EventKind::Crash);
+        if let Some(histories) = &mut self.histories {
+            histories.crashed(process);
+        }
         self.incarnations[process.index()] += 1;
     }
 
@@ -105,7 +154,10 @@ impl History {
     }
 
     /// An application's state after so many deliveries.
-    pub(crate) fn digest(&mut self, group: GroupId, number: u64, digest: u64) {
+    pub(crate) fn digest(&mut self, me: ProcessId, group: GroupId, number: u64, digest: u64) {
+        if let Some(histories) = &mut self.histories {
+            return histories.digest(me, number, digest);
+        }
         let digests = &mut self.digests[usize::from(group.0)];
         let at = number as usize;
         if digests.len() <= at {
@@ -156,6 +208,9 @@ impl History {
 
     /// Judges; the run has come to rest.
     pub(crate) fn finish(self) -> (Report, Option<Transcript>) {
-        self.checker.finish(true)
+        let Some(histories) = self.histories else { return self.checker.finish(true) };
+        let cluster = self.checker.cluster().clone();
+        let (operations, transcript) = self.checker.finish(false);
+        (histories.judge(&cluster, operations), transcript)
     }
 }

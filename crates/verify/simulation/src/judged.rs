@@ -25,10 +25,19 @@ impl Judged {
 
     pub(crate) fn event(&mut self, t: u64, process: ProcessId, incarnation: u64, kind: EventKind) {
         let event = Event { t, process: self::process(process), incarnation, kind };
-        if let Some(transcript) = &mut self.transcript {
-            transcribe(transcript, &event);
-        }
+        self.transcribe(&event);
         self.checker.event(&event);
+    }
+
+    /// Adds an event to the transcript, and does not judge it.
+    pub(crate) fn transcribe(&mut self, event: &Event) {
+        if let Some(transcript) = &mut self.transcript {
+            transcribe(transcript, event);
+        }
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.checker.cluster()
     }
 
     /// Adds to the transcript, in numbers, what an event names in words for people.

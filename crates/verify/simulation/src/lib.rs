@@ -16,7 +16,9 @@ pub mod channel;
 mod clocks;
 mod counts;
 mod faulty_run;
+mod forgets;
 pub mod graphs;
+mod histories;
 mod history;
 mod judged;
 pub mod neb;
@@ -33,6 +35,7 @@ mod transfers;
 
 pub use counts::{RoleCounts, count_writes};
 pub use faulty_run::RECOVERY_STEPS;
+pub use forgets::ForgetCounts;
 pub use nemesis::{Fault, Nemesis, NemesisCounts, Planned, Profile, Target, Told};
 pub use record::{Record, Recorded, SeedHashes};
 pub use report::RunReport;

@@ -6,6 +6,7 @@ use stentor_multicast::{CatchUps, ClockCounts};
 
 use crate::catch_ups;
 use crate::clocks;
+use crate::forgets::ForgetCounts;
 use crate::nemesis::{NemesisCounts, Profile};
 use crate::transfers::TransferCounts;
 
@@ -54,6 +55,8 @@ pub struct RunReport {
     pub catch_ups: CatchUps,
     /// What became of transfers of states.
     pub transfers: TransferCounts,
+    /// What became of groups that lost their memory.
+    pub forgets: ForgetCounts,
     /// How the clocks of leaders were used.
     pub clocks: ClockCounts,
     /// Deliveries at logical times, where there are physical ones.
@@ -69,7 +72,8 @@ impl RunReport {
     #[must_use]
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let clocks = clocks::named(self.clocks, self.logical_times);
-        [self.sets.named(), catch_ups::named(self.catch_ups), self.transfers.named(), clocks].concat()
+        [self.sets.named(), catch_ups::named(self.catch_ups), self.transfers.named(), clocks, self.forgets.named()]
+            .concat()
     }
 
     /// How the run ended, for its transcript.

@@ -6,6 +6,7 @@ use stentor_multicast::{Limits, Variant};
 use crate::catch_ups;
 use crate::chance::Chance;
 use crate::clocks;
+use crate::forgets;
 use crate::nemesis::{Nemesis, Profile};
 use crate::sets::{self, Sets};
 use crate::transfers;
@@ -103,6 +104,7 @@ impl Scenario {
             Profile::Rejoins => [&Scenario::claims()[..NETWORK], &catch_ups::CLAIMS, &profile.claims()].concat(),
             Profile::States => [&Scenario::claims()[..NETWORK], &transfers::CLAIMS, &profile.claims()].concat(),
             Profile::Stops => [&Scenario::claims()[..NETWORK], &OF_STOPS, &profile.claims()].concat(),
+            Profile::Forgets => [&Scenario::claims()[..NETWORK], &forgets::CLAIMS, &profile.claims()].concat(),
             Profile::Clocks => [&Scenario::claims()[..NETWORK], &clocks::CLAIMS, &profile.claims()].concat(),
             _ => [&Scenario::claims()[..NETWORK], &profile.claims()].concat(),
         }
@@ -148,6 +150,7 @@ impl Scenario {
         .crowded(seed, profile)
         .rejoining(seed, profile)
         .stopping(seed, profile)
+        .forgetting(seed, profile)
     }
 
     /// Draws clusters whose rings hold a few records, against windows that hold more, and clients that fill them.
@@ -253,6 +256,21 @@ impl Scenario {
         }
     }
 
+    /// Where groups lose their memory, there are three of them, and in one run of four two. No client is given up: who was told that a
+    /// group began anew ends, and the next process comes.
+    fn forgetting(self, seed: u64, profile: Profile) -> Self {
+        if profile != Profile::Forgets {
+            return self;
+        }
+        let mut chance = Chance::new(seed, 409);
+        let count = chance.pick(&[2, 3, 3, 3]);
+        let groups: Vec<usize> = (0..count).map(|_| chance.pick(&[1, 2, 3, 3, 3])).collect();
+        let messages = chance.between(20, 60);
+        let limits = Limits { window: chance.pick(&[4, 8, 16]), ..self.limits };
+        let pause_ns = 2 * Nemesis::UNTIL_NS / messages;
+        Scenario { groups, messages, limits, pause_ns, client_timeout_ns: None, ..self }
+    }
+
     /// Draws a cluster of 3 or 4 groups, at least 200 messages to mixed destinations, every ordering fault of the
     /// contract, stalls and short partitions that break no connection. Nobody crashes.
     #[must_use]
@@ -317,7 +335,8 @@ mod tests {
         let transfers = transfers::TransferCounts::default().named();
         let clocks = clocks::named(ClockCounts::default(), 0);
         let faults = [FaultCounts::default().named(), NemesisCounts::default().named()].concat();
-        let nothing = [faults, catch_ups, transfers, clocks].concat();
+        let forgets = forgets::ForgetCounts::default().named();
+        let nothing = [faults, catch_ups, transfers, clocks, forgets].concat();
         for profile in Profile::ALL {
             let claims = Scenario::claims_under(profile);
             assert!(claims.iter().all(|claim| nothing.iter().any(|(name, _)| name == claim)), "{profile}");

@@ -13,6 +13,7 @@ fn what_is_planted_in_the_rings_of_clients_is_found() {
         ("void-of-the-living", 6, Profile::All),
         ("held-bodies-uncredited", 1, Profile::Rings),
         ("nobody-expelled", 0, Profile::Stops),
+        ("ended-assigned", 4, Profile::Forgets),
     ] {
         find(name, seed, profile, Sets::Never);
     }

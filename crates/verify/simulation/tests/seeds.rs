@@ -51,6 +51,13 @@ fn who_stands_still_holds_up_nobody() {
     assert_eq!(report.unseen_claims(Profile::Stops, Sets::Never), Vec::<&str>::new());
 }
 
+/// Groups lost their memory, waited, were founded anew and reset; what was under way was settled.
+#[test]
+fn whole_groups_forget_and_nothing_is_delivered_in_part() {
+    let report = hold(0..300, Profile::Forgets, Sets::Drawn);
+    assert_eq!(report.unseen_claims(Profile::Forgets, Sets::Never), Vec::<&str>::new());
+}
+
 /// Clocks were physical, logical because a group was behind, not yet known, and off at a leader.
 #[test]
 fn final_times_are_right_on_hosts_whose_clocks_are_not() {

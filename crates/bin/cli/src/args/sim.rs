@@ -36,7 +36,8 @@ pub(crate) struct SimMulticast {
     /// Faults beside those of the network: calm (none), failover (members crash, leaders change), partition (links are
     /// cut), clients (clients crash), all (those three), rings (full rings, links that are cut for a short time),
     /// rejoins (members restart under load), states (the same, with states larger than a ring), stops (members and
-    /// clients stop running for a while), or clocks (all, on hosts whose clocks differ)
+    /// clients stop running for a while), clocks (all, on hosts whose clocks differ), or forgets (whole groups lose their
+    /// memory, and an operator resets them)
     #[arg(long, value_name = "NAME", default_value_t, value_parser = profile)]
     pub(crate) profile: Profile,
     /// Which runs write by sets, whose copies the network makes: drawn (one in four), always or never

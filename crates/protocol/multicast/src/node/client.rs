@@ -276,6 +276,12 @@ impl<F: Fabric> Client<F> {
         self.contradiction
     }
 
+    /// Returns the incarnation of a group that its members greeted with; none, if none of them did.
+    #[must_use]
+    pub fn incarnation(&self, group: GroupId) -> Incarnation {
+        self.histories.get(usize::from(group.0)).copied().unwrap_or_default()
+    }
+
     /// All messages up to this sequence are delivered by a majority of each of their destination groups: no failure that the
     /// groups survive undoes that.
     #[must_use]
@@ -450,6 +456,10 @@ impl<F: Fabric> Client<F> {
     fn check(&mut self, to: &[GroupId], payload: &[u8]) -> Result<(), SubmitError> {
         if payload.len() > self.message_bytes {
             return Err(SubmitError::TooLong { bytes: payload.len(), limit: self.message_bytes });
+        }
+        if let Some(group) = self.reset.iter().position(|reset| *reset).filter(|_| self.superseded) {
+            // What was lost with its history ends this process everywhere.
+            return Err(SubmitError::GroupReset { group: group as u16 });
         }
         if self.superseded {
             return Err(SubmitError::Superseded { client: self.sender.client().0 });

@@ -105,6 +105,8 @@ impl Agreement {
             && !mutant!(self.id.mutant(), IncarnationIgnored)
         {
             // Of a history that is over, or of one that is not known here yet. It is acknowledged again.
+            let ended = ack.ballot.incarnation() < self.ballots.known(group).incarnation();
+            self.messages.settlements.refused += u64::from(ended);
             return Ok(false);
         }
         let slot = match self.messages.locate(&self.id, &ack.head) {
@@ -195,14 +197,21 @@ impl Agreement {
         if message.decided.is_some() || message.no_op {
             return false;
         }
+        let mut settled = false;
         let quorum = message.votes.quorum(&message.destinations, message.own, installed, self.id.topology());
         let latest = match quorum {
             Some(vector) => message.latest(vector),
             None if message.ended().is_none() => return false,
-            None if is_decided_by_survivors(&self.id, &self.ballots, message) => message.latest(message.times()),
+            None if is_decided_by_survivors(&self.id, &self.ballots, message) => {
+                settled = true;
+                message.latest(message.times())
+            }
             None => return false,
         };
         window.decide(slot, latest, owns_ballot);
+        if settled {
+            self.messages.settlements.decided += 1;
+        }
         self.order_without_density(client, slot, latest);
         true
     }

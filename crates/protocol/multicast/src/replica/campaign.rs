@@ -51,6 +51,7 @@ use super::identity::Identity;
 use super::lives::Lives;
 use super::messages::Messages;
 use crate::mutant::mutant;
+use crate::origin::common;
 use crate::peer_message::{Joiner, PeerMessage};
 use crate::state::State;
 use crate::{Ballot, Incarnation};
@@ -123,12 +124,19 @@ impl Campaign {
     }
 
     /// Returns a process that promised and has forgotten what is not delivered here. Its state is the best one, or its
-    /// process delivered what that of the best one, a leader, does not know to be decided.
+    /// process delivered what that of the best one, a leader, does not know to be decided. If it delivered what is no part of
+    /// that one's history, it ends, and is not asked.
     pub(super) fn ahead(&self, id: &Identity, messages: &Messages) -> Option<ProcessId> {
         if self.resets || (self.promises.len() as u32) < id.topology().majority(id.group) {
             return None;
         }
-        self.promises.iter().find(|promise| messages.is_behind(&promise.state)).map(|promise| promise.process)
+        let farthest =
+            self.promises.iter().map(|promise| &promise.state).max_by_key(|state| (state.synced, state.counter))?;
+        let is_part = |state: &State| {
+            state.origins == farthest.origins || state.delivered <= common(&state.origins, &farthest.origins)
+        };
+        let ahead = |promise: &&Promise| messages.is_behind(&promise.state) && is_part(&promise.state);
+        self.promises.iter().find(ahead).map(|promise| promise.process)
     }
 
     /// Asks processes that promised for what they hold and is missing here.

@@ -93,6 +93,9 @@ impl<E: Effects> Recovery<'_, E> {
         let Some(number) = self.next_number() else { return };
         let me = self.agreement.id.me();
         let incarnation = Incarnation::drawn(number, me, self.membership.lives.own());
+        if self.ends_with_another_state(incarnation) {
+            return;
+        }
         self.pledge(Ballot::new_in(number, 1, me), incarnation, false);
         self.begin_campaign(Incarnation::NONE, false);
     }
@@ -117,7 +120,10 @@ impl<E: Effects> Recovery<'_, E> {
         } else if self.membership.has_pledged(demand.incarnation) && demand.ballot > self.agreement.ballots.promised {
             // The incarnation has begun, and this process has forgotten nothing that it said in it.
             self.membership.remember();
-            self.effects.begin_history();
+            if self.agreement.messages.delivered == 0 {
+                // Else a state of this incarnation is here, and waits for bodies.
+                self.effects.begin_history();
+            }
             self.promise_to(from, demand);
         } else if demand.resets {
             self.on_reset(from, demand);
@@ -145,10 +151,24 @@ impl<E: Effects> Recovery<'_, E> {
             return;
         }
         if !again {
+            if self.ends_with_another_state(incarnation) {
+                return;
+            }
             self.pledge(ballot, incarnation, false);
         }
         self.membership.lives.hear_of_all(lives);
         self.send(founder, &PeerMessage::Promise { ballot, state: self.state() });
+    }
+
+    /// This process was given a state of a history that does not go on, and waits for bodies of it: it ends, and one without memory
+    /// in its place promises. Returns whether that is so.
+    pub(super) fn ends_with_another_state(&mut self, by: Incarnation) -> bool {
+        let given = self.agreement.messages.delivered > 0;
+        if given {
+            self.membership.end(by);
+            self.leadership.stage = Stage::Idle;
+        }
+        given
     }
 
     pub(super) fn pledge(&mut self, ballot: Ballot, incarnation: Incarnation, resets: bool) {

@@ -287,7 +287,11 @@ impl<E: Effects> Leader<'_, E> {
         }
         self.agreement.ballots.hear_of(group, item.ballot);
         if leads && self.agreement.ballots.is_unrelayed(group, item.ballot) {
+            let in_force = self.agreement.ballots.words_in_force();
             self.relay_ballots();
+            if in_force != self.agreement.ballots.words_in_force() {
+                self.agreement.messages.clients().for_each(|client| self.assign_ready(client));
+            }
         }
         let message = self.agreement.messages.get_mut(client, slot);
         if message.no_op {

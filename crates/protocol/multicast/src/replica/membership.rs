@@ -35,6 +35,8 @@ pub(super) struct Membership {
     pub(super) pledged: Incarnation,
     /// The smallest incarnation that somebody remembered when it got its memory.
     pub(super) remembered: Incarnation,
+    /// The last incarnation that it promised to begin by a reset, with memory or without.
+    reset_to: Incarnation,
     /// Who remembers the group, while this process is without memory.
     pub(super) memories: Memories,
     /// Ticks for which it has waited for them.
@@ -62,6 +64,7 @@ impl Membership {
             pledge: None,
             pledged: Incarnation::NONE,
             remembered: Incarnation::NONE,
+            reset_to: Incarnation::NONE,
             memories: Memories::default(),
             waited: 0,
             skipped: 0,
@@ -122,6 +125,36 @@ impl Membership {
     pub(super) fn pledge(&mut self, incarnation: Incarnation, resets: bool) {
         self.pledge = Some(Pledge { incarnation, resets });
         self.pledged = incarnation;
+        // Nobody has memory where a group is founded: no chosen state is left.
+        self.reset_to = if resets { incarnation } else { Incarnation::NONE };
+    }
+
+    /// This process promises a reset.
+    pub(super) fn promise_reset(&mut self, incarnation: Incarnation) {
+        self.reset_to = incarnation;
+    }
+
+    /// Whether an operator chose the state that a promised incarnation begins with, and this process has got neither that nor
+    /// a later one.
+    pub(super) fn lacks_chosen_state(&self, ballots: &Ballots) -> bool {
+        ballots.installed_in.number < self.reset_to.number
+    }
+
+    /// Whether a state is the chosen one, or goes on from it.
+    pub(super) fn is_chosen(&self, incarnation: Incarnation) -> bool {
+        incarnation.number >= self.reset_to.number && !incarnation.contradicts(self.reset_to)
+    }
+
+    /// The incarnation that a campaign of this process goes on from: that of its state; or of the chosen state that it lacks. If it
+    /// founded its group it may have none.
+    pub(super) fn goes_on_from(&self, ballots: &Ballots) -> Incarnation {
+        if self.lacks_chosen_state(ballots) {
+            self.reset_to
+        } else if ballots.installed_in.is_none() {
+            ballots.promised_in
+        } else {
+            ballots.installed_in
+        }
     }
 
     /// The incarnation that a reset here has to name: that of this member's state, or the largest that this process, without
@@ -209,7 +242,8 @@ impl Membership {
 
     /// Everything but what follows from the rest, or only delays things.
     pub(super) fn essence(&self) -> impl std::hash::Hash + PartialEq + '_ {
-        (self.joining, self.superseded, &self.lives, self.pledge, self.pledged, &self.joiners, &self.memories)
+        let pledges = (self.pledge, self.pledged, self.reset_to);
+        (self.joining, self.superseded, &self.lives, pledges, &self.joiners, &self.memories)
     }
 }
 

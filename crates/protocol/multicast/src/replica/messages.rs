@@ -7,7 +7,7 @@ use super::identity::Identity;
 use super::order::Order;
 use super::slot::Slot;
 use super::window::Window;
-use super::{CatchUps, Effects, Rejected};
+use super::{CatchUps, Effects, Rejected, Settlements};
 use crate::item::Head;
 use crate::mutant::mutant;
 use crate::peer_message::MessageRef;
@@ -27,6 +27,7 @@ pub(super) struct Messages {
     /// States of other members that were taken over.
     pub(super) states: u64,
     pub(super) catch_ups: CatchUps,
+    pub(super) settlements: Settlements,
 }
 
 impl Messages {
@@ -38,6 +39,7 @@ impl Messages {
             delivered: 0,
             states: 0,
             catch_ups: CatchUps::default(),
+            settlements: Settlements::default(),
         }
     }
 

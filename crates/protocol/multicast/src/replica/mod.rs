@@ -106,6 +106,18 @@ pub struct CatchUps {
     pub starved: u64,
 }
 
+/// Counts of what became of messages that were under way to a history of a group that is over. A simulation counts them, to
+/// tell whether it comes there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Settlements {
+    /// Messages that were decided here without a group whose history is over.
+    pub decided: u64,
+    /// Messages that this leader made no-ops, because another group's new history knows nothing of them.
+    pub lost: u64,
+    /// Timestamps and acknowledgements of a smaller incarnation of another group than the one that is known.
+    pub refused: u64,
+}
+
 /// One member of a group.
 #[derive(Clone, Debug)]
 pub struct Replica {
@@ -236,6 +248,12 @@ impl Replica {
     #[must_use]
     pub fn catch_ups(&self) -> CatchUps {
         self.agreement.messages.catch_ups
+    }
+
+    /// Returns what became here of messages to histories that are over.
+    #[must_use]
+    pub fn settlements(&self) -> Settlements {
+        self.agreement.messages.settlements
     }
 
     /// Returns how many states of other members were taken over here. After each of them slots may be free that this
@@ -451,8 +469,10 @@ impl Replica {
         let ballot = ballots.known(group);
         let known = ballots.is_known(group, item.ballot) || mutant!(id.mutant(), IncarnationIgnored);
         if item.ballot < ballot || !known {
+            let ended = item.ballot.incarnation() < ballot.incarnation();
             // It tells this member of its incarnation, if that is the larger one.
             effects.send(from, &ballots.announce(group));
+            self.agreement.messages.settlements.refused += u64::from(ended);
             return Ok(());
         }
         if ballots.promised.leader() != id.me() {
@@ -711,6 +731,7 @@ impl Replica {
 
     /// What is said of another group's history, or of the own one's.
     fn on_word<E: Effects>(&mut self, from: ProcessId, message: &PeerMessage, effects: &mut E) {
+        let in_force = self.agreement.ballots.words_in_force();
         match *message {
             PeerMessage::Announce { group, ballot, incarnation, origin } => {
                 if self.is_joining() && group == self.group() {
@@ -722,6 +743,10 @@ impl Replica {
                 self.leader(effects).words().on_processed(from, word);
             }
             _ => {}
+        }
+        if in_force != self.agreement.ballots.words_in_force() && self.is_leader() {
+            // What was decided without a group may have held up what its clients multicast to others.
+            self.agreement.messages.clients().for_each(|client| self.advance(client, effects));
         }
     }
 

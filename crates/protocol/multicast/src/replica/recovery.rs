@@ -143,7 +143,7 @@ impl<E: Effects> Recovery<'_, E> {
             return Ok(self.agreement.ballots.promised);
         }
         let Agreement { id, ballots, .. } = &*self.agreement;
-        let (ends, heard) = (ballots.promised_in, ballots.known(id.group));
+        let (ends, heard) = (self.membership.goes_on_from(ballots), ballots.known(id.group));
         if ballots.is_contested(id.group) {
             return self.move_above(ends);
         }
@@ -192,12 +192,18 @@ impl<E: Effects> Recovery<'_, E> {
             return;
         }
         let same = demand.incarnation == incarnation;
-        let next = demand.incarnation.number > incarnation.number && demand.ends == incarnation;
+        // What was promised to a candidate that moves above another history binds nobody as long as nobody has its state.
+        let goes_on =
+            demand.ends == incarnation || !demand.resets && demand.ends == self.membership.goes_on_from(ballots);
+        let next = demand.incarnation.number > incarnation.number && goes_on;
         if demand.ballot < promised || !(same || next) {
             self.send(from, &PeerMessage::Refuse { promised, incarnation });
             return;
         }
         if self.is_last_of(demand.lives) {
+            if demand.resets {
+                self.membership.promise_reset(demand.incarnation);
+            }
             self.promise_to(from, demand);
         }
     }
@@ -262,12 +268,23 @@ impl<E: Effects> Recovery<'_, E> {
             self.agreement.messages.give_way(state, self.effects);
         }
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
+        let lacks_chosen = !campaign.resets && self.membership.lacks_chosen_state(ballots);
+        let is_wrong = |state: &State| lacks_chosen && !self.membership.is_chosen(state.incarnation);
+        if campaign.promises.iter().all(|promise| is_wrong(&promise.state)) {
+            // What the operator chose is at none of them: another state must not take its place.
+            return;
+        }
         if let Some(ahead) = campaign.ahead(id, messages) {
             self.effects.send(ahead, &PeerMessage::Behind { ballot: ballots.promised, snapshot: true });
             return;
         }
         campaign.want_held(messages, self.effects);
-        let Some(Promise { process, state }) = campaign.best(id, messages) else { return };
+        let best = campaign.best(id, messages).filter(|best| !is_wrong(&best.state));
+        let Some(Promise { process, state }) = best else { return };
+        if ballots.installed != Ballot::NONE && messages.delivered > common(&ballots.origins, &state.origins) {
+            let by = ballots.promised_in;
+            return self.end(by);
+        }
         let complete = *process == id.me() || mutant!(id.mutant(), StateWithoutBodies);
         let lacks: Vec<MessageRef> = if complete { Vec::new() } else { messages.lacks(state).collect() };
         if lacks.is_empty() {
@@ -283,7 +300,9 @@ impl<E: Effects> Recovery<'_, E> {
     /// A body that the best state names is nowhere to be had: asks for that state with the application's.
     fn want_transfer(&mut self) {
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
-        let best = self.leadership.campaign().and_then(|campaign| campaign.best(id, messages));
+        let chosen = !self.membership.lacks_chosen_state(ballots);
+        let is_right = |best: &&Promise| chosen || self.membership.is_chosen(best.state.incarnation);
+        let best = self.leadership.campaign().and_then(|campaign| campaign.best(id, messages)).filter(is_right);
         if let Some(donor) = best.map(|best| best.process).filter(|donor| *donor != id.me()) {
             self.effects.send(donor, &PeerMessage::Behind { ballot: ballots.promised, snapshot: true });
         }
@@ -347,6 +366,9 @@ impl<E: Effects> Recovery<'_, E> {
         let from_nothing = self.membership.is_joining();
         if from_nothing {
             self.effects.begin_history();
+            state.origins = vec![Origin { incarnation: self.agreement.ballots.promised_in, kept: 0 }];
+        } else if state.origins.is_empty() {
+            // All of them founded this incarnation, and nobody has a state of it.
             state.origins = vec![Origin { incarnation: self.agreement.ballots.promised_in, kept: 0 }];
         } else if campaign.resets {
             let incarnation = self.agreement.ballots.promised_in;

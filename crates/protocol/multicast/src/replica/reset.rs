@@ -49,6 +49,8 @@ pub(super) fn check_reset(
     match (membership.is_joining(), empty) {
         (true, false) => return Err(Rejected::Joining),
         (false, true) => return Err(Rejected::Remembers),
+        // It was given a state, and waits for bodies of it.
+        (true, true) if agreement.messages.delivered > 0 => return Err(Rejected::Ahead),
         _ => {}
     }
     let known = membership.ended_by_reset(&agreement.ballots, agreement.id.group);
@@ -66,6 +68,7 @@ impl<E: Effects> Recovery<'_, E> {
         if empty {
             self.pledge(ballot, incarnation, true);
         } else {
+            self.membership.promise_reset(incarnation);
             self.promise(ballot, incarnation);
         }
         self.begin_campaign(ends, true);
@@ -88,6 +91,9 @@ impl<E: Effects> Recovery<'_, E> {
                 let id = &self.agreement.id;
                 let promised = id.topology().before(id.group, pledged.number);
                 self.send(from, &PeerMessage::Refuse { promised, incarnation: pledged });
+                return;
+            }
+            if self.ends_with_another_state(incarnation) {
                 return;
             }
             self.pledge(ballot, incarnation, true);

@@ -115,6 +115,7 @@ impl<E: Effects> NoOps<'_, E> {
             return false;
         }
         self.fill(lost.client, slot, ids::generation(lost.sequence));
+        self.agreement.messages.settlements.lost += 1;
         true
     }
 }

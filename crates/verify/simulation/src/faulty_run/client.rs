@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimFabric;
-use stentor_multicast::{Client, ClientId, MessageId, NodeError};
+use stentor_multicast::{Client, ClientId, MessageId, NodeError, SubmitError};
 
 use super::Shared;
 use crate::actor::Message;
+use crate::histories::Histories;
 
 /// A client looks after its connections this often, ns.
 const TICK_NS: u64 = 20_000;
@@ -46,11 +47,20 @@ impl ClientActor {
         self.note_synced(now_ns);
         if self.client.is_superseded() && !std::mem::replace(&mut self.superseded, true) {
             self.shared.nemesis.borrow_mut().superseded(now_ns, self.me);
+            // Others end a process whose message was lost with a history.
+            let history = self.shared.history.borrow();
+            let excused = history.histories.as_ref().is_some_and(Histories::began_anew);
+            self.superseded_for_nothing(!excused);
         }
         let operations = self.client.take_operations();
         self.shared.history.borrow_mut().operations(now_ns, self.me, &operations);
         self.shared.world.wake_at(self.me, now_ns + TICK_NS);
         worked
+    }
+
+    fn superseded_for_nothing(&self, is: bool) {
+        let nothing = &self.shared.superseded_for_nothing;
+        nothing.set(nothing.get() || is && self.shared.scenario.client_timeout_ns.is_none());
     }
 
     /// Sends the next message, if it is time and there is room.
@@ -70,11 +80,16 @@ impl ClientActor {
         if !self.shared.nemesis.borrow().has_stopped() {
             self.shared.progress.borrow_mut().note_sent(now_ns, self.id, &message.to, submitted.is_ok());
         }
+        if matches!(submitted, Err(SubmitError::GroupReset { .. })) && !std::mem::replace(&mut self.superseded, true) {
+            self.shared.nemesis.borrow_mut().lose(now_ns, self.me);
+        }
         let Ok(submitted) = submitted else {
             load.next = Some(message);
             return false;
         };
         let id = submitted.id;
+        let known = message.to.iter().map(|group| (usize::from(group.0), self.client.incarnation(*group)));
+        self.shared.history.borrow_mut().multicast_to(self.me, id, known.collect());
         if self.client.submitted() == 1 {
             self.shared.nemesis.borrow_mut().begun(now_ns);
         }

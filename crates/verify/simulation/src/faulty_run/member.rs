@@ -82,6 +82,17 @@ impl MemberActor {
         self.me
     }
 
+    /// Whether it does nothing any more, because its group goes on without its state, or because it could not take one over.
+    pub(super) fn is_over(&self) -> bool {
+        self.member.replica().is_superseded() || self.member.failure().is_some()
+    }
+
+    /// Whether it remembers its group, and is part of it.
+    pub(super) fn has_state(&self) -> bool {
+        let replica = self.member.replica();
+        !replica.is_joining() && !replica.incarnation().is_none() && !self.is_over()
+    }
+
     pub(super) fn step(&mut self, now_ns: u64) -> bool {
         self.listen(now_ns);
         let member_ns = self.tell_clock(now_ns);
@@ -196,7 +207,7 @@ impl Application for App<'_> {
         *self.digest = (*self.digest ^ word).wrapping_mul(SplitMix64::GOLDEN).rotate_left(29);
         let mut history = self.shared.history.borrow_mut();
         history.deliver(self.now_ns, self.me, self.group, delivered);
-        history.digest(self.group, delivered.number, *self.digest);
+        history.digest(self.me, self.group, delivered.number, *self.digest);
         let mut progress = self.shared.progress.borrow_mut();
         let first = progress.delivered(self.me, self.group, delivered.id, delivered.number);
         progress.note_delivery(self.now_ns, self.group, first);
@@ -222,7 +233,7 @@ impl Application for App<'_> {
             *self.digest = !*self.digest;
         }
         let mut history = self.shared.history.borrow_mut();
-        history.digest(self.group, number, *self.digest);
+        history.digest(self.me, self.group, number, *self.digest);
         if std::mem::take(self.absent) {
             drop(history);
             came_back(self.shared, self.now_ns, self.me, number);

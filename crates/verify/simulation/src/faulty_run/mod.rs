@@ -2,19 +2,21 @@
 
 mod client;
 mod member;
+mod operator;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, SimConfig, World};
-use stentor_multicast::{ClientId, Counts, Mutant, NodeError, ProcessRole, Topology};
+use stentor_multicast::{ClientId, Counts, GroupId, Mutant, NodeError, ProcessRole, Topology};
 
 use crate::actor::Load;
 use crate::catch_ups;
 use crate::chance::Chance;
 use crate::clocks::{self, Clocks};
+use crate::histories::Histories;
 use crate::history::History;
 use crate::nemesis::{Nemesis, Profile};
 use crate::progress::Progress;
@@ -24,9 +26,12 @@ use crate::scenario::Scenario;
 use crate::transfers::TransferCounts;
 use client::ClientActor;
 use member::MemberActor;
+use operator::Operator;
 
 /// Steps of all processes within which everything is delivered after the faults stopped.
 pub const RECOVERY_STEPS: u64 = 300_000;
+/// How often it is looked whether everything is settled, steps.
+const UNSETTLED_STEPS: u64 = 64;
 /// Wrong times that are named.
 const FEW: usize = 4;
 /// No run takes longer than this, virtual time.
@@ -47,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) scenario: Scenario,
     pub(crate) salt: u64,
     pub(crate) mutant: Mutant,
+    /// A client was told that it lost its place, although no other came and nobody may give it up.
+    pub(crate) superseded_for_nothing: Cell<bool>,
 }
 
 enum Actor {
@@ -64,6 +71,8 @@ struct FaultyRun {
     steps: u64,
     /// Steps when the faults stopped.
     stopped_at: Option<u64>,
+    /// In the profile that needs one.
+    operator: Option<Operator>,
 }
 
 /// Adds what a process counted, before it crashed or at the end.
@@ -104,8 +113,14 @@ pub(crate) fn run(
         world,
         topology,
         mutant,
+        superseded_for_nothing: Cell::new(false),
     });
+    let forgets = profile == Profile::Forgets;
+    if forgets {
+        shared.history.borrow_mut().histories = Some(Histories::new(&shared.topology));
+    }
     let mut faulty = FaultyRun {
+        operator: forgets.then(|| Operator::new(seed, &shared)),
         actors: Vec::new(),
         incarnations: vec![1; shared.topology.processes()],
         totals: RunReport::default(),
@@ -174,6 +189,7 @@ impl FaultyRun {
             None => return,
         };
         self.steps += 1;
+        self.look_after(process, now_ns);
         if self.stopped_at.is_none() {
             let client_stands = self.shared.nemesis.borrow().client_stands(now_ns);
             self.shared.progress.borrow_mut().look(now_ns, client_stands);
@@ -181,11 +197,64 @@ impl FaultyRun {
         self.shared.world.stepped(process, worked);
     }
 
+    /// Notes in which history a member is after its step, and lets the operator look.
+    fn look_after(&mut self, process: ProcessId, now_ns: u64) {
+        let Some(operator) = &mut self.operator else { return };
+        if let Some(Actor::Member(actor)) = &self.actors[process.index()] {
+            let replica = actor.member.replica();
+            let group = replica.group();
+            let began = self.shared.history.borrow_mut().look(process, replica);
+            if let Some(origins) = began {
+                operator.note_all_begun(&mut self.actors);
+                operator.began(now_ns, group, &origins);
+            }
+        }
+        operator.look(now_ns, &mut self.actors);
+    }
+
+    /// Whether a process knows anything of a group.
+    fn remembers(actor: &Actor, group: GroupId) -> bool {
+        match actor {
+            Actor::Member(actor) if !actor.has_state() => false,
+            Actor::Member(actor) => !actor.member.replica().known_incarnation(group).is_none(),
+            Actor::Client(actor) => !actor.client.incarnation(group).is_none(),
+        }
+    }
+
+    /// What is missing still where groups may lose their memory, as text; `None`: everybody has delivered what is left to deliver,
+    /// and all members of each group the same.
+    fn unsettled(&self) -> Option<String> {
+        let topology = &self.shared.topology;
+        for group in topology.group_ids() {
+            let mut same = None;
+            for process in topology.members(group) {
+                let Some(Actor::Member(actor)) = &self.actors[process.index()] else {
+                    return Some(format!("{process} is down"));
+                };
+                let replica = actor.member.replica();
+                if !actor.has_state() {
+                    return Some(format!("{process} has no state"));
+                }
+                if let Some(open) = replica.undelivered().next() {
+                    return Some(format!("{process} has not delivered {open}"));
+                }
+                let stands = (replica.incarnation(), replica.delivered());
+                if *same.get_or_insert(stands) != stands {
+                    return Some(format!("{process} is not where others of its group are"));
+                }
+            }
+        }
+        self.shared.history.borrow().missing()
+    }
+
     fn is_through(&self) -> bool {
         let nemesis = self.shared.nemesis.borrow();
         let gone = |client| nemesis.is_gone(self.shared.topology.client_process(ClientId(client)));
         let mut loads = (0..).zip(&self.shared.loads);
         let sent = loads.all(|(client, load)| load.borrow().left == 0 || gone(client));
+        if self.operator.is_some() {
+            return sent && self.steps.is_multiple_of(UNSETTLED_STEPS) && self.unsettled().is_none();
+        }
         sent && self.shared.progress.borrow().is_through(&self.shared.topology)
     }
 
@@ -194,12 +263,21 @@ impl FaultyRun {
         self.count(process);
         self.actors[process.index()] = None;
         self.shared.history.borrow_mut().crash(now, process);
+        self.note_loss_of_all();
         let mut progress = self.shared.progress.borrow_mut();
         match self.shared.topology.role(process) {
             Some(ProcessRole::Client(client)) => progress.client_crashed(client),
             _ => progress.member_crashed(process),
         }
         self.shared.nemesis.borrow_mut().crashed(now, process);
+    }
+
+    /// Notes whether nobody remembers any group.
+    fn note_loss_of_all(&mut self) {
+        let Some(operator) = &mut self.operator else { return };
+        let mut up = self.actors.iter().flatten();
+        let mut remembers = |actor| self.shared.topology.group_ids().any(|group| Self::remembers(actor, group));
+        operator.counts.forgot_all |= !up.any(&mut remembers);
     }
 
     fn restart(&mut self, process: ProcessId) -> Result<(), NodeError> {
@@ -219,6 +297,9 @@ impl FaultyRun {
                 self.totals.nemesis.members_expelled += actor.member.expulsions();
                 catch_ups::add(&mut self.totals.catch_ups, actor.member.replica().catch_ups());
                 clocks::add(&mut self.totals.clocks, actor.member.clock_counts());
+                if let Some(operator) = &mut self.operator {
+                    operator.counts.add(actor.member.replica().settlements());
+                }
             }
             Some(Actor::Client(actor)) => {
                 add(&mut self.totals, actor.client.counts());
@@ -238,10 +319,17 @@ impl FaultyRun {
             }
         }
         let stuck: Vec<String> = if finished { Vec::new() } else { self.actors.iter().flatten().map(stand).collect() };
+        let missing = match (finished, &self.operator) {
+            (true, _) => None,
+            (false, Some(_)) => self.unsettled(),
+            (false, None) => self.shared.progress.borrow().missing(&self.shared.topology),
+        };
+        if let Some(operator) = self.operator.take() {
+            self.totals.forgets = operator.counts();
+        }
         self.actors.clear();
         let shared = Rc::into_inner(self.shared).expect("the actors are gone");
         let (longest_gap_ns, until, group) = shared.progress.borrow().longest_gap();
-        let missing = if finished { None } else { shared.progress.borrow().missing(&shared.topology) };
         let mut log = shared.nemesis.borrow().log().to_vec();
         log.extend(missing.map(|missing| format!("in the end: {missing}")));
         log.extend(stuck);
@@ -254,6 +342,10 @@ impl FaultyRun {
         }
         let history = shared.history.into_inner();
         let (deliveries, wrong_states) = (history.deliveries, history.wrong_states);
+        if let Some(histories) = &history.histories {
+            let forgets = &mut self.totals.forgets;
+            (forgets.delivered_by_survivors, forgets.delivered_by_nobody) = histories.settled();
+        }
         let (report, transcript) = history.finish();
         let nemesis = shared.nemesis.borrow().counts();
         self.totals.nemesis.add(&nemesis);
@@ -265,7 +357,7 @@ impl FaultyRun {
             held_up: profile == Profile::Stops && longest_gap_ns > LONGEST_GAP_NS,
             wrong_times,
             logical_times,
-            superseded_for_nothing: shared.scenario.client_timeout_ns.is_none() && nemesis.clients_superseded > 0,
+            superseded_for_nothing: shared.superseded_for_nothing.get(),
             finished,
             steps: self.steps,
             virtual_ns: now,

@@ -46,7 +46,7 @@ impl Application for App<'_> {
             .rotate_left(29);
         let mut history = self.shared.history.borrow_mut();
         history.deliver(self.now_ns, self.me, GroupId(0), delivered);
-        history.digest(GroupId(0), delivered.number, *self.digest);
+        history.digest(self.me, GroupId(0), delivered.number, *self.digest);
         self.shared.progress.borrow_mut().delivered(self.me, GroupId(0), delivered.id, delivered.number);
         self.shared.seen.borrow_mut().delivered[self.me.index()] = delivered.id.sequence;
     }
@@ -59,7 +59,7 @@ impl Application for App<'_> {
     fn restore(&mut self, number: u64, state: &[u8]) {
         *self.digest = state.try_into().map_or(0, u64::from_le_bytes);
         let mut history = self.shared.history.borrow_mut();
-        history.digest(GroupId(0), number, *self.digest);
+        history.digest(self.me, GroupId(0), number, *self.digest);
         history.caught_up(self.now_ns, self.me, number);
         self.shared.progress.borrow_mut().restored(self.me, number);
         self.shared.seen.borrow_mut().caught_up += 1;

@@ -74,6 +74,20 @@ pub enum Fault {
         /// How long.
         for_ns: u64,
     },
+    /// The process and its memory are gone, however many others have lost theirs; it comes back later.
+    Lose {
+        /// Who: a member or a client.
+        who: ProcessId,
+        /// When it is restarted, counted from the crash.
+        back_after_ns: u64,
+    },
+    /// A member that remembers does not run while the others of its group lose their memory.
+    Survive {
+        /// Who.
+        who: ProcessId,
+        /// How long.
+        for_ns: u64,
+    },
     /// The process does not run; its NIC goes on serving its memory.
     Stall {
         /// Who.
@@ -199,6 +213,12 @@ stentor_fabric_sim::counts! {
         flaps,
         /// Leaders that were changed on request.
         hand_overs,
+        /// Processes that lost their memory, however many others had lost theirs.
+        memories_lost,
+        /// Clients that ended because a group had begun anew.
+        clients_told_of_resets,
+        /// Members that did not run while others lost their memory.
+        survivors_silent,
         /// Faults that were left out, because too much would have been down at once.
         beyond_the_budget,
     }

@@ -10,6 +10,7 @@
 mod budget;
 mod elect;
 mod fault;
+mod loss;
 mod plan;
 mod profile;
 
@@ -45,6 +46,8 @@ const STREAM_OF_LATE_LINKS: u64 = 502;
 const STREAM_OF_STOPS: u64 = 503;
 /// That of the groups that are silent while clients come and go.
 const STREAM_OF_SILENCES: u64 = 504;
+/// That of whole groups that lose their memory.
+const STREAM_OF_LOSSES: u64 = 505;
 
 /// What the nemesis does at some time.
 #[derive(Clone, Debug)]
@@ -69,6 +72,8 @@ struct Victim {
     health: Health,
     /// When it comes back if it crashes at a post.
     back_after_ns: Option<u64>,
+    /// It does not come back before this, ns.
+    absent_until_ns: u64,
     /// Nothing gets through to it until then, ns.
     deaf_until_ns: u64,
     /// It does not run until then, ns.
@@ -106,6 +111,8 @@ pub struct Nemesis {
     silent_until_ns: u64,
     /// Whose place would stay empty comes back when the faults stop.
     fills_places: bool,
+    /// Whole groups may lose their memory.
+    forgets: bool,
 }
 
 impl Nemesis {
@@ -124,6 +131,7 @@ impl Nemesis {
         plan.extend(plan::stops(&mut Chance::new(seed, STREAM_OF_STOPS), profile, topology));
         plan.extend(plan::cut_client(&mut Chance::new(seed, STREAM_OF_CUTS), profile, topology));
         plan.extend(plan::silence_group(&mut Chance::new(seed, STREAM_OF_SILENCES), profile, topology));
+        plan.extend(loss::draw(&mut Chance::new(seed, STREAM_OF_LOSSES), profile, topology));
         let reigns: Vec<Reign> = topology.group_ids().map(|group| Reign::new(topology, group)).collect();
         let election = |member: u16| match topology.role(ProcessId(member)) {
             Some(ProcessRole::Member { group, .. }) => {
@@ -135,6 +143,7 @@ impl Nemesis {
         let victim = || Victim {
             health: Health::Well,
             back_after_ns: None,
+            absent_until_ns: 0,
             deaf_until_ns: 0,
             stopped_until_ns: 0,
             at_post: false,
@@ -155,6 +164,7 @@ impl Nemesis {
             stopped: false,
             silent_until_ns: 0,
             fills_places: false,
+            forgets: profile == Profile::Forgets,
         };
         for planned in plan {
             nemesis.plan(planned.at_ns, Act::Fault(planned.fault));
@@ -327,6 +337,14 @@ impl Nemesis {
                 self.world.inject(now, SimFault::Stall { process: who, for_ns });
                 self.maybe_deposed(now, who, for_ns);
             }
+            Fault::Lose { who, back_after_ns } => {
+                self.lose_memory(now, who, back_after_ns);
+            }
+            Fault::Survive { who, for_ns } => {
+                self.counts.survivors_silent += 1;
+                self.note(now, format_args!("{who} remembers, and does not run for {for_ns} ns"));
+                self.world.inject(now, SimFault::Stall { process: who, for_ns });
+            }
             Fault::Silence { group, for_ns } => self.silence(now, group, for_ns),
             Fault::Stop { who, for_ns } => self.stop_process(now, who, for_ns),
             Fault::Suspect { group, leader } => {
@@ -397,6 +415,34 @@ impl Nemesis {
         self.set(who, Health::Doomed);
         self.victims[who.index()].back_after_ns = back_after_ns;
         true
+    }
+
+    /// A process and its memory are gone, whoever else is; it comes back. Returns whether it was up.
+    fn lose_memory(&mut self, now: u64, who: ProcessId, back_after_ns: u64) -> bool {
+        let victim = &mut self.victims[who.index()];
+        victim.absent_until_ns = now + back_after_ns;
+        if victim.health == Health::Down {
+            return false;
+        }
+        self.counts.memories_lost += 1;
+        self.set(who, Health::Doomed);
+        let victim = &mut self.victims[who.index()];
+        (victim.back_after_ns, victim.gone) = (Some(back_after_ns), false);
+        self.world.inject(now, SimFault::Crash(who));
+        true
+    }
+
+    /// A process ends because its group, or one that it multicast to, goes on without what it knows; its supervisor starts it
+    /// again. Returns whether it was up.
+    pub fn lose(&mut self, now: u64, who: ProcessId) -> bool {
+        self.note(now, format_args!("{who} ends: a group goes on without what it knows"));
+        self.counts.clients_told_of_resets += u64::from(self.group_of(who).is_none());
+        self.lose_memory(now, who, SUPERSEDED_NS)
+    }
+
+    /// Adds to what happened.
+    pub fn say(&mut self, now: u64, what: &str) {
+        self.note(now, format_args!("{what}"));
     }
 
     fn silence(&mut self, now: u64, group: GroupId, for_ns: u64) {
@@ -502,7 +548,10 @@ impl Nemesis {
     }
 
     fn restart(&mut self, now: u64, process: ProcessId) {
-        if self.health(process) == Health::Down {
+        let at = self.victims[process.index()].absent_until_ns;
+        if self.health(process) == Health::Down && now < at {
+            self.plan(at, Act::Restart(process));
+        } else if self.health(process) == Health::Down {
             self.world.inject(now, SimFault::Restart(process));
         }
     }
@@ -572,6 +621,11 @@ impl Nemesis {
         self.note(now, format_args!("{process} has its group's state"));
         self.counts.rejoins_under_load += u64::from(under_load);
         self.set(process, Health::Well);
+        if let Some(group) = self.group_of(process).filter(|_| self.forgets) {
+            // Nobody may have been there when a leader was looked for.
+            let at = now + self.chance.between(MISSED_NS.0, MISSED_NS.1);
+            self.plan(at, Act::Watch(group));
+        }
     }
 
     /// A leader is ready.

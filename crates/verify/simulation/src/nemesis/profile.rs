@@ -33,6 +33,10 @@ pub enum Profile {
     Stops,
     /// All of it, on hosts whose clocks differ: they are skewed, drift, are stepped, and one may be off by a year.
     Clocks,
+    /// All members of a group lose their memory, at once or one after the other, or all but one that is silent meanwhile; members
+    /// of several groups; everybody. An operator resets groups that wait because somebody remembers them. Clients
+    /// crash, links are cut, members stand still.
+    Forgets,
 }
 
 /// How often each kind of fault is drawn, relative to the others.
@@ -63,7 +67,8 @@ named!(Profile {
     Rejoins = "rejoins",
     States = "states",
     Stops = "stops",
-    Clocks = "clocks"
+    Clocks = "clocks",
+    Forgets = "forgets"
 });
 
 impl Profile {
@@ -105,6 +110,7 @@ impl Profile {
                 isolate: 3,
                 ..Profile::Failover.weights()
             },
+            Profile::Forgets => Weights { client_crash: 2, cut_link: 1, stall_anybody: 1, ..Weights::default() },
             Profile::Stops => Weights { hand_over: 1, ..Weights::default() },
             Profile::Rejoins => Weights {
                 crash_anybody: 6,
@@ -157,6 +163,16 @@ impl Profile {
             Profile::All | Profile::Clocks => {
                 [&FAILOVER[..], &PARTITION, &["client_crashes", "clients_gone", "clients_cut_off", "stalled_followers"]]
                     .concat()
+            }
+            Profile::Forgets => {
+                vec![
+                    "memories_lost",
+                    "clients_told_of_resets",
+                    "survivors_silent",
+                    "isolations",
+                    "client_crashes",
+                    "cut_links",
+                ]
             }
             Profile::Stops => {
                 vec!["leaders_stopped", "followers_stopped", "clients_stopped", "several_stopped", "hand_overs"]

@@ -1,0 +1,428 @@
+//! Judges runs in which groups lose their memory: each history of a group for itself.
+//!
+//! A group that is reset or founded anew begins a *history*, told by its beginnings ([`Origin`]): it has so many deliveries in common with
+//! the one before. A delivery is *on* a history if it has a number that the deliverer's history and this one have in common.
+//! The *last* history of a group is that of its largest incarnation. A client multicasts to the history that it knows.
+//!
+//! A message is *lossy* if the last history of a destination group does not begin where the one does to which it was multicast: that
+//! group may lack it, and the others, the *survivors*, settle it. The checker judges selections of what happened, by the definitions
+//! that hold everywhere:
+//! - *The last histories.* Everything. A lossy message that was delivered on none of them was never multicast; another one was multicast
+//!   to its survivors and to the groups that have delivered it. So it is delivered by all survivors, or by nobody.
+//! - *Each other history*, the deliveries of its members alone: integrity, order, FIFO, fencing, coming back. Liveness and agreement
+//!   ended with it.
+//! - *Each other history beside the last ones of the other groups*: no cycle of orders, and none against real time.
+//! - *All operations and memory*: genuineness and bounds do not depend on histories.
+//!
+//! What a process multicast behind a lossy message that nobody delivered may be lost with it, also if it was synced: it is void.
+//!
+//! Beyond that, what was delivered on any history is delivered by all survivors; and no id is used twice. If a group was founded twice
+//! in incarnations of one number, because nobody who remembered the first one was there, the clients that it numbers may
+//! use ids again (ARCHITECTURE.md, "What is lost with memory"): those are other messages.
+
+use std::collections::HashMap;
+
+use stentor_checker::{Checker, Cluster, CounterExample, Event, EventKind, GroupSet, MessageId, Report, Verdict};
+use stentor_fabric::ProcessId;
+use stentor_multicast::{ClientId, Incarnation, Origin, Topology};
+
+/// A history, by its place in the list of all.
+type Path = usize;
+
+/// The deliveries that two histories have in common, each told by its beginnings.
+fn common(one: &[Origin], other: &[Origin]) -> u64 {
+    let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+    if same == 0 {
+        return 0;
+    }
+    let kept = |history: &[Origin]| history.get(same).map_or(u64::MAX, |next| next.kept);
+    kept(one).min(kept(other))
+}
+
+/// One history of a group.
+struct History {
+    group: usize,
+    origins: Vec<Origin>,
+    /// The age of the group, and the largest incarnation in which it was seen.
+    last: (u64, Incarnation),
+}
+
+/// A delivery of a message.
+struct Delivery {
+    group: usize,
+    path: Option<Path>,
+    number: u64,
+}
+
+/// A message as it was multicast.
+struct Sent {
+    /// Groups, each with the incarnation that the client knew.
+    to: Vec<(usize, Incarnation)>,
+    process: ProcessId,
+    life: u64,
+    synced: bool,
+    deliveries: Vec<Delivery>,
+}
+
+/// What happened, with the history of each member at that time.
+pub(crate) struct Histories {
+    events: Vec<(Event, Option<Path>)>,
+    paths: Vec<History>,
+    by_incarnation: HashMap<(usize, Incarnation), Path>,
+    /// By member: events since it was last looked at.
+    open: Vec<Vec<usize>>,
+    /// By member: states of its application since then, with the number of deliveries.
+    states: Vec<Vec<(u64, u64)>>,
+    /// By member: the history in which it was last seen.
+    current: Vec<Option<(Path, Incarnation)>>,
+    /// By group, beginning and number.
+    digests: HashMap<(usize, Incarnation, u64), u64>,
+    sent: HashMap<MessageId, Sent>,
+    groups: Vec<usize>,
+    /// By client: the group that numbers it.
+    homes: Vec<usize>,
+    /// By group: how often it began from nothing.
+    ages: Vec<u64>,
+    /// By group: it did so in an incarnation that has no larger number than one before.
+    again: Vec<bool>,
+    /// How often ids were used before.
+    uses: HashMap<stentor_multicast::MessageId, u64>,
+    wrong: Vec<(&'static str, String)>,
+}
+
+impl Histories {
+    pub(crate) fn new(topology: &Topology) -> Self {
+        let members = topology.all_members();
+        let groups = topology.group_ids().flat_map(|group| topology.members(group).map(move |_| usize::from(group.0)));
+        let clients = (0..topology.clients() as u16).map(ClientId);
+        Histories {
+            events: Vec::new(),
+            paths: Vec::new(),
+            by_incarnation: HashMap::new(),
+            open: vec![Vec::new(); members],
+            states: vec![Vec::new(); members],
+            current: vec![None; members],
+            digests: HashMap::new(),
+            sent: HashMap::new(),
+            groups: groups.collect(),
+            homes: clients.map(|client| usize::from(topology.home(client).0)).collect(),
+            ages: vec![0; topology.groups()],
+            again: vec![false; topology.groups()],
+            uses: HashMap::new(),
+            wrong: Vec::new(),
+        }
+    }
+
+    /// How often the id of a message was used before.
+    pub(crate) fn uses(&self, id: stentor_multicast::MessageId) -> u64 {
+        self.uses.get(&id).copied().unwrap_or(0)
+    }
+
+    /// A client is about to multicast a message with this id.
+    pub(crate) fn use_id(&mut self, id: stentor_multicast::MessageId) {
+        let uses = self.uses.entry(id).and_modify(|uses| *uses += 1).or_insert(0);
+        if *uses > 0 && !self.again[self.homes[usize::from(id.client.0)]] {
+            self.wrong.push(("M1", format!("two messages have the id {id}")));
+        }
+    }
+
+    /// Something happened at a process. What a member did counts for the history in which it is seen next.
+    pub(crate) fn happened(&mut self, event: &Event) {
+        if let EventKind::Synced(said) = &event.kind
+            && let Some(sent) = self.sent.get_mut(&said.m)
+        {
+            sent.synced = true;
+        }
+        let me = event.process.index();
+        if let Some(open) = self.open.get_mut(me) {
+            if matches!(event.kind, EventKind::Recover { from: 0 }) && self.current[me].is_none() {
+                // It was given a state of a history in which its group does not take it in: its application begins anew.
+                open.clear();
+                self.states[me].clear();
+            }
+            open.push(self.events.len());
+        }
+        self.events.push((*event, None));
+    }
+
+    /// A client multicast a message to these groups, each of which it knows in this incarnation.
+    pub(crate) fn multicast(&mut self, m: MessageId, to: Vec<(usize, Incarnation)>, process: ProcessId, life: u64) {
+        let sent = Sent { to, process, life, synced: false, deliveries: Vec::new() };
+        self.sent.insert(m, sent);
+    }
+
+    /// A member's application has this state after so many deliveries.
+    pub(crate) fn digest(&mut self, me: ProcessId, number: u64, digest: u64) {
+        self.states[me.index()].push((number, digest));
+    }
+
+    /// The next process of a member's place has no history yet, and what one without any did counts for none.
+    pub(crate) fn crashed(&mut self, me: ProcessId) {
+        if let Some(current) = self.current.get_mut(me.index()) {
+            *current = None;
+            self.open[me.index()].clear();
+            self.states[me.index()].clear();
+        }
+    }
+
+    /// A member was looked at, after a step. Returns the beginnings of its history, if nobody of its group was seen in it before.
+    pub(crate) fn look(&mut self, me: ProcessId, incarnation: Incarnation, origins: &[Origin]) -> Option<&[Origin]> {
+        let group = self.groups[me.index()];
+        let mut new = None;
+        if !incarnation.is_none() && self.current[me.index()].is_none_or(|(_, known)| known != incarnation) {
+            let mut known = self.paths.iter().position(|path| path.group == group && path.origins == origins);
+            if known.is_none() {
+                (known, new) = (Some(self.paths.len()), Some(self.paths.len()));
+                let before = self.paths.iter().filter(|path| path.group == group);
+                self.again[group] |=
+                    before.map(|path| path.last.1.number).max().is_some_and(|most| most >= incarnation.number);
+                self.ages[group] += u64::from(origins.len() == 1);
+                self.paths.push(History { group, origins: origins.to_vec(), last: (self.ages[group], incarnation) });
+            }
+            if let Some(path) = known {
+                let last = &mut self.paths[path].last;
+                *last = (*last).max((self.ages[group], incarnation));
+                self.by_incarnation.insert((group, incarnation), path);
+                self.current[me.index()] = Some((path, incarnation));
+            }
+        }
+        // A member's application may have its state before the member itself has.
+        let Some((path, _)) = self.current[me.index()] else { return None };
+        for at in std::mem::take(&mut self.open[me.index()]) {
+            if let Some((event, of)) = self.events.get_mut(at) {
+                *of = Some(path);
+                if let EventKind::Deliver(said) = &event.kind
+                    && let Some(sent) = self.sent.get_mut(&said.m)
+                {
+                    sent.deliveries.push(Delivery { group, path: Some(path), number: said.number });
+                }
+            }
+        }
+        new.map(|path| &self.paths[path].origins[..])
+    }
+
+    /// Compares the states since the last time with those of others. Returns how many differ.
+    pub(crate) fn compare(&mut self, me: ProcessId) -> u64 {
+        let group = self.groups[me.index()];
+        let Some((path, _)) = self.current[me.index()] else { return 0 };
+        let states = std::mem::take(&mut self.states[me.index()]);
+        let origins = &self.paths[path].origins;
+        let mut differ = 0;
+        for (number, digest) in states.into_iter().filter(|(number, _)| *number > 0) {
+            let Some(origin) = origins.iter().rev().find(|origin| origin.kept < number) else { continue };
+            let first = self.digests.entry((group, origin.incarnation, number)).or_insert(digest);
+            differ += u64::from(*first != digest);
+        }
+        differ
+    }
+
+    /// Whether any group has had more than one history.
+    pub(crate) fn began_anew(&self) -> bool {
+        self.paths.len() > self.ages.len()
+    }
+
+    /// By group, the last history.
+    fn last(&self) -> Vec<Option<Path>> {
+        let last = |group| {
+            let of_group = self.paths.iter().enumerate().filter(|(_, path)| path.group == group);
+            of_group.max_by_key(|(_, path)| path.last).map(|(at, _)| at)
+        };
+        (0..self.ages.len()).map(last).collect()
+    }
+
+    /// Whether a delivery with this number of a member in history `path` is on another history.
+    fn is_on(&self, on: Option<Path>, path: Option<Path>, number: u64) -> bool {
+        number == 0
+            || on
+                .zip(path)
+                .is_some_and(|(on, path)| number <= common(&self.paths[on].origins, &self.paths[path].origins))
+    }
+
+    /// Whether the last history of a group begins where that does to which a message was multicast.
+    fn survives(&self, last: &[Option<Path>], group: usize, known: Incarnation) -> bool {
+        let begins = |path: Path| self.paths[path].origins.last();
+        let to = self.by_incarnation.get(&(group, known));
+        last[group].zip(to).is_some_and(|(last, to)| begins(last) == begins(*to))
+    }
+
+    fn is_delivered_on(&self, selection: &[Option<Path>], sent: &Sent, group: usize) -> bool {
+        let on = |delivery: &Delivery| {
+            delivery.group == group && self.is_on(selection[group], delivery.path, delivery.number)
+        };
+        sent.deliveries.iter().any(on)
+    }
+
+    /// By process of a client: the first of its messages that was lost with a history.
+    fn lost(&self, last: &[Option<Path>]) -> HashMap<(ProcessId, u64), u64> {
+        let mut first = HashMap::new();
+        for (m, sent) in &self.sent {
+            let lossy = sent.to.iter().any(|(group, known)| !self.survives(last, *group, *known));
+            if lossy && sent.deliveries.is_empty() {
+                let lost = first.entry((sent.process, sent.life)).or_insert(m.sequence);
+                *lost = m.sequence.min(*lost);
+            }
+        }
+        first
+    }
+
+    /// Something that a group owes still, as text, while the last process of each client has this life. `None`: nothing.
+    pub(crate) fn missing(&self, life: impl Fn(ProcessId) -> u64) -> Option<String> {
+        let last = self.last();
+        let lost = self.lost(&last);
+        self.sent.iter().find_map(|(m, sent)| {
+            let survives = |(group, known): &(usize, Incarnation)| self.survives(&last, *group, *known);
+            let void = lost.get(&(sent.process, sent.life)).is_some_and(|lost| m.sequence > *lost);
+            let intact = !void && sent.to.iter().all(survives) && (sent.synced || life(sent.process) == sent.life);
+            if !intact && sent.deliveries.is_empty() {
+                return None;
+            }
+            let mut survivors = sent.to.iter().filter(|to| survives(to));
+            let lacks = survivors.find(|(group, _)| !self.is_delivered_on(&last, sent, *group))?.0;
+            Some(format!("({}, {}) to {:?}, not delivered in group {lacks}", m.client.0, m.sequence, sent.to))
+        })
+    }
+
+    /// Counts the messages to histories that are over which survivors delivered, and those which nobody did.
+    pub(crate) fn settled(&self) -> (u64, u64) {
+        let last = self.last();
+        let (mut delivered, mut dropped) = (0, 0);
+        for sent in self.sent.values() {
+            let survivors = sent.to.iter().filter(|(group, known)| self.survives(&last, *group, *known)).count();
+            if survivors > 0 && survivors < sent.to.len() {
+                *(if sent.deliveries.is_empty() { &mut dropped } else { &mut delivered }) += 1;
+            }
+        }
+        (delivered, dropped)
+    }
+
+    /// Adds what is judged here to the report on operations and memory.
+    pub(crate) fn judge(&self, cluster: &Cluster, operations: Report) -> Report {
+        let last = self.last();
+        let mut report = self.select(cluster, &last, None, &last, true);
+        for name in ["M7", "M8"] {
+            report.properties.extend(operations.properties.get(name).map(|verdict| (name, verdict.clone())));
+        }
+        let mut more = vec![operations];
+        for (at, path) in self.paths.iter().enumerate().filter(|(at, path)| last[path.group] != Some(*at)) {
+            let mut beside = last.clone();
+            beside[path.group] = Some(at);
+            more.push(self.select(cluster, &beside, Some(path.group), &last, false));
+            let mut order = self.select(cluster, &beside, None, &last, false);
+            order.properties.retain(|name, _| ["M4", "R1"].contains(name));
+            more.push(order);
+        }
+        for other in more {
+            let violated = other.properties.iter().filter(|(_, verdict)| verdict.is_violated());
+            let news: Vec<_> = violated.filter(|(name, _)| !is_violated(&report, name)).collect();
+            if !news.is_empty() && report.counter_example.is_none() {
+                report.counter_example.clone_from(&other.counter_example);
+            }
+            report.properties.extend(news.into_iter().map(|(name, verdict)| (*name, verdict.clone())));
+        }
+        for (name, summary) in self.wrong.iter().cloned().chain(self.partly(&last)) {
+            if report.counter_example.is_none() {
+                report.counter_example = Some(format!("{name}: {summary}"));
+            }
+            if !is_violated(&report, name) {
+                report.properties.insert(name, Verdict::Violated(CounterExample { summary, lines: Vec::new() }));
+            }
+        }
+        report
+    }
+
+    /// A message that was delivered somewhere, on whatever history, and not by a survivor.
+    fn partly(&self, last: &[Option<Path>]) -> Option<(&'static str, String)> {
+        let delivered = self.sent.iter().filter(|(_, sent)| !sent.deliveries.is_empty());
+        let mut partly = delivered.filter_map(|(m, sent)| {
+            let survivors = sent.to.iter().filter(|(group, known)| self.survives(last, *group, *known));
+            let lacks = survivors.map(|(group, _)| *group).find(|group| !self.is_delivered_on(last, sent, *group))?;
+            Some((m.client.0, m.sequence, lacks))
+        });
+        let (client, sequence, group) = partly.next()?;
+        Some(("M2", format!("({client}, {sequence}) was delivered, and survivor {group} lacks it")))
+    }
+
+    /// Judges what is on these histories: of all groups, or only what members of one deliver.
+    fn select(
+        &self,
+        cluster: &Cluster,
+        selection: &[Option<Path>],
+        only: Option<usize>,
+        last: &[Option<Path>],
+        complete: bool,
+    ) -> Report {
+        let mut checker = Checker::new(cluster.clone());
+        let lost = self.lost(last);
+        for (event, path) in &self.events {
+            let group = self.groups.get(event.process.index()).copied();
+            let selected = match &event.kind {
+                EventKind::Multicast(said) | EventKind::Synced(said) => {
+                    let Some(to) = self.destinations(said.m, selection, only, (last, &lost), complete) else {
+                        continue;
+                    };
+                    let said = stentor_checker::Multicast { to, ..*said };
+                    let multicast = matches!(event.kind, EventKind::Multicast(_));
+                    let kind = if multicast { EventKind::Multicast(said) } else { EventKind::Synced(said) };
+                    checker.event(&Event { kind, ..*event });
+                    continue;
+                }
+                EventKind::Deliver(said) => self.is_selected(selection, only, group, *path, said.number),
+                EventKind::Recover { from } => self.is_selected(selection, only, group, *path, *from),
+                EventKind::Epoch { .. } | EventKind::Carry { .. } => {
+                    let leads =
+                        |(on, path): (Path, Path)| self.paths[on].origins.starts_with(&self.paths[path].origins);
+                    let group = group.filter(|group| only.is_none_or(|only| only == *group));
+                    group.is_some_and(|group| selection[group].zip(*path).is_some_and(leads))
+                }
+                _ => true,
+            };
+            if selected {
+                checker.event(event);
+            }
+        }
+        checker.finish(complete)
+    }
+
+    fn is_selected(
+        &self,
+        selection: &[Option<Path>],
+        only: Option<usize>,
+        group: Option<usize>,
+        path: Option<Path>,
+        number: u64,
+    ) -> bool {
+        let group = group.filter(|group| only.is_none_or(|only| only == *group));
+        group.is_some_and(|group| self.is_on(selection[group], path, number))
+    }
+
+    /// To which groups a message was multicast, as far as these histories tell; `None`: to none.
+    fn destinations(
+        &self,
+        m: MessageId,
+        selection: &[Option<Path>],
+        only: Option<usize>,
+        (last, lost): (&[Option<Path>], &HashMap<(ProcessId, u64), u64>),
+        complete: bool,
+    ) -> Option<GroupSet> {
+        let sent = self.sent.get(&m)?;
+        let void = lost.get(&(sent.process, sent.life)).is_some_and(|lost| m.sequence > *lost);
+        let delivered =
+            |group: usize| only.is_none_or(|only| only == group) && self.is_delivered_on(selection, sent, group);
+        let lossy =
+            void || sent.to.iter().any(|(group, known)| Some(*group) != only && !self.survives(last, *group, *known));
+        if lossy && !sent.to.iter().any(|(group, _)| delivered(*group)) {
+            return None;
+        }
+        let mut to = GroupSet::default();
+        for (group, known) in &sent.to {
+            if !complete || self.survives(last, *group, *known) || delivered(*group) {
+                to.insert(stentor_checker::Group(*group as u16));
+            }
+        }
+        Some(to)
+    }
+}
+
+fn is_violated(report: &Report, name: &str) -> bool {
+    report.properties.get(name).is_some_and(Verdict::is_violated)
+}
