@@ -28,6 +28,8 @@ use stentor_multicast::{ClientId, Incarnation, Origin, Topology};
 
 /// A history, by its place in the list of all.
 type Path = usize;
+/// By process and life, the last of its sequences that was not lost.
+type Lost = HashMap<(ProcessId, u64), u64>;
 
 /// The deliveries that two histories have in common, each told by its beginnings.
 fn common(one: &[Origin], other: &[Origin]) -> u64 {
@@ -187,7 +189,7 @@ impl Histories {
             }
         }
         // A member's application may have its state before the member itself has.
-        let Some((path, _)) = self.current[me.index()] else { return None };
+        let (path, _) = self.current[me.index()]?;
         for at in std::mem::take(&mut self.open[me.index()]) {
             if let Some((event, of)) = self.events.get_mut(at) {
                 *of = Some(path);
@@ -253,7 +255,7 @@ impl Histories {
     }
 
     /// By process of a client: the first of its messages that was lost with a history.
-    fn lost(&self, last: &[Option<Path>]) -> HashMap<(ProcessId, u64), u64> {
+    fn lost(&self, last: &[Option<Path>]) -> Lost {
         let mut first = HashMap::new();
         for (m, sent) in &self.sent {
             let lossy = sent.to.iter().any(|(group, known)| !self.survives(last, *group, *known));
@@ -401,7 +403,7 @@ impl Histories {
         m: MessageId,
         selection: &[Option<Path>],
         only: Option<usize>,
-        (last, lost): (&[Option<Path>], &HashMap<(ProcessId, u64), u64>),
+        (last, lost): (&[Option<Path>], &Lost),
         complete: bool,
     ) -> Option<GroupSet> {
         let sent = self.sent.get(&m)?;

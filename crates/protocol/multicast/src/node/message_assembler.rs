@@ -88,9 +88,9 @@ impl MessageAssembler {
         self.out_bytes + self.arriving.capacity() as u64 * 8
     }
 
-    /// Letters that wait to be written.
-    pub(super) fn waiting(&self) -> usize {
-        self.out.len()
+    /// Letters that wait to be written and begin with this word.
+    pub(super) fn waiting_with(&self, first: u64) -> usize {
+        self.out.iter().filter(|letter| letter.get(1) == Some(&first)).count()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -125,7 +125,7 @@ impl Operator {
             let lacks = !replica.is_joining() && replica.incarnation().is_none();
             lacks || matches!(replica.hindrance(), Some(Hindrance::Remembered { .. }))
         };
-        let waits = members.iter().filter(remembers).count() < majority && members.iter().any(|actor| hindered(actor));
+        let waits = members.iter().filter(remembers).count() < majority && members.iter().any(hindered);
         let case = &mut self.cases[usize::from(group.0)];
         if !waits {
             case.due_ns = None;

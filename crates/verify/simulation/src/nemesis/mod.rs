@@ -329,14 +329,7 @@ impl Nemesis {
                 self.world.inject(now, SimFault::Partition { side: vec![who], one_way: false, for_ns });
                 self.deafen(now, who, for_ns);
             }
-            Fault::Stall { who, for_ns } => {
-                let who = self.resolve(who);
-                *(if self.leads(who) { &mut self.counts.slow_leaders } else { &mut self.counts.stalled_followers }) +=
-                    1;
-                self.note(now, format_args!("{who} does not run for {for_ns} ns"));
-                self.world.inject(now, SimFault::Stall { process: who, for_ns });
-                self.maybe_deposed(now, who, for_ns);
-            }
+            Fault::Stall { who, for_ns } => self.stall(now, who, for_ns),
             Fault::Lose { who, back_after_ns } => {
                 self.lose_memory(now, who, back_after_ns);
             }
@@ -365,6 +358,15 @@ impl Nemesis {
                 }
             }
         }
+    }
+
+    /// A process does not run for a while.
+    fn stall(&mut self, now: u64, who: Target, for_ns: u64) {
+        let who = self.resolve(who);
+        *(if self.leads(who) { &mut self.counts.slow_leaders } else { &mut self.counts.stalled_followers }) += 1;
+        self.note(now, format_args!("{who} does not run for {for_ns} ns"));
+        self.world.inject(now, SimFault::Stall { process: who, for_ns });
+        self.maybe_deposed(now, who, for_ns);
     }
 
     /// A process stands still, unless that would take more than a minority of its group.

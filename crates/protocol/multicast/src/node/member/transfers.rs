@@ -315,7 +315,7 @@ impl<F: Fabric> Member<F> {
                 break;
             }
             let Some(backlog) = &mut self.outputs.backlog else { break };
-            if self.assemblers[to.index()].waiting() >= WAITING {
+            if self.assemblers[to.index()].waiting_with(TRANSFER) >= WAITING {
                 // Goes on when these are written.
                 self.transfers.is_due = true;
                 break;
