@@ -9,7 +9,7 @@ use stentor_fabric::{
     WorkRequest,
 };
 use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
-use stentor_multicast::Topology;
+use stentor_multicast::{ClientId, Topology};
 use stentor_simulation::{Nemesis, NemesisCounts, Profile, Told};
 
 /// How long a process goes without memory, ns.
@@ -32,6 +32,8 @@ struct Bed {
     nemesis: Nemesis,
     processes: Vec<Option<Process>>,
     most_failed: Vec<usize>,
+    /// A client was told that a group goes on without what it knows.
+    told: bool,
 }
 
 impl Bed {
@@ -40,7 +42,7 @@ impl Bed {
         let network = NetworkModel { retry_ns: 200_000, ..NetworkModel::adversarial() };
         let world = World::new(SimConfig::new(topology.processes(), seed, network));
         let nemesis = Nemesis::new(seed, profile, &topology, &world);
-        let mut bed = Bed { world, topology, nemesis, processes: Vec::new(), most_failed: vec![0; 3] };
+        let mut bed = Bed { world, topology, nemesis, processes: Vec::new(), most_failed: vec![0; 3], told: false };
         for process in 0..bed.topology.processes() as u16 {
             let fabric = bed.world.fabric(ProcessId(process));
             let process = bed.process(fabric, None);
@@ -132,15 +134,19 @@ impl Bed {
         false
     }
 
-    /// Members that are down or without memory.
+    /// Members that are down or without memory. Where that are all of a group, a client ends because of it.
     fn count_failed(&mut self) {
         for group in self.topology.group_ids() {
             let failed = self.topology.members(group).filter(|member| {
                 let process = &self.processes[member.index()];
                 process.as_ref().is_none_or(|process| process.synced_at.is_some())
             });
+            let failed = failed.count();
             let most = &mut self.most_failed[usize::from(group.0)];
-            *most = (*most).max(failed.count());
+            *most = (*most).max(failed);
+            if failed == self.topology.size(group) && !std::mem::replace(&mut self.told, true) {
+                self.nemesis.lose(self.world.now_ns(), self.topology.client_process(ClientId(0)));
+            }
         }
     }
 }

@@ -122,8 +122,8 @@ fn every_profile_is_recorded() {
 #[test]
 fn planted_bugs_change_what_seeds_do() {
     let mutant = Mutant::named("era-not-closed").expect("a planted bug");
-    let report = run_multicast(153..154, Profile::All, mutant);
-    assert_eq!(others(&multicast(), "all", &report), [153]);
+    let report = run_multicast(40..41, Profile::All, mutant);
+    assert_eq!(others(&multicast(), "all", &report), [40]);
     for mutant in Mutant::ALL.iter().filter(|mutant| mutant.shows_in_calm()).take(3) {
         let report = run_multicast(0..20, Profile::Calm, *mutant);
         assert_ne!(others(&multicast(), "calm", &report), [0; 0], "{}", mutant.name());
