@@ -143,13 +143,13 @@ impl<E: Effects> Recovery<'_, E> {
             return Ok(self.agreement.ballots.promised);
         }
         let Agreement { id, ballots, .. } = &*self.agreement;
-        let (ends, heard) = (self.membership.goes_on_from(ballots), ballots.known(id.group));
+        let (ends, incarnation) = (self.membership.goes_on_from(ballots), ballots.promised_in);
         if ballots.is_contested(id.group) {
             return self.move_above(ends);
         }
-        let highest = ballots.promised.max(heard);
+        let highest = ballots.promised.max(ballots.known(id.group));
         let ballot = highest.next(self.me()).ok_or(Rejected::Ballot(highest))?;
-        self.promise(ballot, ends);
+        self.promise(ballot, incarnation);
         self.begin_campaign(ends, false);
         Ok(ballot)
     }

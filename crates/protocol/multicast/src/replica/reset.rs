@@ -19,6 +19,9 @@
 //! - *Nobody's history is changed under it.* A state names where its history began, and how many deliveries each reset kept.
 //!   A member that has delivered more than its own history has in common with the state that it is given *ends*: it does
 //!   nothing any more, and a process without memory in its place is taken in.
+//! - *A campaign goes on from the incarnation of its candidate's state* (`Membership::goes_on_from`), also when the candidate moves above
+//!   another history and tries again. What was promised to one that moves binds nobody further than its ballot: until a majority has
+//!   installed it, nothing is agreed in it. Who promised a reset goes on from that alone, and leads only with a state of it.
 //! - Members without memory that promised are taken in by the ballot itself: they said nothing in the incarnation before,
 //!   and their promises name their lives to the candidate before it takes over.
 //!

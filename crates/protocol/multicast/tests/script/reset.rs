@@ -195,3 +195,44 @@ fn a_leader_that_hears_of_another_incarnation_of_its_group_moves_above_it_with_i
         assert_eq!((incarnation.number, ends), (said.number + 1, FIRST));
     }
 }
+
+/// What a member asks for when it campaigns: the incarnation, and the one that it goes on from.
+fn campaigns(member: &mut Process) -> (Ballot, Incarnation, Incarnation) {
+    let mut effects = super::process::Recorder::default();
+    let ballot = member.replica.campaign(&mut effects).expect("it has its memory");
+    let asked = effects.0.into_iter().find_map(|effect| match effect {
+        Effect::PeerMessage { message: PeerMessage::Campaign { incarnation, ends, resets: false, .. }, .. } => {
+            Some((ballot, incarnation, ends))
+        }
+        _ => None,
+    });
+    asked.expect("it asks for promises")
+}
+
+#[test]
+fn who_moves_above_another_history_goes_on_from_its_state_however_often_it_tries() {
+    let other = Incarnation { number: 4, tag: 4 };
+    let refuse = PeerMessage::Refuse { promised: Ballot::new_in(4, 1, ProcessId(2)), incarnation: other };
+    let mut mover = member(0);
+    mover.peer_message(2, &refuse).expect("sound");
+    let (_, moved, ends) = campaigns(&mut mover);
+    assert_eq!((moved.number, ends), (5, FIRST));
+    let (ballot, again, ends) = campaigns(&mut mover);
+    assert_eq!((again, ends), (moved, FIRST), "nobody has its state, so nothing goes on from it");
+
+    let asks = |from, incarnation: Incarnation, ballot, ends, resets| {
+        (from, PeerMessage::Campaign { ballot, incarnation, ends, resets, lives: vec![0; 3] })
+    };
+    let mut ask =
+        |member: &mut Process, (from, message)| is_promise(&member.peer_message(from, &message).expect("sound"));
+    let above = Incarnation { number: 6, tag: 7 };
+    let of_above = Ballot::new_in(6, 1, ProcessId(2));
+    let mut follower = member(1);
+    assert!(ask(&mut follower, asks(0, again, ballot, ends, false)), "it has missed the first try");
+    assert!(ask(&mut follower, asks(2, above, of_above, FIRST, false)), "ballots decide between those that move");
+
+    let mut follower = member(1);
+    assert!(is_promise(&follower.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")));
+    assert!(!ask(&mut follower, asks(2, above, of_above, FIRST, false)), "what was reset does not go on");
+    assert!(ask(&mut follower, asks(2, above, of_above, TAKEN, false)));
+}
