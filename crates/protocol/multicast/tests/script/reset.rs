@@ -223,8 +223,7 @@ fn who_moves_above_another_history_goes_on_from_its_state_however_often_it_tries
     let asks = |from, incarnation: Incarnation, ballot, ends, resets| {
         (from, PeerMessage::Campaign { ballot, incarnation, ends, resets, lives: vec![0; 3] })
     };
-    let mut ask =
-        |member: &mut Process, (from, message)| is_promise(&member.peer_message(from, &message).expect("sound"));
+    let ask = |member: &mut Process, (from, message)| is_promise(&member.peer_message(from, &message).expect("sound"));
     let above = Incarnation { number: 6, tag: 7 };
     let of_above = Ballot::new_in(6, 1, ProcessId(2));
     let mut follower = member(1);
