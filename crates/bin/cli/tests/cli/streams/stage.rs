@@ -158,6 +158,8 @@ impl Theatre {
         let mut actor = self.start(cell, &arguments);
         // Wherever its words go: somebody who asks hears it.
         until("the node answers", || self.asked(&place, if cell.stage == "alone" { "\"joins\"" } else { "\"leads\"" }));
+        // It leads a moment before it says that it is ready.
+        until("it says so", || !cell.said.ends_with("ready") || actor.said().contains(&cell.said));
         if cell.stage == "delivering" {
             self.load(&place);
             std::thread::sleep(A_WHILE);
