@@ -173,6 +173,8 @@ impl<E: Effects> Recovery<'_, E> {
 
     pub(super) fn pledge(&mut self, ballot: Ballot, incarnation: Incarnation, resets: bool) {
         self.membership.pledge(incarnation, resets);
+        // What clients wrote before is of a history that ends with this promise; the next one may use its ids again.
+        self.agreement.messages.drop_unassigned(self.effects);
         let ballots = &mut self.agreement.ballots;
         (ballots.promised, ballots.promised_in) = (ballot, incarnation);
         self.leadership.stage = Stage::Idle;

@@ -191,6 +191,15 @@ impl Messages {
         }
     }
 
+    /// Forgets what is held of a history that is over; see [`Window::drop_unassigned`].
+    pub(super) fn drop_unassigned<E: Effects>(&mut self, effects: &mut E) {
+        for (client, window) in (0..).map(ClientId).zip(&mut self.windows) {
+            for (slot, sequence) in window.drop_unassigned() {
+                effects.dropped(client, slot, sequence);
+            }
+        }
+    }
+
     /// Takes a state in place of the own one; see [`Window::adopt`].
     pub(super) fn adopt(&mut self, state: &State, group: GroupId, leads: bool) {
         self.states += 1;

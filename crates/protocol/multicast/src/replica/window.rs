@@ -393,16 +393,28 @@ impl Window {
 
     /// Forgets what is known of void messages. Returns the slots and sequences of those that were held.
     pub(super) fn drop_void(&mut self) -> Vec<(u64, u64)> {
-        let mut dropped = Vec::new();
         let end = self.top.min(self.base + self.slots.window());
-        for slot in self.assigned.max(self.delivered)..end {
-            let (sequence, body) = (self.slot(slot).sequence, self.slot(slot).body);
-            if sequence != 0 && self.heirs.is_void(sequence) {
-                dropped.extend(body.then_some((slot, sequence)));
-                self.slot_mut(slot).clear();
-            }
+        let known = self.assigned.max(self.delivered)..end;
+        let void = |slot: &u64| self.slot(*slot).sequence != 0 && self.heirs.is_void(self.slot(*slot).sequence);
+        let void: Vec<u64> = known.filter(void).collect();
+        self.forget(void)
+    }
+
+    /// Forgets all that is known and not assigned: it is of a history that is over. Returns the slots and sequences of what was held.
+    pub(super) fn drop_unassigned(&mut self) -> Vec<(u64, u64)> {
+        let end = self.top.min(self.base + self.slots.window());
+        self.forget(self.assigned.max(self.delivered)..end)
+    }
+
+    /// Forgets what is known in slots. Returns the slots and sequences of what was held.
+    fn forget(&mut self, slots: impl IntoIterator<Item = u64>) -> Vec<(u64, u64)> {
+        let mut held = Vec::new();
+        for slot in slots {
+            let known = self.slot_mut(slot);
+            held.extend(known.body.then_some((slot, known.sequence)));
+            known.clear();
         }
-        dropped
+        held
     }
 
     /// A majority has processed that a slot is a no-op. Returns whether it was not passed before.
@@ -498,14 +510,8 @@ impl Window {
         let earlier = |slot, sequence| ids::generation(self.slot(slot).sequence) < ids::generation(sequence);
         let used = used.filter(|(slot, sequence)| self.pending().contains(slot) && earlier(*slot, *sequence));
         let Some(first) = used.map(|(slot, _)| slot).min() else { return Vec::new() };
-        let mut dropped = Vec::new();
-        for slot in first..self.assigned {
-            let known = self.slot_mut(slot);
-            dropped.extend(known.body.then_some((slot, known.sequence)));
-            known.clear();
-        }
-        self.assigned = first;
-        dropped
+        let assigned = std::mem::replace(&mut self.assigned, first);
+        self.forget(first..assigned)
     }
 
     /// Takes a state's assignments in place of the own ones. Every body is held, nothing is missing below. `leads`: what

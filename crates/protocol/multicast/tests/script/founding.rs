@@ -2,11 +2,10 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ballot, ClientState, Contradiction, GroupId, Hindrance, Incarnation, Joiner, Mutant, Origin, PeerMessage,
-    ReplicaConfig, State, Word,
+    Ballot, Contradiction, GroupId, Hindrance, Incarnation, Joiner, Mutant, Origin, PeerMessage, ReplicaConfig, State,
 };
 
-use super::process::{Effect, Process, first_campaign, head, led_by};
+use super::process::{Effect, Process, first_campaign, head, led_by, nothing};
 
 /// Members 0 to 2, of which 0 founds; another group's member 3; clients 4 and 5.
 const GROUPS: &[usize] = &[3, 1];
@@ -55,18 +54,6 @@ fn founding(number: u32, tag: u32, lives: [u64; 3]) -> PeerMessage {
         ends: Incarnation::NONE,
         resets: false,
         lives: lives.to_vec(),
-    }
-}
-
-/// A state without anything, of a member that has not installed one.
-fn nothing(lives: [u64; 3]) -> State {
-    State {
-        known: vec![Ballot::new_in(0, 0, ProcessId(0)), Ballot::new_in(0, 0, ProcessId(3))],
-        incarnations: vec![Incarnation::NONE; 2],
-        words: vec![Word::default(); 2],
-        lives: lives.to_vec(),
-        clients: vec![ClientState::default(); 2],
-        ..State::default()
     }
 }
 
@@ -272,4 +259,15 @@ fn what_a_history_acknowledged_that_is_over_does_not_count() {
 #[test]
 fn acknowledgements_of_a_history_that_is_over_are_found_when_they_count() {
     assert!(is_delivered_by_acknowledgements_of_the_first(Mutant::IncarnationIgnored, LATER));
+}
+
+#[test]
+fn what_clients_wrote_before_a_group_was_founded_is_forgotten() {
+    let mut founder = Process::started_at(GROUPS, 0, 2);
+    founder.message(0, 1, &[(0, 0)]).expect("nobody knows of which history");
+    wait(&mut founder);
+    founder.peer_message(1, &joins(3)).expect("sound");
+    let effects = founder.peer_message(2, &joins(4)).expect("sound");
+    assert!(effects.contains(&Effect::Dropped { slot: 0, sequence: 1 }), "{effects:?}");
+    founder.message(0, 1, &[(0, 0), (1, 0)]).expect("the ids of what was lost are used again");
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Incarnation, MessageId, Mutant,
-    Opening, PeerMessage, ProcessRole, Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry,
-    StreamItem, Times, Timestamp, Topology, Variant, Word,
+    Ack, Ballot, ClientId, ClientState, Delivery, Destination, Effects, GroupId, Head, Header, Incarnation, MessageId,
+    Mutant, Opening, PeerMessage, ProcessRole, Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, State,
+    StreamEntry, StreamItem, Times, Timestamp, Topology, Variant, Word,
 };
 
 /// What a member does, owned, so that a test can list it.
@@ -275,6 +275,18 @@ impl Process {
 /// That a group's history began with the cluster's life.
 pub(crate) fn first_word() -> Word {
     Word { incarnation: Incarnation::FIRST, origin: Incarnation::FIRST, in_force: true }
+}
+
+/// A state without anything, of a member of group 0 of two that has not installed one; member 3 begins the other group.
+pub(crate) fn nothing(lives: [u64; 3]) -> State {
+    State {
+        known: vec![Ballot::new_in(0, 0, ProcessId(0)), Ballot::new_in(0, 0, ProcessId(3))],
+        incarnations: vec![Incarnation::NONE; 2],
+        words: vec![Word::default(); 2],
+        lives: lives.to_vec(),
+        clients: vec![ClientState::default(); 2],
+        ..State::default()
+    }
 }
 
 /// 1A of a ballot of the first incarnation.

@@ -2,11 +2,10 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ballot, ClientState, GroupId, Incarnation, Joiner, Origin, PeerMessage, Rejected, ReplicaConfig, State, Variant,
-    Word,
+    Ballot, GroupId, Incarnation, Joiner, Origin, PeerMessage, Rejected, ReplicaConfig, State, Variant, Word,
 };
 
-use super::process::{Effect, Process, first_word, head, led_by};
+use super::process::{Effect, Process, first_word, head, led_by, nothing};
 
 /// Members 0 to 2; another group's member 3; clients 4 and 5.
 const GROUPS: &[usize] = &[3, 1];
@@ -15,17 +14,6 @@ const TAKEN: Incarnation = Incarnation { number: 2, tag: 5 };
 
 fn member(me: u16) -> Process {
     Process::new(GROUPS, me, Variant::V2)
-}
-
-fn nothing(lives: [u64; 3]) -> State {
-    State {
-        known: vec![Ballot::new_in(0, 0, ProcessId(0)), Ballot::new_in(0, 0, ProcessId(3))],
-        incarnations: vec![Incarnation::NONE; 2],
-        words: vec![Word::default(); 2],
-        lives: lives.to_vec(),
-        clients: vec![ClientState::default(); 2],
-        ..State::default()
-    }
 }
 
 fn of(incarnation: Incarnation, origins: &[(Incarnation, u64)], ballot: Ballot) -> State {
