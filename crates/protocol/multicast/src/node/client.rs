@@ -457,12 +457,8 @@ impl<F: Fabric> Client<F> {
         if payload.len() > self.message_bytes {
             return Err(SubmitError::TooLong { bytes: payload.len(), limit: self.message_bytes });
         }
-        if let Some(group) = self.reset.iter().position(|reset| *reset).filter(|_| self.superseded) {
-            // What was lost with its history ends this process everywhere.
-            return Err(SubmitError::GroupReset { group: group as u16 });
-        }
         if self.superseded {
-            return Err(SubmitError::Superseded { client: self.sender.client().0 });
+            return Err(self.why_superseded());
         }
         let known = to.iter().all(|group| self.topology.has_group(*group));
         if to.is_empty() || to.len() > MAX_DESTINATIONS || !known || !to.is_sorted_by(|a, b| a < b) {
@@ -495,6 +491,15 @@ impl<F: Fabric> Client<F> {
         Err(SubmitError::Busy { group: group.0 })
     }
 
+    #[cold]
+    fn why_superseded(&self) -> SubmitError {
+        match self.reset.iter().position(|reset| *reset) {
+            // A group that began anew knows nothing of this process: what is lost there ends it at all groups.
+            Some(group) => SubmitError::GroupReset { group: group as u16 },
+            None => SubmitError::Superseded { client: self.sender.client().0 },
+        }
+    }
+
     /// Says where the ring at a member begins; what that member said before does not count any more.
     fn greet(&mut self, link: usize) {
         let (group, member) = self.places[link];
@@ -510,10 +515,10 @@ impl<F: Fabric> Client<F> {
     /// What a group's members said last: they freed slots, or count again, or hold messages.
     fn count_members(&mut self, group: GroupId) {
         let ring = &self.rings[usize::from(group.0)];
+        // A history that began since knows nothing of this process, and so says nothing of another one that came after it.
+        let told = !self.reset[usize::from(group.0)];
         for (member, target) in ring.targets.iter().enumerate() {
             let Some(report) = target.report else { continue };
-            // A history that began since knows nothing of this process: not that another one came, either.
-            let told = !self.reset[usize::from(group.0)];
             // What is free and was not used by this process was used by another one: what it would put there is lost.
             self.superseded |= told && report.freed > self.sender.next(group);
             if self.sender.counts(group, member) {
