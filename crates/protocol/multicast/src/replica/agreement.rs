@@ -73,7 +73,7 @@ impl Agreement {
         self.clock.raise(state.clock);
         self.ballots.hear_of_all(&state.known, &state.incarnations);
         self.ballots.adopt_words(&state.words, self.id.bit);
-        self.ballots.install(self.id.group, &state.origins);
+        self.ballots.install(&state.origins);
         self.counter = counter;
         self.messages.order.clear();
         for client in self.messages.clients() {

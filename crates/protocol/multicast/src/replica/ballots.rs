@@ -96,15 +96,15 @@ impl Ballots {
         }
     }
 
-    /// All groups are in the first ballot of their first incarnation, `own` among them.
-    pub(super) fn begin(&mut self, topology: &Topology, own: GroupId) {
+    /// All groups are in the first ballot of their first incarnation.
+    pub(super) fn begin(&mut self, topology: &Topology) {
         for (group, known) in topology.group_ids().zip(&mut self.known) {
             let (ballot, first) = (topology.first_ballot(group), Incarnation::FIRST);
             *known = Known { ballot, incarnation: first, origin: first };
         }
         self.words.fill(Word { incarnation: Incarnation::FIRST, origin: Incarnation::FIRST, in_force: true });
         self.relay_all();
-        let first = self.known(own);
+        let first = self.known(self.own);
         (self.promised, self.installed, self.stream) = (first, first, first);
         (self.promised_in, self.installed_in) = (Incarnation::FIRST, Incarnation::FIRST);
         self.origins = vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }];
@@ -117,11 +117,14 @@ impl Ballots {
     }
 
     /// What is promised is installed, with a history of these beginnings.
-    pub(super) fn install(&mut self, own: GroupId, origins: &[Origin]) {
+    pub(super) fn install(&mut self, origins: &[Origin]) {
         (self.installed, self.installed_in) = (self.promised, self.promised_in);
         self.origins.clear();
         self.origins.extend_from_slice(origins);
-        self.hear_in(own, self.installed, self.installed_in);
+        self.hear_in(self.own, self.installed, self.installed_in);
+        if let Some(last) = origins.last() {
+            self.hear_origin(self.own, self.installed_in, last.incarnation);
+        }
     }
 
     /// Whether nothing larger is promised than what is installed.
@@ -181,16 +184,9 @@ impl Ballots {
         &self.words
     }
 
-    /// Where the incarnation of a group that is known began; none, if that was not told.
-    pub(super) fn told_origin(&self, group: GroupId) -> Incarnation {
-        self.known.get(usize::from(group.0)).map_or(Incarnation::NONE, |known| known.origin)
-    }
-
     /// What this member knows of a group.
     pub(super) fn announce(&self, group: GroupId) -> PeerMessage {
-        let (ballot, incarnation) = (self.known(group), self.incarnation(group));
-        let own = group == self.own && incarnation == self.installed_in;
-        let origin = if own { self.own_origin() } else { self.told_origin(group) };
+        let Known { ballot, incarnation, origin } = self.known[usize::from(group.0)];
         PeerMessage::Announce { group, ballot, incarnation, origin }
     }
 
@@ -198,11 +194,6 @@ impl Ballots {
     #[inline]
     pub(super) fn follows_another(&self) -> bool {
         self.installed_in.number > Incarnation::FIRST.number
-    }
-
-    /// Where the history of what is installed began.
-    pub(super) fn own_origin(&self) -> Incarnation {
-        self.origins.last().map_or(Incarnation::NONE, |last| last.incarnation)
     }
 
     /// A number that changes when another word comes in force.
@@ -289,9 +280,9 @@ impl Ballots {
     }
 
     /// Whether another history of the own group was heard of that is not smaller than that of what is promised.
-    pub(super) fn is_contested(&self, own: GroupId) -> bool {
-        let same = |said: &Contradiction| said.group == own && said.said.contradicts(self.promised_in);
-        self.incarnation(own) != self.promised_in || self.contradiction.as_ref().is_some_and(same)
+    pub(super) fn is_contested(&self) -> bool {
+        let same = |said: &Contradiction| said.group == self.own && said.said.contradicts(self.promised_in);
+        self.incarnation(self.own) != self.promised_in || self.contradiction.as_ref().is_some_and(same)
     }
 
     /// The last contradiction that was heard.
@@ -327,7 +318,7 @@ mod tests {
     fn ballots() -> Ballots {
         let topology = Topology::new(&[1, 2], 1).expect("possible");
         let mut ballots = Ballots::new(&topology, GroupId(0));
-        ballots.begin(&topology, GroupId(0));
+        ballots.begin(&topology);
         ballots
     }
 

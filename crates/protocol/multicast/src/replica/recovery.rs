@@ -35,7 +35,7 @@ pub(super) struct Recovery<'a, E> {
 /// All groups are in their first ballots, with nothing in them.
 pub(super) fn begin_life(agreement: &mut Agreement, membership: &mut Membership, leadership: &mut Leadership) {
     let Agreement { id, ballots, .. } = &mut *agreement;
-    ballots.begin(id.topology(), id.group);
+    ballots.begin(id.topology());
     membership.remember();
     if agreement.owns_ballot() {
         (leadership.stage, leadership.installed) = (Stage::Leading, agreement.id.bit);
@@ -144,7 +144,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
         let Agreement { id, ballots, .. } = &*self.agreement;
         let (ends, incarnation) = (self.membership.goes_on_from(ballots), ballots.promised_in);
-        if ballots.is_contested(id.group) {
+        if ballots.is_contested() {
             return self.move_above(ends);
         }
         let highest = ballots.promised.max(ballots.known(id.group));
@@ -615,7 +615,7 @@ impl<E: Effects> Recovery<'_, E> {
     fn question(&mut self) {
         let Agreement { id, ballots, .. } = &*self.agreement;
         let (mut larger, ballot) = (ballots.known(id.group), ballots.installed);
-        if larger <= ballot && ballots.is_contested(id.group) {
+        if larger <= ballot && ballots.is_contested() {
             // Another history has this one's number.
             larger = id.topology().before(id.group, ballot.incarnation() + 1);
         }
