@@ -196,12 +196,6 @@ impl Ballots {
         self.installed_in.number > Incarnation::FIRST.number
     }
 
-    /// A number that changes when another word comes in force.
-    pub(super) fn words_in_force(&self) -> u64 {
-        let in_force = self.words.iter().filter(|word| word.in_force);
-        in_force.map(|word| u64::from(word.origin.number) + 1).sum()
-    }
-
     /// The origin of the incarnation of a group that is known was told.
     pub(super) fn hear_origin(&mut self, group: GroupId, incarnation: Incarnation, origin: Incarnation) {
         let known = &mut self.known[usize::from(group.0)];

@@ -223,8 +223,9 @@ impl<E: Effects> Leader<'_, E> {
         }
     }
 
-    /// Tells the followers which ballots of other groups were heard of since they were told.
-    pub(super) fn relay_ballots(&mut self) {
+    /// Tells the followers which ballots of other groups were heard of since they were told. Returns whether the word of a group
+    /// has come in force by this.
+    pub(super) fn relay_ballots(&mut self) -> bool {
         let Agreement { id, ballots, counter, .. } = &mut *self.agreement;
         for group in id.topology().group_ids() {
             if let Some(Known { ballot, incarnation, .. }) = ballots.relay(group).filter(|_| group != id.group) {
@@ -233,7 +234,7 @@ impl<E: Effects> Leader<'_, E> {
                 self.effects.to_followers(&StreamItem { head: Head::NONE, counter: *counter, entry });
             }
         }
-        self.words().relay();
+        self.words().relay()
     }
 
     /// Another group's leader gave its timestamp of a message that has no slot here.
@@ -286,12 +287,8 @@ impl<E: Effects> Leader<'_, E> {
             return Err(Rejected::Sender(from));
         }
         self.agreement.ballots.hear_of(group, item.ballot);
-        if leads && self.agreement.ballots.is_unrelayed(group, item.ballot) {
-            let in_force = self.agreement.ballots.words_in_force();
-            self.relay_ballots();
-            if in_force != self.agreement.ballots.words_in_force() {
-                self.agreement.messages.clients().for_each(|client| self.assign_ready(client));
-            }
+        if leads && self.agreement.ballots.is_unrelayed(group, item.ballot) && self.relay_ballots() {
+            self.agreement.messages.clients().for_each(|client| self.assign_ready(client));
         }
         let message = self.agreement.messages.get_mut(client, slot);
         if message.no_op {

@@ -684,20 +684,19 @@ impl Replica {
 
     /// What is said of another group's history, or of the own one's.
     fn on_word<E: Effects>(&mut self, from: ProcessId, message: &PeerMessage, effects: &mut E) {
-        let in_force = self.agreement.ballots.words_in_force();
-        match *message {
+        let in_force = match *message {
             PeerMessage::Announce { group, ballot, incarnation, origin } => {
                 if self.is_joining() && group == self.group() {
                     self.membership.memories.hear(from, incarnation);
                 }
-                self.repair(effects).on_announce(from, group, Known { ballot, incarnation, origin });
+                self.repair(effects).on_announce(from, group, Known { ballot, incarnation, origin })
             }
             PeerMessage::WordProcessed(word) if self.agreement.owns_ballot() => {
-                self.leader(effects).words().on_processed(from, word);
+                self.leader(effects).words().on_processed(from, word)
             }
-            _ => {}
-        }
-        if in_force != self.agreement.ballots.words_in_force() && self.is_leader() {
+            _ => false,
+        };
+        if in_force && self.is_leader() {
             // What was decided without a group may have held up what its clients multicast to others.
             self.agreement.messages.clients().for_each(|client| self.advance(client, effects));
         }

@@ -127,8 +127,8 @@ impl<E: Effects> Repair<'_, E> {
         })
     }
 
-    /// A leader announces its ballot of a group.
-    pub(super) fn on_announce(&mut self, from: ProcessId, group: GroupId, known: Known) {
+    /// A leader announces its ballot of a group. Returns whether the word of that group has come in force by this.
+    pub(super) fn on_announce(&mut self, from: ProcessId, group: GroupId, known: Known) -> bool {
         let Known { ballot, incarnation, origin } = known;
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         if self.leads && group == id.group && origin.is_none() {
@@ -144,17 +144,19 @@ impl<E: Effects> Repair<'_, E> {
                 // Of its own group it should know more: see `StaleLeaderProbe`. Another one has not heard of the incarnation.
                 self.effects.send(from, &ballots.announce(group));
             }
-            return;
+            return false;
         }
         if !ballots.hear_in(group, ballot, incarnation) {
-            return;
+            return false;
         }
         if !origin.is_none() {
             ballots.hear_origin(group, incarnation, origin);
         }
-        if self.leads && other {
-            self.leader().words().relay();
-            self.leader().send_timestamps_to(group);
+        if !(self.leads && other) {
+            return false;
         }
+        let in_force = self.leader().words().relay();
+        self.leader().send_timestamps_to(group);
+        in_force
     }
 }

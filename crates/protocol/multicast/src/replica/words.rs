@@ -37,23 +37,25 @@ pub(super) struct Words<'a, E> {
 
 /// At a leader.
 impl<E: Effects> Words<'_, E> {
-    /// Appends the words that were told since the last time.
-    pub(super) fn relay(&mut self) {
+    /// Appends the words that were told since the last time. Returns whether one of them has come in force by this.
+    pub(super) fn relay(&mut self) -> bool {
+        let mut in_force = false;
         for group in self.agreement.id.others_groups() {
-            if self.begin(group) {
+            if let Some(now) = self.begin(group) {
+                in_force |= now;
                 self.append(group);
             }
         }
+        in_force
     }
 
-    /// Processes the word of a group, if another one was told than is processed. Returns whether there was one.
-    pub(super) fn begin(&mut self, group: GroupId) -> bool {
+    /// Processes the word of a group, if another one was told than is processed. Returns whether it has come in force by this;
+    /// `None`, if there is no other word.
+    pub(super) fn begin(&mut self, group: GroupId) -> Option<bool> {
         let Agreement { id, ballots, .. } = &mut *self.agreement;
-        let Some(word) = ballots.told_word(group) else { return false };
-        let bit = id.bit;
+        let (word, bit) = (ballots.told_word(group)?, id.bit);
         self.agreement.process_word(group, word, bit);
-        self.count(group);
-        true
+        Some(self.count(group))
     }
 
     fn append(&mut self, group: GroupId) {
@@ -68,17 +70,19 @@ impl<E: Effects> Words<'_, E> {
         self.effects.to_followers(&StreamItem { head: Head::NONE, counter: *counter, entry });
     }
 
-    /// A follower has processed a word.
-    pub(super) fn on_processed(&mut self, from: ProcessId, processed: WordRef) {
+    /// A follower has processed a word. Returns whether the word has come in force by this.
+    pub(super) fn on_processed(&mut self, from: ProcessId, processed: WordRef) -> bool {
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         let WordRef { group, origin, ballot } = processed;
         if ballot != ballots.installed || !id.topology().has_group(group) || ballots.word(group).origin != origin {
-            return;
+            return false;
         }
         ballots.note_word(group, id.bit_of(from));
-        if self.count(group) {
+        let in_force = self.count(group);
+        if in_force {
             self.append(group);
         }
+        in_force
     }
 
     /// Returns whether the word has come in force by this.
