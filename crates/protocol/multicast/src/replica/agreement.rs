@@ -14,9 +14,10 @@ use super::votes::Vote;
 use super::{Delivery, Effects, Rejected};
 use crate::item::{StreamEntry, StreamItem};
 use crate::mutant::mutant;
+use crate::origin::common;
 use crate::peer_message::{MessageRef, PeerMessage};
 use crate::state::State;
-use crate::{Ack, ClientId, GroupId, MessageId, Timestamp};
+use crate::{Ack, Ballot, ClientId, GroupId, MessageId, Timestamp};
 
 /// The messages of a member, and how far it is in the stream of its ballot.
 ///
@@ -65,6 +66,12 @@ impl Agreement {
             lives: lives.all().to_vec(),
             clients: self.messages.states(),
         }
+    }
+
+    /// Whether this member has delivered what is no part of the history of a state.
+    pub(super) fn is_parted_from(&self, state: &State) -> bool {
+        self.ballots.installed != Ballot::NONE
+            && self.messages.delivered > common(&self.ballots.origins, &state.origins)
     }
 
     /// Takes a state of the promised ballot in place of the own one.

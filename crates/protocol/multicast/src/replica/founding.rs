@@ -42,10 +42,10 @@
 
 use stentor_fabric::ProcessId;
 
-use super::Effects;
 use super::campaign::{Campaign, Demand, Promise};
 use super::leadership::Stage;
 use super::recovery::Recovery;
+use super::{Effects, Rejected};
 use crate::mutant::mutant;
 use crate::peer_message::PeerMessage;
 use crate::{Ballot, Incarnation};
@@ -79,24 +79,28 @@ impl<E: Effects> Recovery<'_, E> {
         true
     }
 
-    /// The number above all incarnations of the own group that were heard of.
-    pub(super) fn next_number(&self) -> Option<u32> {
+    /// An incarnation above all of the own group that were heard of, and its first ballot, led by this process.
+    ///
+    /// # Errors
+    /// [`Rejected::Ballot`] if there are no more numbers.
+    pub(super) fn next_incarnation(&self) -> Result<(Ballot, Incarnation), Rejected> {
         let heard = self.agreement.ballots.incarnation(self.agreement.id.group).number;
         let remembered = self.membership.memories.any().map_or(0, |(_, incarnation)| incarnation.number);
         let promised = self.agreement.ballots.promised_in.number;
         let next = heard.max(remembered).max(promised).max(self.membership.pledged.number) + 1;
-        (next <= Ballot::MAX_INCARNATION).then_some(next)
+        let number = (next <= Ballot::MAX_INCARNATION).then_some(next);
+        let number = number.ok_or(Rejected::Ballot(self.agreement.ballots.promised))?;
+        let me = self.agreement.id.me();
+        Ok((Ballot::new_in(number, 1, me), Incarnation::drawn(number, me, self.membership.lives.own())))
     }
 
     fn found(&mut self) {
-        // There are no more numbers: nothing but a new configuration helps.
-        let Some(number) = self.next_number() else { return };
-        let me = self.agreement.id.me();
-        let incarnation = Incarnation::drawn(number, me, self.membership.lives.own());
+        // If there are no more numbers, nothing but a new configuration helps.
+        let Ok((ballot, incarnation)) = self.next_incarnation() else { return };
         if self.ends_with_another_state(incarnation) {
             return;
         }
-        self.pledge(Ballot::new_in(number, 1, me), incarnation, false);
+        self.pledge(ballot, incarnation, false);
         self.begin_campaign(Incarnation::NONE, false);
     }
 
@@ -165,8 +169,7 @@ impl<E: Effects> Recovery<'_, E> {
     pub(super) fn ends_with_another_state(&mut self, by: Incarnation) -> bool {
         let given = self.agreement.messages.delivered > 0;
         if given {
-            self.membership.end(by);
-            self.leadership.stage = Stage::Idle;
+            self.end(by);
         }
         given
     }

@@ -133,11 +133,10 @@ impl Replica {
         for (group, said) in said.filter(|(_, said)| !said.is_none()) {
             // Of the own group it is what this member says of it: the other end judges by that.
             let known = if group == mine { ballots.installed_in } else { ballots.incarnation(group) };
+            ballots.hear_in(group, topology.before(group, said.number), said);
             if known.contradicts(said) {
-                ballots.hear_in(group, topology.before(group, said.number), said);
                 return Err(Contradiction { group, known, said });
             }
-            ballots.hear_in(group, topology.before(group, said.number), said);
         }
         // Who is without its own group's state has nothing under way to this one, and says what it has heard.
         let said = match theirs {

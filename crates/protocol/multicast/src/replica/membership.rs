@@ -136,13 +136,15 @@ impl Membership {
 
     /// Whether an operator chose the state that a promised incarnation begins with, and this process has got neither that nor
     /// a later one.
-    pub(super) fn lacks_chosen_state(&self, ballots: &Ballots) -> bool {
+    fn lacks_chosen_state(&self, ballots: &Ballots) -> bool {
         ballots.installed_in.number < self.reset_to.number
     }
 
-    /// Whether a state is the chosen one, or goes on from it.
-    pub(super) fn is_chosen(&self, incarnation: Incarnation) -> bool {
-        incarnation.number >= self.reset_to.number && !incarnation.contradicts(self.reset_to)
+    /// Whether a candidate here may take over a state of this incarnation: one that lacks the chosen state takes that, or one that
+    /// goes on from it.
+    pub(super) fn may_take(&self, ballots: &Ballots, incarnation: Incarnation) -> bool {
+        let chosen = incarnation.number >= self.reset_to.number && !incarnation.contradicts(self.reset_to);
+        chosen || !self.lacks_chosen_state(ballots)
     }
 
     /// The incarnation that a campaign of this process goes on from: that of its state; or of the chosen state that it lacks. If it

@@ -13,7 +13,6 @@ use super::succession::Successions;
 use super::words::Words;
 use super::{Effects, Rejected};
 use crate::mutant::mutant;
-use crate::origin::common;
 use crate::peer_message::{Joiner, MessageRef, PeerMessage, SlotRef};
 use crate::state::{State, Succession};
 use crate::{Ballot, Incarnation, Origin};
@@ -157,9 +156,7 @@ impl<E: Effects> Recovery<'_, E> {
     /// Campaigns in an incarnation above all that were heard of: another history of this group was heard of, which is not
     /// smaller than its own.
     fn move_above(&mut self, ends: Incarnation) -> Result<Ballot, Rejected> {
-        let number = self.next_number().ok_or(Rejected::Ballot(self.agreement.ballots.promised))?;
-        let incarnation = Incarnation::drawn(number, self.me(), self.membership.lives.own());
-        let ballot = Ballot::new_in(number, 1, self.me());
+        let (ballot, incarnation) = self.next_incarnation()?;
         self.promise(ballot, incarnation);
         self.begin_campaign(ends, false);
         Ok(ballot)
@@ -268,8 +265,8 @@ impl<E: Effects> Recovery<'_, E> {
             self.agreement.messages.give_way(state, self.effects);
         }
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
-        let lacks_chosen = !campaign.resets && self.membership.lacks_chosen_state(ballots);
-        let is_wrong = |state: &State| lacks_chosen && !self.membership.is_chosen(state.incarnation);
+        let resets = campaign.resets;
+        let is_wrong = |state: &State| !resets && !self.membership.may_take(ballots, state.incarnation);
         if campaign.promises.iter().all(|promise| is_wrong(&promise.state)) {
             // What the operator chose is at none of them: another state must not take its place.
             return;
@@ -281,7 +278,7 @@ impl<E: Effects> Recovery<'_, E> {
         campaign.want_held(messages, self.effects);
         let best = campaign.best(id, messages).filter(|best| !is_wrong(&best.state));
         let Some(Promise { process, state }) = best else { return };
-        if ballots.installed != Ballot::NONE && messages.delivered > common(&ballots.origins, &state.origins) {
+        if self.agreement.is_parted_from(state) {
             let by = ballots.promised_in;
             return self.end(by);
         }
@@ -300,8 +297,7 @@ impl<E: Effects> Recovery<'_, E> {
     /// A body that the best state names is nowhere to be had: asks for that state with the application's.
     fn want_transfer(&mut self) {
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
-        let chosen = !self.membership.lacks_chosen_state(ballots);
-        let is_right = |best: &&Promise| chosen || self.membership.is_chosen(best.state.incarnation);
+        let is_right = |best: &&Promise| self.membership.may_take(ballots, best.state.incarnation);
         let best = self.leadership.campaign().and_then(|campaign| campaign.best(id, messages)).filter(is_right);
         if let Some(donor) = best.map(|best| best.process).filter(|donor| *donor != id.me()) {
             self.effects.send(donor, &PeerMessage::Behind { ballot: ballots.promised, snapshot: true });
@@ -340,7 +336,7 @@ impl<E: Effects> Recovery<'_, E> {
     /// Tells members of other groups what this process remembers of their groups from now on.
     fn say_what_is_remembered(&mut self) {
         let Agreement { id, ballots, .. } = &*self.agreement;
-        for group in id.topology().group_ids().filter(|group| *group != id.group) {
+        for group in id.others_groups() {
             if !ballots.incarnation(group).is_none() {
                 let announce = ballots.announce(group);
                 id.topology().members(group).for_each(|member| self.effects.send(member, &announce));
@@ -363,15 +359,14 @@ impl<E: Effects> Recovery<'_, E> {
         self.leadership.age = 0;
         let revived = mutant!(self.agreement.id.mutant(), HighestBallotPerMessage).then(|| campaign.revive(state));
         let mut state = revived.unwrap_or_else(|| state.clone());
-        let from_nothing = self.membership.is_joining();
+        let (from_nothing, incarnation) = (self.membership.is_joining(), self.agreement.ballots.promised_in);
         if from_nothing {
             self.effects.begin_history();
-            state.origins = vec![Origin { incarnation: self.agreement.ballots.promised_in, kept: 0 }];
-        } else if state.origins.is_empty() {
-            // All of them founded this incarnation, and nobody has a state of it.
-            state.origins = vec![Origin { incarnation: self.agreement.ballots.promised_in, kept: 0 }];
+        }
+        if from_nothing || state.origins.is_empty() {
+            // Members whose states have no beginning founded this incarnation, and nobody has installed it.
+            state.origins = vec![Origin { incarnation, kept: 0 }];
         } else if campaign.resets {
-            let incarnation = self.agreement.ballots.promised_in;
             state.origins.push(Origin { incarnation, kept: state.delivered });
             state.lose_what_is_under_way();
         }
@@ -477,8 +472,7 @@ impl<E: Effects> Recovery<'_, E> {
         if !self.is_last_of(&state.lives) {
             return;
         }
-        let Agreement { ballots, messages, .. } = &*self.agreement;
-        if ballots.installed != Ballot::NONE && messages.delivered > common(&ballots.origins, &state.origins) {
+        if self.agreement.is_parted_from(state) {
             self.end(incarnation);
             return;
         }
@@ -511,8 +505,8 @@ impl<E: Effects> Recovery<'_, E> {
         self.go_on_installing(true);
     }
 
-    /// The group was reset: its history goes on without this member's.
-    fn end(&mut self, by: Incarnation) {
+    /// The group goes on without this member's history.
+    pub(super) fn end(&mut self, by: Incarnation) {
         self.membership.end(by);
         self.leadership.stage = Stage::Idle;
     }

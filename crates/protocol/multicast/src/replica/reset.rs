@@ -64,10 +64,7 @@ impl<E: Effects> Recovery<'_, E> {
     /// Begins a new incarnation, which ends another one, with this member's state: with nothing, if `empty`.
     pub(super) fn reset(&mut self, ends: Incarnation, empty: bool) -> Result<Ballot, Rejected> {
         check_reset(self.agreement, self.membership, ends, empty)?;
-        let number = self.next_number().ok_or(Rejected::Ballot(self.agreement.ballots.promised))?;
-        let me = self.agreement.id.me();
-        let incarnation = Incarnation::drawn(number, me, self.membership.lives.own());
-        let ballot = Ballot::new_in(number, 1, me);
+        let (ballot, incarnation) = self.next_incarnation()?;
         if empty {
             self.pledge(ballot, incarnation, true);
         } else {
