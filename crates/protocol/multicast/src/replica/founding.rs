@@ -135,9 +135,8 @@ impl<E: Effects> Recovery<'_, E> {
     }
 
     fn on_founding(&mut self, founder: ProcessId, demand: &Demand<'_>) {
-        let Demand { ballot, incarnation, lives, .. } = *demand;
         let id = &self.agreement.id;
-        let own = lives.get(id.index()).copied();
+        let own = demand.lives.get(id.index()).copied();
         if founder != id.founder() || own != Some(self.membership.lives.own()) {
             // It has heard another life of this member, or none: it asks again when it hears this one.
             return;
@@ -147,21 +146,29 @@ impl<E: Effects> Recovery<'_, E> {
             self.send(founder, &PeerMessage::Remembered { by, incarnation });
             return;
         }
-        let again = self.membership.has_pledged(incarnation) && self.agreement.ballots.promised == ballot;
-        let pledged = self.membership.pledged;
-        if !again && incarnation.number <= pledged.number {
+        if self.is_pledged_to(demand) {
+            self.promise_to(founder, demand);
+        } else {
+            self.pledge_to(founder, demand, true);
+        }
+    }
+
+    /// Whether this process promised what a candidate asks for, when it asked before.
+    pub(super) fn is_pledged_to(&self, demand: &Demand<'_>) -> bool {
+        self.membership.has_pledged(demand.incarnation) && self.agreement.ballots.promised == demand.ballot
+    }
+
+    /// Promises to begin an incarnation, if this process is `free` to do so and has pledged none as large.
+    pub(super) fn pledge_to(&mut self, from: ProcessId, demand: &Demand<'_>, free: bool) {
+        let (incarnation, pledged) = (demand.incarnation, self.membership.pledged);
+        if !free || incarnation.number <= pledged.number {
+            let id = &self.agreement.id;
             let promised = id.topology().before(id.group, pledged.number);
-            self.send(founder, &PeerMessage::Refuse { promised, incarnation: pledged });
-            return;
+            self.send(from, &PeerMessage::Refuse { promised, incarnation: pledged });
+        } else if !self.ends_with_another_state(incarnation) {
+            self.pledge(demand.ballot, incarnation, demand.resets);
+            self.promise_to(from, demand);
         }
-        if !again {
-            if self.ends_with_another_state(incarnation) {
-                return;
-            }
-            self.pledge(ballot, incarnation, false);
-        }
-        self.membership.lives.hear_of_all(lives);
-        self.send(founder, &PeerMessage::Promise { ballot, state: self.state() });
     }
 
     /// This process was given a state of a history that does not go on, and waits for bodies of it: it ends, and one without memory

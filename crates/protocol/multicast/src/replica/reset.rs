@@ -77,29 +77,16 @@ impl<E: Effects> Recovery<'_, E> {
 
     /// A reset's 1A comes to a process without memory.
     pub(super) fn on_reset(&mut self, from: ProcessId, demand: &Demand<'_>) {
-        let Demand { ballot, incarnation, ends, lives, .. } = *demand;
-        let again = self.agreement.ballots.promised == ballot && self.membership.has_pledged(incarnation);
-        if !again {
-            let other = self.membership.memories.first_hand().filter(|(_, incarnation)| *incarnation > ends);
-            if let Some((by, incarnation)) = other {
-                self.send(from, &PeerMessage::Remembered { by, incarnation });
-                return;
-            }
-            let pledged = self.membership.pledged;
-            let ends_another = |pledge: Pledge| pledge.resets && pledge.incarnation != ends;
-            if incarnation.number <= pledged.number || self.membership.pledge.is_some_and(ends_another) {
-                let id = &self.agreement.id;
-                let promised = id.topology().before(id.group, pledged.number);
-                self.send(from, &PeerMessage::Refuse { promised, incarnation: pledged });
-                return;
-            }
-            if self.ends_with_another_state(incarnation) {
-                return;
-            }
-            self.pledge(ballot, incarnation, true);
+        if self.is_pledged_to(demand) {
+            return self.promise_to(from, demand);
         }
-        self.membership.lives.hear_of_all(lives);
-        self.send(from, &PeerMessage::Promise { ballot, state: self.state() });
+        let other = self.membership.memories.first_hand().filter(|(_, incarnation)| *incarnation > demand.ends);
+        if let Some((by, incarnation)) = other {
+            return self.send(from, &PeerMessage::Remembered { by, incarnation });
+        }
+        let ends_another = |pledge: Pledge| pledge.resets && pledge.incarnation != demand.ends;
+        let free = !self.membership.pledge.is_some_and(ends_another);
+        self.pledge_to(from, demand, free);
     }
 
     /// Who promises a reset without memory is taken in by it.
