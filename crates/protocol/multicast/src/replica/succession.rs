@@ -120,23 +120,23 @@ impl Replica {
 impl<E: Effects> Successions<'_, E> {
     /// A process wants to begin.
     pub(super) fn on_open(&mut self, asked: Opening) {
-        let Some(window) = self.agreement.messages.client(asked.client) else { return };
+        let Some(window) = self.agreement.messages.client_mut(asked.client) else { return };
         let last = window.heirs.last().copied();
         if last.is_some_and(|last| !last.settled) {
             // It will ask again.
             return;
         }
-        let next = last.map_or(0, |last| last.generation + 1).max(window.over_below).max(window.closed);
-        let next = next.max(ids::first_generation_of(self.agreement.ballots.installed.incarnation()));
-        let is_last = |generation| last.is_some_and(|last| (last.generation, last.life) == (generation, asked.life));
         if let Some(told) = asked.told.checked_sub(1)
-            && self.agreement.messages.window_mut(asked.client).heirs.open_last(told, asked.life)
+            && window.heirs.open_last(told, asked.life)
         {
-            self.agreement.messages.window_mut(asked.client).closing.processed_by = self.agreement.id.bit;
+            window.closing.processed_by = self.agreement.id.bit;
             return self.propose(asked.client);
         }
-        let Agreement { id, messages, .. } = &*self.agreement;
-        let Some(window) = messages.client(asked.client) else { return };
+        let Agreement { id, ballots, messages, .. } = &*self.agreement;
+        let window = messages.window(asked.client);
+        let next = last.map_or(0, |last| last.generation + 1).max(window.over_below).max(window.closed);
+        let next = next.max(ids::first_generation_of(ballots.installed.incarnation()));
+        let is_last = |generation| last.is_some_and(|last| (last.generation, last.life) == (generation, asked.life));
         let home = id.topology().home(asked.client) == id.group;
         let generation = match asked.told.checked_sub(1) {
             // It must know of the latest one: a word that was on its way for long is of a process that is followed already.
@@ -433,7 +433,6 @@ impl<E: Effects> Successions<'_, E> {
         if window.heirs.open_last(generation, life) {
             self.effects.place_changed(client);
         }
-        let window = self.agreement.messages.window_mut(client);
         if window.heirs.last().is_none_or(|last| last.generation < generation) {
             let first = window.resolve_first(head);
             window.heirs.retired_below = window.heirs.retired_below.max(retired);

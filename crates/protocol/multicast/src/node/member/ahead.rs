@@ -35,10 +35,11 @@ impl<F: Fabric> Member<F> {
         if fits || mutant!(self.mutant, AheadOfAnotherHistory) {
             return true;
         }
-        self.replica.delivered() == 0 && {
+        let has_delivered = self.replica.delivered() > 0;
+        if !has_delivered {
             self.begin_application(app);
-            true
         }
+        !has_delivered
     }
 
     /// A letter brings a state. Returns whether that may be handed to the state machine, as far as what the application has
