@@ -61,7 +61,7 @@ impl Replica {
     ///
     /// # Errors
     /// Those of [`reset`](Replica::reset).
-    pub fn check_reset(&self, ends: Incarnation, empty: bool) -> Result<(), Rejected> {
+    pub(crate) fn check_reset(&self, ends: Incarnation, empty: bool) -> Result<(), Rejected> {
         check_reset(&self.agreement, &self.membership, ends, empty)
     }
 
@@ -152,7 +152,7 @@ impl Replica {
 
     /// So many ticks do not come, because there is nothing to do. A process without memory has waited all the same for others
     /// that remember its group.
-    pub fn skip_ticks(&mut self, ticks: u16) {
+    pub(crate) fn skip_ticks(&mut self, ticks: u16) {
         self.membership.skip(ticks);
     }
 
