@@ -106,7 +106,7 @@ mutants! {
     StateAheadOfApplication, "state-ahead-of-application", "M2";
     /// A state is taken over by an application that has made deliveries of another history of the group.
     AheadOfAnotherHistory, "ahead-of-another-history", "M2";
-    /// Who hears that a group began anew does without it at once.
+    /// A member that hears that a group began anew does without that group at once.
     WordAtOnce, "word-at-once", "M2";
     /// A group that begins anew assigns what was multicast to its history before.
     EndedAssigned, "ended-assigned", "M2";
@@ -118,7 +118,7 @@ mutants! {
     IncarnationIgnored, "incarnation-ignored", "M2";
     /// A group is founded when a majority of its members is without memory.
     FoundedByMajority, "founded-by-majority", "M5";
-    /// Who hears that somebody remembers the group founds it all the same.
+    /// A process that hears that somebody remembers the group founds it all the same.
     MemoryIgnored, "memory-ignored", "M2";
     /// Nobody is expelled: whoever stands still is waited for as long as it is connected.
     NobodyExpelled, "nobody-expelled", "held-up";

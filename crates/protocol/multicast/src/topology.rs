@@ -169,8 +169,7 @@ impl Topology {
     }
 
     /// Returns the ballot in which a group is at the beginning of the cluster's life: the first one of its first
-    /// incarnation, led by its first member. The default one, in which no
-    /// group ever is, if there is no such group.
+    /// incarnation, led by its first member. The default one, in which no group ever is, if there is no such group.
     #[must_use]
     pub fn first_ballot(&self, group: GroupId) -> Ballot {
         let first = self.firsts.get(usize::from(group.0));

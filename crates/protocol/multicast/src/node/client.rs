@@ -74,9 +74,9 @@ pub struct Client<F: Fabric> {
     superseded: bool,
     /// By group: its incarnation, as members greeted.
     histories: Vec<Incarnation>,
-    /// By group: it began anew since this process took over its place.
+    /// By group: whether it began anew since this process took its place there.
     reset: Vec<bool>,
-    /// What a member said last that knows another history of its group.
+    /// The last greeting of a member that knows another history of its group.
     contradiction: Option<Contradiction>,
     expelling: Expelling,
 }

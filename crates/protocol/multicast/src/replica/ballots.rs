@@ -1,17 +1,17 @@
 //! The ballots and incarnations that a member has heard of.
 //!
 //! # Incarnations
-//! A ballot carries the number of its group's incarnation; the tag stands beside it in whatever says that a group is led or
-//! was ended: greetings, states, campaigns, refusals, announcements. Items carry the number alone. So a member counts an item
-//! only if its number is that of the incarnation, with its tag, that it knows of the group: whoever it has not heard of it
-//! yet drops the item and asks. Of two tags of one number the first that was heard stays, and the other is *noted*:
-//! connections with whoever says it are refused (`node/member/links.rs`), so nothing of it comes.
+//! A ballot carries the number of its group's incarnation. Greetings, states, campaigns, refusals and announcements carry the
+//! tag beside it; items carry the number alone. So a member counts an item only if its number is that of the incarnation
+//! that the member knows of the group, whose tag it knows, too. A member that does not know the incarnation yet drops the
+//! item and asks. If a member hears two tags of one number, the first one stays, and the other is *noted*: connections with
+//! processes that say it are refused (`node/member/histories.rs`), so none of their items come.
 //!
 //! | known of a group | heard | what becomes of it |
 //! |---|---|---|
 //! | (n, t) | (n, t) | the larger ballot counts |
 //! | (n, t) | (m, u), m > n | known from now on; ballots of n do not count any more |
-//! | (n, t) | (m, u), m < n | nothing; who says it is told of n |
+//! | (n, t) | (m, u), m < n | nothing; the process that says it is told of n |
 //! | (n, t) | (n, u), u ≠ t | noted as a contradiction; nothing of it counts |
 
 use crate::peer_message::PeerMessage;
@@ -22,18 +22,18 @@ use crate::{Ballot, GroupId, Incarnation, Origin, Topology, Word};
 pub(super) struct Known {
     pub(super) ballot: Ballot,
     pub(super) incarnation: Incarnation,
-    /// Where the incarnation's history began; none, if that was not told.
+    /// The incarnation in which its history began; none, if that was not told.
     pub(super) origin: Incarnation,
 }
 
-/// What is said of a group contradicts what is known of it: two histories that began apart have one number.
+/// A process says something of a group that contradicts what is known here: two histories that began apart have one number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Contradiction {
     /// The group.
     pub group: GroupId,
     /// Its incarnation, as it is known here.
     pub known: Incarnation,
-    /// As another process says.
+    /// The incarnation that another process says.
     pub said: Incarnation,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Ballots {
     pub(super) installed: Ballot,
     /// The incarnation of that ballot.
     pub(super) installed_in: Incarnation,
-    /// Where the history of what is installed began, and was reset.
+    /// The beginnings of the installed history: its founding and its resets, the oldest first.
     pub(super) origins: Vec<Origin>,
     /// The ballot of the stream entries that come now.
     pub(super) stream: Ballot,
@@ -66,9 +66,9 @@ pub(super) struct Ballots {
     known: Vec<Known>,
     /// By group: see `words.rs`.
     words: Vec<Word>,
-    /// By group: who has processed the word, as the leader knows, and the ticks since it was said.
+    /// By group: the members that have processed the word, as the leader knows, and the ticks since it was said.
     counts: Vec<(u64, u8)>,
-    /// Of the known ballots, what the followers know: with the state, or from the stream.
+    /// By group: the largest ballot that the followers were told of, with the state or in the stream.
     relayed: Vec<Ballot>,
     contradiction: Option<Contradiction>,
 }
@@ -116,7 +116,7 @@ impl Ballots {
         self.origins.last().is_some_and(|last| last.incarnation == self.installed_in && last.kept == 0)
     }
 
-    /// What is promised is installed, with a history of these beginnings.
+    /// Installs what is promised, with a history of these beginnings.
     pub(super) fn install(&mut self, origins: &[Origin]) {
         (self.installed, self.installed_in) = (self.promised, self.promised_in);
         self.origins.clear();

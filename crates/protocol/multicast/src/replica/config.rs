@@ -16,7 +16,7 @@ pub enum Variant {
     V2,
 }
 
-/// What a group does of which all members are without memory, and nobody whom they reach remembers it.
+/// The choice of a group whose members are all without memory, if no process that they reach remembers it.
 ///
 /// Nothing tells a first start from the loss of everything.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

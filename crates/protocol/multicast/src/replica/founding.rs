@@ -1,8 +1,8 @@
-//! How a group begins of which nobody has memory: it is *founded*, in a new incarnation.
+//! The beginning of a group that nobody remembers: it is *founded*, in a new incarnation.
 //!
 //! Founding is a campaign of the group's first member, the *founder*, for the first ballot of an incarnation above all that it has
-//! heard of, with an empty state; all members promise, not only a majority. So the ballot is complete like any other when it
-//! leads, everybody's promise names the lives that were there, and nothing else need be known about how a group began.
+//! heard of, with an empty state. All members promise, not only a majority. So the ballot is complete like any other when it
+//! leads, and each promise names the lives that were there. Nothing else need be known about the beginning of a group.
 //!
 //! # States of a process without memory
 //! *joining* → *pledged* (it has promised to found an incarnation; it still asks to be taken in) → *member* (it installed a
@@ -13,13 +13,13 @@
 //! A process without memory pledges only
 //! 1. to the group's first member, in its last known life, which names the process's own life among those that it has heard;
 //! 2. while nobody whom it reaches remembers the group: no member of it, no member of another group that has its own group's
-//!    state, no client. Such a process said so in its greeting, or in an announcement since; if it was expelled because it
-//!    stands still, that holds on;
+//!    state, no client. Such a process said so in its greeting, or in an announcement since. What it said holds on if it is
+//!    expelled because it stands still;
 //! 3. to an incarnation whose number is above all that it pledged before, or the same again.
 //!
-//! It answers (2) with who remembers, and (3) with what it pledged. The founder waits for
-//! [`founding_ticks`](super::ReplicaConfig::founding_ticks) before it asks, so that those who are there have greeted; it takes
-//! up a founding anew whenever another life of a member asks.
+//! If (2) does not hold, it names the process that remembers; if (3) does not hold, it names the incarnation that it pledged.
+//! The founder waits for [`founding_ticks`](super::ReplicaConfig::founding_ticks) before it asks, so that the processes that
+//! are there have greeted. It begins a founding anew whenever another life of a member asks.
 //!
 //! # Invariants
 //! - *If all members pledged one incarnation n, nobody has memory of a smaller one, then or later.* Let P be the first process
@@ -33,9 +33,9 @@
 //!   invariant the founding has not come about, and will not, because the founder of a later life takes a larger number. So a
 //!   group is not kept waiting by a founder that was wrong about who is without memory.
 //! - *Two incarnations of one number have different tags* but by chance: a founder draws the tag from its life.
-//! - While anybody remembers the group who is reached by all, nobody founds it: see the second condition. Who is not reached
-//!   may come back and remember another history. If that has another number, the larger one is in force; if it has the
-//!   same number, the tags differ, and the two never mix (`ballots.rs`).
+//! - A group is not founded while a process remembers it that all members reach: see the second condition. A process that was
+//!   not reached may come back and remember another history. If that has another number, the larger one is in force. If it
+//!   has the same number, the tags differ, and the two never mix (`ballots.rs`).
 //!
 //! A founder that begins, and whose pledges are forgotten before a majority has its state, waits with an empty state like any
 //! member whose majority is gone.
@@ -64,7 +64,7 @@ impl<E: Effects> Recovery<'_, E> {
             self.abandon_founding();
             return false;
         }
-        // What others heard of somebody who remembers they say again: that is no reason not to ask.
+        // Hearsay of a process that remembers is no reason not to ask: a member that heard it answers so.
         let all = self.membership.joiners.len() + 1 == id.topology().size(id.group);
         let enough = all || mutant!(id.mutant(), FoundedByMajority);
         if !enough || id.config.total_loss == super::TotalLoss::Refuse {
@@ -138,7 +138,7 @@ impl<E: Effects> Recovery<'_, E> {
         let id = &self.agreement.id;
         let own = demand.lives.get(id.index()).copied();
         if founder != id.founder() || own != Some(self.membership.lives.own()) {
-            // It has heard another life of this member, or none: it asks again when it hears this one.
+            // The founder has heard another life of this member, or none. It asks again when it hears this one.
             return;
         }
         let blind = mutant!(id.mutant(), MemoryIgnored);
@@ -171,8 +171,8 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// This process was given a state of a history that does not go on, and waits for bodies of it: it ends, and one without memory
-    /// in its place promises. Returns whether that is so.
+    /// Ends this process, if it was given a state of a history that does not go on and waits for bodies of it. A process without
+    /// memory in its place may promise. Returns whether it ends.
     pub(super) fn ends_with_another_state(&mut self, by: Incarnation) -> bool {
         let given = self.agreement.messages.delivered > 0;
         if given {

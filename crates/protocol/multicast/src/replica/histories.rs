@@ -1,4 +1,4 @@
-//! What a member knows of the histories of groups, and is told of them when connections come and go.
+//! A member's knowledge of the histories of groups: questions about it, and what connections say of them as they come and go.
 
 use stentor_fabric::ProcessId;
 
@@ -131,14 +131,14 @@ impl Replica {
         let joining = self.membership.is_joining();
         let said = theirs.map(|group| (group, own)).into_iter().chain([(mine, yours)]);
         for (group, said) in said.filter(|(_, said)| !said.is_none()) {
-            // Of the own group it is what this member says of it: the other end judges by that.
+            // This member greeted with the incarnation that it has installed of its own group: the other end judges by that.
             let known = if group == mine { ballots.installed_in } else { ballots.incarnation(group) };
             ballots.hear_in(group, topology.before(group, said.number), said);
             if known.contradicts(said) {
                 return Err(Contradiction { group, known, said });
             }
         }
-        // Who is without its own group's state has nothing under way to this one, and says what it has heard.
+        // A process without its own group's state has nothing under way to this group, and only says what it has heard.
         let said = match theirs {
             Some(group) if group == mine => own,
             _ if client || !own.is_none() => yours,
@@ -150,8 +150,8 @@ impl Replica {
         Ok(())
     }
 
-    /// So many ticks do not come, because there is nothing to do. A process without memory has waited all the same for others
-    /// that remember its group.
+    /// Counts ticks that did not come before the next one. A process without memory has waited meanwhile for others that remember
+    /// its group.
     pub(crate) fn skip_ticks(&mut self, ticks: u16) {
         self.membership.skip(ticks);
     }

@@ -15,8 +15,8 @@ use crate::{GroupId, Incarnation};
 /// # States
 /// *joining* (without memory: it votes for nothing, and promises nothing but that its group is founded or reset) → *member*
 /// (its group took it in, or it founded its group with all others) → *superseded* (another process of this member was
-/// started later; nothing that this one says counts any more, and it says nothing) or *ended* (an operator reset the group,
-/// and what this member has is not what it began with: the same).
+/// started later; nothing that this one says counts any more, and it says nothing) or *ended* (an operator reset the group
+/// from another history than this member's: likewise).
 ///
 /// # Invariants
 /// - A joining process becomes a member only with a state of a ballot that takes its life in, or when it has promised to
@@ -31,17 +31,17 @@ pub(super) struct Membership {
     pub(super) lives: Lives,
     /// The incarnation that this process, without memory, has promised to begin.
     pub(super) pledge: Option<Pledge>,
-    /// The largest incarnation that it promised to begin: what did not come about, too.
+    /// The largest incarnation that it promised to begin, whether that came about or not.
     pub(super) pledged: Incarnation,
     /// The smallest incarnation that somebody remembered when it got its memory.
     pub(super) remembered: Incarnation,
     /// The last incarnation that it promised to begin by a reset, with memory or without.
     reset_to: Incarnation,
-    /// Who remembers the group, while this process is without memory.
+    /// The processes that remember the group, while this one is without memory.
     pub(super) memories: Memories,
     /// Ticks for which it has waited for them.
     waited: u16,
-    /// Ticks that it has waited, too, without being called.
+    /// Ticks that did not come since the last one, because this process was not called.
     skipped: u16,
     /// The incarnation of its group in which this member's history has no part.
     ended_by: Option<Incarnation>,
@@ -99,7 +99,7 @@ impl Membership {
         if joined {
             self.remembered = self.memories.smallest().unwrap_or_default();
             (self.pledge, self.memories) = (None, Memories::default());
-            // Who is still without memory says so again.
+            // Members that are still without memory say so again.
             self.joiners.clear();
         }
         joined
@@ -177,7 +177,7 @@ impl Membership {
 
     /// Time passes. Returns whether those who are there and remember the group should have said so since just now.
     pub(super) fn wait(&mut self, id: &Identity) -> bool {
-        // If it stood still it has heard nobody meanwhile: it has to look some times.
+        // A process that stood still has heard nobody meanwhile: it has to look for others a few times.
         let most = id.config.founding_ticks / Membership::LOOKS;
         let (before, skipped) = (self.has_waited(id), std::mem::take(&mut self.skipped).min(most));
         if self.is_joining() {

@@ -1,4 +1,4 @@
-//! Who remembers this member's group while it is without memory itself.
+//! The processes that remember this member's group while it is without memory itself.
 
 use std::cmp::Reverse;
 
@@ -11,9 +11,9 @@ use crate::Incarnation;
 pub enum Hindrance {
     /// A process remembers an incarnation of the group: a member of it or of another group, or a client.
     Remembered {
-        /// Who.
+        /// The process.
         by: ProcessId,
-        /// What it remembers.
+        /// The incarnation that it remembers.
         incarnation: Incarnation,
     },
     /// A member was not heard yet.
@@ -25,12 +25,14 @@ pub enum Hindrance {
 /// The processes that said they remember the group.
 ///
 /// # Invariants
-/// - What a process said holds while it is connected, and while it is expelled because it stands still; until it asks to be
-///   taken in, or greets without memory: then it has forgotten.
-/// - What one member says of another process is forgotten when it is not said again.
+/// - A process is believed while it is connected, and while it is expelled because it stands still. It has forgotten when it
+///   asks to be taken in, or greets without memory.
+/// - Hearsay, which a member says of another process, is forgotten when it is not said again.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Memories {
+    /// The processes that said so themselves.
     by: Vec<(ProcessId, Incarnation)>,
+    /// The process of which a member said so last.
     hearsay: Option<(ProcessId, Incarnation)>,
     /// Repeats since the hearsay.
     age: u8,
@@ -56,7 +58,7 @@ impl Memories {
         (self.hearsay, self.age) = (Some((process, incarnation)), 0);
     }
 
-    /// This process asks again; those who answer say again what they heard.
+    /// This process asks again; members that answer say again what they heard.
     pub(super) fn pass(&mut self) {
         self.age = self.age.saturating_add(1);
         if self.age > 2 {
@@ -64,8 +66,7 @@ impl Memories {
         }
     }
 
-    /// Somebody who told this process itself that it remembers the group: the largest incarnation of it. A member rather than
-    /// a client.
+    /// Returns the process that told this one itself of the largest incarnation: a member rather than a client.
     pub(super) fn first_hand(&self) -> Option<(ProcessId, Incarnation)> {
         self.by.iter().max_by_key(|(process, incarnation)| (*incarnation, Reverse(*process))).copied()
     }
@@ -75,7 +76,7 @@ impl Memories {
         self.by.iter().map(|(_, incarnation)| *incarnation).min()
     }
 
-    /// Somebody who remembers the group.
+    /// Returns a process that remembers the group, by its own word or by hearsay.
     pub(super) fn any(&self) -> Option<(ProcessId, Incarnation)> {
         self.first_hand().or(self.hearsay)
     }

@@ -189,7 +189,7 @@ impl<E: Effects> Recovery<'_, E> {
             return;
         }
         let same = demand.incarnation == incarnation;
-        // What was promised to a candidate that moves above another history binds nobody as long as nobody has its state.
+        // A promise to a candidate that moves above another history binds nobody as long as nobody has its state.
         let goes_on =
             demand.ends == incarnation || !demand.resets && demand.ends == self.membership.goes_on_from(ballots);
         let next = demand.incarnation.number > incarnation.number && goes_on;
@@ -268,7 +268,7 @@ impl<E: Effects> Recovery<'_, E> {
         let resets = campaign.resets;
         let is_wrong = |state: &State| !resets && !self.membership.may_take(ballots, state.incarnation);
         if campaign.promises.iter().all(|promise| is_wrong(&promise.state)) {
-            // What the operator chose is at none of them: another state must not take its place.
+            // None of them has the state that the operator chose: another one must not take its place.
             return;
         }
         if let Some(ahead) = campaign.ahead(id, messages) {
@@ -379,7 +379,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
         self.effects.begin_stream(self.agreement.ballots.installed);
         for member in self.agreement.id.others() {
-            // With nothing there is no application's state to come first.
+            // A history that begins with nothing has no application's state to come first.
             self.install_at(member, self.admits(member) && !from_nothing);
         }
         self.lead_if_installed();
@@ -456,7 +456,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
         if joining.is_some() {
             if !self.membership.lives.is_last(leader, &state.lives) {
-                // What it says is from before a founding that this process promised.
+                // The leader sent it before a founding that this process promised.
                 return;
             }
             let drops = |pledge: Pledge| !pledge.resets && incarnation.number < pledge.incarnation.number;

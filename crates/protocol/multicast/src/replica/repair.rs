@@ -132,7 +132,7 @@ impl<E: Effects> Repair<'_, E> {
         let Known { ballot, incarnation, origin } = known;
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         if self.leads && group == id.group && origin.is_none() {
-            // Who takes nothing of this group, because it does not know where its history began, asks.
+            // The sender takes nothing of this group because it does not know where the history began: it asks.
             self.effects.send(from, &ballots.announce(group));
         }
         let (known, other) = (ballots.known(group), group != id.group);
@@ -141,7 +141,7 @@ impl<E: Effects> Repair<'_, E> {
             let of_group = id.topology().member_bit(group, from).is_some();
             let asks = incarnation.number < known.incarnation() && !other && !of_group && !self.joining;
             if other && of_group || asks {
-                // Of its own group it should know more: see `StaleLeaderProbe`. Another one has not heard of the incarnation.
+                // A leader should know more of its own group: see `StaleLeaderProbe`. Another one has not heard of the incarnation.
                 self.effects.send(from, &ballots.announce(group));
             }
             return false;

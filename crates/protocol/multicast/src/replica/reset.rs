@@ -1,32 +1,35 @@
 //! An operator begins a new incarnation of a group that lost its majority, or that nobody founds because somebody remembers it.
 //!
 //! A reset is a campaign for the first ballot of an incarnation above all that were heard of. It names the incarnation that it
-//! ends, and begins with the state of the candidate, whatever others have: that of the member whom the operator chose, or
+//! ends. It begins with the state of the candidate, whatever others have: the operator chose that member, or a process with
 //! nothing. A majority promises, and members without memory are part of it.
 //!
 //! # States of a group
 //! *in incarnation (n, t)* → a member campaigns for (m, u), which ends (n, t) → a majority has promised → *in incarnation
-//! (m, u)*. A reset that finds no majority leaves those waiting who promised it; it goes on when others are there, a leader
-//! of (n, t) that hears of it moves above it (`Recovery::campaign`), or another reset ends (m, u).
+//! (m, u)*. If a reset finds no majority, the members that promised it wait. Their waiting ends when others are there and the
+//! reset goes on, when a leader of (n, t) hears of it and moves above it (`Recovery::campaign`), or when another reset ends
+//! (m, u).
 //!
 //! # Invariants
-//! - *Who has promised to end (n, t) by (m, u) refuses to end it by another one*, with memory or without. Two majorities have
-//!   a member in common; if it has lost its memory between, it promised in two lives, and the candidate that counts the
-//!   second has heard of that life, and names it. So at most one reset of (n, t) goes on that was not given up.
-//! - *From when a reset has a majority, nothing is agreed in what it ended.* A majority of (n, t) has a member in common with
-//!   those who promised. If that had memory, it promised a larger ballot. If it had none, it was in no majority of (n, t) in
-//!   this life before, and takes no state of a ballot below the promised one.
-//! - *Nobody's history is changed under it.* A state names where its history began, and how many deliveries each reset kept.
-//!   A member that has delivered more than its own history has in common with the state that it is given *ends*: it does
+//! - *A process that has promised to end (n, t) by (m, u) refuses to end it by another one*, with memory or without. Two
+//!   majorities have a member in common. If it has lost its memory between, it promised in two lives. The candidate that
+//!   counts the second promise has heard of that life, and names it. So at most one reset of (n, t) goes on that was not
+//!   given up.
+//! - *Once a reset has a majority, nothing is agreed in the incarnation that it ended.* A majority of (n, t) has a member in
+//!   common with the members that promised. If that member had memory, it promised a larger ballot. If it had none, it was in
+//!   no majority of (n, t) in this life before, and takes no state of a ballot below the promised one.
+//! - *No member's history changes under it.* A state names where its history began, and how many deliveries each reset kept.
+//!   A member *ends* if it has delivered more than its own history has in common with a state that it is given. It does
 //!   nothing any more, and a process without memory in its place is taken in.
-//! - *A campaign goes on from the incarnation of its candidate's state* (`Membership::goes_on_from`), also when the candidate moves above
-//!   another history and tries again. What was promised to one that moves binds nobody further than its ballot: until a majority has
-//!   installed it, nothing is agreed in it. Who promised a reset goes on from that alone, and leads only with a state of it.
+//! - *A campaign goes on from the incarnation of its candidate's state* (`Membership::goes_on_from`), also when the candidate
+//!   moves above another history and tries again. A promise to a candidate that moves binds only to its ballot: until a
+//!   majority has installed that, nothing is agreed in it. A member that promised a reset goes on from that alone, and leads
+//!   only with a state of it.
 //! - Members without memory that promised are taken in by the ballot itself: they said nothing in the incarnation before,
 //!   and their promises name their lives to the candidate before it takes over.
 //!
-//! What was agreed in (n, t) and is not in the candidate's state is lost; so is what was under way to it, which other groups
-//! settle (`settling.rs`; see ARCHITECTURE.md, "What is lost with memory").
+//! Messages that were agreed in (n, t) and are not in the candidate's state are lost. So are messages that were under way to it;
+//! other groups settle those (`settling.rs`; see ARCHITECTURE.md, "What is lost with memory").
 
 use stentor_fabric::ProcessId;
 
@@ -89,7 +92,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.pledge_to(from, demand, free);
     }
 
-    /// Who promises a reset without memory is taken in by it.
+    /// A process that promises a reset without memory is taken in by it.
     pub(super) fn take_promise_of_reset(&mut self, from: ProcessId, state: &State) {
         let life = self.membership.lives.of(from);
         let Some(campaign) = self.leadership.campaign().filter(|_| state.synced == Ballot::NONE) else { return };

@@ -1,32 +1,34 @@
-//! What becomes of messages that were under way to a group whose history is over, at the others.
+//! The end of messages that were under way to a group whose history is over, at the other groups.
 //!
 //! A group was reset, or founded anew: its new history (m, u) knows nothing of what other groups had under way to the one before.
 //! Others may have delivered some of that, by acknowledgements of the old history. `tests/settling.rs` searches the rules.
 //!
 //! # At a group that begins anew
-//! *Nothing that was multicast to the history before is assigned in the new one.* It keeps what its state has decided. Everything else
-//! to several groups is a settled no-op in the state that it begins with ([`State::lose_what_is_under_way`]), and who had begun
-//! before has to begin again: a process opened here if a `Succeed` with its life is in this history. So a message of a generation
-//! that has not opened, and is neither decided nor delivered here, is *lost*, for good: its process multicasts nothing to this group
-//! any more. Whoever gives a timestamp of it is told so: `Lost`. That is no refusal: others may have delivered it.
+//! *Nothing that was multicast to the history before is assigned in the new one.* The new history keeps what its first state has
+//! decided. All other messages to several groups are settled no-ops in that state ([`State::lose_what_is_under_way`]). A
+//! process that had begun before has to begin again: it has opened here if a `Succeed` with its life is in this history. So a
+//! message of a generation that has not opened, and is neither decided nor delivered here, is *lost*, for good: its process
+//! multicasts nothing to this group any more. A leader that gives a timestamp of it is told so: `Lost`. That is no refusal:
+//! others may have delivered it.
 //!
 //! # At the others
-//! The *word* of the new history (`words.rs`) has a place in the stream. What lies before it and behind it is told apart:
-//! - A message whose *vector* lies before the word has a time of the old history: it is *ended* for that group. It keeps that time. It is
-//!   decided when a majority acknowledged that vector of every destination group but those for which it is ended and whose word
-//!   is *in force* here: of the survivors. So if somebody has delivered it, all survivors do; and if one of them has no
-//!   vector, or another one, it is not decided.
-//! - A time of the old history without a vector is forgotten with the word: no vector behind the word has one. If the new history says
-//!   that the message is lost, the leader fills its slot with a no-op, and refuses it when that is settled. Who has the vector is
-//!   told so like of any other refusal.
+//! The *word* of the new history (`words.rs`) has a place in the stream. It parts the entries before it from those behind it:
+//! - A message whose *vector* lies before the word has a time of the old history: it is *ended* for that group, and keeps that
+//!   time. A group is exempt if the message is ended for it and its word is *in force* here; the other destination groups are
+//!   the *survivors*. The message is decided when a majority of every survivor acknowledged that vector. So if somebody has
+//!   delivered it, all survivors do. If one of them has no vector, or another one, it is not decided.
+//! - A time of the old history without a vector is forgotten with the word: no vector behind the word has one. If the new
+//!   history says that the message is lost, the leader fills its slot with a no-op, and refuses the message when that is
+//!   settled. A group that has the vector hears of that like of any other refusal.
 //! - A refusal counts only if it is of the history whose word is processed: another survivor may have been reset since.
 //!
 //! # What is left open
-//! Two survivors may have different vectors of one message, when the old history changed its leader shortly before its end. Then it is decided
-//! nowhere, and they wait (`unsettled.rs` finds it, for people who look). A no-op would be safe: had anybody delivered it at V, a majority
-//! of the old history's group had acknowledged V, every later leader of that history had given the same time, and both survivors'
-//! last vectors before the word were V. But nobody tells a survivor which vector is another one's last: an acknowledgement does not say
-//! whether its sender had processed the word. A survivor that is down is waited for.
+//! Two survivors may have different vectors of one message, if the old history changed its leader shortly before its end. Then the
+//! message is decided nowhere, and they wait (`unsettled.rs` finds it, for people who look). A no-op would be safe: if anybody
+//! had delivered it at V, a majority of the old history's group would have acknowledged V, every later leader of that history
+//! would have given the same time, and the last vectors of both survivors before the word would be V. But nobody tells a
+//! survivor which vector is another one's last: an acknowledgement does not say whether its sender had processed the word. A
+//! survivor that is down is waited for.
 
 use stentor_fabric::ProcessId;
 
@@ -38,6 +40,7 @@ use crate::item::RemoteTimestamp;
 use crate::mutant::mutant;
 use crate::peer_message::{MessageRef, PeerMessage, Verdict};
 use crate::{ClientId, GroupId, Word, ids};
+
 impl Agreement {
     /// The word of a group is processed.
     pub(super) fn process_word(&mut self, group: GroupId, word: Word, processed_by: u64) {

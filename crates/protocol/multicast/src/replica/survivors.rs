@@ -1,12 +1,12 @@
-//! Who decides a message of which a destination group's history is over: the other groups. See `settling.rs`.
+//! The decision about a message with a destination group whose history is over: the other groups make it. See `settling.rs`.
 
 use super::ballots::Ballots;
 use super::identity::Identity;
 use super::slot::Slot;
 use crate::mutant::mutant;
 
-/// Whether a majority of all destination groups acknowledged the vector of a message, but for those for which it is ended and
-/// whose word is in force.
+/// Whether a majority of every destination group acknowledged the vector of a message, except of groups for which it is ended
+/// and whose word is in force.
 #[cold]
 pub(super) fn is_decided_by_survivors(id: &Identity, ballots: &Ballots, message: &Slot) -> bool {
     let at_once = mutant!(id.mutant(), WordAtOnce);

@@ -1,10 +1,10 @@
-//! What is not settled yet since another group's history began anew: for people who look. See `settling.rs`.
+//! A report of what is not settled yet since another group's history began anew: for people who look. See `settling.rs`.
 
 use super::agreement::Agreement;
 use super::slot::Slot;
 use crate::{ClientId, GroupId, MessageId};
 
-/// What a member waits for since the history of another group began anew.
+/// The things that a member waits for since the history of another group began anew.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settling {
     /// A majority of the own group has not processed the word of it yet.
@@ -18,7 +18,7 @@ pub struct Settling {
 }
 
 impl Agreement {
-    /// What is not settled of a group's history that is over; `None`, if all is.
+    /// Returns what is not settled of a group's history that is over; `None`, if all is.
     pub(super) fn settling(&self, group: GroupId) -> Option<Settling> {
         let word = self.ballots.word(group);
         let without_force = !word.origin.is_none() && !word.in_force;

@@ -4,22 +4,24 @@
 //! into which a leader moved with its own state (`Recovery::move_above`) has the origin of the one before.
 //!
 //! # States of the word of a group
-//! *unknown* → *told* (the group's leader, or who heard it, said in which incarnation the group is and where that began) →
+//! *unknown* → *told* (the group's leader, or another process, said in which incarnation the group is and where that began) →
 //! *processed* (the entry `Word` of the own stream says so; at a leader: appended) → *in force* (a majority of the own group has
-//! processed it in one ballot). If the origin is the one before, or the first that was heard of, it is in force at once: there
-//! was nothing under way to another history.
+//! processed it in one ballot). A word with the same origin as the one before, or the first word of a group, is in force at once:
+//! nothing was under way to another history.
 //!
 //! # Invariants
 //! 1. *Nothing of an incarnation counts here before its word is processed*: no timestamp, no acknowledgement
 //!    ([`Ballots::is_known`](super::ballots::Ballots::is_known)). So in the stream a vector that lies before the word has a time of the
 //!    history before, and one that lies behind it has none of that.
 //! 2. *Nothing of an incarnation counts once a larger one is known*, whether its word is processed or not.
-//! 3. *A word in force is in the state of every later leader*: a majority processed it, like a no-op that is settled. Which word was
-//!    processed before which entry is the same at all members, because it is one stream, and what a leader has when it begins is its state.
+//! 3. *A word in force is in the state of every later leader*: a majority processed it, like a no-op that is settled. All members
+//!    process words and other entries in the same order, because there is one stream. Words that a leader has processed when
+//!    it begins are part of its state.
 //!
 //! # Loss
-//! A leader repeats a word until it is in force. Who installs a state with a word that is not in force says that it has
-//! processed it. A group of whose incarnation items come, and whose origin nobody told, is asked: an `Announce` without an origin.
+//! A leader repeats a word until it is in force. A member that installs a state with a word that is not in force says that it
+//! has processed the word. If items of an incarnation come whose origin nobody told, their sender is asked: by an `Announce`
+//! without an origin.
 
 use stentor_fabric::ProcessId;
 

@@ -1,14 +1,14 @@
-//! What the application has made beyond what the state machine has delivered, and of which history that is.
+//! The deliveries that the application has made beyond those of the state machine, and the history that they are of.
 //!
-//! A state comes before the state machine takes it over (`transfer.rs`), so the application may be ahead. What it has ahead is of
-//! one history of the group: that of the incarnation in the transfer's name.
+//! A state comes before the state machine takes it over (`transfer.rs`), so the application may be ahead. The deliveries that it
+//! has ahead are of one history of the group: that of the incarnation in the transfer's name.
 //!
 //! # Invariant
 //! *No delivery of a history that is over stays in an application.* A state of another incarnation is handed to the state machine
-//! only if what the application has ahead is part of that history, too: as far as the two have their beginnings in common. If
-//! it is not, then an application whose member has delivered nothing begins anew, with nothing, and gets the state again. A
-//! member that has delivered something cannot take back the rest: it ends, like one whose own deliveries are not part of the
-//! history (`replica/reset.rs`). A member whose application is ahead resets nothing: it would go on without what that has.
+//! only if the deliveries ahead are part of that history, too: as far as the two have their beginnings in common. If they are
+//! not, and the member has delivered nothing, the application begins anew, with nothing, and gets the state again. A member
+//! that has delivered something cannot take back the rest. It ends, like a member whose own deliveries are not part of the
+//! history (`replica/reset.rs`). A member whose application is ahead resets nothing: the reset would lose what is ahead.
 
 use stentor_fabric::{Fabric, ProcessId};
 

@@ -1,10 +1,10 @@
-//! What greetings say about groups' incarnations, and connections that are refused because of it.
+//! The incarnations of groups in greetings, and connections that are refused because of them.
 //!
 //! Each end greets with the incarnation in which it has a state of its own group, and the one that it remembers of the
 //! other's. If one of them contradicts what is known at the other end, that end *refuses* the connection: nothing is taken
 //! or written over it, it can be asked why, and the greeting is judged again when what is known has changed. Both ends judge
-//! the same: who refuses greets again if it has heard something new since it greeted. Clients greet alike; they remember, and
-//! have no group of their own.
+//! the same: the end that refuses greets again if it has heard something new since it greeted. Clients greet likewise: they
+//! remember incarnations, and have no group of their own.
 
 use stentor_fabric::{Fabric, ProcessId};
 
@@ -26,7 +26,7 @@ pub(super) struct Histories {
     /// By link: what was said in the last greeting, own incarnation first.
     said: Vec<[Incarnation; 2]>,
     refused: Vec<RefusedLink>,
-    /// The own incarnation and all that are known, when it was looked last.
+    /// The own incarnation and all that are known, as of the last look.
     known: Vec<Incarnation>,
 }
 
@@ -78,8 +78,8 @@ impl<F: Fabric> Member<F> {
         false
     }
 
-    /// A link is down: who greeted over it says anew what it remembers. Whom this process expelled lives, as far as it can tell:
-    /// what that one said holds until it greets again, or the next process in its place does.
+    /// A link is down: the process that greeted over it says anew what it remembers. A process that this one expelled lives, as
+    /// far as it can tell: what it said holds until it greets again, or the next process in its place does.
     pub(super) fn forget_greeting(&mut self, link: usize) {
         self.histories.refused.retain(|refused| refused.link != link);
         let peer = self.links[link].peer();
@@ -88,7 +88,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Greets again whoever should hear what this process knows since it looked last: clients, and those whom it refuses.
+    /// Greets refused processes again if a known incarnation has changed since the last look, and clients if the own one has.
     pub(super) fn tell_histories(&mut self) {
         let now = || {
             let known = self.topology.group_ids().map(|group| self.replica.known_incarnation(group));
