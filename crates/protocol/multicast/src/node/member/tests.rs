@@ -8,9 +8,10 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
 
 use super::Member;
+use super::recover::TRANSFER;
 use crate::node::effects::Out;
 use crate::node::frozen::FrozenBytes;
-use crate::node::transfer::{Backlog, Name, OutgoingTransfer};
+use crate::node::transfer::{Backlog, Name, OutgoingTransfer, PIECE_BYTES};
 use crate::{
     Application, Client, ClientId, Delivered, GroupId, Head, Limits, MessageId, PeerMessage, ReplicaConfig, ShortSlot,
     StreamEntry, StreamItem, Topology,
@@ -127,6 +128,32 @@ fn a_client_that_hears_of_places_that_it_has_not_used_is_superseded() {
     assert_eq!(client(&bed), (true, first.sequence));
 }
 
+/// The leader's transfer of a state of so many bytes.
+fn transfer(leader: &mut Member<SimFabric>, to: ProcessId, bytes: usize) -> OutgoingTransfer {
+    let name =
+        Name { life: leader.links.life, incarnation: leader.applied_in(), freeze: leader.transfers.next_freeze() };
+    let frozen = Box::new(FrozenBytes::new(vec![7; bytes]));
+    leader.outputs.backlog = Some(Backlog::new(1 << 20));
+    OutgoingTransfer::new(to, name, (leader.outputs.applied, frozen), 1 << 20, leader.recovery.now)
+}
+
+/// A receiver that is behind asks for so much that answers always wait to be written to it.
+#[test]
+fn pieces_of_a_state_go_out_while_other_letters_wait() {
+    let mut bed = Bed::new();
+    let (to, leader) = (ProcessId(2), &mut bed.members[LEADER.index()]);
+    for _ in 0..20 {
+        assert!(leader.assemblers[to.index()].post(&[TRANSFER + 1, 0, 0], b"an answer", leader.letter_bytes));
+    }
+    leader.transfers.outgoing = Some(transfer(leader, to, 8 * PIECE_BYTES));
+    let waiting = |leader: &Member<SimFabric>| leader.assemblers[to.index()].waiting_with(TRANSFER);
+    leader.send_transfer_pieces().expect("it is small");
+    let pieces = waiting(leader);
+    assert!((1..8).contains(&pieces), "{pieces}");
+    leader.send_transfer_pieces().expect("it is small");
+    assert_eq!(waiting(leader), pieces, "no more until these are written");
+}
+
 /// A stream stops with its connection, and the state with which it would begin again is held back for a transfer. Meanwhile the
 /// follower installs a state that it was sent before.
 #[test]
@@ -135,11 +162,7 @@ fn a_stream_that_stopped_with_its_connection_begins_again_when_the_transfer_ends
     bed.first_multicast();
     bed.run();
     let (to, leader) = (ProcessId(2), &mut bed.members[LEADER.index()]);
-    let name =
-        Name { life: leader.links.life, incarnation: leader.applied_in(), freeze: leader.transfers.next_freeze() };
-    let frozen = Box::new(FrozenBytes::new(Vec::new()));
-    leader.outputs.backlog = Some(Backlog::new(1 << 20));
-    let mut outgoing = OutgoingTransfer::new(to, name, (leader.outputs.applied, frozen), 1 << 20, leader.recovery.now);
+    let mut outgoing = transfer(leader, to, 0);
     outgoing.pause();
     leader.transfers.outgoing = Some(outgoing);
     leader.streams.stop(to);

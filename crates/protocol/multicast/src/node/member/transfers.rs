@@ -306,7 +306,7 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Posts pieces, as many as may be under way.
-    fn send_transfer_pieces(&mut self) -> Result<(), GivenUp> {
+    pub(super) fn send_transfer_pieces(&mut self) -> Result<(), GivenUp> {
         let mut words = Vec::new();
         let mut any = false;
         while let Some(outgoing) = &mut self.transfers.outgoing {
