@@ -87,6 +87,8 @@ fn a_group_is_founded_when_all_its_members_have_promised_and_led_when_a_majority
     let installs = |effect: &&Effect| matches!(effect, Effect::PeerMessage { message: PeerMessage::Install { admits, .. }, .. } if admits.len() == 2);
     assert_eq!(done.iter().filter(installs).count(), 2);
     assert_eq!((founder.replica.incarnation(), founder.replica.is_leader()), (incarnation, false));
+    assert!(done.contains(&Effect::BeginHistory), "whatever its application had");
+    assert!(!founder.replica.was_remembered(), "nobody has lost anything");
     founder.peer_message(1, &PeerMessage::Installed { ballot }).expect("sound");
     assert!(founder.replica.is_leader());
     assert_eq!(founder.replica.counts_in(), Some(ballot));
@@ -202,11 +204,22 @@ fn who_promised_a_founding_is_a_member_when_it_promises_a_later_ballot_of_it() {
         lives: vec![2, 3, 4],
     };
     assert_eq!(member.peer_message(2, &later(Incarnation { number: 2, tag: 6 })), Ok(Vec::new()));
-    assert!(is_promise(&member.peer_message(2, &later(founded)).expect("sound")));
+    let begins = member.peer_message(2, &later(founded)).expect("sound");
+    assert!(matches!(&begins[..], [Effect::BeginHistory, promise @ ..] if is_promise(promise)), "{begins:?}");
     assert!(!member.replica.is_joining());
     let said = PeerMessage::Remembered { by: ProcessId(1), incarnation: founded };
     let answer = member.peer_message(0, &founding(3, 5, [2, 3, 4])).expect("sound");
     assert_eq!(answer, [Effect::PeerMessage { to: 0, message: said }]);
+    // It may lead, although nobody has a state of what was founded: that began where it was founded.
+    let ballot = member.campaign();
+    assert_eq!(ballot, Ballot::new_in(2, 3, ProcessId(1)));
+    let promise = PeerMessage::Promise { ballot, state: nothing([2, 3, 4]) };
+    let effects = member.peer_message(2, &promise).expect("a majority");
+    let begun = effects.iter().find_map(|effect| match effect {
+        Effect::PeerMessage { to: 2, message: PeerMessage::Install { state, .. } } => Some(state.origins.clone()),
+        _ => None,
+    });
+    assert_eq!(begun, Some(vec![Origin { incarnation: founded, kept: 0 }]));
 }
 
 #[test]

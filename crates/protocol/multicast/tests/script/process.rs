@@ -22,6 +22,7 @@ pub(crate) enum Effect {
     PeerMessage { to: u16, message: PeerMessage },
     Body { to: u16, slot: u64 },
     Restore(u64),
+    BeginHistory,
     NoOp { head: Head, counter: u64, settled: bool },
     RemoteBallot { counter: u64, ballot: Ballot },
     Word { counter: u64, word: Word },
@@ -85,6 +86,10 @@ impl Effects for Recorder {
 
     fn restore(&mut self, number: u64) {
         self.0.push(Effect::Restore(number));
+    }
+
+    fn begin_history(&mut self) {
+        self.0.push(Effect::BeginHistory);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ballot, GroupId, Incarnation, Joiner, Origin, PeerMessage, Rejected, ReplicaConfig, State, Variant, Word,
+    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, GroupSet, Incarnation, Joiner, MessageRef,
+    Origin, PeerMessage, Rejected, ReplicaConfig, State, Variant, Word,
 };
 
 use super::process::{Effect, Process, first_word, head, led_by, nothing};
@@ -89,7 +90,9 @@ fn a_group_that_somebody_remembers_begins_with_nothing_when_it_is_reset() {
     assert_eq!(incarnation.number, 3);
     let effects = founder.peer_message(1, &PeerMessage::Promise { ballot, state: nothing([0, 8, 9]) }).expect("sound");
     assert_eq!(admitted(&effects), [Joiner { process: ProcessId(1), life: 8 }]);
+    assert!(effects.contains(&Effect::BeginHistory), "whatever its application had");
     assert!(!founder.replica.is_joining());
+    assert!(founder.replica.was_remembered(), "an operator gave up what others remember");
     assert_eq!(founder.replica.incarnation(), incarnation);
     founder.peer_message(1, &PeerMessage::Installed { ballot }).expect("sound");
     assert!(founder.replica.is_leader());
@@ -222,4 +225,106 @@ fn who_moves_above_another_history_goes_on_from_its_state_however_often_it_tries
     assert!(is_promise(&follower.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")));
     assert!(!ask(&mut follower, asks(2, above, of_above, FIRST, false)), "what was reset does not go on");
     assert!(ask(&mut follower, asks(2, above, of_above, TAKEN, false)));
+}
+
+/// Who promised a reset has what the operator chose, or waits for somebody who has it.
+#[test]
+fn who_promised_a_reset_leads_only_with_a_state_of_it() {
+    let mut follower = member(1);
+    assert!(is_promise(&follower.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")));
+    let (ballot, _, ends) = campaigns(&mut follower);
+    assert_eq!(ends, TAKEN);
+    let before = State { counter: 5, ..of(FIRST, &[(FIRST, 0)], led_by(0)) };
+    let without = follower.peer_message(2, &PeerMessage::Promise { ballot, state: before });
+    assert_eq!(without, Ok(vec![]), "a majority, without the chosen state");
+    // Who has it holds what this one has to ask for.
+    let mut chosen = of(TAKEN, &[(FIRST, 0), (TAKEN, 0)], Ballot::new_in(2, 1, ProcessId(0)));
+    chosen.clients[0].held = vec![(0, 1)];
+    let origins = chosen.origins.clone();
+    let held = MessageRef { client: ClientId(0), sequence: 1 };
+    let wants = vec![Effect::PeerMessage { to: 0, message: PeerMessage::WantBody(held) }];
+    assert_eq!(follower.peer_message(0, &PeerMessage::Promise { ballot, state: chosen }), Ok(wants));
+    assert_eq!(follower.peer_message(0, &PeerMessage::Gone(held)), Ok(vec![]), "no other state replaces it");
+    let effects = follower.message(0, 1, &[(0, 0)]).expect("the body");
+    assert!(effects.contains(&Effect::Begin(ballot)), "{effects:?}");
+    assert_eq!(follower.replica.origins(), origins);
+}
+
+/// Process 1 or 0, of life 2 and without memory, gets a state with the application's, and waits for a body of it.
+fn give(process: &mut Process, me: u16, state: State) {
+    let waits = AssignedSlot {
+        sequence: 2,
+        destinations: vec![Destination { group: GroupId(0), slot: 1 }],
+        times: vec![9],
+        vector: true,
+        decided: false,
+        no_op: false,
+        ended: GroupSet::default(),
+    };
+    let client =
+        ClientState { delivered: 1, from: 1, freed: 1, good: 1, entries: vec![waits], ..ClientState::default() };
+    let (ballot, admits) = (state.synced, vec![Joiner { process: ProcessId(me), life: 2 }]);
+    let state = State { delivered: 1, counter: 2, clock: 9, clients: vec![client, ClientState::default()], ..state };
+    let install = PeerMessage::Install { ballot, counter: 2, snapshot: true, admits, state };
+    let effects = process.peer_message(ballot.leader().0, &install).expect("sound");
+    assert!(effects.contains(&Effect::Restore(1)), "{effects:?}");
+    assert!(process.replica.is_joining() && process.replica.delivered() == 1);
+}
+
+#[test]
+fn who_was_given_a_state_of_another_history_begins_no_other_one() {
+    let before = || of(FIRST, &[(FIRST, 0)], Ballot::new(2, ProcessId(2)));
+    let ballot = Ballot::new_in(2, 1, ProcessId(0));
+    let (ends, lives) = (Incarnation::NONE, vec![0, 2, 0]);
+    let founds = PeerMessage::Campaign { ballot, incarnation: TAKEN, ends, resets: false, lives };
+    for demand in [reset_by(0, TAKEN, FIRST), founds] {
+        let mut process = Process::joining(GROUPS, 1);
+        assert!(is_promise(&process.peer_message(0, &demand).expect("sound")), "it has nothing");
+        let mut process = Process::joining(GROUPS, 1);
+        give(&mut process, 1, before());
+        assert_eq!(process.peer_message(0, &demand), Ok(vec![]), "{demand:?}");
+        assert_eq!((process.replica.ended_by(), process.replica.is_superseded()), (Some(TAKEN), true), "{demand:?}");
+    }
+    // Nor does it ask others to.
+    let mut process = Process::joining(GROUPS, 1);
+    give(&mut process, 1, before());
+    let ends = process.replica.reset_ends();
+    assert_eq!(begin(&mut process, ends, true), Err(Rejected::Ahead));
+    let mut founder = Process::joining(GROUPS, 0);
+    give(&mut founder, 0, before());
+    founder.ticks(u32::from(ReplicaConfig::FOUNDING_TICKS));
+    for other in [1, 2] {
+        assert_eq!(founder.peer_message(other, &PeerMessage::Join { life: 7 }), Ok(vec![]));
+    }
+    assert_eq!(founder.replica.ended_by().map(|by| by.number), Some(2));
+}
+
+/// It is a state of the history in which it promises.
+#[test]
+fn who_was_given_a_state_of_the_reset_that_it_promised_keeps_it() {
+    let mut process = Process::joining(GROUPS, 1);
+    assert!(is_promise(&process.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")));
+    give(&mut process, 1, of(TAKEN, &[(FIRST, 0), (TAKEN, 1)], Ballot::new_in(2, 1, ProcessId(0))));
+    let ballot = Ballot::new_in(2, 2, ProcessId(2));
+    let later = PeerMessage::Campaign { ballot, incarnation: TAKEN, ends: TAKEN, resets: false, lives: vec![0, 2, 0] };
+    let effects = process.peer_message(2, &later).expect("sound");
+    assert!(is_promise(&effects), "its application does not begin anew: {effects:?}");
+    assert!(!process.replica.is_joining());
+}
+
+/// Somebody told a process without memory of an incarnation. If it gets a state of that, nothing was given up; if the state is of
+/// a later one, a reset came between.
+#[test]
+fn a_member_that_promised_nothing_tells_a_reset_from_being_taken_in() {
+    for (incarnation, reset) in [(FIRST, false), (TAKEN, true)] {
+        let mut process = Process::joining(GROUPS, 1);
+        process.replica.on_greeting(ProcessId(3), FIRST, FIRST).expect("no contradiction");
+        let ballot = Ballot::new_in(incarnation.number, 1, ProcessId(0));
+        let admits = vec![Joiner { process: ProcessId(1), life: 2 }];
+        let state = of(incarnation, &[(incarnation, 0)], ballot);
+        let install = PeerMessage::Install { ballot, counter: 0, snapshot: false, admits, state };
+        process.peer_message(0, &install).expect("sound");
+        assert_eq!(process.replica.incarnation(), incarnation);
+        assert_eq!(process.replica.was_remembered(), reset);
+    }
 }

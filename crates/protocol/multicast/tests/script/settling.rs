@@ -69,6 +69,18 @@ fn nothing_is_decided_without_a_majority_of_the_survivors() {
     assert!(delivers(&leader.ack(2, head(1, 0, 2), 0, &[1, 7]).expect("sound")));
 }
 
+/// The client's next message goes to other groups than the one that is decided without a group of them.
+#[test]
+fn what_waited_for_a_message_is_assigned_when_that_is_decided_by_the_survivors() {
+    let mut leader = with_vector(Mutant::None);
+    assert_eq!(leader.message(0, 2, &[(0, 1)]), Ok(vec![]), "its client's order comes first");
+    leader.peer_message(3, &announce()).expect("sound");
+    assert_eq!(leader.ack(1, head(1, 0, 2), 0, &[1, 7]), Ok(vec![]), "the word is not in force");
+    let effects = leader.peer_message(1, &processed()).expect("in force");
+    let assigned = |effect: &Effect| matches!(effect, Effect::Assign { head, .. } if head.sequence == 2);
+    assert!(delivers(&effects) && effects.iter().any(assigned), "{effects:?}");
+}
+
 #[test]
 fn what_is_not_settled_is_told_until_it_is() {
     let mut leader = with_vector(Mutant::None);
