@@ -194,6 +194,11 @@ fn who_promised_a_founding_takes_a_state_from_before_only_of_a_leader_in_its_las
 #[test]
 fn who_promised_a_founding_is_a_member_when_it_promises_a_later_ballot_of_it() {
     let mut member = Process::started_at(GROUPS, 1, 3);
+    // Before that it has promised a reset, of which nobody has a state where the group is founded.
+    let (ballot, ends) = (Ballot::new_in(1, 1, ProcessId(2)), Incarnation { number: 9, tag: 9 });
+    let (incarnation, lives) = (Incarnation { number: 1, tag: 4 }, vec![2, 3, 4]);
+    let resets = PeerMessage::Campaign { ballot, incarnation, ends, resets: true, lives };
+    assert!(is_promise(&member.peer_message(2, &resets).expect("sound")));
     member.peer_message(0, &founding(2, 5, [2, 3, 4])).expect("sound");
     let founded = Incarnation { number: 2, tag: 5 };
     let later = |incarnation| PeerMessage::Campaign {
@@ -240,6 +245,10 @@ fn another_tag_of_a_number_counts_nowhere() {
     };
     assert_eq!(member.peer_message(OTHER, &announce), Ok(Vec::new()));
     assert_eq!(member.replica.known(GroupId(1)), known);
+    let later = Ballot::new(9, ProcessId(2));
+    let refuse = PeerMessage::Refuse { promised: ballot, incarnation: Incarnation::FIRST };
+    let state = install(later, other, [0; 3], vec![]);
+    assert_eq!(member.peer_message(2, &state), Ok(vec![Effect::PeerMessage { to: 2, message: refuse }]));
     let why = Contradiction { group: GroupId(1), known: Incarnation::FIRST, said: other };
     assert_eq!(member.replica.contradiction(), Some(why));
     assert_eq!(member.replica.on_greeting(ProcessId(OTHER), other, Incarnation::FIRST), Err(why));

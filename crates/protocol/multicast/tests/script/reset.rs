@@ -78,6 +78,52 @@ fn a_member_that_lost_its_majority_goes_on_with_members_without_memory_that_prom
     assert_eq!(left.replica.incarnation(), incarnation);
 }
 
+/// Its history goes on from what it delivered. What was under way to other groups, too, is over in it.
+#[test]
+fn a_reset_keeps_what_its_member_delivered_and_not_what_was_under_way() {
+    let mut left = member(1);
+    left.message(0, 1, &[(0, 0)]).expect("sound");
+    left.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("sound");
+    left.message(0, 2, &[(0, 1), (1, 0)]).expect("sound");
+    left.assign(head(2, 1, 2), 2, 0, led_by(0), 2).expect("sound");
+    assert_eq!(left.replica.delivered(), 1);
+    let (ballot, incarnation) = begin(&mut left, FIRST, false).expect("it names what it ends");
+    assert_eq!(left.try_campaign(), Ok(ballot), "the reset goes on");
+    // What others hold is lost, too: it is not waited for.
+    let mut state = nothing([7, 0, 0]);
+    state.clients[1].held = vec![(0, 1)];
+    let effects = left.peer_message(0, &PeerMessage::Promise { ballot, state }).expect("sound");
+    let begun = effects.iter().find_map(|effect| match effect {
+        Effect::PeerMessage { message: PeerMessage::Install { state, .. }, .. } => Some(state),
+        _ => None,
+    });
+    let begun = begun.expect("it takes over");
+    let origins = [Origin { incarnation: FIRST, kept: 0 }, Origin { incarnation, kept: 1 }];
+    assert_eq!((begun.delivered, &begun.origins[..]), (1, &origins[..]));
+    let under_way = begun.clients[0].entries.iter().find(|entry| entry.sequence == 2);
+    assert!(under_way.is_some_and(|entry| entry.no_op && entry.decided), "{begun:?}");
+}
+
+#[test]
+fn who_began_a_reset_and_follows_another_one_goes_on_from_what_it_chose() {
+    let mut left = member(1);
+    let (_, incarnation) = begin(&mut left, FIRST, false).expect("it names what it ends");
+    let ballot = Ballot::new_in(2, 5, ProcessId(2));
+    let later = PeerMessage::Campaign { ballot, incarnation, ends: incarnation, resets: false, lives: vec![0; 3] };
+    assert!(is_promise(&left.peer_message(2, &later).expect("sound")));
+    assert_eq!(campaigns(&mut left).2, incarnation);
+}
+
+/// What it heard from another member is as good as what it heard itself.
+#[test]
+fn a_reset_takes_a_number_above_what_others_say_that_somebody_remembers() {
+    let mut process = Process::started_at(GROUPS, 2, 9);
+    process.peer_message(1, &PeerMessage::Remembered { by: ProcessId(3), incarnation: TAKEN }).expect("sound");
+    assert_eq!(process.replica.reset_ends(), TAKEN);
+    let (_, incarnation) = begin(&mut process, TAKEN, true).expect("it names what it ends");
+    assert_eq!(incarnation.number, 3);
+}
+
 #[test]
 fn a_group_that_somebody_remembers_begins_with_nothing_when_it_is_reset() {
     let mut founder = Process::started_at(GROUPS, 2, 9);
@@ -115,6 +161,8 @@ fn who_has_promised_another_end_of_an_incarnation_refuses() {
             panic!("memory: {memory}: {refused:?}")
         };
         assert_eq!(incarnation, TAKEN);
+        let same = reset_by(2, Incarnation { number: 2, tag: 6 }, TAKEN);
+        assert!(!is_promise(&process.peer_message(2, &same).expect("sound")), "it is not above what it ends");
         assert!(is_promise(&process.peer_message(2, &reset_by(2, other, TAKEN)).expect("sound")), "of that one");
         // A leader of what it ended gets nothing from it.
         let old = led_by(2);
@@ -158,6 +206,15 @@ fn a_member_that_delivered_what_the_reset_has_not_kept_ends() {
             assert_eq!(follower.replica.is_superseded(), !goes_on);
         }
     }
+    // Nor does it lead with what the reset kept.
+    let mut leads = Process::new(&[3, 1], 1, Variant::V2);
+    leads.message(0, 1, &[(0, 0)]).expect("sound");
+    leads.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("sound");
+    assert!(is_promise(&leads.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")));
+    let (next, ..) = campaigns(&mut leads);
+    let kept = of(TAKEN, &[(FIRST, 0), (TAKEN, 0)], ballot);
+    assert_eq!(leads.peer_message(0, &PeerMessage::Promise { ballot: next, state: kept }), Ok(vec![]));
+    assert_eq!(leads.replica.ended_by(), Some(TAKEN));
     let mut ends = member(1);
     ends.peer_message(0, &install(&[(TAKEN, 0)], 0)).expect("sound");
     assert_eq!(ends.replica.ended_by(), None, "it has delivered nothing that is lost");
@@ -234,9 +291,10 @@ fn who_promised_a_reset_leads_only_with_a_state_of_it() {
     assert!(is_promise(&follower.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")));
     let (ballot, _, ends) = campaigns(&mut follower);
     assert_eq!(ends, TAKEN);
-    let before = State { counter: 5, ..of(FIRST, &[(FIRST, 0)], led_by(0)) };
+    let mut before = State { counter: 5, delivered: 1, ..of(FIRST, &[(FIRST, 0)], led_by(0)) };
+    before.clients[0] = ClientState { delivered: 1, from: 1, freed: 1, good: 1, ..ClientState::default() };
     let without = follower.peer_message(2, &PeerMessage::Promise { ballot, state: before });
-    assert_eq!(without, Ok(vec![]), "a majority, without the chosen state");
+    assert_eq!(without, Ok(vec![]), "a majority, without the chosen state, and it asks for no other");
     // Who has it holds what this one has to ask for.
     let mut chosen = of(TAKEN, &[(FIRST, 0), (TAKEN, 0)], Ballot::new_in(2, 1, ProcessId(0)));
     chosen.clients[0].held = vec![(0, 1)];

@@ -2,8 +2,8 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ballot, ClientId, ClientState, GroupId, GroupSet, Incarnation, MessageId, MessageRef, Mutant, PeerMessage,
-    Settling, State, Verdict, Word, WordRef,
+    Ballot, ClientId, ClientState, GroupId, GroupSet, Head, Incarnation, MessageId, MessageRef, Mutant, PeerMessage,
+    Settling, State, StreamEntry, Verdict, Word, WordRef,
 };
 
 use super::process::{BOTH, Effect, Process, TWO_GROUPS, first_campaign, head, led_by};
@@ -124,6 +124,72 @@ fn a_time_of_the_history_before_is_forgotten_with_the_word() {
     // A message that was multicast to the new history gets its time.
     let vector = leader.timestamp(3, head(1, 0, 2), 1, anew(), 9).expect("sound");
     assert!(matches!(&vector[..], [.., Effect::Vector { times, .. }] if times[1] == 9), "{vector:?}");
+}
+
+#[test]
+fn a_time_of_the_new_history_replaces_none_in_a_vector_of_the_one_before() {
+    let mut leader = with_vector(Mutant::None);
+    leader.peer_message(3, &announce()).expect("sound");
+    let effects = leader.timestamp(3, head(1, 0, 2), 1, anew(), 9).expect("sound");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Vector { .. })), "{effects:?}");
+    leader.peer_message(1, &processed()).expect("in force");
+    assert!(delivers(&leader.ack(1, head(1, 0, 2), 0, &[1, 7]).expect("sound")), "as it was");
+}
+
+#[test]
+fn a_follower_decides_what_is_ended_when_the_stream_says_that_the_word_is_in_force() {
+    let mut follower = Process::of_two_groups(1);
+    follower.message(0, 1, BOTH).expect("sound");
+    follower.assign(head(1, 0, 2), 1, 0, led_by(0), 1).expect("sound");
+    follower.vector(head(1, 0, 2), 2, &[1, 7]).expect("sound");
+    follower.ack(2, head(1, 0, 2), 0, &[1, 7]).expect("sound");
+    let none = Head { sequence: 0, ..head(0, 0, 1) };
+    let word = |in_force| StreamEntry::Word { ballot: anew(), incarnation: ANEW, origin: ANEW, in_force };
+    assert!(!delivers(&follower.entry(none, 3, word(false)).expect("sound")));
+    assert!(delivers(&follower.entry(none, 4, word(true)).expect("sound")));
+}
+
+/// A history that began with a state has decided what others still ask for.
+#[test]
+fn a_history_that_goes_on_with_a_state_says_what_it_has_decided() {
+    for behind in [0, 2] {
+        let mut leader = Process::of_two_groups(1);
+        leader.message(0, 1, BOTH).expect("sound");
+        leader.assign(head(1, 0, 2), 1, 0, led_by(0), 1).expect("sound");
+        leader.vector(head(1, 0, 2), 2, &[1, 7]).expect("sound");
+        for member in [4, 5] {
+            leader.ack(member, head(1, 0, 2), 1, &[1, 7]).expect("sound");
+        }
+        // The slot is used again, or not.
+        for (number, slot) in (0..behind).map(|n| (n + 2, n + 1)) {
+            leader.message(0, number, &[(0, slot)]).expect("sound");
+            leader.assign(head(number, slot, 1), number + 1, 0, led_by(0), number + 7).expect("sound");
+        }
+        assert_eq!(leader.replica.delivered(), behind + 1);
+        let mut effects = super::process::Recorder::default();
+        let ballot = leader.replica.reset(Incarnation::FIRST, false, &mut effects).expect("it names what it ends");
+        let nothing = State {
+            known: vec![Ballot::new_in(0, 0, ProcessId(0)), Ballot::new_in(0, 0, ProcessId(3))],
+            incarnations: vec![Incarnation::NONE; 2],
+            words: vec![Word::default(); 2],
+            lives: vec![8, 0, 0],
+            clients: vec![ClientState::default(); 2],
+            ..State::default()
+        };
+        leader.peer_message(0, &PeerMessage::Promise { ballot, state: nothing }).expect("a majority");
+        leader.peer_message(0, &PeerMessage::Installed { ballot }).expect("it leads");
+        let told = leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7).expect("sound");
+        let says = |effect: &Effect| match effect {
+            Effect::PeerMessage { to: 3, message: PeerMessage::Decided { message, times, .. } } => {
+                behind == 0 && *message == MESSAGE && times[..] == [1, 7]
+            }
+            Effect::PeerMessage { to: 3, message: PeerMessage::Forgotten(message) } => {
+                behind > 0 && *message == MESSAGE
+            }
+            _ => false,
+        };
+        assert!(told.len() == 1 && told.iter().all(says), "{behind} behind it: {told:?}");
+    }
 }
 
 #[test]

@@ -351,6 +351,9 @@ fn what_is_kept_is_asked_of_other_groups_and_forgotten_when_they_are_done() {
     let effects = theirs.peer_message(0, &PeerMessage::Retire(retire)).expect("asked again");
     let retired = PeerMessage::Retired(Left { ballot: led_by(3), ..retire });
     assert_eq!(peer_messages(&effects), [(0, retired.clone())]);
+    let unknown = Left { ballot: Ballot::new_in(2, 1, ProcessId(3)), ..retire };
+    leader.peer_message(3, &PeerMessage::Retired(unknown)).expect("of another history");
+    assert_eq!(peer_messages(&leader.ticks(100)).last(), Some(&(3, PeerMessage::Retire(retire))), "it is asked again");
     leader.peer_message(3, &retired).expect("they are done");
     assert_eq!(peer_messages(&leader.ticks(100)), [], "nothing more is asked");
     // The process of that generation opens there, too: it says so itself, and begins when a majority knows that.

@@ -51,6 +51,16 @@ fn a_word_is_in_force_when_a_majority_has_processed_it() {
     assert_eq!(words(&leader.ticks(20)), []);
 }
 
+/// The word would go out with a ballot of another incarnation.
+#[test]
+fn a_word_is_not_repeated_when_a_larger_incarnation_is_known() {
+    let mut leader = Process::of_two_groups(0);
+    leader.peer_message(3, &announce(ANEW, ANEW)).expect("sound");
+    let later = Incarnation { number: 3, tag: 8 };
+    leader.replica.on_greeting(ProcessId(3), later, Incarnation::NONE).expect("no contradiction");
+    assert_eq!(words(&leader.ticks(u32::from(ReplicaConfig::RETRY_TICKS))), []);
+}
+
 /// A leader that moved above another history of its group goes on with its own.
 #[test]
 fn an_incarnation_that_goes_on_with_a_history_needs_no_majority() {
