@@ -120,6 +120,10 @@ fn what_was_under_way_to_a_history_that_is_over_is_delivered_by_all_others_or_by
     let with = |rest: Vec<String>| judge(&[first(), without(anew()), one.clone(), delivered.clone(), rest]);
     assert_eq!(violated(&with(settled(&["x", "y"], 25))), Vec::<&str>::new());
     assert_eq!(violated(&judge(&[first(), anew(), one.clone(), delivered.clone()])), ["M2"]);
+    // Nobody of the lost group is up any more in the history that is over.
+    let crash = |p| format!(r#"{{"t":45,"p":"{p}","i":1,"e":"crash"}}"#);
+    let crashed = ["a", "b"].map(crash).to_vec();
+    assert_eq!(violated(&judge(&[first(), anew(), one.clone(), delivered.clone(), crashed])), ["M2"]);
     assert_eq!(violated(&with(settled(&["x", "y"], 26))), ["M5"], "another time");
 }
 
@@ -137,6 +141,9 @@ fn each_history_keeps_what_is_promised_in_one() {
     // What a client that began after the reset multicasts has to be delivered.
     let missing = vec![multicast(61, "d", 1, 2, &["g1"]), deliver(71, ("a", 2), 2, ("d", 2), 66, 2)];
     assert_eq!(violated(&judge(&[first(), anew(), missing])), ["M2", "M3", "M9"]);
+    // Also if nobody delivers it.
+    let nowhere = vec![multicast(61, "d", 1, 2, &["g1"])];
+    assert_eq!(violated(&judge(&[first(), anew(), nowhere])), ["M3", "M9"]);
 }
 
 /// `b` goes on with what it has delivered; `a` had delivered more, has ended and is taken in.
