@@ -95,9 +95,10 @@ fn a_group_that_others_remember_waits_for_an_operator_and_delivers_with_them_whe
 /// came after it. It multicasts nothing more to its home, if it has done so before; the next process of its place does.
 #[test]
 fn a_client_whose_home_is_reset_goes_on_with_other_groups() {
-    // Whether it has multicast to its home before.
-    for (seed, used) in [(1, false), (2, true), (3, false), (4, true)] {
-        let network = if seed < 3 { NetworkModel::calm() } else { NetworkModel::adversarial() };
+    // Whether it has multicast to its home before, and whether that goes on with the state of a member.
+    let all = [(false, false), (true, false), (false, true), (true, true)];
+    for (seed, (used, keeps)) in (1..).zip(all.into_iter().chain(all)) {
+        let network = if seed < 5 { NetworkModel::calm() } else { NetworkModel::adversarial() };
         let mut bed = Bed::new(&[3, 3], 2, limits(), network, seed);
         bed.run(RECONNECTED_NS);
         bed.submit(1, &[0], b"before").expect("all are connected");
@@ -105,10 +106,10 @@ fn a_client_whose_home_is_reset_goes_on_with_other_groups() {
             bed.submit(1, &[1], b"home").expect("all are connected");
         }
         bed.run(4 * RECONNECTED_NS);
-        (3..6).for_each(|member| bed.restart_member(member));
+        (if keeps { 4..6 } else { 3..6 }).for_each(|member| bed.restart_member(member));
         bed.run(20 * RECONNECTED_NS);
         let ends = bed.members[3].replica().reset_ends();
-        bed.members[3].reset(ends, true).expect("it names what it ends");
+        bed.members[3].reset(ends, !keeps).expect("it names what it ends");
         bed.world.wake_at(ProcessId(3), bed.world.now_ns());
         bed.run(20 * RECONNECTED_NS);
         assert!((3..6).all(|member| bed.members[member].replica().incarnation().number == 2), "seed {seed}");
