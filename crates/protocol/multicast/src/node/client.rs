@@ -3,6 +3,8 @@
 mod expel;
 mod submit_error;
 mod takeover;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -127,7 +127,7 @@ impl<F: Fabric> Client<F> {
         any
     }
 
-    fn look_for_opening(&mut self, group: GroupId) -> bool {
+    pub(super) fn look_for_opening(&mut self, group: GroupId) -> bool {
         let ring = &self.rings[usize::from(group.0)];
         let places = || ring.reports().map(|report| (report.place, report.freed));
         let crowded = places().any(|(place, _)| place.crowded && !place.opened);
@@ -173,7 +173,7 @@ impl<F: Fabric> Client<F> {
     }
 
     /// The home group numbered this process.
-    fn be_numbered(&mut self, place: Standing) {
+    pub(super) fn be_numbered(&mut self, place: Standing) {
         if self.takeover.generation == Some(place.generation) {
             return;
         }
@@ -213,7 +213,7 @@ impl<F: Fabric> Client<F> {
         true
     }
 
-    fn open(&mut self, group: GroupId, first: u64) {
+    pub(super) fn open(&mut self, group: GroupId, first: u64) {
         self.takeover.first[usize::from(group.0)] = Some(first);
         self.sender.resume_slots(group, first);
         self.count_members(group);

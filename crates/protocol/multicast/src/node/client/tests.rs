@@ -1,0 +1,82 @@
+//! What a client makes of what members of a group say whose history began since it took its place.
+
+use std::sync::Arc;
+
+use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
+
+use super::Client;
+use crate::node::credit_report::{CreditReport, Standing};
+use crate::{ClientId, GroupId, Incarnation, Limits, SubmitError, Topology};
+
+const HOME: GroupId = GroupId(0);
+const OTHER: GroupId = GroupId(1);
+const GENERATION: u64 = 3;
+const ANEW: Incarnation = Incarnation { number: 2, tag: 5 };
+
+/// A process that its home has numbered, and that has multicast to the other group; to its home, too, if `used`.
+fn numbered(used: bool) -> Client<SimFabric> {
+    let topology = Arc::new(Topology::new(&[1, 1], 1).expect("a possible cluster"));
+    assert_eq!(topology.home(ClientId(0)), HOME);
+    let world = World::new(SimConfig::new(3, 1, NetworkModel::calm()));
+    let limits = Limits { message_bytes: 256, window: 16, body_ring_bytes: 8192, ..Limits::default() };
+    let fabric = world.fabric(topology.client_process(ClientId(0)));
+    let mut client = Client::new(fabric, topology, ClientId(0), limits, 5, 1).expect("a possible client");
+    assert!(client.accepts(0, Incarnation::FIRST) && client.accepts(1, Incarnation::FIRST));
+    client.be_numbered(Standing { generation: GENERATION, first: 0, opened: true, crowded: false });
+    client.open(OTHER, 0);
+    if used {
+        client.open(HOME, 0);
+    }
+    client.submitted = 1;
+    client
+}
+
+/// A member of its home reports, and the client looks at that.
+fn hears(client: &mut Client<SimFabric>, generation: u64, freed: u64) {
+    let place = Standing { generation, first: 0, opened: false, crowded: false };
+    client.rings[usize::from(HOME.0)].targets[0].report =
+        Some(CreditReport { freed, place, ..CreditReport::default() });
+    if client.takeover.is_opened(HOME) {
+        client.count_members(HOME);
+    } else {
+        client.look_for_opening(HOME);
+    }
+}
+
+/// A new history numbers processes from above, and knows nothing of this one: nobody came after it.
+#[test]
+fn who_may_come_next_in_a_new_history_of_the_home_supersedes_nobody() {
+    for (used, freed) in [(false, 0), (true, 0), (true, 9)] {
+        let mut client = numbered(used);
+        assert!(client.accepts(0, ANEW), "a larger incarnation");
+        let generation = if freed == 0 { GENERATION + 1 } else { GENERATION };
+        hears(&mut client, generation, freed);
+        assert!(!client.superseded, "used: {used}, freed: {freed}");
+        let lost = Err(SubmitError::GroupReset { group: HOME.0 });
+        assert_eq!(client.check(&[HOME, OTHER], b""), lost, "used: {used}, freed: {freed}");
+    }
+}
+
+#[test]
+fn who_may_come_next_in_the_same_history_supersedes() {
+    for (used, freed) in [(false, 0), (true, 0), (true, 9)] {
+        let mut client = numbered(used);
+        let generation = if freed == 0 { GENERATION + 1 } else { GENERATION };
+        hears(&mut client, generation, freed);
+        assert!(client.superseded, "used: {used}, freed: {freed}");
+    }
+}
+
+/// A member that was cut off from its group may greet with an earlier incarnation, or with another tag.
+#[test]
+fn a_history_that_is_over_does_not_come_back() {
+    let mut client = numbered(true);
+    assert!(client.accepts(0, ANEW));
+    for said in [Incarnation::FIRST, Incarnation { tag: 6, ..ANEW }] {
+        assert!(!client.accepts(0, said), "{said}");
+        let why = client.contradiction().expect("it is told");
+        assert_eq!((why.group, why.known, why.said), (HOME, ANEW, said));
+        assert_eq!(client.incarnation(HOME), ANEW);
+    }
+    assert!(client.accepts(0, Incarnation::NONE), "one without memory says nothing");
+}
