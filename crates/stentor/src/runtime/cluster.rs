@@ -142,6 +142,12 @@ impl ClusterRuntime {
         self.table.entries().get(process.index()).map_or("?", |entry| entry.name.as_str())
     }
 
+    /// The name of a group.
+    #[must_use]
+    pub fn group_name(&self, group: GroupId) -> &str {
+        self.config.groups().get(usize::from(group.0)).map_or("?", |group| group.id())
+    }
+
     /// The process with a name.
     ///
     /// # Errors

@@ -140,7 +140,7 @@ pub fn groups(plan: &ClusterRuntime, names: &[String], config: &Path) -> Result<
     let mut groups = names.iter().map(group).collect::<Result<Vec<_>, _>>()?;
     groups.sort_unstable();
     if let Some(twice) = groups.windows(2).find(|pair| pair[0] == pair[1]) {
-        let what = format_args!("group `{}` is named twice", plan.config().groups()[usize::from(twice[0].0)].id());
+        let what = format_args!("group `{}` is named twice", plan.group_name(twice[0]));
         return Err(Failure::usage(what, names.join(","), "name each group once"));
     }
     Ok(groups)

@@ -143,7 +143,7 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
                     ));
                 }
                 Err(Refused::Homeless(group)) => {
-                    let home = self.plan.config().groups()[usize::from(group.0)].id();
+                    let home = self.plan.group_name(group);
                     note(&format!(
                         "`{name}`: its home group {home} is not there; it is skipped, like all others of that home"
                     ));

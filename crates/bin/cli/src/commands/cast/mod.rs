@@ -312,7 +312,7 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
     /// A group began anew, and knows nothing of this process.
     fn reset(&self, group: GroupId) -> Failure {
         let (left, sent) = (self.outstanding.len(), self.messages);
-        let group = self.casting.plan.config().groups()[usize::from(group.0)].id();
+        let group = self.casting.plan.group_name(group);
         let what = format_args!(
             "{group} began anew, from another state, and takes nothing more of this process: {left} of {sent} messages are not known \
              to be delivered"

@@ -26,7 +26,7 @@ impl Casted {
     pub(super) fn new<F: FabricDiagnostics>(caster: &Caster<'_, F>) -> Self {
         let plan = caster.casting.plan;
         let seconds = (caster.progress - caster.begin).as_secs_f64();
-        let group = |group: &stentor::runtime::GroupId| plan.config().groups()[usize::from(group.0)].id().to_owned();
+        let group = |group: &stentor::runtime::GroupId| plan.group_name(*group).to_owned();
         Casted {
             client: caster.name().to_owned(),
             to: caster.casting.to.iter().map(group).collect(),

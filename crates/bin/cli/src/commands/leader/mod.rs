@@ -130,7 +130,7 @@ fn look(cluster: &Cluster<'_>, groups: &[GroupId]) -> Result<Shown, Failure> {
     let heard = asking::all(cluster, &processes, BRIEF)?;
     let member = |((group, process), heard): (&(GroupId, ProcessId), _)| {
         let (heard, note) = asking::elsewhere(cluster, *process, heard);
-        let name = cluster.plan.config().groups()[usize::from(group.0)].id();
+        let name = cluster.plan.group_name(*group);
         Member::new(name, cluster.plan.name(*process), heard, note)
     };
     let members = members.iter().zip(heard).map(member).collect();
@@ -166,7 +166,7 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
         std::thread::sleep(LOOK);
     };
     let moved = Moved {
-        group: cluster.plan.config().groups()[usize::from(group.0)].id().to_owned(),
+        group: cluster.plan.group_name(group).to_owned(),
         from: before.id,
         to: args.to.clone(),
         epoch,

@@ -28,7 +28,7 @@ impl Ensemble {
         };
         let members: Vec<ProcessId> = plan.topology().members(group).collect();
         let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
-        let name = plan.config().groups()[usize::from(group.0)].id();
+        let name = plan.group_name(group);
         let root = format!("/stentor/{}", plan.config().cluster());
         let ElectionTimes { max, .. } = plan.config().election_times();
         let config =
