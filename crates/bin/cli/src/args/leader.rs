@@ -48,9 +48,10 @@ pub(crate) struct LeaderMove {
 pub(crate) enum GroupCommand {
     /// Begin a new incarnation of a group that lost its majority, or that others remember
     ///
-    /// Without --ends it changes nothing: it says what the members have, what is lost, and what to type. What was delivered in
-    /// the incarnation that ends and is not in the state with which the new one begins is lost to the group; so is what was
-    /// under way to it. Members with another state end, and have to be started again; clients, too.
+    /// Without --ends the command changes nothing. It lists the states of the members, what would be lost, and what to type.
+    /// The new incarnation begins with the state of one member, or with nothing. The group loses all other deliveries of the
+    /// incarnation that ends, and the messages that are under way to it. Members with another state end, and have to be started
+    /// again. So have clients that multicast to the group.
     Reset(GroupReset),
 }
 
@@ -61,13 +62,13 @@ pub(crate) struct GroupReset {
     /// The group
     #[arg(long, value_name = "GROUP")]
     pub(crate) group: String,
-    /// The incarnation that ends, as this command says without it
+    /// The incarnation that ends; without this option the command names it
     #[arg(long, value_name = "INCARNATION")]
     pub(crate) ends: Option<String>,
     /// The member whose state it begins with; it runs on this host
     #[arg(long, value_name = "ID", conflicts_with = "empty")]
     pub(crate) from: Option<String>,
-    /// It begins from nothing, by a member without memory that runs on this host
+    /// The group begins with nothing, at a member without memory that runs on this host
     #[arg(long)]
     pub(crate) empty: bool,
     /// Longest time until a majority has promised, seconds

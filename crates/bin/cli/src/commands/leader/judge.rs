@@ -66,15 +66,15 @@ pub(super) fn judge(group: &str, members: &[&Member], timeout_ms: u64) -> Judged
     Judged { group, ok, reason, stands_still, leader, incarnation, working, size, majority }
 }
 
-/// The number of an incarnation: a larger one is newer.
-fn number(incarnation: &str) -> u32 {
+/// Returns the number of an incarnation, by which they are compared: as texts, `10-…` would be older than `9-…`.
+pub(super) fn number(incarnation: &str) -> u32 {
     incarnation.parse::<Incarnation>().map_or(0, |incarnation| incarnation.number)
 }
 
 /// Whether a member has its group's newest state and hears its leader, or leads.
 fn stands_by(standing: &Standing, last: &Standing, timeout_ms: u64) -> bool {
-    let of = |standing: &Standing| (standing.incarnation.clone(), standing.epoch, standing.leader.clone());
-    let same = !standing.joining && of(standing) == of(last);
+    let theirs = (&last.incarnation, last.epoch, &last.leader);
+    let same = !standing.joining && (&standing.incarnation, standing.epoch, &standing.leader) == theirs;
     let hears = standing.heard_ms.is_none_or(|ms| ms <= timeout_ms);
     same && if standing.id == standing.leader { standing.leads } else { hears }
 }

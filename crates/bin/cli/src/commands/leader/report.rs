@@ -54,7 +54,8 @@ impl Shown {
         most
     }
 
-    /// What a group waits for since another one began anew, where that is most: a line for each of those.
+    /// Describes what a group waits for since others began anew. There is a line for each of those, by the member that waits
+    /// for most.
     fn unsettled(&self, group: &str) -> String {
         let members = self.members.iter().filter(|member| member.group == group);
         let told = members.flat_map(|member| member.standing.iter().flat_map(|standing| &standing.unsettled));

@@ -1,4 +1,4 @@
-//! `stentor group reset`: a new incarnation of a group, by the word of an operator.
+//! `stentor group reset`: an operator begins a new incarnation of a group.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use stentor_multicast::{Incarnation, ProcessRole};
 use stentor_support::live::{self, Answer, Interrupt, Question, Standing, unstarted};
 use stentor_support::{Failure, Human, Output, Style, Verdict};
 
+use super::judge::number;
 use super::{Cluster, Heard, LOOK, PATIENCE, asking};
 use crate::args::GroupReset;
 
@@ -20,7 +21,7 @@ struct Done {
     ended: String,
     incarnation: String,
     leader: String,
-    /// Deliveries that the state contains with which it began.
+    /// Deliveries of its leader.
     delivered: u64,
     seconds: f64,
 }
@@ -40,13 +41,13 @@ pub(crate) fn reset(args: &GroupReset, output: Output) -> Result<Verdict, Failur
     let interrupt = Interrupt::catch()?;
     let named = live::groups(&cluster.plan, std::slice::from_ref(&args.group), cluster.config)?;
     let group = named.first().copied().unwrap_or(GroupId(0));
-    let standings = standings(&cluster, group)?;
-    let Some(ends) = &args.ends else { return Err(explain(args, &standings)) };
-    if ends.parse::<Incarnation>().is_err() {
+    if let Some(ends) = args.ends.as_ref().filter(|ends| ends.parse::<Incarnation>().is_err()) {
         let what = format_args!("`{ends}` is no incarnation");
         return Err(Failure::usage(what, "--ends", "without --ends the command says which one ends"));
     }
-    let (by, before) = candidate(&cluster, group, args, &standings)?;
+    let standings = standings(&cluster, group)?;
+    let Some(ends) = &args.ends else { return Err(explain(&args.group, &standings)) };
+    let (by, before) = candidate(&cluster, group, args, ends, &standings)?;
     let since = Instant::now();
     match cluster.ask(by, &Question::Reset { ends: ends.clone(), empty: args.empty })? {
         Some(Answer::Moving) => {}
@@ -82,16 +83,15 @@ pub(crate) fn reset(args: &GroupReset, output: Output) -> Result<Verdict, Failur
     output.conclude(&done, Verdict::Good)
 }
 
-/// How the members of a group stand that answer.
+/// Asks the members of a group how they stand. `None`: a member does not answer.
 fn standings(cluster: &Cluster<'_>, group: GroupId) -> Result<Vec<(ProcessId, Option<Standing>)>, Failure> {
     let members: Vec<_> = cluster.plan.topology().members(group).collect();
     let heard = asking::all(cluster, &members, PATIENCE)?;
     Ok(members.into_iter().zip(heard.into_iter().map(Heard::answer)).collect())
 }
 
-/// Says what a reset would do.
-fn explain(args: &GroupReset, standings: &[(ProcessId, Option<Standing>)]) -> Failure {
-    let group = &args.group;
+/// Explains what a reset would lose, and what to type for one.
+fn explain(group: &str, standings: &[(ProcessId, Option<Standing>)]) -> Failure {
     let there: Vec<_> = standings.iter().filter_map(|(_, standing)| standing.as_ref()).collect();
     let how = |standing: &&Standing| match (standing.joining, &standing.hindrance) {
         (false, _) => {
@@ -109,7 +109,7 @@ fn explain(args: &GroupReset, standings: &[(ProcessId, Option<Standing>)]) -> Fa
         if silent > 0 { format!(", {silent} do not answer, and may have more") } else { String::new() },
     );
     let furthest = there.iter().filter(|standing| !standing.joining).max_by_key(|standing| standing.delivered);
-    let empty = there.iter().filter(|standing| standing.joining).max_by_key(|standing| standing.ends.clone());
+    let empty = there.iter().filter(|standing| standing.joining).max_by_key(|standing| number(&standing.ends));
     let keep = furthest
         .map(|standing| format!("`--ends {} --from {}` keeps what that member has", standing.ends, standing.id));
     let begin = empty.map(|standing| format!("`--ends {} --empty` begins from nothing", standing.ends));
@@ -118,11 +118,12 @@ fn explain(args: &GroupReset, standings: &[(ProcessId, Option<Standing>)]) -> Fa
     Failure::usage(what, "--ends", remedy)
 }
 
-/// The member that begins the incarnation.
+/// Returns the member that begins the incarnation, and how it stands.
 fn candidate(
     cluster: &Cluster<'_>,
     group: GroupId,
     args: &GroupReset,
+    ends: &str,
     standings: &[(ProcessId, Option<Standing>)],
 ) -> Result<(ProcessId, Standing), Failure> {
     if let Some(from) = &args.from {
@@ -150,12 +151,36 @@ fn candidate(
             "name the member whose state it begins with, --from ID, or say --empty",
         ));
     }
-    let joins = |(process, standing): &(ProcessId, Option<Standing>)| {
-        standing.clone().filter(|standing| standing.joining).map(|standing| (*process, standing))
-    };
-    standings.iter().find_map(joins).ok_or_else(|| {
+    let mut joins = Vec::new();
+    for (process, standing) in standings {
+        if let Some(standing) = standing.as_ref().filter(|standing| standing.joining) {
+            let is_here = cluster.ask(*process, &Question::Show)?.is_some();
+            joins.push((is_here, *process, standing));
+        }
+    }
+    // Only a process of this host is told to begin, and it refuses if it knows of another incarnation than `ends`.
+    let chosen = joins.into_iter().max_by_key(|(is_here, _, standing)| (*is_here, standing.ends == ends));
+    chosen.map(|(_, process, standing)| (process, standing.clone())).ok_or_else(|| {
         let what = format_args!("no member of {} that answers is without memory", args.group);
         let remedy = "stop one and start it again: it begins the group from nothing; or name a member with --from";
         Failure::run(what, cluster.config.display(), remedy)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::member::tests::follower;
+    use super::*;
+
+    #[test]
+    fn a_reset_from_nothing_ends_the_newest_incarnation_that_anybody_knows() {
+        let joins = |n, id: &str, ends: &str| {
+            let standing = Standing { joining: true, ends: ends.to_owned(), ..follower(id, "g1.1", None) };
+            (ProcessId(n), Some(standing))
+        };
+        let standings =
+            [joins(0, "g1.1", "9-0000000a"), joins(1, "g1.2", "10-0000000b"), joins(2, "g1.3", "2-0000000c")];
+        let told = explain("g1", &standings).to_string();
+        assert!(told.contains("`--ends 10-0000000b --empty` begins from nothing"), "{told}");
+    }
 }
