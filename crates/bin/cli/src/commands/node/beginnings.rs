@@ -1,26 +1,27 @@
-//! What is told of the histories of groups: that one began, that an operator reset it, and that another group's is settled.
+//! Logs how histories of groups begin: the own group is founded or reset, or another group is, and what was under way to that one
+//! is settled.
 
 use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
-use stentor_multicast::{GroupId, Incarnation, Origin, Replica, Settling};
+use stentor_multicast::{GroupId, Incarnation, MessageId, Origin, Replica, Settling};
 use stentor_support::counted;
-use stentor_support::live::and;
+use stentor_support::live::{Unsettled, and};
 
 use super::clocks::Said;
 
-/// What was told last.
+/// The histories of all groups, as they were logged last.
 #[derive(Default)]
 pub(super) struct Beginnings {
-    /// Of the own group: where its history began, and its incarnation.
+    /// The origins and the incarnation of the own group.
     own: (Vec<Origin>, Incarnation),
-    /// By group: where its history began, as far as it is in force here, and whether something of the one before is not settled.
+    /// By group: the origin that is in force here, and whether messages to the history before it are not settled.
     others: Vec<(Incarnation, bool)>,
 }
 
 impl Beginnings {
-    /// Looks at a member. Returns what is new.
+    /// Compares a member's histories with those of the last call. Returns the lines to log.
     pub(super) fn look(&mut self, replica: &Replica, plan: &ClusterRuntime) -> Vec<Said> {
-        let own = self.look_at_own(replica, name(plan, replica.group()));
+        let own = self.look_at_own(replica, plan.group_name(replica.group()));
         let topology = plan.topology();
         self.others.resize(topology.group_ids().count(), (Incarnation::NONE, false));
         let others = topology.group_ids().filter(|group| *group != replica.group());
@@ -35,7 +36,7 @@ impl Beginnings {
         let (origins, incarnation) = std::mem::replace(&mut self.own, now);
         let last = self.own.0.last()?;
         if origins.is_empty() {
-            // Who has its state only now says that otherwise.
+            // This is the member's first state: `first` logs how that began.
             return None;
         }
         Some(if origins.last() == Some(last) {
@@ -55,17 +56,17 @@ impl Beginnings {
     }
 
     fn look_at(&mut self, group: GroupId, replica: &Replica, plan: &ClusterRuntime) -> Option<Said> {
-        let (word, settling) = (replica.word(group), replica.settling(group));
+        let word = replica.word(group);
         let (told, unsettled) = &mut self.others[usize::from(group.0)];
-        let name_of = |group| name(plan, group);
+        let name_of = |group| plan.group_name(group);
         if word.in_force && word.origin != *told {
-            let before = std::mem::replace(told, word.origin);
+            let (before, settling) = (std::mem::replace(told, word.origin), replica.settling(group));
             *unsettled = settling.is_some();
             let rest = settling.map_or_else(
                 || "nothing was under way to it here, or it is settled".to_owned(),
-                |settling| waits(&settling, name_of).join("; "),
+                |settling| waits(&settling, name_of),
             );
-            // The first that is heard of replaces nothing.
+            // The first history that this member knows of a group replaces none.
             return (!before.is_none()).then(|| {
                 Said::Warn(format!(
                     "{} began anew in incarnation {}, from another state than that of incarnation {before}, and {} knows it: {rest}; \
@@ -77,7 +78,8 @@ impl Beginnings {
                 ))
             });
         }
-        if *unsettled && settling.is_none() {
+        // The question costs a look at all messages that are under way.
+        if *unsettled && replica.settling(group).is_none() {
             *unsettled = false;
             return Some(Said::Info(format!(
                 "what was under way to {} when it began anew is settled here",
@@ -88,28 +90,20 @@ impl Beginnings {
     }
 }
 
-fn name(plan: &ClusterRuntime, group: GroupId) -> &str {
-    plan.config().groups()[usize::from(group.0)].id()
-}
-
-/// What is waited for, in words.
-fn waits<'a>(settling: &Settling, name: impl Fn(GroupId) -> &'a str) -> Vec<String> {
-    let mut clauses = Vec::new();
+/// Describes the messages that are not settled, and the groups that they wait for.
+fn waits<'a>(settling: &Settling, name: impl Fn(GroupId) -> &'a str) -> String {
+    let messages = counted(settling.messages, "message", "messages");
     let groups: Vec<_> = settling.awaited.iter().map(|group| name(*group)).collect();
-    if settling.messages > 0 {
-        let messages = counted(settling.messages, "message", "messages");
-        clauses.push(match groups.as_slice() {
-            [] => format!("{messages} that were under way to it are being settled"),
-            _ => format!("{messages} that were under way to it wait for a majority of {}", and(&groups)),
-        });
+    match groups.as_slice() {
+        [] => format!("{messages} that were under way to it are being settled"),
+        _ => format!("{messages} that were under way to it wait for a majority of {}", and(&groups)),
     }
-    clauses
 }
 
-/// How this member's state began, when it has one for the first time.
+/// Returns the line that says how a member got its first state.
 pub(super) fn first(replica: &Replica, plan: &ClusterRuntime) -> Said {
-    let (group, incarnation) = (name(plan, replica.group()), replica.incarnation());
-    // Whoever is taken in later has a later ballot.
+    let (group, incarnation) = (plan.group_name(replica.group()), replica.incarnation());
+    // A founding and a reset have the first ballot of their incarnation; a member that is taken in later has a later one.
     if replica.delivered() > 0 || replica.ballot().number() != 1 {
         let delivered = replica.delivered();
         return Said::Info(format!(
@@ -126,25 +120,25 @@ pub(super) fn first(replica: &Replica, plan: &ClusterRuntime) -> Said {
         "{group} begins from nothing: its deliveries are numbered from 1; incarnation {incarnation}: no process that was reached \
          remembers another"
     );
-    // Somebody has remembered one before.
+    // A larger number means that an incarnation before was heard of.
     if incarnation.number > Incarnation::FIRST.number { Said::Warn(text) } else { Said::Info(text) }
 }
 
-/// What a member still waits for, as it is told to who asks.
-pub(super) fn unsettled(replica: &Replica, plan: &ClusterRuntime) -> Vec<stentor_support::live::Unsettled> {
-    let client = |id: stentor_multicast::MessageId| {
+/// Returns what a member waits for since histories of other groups began anew, for the answer to an operator.
+pub(super) fn unsettled(replica: &Replica, plan: &ClusterRuntime) -> Vec<Unsettled> {
+    let named = |id: MessageId| {
         let process: ProcessId = plan.topology().client_process(id.client);
         format!("{}:{}", plan.name(process), id.sequence)
     };
     let groups = plan.topology().group_ids().filter(|group| *group != replica.group());
     let settling = groups.filter_map(|group| Some((group, replica.settling(group)?)));
-    let told = |(group, settling): (GroupId, Settling)| stentor_support::live::Unsettled {
-        group: name(plan, group).to_owned(),
+    let told = |(group, settling): (GroupId, Settling)| Unsettled {
+        group: plan.group_name(group).to_owned(),
         incarnation: replica.word(group).incarnation.to_string(),
         in_force: !settling.without_force,
         messages: settling.messages,
-        awaited: settling.awaited.iter().map(|group| name(plan, *group).to_owned()).collect(),
-        disagreed: settling.disagreed.map(client),
+        awaited: settling.awaited.iter().map(|group| plan.group_name(*group).to_owned()).collect(),
+        disagreed: settling.disagreed.map(named),
     };
     settling.map(told).collect()
 }

@@ -1,9 +1,14 @@
 //! Why a group whose members have no memory of it does not begin.
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Contradiction, Hindrance};
+use stentor_multicast::{Contradiction, Hindrance, Replica};
 
-/// Says it in a few words.
+/// Returns what keeps a group from beginning, other than members that are missing: those are reported by themselves.
+pub(super) fn beside_missing(replica: &Replica) -> Option<Hindrance> {
+    replica.hindrance().filter(|hindrance| !matches!(hindrance, Hindrance::Missing(_)))
+}
+
+/// Describes a hindrance in a few words.
 pub(super) fn told<'a>(hindrance: &Hindrance, name: impl Fn(ProcessId) -> &'a str) -> String {
     match hindrance {
         Hindrance::Remembered { by, incarnation } => format!("{} remembers incarnation {incarnation} of it", name(*by)),
@@ -12,7 +17,7 @@ pub(super) fn told<'a>(hindrance: &Hindrance, name: impl Fn(ProcessId) -> &'a st
     }
 }
 
-/// What to do about it. `None`: only to wait.
+/// Returns what an operator can do about a hindrance. `None`: nothing but wait.
 pub(super) fn remedy<'a>(hindrance: &Hindrance, group: &str, name: impl Fn(ProcessId) -> &'a str) -> Option<String> {
     let resets = format!("`stentor group reset --group {group}`");
     match hindrance {
@@ -26,7 +31,7 @@ pub(super) fn remedy<'a>(hindrance: &Hindrance, group: &str, name: impl Fn(Proce
     }
 }
 
-/// Why a connection is refused, and what to do.
+/// Explains why a connection is refused, and what an operator can do.
 pub(super) fn contradicted(why: &Contradiction, name: &str, group: &str) -> String {
     let Contradiction { known, said, .. } = why;
     format!(

@@ -6,12 +6,12 @@ use std::time::Duration;
 use stentor::runtime::{ClusterRuntime, FabricDiagnostics, Faults, Member};
 use stentor_election::HandOverError;
 use stentor_host::Beside;
-use stentor_multicast::{Hindrance, Replica};
+use stentor_multicast::Replica;
 use stentor_support::Failure;
 use stentor_support::live::{Answer, Control, Lag, Question, REMOTE_SHOW, Standing};
 
 use super::beginnings::unsettled;
-use super::hindrance::told;
+use super::hindrance::{beside_missing, told};
 use super::keeping::Keeping;
 
 /// How often questions are looked for.
@@ -143,8 +143,6 @@ impl<'a> Operator<'a> {
         clients.sort_by_key(|lag| std::cmp::Reverse(lag.undelivered));
         clients.truncate(CLIENTS);
         let stalls = replica.undelivered().next().is_some();
-        // Who is missing is shown to be.
-        let hinders = replica.hindrance().filter(|hindrance| !matches!(hindrance, Hindrance::Missing(_)));
         Standing {
             id: name(member.fabric().me()),
             pid: std::process::id(),
@@ -153,7 +151,7 @@ impl<'a> Operator<'a> {
             joining: replica.is_joining(),
             incarnation: replica.incarnation().to_string(),
             ends: replica.reset_ends().to_string(),
-            hindrance: hinders.map(|hindrance| told(&hindrance, |process| self.plan.name(process))),
+            hindrance: beside_missing(replica).map(|hindrance| told(&hindrance, |process| self.plan.name(process))),
             epoch: replica.ballot().number(),
             leader: name(replica.ballot().leader()),
             heard_ms: keeper.heard(replica.ballot().leader()).map(|at| now.saturating_sub(at).as_millis() as u64),

@@ -62,7 +62,7 @@ struct Waits {
     absent: Vec<ProcessId>,
     /// Those of them whose host names lead to no address.
     unknown: Vec<ProcessId>,
-    /// The group does not begin, even if all members are there without memory.
+    /// Why the group does not begin even if all members are there without memory.
     hindrance: Option<Hindrance>,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Talk<'a> {
     ballot: Ballot,
     joining: bool,
     refusals: Refusals,
-    /// Processes that know other histories of groups, as it was said last.
+    /// Processes that know other histories of groups, as they were logged last.
     contradictions: Vec<(ProcessId, Contradiction)>,
     waiting: RefCell<Waiting>,
     /// Where the processes of this host meet.
@@ -204,13 +204,13 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Connections that are refused, because their ends know different histories of a group.
+    /// Logs connections that are refused because their ends know different histories of a group.
     fn tell_of_contradictions(&mut self, now: Vec<(ProcessId, Contradiction)>) {
         if now == self.contradictions {
             return;
         }
         for (process, why) in now.iter().filter(|one| !self.contradictions.contains(one)) {
-            let group = self.plan.config().groups()[usize::from(why.group.0)].id();
+            let group = self.plan.group_name(why.group);
             self.warn(&hindrance::contradicted(why, self.plan.name(*process), group));
         }
         self.contradictions = now;
@@ -248,11 +248,6 @@ impl<'a> Talk<'a> {
         let me = |process: &ProcessId| self.plan.name(*process) == self.name;
         let others = topology.members(group).filter(|process| !me(process) && !forgot.contains(process));
         let others: Vec<_> = others.collect();
-        if let Some(hindrance @ (Hindrance::Remembered { .. } | Hindrance::Operator)) = replica.hindrance()
-            && others.is_empty()
-        {
-            return Waits { hindrance: Some(hindrance), ..Waits::default() };
-        }
         if !replica.is_joining() || others.len() as u32 >= topology.majority(group) {
             return Waits::default();
         }
@@ -262,14 +257,12 @@ impl<'a> Talk<'a> {
             return Waits { forgot: forgot.len() + 1, remember: here, ..Waits::default() };
         }
         let (absent, unknown) = absent.into_iter().partition(|process| is_known(*process));
-        // Whoever is missed is named already.
-        let hindrance = replica.hindrance().filter(|hindrance| !matches!(hindrance, Hindrance::Missing(_)));
-        Waits { absent, unknown, hindrance, ..Waits::default() }
+        Waits { absent, unknown, hindrance: hindrance::beside_missing(replica), ..Waits::default() }
     }
 
     fn told_waits(&self, waits: &Waits, group: GroupId) -> String {
         let names = |all: &[ProcessId]| all.iter().map(|at| self.plan.name(*at)).collect::<Vec<_>>().join(", ");
-        let name = self.plan.config().groups()[usize::from(group.0)].id();
+        let name = self.plan.group_name(group);
         let hindered = waits.hindrance.as_ref().map(|hindrance| {
             let why = hindrance::told(hindrance, |process| self.plan.name(process));
             (why, hindrance::remedy(hindrance, name, |process| self.plan.name(process)).unwrap_or_default())
@@ -278,7 +271,7 @@ impl<'a> Talk<'a> {
             Some((why, remedy)) if waits.absent.is_empty() && waits.unknown.is_empty() => {
                 return format!("all members of {name} have no memory of it, and it does not begin: {why}; {remedy}");
             }
-            // Not then, either.
+            // It does not begin when they are there, either.
             Some((why, remedy)) => {
                 ("does not begin before all its members are there", format!("; and {why}: {remedy}"))
             }
@@ -441,7 +434,7 @@ impl<'a> Talk<'a> {
     /// a member that is gone has said it.
     fn tell_of_the_majority(&mut self, change: Option<Change>, told: bool) {
         let Some(group) = self.group else { return };
-        let (name, size) = (self.plan.config().groups()[usize::from(group.0)].id(), self.plan.topology().size(group));
+        let (name, size) = (self.plan.group_name(group), self.plan.topology().size(group));
         let (working, needed) = (self.majority.working(), self.needed());
         let counts = format!("{working} of its {size} members answer, {needed} have to");
         let now = self.looked;
@@ -516,7 +509,7 @@ impl<'a> Talk<'a> {
     /// The own group as this process sees it.
     fn loss(&self) -> Option<Loss<'a>> {
         let plan = self.plan;
-        let group = plan.config().groups()[usize::from(self.group?.0)].id();
+        let group = plan.group_name(self.group?);
         let pid = |process, shape| match shape {
             Shape::Silent { .. } => self.pid_of(process),
             _ => None,
@@ -552,7 +545,7 @@ impl<'a> Talk<'a> {
     fn strength(&self, process: ProcessId) -> Option<(&str, usize, usize, usize)> {
         let topology = self.plan.topology();
         let Some(ProcessRole::Member { group, .. }) = topology.role(process) else { return None };
-        let name = self.plan.config().groups()[usize::from(group.0)].id();
+        let name = self.plan.group_name(group);
         let is_here = |member: &ProcessId| {
             self.plan.name(*member) == self.name || self.peers.iter().any(|peer| peer.process == *member && peer.here)
         };
