@@ -7,13 +7,13 @@ use rustix::process::Signal;
 use super::Draw;
 use super::scene::{Scene, members};
 
-/// What a run found.
+/// The times of a good run.
 pub(super) struct Found {
-    /// From the operator's word, or from the end of who remembered, until all groups work.
+    /// From the operator's reset, or from the end of the last process that remembers the group, until all groups work.
     pub(super) released: Duration,
-    /// Until everything is settled.
+    /// From the same moment until everything is settled.
     pub(super) settled: Duration,
-    /// What was drawn.
+    /// The choices of the seed, in words.
     pub(super) what: String,
 }
 
@@ -43,7 +43,7 @@ fn with_traffic(draw: &mut Draw) -> Result<Scene, String> {
     Ok(scene)
 }
 
-/// All groups work after a while, and all is settled.
+/// Waits until all groups work and everything is settled, and judges the histories.
 fn concluded(scene: &mut Scene, since: Instant, anew: &[usize], several: bool, what: String) -> Result<Found, String> {
     scene.until_works()?;
     let released = since.elapsed();
@@ -53,7 +53,7 @@ fn concluded(scene: &mut Scene, since: Instant, anew: &[usize], several: bool, w
     Ok(Found { released, settled, what })
 }
 
-/// Who remembers a group is named by its members, with what helps.
+/// Waits until all members of a group say who remembers it and what to do.
 fn until_refused(scene: &mut Scene, group: usize, who: &[String]) -> Result<(), String> {
     let name = format!("g{group}");
     let (all, remedy) = (

@@ -1,10 +1,13 @@
 //! Groups that lose all their memory, with real processes.
 //!
-//! Each run has a seed, which draws the case, the fabric and what is left open in it. In every `slow` step some runs; with
-//! `STENTOR_LOSSES=FIRST..END` those of these seeds, which `cargo xtask nightly --only losses` does. What must be so in each:
-//! a group that anybody remembers does not begin, and says who remembers and what to do; an operator's reset releases it, or that who
-//! remembers is gone; what was under way is settled; the other groups go on; all members deliver what comes then; and the histories of
-//! all lives are good.
+//! Each run has a seed, which draws the case, the fabric and what the case leaves open. The step `slow` runs a few seeds;
+//! `STENTOR_LOSSES=FIRST..END` names others, as `cargo xtask nightly --only losses` does. Each run checks that:
+//!
+//! - a group that anybody remembers does not begin, and its members say who remembers it and what to do;
+//! - it begins when an operator resets it, or when nobody remembers it any more;
+//! - the other groups go on, and settle what was under way;
+//! - all members deliver what is multicast then;
+//! - the histories of all lives are good.
 
 mod cases;
 mod scene;
@@ -12,24 +15,22 @@ mod scene;
 use std::time::{Duration, Instant};
 
 use cases::{CASES, Found};
+use stentor_testutil::{SplitMix64, median};
 
-/// What a seed draws.
+/// The choices of a seed.
 pub(crate) struct Draw {
     seed: u64,
-    state: u64,
+    random: SplitMix64,
 }
 
 impl Draw {
     fn new(seed: u64) -> Self {
-        Draw { seed, state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d }
+        Draw { seed, random: SplitMix64(seed.wrapping_mul(SplitMix64::GOLDEN) ^ 0x5851_f42d_4c95_7f2d) }
     }
 
-    /// A number below this.
+    /// Draws a number below `end`.
     fn below(&mut self, end: u64) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.state ^ self.state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % end
+        self.random.below(end)
     }
 
     fn is(&mut self) -> bool {
@@ -51,20 +52,20 @@ impl Draw {
     }
 }
 
-/// What came of the runs of a case.
+/// The times of the good runs of a case.
 #[derive(Default)]
 struct Tally {
     released: Vec<Duration>,
     settled: Vec<Duration>,
 }
 
-fn median(times: &mut [Duration]) -> String {
-    times.sort_unstable();
-    let ms = |at: Option<&Duration>| at.map_or_else(|| "-".to_owned(), |at| format!("{} ms", at.as_millis()));
-    format!("median {}, at most {}", ms(times.get(times.len() / 2)), ms(times.last()))
+fn summary(times: &[Duration]) -> String {
+    let Some(most) = times.iter().max() else { return "-".to_owned() };
+    let median = median(times.iter().map(|time| time.as_secs_f64() * 1e3));
+    format!("median {median:.0} ms, at most {} ms", most.as_millis())
 }
 
-/// Without a word of somebody: one run each of the cases that tell most in half a minute.
+/// The seeds to run. Without `STENTOR_LOSSES`, those are five cases that differ most, which take half a minute.
 fn seeds() -> Vec<u64> {
     let Ok(given) = std::env::var("STENTOR_LOSSES") else { return vec![0, 1, 2, 4, 6] };
     let bounds = given.split_once("..").and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?));
@@ -98,8 +99,8 @@ fn groups_that_lose_their_memory_are_released_and_settled() {
             }
         }
     }
-    for ((name, _), tally) in CASES.iter().zip(&mut tallies) {
-        let (released, settled) = (median(&mut tally.released), median(&mut tally.settled));
+    for ((name, _), tally) in CASES.iter().zip(&tallies) {
+        let (released, settled) = (summary(&tally.released), summary(&tally.settled));
         println!("{name}: {} good; released: {released}; settled: {settled}", tally.settled.len());
     }
     println!("{runs} runs, {} failed", failures.len());

@@ -1,4 +1,4 @@
-//! The processes of one run, and what they say.
+//! Starts, kills and watches the processes of one run.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -122,7 +122,7 @@ impl Scene {
         child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// What the last life of a member has written.
+    /// Returns what the last life of a member has written to its output or log.
     pub(super) fn said(&self, name: &str, end: &str) -> String {
         let life = self.nodes.iter().find(|(of, ..)| of == name).map_or(1, |(_, life, _)| *life);
         fs::read_to_string(self.scratch.path(&format!("{name}-{life}.{end}"))).unwrap_or_default()
@@ -156,7 +156,7 @@ impl Scene {
         self.clients.clear();
     }
 
-    /// Ends the input of all clients: they end in order, but for those of a group that began anew.
+    /// Ends the input of all clients. They end in order, unless a group that they multicast to began anew.
     fn end_clients(&mut self, anew: &[usize]) -> Outcome {
         self.clients.iter().for_each(|client| client.end.store(true, Ordering::Relaxed));
         for mut client in std::mem::take(&mut self.clients) {
@@ -185,7 +185,7 @@ impl Scene {
         run(words.iter().map(|word| (*word).to_owned()).chain(self.meeting()))
     }
 
-    /// How the members stand.
+    /// Returns the document of `leader show`.
     pub(super) fn show(&self) -> Value {
         let shown = self.command(&["leader", "show", "--json"]);
         let document =
@@ -195,7 +195,7 @@ impl Scene {
         document
     }
 
-    /// How all members stand, and what they said last.
+    /// Describes how all members stand, and what they logged last.
     fn state(&self) -> String {
         let shown = self.command(&["leader", "show"]).stdout;
         let last = |name: &String| self.said(name, "err").lines().rev().take(4).map(str::to_owned).collect::<Vec<_>>();
@@ -248,9 +248,9 @@ impl Scene {
         if done.code == 0 { Ok(since.elapsed()) } else { Err(format!("{words:?}: {}{}", done.stderr, self.state())) }
     }
 
-    /// Waits until nothing is under way any more: all groups work, all is settled, nothing is undelivered. `anew`: groups that
-    /// began anew. Then a new client multicasts to all, everybody delivers, ends in order, and the histories are good. Returns how
-    /// long it took until all was settled.
+    /// Waits until all groups work, everything is settled and nothing is undelivered. Then a new client multicasts to all groups,
+    /// and all members deliver that and end in order. `anew`: groups that began anew. Returns how long it took until everything
+    /// was settled.
     pub(super) fn conclude(&mut self, anew: &[usize]) -> Result<Duration, String> {
         let since = Instant::now();
         self.end_clients(anew)?;
