@@ -99,16 +99,20 @@ impl Checker {
     pub fn finish(mut self, complete: bool) -> Report {
         let deliveries = self.log.deliveries.len() as u64;
         self.log.settle(self.given.as_ref().map_or(&HashMap::new(), |given| &given.orders));
-        let undecided = self.given.as_ref().and_then(|given| {
+        let mut undecided = self.given.as_ref().and_then(|given| {
             let apart = || runs::apart(&self.log, &self.cluster, &given.starts, &self.sources);
             given.unordered.clone().or_else(apart)
         });
         let mut ended = GroupSet::EMPTY;
-        if let Some(apart) = histories::apart(&self.log, &self.cluster) {
-            (self.cluster, self.log, ended) = (apart.cluster, apart.log, apart.ended);
-            if let Some(given) = &mut self.given {
-                given.stand_for(&apart.stands_for);
+        match histories::apart(&self.log, &self.cluster) {
+            Ok(None) => {}
+            Ok(Some(apart)) => {
+                (self.cluster, self.log, ended) = (apart.cluster, apart.log, apart.ended);
+                if let Some(given) = &mut self.given {
+                    given.stand_for(&apart.stands_for);
+                }
             }
+            Err(why) => undecided = undecided.or(Some(why)),
         }
         let chains = chains(&self.log, &self.cluster);
         let order = Order::new(&chains, &self.log);

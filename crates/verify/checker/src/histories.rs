@@ -9,11 +9,11 @@
 //! earlier one is *ended*, and gets processes of the same names behind all others. A process that held several histories one
 //! after the other is one in each of them.
 //!
-//! - **Which history.** A life says which one it holds (`begun`). Who goes on in the next one without a state of somebody else
-//!   has delivered no more than that keeps; otherwise its member ends. So a delivery of such a life is of the first history
-//!   up to that number, and of the second in any case. A life that says nothing is of the history that the life before it held
-//!   last, or of the group's first.
-//! - **What is kept.** What any life of a history delivered is part of the next one, too, up to the number that it keeps.
+//! - **Which history.** A life says which one it holds (`begun`). A life that goes on in the next history with its own state has
+//!   delivered no more than that history keeps; otherwise it ends. So its deliveries up to that number are of both histories,
+//!   and later ones of the second alone. A life that says nothing is of the history that the life before it held last, or of the
+//!   group's first.
+//! - **What is kept.** The deliveries of a history are part of the next one, too, up to the number that it keeps.
 //! - **Ready leaders.** The upper half of a ballot's number is that of the incarnation, so it tells which history it is of.
 //! - **Destinations.** A message has as its destination the histories of a group that delivered it. If none did, it is the
 //!   latest, if the life of its client began after that did; otherwise it was under way to the one before.
@@ -40,7 +40,7 @@ pub(crate) struct Apart {
     pub(crate) log: Log,
     /// Groups that stand for histories that are over.
     pub(crate) ended: GroupSet,
-    /// Processes of those, and whose record has what they did.
+    /// Processes of those, each with the process that it stands for.
     pub(crate) stands_for: Vec<(Process, Process)>,
 }
 
@@ -48,19 +48,23 @@ pub(crate) struct Apart {
 #[derive(Debug)]
 struct History {
     begun: Begun,
-    /// When a life said first that it holds it, ns.
+    /// When a life first recorded that it holds this history, ns.
     at: u64,
     /// The group that stands for it, and its processes by the place of the member.
     group: Group,
     members: Vec<Process>,
 }
 
-/// Takes the histories apart; `None` if no group has several.
-pub(crate) fn apart(log: &Log, cluster: &Cluster) -> Option<Apart> {
+/// Takes the histories apart; `None` if no group has several. Fails if there are more than the checker has room for, and says so.
+pub(crate) fn apart(log: &Log, cluster: &Cluster) -> Result<Option<Apart>, String> {
     let histories: Vec<Vec<(Begun, u64)>> = cluster.groups().map(|group| of_group(log, cluster, group)).collect();
     let more: usize = histories.iter().map(|all| all.len().saturating_sub(1)).sum();
-    if more == 0 || cluster.groups().len() + more > MAX_GROUPS {
-        return None;
+    if more == 0 {
+        return Ok(None);
+    }
+    let all = cluster.groups().len() + more;
+    if all > MAX_GROUPS {
+        return Err(format!("the groups have {all} histories, and at most {MAX_GROUPS} can be judged"));
     }
     let mut apart =
         Apart { cluster: cluster.clone(), log: log.without_lives(), ended: GroupSet::EMPTY, stands_for: Vec::new() };
@@ -76,7 +80,7 @@ pub(crate) fn apart(log: &Log, cluster: &Cluster) -> Option<Apart> {
         }
     }
     apart.readdress(log, &by_group);
-    Some(apart)
+    Ok(Some(apart))
 }
 
 /// The histories of a group, by incarnation, and when each was held first.
@@ -123,7 +127,9 @@ impl Apart {
 
     /// Gives each history what a process did in it.
     fn split(&mut self, log: &Log, process: Process, histories: &[History]) {
-        let place = histories[0].place_of(process, &self.stands_for);
+        // The last history has the group's own members.
+        let members = histories.last().map_or(&[][..], |last| &last.members);
+        let place = members.iter().position(|member| *member == process).unwrap_or(0);
         let mut before = 0;
         for life in &log.lives[process.index()] {
             let find = |begun: &Begun| histories.iter().position(|of| of.begun.incarnation == begun.incarnation);
@@ -232,15 +238,5 @@ impl Apart {
             }
             sent.multicast.to = to;
         }
-    }
-}
-
-impl History {
-    /// The place of a process of the group among its members.
-    fn place_of(&self, process: Process, stands_for: &[(Process, Process)]) -> usize {
-        let is = |member: &Process| {
-            *member == process || stands_for.iter().any(|(double, of)| double == member && *of == process)
-        };
-        self.members.iter().position(is).unwrap_or(0)
     }
 }

@@ -274,13 +274,13 @@ impl Log {
         known.map_or(incarnation, |ranks| ranks.get(&incarnation).copied().unwrap_or(u64::MAX))
     }
 
-    /// The same without what members did.
+    /// Returns a copy without lives and deliveries.
     pub(crate) fn without_lives(&self) -> Self {
         let (deliveries, lives) = (Vec::new(), vec![Vec::new(); self.lives.len()]);
         Log { deliveries, lives, ..self.clone() }
     }
 
-    /// This process stands for another one: its lives have the same order.
+    /// Gives the lives of `double`, which stands for `process` in an ended history, the order of that process's lives.
     pub(crate) fn stand_for(&mut self, double: Process, process: Process) {
         if let Some(ranks) = self.ranks.get(&process).cloned() {
             self.ranks.insert(double, ranks);

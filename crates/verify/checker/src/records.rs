@@ -42,7 +42,7 @@ fn life(id: MessageId) -> (Process, u64) {
 }
 
 impl Given {
-    /// What processes of histories that are over did is in the record of others.
+    /// Takes each process of an ended history as recorded if the process that it stands for is. `doubles`: pairs of both.
     pub(crate) fn stand_for(&mut self, doubles: &[(Process, Process)]) {
         for (double, process) in doubles {
             if self.recorded.contains(process) {

@@ -146,6 +146,17 @@ fn each_history_keeps_what_is_promised_in_one() {
     assert_eq!(violated(&judge(&[first(), anew(), nowhere])), ["M3", "M9"]);
 }
 
+#[test]
+fn more_histories_than_can_be_judged_are_no_violation() {
+    let resets =
+        |most: u64| (2..=most).map(|n| begun(100 + n, ("b", 1), &format!("{n}-0000000b"), 0)).collect::<Vec<_>>();
+    // With that of the other group.
+    assert_eq!(judge(&[first(), resets(255)]).undecided(), None);
+    let report = judge(&[first(), resets(256)]);
+    assert_eq!(violated(&report), Vec::<&str>::new());
+    assert!(report.undecided().is_some_and(|why| why.contains("257 histories, and at most 256")), "{report:#?}");
+}
+
 /// `b` goes on with what it has delivered; `a` had delivered more, has ended and is taken in.
 #[test]
 fn a_reset_with_a_state_keeps_its_deliveries_and_no_more() {
