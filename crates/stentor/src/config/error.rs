@@ -117,10 +117,10 @@ pub enum Problem {
         /// The name.
         name: String,
     },
-    /// A word for what a group does that nobody remembers, which nobody knows.
+    /// A value of `total_loss` that does not exist.
     #[error("unknown total_loss `{}`", .name.escape_debug())]
     UnknownTotalLoss {
-        /// The word.
+        /// The value.
         name: String,
     },
     /// The provider beside the fabric's name.

@@ -317,7 +317,7 @@ impl ClusterConfig {
         self.client_timeout
     }
 
-    /// What a group does that has lost all its memory, if nobody remembers it.
+    /// Whether a group of which nobody has memory begins by itself.
     #[must_use]
     pub fn total_loss(&self) -> TotalLoss {
         self.total_loss

@@ -20,8 +20,8 @@ use super::clock::{clock_name, incarnation};
 use super::room::Shortage;
 use crate::config::{ClusterConfig, KeyError, ProcessTable};
 
-/// Ticks for which a process without memory waits for others that remember its group: 300 ms, also while it rests. Processes
-/// that are there connect in a fraction of that.
+/// Ticks for which a process without memory waits for processes that remember its group: 300 ms, also while it rests. Processes
+/// that run connect in a fraction of that.
 const FOUNDING_TICKS: u16 = 150;
 
 /// Why a process did not start.

@@ -117,7 +117,8 @@ impl<W: Write> Recorder<W> {
         self.event(t, EventKind::Recover { from })
     }
 
-    /// This process has, from here on, the state of a history of its group: `origins` are its beginnings, the oldest first.
+    /// Records that this process holds the state of a history of its group from here on. `origins`: the beginnings of that
+    /// history, the oldest first.
     ///
     /// # Errors
     /// What writing says; also if this process is not a member of a group.

@@ -1,4 +1,7 @@
-//! Judges runs in which groups lose their memory: each history of a group for itself.
+//! Judges runs in which groups lose their memory: each history of a group by itself.
+//!
+//! The checker takes histories apart by what recorded files tell of them. A simulated run knows more: the history of each delivery,
+//! and the incarnation that a client knew when it multicast. So it is judged without guesses.
 //!
 //! A group that is reset or founded anew begins a *history*, told by its beginnings ([`Origin`]): it has so many deliveries in common with
 //! the one before. A delivery is *on* a history if it has a number that the deliverer's history and this one have in common.

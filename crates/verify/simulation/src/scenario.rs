@@ -256,8 +256,8 @@ impl Scenario {
         }
     }
 
-    /// Where groups lose their memory, there are three of them, and in one run of four two. No client is given up: who was told that a
-    /// group began anew ends, and the next process comes.
+    /// Draws clusters of three groups, in one run of four of two, that lose their memory. No client is given up: a client that is
+    /// told that a group began anew ends, and the next process comes in its place.
     fn forgetting(self, seed: u64, profile: Profile) -> Self {
         if profile != Profile::Forgets {
             return self;

@@ -54,7 +54,7 @@ pub enum Question {
     Reset {
         /// The incarnation that ends, as [`Standing::ends`] names it.
         ends: String,
-        /// It begins with nothing, instead of with the state of who is asked.
+        /// The incarnation begins with nothing, instead of with the state of the member that is asked.
         empty: bool,
     },
     /// To end in order, as by SIGTERM.
@@ -86,7 +86,7 @@ pub struct Standing {
     /// The incarnation of its group in which it has a state; `0-00000000` if it has none.
     #[serde(default)]
     pub incarnation: String,
-    /// The incarnation that a reset of its group has to name, as it knows.
+    /// The incarnation that a reset of its group has to name, as far as it knows.
     #[serde(default)]
     pub ends: String,
     /// Why it does not begin its group with others that have no memory of it either.

@@ -127,7 +127,7 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
         // Those first whose home is a group that is needed anyway.
         let (near, far): (Vec<_>, Vec<_>) =
             places.map(ClientId).partition(|place| self.to.contains(&self.plan.topology().home(*place)));
-        // All places of a home that is not there have to wait for it.
+        // Home groups that are not there: none of their places can be had.
         let mut homeless = Vec::new();
         for place in near.into_iter().chain(far) {
             if homeless.contains(&self.plan.topology().home(place)) {

@@ -30,7 +30,7 @@ use operator::Operator;
 
 /// Steps of all processes within which everything is delivered after the faults stopped.
 pub const RECOVERY_STEPS: u64 = 300_000;
-/// How often it is looked whether everything is settled, steps.
+/// Steps between two looks whether everything is settled.
 const UNSETTLED_STEPS: u64 = 64;
 /// Wrong times that are named.
 const FEW: usize = 4;
@@ -71,7 +71,7 @@ struct FaultyRun {
     steps: u64,
     /// Steps when the faults stopped.
     stopped_at: Option<u64>,
-    /// In the profile that needs one.
+    /// Resets groups in profile [`Profile::Forgets`]; `None` in all others.
     operator: Option<Operator>,
 }
 

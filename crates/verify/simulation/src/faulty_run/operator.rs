@@ -1,4 +1,4 @@
-//! Who looks after groups that lost their memory: an operator that resets them, and supervisors that start members again.
+//! Looks after groups that lost their memory: an operator resets them, and supervisors start members again.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::forgets::ForgetCounts;
 const STREAM: u64 = 408;
 /// How often the operator looks, ns.
 const LOOK_NS: u64 = 20_000;
-/// How long it takes until an operator comes, and until the same one tries again, ns.
+/// How long it takes until an operator resets a group that waits, and until the operator tries again, ns.
 const COMES_NS: (u64, u64) = (50_000, 700_000);
 
 /// How a history began that the operator asked for.
@@ -35,7 +35,7 @@ struct Asked {
 /// One group, as the operator sees it.
 #[derive(Default)]
 struct Case {
-    /// When the operator will come.
+    /// When the operator will reset the group, unless it works by then.
     due_ns: Option<u64>,
     asked: Option<Asked>,
     reset: bool,

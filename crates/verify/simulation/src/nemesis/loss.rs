@@ -1,4 +1,4 @@
-//! Who loses its memory in profile [`Profile::Forgets`], and when.
+//! Draws which processes lose their memory in profile [`Profile::Forgets`], and when.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{ClientId, GroupId, Topology};
@@ -10,12 +10,12 @@ use crate::chance::Chance;
 const FROM_NS: (u64, u64) = (200_000, 1_200_000);
 /// How long a process is down, ns. The least is more than [`AT_ONCE_NS`].
 const BACK_NS: (u64, u64) = (25_000, 300_000);
-/// Within so long all lose their memory that lose it at once, ns.
+/// Processes that lose their memory at once lose it within this time, ns.
 const AT_ONCE_NS: u64 = 20_000;
-/// How long who remembers is silent, ns.
+/// How long a process that remembers is silent, ns.
 const SILENT_NS: (u64, u64) = (100_000, 2_000_000);
 
-/// The losses of a seed.
+/// Draws the losses of a seed.
 pub(super) fn draw(chance: &mut Chance, profile: Profile, topology: &Topology) -> Vec<Planned> {
     if profile != Profile::Forgets {
         return Vec::new();
@@ -83,7 +83,7 @@ impl Losses<'_> {
         }
     }
 
-    /// Who remembers stands still or is cut off, and comes back.
+    /// A process that remembers stands still or is cut off, and comes back.
     fn silence(&mut self, at_ns: u64, who: ProcessId) {
         let for_ns = self.chance.between(SILENT_NS.0, SILENT_NS.1);
         let fault = match self.chance.between(0, 1) {

@@ -309,7 +309,7 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
         Failure::run(what, self.casting.args.meeting.config.display(), remedy)
     }
 
-    /// A group began anew, and knows nothing of this process.
+    /// Returns the failure of a cast to a group that began anew, and takes nothing more of this process.
     fn reset(&self, group: GroupId) -> Failure {
         let (left, sent) = (self.outstanding.len(), self.messages);
         let group = self.casting.plan.group_name(group);

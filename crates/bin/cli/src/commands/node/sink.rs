@@ -198,7 +198,7 @@ impl Sink {
         self.record(Recorder::flush);
     }
 
-    /// This member has the state of a history of its group with these beginnings.
+    /// Records that this member holds the state of a history of its group. `origins`: the beginnings of that history.
     pub(super) fn begun(&mut self, origins: &[Origin]) {
         self.record(|recorder| recorder.begun(now_ns(), origins));
         self.record(Recorder::flush);
