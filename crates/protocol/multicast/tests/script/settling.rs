@@ -2,11 +2,11 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ballot, ClientId, ClientState, GroupId, GroupSet, Head, Incarnation, MessageId, MessageRef, Mutant, PeerMessage,
-    Settling, State, StreamEntry, Verdict, Word, WordRef,
+    Ballot, ClientId, GroupId, GroupSet, Head, Incarnation, MessageId, MessageRef, Mutant, PeerMessage, Settling,
+    StreamEntry, Verdict, Word, WordRef,
 };
 
-use super::process::{BOTH, Effect, Process, TWO_GROUPS, first_campaign, head, led_by};
+use super::process::{BOTH, Effect, Process, TWO_GROUPS, first_campaign, head, led_by, nothing};
 
 const C0: ClientId = ClientId(0);
 const ANEW: Incarnation = Incarnation { number: 2, tag: 5 };
@@ -168,15 +168,7 @@ fn a_history_that_goes_on_with_a_state_says_what_it_has_decided() {
         assert_eq!(leader.replica.delivered(), behind + 1);
         let mut effects = super::process::Recorder::default();
         let ballot = leader.replica.reset(Incarnation::FIRST, false, &mut effects).expect("it names what it ends");
-        let nothing = State {
-            known: vec![Ballot::new_in(0, 0, ProcessId(0)), Ballot::new_in(0, 0, ProcessId(3))],
-            incarnations: vec![Incarnation::NONE; 2],
-            words: vec![Word::default(); 2],
-            lives: vec![8, 0, 0],
-            clients: vec![ClientState::default(); 2],
-            ..State::default()
-        };
-        leader.peer_message(0, &PeerMessage::Promise { ballot, state: nothing }).expect("a majority");
+        leader.peer_message(0, &PeerMessage::Promise { ballot, state: nothing([8, 0, 0]) }).expect("a majority");
         leader.peer_message(0, &PeerMessage::Installed { ballot }).expect("it leads");
         let told = leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7).expect("sound");
         let says = |effect: &Effect| match effect {
@@ -236,15 +228,7 @@ fn begun_anew(mutant: Mutant) -> Process {
         .expect("sound");
     let mut effects = super::process::Recorder::default();
     let ballot = leader.replica.reset(first, true, &mut effects).expect("it has nothing");
-    let nothing = State {
-        known: vec![Ballot::new_in(0, 0, ProcessId(0)), Ballot::new_in(0, 0, ProcessId(3))],
-        incarnations: vec![Incarnation::NONE; 2],
-        words: vec![Word::default(); 2],
-        lives: vec![8, 0, 2],
-        clients: vec![ClientState::default(); 2],
-        ..State::default()
-    };
-    leader.peer_message(0, &PeerMessage::Promise { ballot, state: nothing }).expect("a majority");
+    leader.peer_message(0, &PeerMessage::Promise { ballot, state: nothing([8, 0, 2]) }).expect("a majority");
     leader.peer_message(0, &PeerMessage::Installed { ballot }).expect("it leads");
     assert!(leader.replica.is_leader());
     leader
