@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use stentor_fabric::ProcessId;
+use stentor_fabric::{ProcessId, SplitMix64};
 
 /// A group, by its index in the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -102,12 +102,8 @@ impl Incarnation {
     /// nanoseconds: two processes draw one tag by chance alone.
     #[must_use]
     pub(crate) fn drawn(number: u32, process: ProcessId, life: u64) -> Self {
-        // The finalizer of SplitMix64.
-        let mut mixed = life ^ u64::from(process.0) << 48 ^ u64::from(number) << 32;
-        for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9_u64), (27, 0x94d0_49bb_1331_11eb)] {
-            mixed = (mixed ^ mixed >> shift).wrapping_mul(factor);
-        }
-        Incarnation { number, tag: (mixed >> 31) as u32 }
+        let mixed = SplitMix64::finish(life ^ u64::from(process.0) << 48 ^ u64::from(number) << 32);
+        Incarnation { number, tag: (mixed >> 32) as u32 }
     }
 
     /// Whether a ballot can carry its number.
