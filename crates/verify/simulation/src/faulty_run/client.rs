@@ -23,6 +23,8 @@ pub(super) struct ClientActor {
     unsynced: VecDeque<(MessageId, Message)>,
     /// It was told that it lost its place, and ends.
     superseded: bool,
+    /// Why it could not multicast its next message when it last tried.
+    pub(super) refused: Option<SubmitError>,
     shared: Rc<Shared>,
 }
 
@@ -34,7 +36,7 @@ impl ClientActor {
         client.set_expel_after(shared.scenario.expel_ns.map_or(Duration::MAX, Duration::from_nanos));
         client.record_operations();
         let shared = Rc::clone(shared);
-        Ok(ClientActor { client, id, me, unsynced: VecDeque::new(), superseded: false, shared })
+        Ok(ClientActor { client, id, me, unsynced: VecDeque::new(), superseded: false, refused: None, shared })
     }
 
     pub(super) fn step(&mut self, now_ns: u64) -> bool {
@@ -85,8 +87,10 @@ impl ClientActor {
         }
         let Ok(submitted) = submitted else {
             load.next = Some(message);
+            self.refused = submitted.err();
             return false;
         };
+        self.refused = None;
         let id = submitted.id;
         let known = message.to.iter().map(|group| (usize::from(group.0), self.client.incarnation(*group)));
         self.shared.history.borrow_mut().multicast_to(self.me, id, known.collect());

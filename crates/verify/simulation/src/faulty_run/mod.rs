@@ -392,7 +392,8 @@ fn stand(actor: &Actor) -> String {
             )
         }
         Actor::Client(actor) => {
-            format!("client {} has {} messages outstanding", actor.client.id().0, actor.client.outstanding())
+            let refused = actor.refused.map(|why| format!("; it cannot multicast: {why}")).unwrap_or_default();
+            format!("client {} has {} messages outstanding{refused}", actor.client.id().0, actor.client.outstanding())
         }
     }
 }
