@@ -106,6 +106,15 @@ impl Incarnation {
         Incarnation { number, tag: (mixed >> 32) as u32 }
     }
 
+    /// Bits of a [`mark`](Incarnation::mark).
+    pub(crate) const MARK_BITS: u32 = 17;
+
+    /// Returns a short form that tells two incarnations of a group apart but by chance; 0 for [`NONE`](Incarnation::NONE) and
+    /// [`FIRST`](Incarnation::FIRST).
+    pub(crate) fn mark(self) -> u32 {
+        (self.tag ^ self.number.saturating_sub(1)) & ((1 << Self::MARK_BITS) - 1)
+    }
+
     /// Whether a ballot can carry its number.
     #[must_use]
     pub(crate) fn is_possible(self) -> bool {

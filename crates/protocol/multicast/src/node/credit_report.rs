@@ -1,7 +1,7 @@
 //! What a peer reports with its credits.
 
 use super::inbound::Held;
-use crate::ids;
+use crate::{Incarnation, ids};
 
 /// What a peer says with its credits, besides the position that it freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,26 +31,31 @@ pub(super) struct Standing {
     pub(super) opened: bool,
     /// The group keeps so much of earlier processes that none can follow now.
     pub(super) crowded: bool,
+    /// The history of the group in which all this is so: the mark of the member's incarnation.
+    pub(super) history: u32,
 }
 
 const GENERATION_BITS: u32 = 28;
 const FIRST_BITS: u32 = 17;
 const OPENED: u64 = 1 << (GENERATION_BITS + FIRST_BITS);
 const CROWDED: u64 = OPENED << 1;
+const HISTORY_SHIFT: u32 = GENERATION_BITS + FIRST_BITS + 2;
 const _: () = assert!(ids::GENERATIONS == 1 << GENERATION_BITS);
+const _: () = assert!(HISTORY_SHIFT + Incarnation::MARK_BITS == u64::BITS);
 
 impl Standing {
     pub(super) fn to_word(self) -> u64 {
-        let Standing { generation, first, opened, crowded } = self;
+        let Standing { generation, first, opened, crowded, history } = self;
         let first = first.min((1 << FIRST_BITS) - 1);
         let flags = if opened { OPENED } else { 0 } | if crowded { CROWDED } else { 0 };
-        generation.min(ids::GENERATIONS - 1) | first << GENERATION_BITS | flags
+        generation.min(ids::GENERATIONS - 1) | first << GENERATION_BITS | flags | u64::from(history) << HISTORY_SHIFT
     }
 
     pub(super) fn from_word(word: u64) -> Self {
         let first = word >> GENERATION_BITS & ((1 << FIRST_BITS) - 1);
         let generation = word & (ids::GENERATIONS - 1);
-        Standing { generation, first, opened: word & OPENED != 0, crowded: word & CROWDED != 0 }
+        let history = (word >> HISTORY_SHIFT) as u32;
+        Standing { generation, first, opened: word & OPENED != 0, crowded: word & CROWDED != 0, history }
     }
 }
 
@@ -60,9 +65,11 @@ mod tests {
 
     #[test]
     fn a_place_is_one_word() {
-        let place = Standing { generation: ids::GENERATIONS - 1, first: 1 << 16, opened: true, crowded: false };
+        let place =
+            Standing { generation: ids::GENERATIONS - 1, first: 1 << 16, opened: true, crowded: false, history: 1 };
         assert_eq!(Standing::from_word(place.to_word()), place);
-        let other = Standing { generation: 7, first: 0, opened: false, crowded: true };
+        let history = (1 << Incarnation::MARK_BITS) - 1;
+        let other = Standing { generation: 7, first: 0, opened: false, crowded: true, history };
         assert_eq!(Standing::from_word(other.to_word()), other);
     }
 }

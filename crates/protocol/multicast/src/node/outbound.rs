@@ -11,6 +11,8 @@
 //!   posted there before is done: a record of an earlier lap that landed late would destroy the later one in its place.
 //!   Meanwhile its records are in staging, as if it could not be written yet.
 //! - A credit counts only if it names the generation of the target's last start.
+//! - A report counts only if it is of the known history of its group: a member that has not heard of a newer one goes on with
+//!   its own.
 //! - A target whose peer asked not to be waited for is stopped, and its credits are read on. It is started again when one of
 //!   them, of the same generation, no longer asks for that.
 
@@ -34,8 +36,8 @@ use super::pace::Patience;
 use super::peer_link::PeerLink;
 use super::sealed::Sealed;
 use super::target::{CreditCell, PeerProgress, Target, staging_reader};
-use crate::Mutant;
 use crate::mutant::mutant;
+use crate::{Incarnation, Mutant};
 
 /// A ring at one or several peers: one position, the smallest credit counts.
 #[derive(Debug)]
@@ -64,6 +66,8 @@ pub(super) struct Outbound {
     /// Whether some target has yet to get what was written before.
     late: bool,
     generations: u64,
+    /// The mark of the history of the peers' group that is known; 0 between members.
+    history: u32,
 }
 
 /// How a ring is to be.
@@ -122,6 +126,7 @@ impl Outbound {
             tail: 0,
             late: false,
             generations: 0,
+            history: 0,
         })
     }
 
@@ -134,9 +139,21 @@ impl Outbound {
         self.targets.push(Target::new(peer, link, purpose, cell));
     }
 
-    /// What peers reported since their last start.
+    /// What peers reported since their last start, in the history that is known.
     pub(super) fn reports(&self) -> impl Iterator<Item = CreditReport> {
-        self.targets.iter().filter_map(|target| target.report)
+        (0..self.targets.len()).filter_map(|target| self.report(target))
+    }
+
+    /// What a peer reported since its last start, in the history that is known.
+    pub(super) fn report(&self, target: usize) -> Option<CreditReport> {
+        self.targets[target].report.filter(|report| report.place.history == self.history)
+    }
+
+    /// Another history of the peers' group is known: reports of others do not count from here on.
+    pub(super) fn know(&mut self, incarnation: Incarnation) {
+        let mark = incarnation.mark();
+        self.news |= mark != self.history;
+        self.history = mark;
     }
 
     /// The target of a peer.

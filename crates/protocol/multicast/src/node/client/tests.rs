@@ -22,7 +22,7 @@ fn numbered(used: bool) -> Client<SimFabric> {
     let fabric = world.fabric(topology.client_process(ClientId(0)));
     let mut client = Client::new(fabric, topology, ClientId(0), limits, 5, 1).expect("a possible client");
     assert!(client.accepts(0, Incarnation::FIRST) && client.accepts(1, Incarnation::FIRST));
-    client.be_numbered(Standing { generation: GENERATION, first: 0, opened: true, crowded: false });
+    client.be_numbered(Standing { generation: GENERATION, opened: true, ..Standing::default() });
     client.open(OTHER, 0);
     if used {
         client.open(HOME, 0);
@@ -31,9 +31,9 @@ fn numbered(used: bool) -> Client<SimFabric> {
     client
 }
 
-/// A member of its home reports, and the client looks at that.
-fn hears(client: &mut Client<SimFabric>, generation: u64, freed: u64) {
-    let place = Standing { generation, first: 0, opened: false, crowded: false };
+/// A member of its home reports in this history, and the client looks at that.
+fn hears(client: &mut Client<SimFabric>, history: Incarnation, place: Standing, freed: u64) {
+    let place = Standing { history: history.mark(), ..place };
     client.rings[usize::from(HOME.0)].targets[0].report =
         Some(CreditReport { freed, place, ..CreditReport::default() });
     if client.takeover.is_opened(HOME) {
@@ -43,6 +43,11 @@ fn hears(client: &mut Client<SimFabric>, generation: u64, freed: u64) {
     }
 }
 
+/// Nobody with this generation has begun, and the next process gets it or a larger one.
+fn followed_by(generation: u64) -> Standing {
+    Standing { generation, ..Standing::default() }
+}
+
 /// A new history numbers processes from above, and knows nothing of this one: nobody came after it.
 #[test]
 fn who_may_come_next_in_a_new_history_of_the_home_supersedes_nobody() {
@@ -50,7 +55,7 @@ fn who_may_come_next_in_a_new_history_of_the_home_supersedes_nobody() {
         let mut client = numbered(used);
         assert!(client.accepts(0, ANEW), "a larger incarnation");
         let generation = if freed == 0 { GENERATION + 1 } else { GENERATION };
-        hears(&mut client, generation, freed);
+        hears(&mut client, ANEW, followed_by(generation), freed);
         assert!(!client.superseded, "used: {used}, freed: {freed}");
         let lost = Err(SubmitError::GroupReset { group: HOME.0 });
         assert_eq!(client.check(&[HOME, OTHER], b""), lost, "used: {used}, freed: {freed}");
@@ -62,7 +67,7 @@ fn who_may_come_next_in_the_same_history_supersedes() {
     for (used, freed) in [(false, 0), (true, 0), (true, 9)] {
         let mut client = numbered(used);
         let generation = if freed == 0 { GENERATION + 1 } else { GENERATION };
-        hears(&mut client, generation, freed);
+        hears(&mut client, Incarnation::FIRST, followed_by(generation), freed);
         assert!(client.superseded, "used: {used}, freed: {freed}");
     }
 }
@@ -79,4 +84,19 @@ fn a_history_that_is_over_does_not_come_back() {
         assert_eq!(client.incarnation(HOME), ANEW);
     }
     assert!(client.accepts(0, Incarnation::NONE), "one without memory says nothing");
+}
+
+/// A member that stands still while its group is reset has said where the client's slots begin in the history that is over, and
+/// may go on with that.
+#[test]
+fn what_is_reported_of_a_history_that_is_over_opens_nothing() {
+    let mut client = numbered(false);
+    assert!(client.accepts(0, ANEW));
+    let opened = Standing { opened: true, ..followed_by(GENERATION) };
+    hears(&mut client, Incarnation::FIRST, opened, 11);
+    assert!(!client.takeover.is_opened(HOME));
+    assert_eq!(client.rings[usize::from(HOME.0)].reports().count(), 0);
+    hears(&mut client, ANEW, opened, 0);
+    assert!(client.takeover.is_opened(HOME));
+    assert_eq!(client.next_slot(HOME), 0);
 }

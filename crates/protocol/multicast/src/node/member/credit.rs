@@ -146,7 +146,8 @@ impl<F: Fabric> Member<F> {
         let aside = if *told_aside { ASIDE } else { 0 };
         // Of one that has not read the credit before, this one says all.
         let first = body.first.saturating_sub(body.freed_slots);
-        let place = Standing { first, ..body.place }.to_word();
+        let history = replica.incarnation().mark();
+        let place = Standing { first, history, ..body.place }.to_word();
         let values = [position, body.freed_slots, place, held, body.ring.generation() | aside];
         outputs.counts.write(Step::Credit, u64::from(body.ring.credit.send(fabric, links, values)));
         transfers.throttle.spend(freed - body.credited_slots);
@@ -163,11 +164,11 @@ impl<F: Fabric> Member<F> {
         let last = self.replica.succession(client);
         let own = |last: &Succession| body.generation == Some(last.generation) || body.ring.life() == Some(last.life);
         let crowded = self.replica.is_crowded(client);
-        let unopened = |generation| Standing { generation, first: 0, opened: false, crowded };
+        let unopened = |generation| Standing { generation, crowded, ..Standing::default() };
         (body.place, body.first) = match last {
             Some(last) if own(&last) && self.replica.has_opened(&last) && self.replica.counts_in().is_some() => {
                 body.generation = Some(last.generation);
-                (Standing { generation: last.generation, first: 0, opened: true, crowded }, last.first)
+                (Standing { opened: true, ..unopened(last.generation) }, last.first)
             }
             Some(last) if own(&last) => (unopened(0), 0),
             last => {
