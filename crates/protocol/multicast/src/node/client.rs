@@ -324,8 +324,8 @@ impl<F: Fabric> Client<F> {
     pub fn is_delivered_everywhere(&self) -> bool {
         self.topology.group_ids().zip(&self.rings).all(|(group, ring)| {
             let end = self.sender.next(group);
-            let has_all = |member| ring.report(member).is_some_and(|report| report.freed >= end);
-            ring.targets.iter().enumerate().all(|(member, target)| target.is_started() && has_all(member))
+            let mut reports = ring.targets.iter().map(|target| target.report.filter(|_| target.is_started()));
+            reports.all(|report| report.is_some_and(|report| report.freed >= end))
         })
     }
 
@@ -519,8 +519,8 @@ impl<F: Fabric> Client<F> {
         let ring = &self.rings[usize::from(group.0)];
         // A history that began since knows nothing of this process, and so says nothing of another one that came after it.
         let told = !self.reset[usize::from(group.0)];
-        for member in 0..ring.targets.len() {
-            let Some(report) = ring.report(member) else { continue };
+        for (member, target) in ring.targets.iter().enumerate() {
+            let Some(report) = target.report else { continue };
             // What is free and was not used by this process was used by another one: what it would put there is lost.
             self.superseded |= told && report.freed > self.sender.next(group);
             if self.sender.counts(group, member) {

@@ -141,19 +141,16 @@ impl Outbound {
 
     /// What peers reported since their last start, in the history that is known.
     pub(super) fn reports(&self) -> impl Iterator<Item = CreditReport> {
-        (0..self.targets.len()).filter_map(|target| self.report(target))
-    }
-
-    /// What a peer reported since its last start, in the history that is known.
-    pub(super) fn report(&self, target: usize) -> Option<CreditReport> {
-        self.targets[target].report.filter(|report| report.place.history == self.history)
+        self.targets.iter().filter_map(|target| target.report)
     }
 
     /// Another history of the peers' group is known: reports of others do not count from here on.
     pub(super) fn know(&mut self, incarnation: Incarnation) {
         let mark = incarnation.mark();
-        self.news |= mark != self.history;
-        self.history = mark;
+        if mark != self.history {
+            (self.history, self.news) = (mark, true);
+            self.targets.iter_mut().for_each(|target| target.look_again(mark));
+        }
     }
 
     /// The target of a peer.
@@ -244,12 +241,8 @@ impl Outbound {
                     continue;
                 }
                 target.freed = self.writer.absorb(target.freed, position);
-                target.report = Some(CreditReport {
-                    freed,
-                    place: Standing::from_word(place),
-                    held: Held::from_word(held, freed),
-                    aside,
-                });
+                let (place, held) = (Standing::from_word(place), Held::from_word(held, freed));
+                target.note(CreditReport { freed, place, held, aside }, self.history);
             }
         }
         if any {

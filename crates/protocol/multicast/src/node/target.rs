@@ -30,7 +30,7 @@ pub(super) enum PeerProgress {
 /// One peer that gets the ring's records.
 ///
 /// # Invariants
-/// - `report` is of the last start; so is `freed`.
+/// - `report` is of the last start; so are `elsewhere` and `freed`. While there is a `report`, `elsewhere` is older.
 /// - `staged` and `fanned` rise in both their numbers.
 /// - While `behind` is there nothing is written but from it.
 #[derive(Debug)]
@@ -45,8 +45,10 @@ pub(super) struct Target {
     pub(super) progress: PeerProgress,
     pub(super) generation: u64,
     pub(super) freed: u64,
-    /// The last credit since the start; `None` before the first.
+    /// The last credit since the start that is of the known history; `None` before the first.
     pub(super) report: Option<CreditReport>,
+    /// The last credit since the start, if it is of another history.
+    elsewhere: Option<CreditReport>,
     /// How fast it frees.
     pub(super) pace: Pace,
     /// Posts from staging that may still be read: (request, position).
@@ -80,12 +82,35 @@ impl Target {
             generation: 0,
             freed: 0,
             report: None,
+            elsewhere: None,
             pace: Pace::default(),
             staged: VecDeque::new(),
             behind: None,
             before: 0,
             fanned: VecDeque::new(),
             in_doubt_from: None,
+        }
+    }
+
+    /// A credit came. `history`: the mark of the one that is known.
+    #[inline]
+    pub(super) fn note(&mut self, report: CreditReport, history: u32) {
+        if report.place.history == history {
+            self.report = Some(report);
+        } else {
+            self.note_elsewhere(report);
+        }
+    }
+
+    #[cold]
+    fn note_elsewhere(&mut self, report: CreditReport) {
+        (self.report, self.elsewhere) = (None, Some(report));
+    }
+
+    /// Another history is known: the last credit counts if it is of that one.
+    pub(super) fn look_again(&mut self, history: u32) {
+        if let Some(last) = self.report.take().or(self.elsewhere.take()) {
+            self.note(last, history);
         }
     }
 
@@ -177,7 +202,7 @@ impl Target {
         self.region.forget();
         self.generation = generation;
         self.freed = position;
-        self.report = None;
+        (self.report, self.elsewhere) = (None, None);
         self.pace.restart();
         self.behind = behind;
     }
@@ -196,7 +221,7 @@ impl Target {
             self.progress = PeerProgress::Stopped;
         }
         if counted {
-            self.report = None;
+            (self.report, self.elsewhere) = (None, None);
             self.behind = None;
         }
         counted

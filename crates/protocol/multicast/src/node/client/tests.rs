@@ -34,8 +34,9 @@ fn numbered(used: bool) -> Client<SimFabric> {
 /// A member of its home reports in this history, and the client looks at that.
 fn hears(client: &mut Client<SimFabric>, history: Incarnation, place: Standing, freed: u64) {
     let place = Standing { history: history.mark(), ..place };
-    client.rings[usize::from(HOME.0)].targets[0].report =
-        Some(CreditReport { freed, place, ..CreditReport::default() });
+    let known = client.incarnation(HOME).mark();
+    let report = CreditReport { freed, place, ..CreditReport::default() };
+    client.rings[usize::from(HOME.0)].targets[0].note(report, known);
     if client.takeover.is_opened(HOME) {
         client.count_members(HOME);
     } else {
@@ -96,7 +97,11 @@ fn what_is_reported_of_a_history_that_is_over_opens_nothing() {
     hears(&mut client, Incarnation::FIRST, opened, 11);
     assert!(!client.takeover.is_opened(HOME));
     assert_eq!(client.rings[usize::from(HOME.0)].reports().count(), 0);
-    hears(&mut client, ANEW, opened, 0);
+    let later = Incarnation { number: 3, tag: 7 };
+    hears(&mut client, later, opened, 0);
+    assert!(!client.takeover.is_opened(HOME), "its greeting comes later");
+    assert!(client.accepts(0, later));
+    client.look_for_opening(HOME);
     assert!(client.takeover.is_opened(HOME));
     assert_eq!(client.next_slot(HOME), 0);
 }
