@@ -7,6 +7,10 @@
 //! the one before. A delivery is *on* a history if it has a number that the deliverer's history and this one have in common.
 //! The *last* history of a group is that of its largest incarnation. A client multicasts to the history that it knows.
 //!
+//! What a member did counts for the history in which it is seen after that. A state is given to its application before the member
+//! has it, and may be of another history than the member is seen in meanwhile. So what the application did from there on waits until
+//! the member has as many deliveries; it counts for none if the application begins anew before that.
+//!
 //! A message is *lossy* if the last history of a destination group does not begin where the one does to which it was multicast: that
 //! group may lack it, and the others, the *survivors*, settle it. The checker judges selections of what happened, by the definitions
 //! that hold everywhere:
@@ -74,10 +78,12 @@ pub(crate) struct Histories {
     events: Vec<(Event, Option<Path>)>,
     paths: Vec<History>,
     by_incarnation: HashMap<(usize, Incarnation), Path>,
-    /// By member: events since it was last looked at.
+    /// By member: events since it was last looked at, or since its application was given a state that it has not got yet.
     open: Vec<Vec<usize>>,
     /// By member: states of its application since then, with the number of deliveries.
     states: Vec<Vec<(u64, u64)>>,
+    /// By member: its deliveries when it was last looked at.
+    delivered: Vec<u64>,
     /// By member: the history in which it was last seen.
     current: Vec<Option<(Path, Incarnation)>>,
     /// By group, beginning and number.
@@ -106,6 +112,7 @@ impl Histories {
             by_incarnation: HashMap::new(),
             open: vec![Vec::new(); members],
             states: vec![Vec::new(); members],
+            delivered: vec![0; members],
             current: vec![None; members],
             digests: HashMap::new(),
             sent: HashMap::new(),
@@ -140,9 +147,11 @@ impl Histories {
         }
         let me = event.process.index();
         if let Some(open) = self.open.get_mut(me) {
-            if matches!(event.kind, EventKind::Recover { from: 0 }) && self.current[me].is_none() {
-                // It was given a state of a history in which its group does not take it in: its application begins anew.
-                open.clear();
+            if matches!(event.kind, EventKind::Recover { from: 0 }) {
+                // Its application begins anew: it was given a state of a history that the member does not go on in.
+                let given = |at: &usize| self.events.get(*at).is_some_and(|(event, _)| is_ahead(event, 0));
+                let kept = self.current[me].map_or(Some(0), |_| open.iter().position(given));
+                open.truncate(kept.unwrap_or(open.len()));
                 self.states[me].clear();
             }
             open.push(self.events.len());
@@ -170,8 +179,15 @@ impl Histories {
         }
     }
 
-    /// A member was looked at, after a step. Returns the beginnings of its history, if nobody of its group was seen in it before.
-    pub(crate) fn look(&mut self, me: ProcessId, incarnation: Incarnation, origins: &[Origin]) -> Option<&[Origin]> {
+    /// A member that has `delivered` so many was looked at, after a step. Returns the beginnings of its history, if nobody of its
+    /// group was seen in it before.
+    pub(crate) fn look(
+        &mut self,
+        me: ProcessId,
+        incarnation: Incarnation,
+        origins: &[Origin],
+        delivered: u64,
+    ) -> Option<&[Origin]> {
         let group = self.groups[me.index()];
         let mut new = None;
         if !incarnation.is_none() && self.current[me.index()].is_none_or(|(_, known)| known != incarnation) {
@@ -191,9 +207,13 @@ impl Histories {
                 self.current[me.index()] = Some((path, incarnation));
             }
         }
+        self.delivered[me.index()] = delivered;
         // A member's application may have its state before the member itself has.
         let (path, _) = self.current[me.index()]?;
-        for at in std::mem::take(&mut self.open[me.index()]) {
+        let open = &mut self.open[me.index()];
+        let ahead = |at: &usize| self.events.get(*at).is_some_and(|(event, _)| is_ahead(event, delivered));
+        let waits = open.split_off(open.iter().position(ahead).unwrap_or(open.len()));
+        for at in std::mem::replace(open, waits) {
             if let Some((event, of)) = self.events.get_mut(at) {
                 *of = Some(path);
                 if let EventKind::Deliver(said) = &event.kind
@@ -210,7 +230,11 @@ impl Histories {
     pub(crate) fn compare(&mut self, me: ProcessId) -> u64 {
         let group = self.groups[me.index()];
         let Some((path, _)) = self.current[me.index()] else { return 0 };
-        let states = std::mem::take(&mut self.states[me.index()]);
+        let delivered = self.delivered[me.index()];
+        let (states, waits) =
+            std::mem::take(&mut self.states[me.index()]).into_iter().partition(|(n, _)| *n <= delivered);
+        self.states[me.index()] = waits;
+        let states: Vec<(u64, u64)> = states;
         let origins = &self.paths[path].origins;
         let mut differ = 0;
         for (number, digest) in states.into_iter().filter(|(number, _)| *number > 0) {
@@ -428,6 +452,61 @@ impl Histories {
     }
 }
 
+/// Whether an application was given a state of more deliveries than its member has.
+fn is_ahead(event: &Event, delivered: u64) -> bool {
+    matches!(event.kind, EventKind::Recover { from } if from > delivered)
+}
+
 fn is_violated(report: &Report, name: &str) -> bool {
     report.properties.get(name).is_some_and(Verdict::is_violated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One group of three. The last two were reset to a history that has nothing of the one before.
+    const ENDED: [Origin; 1] = [Origin { incarnation: Incarnation::FIRST, kept: 0 }];
+    const LAST: [Origin; 1] = [Origin { incarnation: Incarnation { number: 2, tag: 5 }, kept: 0 }];
+    const MEMBER: ProcessId = ProcessId(0);
+
+    fn histories() -> Histories {
+        let topology = Topology::new(&[3], 1).expect("a possible cluster");
+        let mut histories = Histories::new(&topology);
+        histories.look(MEMBER, Incarnation::FIRST, &ENDED, 0);
+        histories.look(ProcessId(1), LAST[0].incarnation, &LAST, 4);
+        histories
+    }
+
+    fn recovers(histories: &mut Histories, from: u64) -> usize {
+        let kind = EventKind::Recover { from };
+        histories.happened(&Event { t: 1, process: stentor_checker::Process(0), incarnation: 2, kind });
+        histories.digest(MEMBER, from, from + 7);
+        histories.events.len() - 1
+    }
+
+    /// The member is in the history before still when its application has a state of the last one.
+    #[test]
+    fn a_state_that_comes_before_its_member_has_it_is_of_the_history_that_the_member_is_in_then() {
+        let mut histories = histories();
+        let given = recovers(&mut histories, 4);
+        histories.look(MEMBER, Incarnation::FIRST, &ENDED, 0);
+        assert_eq!((histories.events[given].1, histories.compare(MEMBER)), (None, 0), "it waits");
+        histories.look(MEMBER, LAST[0].incarnation, &LAST, 4);
+        let last = histories.last()[0];
+        assert_eq!((histories.events[given].1, histories.compare(MEMBER)), (last, 0));
+        assert!(histories.digests.contains_key(&(0, LAST[0].incarnation, 4)), "{:?}", histories.digests);
+    }
+
+    #[test]
+    fn a_state_counts_for_no_history_if_the_application_begins_anew_before_its_member_has_it() {
+        let mut histories = histories();
+        let given = recovers(&mut histories, 4);
+        histories.look(MEMBER, Incarnation::FIRST, &ENDED, 0);
+        let anew = recovers(&mut histories, 0);
+        histories.look(MEMBER, LAST[0].incarnation, &LAST, 6);
+        histories.compare(MEMBER);
+        assert_eq!((histories.events[given].1, histories.events[anew].1), (None, histories.last()[0]));
+        assert!(histories.digests.is_empty(), "{:?}", histories.digests);
+    }
 }

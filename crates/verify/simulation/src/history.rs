@@ -101,7 +101,8 @@ impl History {
     /// A member was looked at, after a step. Returns the beginnings of its history, if nobody of its group was seen in it before.
     pub(crate) fn look(&mut self, me: ProcessId, replica: &Replica) -> Option<Vec<Origin>> {
         let histories = self.histories.as_mut()?;
-        let new = histories.look(me, replica.incarnation(), replica.origins()).map(<[Origin]>::to_vec);
+        let (incarnation, origins, delivered) = (replica.incarnation(), replica.origins(), replica.delivered());
+        let new = histories.look(me, incarnation, origins, delivered).map(<[Origin]>::to_vec);
         self.wrong_states += histories.compare(me);
         new
     }
