@@ -27,7 +27,8 @@
 //!    group and no process is told.
 //! 4. *No two messages have one id.* A generation is told to one life. It is above all generations whose successions the home
 //!    group has; those that were told are settled, so no later leader lacks one. A home group that forgot everything numbers
-//!    from the beginning; a group that remembers a larger generation says so, and the process asks its home for one above it.
+//!    from the beginning; a group that remembers a larger generation, or another process of the same one, says so, and the process
+//!    asks its home for one above it.
 //!
 //! **What is synced is not void.** A client was told that m is held by a majority Q1 in ballot b, with everything before it at
 //! this group. Let a leader append a succession in ballot c by answers of Q2.

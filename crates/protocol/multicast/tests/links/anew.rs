@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stentor_fabric::{ProcessId, SplitMix64};
 use stentor_fabric_sim::{Fault, NetworkModel};
-use stentor_multicast::{GroupId, Hindrance, Incarnation, ReplicaConfig, SubmitError};
+use stentor_multicast::{ClientId, GroupId, Hindrance, Incarnation, ReplicaConfig, SubmitError};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
@@ -277,6 +277,28 @@ fn a_group_that_was_founded_beside_somebody_who_remembers_it_moves_above_what_th
     let after = bed.submit(0, &[0, 1], b"after").expect("all are connected");
     bed.run(10 * RECONNECTED_NS);
     assert!(bed.delivered.iter().all(|delivered| delivered.last().map(|(id, _)| *id) == Some(after)));
+}
+
+/// The home group of a client's place is founded anew, and numbers a process as it did an earlier one. Another group remembers that
+/// one, and lets no other process begin with its number: the two would use the same ids.
+#[test]
+fn a_process_that_is_numbered_like_an_earlier_one_begins_where_nobody_remembers_that_or_with_another_number() {
+    let mut bed = Bed::new(&[1, 1], 1, limits(), NetworkModel::calm(), 1);
+    assert_eq!(bed.topology.home(ClientId(0)), GroupId(0));
+    bed.run(RECONNECTED_NS);
+    let before = bed.submit(0, &[0, 1], b"before").expect("all are connected");
+    bed.run(RECONNECTED_NS);
+    bed.cut(0, 1, 40 * RECONNECTED_NS);
+    bed.restart_client(0);
+    bed.restart_member(0);
+    bed.run(30 * RECONNECTED_NS);
+    let founded = bed.members[0].replica().incarnation();
+    assert!(founded.contradicts(Incarnation::FIRST), "{founded}");
+    let after = bed.submit(0, &[1], b"after").expect("both groups have opened");
+    assert_ne!(after, before);
+    bed.run(RECONNECTED_NS);
+    let delivered: Vec<_> = bed.delivered[1].iter().map(|(id, _)| *id).collect();
+    assert_eq!(delivered, [before, after]);
 }
 
 /// A process without memory waits for as long as it is said to for others that may remember its group, also if it rests and is

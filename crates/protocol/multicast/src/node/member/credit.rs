@@ -162,7 +162,9 @@ impl<F: Fabric> Member<F> {
     fn look_at_place(&mut self, client: ClientId) {
         let body = &mut self.bodies[usize::from(client.0)];
         let last = self.replica.succession(client);
-        let own = |last: &Succession| body.generation == Some(last.generation) || body.ring.life() == Some(last.life);
+        // A home group that forgot everything numbers another process as it did an earlier one.
+        let same = |last: &Succession| last.life == 0 && body.generation == Some(last.generation);
+        let own = |last: &Succession| body.ring.life() == Some(last.life) || same(last);
         let crowded = self.replica.is_crowded(client);
         let unopened = |generation| Standing { generation, crowded, ..Standing::default() };
         (body.place, body.first) = match last {
