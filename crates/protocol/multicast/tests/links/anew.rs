@@ -1,6 +1,7 @@
 //! A group that lost all its memory, or its majority, and others that remember it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use stentor_fabric::{ProcessId, SplitMix64};
 use stentor_fabric_sim::{Fault, NetworkModel};
@@ -277,6 +278,31 @@ fn a_group_that_was_founded_beside_somebody_who_remembers_it_moves_above_what_th
     let after = bed.submit(0, &[0, 1], b"after").expect("all are connected");
     bed.run(10 * RECONNECTED_NS);
     assert!(bed.delivered.iter().all(|delivered| delivered.last().map(|(id, _)| *id) == Some(after)));
+}
+
+/// The same of a group of one, which moves while its greetings are under way: it has said to some what they refuse, and hears from
+/// them what does not contradict its new incarnation.
+#[test]
+fn a_member_that_moves_while_it_greets_greets_again() {
+    for seed in 0..20 {
+        let mut bed = Bed::new(&[1, 3], 1, limits(), NetworkModel::adversarial(), seed);
+        bed.run(RECONNECTED_NS);
+        (1..5).for_each(|other| bed.cut(0, other, 2 * RECONNECTED_NS));
+        bed.restart_member(0);
+        // It moves soon after it has heard of the other history, while others greet it still.
+        bed.tick_ns = 5_000;
+        bed.members[0].set_tick(Duration::from_nanos(bed.tick_ns));
+        bed.run(RECONNECTED_NS);
+        let founded = bed.members[0].replica().incarnation();
+        assert!(founded.contradicts(Incarnation::FIRST), "seed {seed}: {founded}");
+        bed.run(6 * RECONNECTED_NS);
+        let moved = bed.members[0].replica().incarnation();
+        assert_eq!(moved.number, 2, "seed {seed}: {moved}");
+        for (at, member) in bed.members.iter().enumerate() {
+            assert_eq!(member.contradictions().count(), 0, "seed {seed}: member {at} is connected");
+            assert_eq!(member.replica().known_incarnation(GroupId(0)), moved, "seed {seed}: member {at}");
+        }
+    }
 }
 
 /// The home group of a client's place is founded anew, and numbers a process as it did an earlier one. Another group remembers that

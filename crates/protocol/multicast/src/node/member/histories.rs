@@ -3,8 +3,9 @@
 //! Each end greets with the incarnation in which it has a state of its own group, and the one that it remembers of the
 //! other's. If one of them contradicts what is known at the other end, that end *refuses* the connection: nothing is taken
 //! or written over it, it can be asked why, and the greeting is judged again when what is known has changed. Both ends judge
-//! the same: the end that refuses greets again if it has heard something new since it greeted. Clients greet likewise: they
-//! remember incarnations, and have no group of their own.
+//! the same: the end that refuses greets again if it has heard something new since it greeted. So does the end that takes the
+//! connection, if what it said contradicts the other's greeting, and holds no more: the other end refuses that, and hears
+//! nothing else from it. Clients greet likewise: they remember incarnations, and have no group of their own.
 
 use stentor_fabric::{Fabric, ProcessId};
 
@@ -62,8 +63,8 @@ impl<F: Fabric> Member<F> {
         self.histories.refused.retain(|refused| refused.link != link);
         let was_refused = self.histories.refused.len() < refused;
         let Err(why) = self.replica.on_greeting(process, hello.own, hello.yours) else {
-            if was_refused {
-                // Its ring was stopped: it begins anew.
+            // Its ring was stopped, and begins anew; or the other end refuses what this one said before it moved.
+            if was_refused || self.was_refuted(link, hello) {
                 self.greet_again(link);
             }
             return true;
@@ -76,6 +77,13 @@ impl<F: Fabric> Member<F> {
             self.greet_again(link);
         }
         false
+    }
+
+    /// Whether the last greeting over a link says what contradicts the other end's, and is not true any more.
+    fn was_refuted(&self, link: usize, hello: &Hello) -> bool {
+        let Some(said) = self.histories.said.get(link) else { return false };
+        let [own, yours] = *said;
+        (own.contradicts(hello.yours) || yours.contradicts(hello.own)) && *said != self.incarnations_for(link)
     }
 
     /// A link is down: the process that greeted over it says anew what it remembers. A process that this one expelled lives, as
