@@ -8,7 +8,7 @@ use super::identity::Identity;
 use super::lives::{Lives, name_above};
 use super::memories::{Hindrance, Memories};
 use crate::peer_message::Joiner;
-use crate::{GroupId, Incarnation};
+use crate::{GroupId, Incarnation, Origin};
 
 /// A member's part in its group, and the members that want one.
 ///
@@ -37,6 +37,8 @@ pub(super) struct Membership {
     pub(super) remembered: Incarnation,
     /// The last incarnation that it promised to begin by a reset, with memory or without.
     reset_to: Incarnation,
+    /// The beginning of the history to which what is held here and not assigned was multicast.
+    held_of: Incarnation,
     /// The processes that remember the group, while this one is without memory.
     pub(super) memories: Memories,
     /// Ticks for which it has waited for them.
@@ -65,6 +67,7 @@ impl Membership {
             pledged: Incarnation::NONE,
             remembered: Incarnation::NONE,
             reset_to: Incarnation::NONE,
+            held_of: Incarnation::FIRST,
             memories: Memories::default(),
             waited: 0,
             skipped: 0,
@@ -125,8 +128,15 @@ impl Membership {
     pub(super) fn pledge(&mut self, incarnation: Incarnation, resets: bool) {
         self.pledge = Some(Pledge { incarnation, resets });
         self.pledged = incarnation;
+        self.held_of = incarnation;
         // Nobody has memory where a group is founded: no chosen state is left.
         self.reset_to = if resets { incarnation } else { Incarnation::NONE };
+    }
+
+    /// This process goes on with a history that began so. Returns whether what is held here was multicast to another one.
+    pub(super) fn enters(&mut self, origins: &[Origin]) -> bool {
+        let origin = origins.last().map_or(Incarnation::NONE, |last| last.incarnation);
+        std::mem::replace(&mut self.held_of, origin) != origin
     }
 
     /// This process promises a reset.
@@ -244,7 +254,7 @@ impl Membership {
 
     /// Everything but what follows from the rest, or only delays things.
     pub(super) fn essence(&self) -> impl std::hash::Hash + PartialEq + '_ {
-        let pledges = (self.pledge, self.pledged, self.reset_to);
+        let pledges = (self.pledge, self.pledged, self.reset_to, self.held_of);
         (self.joining, self.superseded, &self.lives, pledges, &self.joiners, &self.memories)
     }
 }

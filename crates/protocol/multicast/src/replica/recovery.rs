@@ -322,6 +322,7 @@ impl<E: Effects> Recovery<'_, E> {
     /// Takes a state of the promised ballot in place of the own one.
     fn adopt(&mut self, state: &State, counter: u64, leads: bool) {
         self.agreement.adopt(state, counter, leads);
+        self.forget_held_of_another(&state.origins);
         if self.membership.adopt(&state.lives) {
             self.say_what_is_remembered();
         }
@@ -330,6 +331,14 @@ impl<E: Effects> Recovery<'_, E> {
                 self.effects.dropped(client, slot, sequence);
             }
             self.effects.place_changed(client);
+        }
+    }
+
+    /// Forgets what is held and not assigned, if that was multicast to another history than the one that began so. Processes of that
+    /// history may use the same ids, if the home group of their place has forgotten everything, too.
+    fn forget_held_of_another(&mut self, origins: &[Origin]) {
+        if self.membership.enters(origins) {
+            self.agreement.messages.drop_unassigned(self.effects);
         }
     }
 
@@ -489,6 +498,10 @@ impl<E: Effects> Recovery<'_, E> {
         }
         if *ballot > promised {
             self.promise(*ballot, incarnation);
+        }
+        if joining.is_some() {
+            // Before it gets what the leader holds and what the state names: those may have the same ids.
+            self.forget_held_of_another(&state.origins);
         }
         if snapshot {
             self.jump(state);

@@ -386,3 +386,46 @@ fn a_member_that_promised_nothing_tells_a_reset_from_being_taken_in() {
         assert_eq!(process.replica.was_remembered(), reset);
     }
 }
+
+fn drops(effects: &[Effect]) -> usize {
+    effects.iter().filter(|effect| matches!(effect, Effect::Dropped { slot: 0, sequence: 1 })).count()
+}
+
+/// Clients wrote to a process that was without memory when its group was reset. It has promised nothing, and is taken in later: what
+/// it holds is of the history that is over. A client that is numbered from the beginning again may use the same ids.
+#[test]
+fn who_is_taken_in_by_a_history_that_began_anew_forgets_what_it_held_before() {
+    for (incarnation, forgets) in [(FIRST, false), (TAKEN, true)] {
+        let mut process = Process::joining(GROUPS, 1);
+        process.message(0, 1, &[(0, 0)]).expect("it comes before it is taken in");
+        let ballot = Ballot::new_in(incarnation.number, 2, ProcessId(0));
+        let admits = vec![Joiner { process: ProcessId(1), life: 2 }];
+        let state = of(incarnation, &[(incarnation, 0)], ballot);
+        let install = PeerMessage::Install { ballot, counter: 0, snapshot: false, admits, state };
+        let effects = process.peer_message(0, &install).expect("sound");
+        assert_eq!(drops(&effects), usize::from(forgets), "{effects:?}");
+        let again = process.message(0, 1, &[(0, 0), (1, 0)]);
+        assert_eq!(again.is_ok(), forgets || again == Ok(Vec::new()), "{again:?}");
+        assert_eq!(process.replica.first_held(ClientId(0)), 0);
+        // What comes later is of this history, also if the state comes again.
+        let effects = process.peer_message(0, &install).expect("sound");
+        assert_eq!(drops(&effects), 0, "{effects:?}");
+    }
+}
+
+/// The same of a member with memory, and of the one that the operator chose.
+#[test]
+fn members_forget_what_they_hold_when_their_group_is_reset() {
+    let mut follower = member(1);
+    follower.message(0, 1, &[(0, 0)]).expect("sound");
+    follower.peer_message(2, &reset_by(2, TAKEN, FIRST)).expect("sound");
+    let ballot = Ballot::new_in(2, 1, ProcessId(2));
+    let state = of(TAKEN, &[(FIRST, 0), (TAKEN, 0)], ballot);
+    let install = PeerMessage::Install { ballot, counter: 0, snapshot: false, admits: Vec::new(), state };
+    assert_eq!(drops(&follower.peer_message(2, &install).expect("sound")), 1);
+    let mut left = member(1);
+    left.message(0, 1, &[(0, 0)]).expect("sound");
+    let (ballot, _) = begin(&mut left, FIRST, false).expect("it names what it ends");
+    let promise = PeerMessage::Promise { ballot, state: nothing([7, 0, 0]) };
+    assert_eq!(drops(&left.peer_message(0, &promise).expect("sound")), 1);
+}
