@@ -57,6 +57,11 @@ impl Replica {
         self.recovery(effects).reset(ends, empty)
     }
 
+    /// Whether this process has begun to reset its group, and no majority has promised yet.
+    pub(crate) fn is_resetting(&self) -> bool {
+        matches!(&self.leadership.stage, Stage::Campaigning(campaign) if campaign.resets)
+    }
+
     /// Checks whether a [reset](Replica::reset) may begin at this process.
     ///
     /// # Errors

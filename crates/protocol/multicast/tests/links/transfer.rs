@@ -474,3 +474,28 @@ fn a_member_whose_application_is_ahead_resets_nothing() {
     let ends = bed.members[3].replica().reset_ends();
     assert_eq!(bed.members[3].reset(ends, false), Err(Rejected::Ahead));
 }
+
+/// A transfer is under way when its receiver resets the group. It brings nothing more: the new history goes on from what the receiver
+/// has delivered, and so does its application.
+#[test]
+fn a_member_that_resets_its_group_takes_no_state_meanwhile() {
+    for seed in 0..4 {
+        let (mut bed, sent) = calm(seed);
+        bed.cut(5, 3, 4 * RECONNECTED_NS);
+        bed.cut(0, 3, 4 * RECONNECTED_NS);
+        bed.run(RECONNECTED_NS);
+        bed.multicast(60);
+        bed.run_into_transfer(3, LARGE as u64 / 2);
+        let delivered = bed.members[3].replica().delivered();
+        assert_eq!(bed.members[3].applied(), delivered, "seed {seed}");
+        let ends = bed.members[3].replica().reset_ends();
+        bed.members[3].reset(ends, false).expect("its application is not ahead");
+        bed.world.wake_at(ProcessId(3), bed.world.now_ns());
+        bed.run(10 * RECONNECTED_NS);
+        let replica = bed.members[3].replica();
+        assert_eq!((replica.incarnation().number, replica.delivered()), (2, delivered), "seed {seed}");
+        assert_eq!(bed.members[3].applied(), delivered, "seed {seed}");
+        let ids: Vec<MessageId> = bed.delivered[3].iter().map(|(id, _)| *id).collect();
+        assert_eq!((&ids[..], bed.handed[3].torn), (&sent[..], 0), "seed {seed}");
+    }
+}

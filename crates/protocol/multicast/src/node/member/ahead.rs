@@ -8,7 +8,8 @@
 //! only if the deliveries ahead are part of that history, too: as far as the two have their beginnings in common. If they are
 //! not, and the member has delivered nothing, the application begins anew, with nothing, and gets the state again. A member
 //! that has delivered something cannot take back the rest. It ends, like a member whose own deliveries are not part of the
-//! history (`replica/reset.rs`). A member whose application is ahead resets nothing: the reset would lose what is ahead.
+//! history (`replica/reset.rs`). A member whose application is ahead resets nothing: the reset would lose what is ahead. While it
+//! resets, its application takes no state, and none of a history before its own: a transfer that began earlier may still come.
 
 use stentor_fabric::{Fabric, ProcessId};
 
@@ -27,6 +28,12 @@ impl<F: Fabric> Member<F> {
     /// The incarnation whose history the application's deliveries are of; none, if it has made none.
     pub(super) fn applied_in(&self) -> Incarnation {
         if self.is_ahead() { self.transfers.applied_in } else { self.replica.incarnation() }
+    }
+
+    /// Whether the application may take a state of this incarnation, as far as the history of this member goes.
+    pub(super) fn takes_part_in(&self, incarnation: Incarnation) -> bool {
+        let begun = self.replica.origins().last().map_or(Incarnation::NONE, |last| last.incarnation);
+        !self.replica.is_resetting() && begun.number <= incarnation.number
     }
 
     /// A transfer begins that is of this incarnation. Returns whether the application can take it.

@@ -389,6 +389,11 @@ impl<F: Fabric> Member<F> {
     }
 
     fn take_piece_from<A: Application>(&mut self, from: ProcessId, letter: &TransferLetter<'_>, app: &mut A) {
+        if !self.takes_part_in(letter.name.incarnation) {
+            self.transfers.incoming.take_if(|incoming| incoming.is_named(from, letter.name));
+            self.say_given_up(from, letter.name, GivenUp::Abandoned);
+            return;
+        }
         let now = self.recovery.now;
         let mixed = mutant!(self.mutant, PiecesMixed);
         let known = self.transfers.incoming.as_ref().is_some_and(|known| known.is_named(from, letter.name) || mixed);
