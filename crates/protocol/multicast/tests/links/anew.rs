@@ -343,3 +343,34 @@ fn a_group_is_founded_in_time_although_its_members_rest() {
     bed.run(wait_ns + 4 * LOOK_NS);
     assert!(bed.members.iter().all(|member| !member.replica().is_joining()), "it is founded");
 }
+
+/// A group that is out of reach is founded again in an incarnation of the number that others remember. It says so to a process that
+/// stands still. Before that one judges this, the group has heard of the other incarnation, and is above it.
+#[test]
+fn who_refuses_an_incarnation_that_is_over_by_then_is_greeted_again() {
+    for (seed, network) in (0..).zip([NetworkModel::calm(), NetworkModel::adversarial()]) {
+        let mut bed = Bed::new(&[1, 1, 1], 1, limits(), network, seed);
+        bed.run(RECONNECTED_NS);
+        bed.submit(0, &[0, 1, 2], b"before").expect("all are connected");
+        bed.run(4 * RECONNECTED_NS);
+        let away = 20 * RECONNECTED_NS;
+        [0, 2, 3].into_iter().for_each(|other| bed.cut(1, other, away));
+        bed.restart_member(1);
+        bed.run(away - RECONNECTED_NS);
+        let founded = bed.members[1].replica().incarnation();
+        assert!(founded.contradicts(Incarnation::FIRST), "seed {seed}: nobody reached it, {founded}");
+        let stands = Fault::Stall { process: ProcessId(0), for_ns: 10 * RECONNECTED_NS };
+        bed.world.inject(bed.world.now_ns(), stands);
+        bed.run(8 * RECONNECTED_NS);
+        assert_eq!(bed.members[1].replica().incarnation().number, 2, "seed {seed}");
+        assert_eq!(bed.members[0].replica().known_incarnation(GroupId(1)), Incarnation::FIRST, "seed {seed}");
+        bed.run(20 * RECONNECTED_NS);
+        bed.restart_client(0);
+        bed.run(20 * RECONNECTED_NS);
+        let after = bed.submit(0, &[0, 1, 2], b"after").unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        bed.run(10 * RECONNECTED_NS);
+        for (member, delivered) in bed.delivered.iter().enumerate() {
+            assert_eq!(delivered.last().map(|(id, _)| *id), Some(after), "seed {seed}: member {member}");
+        }
+    }
+}
