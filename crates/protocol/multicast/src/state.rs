@@ -127,7 +127,11 @@ impl State {
     pub(crate) fn lose_what_is_under_way(&mut self) {
         for client in &mut self.clients {
             client.held.clear();
-            client.successions.iter_mut().for_each(|last| last.life = 0);
+            // Slots from here on are a later process's, also those that were held of an earlier one.
+            let end = client.assigned();
+            for heir in &mut client.successions {
+                (heir.life, heir.first) = (0, heir.first.min(end));
+            }
             let several = client.entries.iter_mut().filter(|entry| entry.destinations.len() > 1);
             for entry in several.filter(|entry| !entry.decided && !entry.no_op) {
                 (entry.no_op, entry.decided) = (true, true);

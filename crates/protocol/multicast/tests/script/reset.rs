@@ -104,6 +104,26 @@ fn a_reset_keeps_what_its_member_delivered_and_not_what_was_under_way() {
     assert!(under_way.is_some_and(|entry| entry.no_op && entry.decided), "{begun:?}");
 }
 
+/// The next process of a client's place began behind a message that was held and not assigned. That is lost, and the slot is the
+/// first one of whoever comes then: processes follow each other in their slots.
+#[test]
+fn processes_begin_in_a_new_history_where_its_assigned_slots_end() {
+    let mut left = member(1);
+    left.message(0, 1, &[(0, 0)]).expect("sound");
+    left.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("sound");
+    left.message(0, 2, &[(0, 1)]).expect("sound");
+    left.succeed(1, 2, 2, false).expect("sound");
+    let (ballot, _) = begin(&mut left, FIRST, false).expect("it names what it ends");
+    let effects = left.peer_message(0, &PeerMessage::Promise { ballot, state: nothing([7, 0, 0]) }).expect("sound");
+    let begun = effects.iter().find_map(|effect| match effect {
+        Effect::PeerMessage { message: PeerMessage::Install { state, .. }, .. } => Some(&state.clients[0]),
+        _ => None,
+    });
+    let begun = begun.expect("it takes over");
+    let firsts: Vec<u64> = begun.successions.iter().map(|heir| heir.first).collect();
+    assert_eq!((begun.assigned(), &firsts[..]), (1, &[1][..]), "{begun:?}");
+}
+
 #[test]
 fn who_began_a_reset_and_follows_another_one_goes_on_from_what_it_chose() {
     let mut left = member(1);
