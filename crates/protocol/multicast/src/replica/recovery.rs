@@ -171,7 +171,10 @@ impl<E: Effects> Recovery<'_, E> {
     }
 
     pub(super) fn state(&self) -> State {
-        self.agreement.state(&self.membership.lives)
+        let state = self.agreement.state(&self.membership.lives);
+        let Agreement { id, .. } = &*self.agreement;
+        debug_assert_eq!(state.check(id.topology(), id.group, id.config.window), Ok(()), "others refuse it");
+        state
     }
 
     /// 1A. One step: promise, and take the snapshot that the promise carries.
