@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Fault, NetworkModel};
-use stentor_multicast::{GivenUp, Limits, MessageId, Mutant, Rejected, TransferOutcome, TransferReport, TransferRole};
+use stentor_multicast::{
+    GivenUp, Incarnation, Limits, MessageId, Mutant, Rejected, TransferOutcome, TransferReport, TransferRole,
+};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
@@ -491,6 +493,11 @@ fn a_member_that_resets_its_group_takes_no_state_meanwhile() {
         let ends = bed.members[3].replica().reset_ends();
         bed.members[3].reset(ends, false).expect("its application is not ahead");
         bed.world.wake_at(ProcessId(3), bed.world.now_ns());
+        // The reset has no majority until everything would have come.
+        [1, 2, 4].into_iter().for_each(|member| bed.stall(member, RECONNECTED_NS));
+        bed.run(RECONNECTED_NS - SETTLED_NS);
+        assert_eq!(bed.members[3].replica().incarnation(), Incarnation::FIRST, "seed {seed}");
+        assert_eq!(bed.members[3].applied(), delivered, "seed {seed}");
         bed.run(10 * RECONNECTED_NS);
         let replica = bed.members[3].replica();
         assert_eq!((replica.incarnation().number, replica.delivered()), (2, delivered), "seed {seed}");

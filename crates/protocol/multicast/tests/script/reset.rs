@@ -425,11 +425,17 @@ fn who_is_taken_in_by_a_history_that_began_anew_forgets_what_it_held_before() {
         let effects = process.peer_message(0, &install).expect("sound");
         assert_eq!(drops(&effects), usize::from(forgets), "{effects:?}");
         let again = process.message(0, 1, &[(0, 0), (1, 0)]);
-        assert_eq!(again.is_ok(), forgets || again == Ok(Vec::new()), "{again:?}");
+        assert_eq!(again, Ok(Vec::new()), "{incarnation}: it is ignored where it is held already");
         assert_eq!(process.replica.first_held(ClientId(0)), 0);
         // What comes later is of this history, also if the state comes again.
         let effects = process.peer_message(0, &install).expect("sound");
         assert_eq!(drops(&effects), 0, "{effects:?}");
+        // The message that it holds is to one group if it has kept the first one, and to two if it has taken the second one.
+        let (held, other) = if forgets { (2, 1) } else { (1, 2) };
+        process.replica.on_begin(ProcessId(0), ballot).expect("it leads that");
+        let mut assign = |groups| process.assign(head(1, 0, groups), 1, 0, ballot, 1);
+        assert_eq!(assign(other), Err(Rejected::OtherMessage { client: 0, slot: 0, sequence: 1 }), "{incarnation}");
+        assert!(assign(held).is_ok(), "{incarnation}");
     }
 }
 
