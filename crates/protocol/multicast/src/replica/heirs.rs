@@ -6,7 +6,8 @@ use crate::state::Succession;
 /// The processes that took a client's place over, the latest one last.
 ///
 /// # Invariants
-/// - Generations rise, and first slots do not fall. Only the latest one may be unsettled.
+/// - Generations rise, and first slots do not fall. Only the latest one may be unsettled. Nobody may hold any more what came before
+///   the first slot of a process; then the next one begins before that slot, and that slot is no earlier one's any more.
 /// - `void_below` is the beginning of the latest one's generation: nothing of it or later ones is void.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Heirs {
@@ -81,6 +82,8 @@ impl Heirs {
         let retired = self.retired_below;
         // What is known of the latest one is asked for as long as it is the latest.
         self.known.retain(|known| known.generation >= retired);
+        // `after` stays: what is void by the new one alone is not settled yet.
+        self.known.iter_mut().for_each(|known| known.first = known.first.min(heir.first));
         self.known.push(heir);
         self.look_at_last();
     }
@@ -139,6 +142,16 @@ mod tests {
         assert_eq!(refused, [true, false], "not before a majority has processed it");
         assert!(heirs.settle(3) && !heirs.settle(3) && heirs.is_refused(sequence(2, 3), false));
         assert_eq!([3, 4, 5, 6].map(|slot| heirs.left_by(slot)), [Some(1), Some(2), Some(2), None]);
+    }
+
+    #[test]
+    fn who_begins_before_an_earlier_process_has_the_slots_from_there_on() {
+        let mut heirs = Heirs::new();
+        heirs.push(heir(1, 4, sequence(0, 4)));
+        heirs.push(Succession { settled: false, ..heir(2, 3, sequence(0, 3)) });
+        assert_eq!(heirs.all().iter().map(|heir| heir.first).collect::<Vec<_>>(), [3, 3]);
+        assert_eq!([2, 3].map(|slot| heirs.left_by(slot)), [Some(0), None], "nobody who is over left a gap there");
+        assert!(heirs.is_void(sequence(0, 4)) && !heirs.is_refused(sequence(0, 4), false), "it is not settled");
     }
 
     #[test]

@@ -58,9 +58,13 @@
 //!
 //! # What is left behind
 //! Slots before the first one may be held by nobody any more when the leader changes: such a gap was left by a process that is
-//! over, and is filled like others (`no_op.rs`). The order in which a client id's messages are delivered (M6) holds over all its
-//! processes: a message waits for those of earlier processes that are undecided with a group that is down. That costs nothing:
-//! they have smaller timestamps here, so nothing can be delivered before they are decided.
+//! over, and is filled like others (`no_op.rs`). So may they after a reset, which forgets what is held. A process that comes before
+//! such a gap is filled begins in it: it has all slots from there on, and what the one before it multicast behind the gap is void
+//! (`heirs.rs`). Nothing of that was synced, because what is synced is held with everything before it.
+//!
+//! The order in which a client id's messages are delivered (M6) holds over all its processes: a message waits for those of earlier
+//! processes that are undecided with a group that is down. That costs nothing: they have smaller timestamps here, so nothing can be
+//! delivered before they are decided.
 
 use stentor_fabric::ProcessId;
 

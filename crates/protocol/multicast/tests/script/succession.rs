@@ -230,6 +230,32 @@ fn a_succession_that_was_not_settled_is_gone_with_its_ballot() {
     assert_eq!(first.replica.succession(C0), None);
 }
 
+/// Only the leader held what lies before the first slot of a process. The next leader lacks it, and lets another process begin
+/// there. What it promises with then is a sound state.
+#[test]
+fn a_process_may_begin_before_the_first_slot_of_the_one_that_it_follows() {
+    let mut leader = Process::new(&[3], 1, Variant::V2);
+    leader.succeed(1, 1, 1, true).expect("the first leader held slot 0");
+    let ballot = leader.campaign();
+    let mut third = Process::new(&[3], 2, Variant::V2);
+    let campaign = first_campaign(ballot, &[0; 3]);
+    let promise = peer_messages(&third.peer_message(1, &campaign).expect("it promises")).remove(0).1;
+    leader.peer_message(2, &promise).expect("a majority");
+    leader.peer_message(2, &PeerMessage::Installed { ballot }).expect("it leads");
+    leader.open(8, None, 2);
+    let effects = leader.peer_message(2, &closed(2, ballot, &[])).expect("it holds nothing");
+    assert_eq!(successions(&effects), [(head(sequence(2, 0), 0, 1), false)]);
+    let mut first = Process::new(&[3], 0, Variant::V2);
+    first
+        .peer_message(1, &PeerMessage::Refuse { promised: ballot, incarnation: Incarnation::FIRST })
+        .expect("it hears");
+    let next = first.campaign();
+    let promise =
+        peer_messages(&leader.peer_message(0, &first_campaign(next, &[0; 3])).expect("it promises")).remove(0).1;
+    let effects = first.peer_message(1, &promise).expect("a sound state");
+    assert!(effects.contains(&Effect::Begin(next)), "{effects:?}");
+}
+
 #[test]
 fn words_about_the_next_process_are_no_fault_where_its_succession_is_on_the_way() {
     let mut follower = Process::of_two_groups(1);
