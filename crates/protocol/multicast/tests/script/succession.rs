@@ -109,15 +109,21 @@ fn a_follower_passes_on_who_wants_to_begin_and_takes_nothing_more_of_earlier_pro
     assert_eq!(follower.replica.over_below(C0), 2);
 }
 
-/// Member 1 answered under the first ballot, and has lost its memory since: what others hold now it does not say.
-fn counts_in_another_ballot(mutant: Mutant) -> bool {
-    let mut leader = leader(&[3], mutant);
+/// Member `me` of a group of three campaigns, and leads with member 2, which holds nothing.
+fn lead_with_third(leader: &mut Process, me: u16) -> Ballot {
     let ballot = leader.campaign();
     let mut third = Process::new(&[3], 2, Variant::V2);
     let campaign = first_campaign(ballot, &[0; 3]);
-    let promise = peer_messages(&third.peer_message(0, &campaign).expect("it promises")).remove(0).1;
+    let promise = peer_messages(&third.peer_message(me, &campaign).expect("it promises")).remove(0).1;
     leader.peer_message(2, &promise).expect("a majority");
     leader.peer_message(2, &PeerMessage::Installed { ballot }).expect("it leads");
+    ballot
+}
+
+/// Member 1 answered under the first ballot, and has lost its memory since: what others hold now it does not say.
+fn counts_in_another_ballot(mutant: Mutant) -> bool {
+    let mut leader = leader(&[3], mutant);
+    let ballot = lead_with_third(&mut leader, 0);
     leader.open(7, Some(1), 0);
     let late = leader.peer_message(1, &closed(1, led_by(0), &[])).expect("late");
     let now = leader.peer_message(2, &closed(1, ballot, &[])).expect("now");
@@ -236,12 +242,7 @@ fn a_succession_that_was_not_settled_is_gone_with_its_ballot() {
 fn a_process_may_begin_before_the_first_slot_of_the_one_that_it_follows() {
     let mut leader = Process::new(&[3], 1, Variant::V2);
     leader.succeed(1, 1, 1, true).expect("the first leader held slot 0");
-    let ballot = leader.campaign();
-    let mut third = Process::new(&[3], 2, Variant::V2);
-    let campaign = first_campaign(ballot, &[0; 3]);
-    let promise = peer_messages(&third.peer_message(1, &campaign).expect("it promises")).remove(0).1;
-    leader.peer_message(2, &promise).expect("a majority");
-    leader.peer_message(2, &PeerMessage::Installed { ballot }).expect("it leads");
+    let ballot = lead_with_third(&mut leader, 1);
     leader.open(8, None, 2);
     let effects = leader.peer_message(2, &closed(2, ballot, &[])).expect("it holds nothing");
     assert_eq!(successions(&effects), [(head(sequence(2, 0), 0, 1), false)]);
