@@ -139,7 +139,7 @@ impl Outbound {
         self.targets.push(Target::new(peer, link, purpose, cell));
     }
 
-    /// What peers reported since their last start, in the history that is known.
+    /// Returns the last report of each peer since its start, if that is of the known history.
     pub(super) fn reports(&self) -> impl Iterator<Item = CreditReport> {
         self.targets.iter().filter_map(|target| target.report)
     }

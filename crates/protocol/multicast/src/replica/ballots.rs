@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | (n, t) | (n, t) | the larger ballot counts |
 //! | (n, t) | (m, u), m > n | known from now on; ballots of n do not count any more |
-//! | (n, t) | (m, u), m < n | nothing; the process that says it is told of n |
+//! | (n, t) | (m, u), m < n | nothing; this member tells n to the process that says it |
 //! | (n, t) | (n, u), u ≠ t | noted as a contradiction; nothing of it counts |
 
 use crate::peer_message::PeerMessage;
@@ -68,7 +68,7 @@ pub(super) struct Ballots {
     words: Vec<Word>,
     /// By group: the members that have processed the word, as the leader knows, and the ticks since it was said.
     counts: Vec<(u64, u8)>,
-    /// By group: the largest ballot that the followers were told of, with the state or in the stream.
+    /// By group: the largest ballot that the followers know, from a state or from the stream.
     relayed: Vec<Ballot>,
     contradiction: Option<Contradiction>,
 }

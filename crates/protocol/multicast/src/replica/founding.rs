@@ -13,7 +13,7 @@
 //! A process without memory pledges only
 //! 1. to the group's first member, in its last known life, which names the process's own life among those that it has heard;
 //! 2. while nobody whom it reaches remembers the group: no member of it, no member of another group that has its own group's
-//!    state, no client. Such a process said so in its greeting, or in an announcement since. What it said holds on if it is
+//!    state, no client. Such a process said so in its greeting, or in an announcement since. Its word still counts while it is
 //!    expelled because it stands still;
 //! 3. to an incarnation whose number is above all that it pledged before, or the same again.
 //!
@@ -183,7 +183,7 @@ impl<E: Effects> Recovery<'_, E> {
 
     pub(super) fn pledge(&mut self, ballot: Ballot, incarnation: Incarnation, resets: bool) {
         self.membership.pledge(incarnation, resets);
-        // What clients wrote before is of a history that ends with this promise; the next one may use its ids again.
+        // This promise ends the history that clients wrote to before. Clients of the next one may use the same ids.
         self.agreement.messages.drop_unassigned(self.effects);
         let ballots = &mut self.agreement.ballots;
         (ballots.promised, ballots.promised_in) = (ballot, incarnation);

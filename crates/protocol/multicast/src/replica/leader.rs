@@ -223,8 +223,8 @@ impl<E: Effects> Leader<'_, E> {
         }
     }
 
-    /// Tells the followers which ballots of other groups were heard of since they were told. Returns whether the word of a group
-    /// has come in force by this.
+    /// Tells the followers the ballots of other groups that they were not told yet. Returns whether this brought the word of a group
+    /// in force.
     pub(super) fn relay_ballots(&mut self) -> bool {
         let Agreement { id, ballots, counter, .. } = &mut *self.agreement;
         for group in id.topology().group_ids() {

@@ -8,8 +8,8 @@
 //! decided. All other messages to several groups are settled no-ops in that state ([`State::lose_what_is_under_way`]). A
 //! process that had begun before has to begin again: it has opened here if a `Succeed` with its life is in this history. So a
 //! message of a generation that has not opened, and is neither decided nor delivered here, is *lost*, for good: its process
-//! multicasts nothing to this group any more. A leader that gives a timestamp of it is told so: `Lost`. That is no refusal:
-//! others may have delivered it.
+//! multicasts nothing to this group any more. This group answers `Lost` to a leader that gives a timestamp of it. That is no
+//! refusal: others may have delivered the message.
 //!
 //! # At the others
 //! The *word* of the new history (`words.rs`) has a place in the stream. It parts the entries before it from those behind it:

@@ -39,7 +39,7 @@ pub(super) struct Words<'a, E> {
 
 /// At a leader.
 impl<E: Effects> Words<'_, E> {
-    /// Appends the words that were told since the last time. Returns whether one of them has come in force by this.
+    /// Appends each word that was told since the last call. Returns whether this brought one of them in force.
     pub(super) fn relay(&mut self) -> bool {
         let mut in_force = false;
         for group in self.agreement.id.others_groups() {
@@ -51,8 +51,8 @@ impl<E: Effects> Words<'_, E> {
         in_force
     }
 
-    /// Processes the word of a group, if another one was told than is processed. Returns whether it has come in force by this;
-    /// `None`, if there is no other word.
+    /// Processes the word that was told of a group, if it differs from the one that is processed. Returns whether this brought it in
+    /// force; `None` if there is no other word.
     pub(super) fn begin(&mut self, group: GroupId) -> Option<bool> {
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         let (word, bit) = (ballots.told_word(group)?, id.bit);
@@ -72,7 +72,7 @@ impl<E: Effects> Words<'_, E> {
         self.effects.to_followers(&StreamItem { head: Head::NONE, counter: *counter, entry });
     }
 
-    /// A follower has processed a word. Returns whether the word has come in force by this.
+    /// A follower has processed a word. Returns whether this brought the word in force.
     pub(super) fn on_processed(&mut self, from: ProcessId, processed: WordRef) -> bool {
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         let WordRef { group, origin, ballot } = processed;
@@ -87,7 +87,7 @@ impl<E: Effects> Words<'_, E> {
         in_force
     }
 
-    /// Returns whether the word has come in force by this.
+    /// Counts the members that have processed a word. Returns whether this brought the word in force.
     fn count(&mut self, group: GroupId) -> bool {
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         let enough = id.is_majority(ballots.word_processed_by(group));

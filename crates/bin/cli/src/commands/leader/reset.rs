@@ -158,7 +158,7 @@ fn candidate(
             joins.push((is_here, *process, standing));
         }
     }
-    // Only a process of this host is told to begin, and it refuses if it knows of another incarnation than `ends`.
+    // This command can ask only processes of this host to begin. They refuse if they know another incarnation than `ends`.
     let chosen = joins.into_iter().max_by_key(|(is_here, _, standing)| (*is_here, standing.ends == ends));
     chosen.map(|(_, process, standing)| (process, standing.clone())).ok_or_else(|| {
         let what = format_args!("no member of {} that answers is without memory", args.group);

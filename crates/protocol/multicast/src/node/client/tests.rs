@@ -1,4 +1,4 @@
-//! What a client makes of what members of a group say whose history began since it took its place.
+//! Tests how a client takes reports of a group that has begun a new history since the client took its place.
 
 use std::sync::Arc;
 
