@@ -2,8 +2,8 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    AssignedSlot, Ballot, ClientId, ClientState, Closed, Destination, GroupId, GroupSet, Incarnation, Joiner,
-    MessageRef, Origin, PeerMessage, Rejected, ReplicaConfig, SlotRef, State, Variant, Word,
+    AssignedSlot, Ballot, ClientId, ClientState, Destination, GroupId, GroupSet, Incarnation, Joiner, MessageRef,
+    Origin, PeerMessage, Rejected, ReplicaConfig, State, Variant, Word,
 };
 
 use super::process::{Effect, Process, first_word, head, led_by, nothing};
@@ -439,30 +439,7 @@ fn who_is_taken_in_by_a_history_that_began_anew_forgets_what_it_held_before() {
     }
 }
 
-/// A message is held and waits while another process takes the place over behind it. It is forgotten with the reset, and a process
-/// of the new history begins in its slot. What the leader promises with then is a sound state.
-#[test]
-fn a_process_may_begin_where_a_message_lay_that_was_forgotten_with_a_reset() {
-    let mut left = member(1);
-    left.message(0, 1, &[(0, 0)]).expect("sound");
-    left.succeed(1, 1, 1, true).expect("sound");
-    let (ballot, incarnation) = begin(&mut left, FIRST, false).expect("it names what it ends");
-    left.peer_message(0, &PeerMessage::Promise { ballot, state: nothing([7, 0, 0]) }).expect("sound");
-    left.peer_message(0, &PeerMessage::Installed { ballot }).expect("sound");
-    left.open(9, None, 2);
-    let about = SlotRef { client: ClientId(0), slot: 0, ballot, generation: 1 << 20 };
-    left.peer_message(0, &PeerMessage::Closed(Closed { about, held: Vec::new() })).expect("sound");
-    let first = left.replica.succession(ClientId(0)).map(|last| (last.generation, last.first));
-    assert_eq!(first, Some((1 << 20, 0)));
-    let next = Ballot::new_in(2, 2, ProcessId(0));
-    let demand =
-        PeerMessage::Campaign { ballot: next, incarnation, ends: incarnation, resets: false, lives: vec![7, 0, 0] };
-    let promise = left.peer_message(0, &demand).expect("sound");
-    let [Effect::PeerMessage { message: promise, .. }] = &promise[..] else { panic!("{promise:?}") };
-    assert_eq!(member(2).peer_message(1, promise), Ok(Vec::new()));
-}
-
-/// The same of a member with memory, and of the one that the operator chose.
+/// So do a member with memory, and the one that the operator chose.
 #[test]
 fn members_forget_what_they_hold_when_their_group_is_reset() {
     let mut follower = member(1);
