@@ -12,7 +12,7 @@ pub(super) struct PeerLink {
     pub(super) greeted: Option<u64>,
     /// Receives that the peer's writes with an immediate consumed on this connection.
     pub(super) consumed: u64,
-    /// The last request that sent a greeting from the inbox; 0 if there is none.
+    /// The last request that sent a greeting; 0 if there is none.
     pub(super) greeting: u64,
     /// The first word of its receives in the inbox, if it has any.
     pub(super) receives: Option<usize>,

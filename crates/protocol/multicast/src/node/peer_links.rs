@@ -159,16 +159,18 @@ impl PeerLinks {
         let inbox = self.inbox;
         self.unsent.retain(|(link, hello)| {
             let link = &mut links[*link];
+            // The one before may not be read yet; or, where order is not kept, it could arrive behind this one.
+            if !link.can_post() || (awaited || !inline) && link.greeting > link.done() {
+                return true;
+            }
             let words = hello.encode(&seals);
             if inline {
                 let verb = Verb::Send { source: Source::Inline(words.as_bytes()), imm: None };
-                return !(link.can_post() && link.post(fabric, verb, awaited).is_some());
+                let posted = link.post(fabric, verb, awaited);
+                link.greeting = posted.unwrap_or(link.greeting);
+                return posted.is_none();
             }
             let Some(first) = link.receives.map(|first| first + (CELLS - 1) * HELLO_WORDS) else { return false };
-            // The one before may not be read yet.
-            if !link.can_post() || link.greeting > link.done() {
-                return true;
-            }
             for (cell, word) in fabric.memory(inbox)[first..].iter().zip(words) {
                 cell.store(word, Ordering::Relaxed);
             }

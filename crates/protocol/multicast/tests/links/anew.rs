@@ -348,7 +348,7 @@ fn a_group_is_founded_in_time_although_its_members_rest() {
 /// stands still. Before that one judges this, the group has heard of the other incarnation, and is above it.
 #[test]
 fn who_refuses_an_incarnation_that_is_over_by_then_is_greeted_again() {
-    for (seed, network) in (0..).zip([NetworkModel::calm(), NetworkModel::adversarial()]) {
+    for (seed, network) in (0..).zip([NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()]) {
         let mut bed = Bed::new(&[1, 1, 1], 1, limits(), network, seed);
         bed.run(RECONNECTED_NS);
         bed.submit(0, &[0, 1, 2], b"before").expect("all are connected");
