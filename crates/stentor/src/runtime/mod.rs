@@ -19,7 +19,7 @@ pub use election_driver::ElectionDriver;
 pub use fabric_diagnostics::{DeviceDiagnostics, FabricDiagnostics};
 pub use recorder::Recorder;
 pub use room::{Quota, Room, Shortage};
-pub use run_loop::{Housekeeper, RunError, Stop, client_round, run_member};
+pub use run_loop::{Housekeeper, RunError, Stop, client_round, client_round_within, run_member};
 pub use start::{BindConfig, ClusterFabric, Role};
 
 pub use stentor_fabric::WaitMode;

@@ -216,11 +216,26 @@ pub fn client_round<F: Fabric>(
     housekeeper: &mut Housekeeper,
     submitted: bool,
 ) -> Result<bool, RunError> {
+    client_round_within(client, backoff, housekeeper, submitted, LONGEST_SLEEP)
+}
+
+/// The same, but sleeps for at most `longest`: until the client has something to send, for example. Longer than 20 ms it
+/// never sleeps.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn client_round_within<F: Fabric>(
+    client: &mut Client<F>,
+    backoff: &mut Backoff,
+    housekeeper: &mut Housekeeper,
+    submitted: bool,
+    longest: Duration,
+) -> Result<bool, RunError> {
     let mut worked = client.step() | submitted;
     if housekeeper.is_due(worked) {
         worked |= client.housekeep();
         client.tick(housekeeper.now());
     }
-    housekeeper.note_sleep(backoff.pause(client.fabric_mut(), worked, LONGEST_SLEEP)?);
+    housekeeper.note_sleep(backoff.pause(client.fabric_mut(), worked, longest.min(LONGEST_SLEEP))?);
     Ok(worked)
 }
