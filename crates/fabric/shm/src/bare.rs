@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 use stentor_fabric::memory::{Ordering, WORD, Word};
 
+use crate::copy::store_bytes;
 use crate::doorbell::{self, AWAKE, FUTEX};
 use crate::mapping::Mapping;
 use stentor_host::memfd;
@@ -59,6 +60,15 @@ impl BareMemory {
     #[must_use]
     pub fn words(&self) -> &[Word] {
         self.memory.words()
+    }
+
+    /// Stores whole words from `first` on, as the fabric stores a WRITE: word 1 of them last, with release.
+    ///
+    /// # Panics
+    /// If they are not there, or `bytes` are not whole words.
+    #[inline]
+    pub fn store(&self, first: usize, bytes: &[u8]) {
+        store_bytes(bytes, &self.words()[first..first + bytes.len() / WORD]);
     }
 
     /// Sleeps while the low half of a word is `seen`, until [`wake`](BareMemory::wake), or for `longest`.
@@ -121,6 +131,12 @@ mod tests {
         let theirs = BareMemory::adopt(mine.descriptor().unwrap(), 64).unwrap();
         mine.words()[63].store(7, Ordering::Release);
         assert_eq!(theirs.words()[63].load(Ordering::Acquire), 7);
+        mine.store(60, &[1; 4 * WORD]);
+        let stored: Vec<_> = theirs.words()[59..].iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        assert_eq!(
+            stored,
+            [0, 0x0101_0101_0101_0101, 0x0101_0101_0101_0101, 0x0101_0101_0101_0101, 0x0101_0101_0101_0101]
+        );
         assert!(BareMemory::adopt(mine.descriptor().unwrap(), 65).is_err(), "of another size");
     }
 
