@@ -3,6 +3,7 @@
 
 mod args;
 mod bindings;
+mod bounds;
 mod campaign;
 mod cargo;
 mod chaos;

@@ -125,6 +125,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
         run: crate::verbs::speed,
     },
     Step {
+        name: "bounds",
+        what: "no figure of a bench is better than its bound, in the median of five runs: multicast, neb, fabric and channel",
+        run: crate::bounds::step,
+    },
+    Step {
         name: "instructions",
         what: "instructions per message of the hot paths: within 3 % of the baseline",
         run: crate::instructions::step,

@@ -39,11 +39,12 @@ pub(crate) fn read(text: &str) -> Result<Run> {
     Ok(Run { wait, costs })
 }
 
-/// The figure that a row is about is the one that its floor is told in.
+/// The figure that a row is about is the one that its bound is told in, which older documents call a floor.
 fn cost(row: &Value) -> Option<f64> {
     let figure = |name: &str| row[name].as_f64().filter(|figure| *figure > 0.0);
     let rate = || figure("msgs_per_s").or_else(|| figure("mb_per_s")).map(|rate| 1.0 / rate);
-    match row.pointer("/floor/unit").and_then(Value::as_str) {
+    let unit = ["/bound/unit", "/floor/unit"].into_iter().find_map(|at| row.pointer(at));
+    match unit.and_then(Value::as_str) {
         Some(unit) if unit.ends_with("/s") => rate(),
         _ => figure("p50_us").or_else(rate),
     }
@@ -58,16 +59,20 @@ mod tests {
     }
 
     const TIME: &str =
-        r#"{"name": "one", "bytes": 64, "p50_us": 20.0, "msgs_per_s": 5e4, "mb_per_s": 3.2, "floor": {"unit": "us"}}"#;
-    const RATE: &str = r#"{"name": "many", "bytes": 64, "p50_us": 9.0, "msgs_per_s": 4e5, "mb_per_s": 25.6, "floor": {"unit": "msgs/s"}}"#;
+        r#"{"name": "one", "bytes": 64, "p50_us": 20.0, "msgs_per_s": 5e4, "mb_per_s": 3.2, "bound": {"unit": "us"}}"#;
+    const RATE: &str = r#"{"name": "many", "bytes": 64, "p50_us": 9.0, "msgs_per_s": 4e5, "mb_per_s": 25.6, "bound": {"unit": "msgs/s"}}"#;
     const BARE: &str =
-        r#"{"name": "bare", "bytes": 8, "p50_us": null, "msgs_per_s": null, "mb_per_s": 500, "floor": null}"#;
+        r#"{"name": "bare", "bytes": 8, "p50_us": null, "msgs_per_s": null, "mb_per_s": 500, "bound": null}"#;
+    const OLD: &str = r#"{"name": "old", "bytes": 8, "p50_us": 9.0, "msgs_per_s": 4e5, "floor": {"unit": "msgs/s"}}"#;
 
     #[test]
     fn a_row_costs_what_it_is_about() {
-        let run = read(&document("release", &[TIME, RATE, BARE].join(", "))).unwrap();
+        let run = read(&document("release", &[TIME, RATE, BARE, OLD].join(", "))).unwrap();
         let costs: Vec<_> = run.costs.iter().map(|((name, bytes), cost)| (name.as_str(), *bytes, *cost)).collect();
-        assert_eq!(costs, [("bare", 8, 1.0 / 500.0), ("many", 64, 1.0 / 4e5), ("one", 64, 20.0)]);
+        assert_eq!(
+            costs,
+            [("bare", 8, 1.0 / 500.0), ("many", 64, 1.0 / 4e5), ("old", 8, 1.0 / 4e5), ("one", 64, 20.0)]
+        );
         assert_eq!(run.wait, "adaptive");
     }
 

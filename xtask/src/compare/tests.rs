@@ -25,8 +25,8 @@ echo $((n + 1)) > "$runs"
 awk -v n="$n" 'BEGIN {{
     srand(n * 7919); rand(); factor = {factor} * (1 + {scatter} * (2 * rand() - 1))
     printf "{{\"environment\": {{\"profile\": \"release\", \"wait\": \"adaptive\"}}, \"rows\": ["
-    printf "{{\"name\": \"one\", \"bytes\": 64, \"p50_us\": %.6f, \"floor\": {{\"unit\": \"us\"}}}}, ", 20 * factor
-    printf "{{\"name\": \"many\", \"bytes\": 64, \"msgs_per_s\": %.6f, \"floor\": {{\"unit\": \"msgs/s\"}}}}]}}", 4e5 / factor
+    printf "{{\"name\": \"one\", \"bytes\": 64, \"p50_us\": %.6f, \"bound\": {{\"unit\": \"us\"}}}}, ", 20 * factor
+    printf "{{\"name\": \"many\", \"bytes\": 64, \"msgs_per_s\": %.6f, \"bound\": {{\"unit\": \"msgs/s\"}}}}]}}", 4e5 / factor
 }}'
 "#,
             seed = name.len() * 1000,

@@ -64,7 +64,7 @@ fn judge(document: &Value, in_place: bool) -> Result<Vec<Judged>> {
     for bytes in SIZES {
         let (judged, beside) = judged_and_beside(bytes)?;
         let (ratio, beside) = (number(judged, "ratio")?, number(beside, "ratio")?);
-        let (ours, theirs) = (number(judged, "p50_us")?, floor(judged)?);
+        let (ours, theirs) = (number(judged, "p50_us")?, bound(judged)?);
         all.push(Judged {
             what: format!(
                 "{bytes} bytes{way}: median {ours:.2} us, raw {theirs:.2}: {ratio:.3} times, at most {LATENCY} ({other} \
@@ -74,7 +74,7 @@ fn judge(document: &Value, in_place: bool) -> Result<Vec<Judged>> {
         });
         let ours = number(judged, "round_avg_us")?;
         let theirs = number(row(document, bytes, |name| name.starts_with("fi_pingpong"))?, "round_avg_us")?;
-        let (more, raw) = (number(judged, "above_pingpong_us")?, number(judged, "floor_round_avg_us")?);
+        let (more, raw) = (number(judged, "above_pingpong_us")?, number(judged, "bound_round_avg_us")?);
         all.push(Judged {
             what: format!(
                 "{bytes} bytes{way}: mean {ours:.2} us, fi_pingpong's {theirs:.2}: {more:+.2} us, at most +{ABOVE_US} (raw {raw:.2})"
@@ -83,9 +83,9 @@ fn judge(document: &Value, in_place: bool) -> Result<Vec<Judged>> {
         });
     }
     let (judged, beside) = judged_and_beside(LARGE)?;
-    // Ratios of rates are the floor's to ours.
+    // Ratios of rates are the bound's to ours.
     let (ratio, beside) = (1.0 / number(judged, "ratio")?, 1.0 / number(beside, "ratio")?);
-    let (ours, theirs) = (number(judged, "mb_per_s")?, floor(judged)? * LARGE as f64 / 1e6);
+    let (ours, theirs) = (number(judged, "mb_per_s")?, bound(judged)? * LARGE as f64 / 1e6);
     all.push(Judged {
         what: format!(
             "{LARGE} bytes{way}: {ours:.0} MB/s, raw {theirs:.0}: {ratio:.3} times, at least {BANDWIDTH} ({other} {beside:.3})"
@@ -114,8 +114,8 @@ fn number(row: &Value, name: &str) -> Result<f64> {
     row[name].as_f64().with_context(|| format!("row {} has no {name}", row["name"]))
 }
 
-fn floor(row: &Value) -> Result<f64> {
-    number(&row["floor"], "value").with_context(|| format!("row {} has no floor", row["name"]))
+fn bound(row: &Value) -> Result<f64> {
+    number(&row["bound"], "value").with_context(|| format!("row {} has no bound", row["name"]))
 }
 
 #[cfg(test)]
@@ -128,15 +128,15 @@ mod tests {
     /// raw bandwidth.
     fn bench(times: f64, above: f64, part: f64) -> Value {
         let latency = |name: &str, bytes: u64, us: f64, mean: f64| {
-            let floor = json!({"value": 10.0, "unit": "us"});
+            let bound = json!({"value": 10.0, "unit": "us"});
             json!({
-                "name": name, "bytes": bytes, "p50_us": us, "round_avg_us": mean, "floor": floor, "floor_round_avg_us": 11.0,
+                "name": name, "bytes": bytes, "p50_us": us, "round_avg_us": mean, "bound": bound, "bound_round_avg_us": 11.0,
                 "ratio": us / 10.0, "above_pingpong_us": mean - 12.0,
             })
         };
         let rate = |name: &str, rate: f64| {
-            let floor = json!({"value": 1000.0, "unit": "msgs/s"});
-            json!({"name": name, "bytes": LARGE, "mb_per_s": rate * 1.048_576, "floor": floor, "ratio": 1000.0 / rate})
+            let bound = json!({"value": 1000.0, "unit": "msgs/s"});
+            json!({"name": name, "bytes": LARGE, "mb_per_s": rate * 1.048_576, "bound": bound, "ratio": 1000.0 / rate})
         };
         let mut rows = Vec::new();
         for bytes in SIZES {

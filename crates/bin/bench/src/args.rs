@@ -21,6 +21,8 @@ pub enum BenchCommand {
     Switch(BenchSwitch),
     /// Leaders or any processes killed under load: how long nothing is delivered, with every property checked
     Failover(BenchFailover),
+    /// The rows of two runs side by side, each kept with --json: what became slower
+    Compare(BenchCompare),
     /// A client that a bench kills; the bench starts it itself
     #[command(hide = true)]
     Load {
@@ -35,25 +37,58 @@ pub enum BenchCommand {
     },
 }
 
-/// How long, and how much.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct BenchLength {
-    /// Payload, bytes
-    #[arg(short = 's', long, value_name = "BYTES", default_value_t = 64, conflicts_with = "all")]
-    pub size: usize,
-    /// Every size from 8 bytes, doubling, up to 64 KiB
-    #[arg(short, long)]
-    pub all: bool,
+/// How often a row is measured.
+#[derive(Args, Clone, Debug)]
+pub struct Repeats {
     /// Iterations of each row, over all its rounds
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
     pub iterations: Option<u64>,
+    /// Rounds of each row: bound and subject take turns, and medians of rounds are told
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Iterations before the measured ones of each round, percent of those
+    #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub warm_up: u32,
+}
+
+impl Repeats {
+    /// How many iterations go before so many that are measured.
+    pub(crate) fn warm_up(&self, iterations: u64) -> u64 {
+        iterations * u64::from(self.warm_up) / 100
+    }
+}
+
+/// How long, and how much.
+#[derive(Args, Clone, Debug)]
+pub struct BenchLength {
+    /// Payload, bytes; a row for each of several
+    #[arg(
+        short = 's',
+        long,
+        value_name = "BYTES,…",
+        value_delimiter = ',',
+        default_value = "64",
+        conflicts_with = "all"
+    )]
+    pub size: Vec<usize>,
+    /// Every size from 8 bytes, doubling, up to 64 KiB
+    #[arg(short, long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub repeats: Repeats,
     /// Seconds for each row, instead of iterations
     #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iterations",
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub duration: Option<u64>,
-    /// Rounds of each row: floor and subject take turns, and medians of rounds are told
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
+}
+
+/// Messages a second at a fixed rate.
+#[derive(Args, Clone, Debug)]
+pub struct Rates {
+    /// Measure a fixed rate, too: messages a second of each sender, sent when they are due whether earlier ones were
+    /// delivered or not; latencies count from when they were due. A row for each of several
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub rate: Vec<u32>,
 }
 
 /// Whose verbs are measured.
@@ -86,12 +121,15 @@ pub struct BenchChannel {
     /// The fabric
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub fabric: ChannelFabric,
-    /// Round trips of 8 bytes in each row, over all its rounds; rows of longer messages have fewer
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
-    pub iterations: Option<u64>,
-    /// Rounds: all rows take turns, and medians of rounds are told
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
+    /// Payload of the rows about latency, bytes; a row for each of several
+    #[arg(short = 's', long, value_name = "BYTES,…", value_delimiter = ',', default_value = "8,4096,65536",
+          value_parser = channel_payload)]
+    pub size: Vec<usize>,
+    /// Round trips of 8 bytes in each row; rows of longer messages have fewer
+    #[command(flatten)]
+    pub repeats: Repeats,
+    #[command(flatten)]
+    pub rates: Rates,
     #[command(flatten, next_help_heading = "With --fabric roce")]
     pub network: SeededNetworks,
     #[command(flatten, next_help_heading = "With --fabric ofi")]
@@ -162,13 +200,16 @@ pub struct BenchNeb {
     /// Measure signed broadcasts, too
     #[arg(long)]
     pub signed: bool,
-    /// Broadcasts outstanding in the row for throughput; 1: no such row
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub window: u32,
+    /// Broadcasts outstanding in the row for throughput; 1: no such row. A row for each of several
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "64",
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub window: Vec<u32>,
+    #[command(flatten)]
+    pub rates: Rates,
     /// What an idle process does
     #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
     pub wait: Waiting,
-    /// Where the processes run, for floor and row alike
+    /// Where the processes run, for bound and row alike
     #[arg(long, value_enum, default_value_t = Pinning::Spread)]
     pub pin: Pinning,
     #[command(flatten)]
@@ -194,13 +235,17 @@ pub struct BenchMulticast {
     /// Clients; the row with one message outstanding uses the first alone
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub clients: u16,
-    /// Messages that each client has outstanding in the row for throughput; 1: only one at a time, no such row
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub window: u32,
+    /// Messages that each client has outstanding in the row for throughput; 1: only one at a time, no such row. A row for
+    /// each of several
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "256",
+          value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub window: Vec<u32>,
+    #[command(flatten)]
+    pub rates: Rates,
     /// What an idle process does
     #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
     pub wait: Waiting,
-    /// Where the processes run, for floor and row alike
+    /// Where the processes run, for bound and row alike
     #[arg(long, value_enum, default_value_t = Pinning::Groups)]
     pub pin: Pinning,
     /// The protocol
@@ -220,12 +265,18 @@ pub struct BenchSwitch {
     /// Messages of the row with a latency, over all its rounds
     #[arg(short = 'n', long, value_name = "N", default_value_t = 7000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     pub iterations: u64,
-    /// Rounds of each row: floor and subject take turns, and medians of rounds are told
+    /// Rounds of each row: bound and subject take turns, and medians of rounds are told
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Only what has this in its name: step, forward, last, members, packets, aggregation; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
+}
+
+/// Whole words, because the fabric's own operation takes nothing else, and less than the rows about throughput send.
+fn channel_payload(text: &str) -> Result<usize, String> {
+    let size = text.parse().ok().filter(|size| (8..1 << 20).contains(size) && size % 8 == 0);
+    size.ok_or_else(|| "it is a multiple of 8, from 8 to 1048568".to_owned())
 }
 
 fn payload(text: &str) -> Result<usize, String> {
@@ -288,4 +339,17 @@ pub struct BenchFailover {
     pub sim_runs: u32,
     #[command(flatten, next_help_heading = "With --fabric roce")]
     pub networks: Networks,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchCompare {
+    /// What `stentor bench NAME --json` printed before
+    #[arg(value_name = "A.json", value_hint = ValueHint::FilePath)]
+    pub before: PathBuf,
+    /// What it printed after
+    #[arg(value_name = "B.json", value_hint = ValueHint::FilePath)]
+    pub after: PathBuf,
+    /// A row is slower if the whole interval of its ratio is above 1 by more than this, percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub tolerance: u32,
 }

@@ -19,7 +19,7 @@ use super::way::Way;
 use super::worker_spec::Task;
 
 /// What RoCEv2 adds to what a WRITE carries: BTH, RETH and ICRC, bytes.
-const AROUND: usize = 12 + 16 + 4;
+pub(super) const AROUND: usize = 12 + 16 + 4;
 /// A READ's request, bytes: BTH, RETH and ICRC.
 pub(super) const REQUEST: usize = 12 + 16 + 4;
 /// An acknowledgement, bytes: BTH, AETH and ICRC.
@@ -31,7 +31,7 @@ pub(super) const MTU: usize = 1024;
 /// Datagrams of one system call; as the fabric's.
 pub(super) const BATCH: usize = 32;
 /// Datagrams of a stream that are on their way: the smallest receive buffers hold them.
-const OUTSTANDING: u64 = 4 * BATCH as u64;
+pub(super) const OUTSTANDING: u64 = 4 * BATCH as u64;
 /// RoCEv2's.
 const UDP_PORT: u16 = 4791;
 /// The line of the shared area with a stream's credit.
@@ -100,7 +100,9 @@ impl Sockets {
     pub(super) fn open(ring: Ring, me: usize) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::run(error, "bench", "run `stentor doctor`");
         let Ring { network, processes, steps, mode } = ring;
-        let port = Port::open(address(network, me), Mode::Plain, me as u16).map_err(|error| failed(&error))?;
+        let mut port = Port::open(address(network, me), Mode::Plain, me as u16).map_err(|error| failed(&error))?;
+        port.enable_runs();
+        (0..processes).for_each(|process| port.run_to(address(network, process), true));
         let to = (0..processes).map(|process| port.envelope(address(network, process)));
         let to = to.collect::<Result<Vec<_>, _>>().map_err(|error| failed(&error))?;
         Ok(Sockets { port, me, steps, to, seen: vec![0; steps * processes], out: Vec::new(), used: 0, mode })
@@ -153,10 +155,24 @@ impl Sockets {
         }
     }
 
-    /// Takes in what is there, up to a batch; returns how much.
-    pub(super) fn receive(&mut self) -> io::Result<usize> {
+    /// Sends packets that are made. Returns how many are done, from the first on; there is no room for the rest now.
+    pub(super) fn send_packets<'a>(&mut self, packets: impl Iterator<Item = (usize, &'a [u8])> + Clone) -> usize {
+        let Sockets { port, to, .. } = self;
+        port.send_all(&packets.map(|(reader, bytes)| (&to[reader], bytes)))
+    }
+
+    /// Takes in the packets that are there, up to a batch, whatever they are; returns how many came.
+    pub(super) fn receive_packets(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
+        self.port.receive(|arrival| take(arrival.transport))
+    }
+
+    /// Takes in what is there, up to a batch of datagrams, each of which may be a run of packets. Returns how many datagrams and
+    /// packets came.
+    pub(super) fn receive(&mut self) -> io::Result<[usize; 2]> {
         let Sockets { port, seen, .. } = self;
-        port.receive(|arrival| {
+        let mut packets = 0;
+        let datagrams = port.receive(|arrival| {
+            packets += 1;
             let word = |at: usize| Some(u64::from_le_bytes(arrival.transport.get(at..at + 8)?.try_into().ok()?));
             // A stranger's datagram is none of ours.
             let (Some(place), Some(number)) = (word(0), word(8)) else { return };
@@ -165,10 +181,11 @@ impl Sockets {
             {
                 *seen = number;
             }
-        })
+        })?;
+        Ok([datagrams, packets])
     }
 
-    fn sleep(&self) -> io::Result<()> {
+    pub(super) fn sleep(&self) -> io::Result<()> {
         let longest = Timespec { tv_sec: 0, tv_nsec: LONGEST.subsec_nanos().into() };
         match poll(&mut [PollFd::from_borrowed_fd(self.port.descriptor(), PollFlags::IN)], Some(&longest)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -196,7 +213,7 @@ impl Sockets {
         }
         let (mut start, mut before) = (now(), 0);
         while done < total {
-            let count = self.receive()? as u64;
+            let count = self.receive()?[1] as u64;
             if done < warmup && done + count >= warmup {
                 (start, before) = (now(), done + count);
             }
@@ -225,7 +242,7 @@ impl<'a> Datagrams<'a> {
 
 impl Way for Datagrams<'_> {
     fn look(&mut self) -> io::Result<()> {
-        while self.sockets.receive()? == BATCH {}
+        while self.sockets.receive()?[0] == BATCH {}
         Ok(())
     }
 

@@ -13,13 +13,10 @@ use super::samples::Samples;
 use super::shared_area::{Command, NS, Shape, SharedArea};
 use super::worker_spec::{Part, broken, processors};
 use super::workers::Workers;
-use crate::args::BenchLength;
+use crate::args::{BenchLength, Repeats};
 
 /// Messages one at a time, over all rounds.
 pub(super) const ITERATIONS: u64 = 14_000;
-/// Lines, or datagrams, that are streamed to find what one of many costs.
-const LINES: u64 = 400_000;
-const DATAGRAMS: u64 = 50_000;
 /// Messages of one round, at most.
 const MAX_MESSAGES: u64 = 1 << 20;
 /// Rounds of a row that is limited by time, at least.
@@ -33,9 +30,9 @@ pub(super) fn sizes(
     if length.all {
         return Ok((3..=16).map(|shift| 1 << shift).collect());
     }
-    match refuse(length.size) {
+    match length.size.iter().find_map(|size| refuse(*size)) {
         Some((what, remedy)) => Err(Failure::usage(what, "--size", remedy)),
-        None => Ok(vec![length.size]),
+        None => Ok(length.size.clone()),
     }
 }
 
@@ -47,7 +44,17 @@ pub(super) fn two_processors(place: &str, remedy: &str) -> Result<Vec<usize>, Fa
 
 /// Messages of one round, where `usual` is the number over all rounds unless another is asked for.
 pub(super) fn messages(length: &BenchLength, usual: u64) -> u64 {
-    (length.iterations.unwrap_or(usual) / u64::from(length.rounds)).clamp(10, MAX_MESSAGES)
+    (length.repeats.iterations.unwrap_or(usual) / u64::from(length.repeats.rounds)).clamp(10, MAX_MESSAGES)
+}
+
+/// Messages of one round at a fixed rate: a second, unless a number is asked for.
+pub(super) fn messages_at(repeats: &Repeats, rate: u32) -> u64 {
+    repeats.iterations.map_or(u64::from(rate), |all| all / u64::from(repeats.rounds)).clamp(10, MAX_MESSAGES)
+}
+
+/// What a row at a fixed rate has in its name.
+pub(super) fn due_name(rate: u32) -> String {
+    format!("{rate}/s due at each sender")
 }
 
 /// Runs rounds, as many as are asked for or for as long. Returns how many there were.
@@ -95,25 +102,46 @@ impl<'a> Harness<'a> {
 
     /// Runs rounds, as many as are asked for or for as long. Returns how many there were.
     pub(super) fn rounds(&mut self, mut round: impl FnMut(&mut Self) -> Result<(), Failure>) -> Result<u32, Failure> {
-        rounds((self.length.rounds, self.length.duration), || round(self))
+        rounds((self.length.repeats.rounds, self.length.duration), || round(self))
     }
 
     /// Runs a phase of so many measured messages. Returns which of all its messages those are.
     pub(super) fn run(&mut self, kind: u64, iterations: u64, window: u64) -> Result<Range<usize>, Failure> {
+        self.run_command(self.command(kind, iterations, window))
+    }
+
+    /// The same at so many messages a second of each sender, as far as there is room in the window.
+    pub(super) fn run_at(
+        &mut self,
+        kind: u64,
+        iterations: u64,
+        window: u64,
+        rate: u32,
+    ) -> Result<Range<usize>, Failure> {
         let command = self.command(kind, iterations, window);
+        self.run_command(Command { extra: rate.into(), ..command })
+    }
+
+    fn run_command(&mut self, command: Command) -> Result<Range<usize>, Failure> {
         self.workers.run(command)?;
-        Ok(command.warmup as usize..(command.warmup + iterations) as usize)
+        Ok(command.warmup as usize..(command.warmup + command.iterations) as usize)
     }
 
     /// The row of messages one at a time, beside the bare chain of their steps.
     pub(super) fn alone(&self, name: String, rounds: u32, (bounds, subjects): (&Samples, &Samples), what: &str) -> Row {
-        let (bound, subject) = (Bound::us(what, bounds.summary().typical), subjects.summary());
-        Row::latency(name, self.bytes as usize, rounds, bound, &subject).with_rate(1e6 / subject.avg)
+        let bound = Bound::us(what, bounds.summary().typical);
+        Row::latency(name, self.bytes as usize, rounds, bound, subjects).with_rate(1e6 / subjects.summary().avg)
     }
 
-    /// A phase of so many measured messages, with a quarter as many before them.
+    /// A phase of so many measured messages, with others before them.
     fn command(&self, kind: u64, iterations: u64, window: u64) -> Command {
-        Command { kind, bytes: self.bytes.into(), warmup: iterations / 4, iterations, window, extra: 0 }
+        let warmup = self.length.repeats.warm_up(iterations);
+        Command { kind, bytes: self.bytes.into(), warmup, iterations, window, extra: 0 }
+    }
+
+    /// Room for the times of the messages of one phase, those before the measured ones among them.
+    pub(super) fn samples(length: &BenchLength, most: u64) -> u64 {
+        most + length.repeats.warm_up(most) + 1
     }
 
     /// The time, ns, that `process` takes in a phase in which the first two processes stay on the first and the last processor.
@@ -122,12 +150,6 @@ impl<'a> Harness<'a> {
         let command = self.command(kind, count, first);
         self.workers.run(Command { extra: last, ..command })?;
         Ok(self.workers.area.results(process)[NS].load(Ordering::Relaxed) as f64)
-    }
-
-    /// Measures the time of each of many lines or datagrams that go from one processor to another, ns.
-    pub(super) fn stream_cost(&mut self, kind: u64, on_network: bool) -> Result<f64, Failure> {
-        let count = if on_network { DATAGRAMS } else { LINES };
-        Ok(self.between_ends(kind, count, 1)? / count as f64)
     }
 
     /// When a process sent or delivered the message at this place.

@@ -7,20 +7,25 @@
 mod args;
 mod channel;
 mod clock;
+mod compare;
 mod datagrams;
 mod environment;
 mod fabric;
 mod failover;
 mod harness;
 mod kinds;
+mod lane;
 mod multicast;
 mod neb;
 mod ofi;
+mod packets;
 mod pause;
 mod plain;
 mod report;
+mod rings;
 mod roce;
 mod samples;
+mod schedule;
 mod shared_area;
 mod still;
 mod switch;
@@ -43,17 +48,22 @@ pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
     // The processes that a bench starts are this command as well.
     let is_conductor = !matches!(command, BenchCommand::Load { .. } | BenchCommand::Process { .. });
     let still = is_conductor.then(|| Still::begin(output));
-    let (report, verdict) = match command {
+    let (mut report, verdict) = match command {
         BenchCommand::Fabric(args) => (fabric::run(args)?, Verdict::Good),
         BenchCommand::Multicast(args) => (multicast::run(args)?, Verdict::Good),
         BenchCommand::Neb(args) => (neb::run(args)?, Verdict::Good),
         BenchCommand::Channel(args) => (channel::run(args)?, Verdict::Good),
         BenchCommand::Switch(args) => switch::run(args)?,
         BenchCommand::Failover(args) => failover::run(args, output)?,
+        BenchCommand::Compare(args) => {
+            let (comparison, verdict) = compare::run(args)?;
+            return output.conclude(&comparison, verdict);
+        }
         BenchCommand::Load { spec } => return failover::process::run(spec),
         BenchCommand::Process { spec } => return process(&WorkerSpec::parse(spec)?),
     };
     drop(still);
+    report.environment.conclude();
     output.conclude(&report, verdict)
 }
 

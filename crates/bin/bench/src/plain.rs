@@ -85,6 +85,9 @@ impl Exchange for Lines<'_> {
     }
 }
 
+/// Lines that [`hand_over`] takes.
+pub(super) const HAND_OVER_LINES: usize = 3;
+
 /// Hands one line over, and another one back, as often as the command says; returns the time of all hand-overs, ns, at
 /// process 0.
 pub(super) fn hand_over(task: &Task<'_>) -> Result<u64, Failure> {
@@ -150,57 +153,4 @@ pub(super) fn on_processors(task: &Task<'_>, measure: impl FnOnce() -> Result<u6
     pin(&[own as usize]).map_err(broken("stay on one processor"))?;
     task.area.results(task.me)[NS].store(measure()?, Ordering::Relaxed);
     pin(&back).map_err(broken("go back to its processors"))
-}
-
-/// Lines of the ring that a stream goes through: as many as a control ring has by default.
-pub(super) const STREAM_LINES: usize = 1024;
-
-/// Lines with the ring's credit, which lies apart from the ring so that no prefetcher couples the two.
-pub(super) const STREAM_ALL_LINES: usize = STREAM_LINES + 8;
-
-/// One process stores lines into a ring, the other one picks each of them up; returns the time, ns, at the reader.
-/// `each` says that every line is a write of its own: a full fence after it, as before every look whether the peer must
-/// be woken. Otherwise the lines go in bulk.
-pub(super) fn stream(task: &Task<'_>, each: bool) -> u64 {
-    let ring = task.area.lines(0, STREAM_LINES);
-    let credit = &task.area.lines(STREAM_LINES + 4, 1)[0];
-    let (base, total) = (task.base(), task.total());
-    let line = |n: u64| {
-        let first = (n as usize % STREAM_LINES) * LINE_WORDS;
-        &ring[first..first + LINE_WORDS]
-    };
-    let quarter = STREAM_LINES as u64 / 4;
-    if task.me == 0 {
-        let mut freed = 0;
-        for n in 0..total {
-            while n >= freed + STREAM_LINES as u64 {
-                freed = credit.load(Ordering::Acquire).saturating_sub(base);
-            }
-            let [words @ .., last] = line(n) else { unreachable!("a line has words") };
-            for word in words {
-                word.store(n, Ordering::Relaxed);
-            }
-            last.store(base + n + 1, Ordering::Release);
-            if each {
-                fence(Ordering::SeqCst);
-            }
-        }
-        return 0;
-    }
-    let (mut sum, mut start) = (0_u64, now());
-    for n in 0..total {
-        if n == task.command.warmup {
-            start = now();
-        }
-        let [words @ .., last] = line(n) else { unreachable!("a line has words") };
-        while last.load(Ordering::Acquire) != base + n + 1 {}
-        for word in words {
-            sum = sum.wrapping_add(word.load(Ordering::Relaxed));
-        }
-        if (n + 1) % quarter == 0 {
-            credit.store(base + n + 1, Ordering::Release);
-        }
-    }
-    black_box(sum);
-    now() - start
 }

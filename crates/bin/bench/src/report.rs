@@ -8,7 +8,7 @@ use serde::Serialize;
 use stentor_support::{Human, Style, Verdicts, in_order, table};
 
 use super::environment::Environment;
-use super::samples::{Summary, median};
+use super::samples::{Percentile, Samples, median};
 use super::switch_report::SwitchReport;
 
 /// What the machine can do at best, measured in the same run.
@@ -46,7 +46,7 @@ pub(super) struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) round_avg_us: Option<f64>,
     /// The bound's.
-    #[serde(rename = "floor_round_avg_us", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bound_round_avg_us: Option<f64>,
     /// So much more than the mean of `fi_pingpong` in the same round, the median of the rounds, microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,8 +57,16 @@ pub(super) struct Row {
     pub(super) msgs_per_s: Option<f64>,
     /// 10^6 bytes of payload.
     pub(super) mb_per_s: Option<f64>,
+    /// Of each round: the median latency where the row is about a latency, else messages a second. None where there are no
+    /// rounds.
+    pub(super) of_rounds: Vec<f64>,
+    /// How the latencies of all rounds are distributed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) distribution: Vec<Percentile>,
+    /// Messages a second that were due, at a fixed rate: latencies count from when a message was due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) due_per_s: Option<f64>,
     /// None where nothing that this program measures is one.
-    #[serde(rename = "floor")]
     pub(super) bound: Option<Bound>,
     /// 1.0 is at the bound, larger is worse.
     pub(super) ratio: Option<f64>,
@@ -90,19 +98,33 @@ impl Row {
     }
 
     /// A row about a latency beside a bound.
-    pub(super) fn latency(name: impl Into<String>, bytes: usize, rounds: u32, bound: Bound, found: &Summary) -> Self {
-        let ratio = found.typical / bound.value;
-        Row::new(name, bytes, rounds, bound, ratio).with_latency(found)
+    pub(super) fn latency(name: impl Into<String>, bytes: usize, rounds: u32, bound: Bound, found: &Samples) -> Self {
+        let ratio = found.summary().typical / bound.value;
+        Row::new(name, bytes, rounds, bound, ratio).with_samples(found)
     }
 
-    /// A row about a rate beside a bound.
-    pub(super) fn rate(name: impl Into<String>, bytes: usize, rounds: u32, bound: Bound, msgs_per_s: f64) -> Self {
-        let ratio = bound.value / msgs_per_s;
-        Row::new(name, bytes, rounds, bound, ratio).with_rate(msgs_per_s)
+    /// A row about a rate beside a bound; `rates` are those of the rounds.
+    pub(super) fn rate(name: impl Into<String>, bytes: usize, bound: Bound, rates: &[f64]) -> Self {
+        let ratio = bound.value / median(rates.iter().copied());
+        Row::new(name, bytes, rates.len() as u32, bound, ratio).with_rates(rates)
     }
 
-    /// With latencies.
-    pub(super) fn with_latency(self, summary: &Summary) -> Self {
+    /// A row about a rate beside the rate of a bound in the same rounds.
+    pub(super) fn rate_beside(
+        name: impl Into<String>,
+        bytes: usize,
+        what: impl Into<String>,
+        (bounds, rates): (&[f64], &[f64]),
+    ) -> Self {
+        let ratio = median(bounds.iter().zip(rates).map(|(bound, rate)| bound / rate));
+        let bound = Bound::rate(what, median(bounds.iter().copied()));
+        Row::new(name, bytes, rates.len() as u32, bound, ratio).with_rates(rates)
+    }
+
+    /// With the latencies of all rounds.
+    pub(super) fn with_samples(self, samples: &Samples) -> Self {
+        let summary = samples.summary();
+        let of_rounds = if self.is_rate() { self.of_rounds } else { samples.medians_us() };
         Row {
             iterations: summary.iterations,
             min_us: Some(summary.min),
@@ -112,13 +134,26 @@ impl Row {
             stdev_us: Some(summary.stdev),
             p99_us: Some(summary.p99),
             p999_us: Some(summary.p999),
+            of_rounds,
+            distribution: samples.distribution(),
             ..self
         }
     }
 
+    /// With the rates of the rounds, messages a second.
+    pub(super) fn with_rates(self, rates: &[f64]) -> Self {
+        Row { of_rounds: rates.to_vec(), ..self.with_rate(median(rates.iter().copied())) }
+    }
+
+    /// With the messages a second that were due, and those of the rounds that were delivered.
+    pub(super) fn with_due(self, due_per_s: f64, rates: &[f64]) -> Self {
+        Row { due_per_s: Some(due_per_s), ..self.with_rate(median(rates.iter().copied())) }
+    }
+
     /// Whether it is about messages a second, and so is its bound.
     fn is_rate(&self) -> bool {
-        self.bound.as_ref().map_or(self.p50_us.is_none(), |bound| bound.unit == "msgs/s")
+        let bare = self.msgs_per_s.is_some() && self.p50_us.is_none() && self.due_per_s.is_none();
+        self.bound.as_ref().map_or(bare, |bound| bound.unit == "msgs/s")
     }
 
     /// With a rate of messages.
@@ -196,9 +231,11 @@ impl Trial {
     }
 }
 
-const RATIO: &str = "ratio: 1.00 is at the floor, larger is worse; floor and row took turns in the same run";
+/// A rate is kept if so much of it is delivered.
+const BEHIND: f64 = 0.99;
+const RATIO: &str = "ratio: 1.00 is at the bound, larger is worse; bound and row took turns in the same run";
 const NO_BOUND: &str =
-    "no floor: set these figures beside those of ib_write_lat, ib_send_lat, ib_write_bw and ib_send_bw";
+    "no bound: set these figures beside those of ib_write_lat, ib_send_lat, ib_write_bw and ib_send_bw";
 
 fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
@@ -222,7 +259,7 @@ impl Report {
             "t_stdev[usec]",
             "99% percentile[usec]",
             "99.9% percentile[usec]",
-            "floor[usec]",
+            "bound[usec]",
             "ratio",
         ];
         let cells = |row: &Row| {
@@ -238,7 +275,7 @@ impl Report {
     }
 
     fn rates(&self) -> String {
-        let head = ["row", "#bytes", "#iterations", "msgs/s", "MB/s", "floor[msgs/s]", "ratio"];
+        let head = ["row", "#bytes", "#iterations", "msgs/s", "MB/s", "bound[msgs/s]", "ratio"];
         let cells = |row: &Row| {
             let mut cells = vec![row.name.clone(), row.bytes.to_string(), row.iterations.to_string()];
             cells.extend([number(row.msgs_per_s, 0), number(row.mb_per_s, 1)]);
@@ -246,6 +283,21 @@ impl Report {
             cells
         };
         table(&head, self.rows.iter().filter(|row| row.is_rate()).map(cells))
+    }
+
+    /// What came of the rates that were asked for.
+    fn fixed_rates(&self) -> String {
+        let mut text = String::new();
+        for (row, due) in self.rows.iter().filter_map(|row| Some((row, row.due_per_s?))) {
+            let delivered = row.msgs_per_s.unwrap_or(0.0);
+            let late = if delivered < BEHIND * due {
+                ": the rate was not kept, and all latencies have the delay in them"
+            } else {
+                ""
+            };
+            let _ = writeln!(text, "{}: {due:.0} messages/s were due, {delivered:.0} were delivered{late}", row.name);
+        }
+        text
     }
 
     fn writes(&self) -> String {
@@ -273,10 +325,13 @@ impl Human for Report {
         let _ = writeln!(text, "{}, {} cores, Linux {}, load {:.2}", env.cpu, env.cores, env.kernel, env.load);
         let _ = writeln!(text, "wait mode {}; {}", env.wait, env.pinning);
         if let Some(network) = &env.network {
-            let _ = writeln!(text, "{network}, which is in the figures but not in the floors");
+            let _ = writeln!(text, "{network}, which is in the figures but not in the bounds");
         }
-        if env.profile != "release" {
-            let _ = writeln!(text, "{}", style.bad("not a release build: these figures say nothing"));
+        if let Some(huge_pages) = &env.huge_pages {
+            let _ = writeln!(text, "transparent huge pages {huge_pages}");
+        }
+        for warning in &env.warnings {
+            let _ = writeln!(text, "{}: {warning}", style.bad("warning"));
         }
         for table in [self.latencies(), self.rates()].iter().filter(|table| !table.is_empty()) {
             let _ = write!(text, "\n{table}");
@@ -284,11 +339,12 @@ impl Human for Report {
         let has_bound = self.rows.iter().any(|row| row.bound.is_some());
         let _ = writeln!(text, "\n{}", if has_bound { RATIO } else { NO_BOUND });
         let bounds = self.rows.iter().filter_map(|row| Some((&row.name, row.bound.as_ref()?)));
-        let bounds = bounds.map(|(row, bound)| format!("floor of {row}: {}", bound.what));
+        let bounds = bounds.map(|(row, bound)| format!("bound of {row}: {}", bound.what));
         let mut told = BTreeSet::new();
         for bound in bounds.filter(|bound| told.insert(bound.clone())) {
             let _ = writeln!(text, "{bound}");
         }
+        text.push_str(&self.fixed_rates());
         text.push_str(&self.writes());
         text.push_str(&self.switch.as_ref().map(|switch| switch.human(style)).unwrap_or_default());
         text.push_str(&self.trial.as_ref().map(|trial| trial.human(style)).unwrap_or_default());

@@ -1,6 +1,7 @@
 //! Latencies: a histogram over all rounds, and the medians of rounds.
 
 use hdrhistogram::Histogram;
+use serde::Serialize;
 
 use super::clock::Grain;
 
@@ -18,6 +19,19 @@ pub(super) struct Samples {
     /// What reading it costs is subtracted from what was recorded.
     clock: Grain,
 }
+
+/// One step of a distribution: so large a part of the latencies is at most so long.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Percentile {
+    pub(super) us: f64,
+    /// From 0 to 1.
+    pub(super) quantile: f64,
+    /// Latencies up to here.
+    pub(super) count: u64,
+}
+
+/// Steps of a distribution each time the rest is halved.
+const TICKS: u32 = 5;
 
 /// What is told of them, microseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,6 +119,21 @@ impl Samples {
         ((recorded - self.clock.cost_ns) * self.scale).max(0.0)
     }
 
+    /// The medians of the rounds, in their order, microseconds.
+    pub(super) fn medians_us(&self) -> Vec<f64> {
+        self.medians().map(|ns| ns / 1000.0).collect()
+    }
+
+    /// How the latencies of all rounds are distributed, in steps that become finer towards the longest.
+    pub(super) fn distribution(&self) -> Vec<Percentile> {
+        let steps = self.all.iter_quantiles(TICKS).scan(0, |count, step| {
+            *count += step.count_since_last_iteration();
+            let us = self.ns(step.value_iterated_to() as f64) / 1000.0;
+            Some(Percentile { us, quantile: step.quantile_iterated_to(), count: *count })
+        });
+        steps.collect()
+    }
+
     pub(super) fn summary(&self) -> Summary {
         let us = |ns: f64| ns / 1000.0;
         Summary {
@@ -137,6 +166,20 @@ mod tests {
         assert!((summary.round_avg - 0.1).abs() < 1e-9 && summary.avg < 0.06, "{summary:?}");
         assert!((summary.min - 0.05).abs() < 1e-9, "{summary:?}");
         assert!((summary.max - 0.15).abs() < 1e-3, "{summary:?}");
+    }
+
+    #[test]
+    fn a_distribution_rises_to_the_longest_and_counts_all() {
+        let mut samples = Samples::new(1.0, Grain::default());
+        samples.round(1..=1000);
+        samples.round([9_000_000]);
+        let steps = samples.distribution();
+        assert!(steps.is_sorted_by(|a, b| a.us <= b.us && a.quantile <= b.quantile && a.count <= b.count), "{steps:?}");
+        let half = steps.iter().find(|step| step.quantile >= 0.5).expect("a median");
+        assert!((half.us - 0.5).abs() < 0.01, "{half:?}");
+        let last = steps.last().expect("a longest");
+        assert!(last.count == 1001 && last.quantile == 1.0 && (last.us - 9000.0).abs() < 9.0, "{last:?}");
+        assert_eq!(samples.medians_us(), [0.5, 9003.007].map(|us| us));
     }
 
     #[test]

@@ -140,6 +140,12 @@ impl SharedArea {
         &self.memory.words()[first..first + count * LINE_WORDS]
     }
 
+    /// Stores whole words from the beginning of a line on, as the fabric does it.
+    #[inline]
+    pub(super) fn store(&self, line: usize, bytes: &[u8]) {
+        self.memory.store(self.shape.first_line() + line * LINE_WORDS, bytes);
+    }
+
     /// A process's samples.
     pub(super) fn samples(&self, process: usize) -> &[Word] {
         let first = self.shape.first_sample(process);

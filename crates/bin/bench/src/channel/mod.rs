@@ -11,9 +11,10 @@ mod talk;
 use stentor_channel::{Config, MAX_MESSAGE_BYTES, Scheme};
 use stentor_fabric::memory::Ordering;
 
+use super::clock::Grain;
 use super::datagrams::network;
 use super::environment::Environment;
-use super::harness::two_processors;
+use super::harness::{due_name, messages_at, two_processors};
 use super::kinds::kinds;
 use super::ofi;
 use super::report::{Bound, Report, Row};
@@ -22,14 +23,12 @@ use super::samples::{Samples, median};
 use super::shared_area::{Command, Shape};
 use super::worker_spec::Part;
 use super::workers::Workers;
-use crate::args::BenchChannel;
+use crate::args::{BenchChannel, Repeats};
 use pingpong::PingPong;
 use stentor_support::args::{ChannelFabric, LoopbackFabric, name_of};
 use stentor_support::live::{Captures, refuse_traffic};
 use stentor_support::{Failure, TAGGED_PIECE_BYTES};
 
-/// Payloads of the latencies, bytes.
-const SIZES: [usize; 3] = [8, 4 << 10, 64 << 10];
 /// The payload of the bandwidth, bytes.
 const LARGE: usize = 1 << 20;
 /// Iterations of an 8-byte row, over its rounds; on a network.
@@ -45,6 +44,8 @@ kinds! {
     PingPong,
     /// Messages one after the other, answered at the end.
     Stream,
+    /// Messages at a fixed rate, answered at the end.
+    Rate,
     /// The fabric is given up.
     Close,
 }
@@ -102,10 +103,22 @@ fn operation(fabric: ChannelFabric, tagged: bool) -> &'static str {
     }
 }
 
+/// What is measured of messages of one size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// Their latency, to and fro.
+    PingPong,
+    /// How many go one after the other.
+    Stream,
+    /// Their latency, one way, at so many messages a second.
+    Rate(u32),
+}
+
 /// What the rounds of one subject at one size came to.
 struct Measured {
     subject: Subject,
     bytes: usize,
+    way: Way,
     samples: Samples,
     rates: Vec<f64>,
 }
@@ -114,31 +127,30 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
     let available = two_processors("bench channel", "two processes that spin need two processors")?;
     let (first, last) = (available[0], available[available.len() - 1]);
     let pinning = format!("two processes, pinned to processors {first} and {last}");
-    let environment = Environment::new(name_of(&args.fabric), "poll", pinning).with(&args.network.networks);
+    let mut environment = Environment::new(name_of(&args.fabric), "poll", pinning).with(&args.network.networks);
     let usual = if args.fabric == ChannelFabric::Shm { ITERATIONS } else { ON_NETWORK };
-    let a_round = (args.iterations.unwrap_or(usual) / u64::from(args.rounds)).max(PER_LARGE);
+    let repeats = &args.repeats;
+    let a_round = (repeats.iterations.unwrap_or(usual) / u64::from(repeats.rounds)).max(PER_LARGE);
     let captures = captures(args)?;
     // Each fabric of the run has its own file.
-    captures.check((0..2).map(roce::name), args.rounds * Subject::ALL.len() as u32)?;
-    let shape = Shape { processes: 2, lines: 1, samples: a_round as usize };
+    captures.check((0..2).map(roce::name), repeats.rounds * Subject::ALL.len() as u32)?;
+    let at_rates = args.rates.rate.iter().map(|rate| messages_at(repeats, *rate));
+    let samples = at_rates.fold(a_round, u64::max);
+    let shape = Shape { processes: 2, lines: 1, samples: samples as usize };
     let (part, carrier) = part(args)?;
-    let environment = Environment { carrier, ..environment };
+    environment.carrier = carrier;
     let mut beside = match &part {
-        Part::Channel { ofi: Some(provider), .. } => Some(PingPong::new(provider, [first, last], &SIZES)),
+        Part::Channel { ofi: Some(provider), .. } => Some(PingPong::new(provider, [first, last], &args.size)),
         _ => None,
     };
     let mut workers = Workers::start(part, shape, &[Some(first), Some(last)], |_| captures.asked().clone())?;
-    let sizes = SIZES.iter().copied().chain([LARGE]);
-    let new =
-        |subject, bytes| Measured { subject, bytes, samples: Samples::new(0.5, environment.clock), rates: vec![] };
-    let mut all: Vec<_> =
-        Subject::ALL.iter().flat_map(|subject| sizes.clone().map(move |bytes| new(*subject, bytes))).collect();
-    for round in 0..args.rounds {
+    let mut all = all(args, environment.clock);
+    for round in 0..repeats.rounds {
         for subject in Subject::ALL {
             let phase = |kind: Kind| Command { kind: kind.number(), extra: subject as u64, ..Command::default() };
             workers.run(Command { window: u64::from(round), ..phase(Kind::Open) })?;
             for measured in all.iter_mut().filter(|measured| measured.subject == subject) {
-                one(&mut workers, phase, measured, a_round)?;
+                one(&mut workers, phase, measured, (repeats, a_round))?;
             }
             workers.run(phase(Kind::Close))?;
         }
@@ -149,8 +161,25 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
     let tagged = workers.area.results(0)[2].load(Ordering::Acquire) != 0;
     Ok(Report::of(
         environment,
-        rows(&all, beside.as_ref(), operation(args.fabric, tagged), tagged, (args.rounds, a_round)),
+        rows(&all, beside.as_ref(), operation(args.fabric, tagged), tagged, (repeats.rounds, a_round)),
     ))
+}
+
+/// Everything that is measured: each subject at each size in each way. A fixed rate has no bound, so nothing but channels.
+fn all(args: &BenchChannel, clock: Grain) -> Vec<Measured> {
+    let ways = |subject| {
+        let (sizes, rates) = (args.size.iter().copied(), &args.rates.rate);
+        let to_and_fro = sizes.clone().map(|bytes| (bytes, Way::PingPong));
+        let channels = if subject == Subject::Raw { &[][..] } else { &rates[..] };
+        let at = channels.iter().flat_map(move |rate| sizes.clone().map(|bytes| (bytes, Way::Rate(*rate))));
+        to_and_fro.chain([(LARGE, Way::Stream)]).chain(at).collect::<Vec<_>>()
+    };
+    let new = |subject, (bytes, way)| {
+        let scale = if way == Way::PingPong { 0.5 } else { 1.0 };
+        let clock = if way == Way::PingPong { clock } else { Grain::default() };
+        Measured { subject, bytes, way, samples: Samples::new(scale, clock), rates: vec![] }
+    };
+    Subject::ALL.iter().flat_map(|subject| ways(*subject).into_iter().map(|way| new(*subject, way))).collect()
 }
 
 /// What becomes of packets, where that can be seen.
@@ -188,17 +217,25 @@ fn one(
     workers: &mut Workers,
     phase: impl Fn(Kind) -> Command,
     measured: &mut Measured,
-    a_round: u64,
+    (repeats, a_round): (&Repeats, u64),
 ) -> Result<(), Failure> {
-    let iterations = messages(a_round, measured.bytes).min(a_round);
-    let kind = if measured.bytes == LARGE { Kind::Stream } else { Kind::PingPong };
-    workers.run(Command { bytes: measured.bytes as u64, warmup: iterations / 10, iterations, ..phase(kind) })?;
-    if kind == Kind::Stream {
+    let (kind, iterations, rate) = match measured.way {
+        Way::PingPong => (Kind::PingPong, messages(a_round, measured.bytes).min(a_round), 0),
+        Way::Stream => (Kind::Stream, messages(a_round, measured.bytes).min(a_round), 0),
+        Way::Rate(rate) => (Kind::Rate, messages_at(repeats, rate), rate),
+    };
+    let (bytes, warmup) = (measured.bytes as u64, repeats.warm_up(iterations));
+    workers.run(Command { bytes, warmup, iterations, window: rate.into(), ..phase(kind) })?;
+    let times = |process| workers.area.samples(process)[..iterations as usize].iter();
+    let times = |process| times(process).map(|sample| sample.load(Ordering::Relaxed));
+    if measured.way != Way::PingPong {
         let time_ns = workers.area.results(0)[0].load(Ordering::Acquire).max(1);
         measured.rates.push(iterations as f64 * 1e9 / time_ns as f64);
-    } else {
-        let taken = &workers.area.samples(0)[..iterations as usize];
-        measured.samples.round(taken.iter().map(|sample| sample.load(Ordering::Relaxed)));
+    }
+    match measured.way {
+        Way::PingPong => measured.samples.round(times(0)),
+        Way::Stream => {}
+        Way::Rate(_) => measured.samples.round(times(1).zip(times(0)).map(|(at, due)| at.saturating_sub(due))),
     }
     Ok(())
 }
@@ -234,19 +271,24 @@ fn rows(
     let subjects = all.iter().filter(|measured| measured.subject != Subject::Raw);
     let mut rows: Vec<_> = subjects
         .filter_map(|measured| {
-            let Measured { subject, bytes, samples, rates } = measured;
-            let (raw, name) = (raw(*bytes)?, subject.name(tagged));
-            if *bytes == LARGE {
-                let (bound, rate) = (median(raw.rates.iter().copied()), median(rates.iter().copied()));
+            let Measured { subject, bytes, way, samples, rates } = measured;
+            let name = subject.name(tagged);
+            if let Way::Rate(rate) = way {
+                let row = Row::alone(format!("{name}, {}", due_name(*rate)), *bytes, rounds);
+                return Some(row.with_due((*rate).into(), rates).with_samples(samples));
+            }
+            let raw = raw(*bytes)?;
+            if *way == Way::Stream {
+                let bound = median(raw.rates.iter().copied());
                 let ratio = paired(raw.rates.iter().copied(), rates.iter().copied(), |bound, rate| bound / rate);
                 let what = format!("{operation} one after the other, from and to registered memory, nothing copied");
                 let iterations = messages(a_round, *bytes) * u64::from(rounds);
-                let row = Row::new(name, *bytes, rounds, Bound::rate(what, bound), ratio).with_rate(rate);
+                let row = Row::new(name, *bytes, rounds, Bound::rate(what, bound), ratio).with_rates(rates);
                 return Some(Row { iterations, ..row });
             }
             let (bound, summary) = (latency(raw), samples.summary());
             let ratio = paired(samples.medians(), raw.samples.medians(), |ours, bound| ours / bound);
-            let row = Row::new(name, *bytes, rounds, bound, ratio).with_latency(&summary);
+            let row = Row::new(name, *bytes, rounds, bound, ratio).with_samples(samples);
             let bound_round_avg_us = Some(raw.samples.summary().round_avg);
             let theirs = means_beside(beside, *bytes);
             let above =
@@ -271,7 +313,6 @@ fn rows(
 
 #[cfg(test)]
 mod tests {
-    use super::super::clock::Grain;
     use super::*;
 
     #[test]
@@ -295,7 +336,8 @@ mod tests {
         let measured = |subject, bytes, latencies: [u64; 3], rates: [f64; 3]| {
             let mut samples = Samples::new(0.5, Grain { cost_ns: 0.0, step_ns: 1 });
             latencies.into_iter().for_each(|latency| samples.round(vec![latency; 10]));
-            Measured { subject, bytes, samples, rates: rates.to_vec() }
+            let way = if bytes == LARGE { Way::Stream } else { Way::PingPong };
+            Measured { subject, bytes, way, samples, rates: rates.to_vec() }
         };
         // The machine becomes four times slower between the first two rows of the second round: medians for themselves would be 1 and 6.
         let all = [

@@ -10,6 +10,7 @@ use stentor_support::live::Captures;
 
 use super::super::clock::now;
 use super::super::plain::{Exchange, ping_pong};
+use super::super::schedule::Schedule;
 use super::super::worker_spec::{Task, Worker};
 use super::super::{ofi, roce};
 use super::bare::Provider;
@@ -117,6 +118,8 @@ fn play<F: Fabric>(
             (Kind::Stream, Some(End::Bare(provider))) => line::stream(task, &mut **provider)?,
             (Kind::Stream, Some(End::Raw(raw))) => line::stream(task, &mut **raw)?,
             (Kind::Stream, Some(End::Channel(talk))) => stream(task, talk)?,
+            (Kind::Rate, Some(End::Channel(talk))) => paced(task, talk)?,
+            (Kind::Rate, Some(_)) => unreachable!("only channels are measured at a rate"),
             (kind, None) => unreachable!("{kind:?} before there is a fabric"),
         }
         // The first process ends the phase; until then it may need the other one's answers.
@@ -148,5 +151,40 @@ fn stream<F: Fabric>(task: &Task<'_>, talk: &mut Talk<F>) -> Result<(), Failure>
             talk.exchange(ANSWER_BYTES).send(all)?;
         }
     }
+    Ok(())
+}
+
+/// Process 0 writes messages when they are due and notes when that was; process 1 notes when it has read each. The last one is
+/// answered.
+fn paced<F: Fabric>(task: &Task<'_>, talk: &mut Talk<F>) -> Result<(), Failure> {
+    let Task { area, me, command, .. } = *task;
+    let (bytes, all) = (command.bytes as usize, task.total());
+    let samples = area.samples(me);
+    let note = |n: u64, time: u64| {
+        if let Some(n) = n.checked_sub(command.warmup) {
+            samples[n as usize].store(time, Ordering::Relaxed);
+        }
+    };
+    let schedule = Schedule::new(command.window);
+    for n in 0..all {
+        if me != 0 {
+            talk.exchange(bytes).receive(n)?;
+            note(n, now());
+            continue;
+        }
+        let due = loop {
+            match schedule.due(n, now()) {
+                Some(due) => break due,
+                None => talk.turn()?,
+            };
+        };
+        note(n, due);
+        talk.exchange(bytes).send(n)?;
+    }
+    if me != 0 {
+        return talk.exchange(ANSWER_BYTES).send(all);
+    }
+    talk.exchange(ANSWER_BYTES).receive(all)?;
+    tell(task, now() - samples[0].load(Ordering::Relaxed));
     Ok(())
 }

@@ -1,11 +1,17 @@
-//! Where the figures come from.
+//! Where the figures come from, and what about it would make them mislead.
 
-use std::fs;
+mod machine;
+mod meter;
+mod warning;
 
 use serde::Serialize;
 use stentor_support::args::Networks;
 
 use super::clock::Grain;
+use super::worker_spec::processors;
+use machine::Machine;
+use meter::Meter;
+pub(super) use warning::Warning;
 
 /// The machine and how it was used.
 #[derive(Clone, Debug, Serialize)]
@@ -27,33 +33,49 @@ pub(super) struct Environment {
     pub(super) pinning: String,
     /// Processes that were running or waiting to on average, when the bench began.
     pub(super) load: f64,
+    /// Modes of transparent huge pages, if the kernel has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) huge_pages: Option<String>,
     /// What was done to packets besides measuring them: captures take time, and so does a bad network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) network: Option<String>,
     /// What reading the clock costs is subtracted from the latencies of `bench fabric`.
     pub(super) clock: Grain,
+    /// What makes the figures mislead.
+    pub(super) warnings: Vec<Warning>,
+    #[serde(skip)]
+    meter: Meter,
 }
 
 impl Environment {
+    /// Describes the machine, and begins to count who has its processors.
     pub(super) fn new(fabric: impl Into<String>, wait: impl Into<String>, pinning: String) -> Self {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let cpuinfo = read("/proc/cpuinfo");
-        let cpu =
-            cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name));
-        let load = read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
+        let machine = Machine::new();
+        let used = processors().unwrap_or_default();
+        let load = machine.read("proc/loadavg");
+        let load = load.and_then(|load| load.split(' ').next()?.parse().ok()).unwrap_or(0.0);
+        let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+        let mut warnings = machine.warnings(&used);
+        if profile != "release" {
+            let what = "this is not a release build: its figures say nothing";
+            warnings.insert(0, Warning::new(what, "build with `cargo build --release`"));
+        }
         Environment {
             version: env!("CARGO_PKG_VERSION"),
-            profile: if cfg!(debug_assertions) { "debug" } else { "release" },
-            cpu: cpu.unwrap_or("unknown").to_owned(),
-            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            profile,
+            cpu: machine.cpu().unwrap_or_else(|| "unknown".to_owned()),
+            cores: used.len().max(1),
+            kernel: machine.read("proc/sys/kernel/osrelease").unwrap_or_default(),
             fabric: fabric.into(),
             carrier: None,
             wait: wait.into(),
             pinning,
             load,
+            huge_pages: machine.huge_pages(),
             network: None,
             clock: Grain::measure(),
+            warnings,
+            meter: Meter::start(&machine, &used),
         }
     }
 
@@ -67,5 +89,38 @@ impl Environment {
         let delay = (bad.delay > 0).then(|| format!("{} us late", bad.delay));
         let all: Vec<_> = captured.chain(chances).chain(delay).collect();
         Environment { network: (!all.is_empty()).then(|| format!("packets are {}", all.join(", "))), ..self }
+    }
+
+    /// With so many processes, all of which are measured at once.
+    pub(super) fn with_processes(mut self, processes: usize) -> Self {
+        if self.wait == "poll" && processes > self.cores {
+            let what = format!(
+                "{processes} processes poll on {} processors: each waits for the others' time slices",
+                self.cores
+            );
+            self.warnings.push(Warning::new(what, "use `--wait adaptive`, or as many processors as processes"));
+        }
+        self
+    }
+
+    /// Takes in what happened to the processors since [`new`](Self::new). Processes of the bench must have ended.
+    pub(super) fn conclude(&mut self) {
+        self.warnings.extend(self.meter.warnings(&Machine::new()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_processes_than_processors_must_not_poll() {
+        let crowded = |wait: &str, processes: usize| {
+            let mut environment = Environment::new("shm", wait, "not pinned".to_owned());
+            environment.cores = 2;
+            let warnings = environment.with_processes(processes).warnings;
+            warnings.iter().any(|warning| warning.what.starts_with(&format!("{processes} processes poll on 2")))
+        };
+        assert_eq!([crowded("poll", 7), crowded("poll", 2), crowded("adaptive", 7)], [true, false, false]);
     }
 }

@@ -25,7 +25,7 @@ use super::samples::{Samples, median};
 use super::shared_area::{Command, Shape};
 use super::worker_spec::{Carrier, Part, broken, processors};
 use super::workers::Workers;
-use crate::args::{BenchFabric, BenchLength, MeasuredFabric};
+use crate::args::{BenchFabric, BenchLength, MeasuredFabric, Repeats};
 
 /// Posts between two flushes of a stream.
 const POSTS_PER_FLUSH: u64 = 16;
@@ -155,24 +155,25 @@ const ROWS: [(Kind, &str); 12] = [
 
 /// How much one round does.
 #[derive(Clone, Copy, Debug)]
-struct Length {
+struct Length<'a> {
+    repeats: &'a Repeats,
     iterations: u64,
     rounds: u32,
     /// Seconds.
     duration: Option<u64>,
 }
 
-impl Length {
-    fn of(length: &BenchLength, fabric: MeasuredFabric) -> Self {
-        let rounds = length.rounds;
+impl<'a> Length<'a> {
+    fn of(length: &'a BenchLength, fabric: MeasuredFabric) -> Self {
+        let rounds = length.repeats.rounds;
         let usual = match fabric {
             MeasuredFabric::Shm => ITERATIONS,
             MeasuredFabric::Roce => ON_NETWORK,
             MeasuredFabric::Verbs => ON_DEVICE,
         };
-        let all = length.iterations.unwrap_or(usual);
+        let all = length.repeats.iterations.unwrap_or(usual);
         let iterations = (all / u64::from(rounds)).clamp(1, MAX_SAMPLES);
-        Length { iterations, rounds, duration: length.duration }
+        Length { iterations, rounds, duration: length.duration, repeats: &length.repeats }
     }
 }
 
@@ -283,7 +284,7 @@ fn row(
     kind: Kind,
     name: &str,
     bytes: usize,
-    length: Length,
+    length: Length<'_>,
     clock: Grain,
     carrier: Carrier,
 ) -> Result<Row, Failure> {
@@ -293,7 +294,7 @@ fn row(
     let command = |kind: Kind| Command {
         kind: kind.number(),
         bytes: bytes as u64,
-        warmup: iterations / 10,
+        warmup: length.repeats.warm_up(iterations),
         iterations,
         ..Command::default()
     };
@@ -311,21 +312,20 @@ fn row(
         Ok(())
     })?;
     if kind.is_stream() {
-        let rate = median(rates);
         let row = match bound {
-            Some((_, what)) => Row::rate(name, bytes, rounds, Bound::rate(what, median(bound_rates)), rate),
-            None => Row::alone(name, bytes, rounds).with_rate(rate),
+            Some((_, what)) => Row::rate(name, bytes, Bound::rate(what, median(bound_rates)), &rates),
+            None => Row::alone(name, bytes, rounds).with_rates(&rates),
         };
         return Ok(Row { iterations: iterations * u64::from(rounds), ..row });
     }
-    let mut subject = subjects.summary();
-    subject.iterations *= batch;
+    let iterations = subjects.summary().iterations * batch;
     let Some((_, what)) = bound else {
-        return Ok(Row::alone(name, bytes, rounds).with_latency(&subject));
+        return Ok(Row { iterations, ..Row::alone(name, bytes, rounds).with_samples(&subjects) });
     };
     let what = match carrier {
         Carrier::Shm => format!("{what} ({} of 64 bytes)", lines_of(bytes)),
         _ => format!("{what} ({} a message, as long as packets; nothing is checked)", packets_of(bytes)),
     };
-    Ok(Row::latency(name, bytes, rounds, Bound::us(what, bounds.summary().typical), &subject))
+    let bound = Bound::us(what, bounds.summary().typical);
+    Ok(Row { iterations, ..Row::latency(name, bytes, rounds, bound, &subjects) })
 }

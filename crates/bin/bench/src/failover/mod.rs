@@ -118,8 +118,7 @@ fn real(
 fn row(args: &BenchFailover, outages: &Outages, hop_us: f64) -> Option<Row> {
     let mut samples = Samples::plain();
     samples.round(outages.ns.iter().copied());
-    let summary = samples.summary();
-    if summary.iterations == 0 {
+    if samples.summary().iterations == 0 {
         return None;
     }
     let timeout_us = f64::from(args.timeout_ms) * 1000.0;
@@ -137,7 +136,7 @@ fn row(args: &BenchFailover, outages: &Outages, hop_us: f64) -> Option<Row> {
         "fail-over, {}x{}, {killed} killed: last delivery before to first after, {} ms",
         args.groups, args.replicas, args.timeout_ms
     );
-    Some(Row::latency(name, load::PAYLOAD_BYTES, args.rounds, bound, &summary))
+    Some(Row::latency(name, load::PAYLOAD_BYTES, args.rounds, bound, &samples))
 }
 
 fn simulated(args: &BenchFailover, interrupt: &Interrupt) -> Result<Row, Failure> {
@@ -155,7 +154,7 @@ fn simulated(args: &BenchFailover, interrupt: &Interrupt) -> Result<Row, Failure
         sim::TIMEOUT_MAX
     );
     let name = format!("fail-over, simulated, 1x{}: last delivery before to first after", args.replicas);
-    Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, Bound::us(what, SIMULATED_US), &samples.summary()))
+    Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, Bound::us(what, SIMULATED_US), &samples))
 }
 
 /// Time that this process has seen pass. While it was stopped, or had no processor, others may have been, too.

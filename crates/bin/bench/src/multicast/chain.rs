@@ -16,15 +16,15 @@ use crate::args::Protocol;
 /// A client's message to a member; as long as the payload is.
 pub(super) const BODY: usize = 0;
 /// A leader's timestamp to a follower.
-const ASSIGN: usize = 1;
+pub(super) const ASSIGN: usize = 1;
 /// A leader's timestamp to another leader.
-const TIMESTAMP: usize = 2;
+pub(super) const TIMESTAMP: usize = 2;
 /// An acknowledgement.
-const ACK: usize = 3;
+pub(super) const ACK: usize = 3;
 /// Delivered: to the client.
-const DONE: usize = 4;
+pub(super) const DONE: usize = 4;
 /// A leader to a follower: all timestamps (V2), or each other group's (V1), one step per group.
-const VECTOR: usize = 5;
+pub(super) const VECTOR: usize = 5;
 
 /// Lines that a chain takes.
 pub(super) fn lines(cluster: &Cluster) -> usize {

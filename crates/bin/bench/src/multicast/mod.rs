@@ -3,6 +3,7 @@
 
 mod chain;
 pub(super) mod process;
+mod stream;
 
 use stentor_fabric::memory::Ordering;
 use stentor_multicast::Step;
@@ -11,15 +12,17 @@ use stentor_support::args::{LoopbackFabric, Network, name_of};
 
 use super::datagrams;
 use super::environment::Environment;
-use super::harness::{Harness, ITERATIONS, messages, sizes, two_processors};
+use super::harness::{Harness, ITERATIONS, due_name, messages, messages_at, sizes, two_processors};
 use super::kinds::kinds;
-use super::plain::STREAM_ALL_LINES;
-use super::report::{Bound, Report, Row, Writes};
+use super::packets;
+use super::plain::HAND_OVER_LINES;
+use super::report::{Report, Row, Writes};
+use super::rings;
 use super::roce;
-use super::samples::{Samples, median};
+use super::samples::Samples;
 use super::shared_area::Shape;
 use super::worker_spec::{Cluster, Part, Setting};
-use crate::args::{BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
+use crate::args::{BenchLength, BenchMulticast, Pinning, Protocol, Repeats, Waiting};
 
 /// Results beside the counts, words.
 const FIRST: usize = 10;
@@ -40,14 +43,12 @@ kinds! {
     Chain,
     One,
     Window,
-    /// A stream of lines, each a write of its own.
-    Lines,
-    /// A stream of lines in bulk.
-    Bulk,
+    /// Messages at a fixed rate.
+    Rate,
+    /// The records of a stream of messages, without the multicast.
+    Stream,
     /// Lines handed over to and fro.
     HandOver,
-    /// A stream of datagrams, in batches.
-    Datagrams,
 }
 
 struct Bench<'a> {
@@ -60,11 +61,12 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
         let what = format!("messages to {} of {} groups", args.dest, args.groups);
         return Err(Failure::usage(what, "--dest", "choose as many as there are groups, or fewer"));
     }
-    let remedy = "the floor of the throughput is measured on two: allow this process two (taskset, container limits)";
+    let remedy = "the bound of the throughput is measured on two: allow this process two (taskset, container limits)";
     let processors = two_processors("bench multicast", remedy)?;
     let mut rows = Vec::new();
     let environment = Environment::new(name_of(&args.fabric), name_of(&args.wait), pinning(args, &processors))
-        .with(&args.network.networks);
+        .with(&args.network.networks)
+        .with_processes(cluster(args, 0).processes());
     let captures = roce::captures(&args.network, args.fabric == LoopbackFabric::Roce, "stentor bench multicast")?;
     let sizes = sizes(&args.length, |size| {
         let what = format!("{size} bytes: benches go up to {MAX_BYTES}");
@@ -75,17 +77,21 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
     for (n, bytes) in sizes.into_iter().enumerate() {
         let cluster = cluster(args, bytes);
         let traffic = |process| captures.of(&name(&cluster, process), n as u32 + 1);
-        let mut bench = Bench::start(cluster, &args.length, &processors, traffic)?;
+        let mut bench = Bench::start(cluster, &args.length, &processors, &args.rates.rate, traffic)?;
         rows.push(bench.one()?);
-        if cluster.setting.window > 1 {
-            rows.push(bench.window()?);
+        for window in args.window.iter().filter(|window| **window > 1) {
+            rows.push(bench.window(*window)?);
+        }
+        for rate in &args.rates.rate {
+            rows.push(bench.rate(*rate)?);
         }
     }
     Ok(Report::of(environment, rows))
 }
 
 fn cluster(args: &BenchMulticast, bytes: usize) -> Cluster {
-    let BenchMulticast { groups, replicas, dest, clients, window, wait, pin, variant, .. } = *args;
+    let BenchMulticast { groups, replicas, dest, clients, wait, pin, variant, .. } = *args;
+    let window = args.window.iter().copied().max().unwrap_or(1);
     let network = datagrams::network(args.fabric);
     let setting = Setting { window, bytes: bytes as u32, wait, pin, network };
     Cluster { groups, replicas, dest, clients, variant, setting }
@@ -143,8 +149,9 @@ const LONE: Cluster = Cluster {
 
 /// Measures the time to hand a line over to another processor, ns. Two processes do nothing else.
 pub(super) fn hand_over(processors: &[usize]) -> Result<f64, Failure> {
-    let length = BenchLength { size: 64, all: false, iterations: Some(100), duration: None, rounds: 1 };
-    hand_over_cost(&mut Bench::start(LONE, &length, processors, |_| Network::default())?.harness)
+    let repeats = Repeats { iterations: Some(100), rounds: 1, warm_up: 25 };
+    let length = BenchLength { size: vec![64], all: false, repeats, duration: None };
+    hand_over_cost(&mut Bench::start(LONE, &length, processors, &[], |_| Network::default())?.harness)
 }
 
 impl<'a> Bench<'a> {
@@ -152,10 +159,17 @@ impl<'a> Bench<'a> {
         cluster: Cluster,
         length: &'a BenchLength,
         processors: &[usize],
+        rates: &[u32],
         traffic: impl Fn(usize) -> Network,
     ) -> Result<Self, Failure> {
-        let lines = chain::lines(&cluster).max(STREAM_ALL_LINES);
-        let samples = (messages(length, ITERATIONS * WINDOWED) * 5 / 4 + 1) * u64::from(cluster.clients);
+        let streamed = match cluster.setting.network {
+            None => rings::lines(&stream::rings(&cluster)),
+            Some(_) => packets::lines(cluster.processes()),
+        };
+        let lines = chain::lines(&cluster).max(HAND_OVER_LINES).max(streamed);
+        let most = rates.iter().map(|rate| messages_at(&length.repeats, *rate)).max().unwrap_or(0);
+        let most = most.max(messages(length, ITERATIONS * WINDOWED));
+        let samples = Harness::samples(length, most) * u64::from(cluster.clients);
         let shape = Shape { processes: cluster.processes(), lines, samples: samples as usize };
         let places: Vec<_> = (0..cluster.processes()).map(|process| place(&cluster, processors, process)).collect();
         let part = (Part::Multicast(cluster), cluster.setting.bytes, Kind::Connect.number());
@@ -197,30 +211,44 @@ impl<'a> Bench<'a> {
         Ok(Row { writes: Some(written.per_message(&self.cluster)), ..row })
     }
 
-    /// Rate of messages with a window, beside what their writes cost.
-    fn window(&mut self) -> Result<Row, Failure> {
+    /// Rate of messages with a window, beside the same records without the multicast.
+    fn window(&mut self, window: u32) -> Result<Row, Failure> {
         let (iterations, cluster) = (messages(self.harness.length, ITERATIONS * WINDOWED), self.cluster);
-        let window = u64::from(cluster.setting.window);
         let (mut subjects, mut written) = (Samples::plain(), Written::default());
-        let (mut costs, mut rates) = (Costs::default(), Vec::new());
-        let rounds = self.harness.rounds(|harness| {
-            costs.measure(harness, cluster.setting.network.is_some())?;
+        let (mut bare, mut rates) = (Vec::new(), Vec::new());
+        self.harness.rounds(|harness| {
+            let measured = harness.run(Kind::Stream.number(), iterations, window.into())?;
+            bare.push(rate(harness, &cluster, &all_streamed(&cluster, measured)));
             let before = harness.sums();
-            let measured = harness.run(Kind::Window.number(), iterations, window)?;
+            let measured = harness.run(Kind::Window.number(), iterations, window.into())?;
             written.add(before, harness.sums(), measured.end as u64 * u64::from(cluster.clients));
-            let clients = 0..usize::from(cluster.clients);
-            let sent = |client| sent(harness, &cluster, client).map(move |at| (client, at));
-            let all: Vec<_> = clients.flat_map(sent).collect();
+            let all = all_sent(harness, &cluster);
             rates.push(rate(harness, &cluster, &all));
             subjects.round(all.into_iter().map(|(client, at)| latency(harness, &cluster, client, at)));
             Ok(())
         })?;
-        let rate = median(rates);
-        let writes = written.per_message(&self.cluster);
-        let bound = costs.bound(&writes);
         let name = self.name(&format!("{window} outstanding"));
-        let row = Row::rate(name, self.cluster.setting.bytes as usize, rounds, bound, rate);
-        Ok(Row { writes: Some(writes), ..row.with_latency(&subjects.summary()) })
+        let what = if cluster.setting.network.is_some() { IN_PACKETS } else { IN_MEMORY };
+        let row = Row::rate_beside(name, cluster.setting.bytes as usize, what, (&bare, &rates));
+        let writes = Some(written.per_message(&self.cluster));
+        Ok(Row { writes, ..row.with_samples(&subjects) })
+    }
+
+    /// Latency of messages that are due at a fixed rate, from when each was due.
+    fn rate(&mut self, rate: u32) -> Result<Row, Failure> {
+        let (iterations, cluster) = (messages_at(&self.harness.length.repeats, rate), self.cluster);
+        let window = cluster.setting.window.into();
+        let (mut subjects, mut rates) = (Samples::plain(), Vec::new());
+        let rounds = self.harness.rounds(|harness| {
+            harness.run_at(Kind::Rate.number(), iterations, window, rate)?;
+            let all = all_sent(harness, &cluster);
+            rates.push(self::rate(harness, &cluster, &all));
+            subjects.round(all.into_iter().map(|(client, at)| latency(harness, &cluster, client, at)));
+            Ok(())
+        })?;
+        let due = f64::from(rate) * f64::from(cluster.clients);
+        let row = Row::alone(self.name(&due_name(rate)), cluster.setting.bytes as usize, rounds);
+        Ok(row.with_due(due, &rates).with_samples(&subjects))
     }
 }
 
@@ -237,6 +265,18 @@ fn sent(harness: &Harness<'_>, cluster: &Cluster, client: usize) -> impl Iterato
     (first..=last).map(move |sequence| process::sample(&cluster, samples, client, sequence))
 }
 
+/// Where those of the bound are: see [`stream::Stream`].
+fn all_streamed(cluster: &Cluster, measured: std::ops::Range<usize>) -> Vec<(usize, usize)> {
+    let clients = usize::from(cluster.clients);
+    measured.flat_map(|n| (0..clients).map(move |client| (client, n * clients + client))).collect()
+}
+
+/// The same of all clients, each with its number.
+fn all_sent(harness: &Harness<'_>, cluster: &Cluster) -> Vec<(usize, usize)> {
+    let of = |client| sent(harness, cluster, client).map(move |at| (client, at));
+    (0..usize::from(cluster.clients)).flat_map(of).collect()
+}
+
 fn latency(harness: &Harness<'_>, cluster: &Cluster, client: usize, at: usize) -> u64 {
     harness.latency(cluster.members() + client, 0..cluster.destinations(), at)
 }
@@ -249,51 +289,13 @@ fn rate(harness: &Harness<'_>, cluster: &Cluster, sent: &[(usize, usize)]) -> f6
     sent.len() as f64 * 1e9 / end.saturating_sub(start).max(1) as f64
 }
 
-/// What writes cost at best, ns: by how they are made.
-#[derive(Default)]
-struct Costs {
-    hand_overs: Vec<f64>,
-    lines: Vec<f64>,
-    bulk: Vec<f64>,
-    datagrams: Vec<f64>,
-}
-
-impl Costs {
-    /// Measures the least time of a write.
-    fn measure(&mut self, harness: &mut Harness<'_>, on_network: bool) -> Result<(), Failure> {
-        if on_network {
-            self.datagrams.push(harness.stream_cost(Kind::Datagrams.number(), true)?);
-            return Ok(());
-        }
-        self.hand_overs.push(hand_over_cost(harness)?);
-        self.lines.push(harness.stream_cost(Kind::Lines.number(), false)?);
-        self.bulk.push(harness.stream_cost(Kind::Bulk.number(), false)?);
-        Ok(())
-    }
-
-    /// The rate of messages with these writes.
-    fn bound(self, writes: &Writes) -> Bound {
-        let (count, cost, what) = if self.datagrams.is_empty() {
-            let (cost, line, bulk) = (median(self.hand_overs), median(self.lines), median(self.bulk));
-            let what = format!(
-                "{} writes of the formula at {cost:.1} ns each: from the store of a 64-byte line on one processor until it is seen on another (a line \
-                 of a stream that nobody answers costs {line:.1} ns with a full fence for each, {bulk:.1} ns in bulk)",
-                writes.formula
-            );
-            (writes.formula, cost, what)
-        } else {
-            let (made, cost) = (writes.by_step.values().sum::<f64>(), median(self.datagrams));
-            let what = format!(
-                "{made:.1} writes, as many as were made, at {cost:.0} ns each: a datagram of {} bytes in a stream over plain UDP sockets from one processor to \
-                 another, by the same system calls in batches of {}",
-                datagrams::LENGTH,
-                datagrams::BATCH
-            );
-            (made, cost, what)
-        };
-        Bound::rate(what, 1e9 / (cost * count))
-    }
-}
+/// The bound of a rate in shared memory.
+const IN_MEMORY: &str = "the same records between the same processes in the same wait mode, as many messages outstanding: each step of a \
+    message is a record as long as the multicast's, sealed and opened, and what is there at once goes at once; nothing is put in an order";
+/// The bound of a rate on a network.
+const IN_PACKETS: &str = "the same records between the same processes in the same wait mode, as many messages outstanding, in packets \
+    over plain UDP sockets by the same system calls, in runs: each step of a message is a record as long as the multicast's with a \
+    checksum, each packet has a CRC; nothing is put in an order, acknowledged or sent again";
 
 /// Remote writes and the messages that they were for.
 #[derive(Default)]

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use stentor::config::{ClusterConfig, Ground, Limits, Template};
 use stentor::runtime::{
     Client, ClientId, ClusterFabric, ClusterRuntime, Delivered, FabricDiagnostics, GroupId, Housekeeper, Member,
-    MessageId, RoceFabric, Role, Stop, SubmitError, Variant, client_round, run_member, stateless,
+    MessageId, RoceFabric, Role, Stop, SubmitError, Variant, client_round_within, run_member, stateless,
 };
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::{Backoff, ProcessId};
@@ -15,14 +16,18 @@ use stentor_support::Failure;
 use stentor_support::live::bind_config;
 
 use super::super::clock::now;
-use super::super::datagrams::{self, Datagrams, Ring, Sockets};
-use super::super::pause::mode;
+use super::super::datagrams::{Datagrams, Ring, Sockets};
+use super::super::packets::Packets;
+use super::super::pause::{LONGEST, mode};
 use super::super::plain;
+use super::super::rings::{Rings, Shape};
+use super::super::schedule::Schedule;
 
 use super::super::way::Lines;
 use super::super::worker_spec::{Cluster, Task, Worker, broken};
 use super::super::workers::KEY;
 use super::chain::{Chain, steps};
+use super::stream::{self, Stream};
 use super::{DONE, FIRST, Kind, LAST};
 use crate::args::Protocol;
 
@@ -112,7 +117,8 @@ impl<F: FabricDiagnostics> Process<'_, F> {
     fn perform(&mut self, task: &Task<'_>) -> Result<(), Failure> {
         match Kind::of(task.command.kind) {
             Kind::Chain => self.chain(*task).map_err(broken("wait")),
-            kind @ (Kind::HandOver | Kind::Lines | Kind::Bulk | Kind::Datagrams) => self.lines(kind, task),
+            Kind::Stream => self.stream(*task).map_err(broken("wait")),
+            Kind::HandOver => plain::on_processors(task, || plain::hand_over(task)),
             kind => self.multicast(kind, task),
         }
     }
@@ -128,12 +134,20 @@ impl<F: FabricDiagnostics> Process<'_, F> {
         }
     }
 
-    fn lines(&mut self, kind: Kind, task: &Task<'_>) -> Result<(), Failure> {
-        plain::on_processors(task, || match (kind, &mut self.sockets) {
-            (Kind::Datagrams, Some(sockets)) => sockets.stream(task, datagrams::LENGTH).map_err(broken("use sockets")),
-            (Kind::HandOver, _) => plain::hand_over(task),
-            (kind, _) => Ok(plain::stream(task, kind == Kind::Lines)),
-        })
+    fn stream(&mut self, task: Task<'_>) -> io::Result<()> {
+        let Process { cluster, sockets, .. } = self;
+        let (mode, end) = (mode(cluster.setting.wait), (task.me, task.base()));
+        let (processes, steps, clients) = (cluster.processes(), steps(cluster), cluster.clients.into());
+        match sockets {
+            None => {
+                let shape = Shape { specs: &stream::rings(cluster), processes, steps, clients };
+                Stream { task, cluster, lane: Rings::new(task.area, shape, end, mode) }.run()
+            }
+            Some(sockets) => {
+                let lane = Packets::new(task.area, sockets, end, (steps, clients), mode);
+                Stream { task, cluster, lane }.run()
+            }
+        }
     }
 
     fn multicast(&mut self, kind: Kind, task: &Task<'_>) -> Result<(), Failure> {
@@ -149,11 +163,11 @@ impl<F: FabricDiagnostics> Process<'_, F> {
                 match kind {
                     Kind::Connect => driver.connect()?,
                     Kind::One if driver.place == 0 => driver.multicast(payload, 1)?,
-                    Kind::Window => driver.multicast(payload, task.command.window)?,
+                    Kind::Window | Kind::Rate => driver.multicast(payload, task.command.window)?,
                     _ => {}
                 }
                 if driver.place == 0 {
-                    driver.finish(kind == Kind::Window)?;
+                    driver.finish(matches!(kind, Kind::Window | Kind::Rate))?;
                 }
                 node.counts()
             }
@@ -215,7 +229,12 @@ impl<'a, F: FabricDiagnostics> Driver<'a, F> {
     }
 
     fn round(&mut self, submitted: bool) -> Result<(), Failure> {
-        client_round(self.client, &mut self.backoff, &mut self.housekeeper, submitted).map_err(failed)?;
+        self.round_within(submitted, LONGEST)
+    }
+
+    fn round_within(&mut self, submitted: bool, longest: Duration) -> Result<(), Failure> {
+        let Driver { client, backoff, housekeeper, .. } = self;
+        client_round_within(client, backoff, housekeeper, submitted, longest).map_err(failed)?;
         Ok(())
     }
 
@@ -235,12 +254,13 @@ impl<'a, F: FabricDiagnostics> Driver<'a, F> {
         let total = self.task.total();
         let base = self.client.delivered_up_to();
         let samples = self.task.area.samples(self.task.me);
+        let schedule = Schedule::new(self.task.command.extra);
         let (mut sent, mut done, mut last) = (0, 0, (0, 0));
         while done < total {
             let mut burst = 0;
             while sent < total && sent - done < window && burst < BURST {
+                let Some(start) = schedule.due(sent, now()) else { break };
                 payload.fill(sent as u8);
-                let start = now();
                 match self.client.submit(&self.to, payload, window == 1 || sent + 1 == total) {
                     Ok(submitted) => {
                         let at = sample(self.cluster, samples.len(), self.place, submitted.id.sequence);
@@ -252,7 +272,8 @@ impl<'a, F: FabricDiagnostics> Driver<'a, F> {
                 }
                 (sent, burst) = (sent + 1, burst + 1);
             }
-            self.round(burst > 0)?;
+            let longest = if sent - done < window { schedule.longest_sleep(sent, total, now()) } else { LONGEST };
+            self.round_within(burst > 0, longest)?;
             done = self.client.delivered_up_to().saturating_sub(base);
             // The client hears of a majority. One message at a time means that nobody works on the one before.
             while window == 1 && done == sent && !self.is_everywhere(last) {

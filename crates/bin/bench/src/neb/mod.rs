@@ -3,18 +3,22 @@
 
 mod chain;
 pub(super) mod process;
+mod stream;
+
+use std::ops::Range;
 
 use stentor_support::Failure;
 use stentor_support::args::{LoopbackFabric, Network, name_of};
 
 use super::datagrams;
 use super::environment::Environment;
-use super::harness::{Harness, ITERATIONS, messages, sizes, two_processors};
+use super::harness::{Harness, ITERATIONS, due_name, messages, messages_at, sizes, two_processors};
 use super::kinds::kinds;
-use super::plain::STREAM_ALL_LINES;
-use super::report::{Bound, Report, Row};
+use super::packets;
+use super::report::{Report, Row};
+use super::rings;
 use super::roce;
-use super::samples::{Samples, median};
+use super::samples::Samples;
 use super::shared_area::Shape;
 use super::worker_spec::{Neb, Part, Setting};
 use crate::args::{BenchLength, BenchNeb, NebMode, Pinning};
@@ -24,7 +28,13 @@ const WINDOWED: u64 = 5;
 
 const MAX_BYTES: usize = 64 << 10;
 
-kinds! { Connect, Chain, Broadcast, Lines }
+kinds! {
+    Connect,
+    Chain,
+    Broadcast,
+    /// The slots of a stream of broadcasts, without the broadcast.
+    Stream,
+}
 
 struct Bench<'a> {
     harness: Harness<'a>,
@@ -32,7 +42,7 @@ struct Bench<'a> {
 }
 
 pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
-    let remedy = "the floor of the throughput is measured on two: allow this process two (taskset)";
+    let remedy = "the bound of the throughput is measured on two: allow this process two (taskset)";
     let processors = two_processors("bench neb", remedy)?;
     let sizes = sizes(&args.length, |size| {
         let what = format!("{size} bytes: this bench goes up to {MAX_BYTES}");
@@ -40,14 +50,16 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
     })?;
     let mut rows = Vec::new();
     let pinning = format!("{} processes on {} processors, {}", args.processes, processors.len(), how(args.pin));
-    let environment =
-        Environment::new(name_of(&args.fabric), name_of(&args.wait), pinning).with(&args.network.networks);
+    let environment = Environment::new(name_of(&args.fabric), name_of(&args.wait), pinning)
+        .with(&args.network.networks)
+        .with_processes(args.processes.into());
     let captures = roce::captures(&args.network, args.fabric == LoopbackFabric::Roce, "stentor bench neb")?;
     captures.check((0..args.processes.into()).map(roce::name), sizes.len() as u32 * (1 + u32::from(args.signed)))?;
     let mut life = 0;
     for bytes in sizes {
         for signed in if args.signed { vec![false, true] } else { vec![false] } {
-            let BenchNeb { processes, mode, window, wait, pin, no_fast, .. } = *args;
+            let BenchNeb { processes, mode, wait, pin, no_fast, .. } = *args;
+            let window = args.window.iter().copied().max().unwrap_or(1);
             let network = datagrams::network(args.fabric);
             let setting = Setting { window, bytes: bytes as u32, wait, pin, network };
             let neb = Neb { processes, mode, fast: !no_fast, signed, setting };
@@ -56,10 +68,13 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
             })?;
             life += 1;
             let traffic = |process| captures.of(&roce::name(process), life);
-            let mut bench = Bench::start(neb, &args.length, &processors, traffic)?;
+            let mut bench = Bench::start(neb, &args.length, &processors, &args.rates.rate, traffic)?;
             rows.push(bench.one()?);
-            if window > 1 {
-                rows.push(bench.window()?);
+            for window in args.window.iter().filter(|window| **window > 1) {
+                rows.push(bench.window(*window)?);
+            }
+            for rate in &args.rates.rate {
+                rows.push(bench.rate(*rate)?);
             }
         }
     }
@@ -78,10 +93,16 @@ impl<'a> Bench<'a> {
         neb: Neb,
         length: &'a BenchLength,
         processors: &[usize],
+        rates: &[u32],
         traffic: impl Fn(usize) -> Network,
     ) -> Result<Self, Failure> {
-        let lines = chain::lines(&neb).max(STREAM_ALL_LINES);
-        let samples = messages(length, ITERATIONS * WINDOWED) * 5 / 4 + 2;
+        let streamed = match neb.setting.network {
+            None => rings::lines(&stream::rings(&neb)),
+            Some(_) => packets::lines(neb.processes()),
+        };
+        let lines = chain::lines(&neb).max(streamed);
+        let most = rates.iter().map(|rate| messages_at(&length.repeats, *rate)).max().unwrap_or(0);
+        let samples = Harness::samples(length, most.max(messages(length, ITERATIONS * WINDOWED)));
         let shape = Shape { processes: neb.processes(), lines, samples: samples as usize };
         let place = |process: usize| (neb.setting.pin != Pinning::None).then(|| processors[process % processors.len()]);
         let places: Vec<_> = (0..neb.processes()).map(place).collect();
@@ -125,72 +146,53 @@ impl<'a> Bench<'a> {
         Ok(self.harness.alone(self.name("one outstanding"), rounds, (&bounds, &subjects), what))
     }
 
-    /// Rate of broadcasts with a window, beside what their writes and reads cost.
-    fn window(&mut self) -> Result<Row, Failure> {
+    /// Rate of broadcasts with a window, beside the same slots without the broadcast.
+    fn window(&mut self, window: u32) -> Result<Row, Failure> {
         let (iterations, receivers) = (messages(self.harness.length, ITERATIONS * WINDOWED), self.receivers());
-        let window = u64::from(self.neb.setting.window);
-        let (on_network, mut subjects) = (self.neb.setting.network.is_some(), Samples::plain());
-        let (mut costs, mut rates, mut made, mut broadcasts) = (Vec::new(), Vec::new(), [0; 2], 0);
-        let rounds = self.harness.rounds(|harness| {
-            costs.push(harness.stream_cost(Kind::Lines.number(), on_network)?);
-            let before: [u64; 2] = harness.sums();
-            let measured = harness.run(Kind::Broadcast.number(), iterations, window)?;
-            let after: [u64; 2] = harness.sums();
-            made.iter_mut().zip(before).zip(after).for_each(|((made, before), after)| *made += after - before);
-            broadcasts += measured.end;
-            // From the first call to the last delivery.
-            let (start, end) =
-                (harness.time(0, measured.start), harness.delivered(receivers.clone(), measured.end - 1));
-            rates.push(iterations as f64 * 1e9 / end.saturating_sub(start).max(1) as f64);
+        let (mut subjects, mut bare, mut rates) = (Samples::plain(), Vec::new(), Vec::new());
+        self.harness.rounds(|harness| {
+            let measured = harness.run(Kind::Stream.number(), iterations, window.into())?;
+            bare.push(rate(harness, receivers.clone(), &measured));
+            let measured = harness.run(Kind::Broadcast.number(), iterations, window.into())?;
+            rates.push(rate(harness, receivers.clone(), &measured));
             subjects.round(measured.map(|at| harness.latency(0, receivers.clone(), at)));
             Ok(())
         })?;
-        let (cost, rate) = (median(costs), median(rates));
-        let bound = match self.neb.setting.network {
-            None => lines_bound(self.lines_per_broadcast(), cost),
-            Some(_) => datagrams_bound(made.map(|count| count as f64 / broadcasts as f64), cost),
-        };
+        let what = if self.neb.setting.network.is_some() { IN_PACKETS } else { IN_MEMORY };
         let name = self.name(&format!("{window} outstanding"));
-        Ok(Row::rate(name, self.neb.setting.bytes as usize, rounds, bound, rate).with_latency(&subjects.summary()))
+        Ok(Row::rate_beside(name, self.neb.setting.bytes as usize, what, (&bare, &rates)).with_samples(&subjects))
     }
 
-    /// Lines that are handed from one process to another for one broadcast: the sender's writes; in mode `quorum` a
-    /// register at every other host by every receiver; in mode `all`, and without the fast path, what is read.
-    fn lines_per_broadcast(&self) -> u64 {
-        let config = process::config(&self.neb);
-        let receivers = self.neb.processes() as u64 - 1;
-        let lines = config.slot_bytes() / 64;
-        let hosts = match self.neb.mode {
-            NebMode::All => return lines * (receivers + receivers * (receivers - 1)),
-            NebMode::LyingSender => receivers,
-            NebMode::LyingHosts => receivers + 1,
-        };
-        let published = receivers * (hosts - 1);
-        let read = if self.neb.fast { 0 } else { receivers * (hosts - 1) * (receivers - 1) };
-        lines * (receivers + published + read)
+    /// Latency of broadcasts that are due at a fixed rate, from when each was due.
+    fn rate(&mut self, due: u32) -> Result<Row, Failure> {
+        let (iterations, receivers) = (messages_at(&self.harness.length.repeats, due), self.receivers());
+        let window = self.neb.setting.window.into();
+        let (mut subjects, mut rates) = (Samples::plain(), Vec::new());
+        let rounds = self.harness.rounds(|harness| {
+            let measured = harness.run_at(Kind::Broadcast.number(), iterations, window, due)?;
+            rates.push(rate(harness, receivers.clone(), &measured));
+            subjects.round(measured.map(|at| harness.latency(0, receivers.clone(), at)));
+            Ok(())
+        })?;
+        let row = Row::alone(self.name(&due_name(due)), self.neb.setting.bytes as usize, rounds);
+        Ok(row.with_due(due.into(), &rates).with_samples(&subjects))
     }
 
-    fn receivers(&self) -> std::ops::Range<usize> {
+    fn receivers(&self) -> Range<usize> {
         1..self.neb.processes()
     }
 }
 
-fn lines_bound(lines: u64, cost: f64) -> Bound {
-    let what = format!(
-        "{lines} lines written or read for each broadcast by all processes together, at {cost:.1} ns each: a \
-         64-byte line stored and fenced on one processor, and picked up on another"
-    );
-    Bound::rate(what, 1e9 / (cost * lines as f64))
+/// Broadcasts a second, from the first call to the last delivery.
+fn rate(harness: &Harness<'_>, receivers: Range<usize>, measured: &Range<usize>) -> f64 {
+    let (start, end) = (harness.time(0, measured.start), harness.delivered(receivers, measured.end - 1));
+    measured.len() as f64 * 1e9 / end.saturating_sub(start).max(1) as f64
 }
 
-/// What was written and read for each broadcast.
-fn datagrams_bound([writes, reads]: [f64; 2], cost: f64) -> Bound {
-    let what = format!(
-        "{writes:.1} writes and {reads:.1} reads, as many as were made for each broadcast by all processes together, at \
-         {cost:.0} ns for a write and twice that for a read: a datagram of {} bytes in a stream over plain UDP sockets from one \
-         processor to another, by the same system calls in batches of {}",
-        datagrams::LENGTH,
-        datagrams::BATCH
-    );
-    Bound::rate(what, 1e9 / (cost * (writes + 2.0 * reads)))
-}
+/// The bound of a rate in shared memory.
+const IN_MEMORY: &str = "the same slots between the same processes in the same wait mode, as many broadcasts outstanding: each slot that \
+    is written or read is a record as long, sealed and opened, and what is there at once goes at once; nothing is compared";
+/// The bound of a rate on a network.
+const IN_PACKETS: &str = "the same slots between the same processes in the same wait mode, as many broadcasts outstanding, in packets over \
+    plain UDP sockets by the same system calls, in runs: each slot is a record with a checksum, each packet has a CRC; what the \
+    broadcast reads is sent at once; nothing is compared, acknowledged or sent again";

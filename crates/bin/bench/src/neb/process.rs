@@ -10,20 +10,22 @@ use stentor_neb::{Authority, BroadcastError, Config, FaultModel, Mode, Node, Not
 use stentor_support::Failure;
 
 use super::super::clock::now;
-use super::super::datagrams::{self, Datagrams, Ring, Sockets};
-use super::super::pause::mode;
-use super::super::plain;
+use super::super::datagrams::{Datagrams, Ring, Sockets};
+use super::super::packets::Packets;
+use super::super::pause::{LONGEST, mode};
+use super::super::rings::{Rings, Shape};
 use super::super::roce;
+use super::super::schedule::Schedule;
 
 use super::super::way::Lines;
 use super::super::worker_spec::{Neb, Task, Worker, broken};
 use super::Kind;
 use super::chain::{Chain, steps};
+use super::stream::{self, Stream};
 use crate::args::NebMode;
 
 /// Rounds between two looks at connections.
 const HOUSEKEEPING: u64 = 4096;
-const LONGEST: Duration = Duration::from_millis(20);
 
 pub(super) fn config(neb: &Neb) -> Config {
     let n = neb.processes();
@@ -96,12 +98,13 @@ impl<F: FabricDiagnostics> Process<'_, F> {
         match Kind::of(task.command.kind) {
             Kind::Connect => self.connect(task),
             Kind::Chain => self.chain(*task).map_err(broken("wait")),
-            Kind::Lines => self.lines(task),
+            Kind::Stream => self.stream(*task).map_err(broken("wait")),
             Kind::Broadcast => {
-                let done = if task.me == 0 { self.send(task) } else { self.receive(task) };
-                done?;
-                self.tell_counts(task);
-                Ok(())
+                if task.me == 0 {
+                    self.send(task)
+                } else {
+                    self.receive(task)
+                }
             }
         }
     }
@@ -117,20 +120,20 @@ impl<F: FabricDiagnostics> Process<'_, F> {
         }
     }
 
-    /// What this process has written and read so far.
-    fn tell_counts(&self, task: &Task<'_>) {
-        let counts = self.node.counts();
-        let told = [counts.broadcast_writes + counts.register_writes + counts.credits, counts.reads];
-        for (word, count) in task.area.results(task.me).iter().zip(told) {
-            word.store(count, Ordering::Relaxed);
+    fn stream(&mut self, task: Task<'_>) -> std::io::Result<()> {
+        let Process { neb, sockets, .. } = self;
+        let (mode, end) = (mode(neb.setting.wait), (task.me, task.base()));
+        let (processes, steps, clients) = (neb.processes(), stream::steps(neb), 1);
+        match sockets {
+            None => {
+                let shape = Shape { specs: &stream::rings(neb), processes, steps, clients };
+                Stream { task, neb, lane: Rings::new(task.area, shape, end, mode) }.run()
+            }
+            Some(sockets) => {
+                let lane = Packets::new(task.area, sockets, end, (steps, clients), mode);
+                Stream { task, neb, lane }.run()
+            }
         }
-    }
-
-    fn lines(&mut self, task: &Task<'_>) -> Result<(), Failure> {
-        plain::on_processors(task, || match &mut self.sockets {
-            None => Ok(plain::stream(task, true)),
-            Some(sockets) => sockets.stream(task, datagrams::LENGTH).map_err(broken("use sockets")),
-        })
     }
 
     fn connect(&mut self, task: &Task<'_>) -> Result<(), Failure> {
@@ -152,6 +155,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
         let samples = task.area.samples(task.me);
         let mut backoff = Backoff::new(mode(neb.setting.wait));
         let (base, mut round) = (*sent, 0_u64);
+        let schedule = Schedule::new(task.command.extra);
         let others: Vec<ProcessId> = (1..neb.processes() as u16).map(ProcessId).collect();
         loop {
             round += 1;
@@ -160,8 +164,9 @@ impl<F: FabricDiagnostics> Process<'_, F> {
             // The clock is read once for those that go out together, before the first.
             let at = now();
             while *sent < base + total && *sent - freed < window {
+                let Some(start) = schedule.due(*sent - base, at) else { break };
                 payload.fill(*sent as u8);
-                samples[(*sent - base) as usize].store(at, Ordering::Relaxed);
+                samples[(*sent - base) as usize].store(start, Ordering::Relaxed);
                 let taken =
                     if window > 1 { node.enqueue(at, *sent, payload) } else { node.broadcast(at, *sent, payload) };
                 match taken {
@@ -177,7 +182,9 @@ impl<F: FabricDiagnostics> Process<'_, F> {
             if round.is_multiple_of(HOUSEKEEPING) {
                 node.housekeep();
             }
-            backoff.pause(node.fabric_mut(), worked, LONGEST).map_err(failed)?;
+            let longest =
+                if *sent - freed < window { schedule.longest_sleep(*sent - base, total, now()) } else { LONGEST };
+            backoff.pause(node.fabric_mut(), worked, longest).map_err(failed)?;
         }
         task.area.end(task.phase);
         Ok(())

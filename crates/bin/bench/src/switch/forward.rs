@@ -138,9 +138,9 @@ pub(super) fn row(receivers: u8, size: usize, rounds: u32) -> Result<Row, Failur
         switched.push(median(ours));
         copied.push(median(theirs));
     }
-    let (ours, theirs) = (1.0 / median(switched), 1.0 / median(copied));
+    let ours: Vec<f64> = switched.iter().map(|seconds| 1.0 / seconds).collect();
+    let theirs = 1.0 / median(copied);
     let bound = Bound::rate("copies by a plain recvmmsg/sendmmsg copier on the same sockets", theirs);
-    let row = Row::new(format!("{FORWARD}{receivers}"), size, rounds, bound, theirs / ours);
     let iterations = (TURNS * WAITING) as u64 * u64::from(rounds) * u64::from(receivers);
-    Ok(Row { iterations, ..row.with_rate(ours) })
+    Ok(Row { iterations, ..Row::rate(format!("{FORWARD}{receivers}"), size, bound, &ours) })
 }

@@ -123,6 +123,6 @@ pub(super) fn row(size: usize, rounds: u32, iterations: u64) -> Result<Row, Fail
         }
     }
     let what = format!("{N} WRITEs one after the other, to the last receiver");
-    let bound = Bound::us(what, unicast.summary().typical);
-    Ok(Row::latency(LAST_OF, size, rounds, bound, &switched.summary()))
+    let bound = Bound::us(what, unicast.typical());
+    Ok(Row::latency(LAST_OF, size, rounds, bound, &switched.0))
 }

@@ -87,15 +87,15 @@ pub(super) fn rows(size: usize, rounds: u32) -> Result<Vec<Row>, Failure> {
             return Err(failed(format_args!("{copies} copies of {packets} packets for {}", scene.receivers)));
         }
     }
-    let one = times[0].summary().typical;
+    let one = times[0].typical();
     let row = |n: usize| {
-        let (receivers, found) = (f64::from(RECEIVERS[n]), times[n].summary());
+        let (receivers, found) = (f64::from(RECEIVERS[n]), &times[n].0);
         let name = format!("{STEP}{}", RECEIVERS[n]);
         if n == 0 {
-            return Row::alone(name, size, rounds).with_latency(&found);
+            return Row::alone(name, size, rounds).with_samples(found);
         }
         let what = format!("{receivers} times a packet to one receiver");
-        Row::latency(name, size, rounds, Bound::us(what, receivers * one), &found)
+        Row::latency(name, size, rounds, Bound::us(what, receivers * one), found)
     };
     Ok((0..RECEIVERS.len()).map(row).collect())
 }

@@ -168,5 +168,5 @@ pub(super) fn row(rounds: u32) -> Result<Row, Failure> {
         times.round(&(0..CONTROLS).map(|_| scene.by_control()).collect::<Result<Vec<_>, _>>()?);
     }
     let what = format!("the queue pairs of all {HOSTS} hosts made anew through the control plane, then the same");
-    Ok(Row::latency(MEMBERS, 8, rounds, Bound::us(what, median(anew)), &times.summary()))
+    Ok(Row::latency(MEMBERS, 8, rounds, Bound::us(what, median(anew)), &times.0))
 }

@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// Simulate clusters in virtual time, each from one seed, and check every property
     #[command(subcommand)]
     Sim(SimCommand),
-    /// Measure, each figure beside the floor that it stands against, measured in the same run
+    /// Measure, each figure beside the bound that it stands against, measured in the same run
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Ordered messages from one process to another

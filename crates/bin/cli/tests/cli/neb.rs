@@ -35,12 +35,12 @@ fn five_processes_agree_although_one_lies_and_the_evidence_is_shown() {
 }
 
 #[test]
-fn a_bench_of_the_broadcast_has_a_floor_for_each_row() {
+fn a_bench_of_the_broadcast_has_a_bound_for_each_row() {
     let ran = run(["bench", "neb", "-n", "700", "--signed", "--window", "8", "--json"]);
     let document = ran.document("bench");
     let rows = document["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 4, "{document:#}");
-    assert!(rows.iter().all(|row| row["floor"]["value"].as_f64().unwrap() > 0.0), "{document:#}");
+    assert!(rows.iter().all(|row| row["bound"]["value"].as_f64().unwrap() > 0.0), "{document:#}");
 }
 
 #[test]

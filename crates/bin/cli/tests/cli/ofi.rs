@@ -208,7 +208,7 @@ fn a_bench_stands_beside_the_provider_itself() {
         let sizes: Vec<_> = beside.iter().map(|row| row["bytes"].as_u64().unwrap()).collect();
         assert_eq!(sizes, [8, 4096, 65_536], "{document:#}");
         assert!(beside.iter().all(|row| row["p50_us"].as_f64().unwrap() > 0.0), "{document:#}");
-        let of_provider = |row: &serde_json::Value| row["floor"]["what"].as_str().unwrap().contains("fi_tsend");
+        let of_provider = |row: &serde_json::Value| row["bound"]["what"].as_str().unwrap().contains("fi_tsend");
         assert!(rows.iter().all(of_provider), "{document:#}");
     }
 }

@@ -1,0 +1,166 @@
+//! What `stentor bench NAME --json` printed, read again.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use stentor_support::Failure;
+
+/// What is read of a document. What else it has may be of another version.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Document {
+    pub(super) environment: Environment,
+    pub(super) rows: Vec<Row>,
+}
+
+/// What makes figures comparable.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct Environment {
+    pub(super) profile: String,
+    pub(super) cpu: String,
+    pub(super) cores: u64,
+    pub(super) kernel: String,
+    pub(super) fabric: String,
+    pub(super) wait: String,
+    pub(super) pinning: String,
+    #[serde(default)]
+    pub(super) network: Option<String>,
+    #[serde(default)]
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// What made figures mislead.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct Warning {
+    pub(super) what: String,
+}
+
+/// A row.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) p99_us: Option<f64>,
+    /// Of each round: the median latency, us, or messages a second.
+    pub(super) of_rounds: Vec<f64>,
+    bound: Option<Bound>,
+    p50_us: Option<f64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Bound {
+    unit: String,
+}
+
+/// A document that says why a bench failed.
+#[derive(Deserialize)]
+struct Failed {
+    error: FailedWhat,
+}
+
+#[derive(Deserialize)]
+struct FailedWhat {
+    what: String,
+}
+
+/// A row's name and payload.
+pub(super) type Key = (String, u64);
+
+impl Row {
+    /// Whether it is about messages a second; else it is about a latency.
+    pub(super) fn is_rate(&self) -> bool {
+        self.bound.as_ref().map_or(self.p50_us.is_none(), |bound| bound.unit != "us")
+    }
+
+    /// Returns what each round cost: its latency, or the inverse of its rate.
+    pub(super) fn costs(&self) -> Vec<f64> {
+        let rounds = self.of_rounds.iter().copied().filter(|figure| *figure > 0.0);
+        if self.is_rate() { rounds.map(|rate| 1.0 / rate).collect() } else { rounds.collect() }
+    }
+}
+
+impl Document {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no document of a bench.
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        let place = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let remedy = "name a file that has what `stentor bench NAME --json` printed";
+            Failure::usage(format_args!("cannot read: {error}"), &place, remedy)
+        })?;
+        let remedy = "write it with `stentor bench NAME --json > FILE`, of this version of stentor";
+        Self::parse(&text).map_err(|what| Failure::usage(what, &place, remedy))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if let Ok(failed) = serde_json::from_str::<Failed>(text) {
+            return Err(format!("the bench failed: {}", failed.error.what));
+        }
+        let document: Document =
+            serde_json::from_str(text).map_err(|error| format!("no document of a bench: {error}"))?;
+        if document.rows.is_empty() {
+            return Err("the document has no rows".to_owned());
+        }
+        let mut seen = BTreeMap::new();
+        for row in &document.rows {
+            if seen.insert((&row.name, row.bytes), ()).is_some() {
+                return Err(format!("the document has two rows `{}` of {} bytes", row.name, row.bytes));
+            }
+        }
+        Ok(document)
+    }
+
+    /// The rows by name and payload.
+    pub(super) fn by_key(&self) -> BTreeMap<Key, &Row> {
+        self.rows.iter().map(|row| ((row.name.clone(), row.bytes), row)).collect()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A document with these rows: name, unit, and the figures of the rounds.
+    pub(in super::super) fn document(wait: &str, rows: &[(&str, &str, &[f64])]) -> String {
+        let row = |(name, unit, figures): &(&str, &str, &[f64])| {
+            format!(
+                r#"{{"name": "{name}", "bytes": 64, "p50_us": 1.0, "p99_us": null, "of_rounds": {figures:?},
+                   "bound": {{"unit": "{unit}", "value": 1.0, "what": ""}}}}"#
+            )
+        };
+        let rows: Vec<_> = rows.iter().map(row).collect();
+        format!(
+            r#"{{"environment": {{"profile": "release", "cpu": "C", "cores": 2, "kernel": "6", "fabric": "shm",
+               "wait": "{wait}", "pinning": "none", "load": 0.1, "warnings": []}}, "rows": [{}]}}"#,
+            rows.join(", ")
+        )
+    }
+
+    pub(in super::super) fn parsed(wait: &str, rows: &[(&str, &str, &[f64])]) -> Document {
+        Document::parse(&document(wait, rows)).unwrap()
+    }
+
+    #[test]
+    fn rates_cost_their_inverse() {
+        let document = parsed("poll", &[("one", "us", &[2.0, 4.0]), ("many", "msgs/s", &[2.0, 4.0, 0.0])]);
+        assert_eq!(document.rows[0].costs(), [2.0, 4.0]);
+        assert_eq!(document.rows[1].costs(), [0.5, 0.25], "a round without messages has no cost");
+    }
+
+    #[test]
+    fn what_is_no_document_of_a_bench_is_refused() {
+        let twice = document("poll", &[("one", "us", &[1.0]), ("one", "us", &[1.0])]);
+        for (text, why) in [
+            ("text", "no document of a bench"),
+            ("{}", "no document of a bench: missing field"),
+            (r#"{"ok": false, "error": {"what": "there is one processor"}}"#, "the bench failed: there is one"),
+            (&document("poll", &[]), "no rows"),
+            (&twice, "two rows `one` of 64 bytes"),
+        ] {
+            let error = Document::parse(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

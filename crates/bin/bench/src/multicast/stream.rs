@@ -1,0 +1,250 @@
+//! The bound of the multicast's rate: the same records between the same processes, as many at once, without the multicast.
+//!
+//! Every client has as many messages outstanding as in the subject. Each step of a message is a record as long as the multicast's,
+//! with a checksum at both ends, and what is there at once goes at once. Nothing is put in an order, nothing is kept for members that
+//! were away, nobody is waited for but by the steps themselves.
+
+use std::io;
+
+use stentor_fabric::memory::{Ordering, WORD};
+
+use super::super::clock::now;
+use super::super::lane::Lane;
+use super::super::rings::RingSpec;
+use super::super::worker_spec::{Cluster, Task};
+use super::chain::{ACK, ASSIGN, BODY, DONE, TIMESTAMP, VECTOR};
+use crate::args::Protocol;
+
+/// Payload of a record that is no body, bytes: it fills a line together with its header.
+const CONTROL_BYTES: usize = 40;
+/// What a body has besides its payload, bytes: its destinations and its number.
+const AROUND_BODY: usize = 2 * WORD;
+
+/// Bodies on their way to a member, bytes at most.
+const RING_BYTES: usize = 64 << 20;
+
+/// The rings that the steps take.
+pub(super) fn rings(cluster: &Cluster) -> Vec<RingSpec> {
+    let (replicas, dest) = (usize::from(cluster.replicas), usize::from(cluster.dest));
+    let (members, clients) = (cluster.members(), usize::from(cluster.clients));
+    let window = cluster.setting.window.max(1) as usize;
+    let mut rings = Vec::new();
+    // Messages of a megabyte have fewer slots than a large window: 64 MiB in flight to a member are never too few.
+    let bodies = window.min((RING_BYTES / (cluster.setting.bytes as usize + AROUND_BODY)).max(4));
+    let mut ring = |writer: usize, reader: usize, step: usize| {
+        let (bytes, slots) = match step {
+            BODY => (cluster.setting.bytes as usize + AROUND_BODY, bodies),
+            _ => (CONTROL_BYTES, window * clients),
+        };
+        if writer != reader {
+            rings.push(RingSpec { writer, readers: vec![reader], step, bytes, slots });
+        }
+    };
+    let destinations = 0..cluster.destinations();
+    for client in members..members + clients {
+        destinations.clone().for_each(|member| ring(client, member, BODY));
+    }
+    for member in destinations.clone() {
+        (members..members + clients).for_each(|client| ring(member, client, DONE));
+        destinations.clone().for_each(|other| ring(member, other, ACK));
+        if member % replicas == 0 {
+            (0..dest).for_each(|group| ring(member, group * replicas, TIMESTAMP));
+            for follower in member + 1..member + replicas {
+                ring(member, follower, ASSIGN);
+                (0..dest).for_each(|group| ring(member, follower, VECTOR + group));
+            }
+        }
+    }
+    rings
+}
+
+/// One process of the stream.
+pub(super) struct Stream<'a, L: Lane> {
+    pub(super) task: Task<'a>,
+    pub(super) cluster: &'a Cluster,
+    pub(super) lane: L,
+}
+
+impl<L: Lane> Stream<'_, L> {
+    /// This process's part, until all clients have done theirs.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        match self.task.me.checked_sub(self.cluster.members()) {
+            None if self.task.me < self.cluster.destinations() => self.member(),
+            None => self.idle(),
+            Some(client) => self.multicast(client),
+        }
+    }
+
+    fn clients(&self) -> usize {
+        usize::from(self.cluster.clients)
+    }
+
+    fn replicas(&self) -> usize {
+        usize::from(self.cluster.replicas)
+    }
+
+    /// Where the times of a message are.
+    fn sample(&self, client: usize, n: u64) -> usize {
+        (n as usize - 1) * self.clients() + client
+    }
+
+    /// A member of a group that nothing goes to.
+    fn idle(&mut self) -> io::Result<()> {
+        while !self.task.area.is_over(self.task.phase) {
+            self.lane.pause(false)?;
+        }
+        Ok(())
+    }
+
+    /// A client: as many messages outstanding as the window has.
+    fn multicast(&mut self, client: usize) -> io::Result<()> {
+        let Task { area, me, command, phase } = self.task;
+        let (total, window, samples) = (self.task.total(), command.window, area.samples(me));
+        let bytes = command.bytes as usize + AROUND_BODY;
+        let destinations = self.cluster.destinations();
+        let (mut sent, mut done) = (0, 0);
+        while done < total {
+            let first = sent;
+            while sent < total && sent - done < window {
+                sent += 1;
+                samples[self.sample(client, sent)].store(now(), Ordering::Relaxed);
+                (0..destinations).try_for_each(|member| self.lane.put(member, BODY, client, sent, bytes))?;
+            }
+            self.lane.flush();
+            let worked = self.lane.look()? | (sent > first);
+            done = (0..destinations).map(|member| self.lane.newest(member, DONE, client)).min().unwrap_or(sent);
+            self.lane.pause(worked)?;
+        }
+        // The first client ends the phase, after the others.
+        let done = |client: usize| &area.results(self.cluster.members() + client)[super::DONE];
+        done(client).store(phase, Ordering::Release);
+        if client == 0 {
+            while !(0..self.clients()).all(|client| done(client).load(Ordering::Acquire) == phase) {
+                let worked = self.lane.look()?;
+                self.lane.pause(worked)?;
+            }
+            area.end(phase);
+        }
+        Ok(())
+    }
+
+    /// A member, until the clients are done.
+    fn member(&mut self) -> io::Result<()> {
+        let Task { area, me, phase, .. } = self.task;
+        let samples = area.samples(me);
+        let mut states = vec![State::default(); self.clients()];
+        while !area.is_over(phase) {
+            let mut worked = self.lane.look()?;
+            for (client, state) in states.iter_mut().enumerate() {
+                let before = *state;
+                if me.is_multiple_of(self.replicas()) {
+                    self.lead(client, state)?;
+                } else {
+                    self.follow(client, state)?;
+                }
+                let decided = self.decided(client, state.voted);
+                if decided > state.delivered {
+                    let at = now();
+                    for n in state.delivered + 1..=decided {
+                        samples[self.sample(client, n)].store(at, Ordering::Relaxed);
+                    }
+                    state.delivered = decided;
+                    self.lane.put(self.cluster.members() + client, DONE, client, decided, CONTROL_BYTES)?;
+                }
+                worked |= *state != before;
+            }
+            self.lane.flush();
+            self.lane.pause(worked)?;
+        }
+        Ok(())
+    }
+
+    /// A record of each message for every follower of this leader's group.
+    fn tell_followers(&mut self, step: usize, client: usize, n: u64) -> io::Result<()> {
+        let me = self.task.me;
+        (me + 1..me + self.replicas()).try_for_each(|follower| self.lane.put(follower, step, client, n, CONTROL_BYTES))
+    }
+
+    fn lead(&mut self, client: usize, state: &mut State) -> io::Result<()> {
+        let (replicas, dest) = (self.replicas(), usize::from(self.cluster.dest));
+        let own = self.task.me / replicas;
+        let others = (0..dest).filter(|group| *group != own);
+        let bodies = self.lane.newest(self.cluster.members() + client, BODY, client);
+        for n in state.assigned + 1..=bodies {
+            self.tell_followers(ASSIGN, client, n)?;
+            others
+                .clone()
+                .try_for_each(|group| self.lane.put(group * replicas, TIMESTAMP, client, n, CONTROL_BYTES))?;
+        }
+        state.assigned = bodies;
+        let v1 = self.cluster.variant == Protocol::V1;
+        let stamped = others.clone().map(|group| (group, self.lane.newest(group * replicas, TIMESTAMP, client)));
+        let all = stamped.clone().map(|(_, n)| n).min().unwrap_or(bodies).min(bodies);
+        if v1 {
+            for (group, newest) in stamped.collect::<Vec<_>>() {
+                for n in state.passed[group] + 1..=newest {
+                    self.tell_followers(VECTOR + group, client, n)?;
+                }
+                state.passed[group] = newest;
+            }
+        }
+        for n in state.voted + 1..=all {
+            if !v1 && dest > 1 {
+                self.tell_followers(VECTOR + own, client, n)?;
+            }
+            if v1 || replicas == 1 {
+                self.acknowledge(client, n)?;
+            }
+        }
+        state.voted = all;
+        Ok(())
+    }
+
+    fn follow(&mut self, client: usize, state: &mut State) -> io::Result<()> {
+        let (replicas, dest) = (self.replicas(), usize::from(self.cluster.dest));
+        let own = self.task.me / replicas;
+        let leader = own * replicas;
+        let v1 = self.cluster.variant == Protocol::V1;
+        let body = self.lane.newest(self.cluster.members() + client, BODY, client);
+        let assigned = self.lane.newest(leader, ASSIGN, client);
+        let vectors = (0..dest).filter(|group| dest > 1 && (*group == own) != v1);
+        let vectors = vectors.map(|group| self.lane.newest(leader, VECTOR + group, client));
+        let all = vectors.min().unwrap_or(assigned).min(assigned).min(body);
+        for n in state.voted + 1..=all {
+            self.acknowledge(client, n)?;
+        }
+        state.voted = all;
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, client: usize, n: u64) -> io::Result<()> {
+        let others = (0..self.cluster.destinations()).filter(|member| *member != self.task.me);
+        others.into_iter().try_for_each(|member| self.lane.put(member, ACK, client, n, CONTROL_BYTES))
+    }
+
+    /// The newest message for which a majority of every destination group has voted. A follower's vote implies its leader's.
+    fn decided(&self, client: usize, own: u64) -> u64 {
+        let replicas = self.replicas();
+        let vote = |member| if member == self.task.me { own } else { self.lane.newest(member, ACK, client) };
+        let of_group = |group: usize| {
+            let members = group * replicas..(group + 1) * replicas;
+            let followers = members.clone().skip(1).map(vote);
+            let leader = vote(members.start).max(followers.clone().max().unwrap_or(0));
+            // The newest that so many voted for: in groups this small, by counting.
+            let votes = || followers.clone().chain([leader]);
+            let majority = replicas / 2 + 1;
+            votes().filter(|n| votes().filter(|other| other >= n).count() >= majority).max().unwrap_or(0)
+        };
+        (0..usize::from(self.cluster.dest)).map(of_group).min().unwrap_or(0)
+    }
+}
+
+/// How far the messages of a client are at a member.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct State {
+    assigned: u64,
+    /// By group: whose timestamps were passed on (V1).
+    passed: [u64; 16],
+    voted: u64,
+    delivered: u64,
+}
