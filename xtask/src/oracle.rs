@@ -1,4 +1,5 @@
-//! The oracle of refactoring: what simulated seeds did, as hashes, beside what they do now.
+//! The oracle of refactoring: what simulated seeds did, as hashes, beside what they do now. The same runs are the simulations under
+//! failures: every property must hold in them, and every fault of a profile must happen.
 //!
 //! A seed decides everything in a simulation, so code that behaves the same has the same hashes. The recorded ones are data,
 //! one line per seed: a change of the code that changes none of them left the protocols alone. What is hashed, and what is
@@ -13,6 +14,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use stentor_testutil::TempDir;
 
+use crate::campaign::{self, Simulated};
 use crate::cargo::{Context, capture};
 use crate::programs;
 use crate::step::Outcome;
@@ -36,7 +38,7 @@ const SIMULATIONS: [(&str, &[(&str, u64)]); 4] = [
             ("states", 100),
             ("stops", 300),
             ("clocks", 300),
-            ("forgets", 100),
+            ("forgets", 300),
         ],
     ),
     ("neb", &[("usual", 300), ("harsh", 300)]),
@@ -46,10 +48,10 @@ const SIMULATIONS: [(&str, &[(&str, u64)]); 4] = [
 /// Differing seeds that are named for each profile.
 const NAMED: usize = 8;
 
-/// Compares what all seeds do with what was recorded.
+/// Whether every property holds for every seed, every fault of a profile happens, and all seeds do what was recorded.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let mut problems = Vec::new();
-    for (simulation, now) in simulate_all(context)? {
+    for (simulation, now) in simulate_all(context, campaign::judge)? {
         let path = path(context, simulation);
         let text = fs::read_to_string(&path).with_context(|| format!("nothing is recorded in {}", path.display()))?;
         let recorded = Hashes::parse(&text).with_context(|| format!("{} cannot be read", path.display()))?;
@@ -68,7 +70,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
 
 /// Records what all seeds do, and prints which of them did something else before.
 pub(crate) fn record(context: &Context) -> Result<()> {
-    for (simulation, now) in simulate_all(context)? {
+    for (simulation, now) in simulate_all(context, |_, _, _, _| Ok(()))? {
         let path = path(context, simulation);
         let before = fs::read_to_string(&path).ok();
         let before = before.and_then(|text| Hashes::parse(&text).ok()).unwrap_or_default();
@@ -89,25 +91,37 @@ fn path(context: &Context, simulation: &str) -> PathBuf {
     context.root.join(FOLDER).join(simulation).with_extension("txt")
 }
 
-/// Runs all seeds with the release build of the command.
-fn simulate_all(context: &Context) -> Result<Vec<(&'static str, Hashes)>> {
+/// Runs all seeds with the release build of the command. `judge` looks at what each profile found: its simulation, its name and the
+/// number of its seeds.
+fn simulate_all(
+    context: &Context,
+    judge: impl Fn(&str, &str, &Simulated, u64) -> Result<()>,
+) -> Result<Vec<(&'static str, Hashes)>> {
     let (program, scratch) = (programs::stentor(context)?, TempDir::new());
     let mut all = Vec::new();
     for (simulation, profiles) in SIMULATIONS {
         let mut hashes = Hashes::default();
         for (profile, seeds) in profiles {
-            hashes.add(profile, &simulate(&program, &scratch, simulation, profile, *seeds)?)?;
+            let (found, text) = simulate(&program, &scratch, simulation, profile, *seeds)?;
+            judge(simulation, profile, &found, *seeds).with_context(|| format!("{simulation}, profile {profile}"))?;
+            hashes.add(profile, &text)?;
         }
         all.push((simulation, hashes));
     }
     Ok(all)
 }
 
-/// Runs the seeds of a profile; returns what the command wrote, whatever it thinks of the properties.
-fn simulate(program: &Path, scratch: &Path, simulation: &str, profile: &str, seeds: u64) -> Result<String> {
+/// Runs the seeds of a profile. Returns what the command found, and the hashes that it wrote.
+fn simulate(
+    program: &Path,
+    scratch: &Path,
+    simulation: &str,
+    profile: &str,
+    seeds: u64,
+) -> Result<(Simulated, String)> {
     let path = scratch.join("hashes");
     let mut command = Command::new(program);
-    command.args(["sim", simulation, "-q", "--seeds", &format!("0..{seeds}")]);
+    command.args(["sim", simulation, "--json", "--seeds", &format!("0..{seeds}")]);
     if profile != NO_PROFILE {
         command.args(["--profile", profile]);
     }
@@ -117,7 +131,8 @@ fn simulate(program: &Path, scratch: &Path, simulation: &str, profile: &str, see
     fs::remove_file(&path)?;
     let count = text.lines().count() as u64;
     ensure!(count == seeds + 1, "{simulation} wrote {count} lines for {seeds} seeds of profile {profile}");
-    Ok(text)
+    let found = serde_json::from_str(&said).with_context(|| format!("the command printed {said:?}"))?;
+    Ok((found, text))
 }
 
 /// The hashes of the seeds of one simulation.
