@@ -1,5 +1,6 @@
 //! `stentor bench`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
@@ -21,6 +22,8 @@ pub enum BenchCommand {
     Switch(BenchSwitch),
     /// Leaders or any processes killed under load: how long nothing is delivered, with every property checked
     Failover(BenchFailover),
+    /// A cluster that runs already, by a client that joins it
+    Cluster(BenchCluster),
     /// The rows of two runs side by side, each kept with --json: what became slower
     Compare(BenchCompare),
     /// A client that a bench kills; the bench starts it itself
@@ -352,4 +355,34 @@ pub struct BenchCompare {
     /// A row is slower if the whole interval of its ratio is above 1 by more than this, percent
     #[arg(long, value_name = "PERCENT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub tolerance: u32,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchCluster {
+    /// The cluster's configuration
+    #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG", default_value = "cluster.toml", value_hint = ValueHint::FilePath)]
+    pub config: PathBuf,
+    /// Directory for the control sockets, the same for all processes [default: below XDG_RUNTIME_DIR, or in /tmp]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub directory: Option<PathBuf>,
+    /// This client's IP address, on a network [default: the one with a route to the first member]
+    #[arg(long, value_name = "ADDR")]
+    pub bind: Option<IpAddr>,
+    /// The groups that every message goes to
+    #[arg(long, value_name = "GROUP,…", value_delimiter = ',', required = true)]
+    pub to: Vec<String>,
+    /// Messages outstanding in the row for throughput; 1: only one at a time, no such row. A row for each of several
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "256",
+          value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub window: Vec<u32>,
+    #[command(flatten)]
+    pub rates: Rates,
+    /// What the client does when there is nothing to do
+    #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
+    pub wait: Waiting,
+    /// Longest time to wait for the members, and for a delivery, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+    #[command(flatten)]
+    pub length: BenchLength,
 }

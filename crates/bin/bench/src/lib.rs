@@ -7,6 +7,7 @@
 mod args;
 mod channel;
 mod clock;
+mod cluster;
 mod compare;
 mod datagrams;
 mod environment;
@@ -53,6 +54,7 @@ pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
         BenchCommand::Multicast(args) => (multicast::run(args)?, Verdict::Good),
         BenchCommand::Neb(args) => (neb::run(args)?, Verdict::Good),
         BenchCommand::Channel(args) => (channel::run(args)?, Verdict::Good),
+        BenchCommand::Cluster(args) => (cluster::run(args)?, Verdict::Good),
         BenchCommand::Switch(args) => switch::run(args)?,
         BenchCommand::Failover(args) => failover::run(args, output)?,
         BenchCommand::Compare(args) => {

@@ -5,8 +5,10 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::cluster::{Running, SMALL};
 use crate::support::{Scratch, run, stentor};
 
 fn rows(document: &Value) -> &[Value] {
@@ -367,4 +369,32 @@ fn two_runs_are_compared_row_by_row() {
     let [before, path] = [&before, &path].map(|path| path.to_str().unwrap());
     run(["bench", "compare", before, path]).refused(&["no document of a bench", "text.json"]);
     run(["bench", "compare", before, "no/such.json"]).refused(&["cannot read", "no/such.json"]);
+}
+
+#[test]
+fn a_cluster_that_runs_is_measured_by_a_client_in_it() {
+    let mut running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
+    let meeting = running.meeting();
+    let cluster = |more: &[&str]| {
+        let args = ["bench", "cluster", "--to", "g1", "-n", "200", "--rounds", "2"];
+        run(args.iter().copied().chain(meeting.iter().map(String::as_str)).chain(more.iter().copied()))
+    };
+    let document = cluster(&["-s", "16,64", "--window", "8", "--rate", "1000", "--json"]).document("bench");
+    let names: Vec<_> = rows(&document).iter().map(|row| row["name"].as_str().unwrap()).collect();
+    let of_a_size = ["to g1, one outstanding", "to g1, 8 outstanding", "to g1, 1000/s due at each sender"];
+    let wanted = [of_a_size, of_a_size].concat().into_iter().map(|name| format!("cluster, {name}"));
+    assert_eq!(names, wanted.collect::<Vec<_>>());
+    for row in rows(&document) {
+        assert!(row["p50_us"].as_f64().unwrap() > 0.0 && row["msgs_per_s"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["bound"].is_null() && row["iterations"] == 200, "{row}");
+    }
+    let delivered = running.read("g1.1", "out").lines().count();
+    assert!(delivered >= 2 * 3 * 200, "{delivered} messages with those before the measured ones");
+    cluster(&["-s", "100000"]).refused(&["100000 bytes", "message_bytes"]);
+    cluster(&["--to", "g7"]).refused(&["g7"]);
+    running.signal("g1.2", Signal::KILL);
+    running.signal("g1.3", Signal::KILL);
+    let ran = cluster(&["--timeout", "1"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("g1.2"), "it says who is not there: {}", ran.stderr);
 }
