@@ -95,11 +95,11 @@ impl Progress {
         self.longest_gap = self.longest_gap.max((now_ns - since, now_ns, group));
     }
 
-    /// Looks for how long groups have owed something and delivered nothing. `client_stands`: a client stands still,
-    /// maybe with a message half-written because its set or a connection broke just before. Others then wait for that
-    /// client, so this time does not count.
-    pub(crate) fn look(&mut self, now_ns: u64, client_stands: bool) {
-        if client_stands {
+    /// Looks for how long groups have owed something and delivered nothing. Time that is `excused` does not count: a client
+    /// stands still, maybe with a message half-written because its set or a connection broke just before, and others wait for
+    /// it; or a member that is to lead gets another one's state.
+    pub(crate) fn look(&mut self, now_ns: u64, excused: bool) {
+        if excused {
             let waiting = self.groups.iter_mut().map(|(_, since)| since).chain(self.refused.iter_mut().flatten());
             waiting.for_each(|since| *since = now_ns);
         }

@@ -391,7 +391,9 @@ impl Nemesis {
         }
         self.counts.several_stopped += u64::from(several);
         self.note(now, format_args!("{who} stands still for {for_ns} ns"));
-        self.victims[who.index()].stopped_until_ns = now + for_ns;
+        let until = &mut self.victims[who.index()].stopped_until_ns;
+        // Who stands already does not go on sooner.
+        *until = (*until).max(now + for_ns);
         self.world.inject(now, SimFault::Stall { process: who, for_ns });
     }
 
