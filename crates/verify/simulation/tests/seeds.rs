@@ -51,6 +51,16 @@ fn who_stands_still_holds_up_nobody() {
     assert_eq!(report.unseen_claims(Profile::Stops, Sets::Never), Vec::<&str>::new());
 }
 
+/// In the first a member stood aside for a donor that stood still, although another leader had brought it what it lacked. In the
+/// second the nemesis took a process for awake that stood still twice at once. In the third a member leads only when it has
+/// another one's state, which takes as long as it takes.
+#[test]
+fn seeds_in_which_groups_waited_for_long_hold() {
+    for seed in [104_473_276, 104_473_527, 104_473_713] {
+        hold(seed..seed + 1, Profile::Stops, Sets::Drawn);
+    }
+}
+
 /// Groups lost their memory, waited, were founded anew and reset; what was under way was settled.
 #[test]
 fn whole_groups_forget_and_nothing_is_delivered_in_part() {

@@ -39,7 +39,8 @@ impl<F: Fabric> Member<F> {
     pub(super) fn is_receiving(&self) -> bool {
         let now = self.recovery.now;
         let receives = |incoming: &IncomingTransfer| {
-            !incoming.done && now - incoming.began >= ASIDE_AFTER && now - incoming.heard < STALLED
+            let goes_on = self.is_served_by(incoming.from);
+            goes_on && !incoming.done && now - incoming.began >= ASIDE_AFTER && now - incoming.heard < STALLED
         };
         self.transfers.incoming.as_ref().is_some_and(receives)
     }
@@ -260,6 +261,14 @@ impl<F: Fabric> Member<F> {
     fn serves(&self, to: ProcessId) -> bool {
         let promised = self.replica.promised();
         promised.leader() == self.fabric.me() || promised.leader() == to && promised != self.replica.ballot()
+    }
+
+    /// The same of another member that gives its state to this one. Once this member has promised another leader's ballot the
+    /// donor's transfer does not go on, and what this member lacks comes from that leader. Who has no memory promises nobody.
+    fn is_served_by(&self, donor: ProcessId) -> bool {
+        let (promised, me) = (self.replica.promised(), self.fabric.me());
+        let leads = promised.leader() == donor || promised.leader() == me && promised != self.replica.ballot();
+        leads || self.replica.is_joining()
     }
 
     fn reason_to_end(&self) -> Option<GivenUp> {
