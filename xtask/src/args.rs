@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 
-use crate::compare::Options;
+use crate::{compare, regression};
 use crate::{nightly::NIGHTLY, step::Step, steps::TEST};
 
 /// Everything that is run on Stentor's sources.
@@ -58,7 +58,9 @@ pub(crate) enum Request {
         root: Option<PathBuf>,
     },
     /// Sets this tree's benches beside another tree's: exit code 0 not slower, 1 slower, 3 cannot be told.
-    Compare(Options),
+    Regression(regression::Options),
+    /// Measures Stentor beside other systems, in turns on this machine, as root.
+    Compare(compare::Options),
 }
 
 fn names(steps: &'static [Step]) -> PossibleValuesParser {
@@ -101,10 +103,11 @@ mod tests {
     #[test]
     fn what_does_not_exist_is_refused() {
         for line in [
-            "compare",
-            "compare --base x --pairs 5",
-            "compare --base x --bench fabric",
-            "compare --base x --wait sleep",
+            "regression",
+            "regression --base x --pairs 5",
+            "regression --base x --bench fabric",
+            "regression --base x --wait sleep",
+            "compare --only nobody",
             "step clippy,docs",
             "test clippy",
             "test --only",

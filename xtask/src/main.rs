@@ -25,6 +25,7 @@ mod oracle;
 mod pairs;
 mod programs;
 mod purity;
+mod regression;
 mod roce;
 mod runner;
 mod slow;
@@ -55,11 +56,12 @@ fn main() -> ExitCode {
         Request::Oracle { record: true } => return ended(oracle::record(&here)),
         Request::Oracle { record: false } => return ended(oracle::step(&here).map(drop)),
         Request::Lines { root } => return ended(lines::print(&root.unwrap_or(here.root))),
-        Request::Compare(options) => {
-            return match compare::run(&Context::shipped(), &options) {
-                Ok(compare::Ended::NotSlower) => ExitCode::SUCCESS,
-                Ok(compare::Ended::CannotBeTold) => ExitCode::from(3),
-                Ok(compare::Ended::Slower) => ExitCode::FAILURE,
+        Request::Compare(options) => return ended(compare::run(&Context::shipped(), &options)),
+        Request::Regression(options) => {
+            return match regression::run(&Context::shipped(), &options) {
+                Ok(regression::Ended::NotSlower) => ExitCode::SUCCESS,
+                Ok(regression::Ended::CannotBeTold) => ExitCode::from(3),
+                Ok(regression::Ended::Slower) => ExitCode::FAILURE,
                 Err(error) => ended(Err(error)),
             };
         }

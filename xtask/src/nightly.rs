@@ -130,6 +130,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
         run: crate::bounds::step,
     },
     Step {
+        name: "compare",
+        what: "Stentor beside other systems: the programs of `compare` have no warning, their tests pass, and all are measured",
+        run: crate::compare::step,
+    },
+    Step {
         name: "instructions",
         what: "instructions per message of the hot paths: within 3 % of the baseline",
         run: crate::instructions::step,

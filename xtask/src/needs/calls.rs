@@ -17,7 +17,9 @@ fn lists() -> Vec<&'static Needs> {
         &crate::bindings::NEEDS,
         &crate::ofi::NEEDS,
         &crate::instructions::NEEDS,
-        &crate::compare::NEEDS,
+        &crate::regression::NEEDS,
+        &crate::compare::CPG,
+        &crate::compare::STENTOR,
     ];
     one.into_iter().chain(crate::roce::NEEDS).chain(crate::verbs::NEEDS).chain(crate::guest::NEEDS).collect()
 }

@@ -25,7 +25,7 @@ pub(super) fn base(context: &Context, word: &str) -> Result<PathBuf> {
     }
     super::NEEDS.ensure()?;
     let commit = commit(context, word)?;
-    let folder = context.root.join("target/compare");
+    let folder = context.root.join("target/regression");
     let kept = folder.join(format!("stentor-{commit}"));
     if !kept.is_file() {
         fs::create_dir_all(&folder)?;

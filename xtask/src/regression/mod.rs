@@ -1,4 +1,4 @@
-//! `cargo xtask compare`: the benches of this tree beside those of another one.
+//! `cargo xtask regression`: the benches of this tree beside those of another one.
 //!
 //! Runs of the two take turns, in the order old, new, new, old, so that what drifts on the machine meets both alike. The two
 //! runs of a pair give one ratio for each row, new to old, of times or of inverse rates. More pairs are run until the 95 %
@@ -23,7 +23,7 @@ pub(crate) use options::Options;
 use rows::{Key, Run};
 
 /// The needs of a comparison with a revision.
-pub(crate) const NEEDS: Needs = Needs { things: &["git"], sources: &["xtask/src/compare"] };
+pub(crate) const NEEDS: Needs = Needs { things: &["git"], sources: &["xtask/src/regression"] };
 /// The greatest half width of an interval that is narrow.
 const NARROW: f64 = 0.015;
 /// A row is slower if its whole interval lies above this ratio.
@@ -92,13 +92,13 @@ fn compare(binaries: [&Path; 2], options: &Options) -> Result<Ended> {
 
 fn sentence(ended: Ended) -> String {
     match ended {
-        Ended::NotSlower => "compare: not slower".into(),
+        Ended::NotSlower => "regression: not slower".into(),
         Ended::CannotBeTold => format!(
-            "compare: cannot be told: an interval is still wider than ±{:.1} %; repeat on a quieter machine, or with more \
+            "regression: cannot be told: an interval is still wider than ±{:.1} %; repeat on a quieter machine, or with more \
              --pairs",
             NARROW * 100.0
         ),
-        Ended::Slower => format!("compare: SLOWER: the lower end of an interval is above {BAR}"),
+        Ended::Slower => format!("regression: SLOWER: the lower end of an interval is above {BAR}"),
     }
 }
 

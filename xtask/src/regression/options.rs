@@ -1,8 +1,8 @@
-//! Arguments of `cargo xtask compare`.
+//! Arguments of `cargo xtask regression`.
 
 use clap::Args;
 
-use crate::compare::Bench;
+use crate::regression::Bench;
 
 /// The trees and the benches that are compared.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]

@@ -1,0 +1,134 @@
+//! `libcpg.so.4`, found at run time, so that this builds where corosync is not installed.
+//!
+//! The signatures are those of corosync 3.1's `corosync/cpg.h`.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use anyhow::{Context as _, Result};
+use libloading::{Library, Symbol};
+
+/// A connection to the daemon.
+pub type Handle = u64;
+
+/// `CS_OK`.
+pub const OK: c_int = 1;
+/// `CS_ERR_TRY_AGAIN`.
+pub const TRY_AGAIN: c_int = 6;
+/// `CPG_TYPE_AGREED`: every member delivers all messages in one order.
+pub const AGREED: c_int = 2;
+/// `CS_DISPATCH_ALL`: calls back for all that is there, and does not wait.
+pub const DISPATCH_ALL: c_int = 2;
+
+/// `struct cpg_name`.
+#[repr(C)]
+pub struct Name {
+    length: u32,
+    value: [c_char; 128],
+}
+
+impl Name {
+    /// A name of at most 128 bytes.
+    pub fn new(text: &str) -> Self {
+        let mut value = [0; 128];
+        for (to, from) in value.iter_mut().zip(text.bytes()) {
+            *to = from as c_char;
+        }
+        Name { length: text.len().min(128) as u32, value }
+    }
+}
+
+/// `struct iovec`.
+#[repr(C)]
+pub struct Part {
+    /// The first byte.
+    pub base: *const c_void,
+    /// How many.
+    pub length: usize,
+}
+
+type Deliver = extern "C" fn(Handle, *const Name, u32, u32, *const c_void, usize);
+type Changed = extern "C" fn(Handle, *const Name, *const c_void, usize, *const c_void, usize, *const c_void, usize);
+
+/// `cpg_callbacks_t`.
+#[repr(C)]
+pub struct Callbacks {
+    /// A message of the group: connection, group, node, process, message, its length.
+    pub deliver: Deliver,
+    /// Another membership: connection, group, and members, those who left and those who joined, each with their number.
+    pub changed: Changed,
+}
+
+/// The library.
+pub struct Cpg(Library);
+
+/// The library's names of its functions, with what they take.
+impl Cpg {
+    /// Finds the library.
+    ///
+    /// # Errors
+    /// When it is not installed.
+    pub fn open() -> Result<Self> {
+        // SAFETY: loading libcpg runs the constructors of libcpg and libqb, which do nothing that depends on this program.
+        let library = unsafe { Library::new("libcpg.so.4") };
+        Ok(Cpg(library.context("libcpg.so.4 is not installed: apt-get install corosync libcpg4")?))
+    }
+
+    fn symbol<T>(&self, name: &str) -> Result<Symbol<'_, T>> {
+        // SAFETY: each caller asks for a function of `cpg.h` by its name there, with its type there.
+        unsafe { self.0.get(name.as_bytes()) }.with_context(|| format!("libcpg has no {name}"))
+    }
+
+    /// `cpg_initialize`.
+    ///
+    /// # Errors
+    /// When there is no such function.
+    pub fn initialize(&self, handle: &mut Handle, callbacks: &'static Callbacks) -> Result<c_int> {
+        let call = self.symbol::<unsafe extern "C" fn(*mut Handle, *const Callbacks) -> c_int>("cpg_initialize")?;
+        // SAFETY: both point to what lives for the call; the callbacks live for ever.
+        Ok(unsafe { call(handle, callbacks) })
+    }
+
+    /// `cpg_join`.
+    ///
+    /// # Errors
+    /// When there is no such function.
+    pub fn join(&self, handle: Handle, name: &Name) -> Result<c_int> {
+        let call = self.symbol::<unsafe extern "C" fn(Handle, *const Name) -> c_int>("cpg_join")?;
+        // SAFETY: the name lives for the call.
+        Ok(unsafe { call(handle, name) })
+    }
+
+    /// `cpg_fd_get`.
+    ///
+    /// # Errors
+    /// When there is no such function.
+    pub fn descriptor(&self, handle: Handle, fd: &mut c_int) -> Result<c_int> {
+        let call = self.symbol::<unsafe extern "C" fn(Handle, *mut c_int) -> c_int>("cpg_fd_get")?;
+        // SAFETY: the descriptor's place lives for the call.
+        Ok(unsafe { call(handle, fd) })
+    }
+
+    /// `cpg_mcast_joined` of one part.
+    ///
+    /// # Errors
+    /// When there is no such function.
+    pub fn multicast(&self) -> Result<impl Fn(Handle, &[u8]) -> c_int + '_> {
+        type Multicast = unsafe extern "C" fn(Handle, c_int, *const Part, u32) -> c_int;
+        let call = self.symbol::<Multicast>("cpg_mcast_joined")?;
+        Ok(move |handle, bytes: &[u8]| {
+            let part = Part { base: bytes.as_ptr().cast(), length: bytes.len() };
+            // SAFETY: the part and the bytes live for the call, which copies them.
+            unsafe { call(handle, AGREED, &part, 1) }
+        })
+    }
+
+    /// `cpg_dispatch` of all that is there.
+    ///
+    /// # Errors
+    /// When there is no such function.
+    pub fn dispatch(&self) -> Result<impl Fn(Handle) -> c_int + '_> {
+        let call = self.symbol::<unsafe extern "C" fn(Handle, c_int) -> c_int>("cpg_dispatch")?;
+        // SAFETY: the connection is open; the callbacks touch nothing but statics.
+        Ok(move |handle| unsafe { call(handle, DISPATCH_ALL) })
+    }
+}

@@ -1,0 +1,211 @@
+//! What the programs of a comparison measure alike: messages from one sender to receivers on the same host, each of which notes
+//! when it delivered what.
+//!
+//! A sender keeps so many messages outstanding. Every process notes times of the host's monotonic clock in memory and writes them
+//! to a file of its own in a shared folder when it has all. The sender then works out one row: messages a second, from the first
+//! call to the last delivery at the last receiver, and latencies, from a call to the last receiver's delivery.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::{Parser, ValueEnum};
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+/// How long a sender waits for the receivers' files.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a process of a comparison does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Role {
+    /// Sends, and prints the row.
+    Send,
+    /// Delivers what is sent.
+    Receive,
+}
+
+/// The arguments that every program of a comparison takes.
+#[derive(Parser, Clone, Debug)]
+pub struct Options {
+    /// What this process does
+    #[arg(long, value_enum)]
+    pub role: Role,
+    /// This process's name: its file in the shared folder
+    #[arg(long)]
+    pub name: String,
+    /// The names of all receivers
+    #[arg(long, value_delimiter = ',', required = true)]
+    pub receivers: Vec<String>,
+    /// The shared folder
+    #[arg(long)]
+    pub folder: PathBuf,
+    /// Payload, bytes
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(8..))]
+    pub bytes: u32,
+    /// Messages that the sender has outstanding
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub outstanding: u64,
+    /// Measured messages
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub messages: u64,
+    /// Messages before them
+    #[arg(long, default_value_t = 1000)]
+    pub warm_up: u64,
+}
+
+impl Options {
+    /// All messages, those before the measured ones among them.
+    pub fn total(&self) -> u64 {
+        self.messages + self.warm_up
+    }
+}
+
+/// Nanoseconds of the host's monotonic clock, the same for all its processes.
+#[inline]
+pub fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// When a process sent or delivered each message, ns.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Times(Vec<u64>);
+
+impl Times {
+    /// Room for so many.
+    pub fn with_capacity(messages: u64) -> Self {
+        Times(Vec::with_capacity(messages as usize))
+    }
+
+    /// Notes the next one.
+    #[inline]
+    pub fn push(&mut self, time: u64) {
+        self.0.push(time);
+    }
+
+    /// Takes the last one back: it was not sent after all.
+    pub fn pop(&mut self) {
+        self.0.pop();
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Writes them to the file of process `name`, which appears whole.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, options: &Options) -> Result<()> {
+        let path = options.folder.join(&options.name);
+        let part = path.with_extension("part");
+        let bytes: Vec<u8> = self.0.iter().flat_map(|time| time.to_le_bytes()).collect();
+        fs::write(&part, bytes).with_context(|| format!("cannot write {}", part.display()))?;
+        fs::rename(&part, &path).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn read(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let (words, rest) = bytes.as_chunks::<8>();
+        ensure!(rest.is_empty(), "{} has {} bytes, which are no whole times", path.display(), bytes.len());
+        Ok(Times(words.iter().map(|word| u64::from_le_bytes(*word)).collect()))
+    }
+}
+
+/// What a comparison tells of one payload.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// Payload.
+    pub bytes: u32,
+    /// Messages that the sender had outstanding.
+    pub outstanding: u64,
+    /// Measured messages.
+    pub messages: u64,
+    /// From the first call to the last delivery at the last receiver.
+    pub msgs_per_s: f64,
+    /// From a call to the last receiver's delivery, microseconds.
+    pub p50_us: f64,
+    /// The same.
+    pub p99_us: f64,
+    /// The same.
+    pub p999_us: f64,
+}
+
+/// Waits for the files of all receivers, and works out the row.
+///
+/// # Errors
+/// When a file does not come, or has other messages than were sent.
+pub fn row(options: &Options, sent: &Times) -> Result<Row> {
+    let until = Instant::now() + PATIENCE;
+    let mut delivered = Vec::new();
+    for name in &options.receivers {
+        let path = options.folder.join(name);
+        while !path.exists() {
+            if Instant::now() > until {
+                bail!("receiver {name} has not written {} within {} s", path.display(), PATIENCE.as_secs());
+            }
+            sleep(Duration::from_millis(1));
+        }
+        delivered.push(Times::read(&path)?);
+    }
+    worked_out(options, sent, &delivered)
+}
+
+fn worked_out(options: &Options, sent: &Times, delivered: &[Times]) -> Result<Row> {
+    let total = options.total() as usize;
+    for (name, times) in options.receivers.iter().zip(delivered) {
+        ensure!(times.0.len() == total, "receiver {name} delivered {} of {total} messages", times.0.len());
+    }
+    ensure!(sent.0.len() == total, "{} of {total} messages were sent", sent.0.len());
+    let measured = options.warm_up as usize..total;
+    let last = |n: usize| delivered.iter().map(|times| times.0[n]).max().unwrap_or(0);
+    let mut latencies = Histogram::<u64>::new(3).context("a histogram")?;
+    for n in measured.clone() {
+        latencies.record(last(n).saturating_sub(sent.0[n]).max(1))?;
+    }
+    let end = measured.clone().map(last).max().unwrap_or(0);
+    let seconds = end.saturating_sub(sent.0[measured.start]).max(1) as f64 / 1e9;
+    let us = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
+    Ok(Row {
+        bytes: options.bytes,
+        outstanding: options.outstanding,
+        messages: options.messages,
+        msgs_per_s: options.messages as f64 / seconds,
+        p50_us: us(0.5),
+        p99_us: us(0.99),
+        p999_us: us(0.999),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        let line = "x --role send --name a --receivers b,c --folder . --messages 3 --warm-up 1 --bytes 8";
+        Options::parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn a_row_counts_from_the_first_measured_call_to_the_last_receiver() {
+        let times = |times: [u64; 4]| Times(times.map(|ms| ms * 1_000_000).to_vec());
+        let sent = times([1, 10, 20, 30]);
+        let delivered = [times([2, 11, 24, 33]), times([3, 12, 21, 40])];
+        let row = worked_out(&options(), &sent, &delivered).unwrap();
+        assert!((row.msgs_per_s - 100.0).abs() < 0.1, "3 messages in 30 ms: {row:?}");
+        assert!((row.p50_us - 4000.0).abs() < 5.0 && (row.p999_us - 10_000.0).abs() < 10.0, "{row:?}");
+    }
+
+    #[test]
+    fn a_receiver_that_misses_messages_is_named() {
+        let sent = Times(vec![1; 4]);
+        let error = worked_out(&options(), &sent, &[Times(vec![1; 4]), Times(vec![1; 3])]).unwrap_err().to_string();
+        assert_eq!(error, "receiver c delivered 3 of 4 messages");
+    }
+}

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Messages through a group of three on three hosts, by a client beside the first member. Prints a document of `stentor bench cluster` in
+# a line for each shape.
+# usage: unshare -rnm nodes.sh STENTOR MTU SIZE:OUTSTANDING:MESSAGES...
+set -euo pipefail
+stentor=$1 mtu=$2
+shift 2
+. "$(dirname "$0")/../hosts.sh"
+head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/cluster.key"
+cat >"$work/cluster.toml" <<CONF
+cluster = "compare"
+fabric = "roce"
+key = "file:cluster.key"
+[election]
+kind = "heartbeat"
+[limits]
+message_bytes = 65536
+clients = 1
+[[group]]
+id = "g1"
+process = [
+$(for n in 1 2 3; do printf '  { id = "g1.%s", address = "10.9.9.%s:7001" },\n' "$n" "$n"; done)
+]
+CONF
+for n in 1 2 3; do
+  ip netns exec "h$n" "$stentor" node --config "$work/cluster.toml" --id "g1.$n" >/dev/null 2>"$work/g1.$n.err" </dev/null &
+  started+=($!)
+done
+for shape in "$@"; do
+  IFS=: read -r bytes outstanding messages <<<"$shape"
+  if ! ip netns exec h1 "$stentor" bench cluster --config "$work/cluster.toml" --bind 10.9.9.11 --to g1 --timeout 30 \
+    -s "$bytes" --window "$outstanding" -n "$messages" --rounds 1 --json >"$work/document"; then
+    { cat "$work/document"; tail -n 3 "$work"/g1.*.err; } >&2
+    exit 1
+  fi
+  tr -d '\n' <"$work/document"
+  echo
+done

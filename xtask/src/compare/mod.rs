@@ -1,0 +1,108 @@
+//! `cargo xtask compare`: Stentor beside other systems, on this machine, in turns.
+//!
+//! Every system runs on three processes and gets the same messages from one sender: one at a time, and with as many outstanding as
+//! it does best with. Runs take turns, so what drifts on the machine meets all alike. Programs for other systems are in the workspace
+//! `compare`, which links nothing of Stentor's.
+
+mod options;
+mod report;
+mod system;
+
+use std::fs;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::cargo::{Context, run as run_command};
+use crate::step::Outcome;
+pub(crate) use options::Options;
+use report::{Measured, Report};
+use system::{Programs, SYSTEMS, Shape, System};
+
+#[cfg(test)]
+pub(crate) use system::{CPG, STENTOR};
+
+/// Payloads, bytes.
+const SIZES: [u32; 5] = [64, 1024, 4096, 16_384, 65_536];
+/// Messages one at a time, and of a stream, of 64 bytes; longer ones are fewer.
+const ALONE: u64 = 2000;
+const STREAM: u64 = 40_000;
+
+/// Measures, prints tables, and writes a document if one is asked for.
+pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
+    let wanted = |system: &&System| options.only.is_empty() || options.only.iter().any(|name| name == system.name);
+    let (mut there, mut absent) = (Vec::new(), Vec::new());
+    for system in SYSTEMS.iter().filter(wanted) {
+        match system.ensure() {
+            Ok(()) => there.push(system),
+            Err(error) => absent.push(format!("{}: {error:#}", system.name)),
+        }
+    }
+    if there.is_empty() {
+        bail!("nothing can be measured:\n{}", absent.join("\n"));
+    }
+    let programs = Programs::build(context)?;
+    let runs = if options.quick { 1 } else { options.runs };
+    let mut measured = Vec::new();
+    for system in &there {
+        let version = system.version(&programs)?;
+        measured.extend(system.settings.iter().map(|setting| Measured::new(system, setting, version.clone())));
+    }
+    for n in 0..runs {
+        for measured in &mut measured {
+            println!("run {} of {runs}: {}", n + 1, measured.named());
+            let shapes = shapes(measured.system, options.quick);
+            measured.add(measured.system.run(&programs, measured.setting, &shapes)?);
+        }
+    }
+    let report = Report::of(&measured, absent);
+    print!("{}", report.text());
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&report)? + "\n";
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Looks at the programs for other systems as `cargo xtask test` does at ours, and measures everything.
+pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    let manifest = context.root.join("compare/Cargo.toml");
+    let on = |arguments: &[&str]| {
+        let mut command = context.cargo(arguments);
+        command.arg("--manifest-path").arg(&manifest);
+        command
+    };
+    run_command(on(&["fmt", "--all"]).args(["--", "--check"]))?;
+    run_command(on(&["clippy", "--workspace", "--all-targets", "--locked"]).args(["--", "-D", "warnings"]))?;
+    run_command(&mut on(&["test", "--workspace", "--locked"]))?;
+    let json = Some(context.root.join("target/compare.json"));
+    run(context, &Options { only: Vec::new(), runs: 5, quick: false, json })?;
+    Ok(Outcome::Passed)
+}
+
+/// What a system is given: each payload one at a time and in a stream.
+fn shapes(system: &System, quick: bool) -> Vec<Shape> {
+    let shape = |bytes: u32, outstanding, messages: u64| {
+        let messages = messages / (1 + u64::from(bytes) / 2048) / if quick { 10 } else { 1 };
+        Shape { bytes, outstanding, messages: messages.max(100) }
+    };
+    let both = |bytes| [shape(bytes, 1, ALONE), shape(bytes, system.outstanding, STREAM)];
+    SIZES.into_iter().flat_map(both).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_payload_goes_alone_and_in_a_stream() {
+        for system in SYSTEMS {
+            let all = shapes(system, false);
+            assert_eq!(all.len(), 2 * SIZES.len());
+            assert!(
+                all.iter().all(|shape| shape.messages >= 100 && [1, system.outstanding].contains(&shape.outstanding))
+            );
+            let quick = shapes(system, true);
+            assert!(quick.iter().zip(&all).all(|(quick, all)| quick.messages < all.messages || all.messages == 100));
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Arguments of `cargo xtask compare`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use super::system::SYSTEMS;
+
+/// What is measured, and how often.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Options {
+    /// Measures only these systems.
+    #[arg(long, value_name = "NAME", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(SYSTEMS.iter().map(|system| system.name)))]
+    pub only: Vec<String>,
+    /// Runs of each system, in turns; medians are told.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// One run with a tenth of the messages: to see that everything works.
+    #[arg(long, conflicts_with = "runs")]
+    pub quick: bool,
+    /// Writes a document with all figures and ratios to this file.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
