@@ -106,6 +106,9 @@ pub struct AssignedSlot {
     pub decided: bool,
     /// Never to be delivered.
     pub no_op: bool,
+    /// Delivered although a slot before it is not passed: a no-op there is not settled. What is below
+    /// [`delivered`](ClientState::delivered) is so without this.
+    pub delivered: bool,
     /// Destination groups whose times are of a history that is over.
     pub ended: GroupSet,
 }
@@ -113,6 +116,7 @@ pub struct AssignedSlot {
 const DECIDED: u64 = 1;
 const NO_OP: u64 = 2;
 const VECTOR: u64 = 4;
+const DELIVERED: u64 = 8;
 /// The bit of a time that is of a history that is over.
 const ENDED: u32 = 63;
 
@@ -294,7 +298,8 @@ impl Wire for AssignedSlot {
     fn encode(&self, out: &mut Vec<u64>) {
         let flags = if self.decided { DECIDED } else { 0 }
             | if self.no_op { NO_OP } else { 0 }
-            | if self.vector { VECTOR } else { 0 };
+            | if self.vector { VECTOR } else { 0 }
+            | if self.delivered { DELIVERED } else { 0 };
         out.extend_from_slice(&[self.sequence, flags, self.destinations.len() as u64]);
         out.extend(self.destinations.iter().map(|to| to.to_word()));
         let times = self.times.iter().enumerate();
@@ -306,7 +311,7 @@ impl Wire for AssignedSlot {
 
     fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
         let (sequence, flags) = (words.next()?, words.next()?);
-        if flags & !(DECIDED | NO_OP | VECTOR) != 0 {
+        if flags & !(DECIDED | NO_OP | VECTOR | DELIVERED) != 0 {
             return Err(PeerMessageError::Value("flag"));
         }
         let groups = words.length()?;
@@ -320,10 +325,11 @@ impl Wire for AssignedSlot {
         if (vector && times.contains(&0)) || (decided && !vector && !no_op) {
             return Err(PeerMessageError::Value("time"));
         }
-        if !no_op && (groups == 0 || sequence == 0) {
+        let delivered = flags & DELIVERED != 0;
+        if !no_op && (groups == 0 || sequence == 0) || delivered && (no_op || !decided) {
             return Err(PeerMessageError::Value("entry"));
         }
-        Ok(AssignedSlot { sequence, destinations, times, vector, decided, no_op, ended })
+        Ok(AssignedSlot { sequence, destinations, times, vector, decided, no_op, delivered, ended })
     }
 }
 

@@ -61,6 +61,12 @@ fn seeds_in_which_groups_waited_for_long_hold() {
     }
 }
 
+/// A member without memory delivered again what its donor had delivered behind a no-op that was not settled.
+#[test]
+fn a_seed_in_which_a_state_was_delivered_twice_in_part_holds() {
+    hold(104_472_433..104_472_434, Profile::Rejoins, Sets::Drawn);
+}
+
 /// Groups lost their memory, waited, were founded anew and reset; what was under way was settled.
 #[test]
 fn whole_groups_forget_and_nothing_is_delivered_in_part() {

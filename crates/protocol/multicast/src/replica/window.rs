@@ -438,7 +438,11 @@ impl Window {
 impl Window {
     /// Returns what is processed here: every assigned slot that is retained.
     pub(super) fn state(&self) -> ClientState {
-        let entries = (self.base..self.assigned).map(|slot| self.slot(slot).entry()).collect();
+        let entry = |slot| {
+            let message = self.slot(slot);
+            AssignedSlot { delivered: slot >= self.delivered && message.delivered, ..message.entry() }
+        };
+        let entries = (self.base..self.assigned).map(entry).collect();
         let (delivered, from, freed, closed, good) = (self.delivered, self.base, self.freed, self.closed, self.good);
         let (successions, held) = (self.heirs.all().to_vec(), self.held().collect());
         ClientState { delivered, from, freed, closed, good, successions, entries, held }
@@ -465,7 +469,8 @@ impl Window {
         let entries = state.entries.iter().enumerate().map(|(at, entry)| (state.from + at as u64, entry));
         entries
             .filter(|(slot, entry)| {
-                let held = self.slot_or_none(*slot).is_some_and(|known| known.body && known.sequence == entry.sequence);
+                let is_here = |known: &Slot| (known.body || known.delivered) && known.sequence == entry.sequence;
+                let held = self.slot_or_none(*slot).is_some_and(is_here);
                 *slot >= self.delivered && !entry.no_op && !held
             })
             .map(|(_, entry)| entry.sequence)
@@ -473,9 +478,20 @@ impl Window {
 
     /// Everything that the state's process has delivered counts as delivered here: the application's state came with it.
     pub(super) fn jump(&mut self, state: &ClientState, group: GroupId) {
-        if state.delivered <= self.delivered {
-            return;
+        if state.delivered > self.delivered {
+            self.jump_to(state, group);
         }
+        for (slot, entry) in (state.from..).zip(&state.entries) {
+            if entry.delivered && slot >= self.delivered {
+                self.make_room(slot);
+                self.slot_mut(slot).take(entry, group);
+                self.slot_mut(slot).finish();
+            }
+        }
+    }
+
+    /// Passes the slots that are delivered, or settled no-ops, in a state that has more of them.
+    fn jump_to(&mut self, state: &ClientState, group: GroupId) {
         let capacity = self.slots.window();
         if state.from > self.base + capacity {
             self.slots.made_mut().iter_mut().for_each(Slot::clear);
@@ -563,6 +579,7 @@ impl Slot {
             vector: complete,
             decided: if self.no_op { self.settled } else { complete && self.is_final() },
             no_op: self.no_op,
+            delivered: false,
             ended: self.ended().copied().unwrap_or_default(),
         }
     }

@@ -72,7 +72,9 @@ impl Random {
         let vector = self.one_in(2);
         let ended = destinations.iter().filter(|to| to.slot == 1).map(|to| to.group).collect();
         let decided = vector && self.one_in(2);
-        AssignedSlot { sequence: self.number(), destinations, times, vector, decided, no_op, ended }
+        let sequence = self.number();
+        let delivered = decided && !no_op && sequence.is_multiple_of(2);
+        AssignedSlot { sequence, destinations, times, vector, decided, no_op, delivered, ended }
     }
 
     fn client_state(&mut self) -> ClientState {

@@ -337,6 +337,7 @@ fn give(process: &mut Process, me: u16, state: State) {
         vector: true,
         decided: false,
         no_op: false,
+        delivered: false,
         ended: GroupSet::default(),
     };
     let client =

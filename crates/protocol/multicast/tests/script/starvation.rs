@@ -1,7 +1,8 @@
 //! A follower's stream that does not bring what the leader has, and states that the stream has overtaken.
 
+use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    AssignedSlot, Ballot, CatchUps, ClientId, ClientState, Destination, GroupId, GroupSet, Head, Incarnation,
+    AssignedSlot, Ballot, CatchUps, ClientId, ClientState, Destination, GroupId, GroupSet, Head, Incarnation, Joiner,
     MessageRef, Origin, PeerMessage, ReplicaConfig, State, Variant,
 };
 
@@ -22,6 +23,7 @@ fn entry(sequence: u64, to: &[(u16, u64)], times: &[u64], decided: bool) -> Assi
         vector: true,
         decided,
         no_op: false,
+        delivered: false,
         ended: GroupSet::default(),
     }
 }
@@ -212,4 +214,26 @@ fn a_candidate_that_has_delivered_more_passes_what_is_a_no_op_elsewhere() {
     let installs = |message: &&(u16, PeerMessage)| matches!(message.1, PeerMessage::Install { .. });
     assert_eq!(peer_messages(&effects).iter().filter(installs).count(), 2, "it takes over: {effects:?}");
     assert_eq!((candidate.replica.first_held(ClientId(0)), candidate.replica.delivered()), (1, 1));
+}
+
+/// A no-op that is not settled keeps a client's slots from being passed; what is behind it may be delivered all the same, if its
+/// process did not send the no-op's message. Who has no memory takes the application's state, in which that is.
+#[test]
+fn what_is_delivered_behind_a_no_op_is_not_delivered_again_by_who_gets_the_state() {
+    let no_op = AssignedSlot { vector: false, no_op: true, ..entry(1, &[], &[], false) };
+    let behind = |delivered| AssignedSlot { delivered, ..entry(2, &[(0, 1)], &[3], true) };
+    for (delivered, again) in [(true, false), (false, true)] {
+        let mut joiner = Process::joining(TWO_GROUPS, 1);
+        let client = ClientState { entries: vec![no_op.clone(), behind(delivered)], ..ClientState::default() };
+        let admits = vec![Joiner { process: ProcessId(1), life: 2 }];
+        let state = state(3, 1, [client, ClientState::default()]);
+        let install = PeerMessage::Install { ballot: led_by(0), counter: 3, state, admits, snapshot: true };
+        let mut effects = joiner.peer_message(0, &install).expect("sound");
+        if !delivered {
+            effects.extend(joiner.message(0, 2, &[(0, 1)]).expect("the body"));
+        }
+        assert!(effects.contains(&Effect::Restore(1)), "{effects:?}");
+        let deliveries = effects.iter().filter(|effect| matches!(effect, Effect::Deliver(..))).count();
+        assert_eq!((deliveries > 0, joiner.replica.delivered() > 1), (again, again), "{delivered}: {effects:?}");
+    }
 }

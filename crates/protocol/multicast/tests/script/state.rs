@@ -22,6 +22,7 @@ fn entry(sequence: u64) -> AssignedSlot {
         vector: true,
         decided: false,
         no_op: false,
+        delivered: false,
         ended: GroupSet::default(),
     }
 }

@@ -301,7 +301,16 @@ fn install_of_the_second() -> PeerMessage {
         let destinations = vec![Destination { group: GroupId(0), slot: count - 1 }];
         let (sequence, times) = (sequence(1, count), vec![count + 5]);
         let ended = GroupSet::default();
-        AssignedSlot { sequence, destinations, times, vector: true, decided: false, no_op: false, ended }
+        AssignedSlot {
+            sequence,
+            destinations,
+            times,
+            vector: true,
+            decided: false,
+            no_op: false,
+            delivered: false,
+            ended,
+        }
     };
     let state = of_the_second(ClientState { entries: vec![entry(1), entry(2)], ..ClientState::default() });
     PeerMessage::Install { ballot: second(), counter: 3, state, admits: Vec::new(), snapshot: false }
