@@ -2,6 +2,7 @@
 //! writes and reads cost.
 
 mod chain;
+mod config;
 pub(super) mod process;
 mod stream;
 
@@ -63,7 +64,7 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
             let network = datagrams::network(args.fabric);
             let setting = Setting { window, bytes: bytes as u32, wait, pin, network };
             let neb = Neb { processes, mode, fast: !no_fast, signed, setting };
-            process::config(&neb).check().map_err(|error| {
+            config::config(&neb).check().map_err(|error| {
                 Failure::usage(error, "the arguments of `stentor bench neb`", "choose other values")
             })?;
             life += 1;

@@ -6,7 +6,7 @@ use stentor::runtime::{FabricDiagnostics, ShmFabric};
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_shm::ShmConfig;
-use stentor_neb::{Authority, BroadcastError, Config, FaultModel, Mode, Node, Notice};
+use stentor_neb::{Authority, BroadcastError, Node, Notice};
 use stentor_support::Failure;
 
 use super::super::clock::now;
@@ -21,33 +21,11 @@ use super::super::way::Lines;
 use super::super::worker_spec::{Neb, Task, Worker, broken};
 use super::Kind;
 use super::chain::{Chain, steps};
+use super::config::config;
 use super::stream::{self, Stream};
-use crate::args::NebMode;
 
 /// Rounds between two looks at connections.
 const HOUSEKEEPING: u64 = 4096;
-
-pub(super) fn config(neb: &Neb) -> Config {
-    let n = neb.processes();
-    let mode = match neb.mode {
-        NebMode::All => Mode::All,
-        NebMode::LyingSender => Mode::Quorum(FaultModel::LyingSender),
-        NebMode::LyingHosts => Mode::Quorum(FaultModel::LyingHosts),
-    };
-    let faults = match neb.mode {
-        NebMode::All => 0,
-        NebMode::LyingSender => (n - 2) / 2,
-        NebMode::LyingHosts => (n - 1) / 3,
-    };
-    let sized = Config::new(n, mode, faults);
-    Config {
-        window: neb.setting.window.max(1),
-        payload_bytes: (neb.setting.bytes as usize).max(8),
-        fast_path: neb.fast,
-        signed: neb.signed,
-        ..sized
-    }
-}
 
 fn failed(what: impl std::fmt::Display) -> Failure {
     Failure::run(what, "bench neb", "run `stentor doctor`")

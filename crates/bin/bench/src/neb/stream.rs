@@ -12,7 +12,7 @@ use super::super::clock::now;
 use super::super::lane::Lane;
 use super::super::rings::RingSpec;
 use super::super::worker_spec::{Neb, Task};
-use super::process::config;
+use super::config::config;
 use crate::args::NebMode;
 
 /// The sender's value to a receiver.
