@@ -76,6 +76,8 @@ pub(super) struct Packets<'a> {
     /// By reader, step and client: the newest message that was told.
     told: Vec<u64>,
     record: Vec<u8>,
+    /// What the record tells, and its payload's length. Several get it sealed once.
+    sealed: (u64, usize),
     /// Packets that go now; the system may take only the first ones.
     going: VecDeque<(usize, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
@@ -112,6 +114,7 @@ impl<'a> Packets<'a> {
             to: (0..processes).map(|_| Outgoing::default()).collect(),
             told: vec![0; processes * places],
             record: vec![0; LINE],
+            sealed: (0, 0),
             going: VecDeque::new(),
             spare: Vec::new(),
             backoff: Backoff::new(mode),
@@ -127,10 +130,13 @@ impl<'a> Packets<'a> {
             self.record.resize(all, 0);
         }
         let record = &mut self.record[..all];
-        record[WORD..2 * WORD].copy_from_slice(&((place as u64) << NUMBER_BITS | n).to_le_bytes());
-        record[2 * WORD..RECORD].copy_from_slice(&(bytes as u64).to_le_bytes());
-        let sum = xxh3_64(&record[WORD..RECORD + bytes]);
-        record[..WORD].copy_from_slice(&sum.to_le_bytes());
+        let sealed = ((place as u64) << NUMBER_BITS | n, bytes);
+        if std::mem::replace(&mut self.sealed, sealed) != sealed {
+            record[WORD..2 * WORD].copy_from_slice(&sealed.0.to_le_bytes());
+            record[2 * WORD..RECORD].copy_from_slice(&(bytes as u64).to_le_bytes());
+            let sum = xxh3_64(&record[WORD..RECORD + bytes]);
+            record[..WORD].copy_from_slice(&sum.to_le_bytes());
+        }
         let mut left = &record[..];
         let out = &mut self.to[reader];
         while !left.is_empty() {

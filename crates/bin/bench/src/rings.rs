@@ -104,7 +104,11 @@ pub(super) struct Rings<'a> {
     /// By writer, step and client: the newest message.
     newest: Vec<u64>,
     seals: Vec<Seal>,
+    /// What is written, and what is read.
     record: Vec<u64>,
+    opened: Vec<u64>,
+    /// Of what the record is sealed: its lap, what it tells, and its payload's length. Several get it sealed once.
+    sealed: (u64, u64, usize),
     /// Processes that were written to since the last flush.
     touched: Vec<usize>,
     pause: Pause<'a>,
@@ -147,6 +151,8 @@ impl<'a> Rings<'a> {
             newest: vec![0; processes * steps * clients],
             seals: (0..processes).map(|process| Seal::new(ProcessId(process as u16), SALT)).collect(),
             record: vec![0; longest.next_multiple_of(LINE_WORDS)],
+            opened: vec![0; longest.next_multiple_of(LINE_WORDS)],
+            sealed: (0, 0, 0),
             touched: Vec::with_capacity(processes),
             pause: Pause::new(area, me, mode),
         }
@@ -185,11 +191,11 @@ impl Lane for Rings<'_> {
                 let (line, lap) = ring.place(self.base);
                 let (writer, step) = (ring.spec.writer, ring.spec.step);
                 let shared = self.area.lines(line, ring.spec.cells());
-                if self.seals[writer].open(lap, shared, &mut self.record).is_none() {
+                if self.seals[writer].open(lap, shared, &mut self.opened).is_none() {
                     break;
                 }
                 ring.next += 1;
-                let (client, n) = unpack(self.record[HEADER_WORDS]);
+                let (client, n) = unpack(self.opened[HEADER_WORDS]);
                 let place = self.place(writer, step, client);
                 self.newest[place] = n;
             }
@@ -213,8 +219,11 @@ impl Lane for Rings<'_> {
         self.make_room(ring)?;
         let (line, lap) = self.out[ring].place(self.base);
         let bytes = bytes.max(WORD);
-        self.record[HEADER_WORDS] = pack(client, n);
-        self.seals[self.me].close(lap, bytes, &mut self.record);
+        let sealed = (lap, pack(client, n), bytes);
+        if std::mem::replace(&mut self.sealed, sealed) != sealed {
+            self.record[HEADER_WORDS] = sealed.1;
+            self.seals[self.me].close(lap, bytes, &mut self.record);
+        }
         self.area.store(line, self.record[..record_words(bytes)].as_bytes());
         self.out[ring].next += 1;
         for reader in &self.out[ring].spec.readers {

@@ -5,7 +5,8 @@ use super::warning::Warning;
 
 /// The host of the virtual machine took more than this part of the processors' time.
 const STOLEN: f64 = 0.01;
-/// Other processes took more than this part of one processor's time. Interrupts and the kernel's own threads count as others.
+/// Other processes took more than this part of one processor's time. Interrupts count for nobody: most of them are packets of the
+/// bench itself.
 const OTHERS: f64 = 0.10;
 
 /// Time that was spent, in ticks of the kernel.
@@ -13,7 +14,7 @@ const OTHERS: f64 = 0.10;
 struct Spent {
     /// By all processors that are looked at, idle or not.
     all: u64,
-    /// By processes and the kernel.
+    /// By processes, also in the kernel.
     busy: u64,
     /// By the host, for others.
     stolen: u64,
@@ -53,10 +54,10 @@ impl Spent {
             let fields: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
             // The time of guests, behind these, is in the first two as well.
             let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = fields[..] else { return None };
-            let busy = user + nice + system + irq + softirq;
+            let busy = user + nice + system;
             spent.busy += busy;
             spent.stolen += steal;
-            spent.all += busy + idle + iowait + steal;
+            spent.all += busy + irq + softirq + idle + iowait + steal;
         }
         spent.own = own_time(&machine.read("proc/self/stat")?)?;
         let throttled = machine.read("sys/fs/cgroup/cpu.stat");

@@ -133,6 +133,7 @@ impl<L: Lane> Stream<'_, L> {
         let Task { area, me, phase, .. } = self.task;
         let samples = area.samples(me);
         let mut states = vec![State::default(); self.clients()];
+        let quarter = (u64::from(self.cluster.setting.window) / 4).max(1);
         while !area.is_over(phase) {
             let mut worked = self.lane.look()?;
             for (client, state) in states.iter_mut().enumerate() {
@@ -149,9 +150,15 @@ impl<L: Lane> Stream<'_, L> {
                         samples[self.sample(client, n)].store(at, Ordering::Relaxed);
                     }
                     state.delivered = decided;
-                    self.lane.put(self.cluster.members() + client, DONE, client, decided, CONTROL_BYTES)?;
                 }
                 worked |= *state != before;
+            }
+            for (client, state) in states.iter_mut().enumerate() {
+                // When there is nothing else to do, or before the client has to wait.
+                if state.delivered > state.told && (!worked || state.delivered - state.told >= quarter) {
+                    self.lane.put(self.cluster.members() + client, DONE, client, state.delivered, CONTROL_BYTES)?;
+                    (state.told, worked) = (state.delivered, true);
+                }
             }
             self.lane.flush();
             self.lane.pause(worked)?;
@@ -247,4 +254,6 @@ struct State {
     passed: [u64; 16],
     voted: u64,
     delivered: u64,
+    /// What the client knows to be delivered.
+    told: u64,
 }

@@ -102,6 +102,7 @@ impl<L: Lane> Stream<'_, L> {
         let Task { area, me, phase, .. } = self.task;
         let (samples, bytes) = (area.samples(me), slot_bytes(self.neb));
         let places = published(self.neb, me);
+        let quarter = (u64::from(self.neb.setting.window) / 4).max(1);
         // What others publish, and this process looks at: by whom, and the step.
         let looked: Vec<_> = (1..self.neb.processes())
             .filter(|other| *other != me)
@@ -109,7 +110,7 @@ impl<L: Lane> Stream<'_, L> {
             .filter(|(_, (_, readers))| readers.contains(&me))
             .map(|(other, (host, _))| (other, REPLAY + host))
             .collect();
-        let (mut shown, mut delivered) = (0, 0);
+        let (mut shown, mut delivered, mut told) = (0, 0, 0);
         while !area.is_over(phase) {
             let mut worked = self.lane.look()?;
             let values = self.lane.newest(0, VALUE, 0);
@@ -125,8 +126,12 @@ impl<L: Lane> Stream<'_, L> {
                 let at = now();
                 samples[delivered as usize..due as usize].iter().for_each(|sample| sample.store(at, Ordering::Relaxed));
                 delivered = due;
-                self.lane.put(0, DONE, 0, delivered, DONE_BYTES)?;
                 worked = true;
+            }
+            // When there is nothing else to do, or before the sender has to wait.
+            if delivered > told && (!worked || delivered - told >= quarter) {
+                self.lane.put(0, DONE, 0, delivered, DONE_BYTES)?;
+                (told, worked) = (delivered, true);
             }
             self.lane.flush();
             self.lane.pause(worked)?;
