@@ -107,7 +107,7 @@ pub struct AssignedSlot {
     /// Never to be delivered.
     pub no_op: bool,
     /// Delivered although a slot before it is not passed: a no-op there is not settled. What is below
-    /// [`delivered`](ClientState::delivered) is so without this.
+    /// [`delivered`](ClientState::delivered) is so without this. A later leader may not know yet that it is decided.
     pub delivered: bool,
     /// Destination groups whose times are of a history that is over.
     pub ended: GroupSet,
@@ -326,7 +326,7 @@ impl Wire for AssignedSlot {
             return Err(PeerMessageError::Value("time"));
         }
         let delivered = flags & DELIVERED != 0;
-        if !no_op && (groups == 0 || sequence == 0) || delivered && (no_op || !decided) {
+        if !no_op && (groups == 0 || sequence == 0) || delivered && no_op {
             return Err(PeerMessageError::Value("entry"));
         }
         Ok(AssignedSlot { sequence, destinations, times, vector, decided, no_op, delivered, ended })

@@ -438,11 +438,7 @@ impl Window {
 impl Window {
     /// Returns what is processed here: every assigned slot that is retained.
     pub(super) fn state(&self) -> ClientState {
-        let entry = |slot| {
-            let message = self.slot(slot);
-            AssignedSlot { delivered: slot >= self.delivered && message.delivered, ..message.entry() }
-        };
-        let entries = (self.base..self.assigned).map(entry).collect();
+        let entries = (self.base..self.assigned).map(|slot| self.slot(slot).entry(slot < self.delivered)).collect();
         let (delivered, from, freed, closed, good) = (self.delivered, self.base, self.freed, self.closed, self.good);
         let (successions, held) = (self.heirs.all().to_vec(), self.held().collect());
         ClientState { delivered, from, freed, closed, good, successions, entries, held }
@@ -569,8 +565,8 @@ impl Slot {
         self.delivered || self.no_op && self.settled
     }
 
-    /// As it goes to other members.
-    fn entry(&self) -> AssignedSlot {
+    /// As it goes to other members. `passed`: the state says of all slots up to this one that nothing is left to do.
+    fn entry(&self, passed: bool) -> AssignedSlot {
         let complete = self.vector && self.times().complete();
         AssignedSlot {
             sequence: self.sequence,
@@ -579,7 +575,7 @@ impl Slot {
             vector: complete,
             decided: if self.no_op { self.settled } else { complete && self.is_final() },
             no_op: self.no_op,
-            delivered: false,
+            delivered: self.delivered && !passed && !self.no_op,
             ended: self.ended().copied().unwrap_or_default(),
         }
     }

@@ -73,7 +73,7 @@ impl Random {
         let ended = destinations.iter().filter(|to| to.slot == 1).map(|to| to.group).collect();
         let decided = vector && self.one_in(2);
         let sequence = self.number();
-        let delivered = decided && !no_op && sequence.is_multiple_of(2);
+        let delivered = !no_op && sequence.is_multiple_of(2);
         AssignedSlot { sequence, destinations, times, vector, decided, no_op, delivered, ended }
     }
 

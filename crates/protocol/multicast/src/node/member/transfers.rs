@@ -257,18 +257,20 @@ impl<F: Fabric> Member<F> {
         self.send_outgoing();
     }
 
-    /// Whether this member is the one that gives a state to another: it leads, or that one campaigns.
-    fn serves(&self, to: ProcessId) -> bool {
+    /// Whether a member is the one that gives a state to another, as far as is known here: it leads, or the other one campaigns.
+    fn gives(&self, donor: ProcessId, receiver: ProcessId) -> bool {
         let promised = self.replica.promised();
-        promised.leader() == self.fabric.me() || promised.leader() == to && promised != self.replica.ballot()
+        promised.leader() == donor || promised.leader() == receiver && promised != self.replica.ballot()
     }
 
-    /// The same of another member that gives its state to this one. Once this member has promised another leader's ballot the
-    /// donor's transfer does not go on, and what this member lacks comes from that leader. Who has no memory promises nobody.
+    fn serves(&self, to: ProcessId) -> bool {
+        self.gives(self.fabric.me(), to)
+    }
+
+    /// Whether another member's transfer to this one goes on. Once this member has promised another leader's ballot, what it lacks
+    /// comes from that leader. A member without memory promises nobody.
     fn is_served_by(&self, donor: ProcessId) -> bool {
-        let (promised, me) = (self.replica.promised(), self.fabric.me());
-        let leads = promised.leader() == donor || promised.leader() == me && promised != self.replica.ballot();
-        leads || self.replica.is_joining()
+        self.gives(donor, self.fabric.me()) || self.replica.is_joining()
     }
 
     fn reason_to_end(&self) -> Option<GivenUp> {
