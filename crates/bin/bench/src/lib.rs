@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bells;
 mod channel;
 mod clock;
 mod cluster;

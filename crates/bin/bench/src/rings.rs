@@ -7,13 +7,13 @@
 
 use std::io;
 
-use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, Word, fence};
+use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, Word};
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_cells, record_words};
 use stentor_fabric::{ProcessId, WaitMode};
 use zerocopy::IntoBytes;
 
+use super::bells::Bells;
 use super::lane::Lane;
-use super::pause::Pause;
 use super::shared_area::SharedArea;
 
 /// The clusters' salts differ, this one is as good as any.
@@ -109,9 +109,7 @@ pub(super) struct Rings<'a> {
     opened: Vec<u64>,
     /// Of what the record is sealed: its lap, what it tells, and its payload's length. Several get it sealed once.
     sealed: (u64, u64, usize),
-    /// Processes that were written to since the last flush.
-    touched: Vec<usize>,
-    pause: Pause<'a>,
+    bells: Bells<'a>,
 }
 
 /// What the processes of a bound have in common.
@@ -153,8 +151,7 @@ impl<'a> Rings<'a> {
             record: vec![0; longest.next_multiple_of(LINE_WORDS)],
             opened: vec![0; longest.next_multiple_of(LINE_WORDS)],
             sealed: (0, 0, 0),
-            touched: Vec::with_capacity(processes),
-            pause: Pause::new(area, me, mode),
+            bells: Bells::new(area, processes, me, mode),
         }
     }
 
@@ -173,7 +170,7 @@ impl<'a> Rings<'a> {
             if std::mem::replace(&mut out.freed, taken) == taken {
                 self.flush();
                 let worked = self.look()?;
-                self.pause.after(worked)?;
+                self.bells.pause(worked)?;
             }
         }
     }
@@ -226,11 +223,7 @@ impl Lane for Rings<'_> {
         }
         self.area.store(line, self.record[..record_words(bytes)].as_bytes());
         self.out[ring].next += 1;
-        for reader in &self.out[ring].spec.readers {
-            if !self.touched.contains(reader) {
-                self.touched.push(*reader);
-            }
-        }
+        self.out[ring].spec.readers.iter().for_each(|reader| self.bells.touch(*reader));
         Ok(())
     }
 
@@ -247,18 +240,12 @@ impl Lane for Rings<'_> {
 
     #[inline]
     fn flush(&mut self) {
-        if self.touched.is_empty() {
-            return;
-        }
-        fence(Ordering::SeqCst);
-        for reader in self.touched.drain(..) {
-            self.area.memory().ring(self.area.bell(reader));
-        }
+        self.bells.flush();
     }
 
     #[inline]
     fn pause(&mut self, worked: bool) -> io::Result<()> {
-        self.pause.after(worked)
+        self.bells.pause(worked)
     }
 }
 

@@ -3,9 +3,9 @@
 use std::io;
 
 use stentor_fabric::WaitMode;
-use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, fence};
+use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD};
 
-use super::pause::Pause;
+use super::bells::Bells;
 use super::shared_area::SharedArea;
 
 /// What carries the steps of a chain.
@@ -35,16 +35,13 @@ pub(super) struct Lines<'a> {
     processes: usize,
     steps: usize,
     me: usize,
-    pause: Pause<'a>,
-    /// Processes that were stored to since the last flush.
-    touched: Vec<usize>,
+    bells: Bells<'a>,
 }
 
 impl<'a> Lines<'a> {
     /// Between so many processes, each of which may take so many steps towards another.
     pub(super) fn new(area: &'a SharedArea, (processes, steps): (usize, usize), me: usize, mode: WaitMode) -> Self {
-        let pause = Pause::new(area, me, mode);
-        Lines { area, processes, steps, me, pause, touched: Vec::with_capacity(processes) }
+        Lines { area, processes, steps, me, bells: Bells::new(area, processes, me, mode) }
     }
 
     #[inline]
@@ -76,8 +73,8 @@ impl Way for Lines<'_> {
     #[inline]
     fn tell(&mut self, reader: usize, step: usize, number: u64) {
         self.area.line(self.line(self.me, reader, step))[0].store(number, Ordering::Release);
-        if reader != self.me && !self.touched.contains(&reader) {
-            self.touched.push(reader);
+        if reader != self.me {
+            self.bells.touch(reader);
         }
     }
 
@@ -86,20 +83,13 @@ impl Way for Lines<'_> {
         self.load(writer, self.me, step) == number
     }
 
-    /// One full fence for all.
     #[inline]
     fn flush(&mut self) {
-        if self.touched.is_empty() {
-            return;
-        }
-        fence(Ordering::SeqCst);
-        for reader in self.touched.drain(..) {
-            self.area.memory().ring(self.area.bell(reader));
-        }
+        self.bells.flush();
     }
 
     #[inline]
     fn pause(&mut self, worked: bool) -> io::Result<()> {
-        self.pause.after(worked)
+        self.bells.pause(worked)
     }
 }

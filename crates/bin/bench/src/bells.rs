@@ -1,0 +1,50 @@
+//! How the processes of a bound in shared memory wake each other, and how they wait.
+
+use std::io;
+
+use stentor_fabric::WaitMode;
+use stentor_fabric::memory::{Ordering, fence};
+
+use super::pause::Pause;
+use super::shared_area::SharedArea;
+
+/// One process's way to wake those that it stored something for.
+pub(super) struct Bells<'a> {
+    area: &'a SharedArea,
+    /// Processes that were stored to since the last flush.
+    touched: Vec<usize>,
+    pause: Pause<'a>,
+}
+
+impl<'a> Bells<'a> {
+    /// The bells of process `me` of so many.
+    pub(super) fn new(area: &'a SharedArea, processes: usize, me: usize, mode: WaitMode) -> Self {
+        Bells { area, touched: Vec::with_capacity(processes), pause: Pause::new(area, me, mode) }
+    }
+
+    /// Something was stored for this process.
+    #[inline]
+    pub(super) fn touch(&mut self, reader: usize) {
+        if !self.touched.contains(&reader) {
+            self.touched.push(reader);
+        }
+    }
+
+    /// Wakes all of them that sleep, after one full fence.
+    #[inline]
+    pub(super) fn flush(&mut self) {
+        if self.touched.is_empty() {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        for reader in self.touched.drain(..) {
+            self.area.memory().ring(self.area.bell(reader));
+        }
+    }
+
+    /// Pauses after a round.
+    #[inline]
+    pub(super) fn pause(&mut self, worked: bool) -> io::Result<()> {
+        self.pause.after(worked)
+    }
+}
