@@ -21,7 +21,7 @@ const MEMBERS: usize = 3;
 /// How long the group may take to form, and how long nothing may come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the callbacks have seen.
+/// The library's callbacks record here what they are told.
 #[derive(Default)]
 struct Seen {
     members: usize,

@@ -1,5 +1,4 @@
-//! What the programs of a comparison measure alike: messages from one sender to receivers on the same host, each of which notes
-//! when it delivered what.
+//! The programs of a comparison measure alike. One process sends messages, and receivers on the same host deliver them.
 //!
 //! A sender keeps so many messages outstanding. Every process notes times of the host's monotonic clock in memory and writes them
 //! to a file of its own in a shared folder when it has all. The sender then works out one row: messages a second, from the first
@@ -20,7 +19,7 @@ use serde::Serialize;
 /// How long a sender waits for the receivers' files.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a process of a comparison does.
+/// The part of a process in a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Role {
     /// Sends, and prints the row.
@@ -32,7 +31,7 @@ pub enum Role {
 /// The arguments that every program of a comparison takes.
 #[derive(Parser, Clone, Debug)]
 pub struct Options {
-    /// What this process does
+    /// The part of this process
     #[arg(long, value_enum)]
     pub role: Role,
     /// This process's name: its file in the shared folder
@@ -118,7 +117,7 @@ impl Times {
     }
 }
 
-/// What a comparison tells of one payload.
+/// The figures of one payload.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Payload.

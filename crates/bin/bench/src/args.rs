@@ -346,10 +346,10 @@ pub struct BenchFailover {
 
 #[derive(Args, Debug)]
 pub struct BenchCompare {
-    /// What `stentor bench NAME --json` printed before
+    /// The document that `stentor bench NAME --json` printed before
     #[arg(value_name = "A.json", value_hint = ValueHint::FilePath)]
     pub before: PathBuf,
-    /// What it printed after
+    /// The document that it printed after
     #[arg(value_name = "B.json", value_hint = ValueHint::FilePath)]
     pub after: PathBuf,
     /// A row is slower if the whole interval of its ratio is above 1 by more than this, percent

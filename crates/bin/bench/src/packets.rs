@@ -30,6 +30,8 @@ const RECORD: usize = 3 * WORD;
 const NONE: u16 = u16::MAX;
 /// Who hears nothing for so long tells everything anew.
 const SILENCE: Duration = Duration::from_millis(2);
+/// The longest payload of a record, bytes: more than any bench sends.
+const LONGEST: u64 = 16 << 20;
 /// Bits of a message's number in a record's word; above them are step and client.
 const NUMBER_BITS: u32 = 40;
 
@@ -259,11 +261,14 @@ impl Inbox<'_> {
         let mut read = 0;
         while let Some(all) = length(&bytes[read..]).filter(|all| bytes.len() - read >= *all) {
             let record = &bytes[read..read + all];
-            if xxh3_64(&record[WORD..RECORD + word(record, 2) as usize]) == word(record, 0) {
-                let told = word(record, 1);
-                let place = writer * self.places + (told >> NUMBER_BITS) as usize;
-                let newest = &mut self.newest[place];
-                *newest = (*newest).max(told & ((1 << NUMBER_BITS) - 1));
+            let payload = word(record, 2).min(LONGEST) as usize;
+            if xxh3_64(&record[WORD..RECORD + payload]) == word(record, 0) {
+                let (told, places) = (word(record, 1), self.places);
+                let own = &mut self.newest[writer * places..(writer + 1) * places];
+                // A stranger may tell of anything.
+                if let Some(newest) = own.get_mut((told >> NUMBER_BITS) as usize) {
+                    *newest = (*newest).max(told & ((1 << NUMBER_BITS) - 1));
+                }
             }
             read += all;
         }
@@ -275,9 +280,10 @@ fn word(record: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(record[at * WORD..(at + 1) * WORD].try_into().expect("a word"))
 }
 
-/// The length of a record, in whole lines, if enough of it is there to tell. A line has its header.
+/// Returns the length of a record, in whole lines, if enough of it is there to tell. A line has its header. No record is longer than
+/// [`LONGEST`], whatever it says.
 fn length(bytes: &[u8]) -> Option<usize> {
-    (bytes.len() >= RECORD).then(|| (RECORD + word(bytes, 2) as usize).next_multiple_of(LINE))
+    (bytes.len() >= RECORD).then(|| (RECORD + word(bytes, 2).min(LONGEST) as usize).next_multiple_of(LINE))
 }
 
 impl Lane for Packets<'_> {

@@ -103,7 +103,7 @@ fn operation(fabric: ChannelFabric, tagged: bool) -> &'static str {
     }
 }
 
-/// What is measured of messages of one size.
+/// A way of measuring messages of one size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     /// Their latency, to and fro.

@@ -6,14 +6,14 @@ use std::path::Path;
 use serde::Deserialize;
 use stentor_support::Failure;
 
-/// What is read of a document. What else it has may be of another version.
+/// The parts of a document that are compared. Other parts may be of another version.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Document {
     pub(super) environment: Environment,
     pub(super) rows: Vec<Row>,
 }
 
-/// What makes figures comparable.
+/// The circumstances of a run. Figures of different ones are hard to compare.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Environment {
     pub(super) profile: String,
@@ -29,7 +29,7 @@ pub(super) struct Environment {
     pub(super) warnings: Vec<Warning>,
 }
 
-/// What made figures mislead.
+/// A circumstance that made figures mislead.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Warning {
     pub(super) what: String,
