@@ -114,6 +114,8 @@ mutants! {
     FrozenAgain, "frozen-again", "M9";
     /// A member credits no ring space for a body that it held already when the client's own write of it came.
     HeldBodiesUncredited, "held-bodies-uncredited", "M9";
+    /// A member credits what it refused because it is beyond the client's window there, as if it held it.
+    BeyondWindowFreed, "beyond-window-freed", "M9";
     /// Items count whatever incarnation of a group they are of.
     IncarnationIgnored, "incarnation-ignored", "M2";
     /// A group is founded when a majority of its members is without memory.
@@ -161,6 +163,7 @@ impl Mutant {
                 | Mutant::EraNotClosed
                 | Mutant::VoidOfTheLiving
                 | Mutant::HeldBodiesUncredited
+                | Mutant::BeyondWindowFreed
                 | Mutant::StateSetBack
                 | Mutant::StateUnnoted
                 | Mutant::HeldOfAnotherLife

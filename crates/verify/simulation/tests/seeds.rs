@@ -67,6 +67,14 @@ fn a_seed_in_which_a_state_was_delivered_twice_in_part_holds() {
     hold(104_472_433..104_472_434, Profile::Rejoins, Sets::Drawn);
 }
 
+/// Members that were away were the first that a client reached again. What it wrote was beyond their windows, and nobody had it.
+#[test]
+fn seeds_in_which_a_majority_refused_what_its_client_counted_as_held_hold() {
+    for seed in [104_473_825, 104_476_214, 104_476_775] {
+        hold(seed..seed + 1, Profile::Rejoins, Sets::Drawn);
+    }
+}
+
 /// Groups lost their memory, waited, were founded anew and reset; what was under way was settled.
 #[test]
 fn whole_groups_forget_and_nothing_is_delivered_in_part() {

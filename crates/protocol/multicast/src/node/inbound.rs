@@ -11,6 +11,7 @@
 //! | stream | when its last item is processed, also if it is refused; until then it is not consumed | the same |
 //! | body, message taken | when all messages of the mirror up to it are delivered, or void for good | with a quarter of the window or ring, when the client waits, or when nothing else is to be done |
 //! | body, message refused, held already or delivered | when no undelivered message lies in the mirror before it | the same |
+//! | body, message beyond the window | the same, but the client does not count this member, and keeps the record | when it is refused |
 //!
 //! # Invariants
 //! - Every record that the reader advanced past is freed as soon as its bytes are needed no more, and the freed position
@@ -158,9 +159,14 @@ impl Inbound {
     /// in what the same life of the writer wrote: then a record that it has seen there, and not advanced past, is still the
     /// next one.
     pub(super) fn restart(&mut self, life: u64, start: Start, seal: Seal) -> bool {
+        self.restart_at(life, start, seal, None)
+    }
+
+    /// The same. `refused_at`: where the first record was that was seen and must be seen again.
+    pub(super) fn restart_at(&mut self, life: u64, start: Start, seal: Seal, refused_at: Option<u64>) -> bool {
         // Of a writer that lives on, records behind the start may have been seen before the start was heard of.
         let same = self.life() == Some(life);
-        let seen = self.reader.position();
+        let seen = refused_at.unwrap_or(u64::MAX).min(self.reader.position());
         self.reader.restart(start.position, seal);
         if same && seen > start.position {
             // The writer counts from the start, and has had no credit since: what was seen is still owed.

@@ -44,6 +44,11 @@ pub(super) struct Body {
     pub(super) freed_slots: u64,
     pub(super) freed_position: u64,
     pub(super) credited_slots: u64,
+    /// The first slot that came since the ring's last start and was beyond the window, as long as it is. The client is asked
+    /// not to count this member meanwhile, so it keeps what was refused.
+    pub(super) beyond: Option<u64>,
+    /// Where in the ring that record was: the next start is read again from there.
+    pub(super) refused_at: Option<u64>,
 }
 
 impl Body {
@@ -63,6 +68,8 @@ impl Body {
             freed_slots: 0,
             freed_position: 0,
             credited_slots: 0,
+            beyond: None,
+            refused_at: None,
         }
     }
 }

@@ -6,7 +6,8 @@
 //!   never connected while the owner is patient.
 //! - A ring that keeps its records starts a target again at the first record that is not freed by all who count, while a
 //!   majority counts: what was lost with the connection, or with the peer's memory, is written again, the same bytes to the
-//!   same places. All of it is in staging: nothing is written over before a majority has freed it.
+//!   same places. All of it is in staging: nothing is written over before a majority has freed it, all in one ballot. Of two
+//!   ballots the earlier one may have been that of a process whose memory is gone.
 //! - Where writes are not ordered, a target that is started again on the same connection is written only when all that was
 //!   posted there before is done: a record of an earlier lap that landed late would destroy the later one in its place.
 //!   Meanwhile its records are in staging, as if it could not be written yet.
@@ -80,8 +81,8 @@ pub(super) struct Shape {
     pub(super) patient: bool,
     /// Targets may be started before they can be written.
     pub(super) catches_up: bool,
-    /// If not 0: records are kept until at least so many targets have freed them, and written again to whoever is started
-    /// before that.
+    /// If not 0: records are kept until at least so many targets have freed them in one ballot, and written again to whoever
+    /// is started before that.
     pub(super) keeps: usize,
 }
 
@@ -203,14 +204,23 @@ impl Outbound {
     }
 
     fn settle_freed(&mut self) {
-        let counted = self.targets.iter().filter(|target| target.is_started()).map(|target| target.freed);
-        if self.keeps > 0 && counted.clone().count() < self.keeps {
+        if self.keeps > 0 && !self.has_majority_in_one_ballot() {
             return;
         }
+        let counted = self.targets.iter().filter(|target| target.is_started()).map(|target| target.freed);
         if let Some(freed) = counted.min() {
             self.writer.credit(freed);
             self.tail = self.tail.max(freed);
         }
+    }
+
+    /// Whether as many targets as must free a record are started and count what they hold in the same ballot.
+    fn has_majority_in_one_ballot(&self) -> bool {
+        let started = || self.targets.iter().filter(|target| target.is_started());
+        started().any(|first| {
+            let ballot = first.held_in();
+            ballot != 0 && started().filter(|target| target.held_in() == ballot).count() >= self.keeps
+        })
     }
 
     /// Returns whether credits that ask not to be waited for, or no longer do, came since the last call.

@@ -114,6 +114,11 @@ impl Target {
         }
     }
 
+    /// The ballot in which the peer counts what it holds; 0, if it does not say.
+    pub(super) fn held_in(&self) -> u64 {
+        self.report.map_or(0, |report| report.held.ballot)
+    }
+
     #[inline]
     pub(super) fn is_started(&self) -> bool {
         self.progress == PeerProgress::Started

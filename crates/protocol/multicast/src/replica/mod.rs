@@ -284,11 +284,13 @@ impl Replica {
     pub fn admit(&self, client: ClientId, header: &Header<'_>) -> Result<Option<u64>, Rejected> {
         let window = self.window(client).ok_or(Rejected::Client(client.0))?;
         let own = header.destinations().find(|to| to.group == self.group()).ok_or(Rejected::NotForUs)?;
-        match window.admit(client, own.slot, header.sequence) {
-            // Without memory nobody knows where a client's window is: what matters of this is forwarded later.
-            Err(Rejected::BeyondWindow { .. }) if self.is_joining() => Ok(None),
-            admitted => admitted,
-        }
+        window.admit(client, own.slot, header.sequence)
+    }
+
+    /// Whether a slot is beyond a client's window here: this member has delivered too little to hold what is in it.
+    #[must_use]
+    pub fn is_beyond(&self, client: ClientId, slot: u64) -> bool {
+        self.window(client).is_some_and(|window| window.is_beyond(slot))
     }
 
     /// Whether a stream entry must wait: for its body, for the state of its ballot, or for the state that has the entries

@@ -2,7 +2,7 @@
 
 use stentor_fabric::{Fabric, ProcessId, Purpose, QpId, QpState, RemoteSpan, Source, Verb, WorkRequest};
 use stentor_fabric_sim::{Fault, NetworkModel};
-use stentor_multicast::{ClientId, GroupId, SubmitError, Succession};
+use stentor_multicast::{ClientId, GroupId, MessageId, Mutant, SubmitError, Succession};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
@@ -293,6 +293,49 @@ fn a_member_that_stands_aside_is_not_waited_for_and_counts_when_it_is_back() {
     bed.run(RECONNECTED_NS);
     assert!(bed.clients[0].counts_on(member));
     assert_eq!(bed.delivered[2].last().map(|(id, _)| *id), bed.delivered[0].last().map(|(id, _)| *id));
+}
+
+/// A member that was away and one without memory are the first that a client reaches again. What it multicast last, which
+/// reached nobody, is beyond the window of both. Returns whether everybody delivers everything in the end.
+fn met_again_by_who_was_away(mutant: Mutant) -> bool {
+    const AWAY_NS: u64 = 400 * SETTLED_NS;
+    let mut bed = Bed::planted(&[3], 1, limits(), NetworkModel::calm(), (1, mutant));
+    bed.run(RECONNECTED_NS);
+    let mut sent = Vec::new();
+    let submit = |bed: &mut Bed, sent: &mut Vec<(MessageId, Vec<u8>)>, pause_ns| {
+        let payload = vec![sent.len() as u8; 20];
+        let id = bed.submit(0, &[0], &payload).ok();
+        sent.extend(id.map(|id| (id, payload)));
+        bed.run(pause_ns);
+        id.is_some()
+    };
+    let client = 3;
+    bed.cut(2, 0, AWAY_NS);
+    bed.cut(2, 1, AWAY_NS);
+    bed.cut(2, client, AWAY_NS / 4);
+    bed.run(RECONNECTED_NS);
+    for _ in 0..3 * limits().window {
+        assert!(submit(&mut bed, &mut sent, SETTLED_NS));
+    }
+    bed.cut(client, 0, AWAY_NS);
+    bed.cut(client, 1, AWAY_NS / 8);
+    let under_way = (0..limits().window / 2).filter(|_| submit(&mut bed, &mut sent, 0)).count();
+    assert!(under_way > 0);
+    bed.cut(1, 0, AWAY_NS / 2);
+    bed.cut(1, 2, AWAY_NS / 2);
+    bed.restart_member(1);
+    bed.run(AWAY_NS);
+    assert!(bed.delivered[0].len() + under_way <= sent.len(), "it reached nobody");
+    bed.run(AWAY_NS);
+    submit(&mut bed, &mut sent, 20 * RECONNECTED_NS);
+    bed.delivered.iter().all(|delivered| delivered.last() == sent.last()) && bed.delivered[0] == sent
+}
+
+#[test]
+fn what_two_members_refused_because_they_had_been_away_is_written_to_them_again() {
+    assert!(met_again_by_who_was_away(Mutant::None));
+    #[cfg(feature = "plants")]
+    assert!(!met_again_by_who_was_away(Mutant::BeyondWindowFreed), "nobody has it");
 }
 
 #[test]

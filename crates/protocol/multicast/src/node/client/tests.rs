@@ -1,12 +1,15 @@
-//! Tests how a client takes reports of a group that has begun a new history since the client took its place.
+//! Tests how a client takes reports: of a group that has begun a new history since the client took its place, and of members in
+//! several ballots.
 
 use std::sync::Arc;
 
+use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 
 use super::Client;
 use crate::node::credit_report::{CreditReport, Standing};
-use crate::{ClientId, GroupId, Incarnation, Limits, SubmitError, Topology};
+use crate::node::inbound::Held;
+use crate::{Ballot, ClientId, GroupId, Incarnation, Limits, SubmitError, Topology};
 
 const HOME: GroupId = GroupId(0);
 const OTHER: GroupId = GroupId(1);
@@ -104,4 +107,38 @@ fn what_is_reported_of_a_history_that_is_over_opens_nothing() {
     client.look_for_opening(HOME);
     assert!(client.takeover.is_opened(HOME));
     assert_eq!(client.next_slot(HOME), 0);
+}
+
+/// A member that reported in an earlier ballot may be without memory by now, and its connection not yet known to be broken. What
+/// it held then and one other member holds is not held by a majority.
+#[test]
+fn a_record_is_kept_until_a_majority_has_freed_it_in_one_ballot() {
+    let topology = Arc::new(Topology::new(&[3], 1).expect("a possible cluster"));
+    let world = World::new(SimConfig::new(4, 1, NetworkModel::calm()));
+    let limits = Limits { message_bytes: 256, window: 16, body_ring_bytes: 8192, ..Limits::default() };
+    let fabric = world.fabric(topology.client_process(ClientId(0)));
+    let mut client = Client::new(fabric, topology, ClientId(0), limits, 5, 1).expect("a possible client");
+    let ballot = |number| Ballot::new_in(1, number, ProcessId(0));
+    // A start is at the first record that is kept.
+    let mut first_kept = |ballots: [Option<Ballot>; 2]| {
+        let Client { rings, links, record, .. } = &mut client;
+        let ring = &mut rings[0];
+        for (member, ballot) in ballots.into_iter().enumerate() {
+            ring.start(member, links);
+            let held = Held::new(1, ballot);
+            ring.targets[member].note(CreditReport { held, ..CreditReport::default() }, 0);
+        }
+        ring.writer.seal(8, record).expect("there is room");
+        let end = ring.writer.position();
+        ring.targets[..2].iter_mut().for_each(|target| target.freed = end);
+        ring.start(2, links);
+        ring.stop(2);
+        (ring.start(2, links).position, end)
+    };
+    for ballots in [[None, None], [Some(ballot(1)), None], [Some(ballot(1)), Some(ballot(2))]] {
+        let (first, end) = first_kept(ballots);
+        assert!(first < end, "{ballots:?}");
+    }
+    let (first, end) = first_kept([Some(ballot(2)), Some(ballot(2))]);
+    assert_eq!(first, end);
 }

@@ -123,6 +123,10 @@ impl<F: Fabric> Member<F> {
         }
         let Member { fabric, links, bodies, outputs, window, replica, told_aside, transfers, .. } = self;
         let body = &mut bodies[at];
+        if body.beyond.is_some_and(|slot| !replica.is_beyond(client, slot)) {
+            body.beyond = None;
+            outputs.notify[at] = true;
+        }
         let held = body.held_slots;
         let slots = (freed - body.credited_slots) * 4 >= u64::from(*window);
         // Space alone counts, too: no delivery follows what was held already, or was refused.
@@ -143,7 +147,7 @@ impl<F: Fabric> Member<F> {
         outputs.counts.space_credits += u64::from(freed == body.credited_slots && uncredited > 0);
         let position = body.ring.reader.credit(body.freed_position);
         let held = Held::new(held, replica.counts_in()).to_word(body.freed_slots);
-        let aside = if *told_aside { ASIDE } else { 0 };
+        let aside = if *told_aside || body.beyond.is_some() { ASIDE } else { 0 };
         // Of one that has not read the credit before, this one says all.
         let first = body.first.saturating_sub(body.freed_slots);
         let history = replica.incarnation().mark();

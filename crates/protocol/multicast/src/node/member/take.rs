@@ -12,7 +12,7 @@ use crate::node::hello::Hello;
 use crate::node::open::Peer;
 use crate::node::store::Mirrored;
 use crate::node::streams::HeldRecord;
-use crate::{ClientId, Header, Item, ids};
+use crate::{ClientId, Header, Item, Rejected, ids};
 
 impl<F: Fabric> Member<F> {
     pub(super) fn take_bodies<A: Application>(&mut self, app: &mut A) -> bool {
@@ -81,7 +81,8 @@ impl<F: Fabric> Member<F> {
         debug_assert!(self.stores[at].is_mirror_empty(), "the ring starts anew");
         let body = &mut self.bodies[at];
         let process = self.topology.client_process(client);
-        body.ring.restart(life, start, self.seals.of(process, life));
+        body.beyond = None;
+        body.ring.restart_at(life, start, self.seals.of(process, life), body.refused_at.take());
         body.freed_position = body.ring.reader.position();
         // The client learns where its place stands, whoever had it before.
         (body.settling, body.ticks) = (true, 0);
@@ -115,6 +116,10 @@ impl<F: Fabric> Member<F> {
                 }
                 return Some(());
             }
+            Err(Rejected::BeyondWindow { slot, .. }) => {
+                self.note_beyond(client, slot, record.start);
+                return None;
+            }
             Err(_) => return None,
         };
         let (groups, bytes, notify) = (header.groups(), header.payload_bytes, header.notify);
@@ -128,6 +133,19 @@ impl<F: Fabric> Member<F> {
         done.ok()?;
         self.note_held(client, sync);
         Some(())
+    }
+
+    /// A message is beyond the window of this member, which may have been away. Its client is asked not to count this member
+    /// until it has delivered enough: then the ring is written again from the first record that no majority has freed. If a
+    /// majority has freed this one, the leader has it.
+    #[cold]
+    fn note_beyond(&mut self, client: ClientId, slot: u64, position: u64) {
+        let at = usize::from(client.0);
+        let body = &mut self.bodies[at];
+        if body.refused_at.is_none() && !mutant!(self.mutant, BeyondWindowFreed) {
+            (body.beyond, body.refused_at) = (Some(slot), Some(position));
+            self.outputs.notify[at] = true;
+        }
     }
 
     /// Forgets bodies that are void.
