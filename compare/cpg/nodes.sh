@@ -43,16 +43,5 @@ for n in 1 2 3; do
 done
 # knet finds out the path MTU first.
 sleep 2
-for shape in "$@"; do
-  IFS=: read -r bytes outstanding messages <<<"$shape"
-  folder=$work/$bytes-$outstanding
-  mkdir "$folder"
-  common=(--receivers h1,h2,h3 --folder "$folder" --bytes "$bytes" --outstanding "$outstanding" --messages "$messages")
-  receivers=()
-  for n in 2 3; do
-    ip netns exec "h$n" "$program" --role receive --name "h$n" "${common[@]}" &
-    receivers+=($!)
-  done
-  ip netns exec h1 "$program" --role send --name h1 "${common[@]}"
-  wait "${receivers[@]}"
-done
+extra=()
+each_shape "$@"

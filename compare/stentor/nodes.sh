@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Messages through a group of three on three hosts, by a client beside the first member. Prints a document of `stentor bench cluster` in
 # a line for each shape.
-# usage: unshare -rnm nodes.sh STENTOR MTU SIZE:OUTSTANDING:MESSAGES...
+# usage: unshare -rnm nodes.sh STENTOR roce MTU SIZE:OUTSTANDING:MESSAGES...
 set -euo pipefail
-stentor=$1 mtu=$2
-shift 2
+stentor=$1 mtu=$3
+shift 3
 . "$(dirname "$0")/../hosts.sh"
 head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/cluster.key"
 cat >"$work/cluster.toml" <<CONF

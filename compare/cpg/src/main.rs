@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use clap::Parser as _;
-use compare_measure::{Options, Role, Times, now, row};
+use compare_measure::{Options, Others, Progress, Role, Times, now, row};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use library::{Callbacks, Cpg, Handle, Name, OK, TRY_AGAIN};
@@ -56,6 +56,7 @@ struct Member<'a, D: Fn(Handle) -> c_int> {
     handle: Handle,
     descriptor: BorrowedFd<'a>,
     dispatch: D,
+    progress: Progress,
 }
 
 impl<D: Fn(Handle) -> c_int> Member<'_, D> {
@@ -66,7 +67,7 @@ impl<D: Fn(Handle) -> c_int> Member<'_, D> {
             poll(&mut [PollFd::from_borrowed_fd(self.descriptor, PollFlags::IN)], Some(&longest))?;
         }
         match (self.dispatch)(self.handle) {
-            OK | TRY_AGAIN => Ok(()),
+            OK | TRY_AGAIN => SEEN.with_borrow(|seen| self.progress.tell(&seen.delivered)),
             error => bail!("cpg_dispatch: error {error}"),
         }
     }
@@ -98,7 +99,7 @@ fn main() -> Result<()> {
     ensure!(done == OK, "cpg_fd_get: error {done}");
     // SAFETY: the connection keeps its descriptor open for as long as it lives, which is until this process ends.
     let descriptor = unsafe { BorrowedFd::borrow_raw(fd) };
-    let member = Member { handle, descriptor, dispatch: cpg.dispatch()? };
+    let member = Member { handle, descriptor, dispatch: cpg.dispatch()?, progress: Progress::of(&options)? };
     member.until("the group", |seen| seen.members == MEMBERS)?;
     match options.role {
         Role::Receive => {
@@ -124,8 +125,10 @@ fn send<D: Fn(Handle) -> c_int>(
 ) -> Result<()> {
     let payload = vec![7; options.bytes as usize];
     let mut sent = Times::with_capacity(options.total());
+    let others = Others::of(options)?;
     loop {
         let done = SEEN.with_borrow(|seen| seen.delivered.count());
+        others.reach(done)?;
         if done == options.total() {
             break;
         }

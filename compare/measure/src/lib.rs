@@ -2,12 +2,15 @@
 //!
 //! A sender keeps so many messages outstanding. Every process notes times of the host's monotonic clock in memory and writes them
 //! to a file of its own in a shared folder when it has all. The sender then works out one row: messages a second, from the first
-//! call to the last delivery at the last receiver, and latencies, from a call to the last receiver's delivery.
+//! call to the last delivery at the last receiver, and latencies, from a call to the last receiver's delivery. One at a time means that
+//! the next message is sent when all receivers have delivered the one before: they tell how far they are in files, while in a stream the
+//! sender goes by what it has got itself.
 #![forbid(unsafe_code)]
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
+use std::thread::{sleep, yield_now};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -92,6 +95,19 @@ impl Times {
         self.0.pop();
     }
 
+    /// As many times as there are messages, for those that are not delivered in the order in which they were sent.
+    pub fn blank(messages: u64) -> Self {
+        Times(vec![0; messages as usize])
+    }
+
+    /// Notes the time of a message.
+    ///
+    /// # Panics
+    /// When there is no such message.
+    pub fn set(&mut self, message: u64, time: u64) {
+        self.0[message as usize] = time;
+    }
+
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.0.len() as u64
@@ -109,11 +125,108 @@ impl Times {
         fs::rename(&part, &path).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    fn read(path: &Path) -> Result<Self> {
+    /// Reads a file of times: 64 bits each.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has another length.
+    pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let (words, rest) = bytes.as_chunks::<8>();
         ensure!(rest.is_empty(), "{} has {} bytes, which are no whole times", path.display(), bytes.len());
         Ok(Times(words.iter().map(|word| u64::from_le_bytes(*word)).collect()))
+    }
+}
+
+/// Says that this process gets every message from now on.
+///
+/// # Errors
+/// When the file that says so cannot be written.
+pub fn ready(options: &Options) -> Result<()> {
+    let path = options.folder.join(format!("{}.ready", options.name));
+    fs::write(&path, "").with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Waits until all receivers have said that they are ready.
+///
+/// # Errors
+/// When one has not within the patience.
+pub fn await_ready(options: &Options) -> Result<()> {
+    options.receivers.iter().try_for_each(|name| await_file(options, name, &format!("{name}.ready")).map(drop))
+}
+
+fn await_file(options: &Options, receiver: &str, file: &str) -> Result<PathBuf> {
+    let until = Instant::now() + PATIENCE;
+    let path = options.folder.join(file);
+    while !path.exists() {
+        if Instant::now() > until {
+            bail!("receiver {receiver} has not written {} within {} s", path.display(), PATIENCE.as_secs());
+        }
+        sleep(Duration::from_millis(1));
+    }
+    Ok(path)
+}
+
+/// How far this process is, for a sender of one message at a time.
+pub struct Progress(Option<File>);
+
+impl Progress {
+    /// In a file of this process in the shared folder; of a stream nothing is told.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn of(options: &Options) -> Result<Self> {
+        if options.outstanding > 1 {
+            return Ok(Progress(None));
+        }
+        let path = options.folder.join(format!("{}.count", options.name));
+        let file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Progress(Some(file)))
+    }
+
+    /// Tells how many messages were delivered.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn tell(&self, delivered: &Times) -> Result<()> {
+        self.0
+            .iter()
+            .try_for_each(|file| file.write_all_at(&delivered.count().to_le_bytes(), 0))
+            .context("telling progress")
+    }
+}
+
+/// The progress of all receivers, as the sender of one message at a time sees it.
+pub struct Others(Vec<File>);
+
+impl Others {
+    /// Waits until all receivers tell it; of a stream nobody tells.
+    ///
+    /// # Errors
+    /// When one does not within the patience.
+    pub fn of(options: &Options) -> Result<Self> {
+        if options.outstanding > 1 {
+            return Ok(Others(Vec::new()));
+        }
+        let others = options.receivers.iter().filter(|name| **name != options.name);
+        let open = |name: &String| Ok(File::open(await_file(options, name, &format!("{name}.count"))?)?);
+        Ok(Others(others.map(open).collect::<Result<_>>()?))
+    }
+
+    /// Waits until all have delivered so many.
+    ///
+    /// # Errors
+    /// When one has not within the patience.
+    pub fn reach(&self, count: u64) -> Result<()> {
+        for file in &self.0 {
+            let until = Instant::now() + PATIENCE;
+            let mut told = [0; 8];
+            // A file that is empty yet says nothing.
+            while file.read_at(&mut told, 0)? < told.len() && count > 0 || u64::from_le_bytes(told) < count {
+                ensure!(Instant::now() < until, "a receiver has not delivered message {count}");
+                yield_now();
+            }
+        }
+        Ok(())
     }
 }
 
@@ -141,19 +254,18 @@ pub struct Row {
 /// # Errors
 /// When a file does not come, or has other messages than were sent.
 pub fn row(options: &Options, sent: &Times) -> Result<Row> {
-    let until = Instant::now() + PATIENCE;
-    let mut delivered = Vec::new();
-    for name in &options.receivers {
-        let path = options.folder.join(name);
-        while !path.exists() {
-            if Instant::now() > until {
-                bail!("receiver {name} has not written {} within {} s", path.display(), PATIENCE.as_secs());
-            }
-            sleep(Duration::from_millis(1));
-        }
-        delivered.push(Times::read(&path)?);
-    }
+    let read = |name: &String| Times::read(&await_file(options, name, name)?);
+    let delivered: Vec<_> = options.receivers.iter().map(read).collect::<Result<_>>()?;
     worked_out(options, sent, &delivered)
+}
+
+/// Works out the row and prints it.
+///
+/// # Errors
+/// See [`row`].
+pub fn finish(options: &Options, sent: &Times) -> Result<()> {
+    println!("{}", serde_json::to_string(&row(options, sent)?)?);
+    Ok(())
 }
 
 fn worked_out(options: &Options, sent: &Times, delivered: &[Times]) -> Result<Row> {

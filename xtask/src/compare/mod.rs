@@ -1,25 +1,28 @@
 //! `cargo xtask compare`: Stentor beside other systems, on this machine, in turns.
 //!
-//! Every system runs on three processes and gets the same messages from one sender: one at a time, and with as many outstanding as
-//! it does best with. Runs take turns, so what drifts on the machine meets all alike. Programs for other systems are in the workspace
+//! Systems at the same place run on as many processes and get the same messages from one sender: one at a time, and with as many
+//! outstanding as each does best with. Runs take turns, so what drifts on the machine meets all alike. Programs for other systems are in the workspace
 //! `compare`, which links nothing of Stentor's.
 
+mod chart;
+mod markdown;
+mod measure;
 mod options;
 mod report;
 mod system;
+mod table;
 
 use std::fs;
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::cargo::{Context, run as run_command};
 use crate::step::Outcome;
 pub(crate) use options::Options;
 use report::{Measured, Report};
-use system::{Programs, SYSTEMS, Shape, System};
-
-#[cfg(test)]
-pub(crate) use system::{CPG, STENTOR};
+use system::{Programs, Shape, System};
+pub(crate) use table::SYSTEMS;
 
 /// Payloads, bytes.
 const SIZES: [u32; 5] = [64, 1024, 4096, 16_384, 65_536];
@@ -30,9 +33,9 @@ const STREAM: u64 = 40_000;
 /// Measures, prints tables, and writes a document if one is asked for.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     let wanted = |system: &&System| options.only.is_empty() || options.only.iter().any(|name| name == system.name);
-    let (mut there, mut absent) = (Vec::new(), Vec::new());
+    let (mut there, mut absent, mut programs) = (Vec::new(), Vec::new(), Programs::new(context));
     for system in SYSTEMS.iter().filter(wanted) {
-        match system.ensure() {
+        match system.ensure(context, &mut programs) {
             Ok(()) => there.push(system),
             Err(error) => absent.push(format!("{}: {error:#}", system.name)),
         }
@@ -40,27 +43,44 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     if there.is_empty() {
         bail!("nothing can be measured:\n{}", absent.join("\n"));
     }
-    let programs = Programs::build(context)?;
     let runs = if options.quick { 1 } else { options.runs };
     let mut measured = Vec::new();
     for system in &there {
         let version = system.version(&programs)?;
         measured.extend(system.settings.iter().map(|setting| Measured::new(system, setting, version.clone())));
     }
+    let mut failed = Vec::new();
     for n in 0..runs {
-        for measured in &mut measured {
+        let mut going_on = Vec::new();
+        for mut measured in measured {
             println!("run {} of {runs}: {}", n + 1, measured.named());
             let shapes = shapes(measured.system, options.quick);
-            measured.add(measured.system.run(&programs, measured.setting, &shapes)?);
+            match measured.system.run(&programs, measured.setting, &shapes) {
+                Ok(figures) => {
+                    measured.add(figures);
+                    going_on.push(measured);
+                }
+                Err(error) => failed.push(format!("{error:#}")),
+            }
         }
+        measured = going_on;
     }
-    let report = Report::of(&measured, absent);
-    print!("{}", report.text());
-    if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report)? + "\n";
-        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    tell(&Report::of(&measured, absent, failed.clone()), options)?;
+    ensure!(failed.is_empty(), "{} of the settings could not be measured:\n{}", failed.len(), failed.join("\n"));
     Ok(())
+}
+
+/// Prints the report, and writes what is asked for.
+fn tell(report: &Report, options: &Options) -> Result<()> {
+    let text = markdown::text(report);
+    print!("{text}");
+    let written = |path: &Option<PathBuf>, text: &str| match path {
+        Some(path) => fs::write(path, text).with_context(|| format!("cannot write {}", path.display())),
+        None => Ok(()),
+    };
+    written(&options.json, &(serde_json::to_string_pretty(report)? + "\n"))?;
+    written(&options.markdown, &text)?;
+    written(&options.svg, &chart::svg(report))
 }
 
 /// Looks at the programs for other systems as `cargo xtask test` does at ours, and measures everything.
@@ -74,8 +94,9 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     run_command(on(&["fmt", "--all"]).args(["--", "--check"]))?;
     run_command(on(&["clippy", "--workspace", "--all-targets", "--locked"]).args(["--", "-D", "warnings"]))?;
     run_command(&mut on(&["test", "--workspace", "--locked"]))?;
-    let json = Some(context.root.join("target/compare.json"));
-    run(context, &Options { only: Vec::new(), runs: 5, quick: false, json })?;
+    let file = |ending: &str| Some(context.root.join("target/compare").with_extension(ending));
+    let (json, markdown, svg) = (file("json"), file("md"), file("svg"));
+    run(context, &Options { only: Vec::new(), runs: 5, quick: false, json, markdown, svg })?;
     Ok(Outcome::Passed)
 }
 
@@ -85,8 +106,8 @@ fn shapes(system: &System, quick: bool) -> Vec<Shape> {
         let messages = messages / (1 + u64::from(bytes) / 2048) / if quick { 10 } else { 1 };
         Shape { bytes, outstanding, messages: messages.max(100) }
     };
-    let both = |bytes| [shape(bytes, 1, ALONE), shape(bytes, system.outstanding, STREAM)];
-    SIZES.into_iter().flat_map(both).collect()
+    let stream = |bytes| (system.outstanding > 1).then(|| shape(bytes, system.outstanding, STREAM));
+    SIZES.into_iter().flat_map(|bytes| [Some(shape(bytes, 1, ALONE)), stream(bytes)]).flatten().collect()
 }
 
 #[cfg(test)]
@@ -97,7 +118,7 @@ mod tests {
     fn every_payload_goes_alone_and_in_a_stream() {
         for system in SYSTEMS {
             let all = shapes(system, false);
-            assert_eq!(all.len(), 2 * SIZES.len());
+            assert_eq!(all.len(), if system.outstanding > 1 { 2 } else { 1 } * SIZES.len());
             assert!(
                 all.iter().all(|shape| shape.messages >= 100 && [1, system.outstanding].contains(&shape.outstanding))
             );

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use super::system::SYSTEMS;
+use super::table::SYSTEMS;
 
 /// What is measured, and how often.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
@@ -23,4 +23,10 @@ pub(crate) struct Options {
     /// Writes a document with all figures and ratios to this file.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Writes the tables that are printed to this file.
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+    /// Draws latencies and rates by payload, a panel for each place.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }

@@ -1,7 +1,6 @@
 //! What a comparison found: medians of runs, and Stentor's figures beside the best of each other system at the same place.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use serde::Serialize;
 use stentor_testutil::median;
@@ -31,7 +30,10 @@ impl Measured {
 
     /// The medians of the runs, in the order of the first one.
     fn medians(&self) -> Vec<Figures> {
-        let of = |at: usize, figure: fn(&Figures) -> f64| median(self.runs.iter().map(|run| figure(&run[at])));
+        let of = |at: usize, figure: fn(&Figures) -> Option<f64>| {
+            let found: Option<Vec<f64>> = self.runs.iter().map(|run| figure(&run[at])).collect();
+            found.map(median)
+        };
         let medians = self.runs.first().into_iter().flatten().enumerate().map(|(at, first)| Figures {
             msgs_per_s: of(at, |figures| figures.msgs_per_s),
             p50_us: of(at, |figures| figures.p50_us),
@@ -45,38 +47,60 @@ impl Measured {
 /// The result.
 #[derive(Serialize)]
 pub(super) struct Report {
-    systems: Vec<Told>,
-    /// By place, other system and payload: how many times as many messages a second as its best setting, and how many times as
-    /// short a latency.
-    ratios: BTreeMap<String, Ratio>,
+    pub(super) systems: Vec<Told>,
+    /// By place, own system, other system and payload: how many times as many messages a second as its best setting, and how many
+    /// times as short a latency.
+    pub(super) ratios: BTreeMap<String, Ratio>,
     /// Systems that were not measured, and the line that installs each.
-    absent: Vec<String>,
+    pub(super) absent: Vec<String>,
+    /// What was to be measured and failed.
+    pub(super) failed: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Told {
-    name: &'static str,
-    version: String,
-    guarantee: &'static str,
-    until: &'static str,
-    wait: &'static str,
-    place: &'static str,
-    how: &'static str,
-    runs: usize,
-    rows: Vec<Figures>,
+#[derive(Clone, Serialize)]
+pub(super) struct Told {
+    pub(super) name: &'static str,
+    #[serde(skip)]
+    ours: bool,
+    pub(super) version: String,
+    pub(super) guarantee: &'static str,
+    pub(super) until: &'static str,
+    pub(super) wait: &'static str,
+    pub(super) place: &'static str,
+    pub(super) how: &'static str,
+    pub(super) runs: usize,
+    pub(super) rows: Vec<Figures>,
 }
 
-/// Larger is better for Stentor.
+impl Told {
+    /// The messages a second of a payload in a stream; of a system without streams, one at a time.
+    pub(super) fn rate(&self, bytes: u32) -> Option<f64> {
+        let rows = self.rows.iter().filter(|row| row.bytes == bytes);
+        rows.max_by_key(|row| row.outstanding)?.msgs_per_s
+    }
+
+    /// The median latency of a payload, one at a time.
+    pub(super) fn latency(&self, bytes: u32) -> Option<f64> {
+        self.rows.iter().find(|row| row.bytes == bytes && row.outstanding == 1)?.p50_us
+    }
+
+    fn streams(&self) -> bool {
+        self.rows.iter().any(|row| row.outstanding > 1)
+    }
+}
+
+/// Larger is better for Stentor. Absent is what one of the two does not tell.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-struct Ratio {
-    rate: f64,
-    latency: f64,
+pub(super) struct Ratio {
+    pub(super) rate: Option<f64>,
+    pub(super) latency: Option<f64>,
 }
 
 impl Report {
-    pub(super) fn of(measured: &[Measured], absent: Vec<String>) -> Self {
+    pub(super) fn of(measured: &[Measured], absent: Vec<String>, failed: Vec<String>) -> Self {
         let told = |measured: &Measured| Told {
             name: measured.system.name,
+            ours: measured.system.is_ours(),
             version: measured.version.clone(),
             guarantee: measured.system.guarantee,
             until: measured.system.until,
@@ -86,75 +110,51 @@ impl Report {
             runs: measured.runs.len(),
             rows: measured.medians(),
         };
-        let systems: Vec<_> = measured.iter().map(told).collect();
-        Report { ratios: ratios(&systems), systems, absent }
+        let systems: Vec<_> = measured.iter().filter(|measured| !measured.runs.is_empty()).map(told).collect();
+        Report { ratios: ratios(&systems), systems, absent, failed }
     }
 
-    /// Tables in Markdown: one for each place.
-    pub(super) fn text(&self) -> String {
-        let mut text = String::new();
-        let mut places: Vec<_> = self.systems.iter().map(|system| system.place).collect();
-        places.dedup();
-        let mut seen = Vec::new();
-        for place in places {
-            if seen.contains(&place) {
-                continue;
-            }
-            seen.push(place);
-            let _ = writeln!(text, "\n## {place}\n\n| system | bytes | outstanding | messages/s | p50 µs | p99 µs |");
-            let _ = writeln!(text, "|---|---|---|---|---|---|");
-            for system in self.systems.iter().filter(|system| system.place == place) {
-                for row in &system.rows {
-                    let Figures { bytes, outstanding, msgs_per_s, p50_us, p99_us } = row;
-                    let _ = writeln!(
-                        text,
-                        "| {} ({}) | {bytes} | {outstanding} | {msgs_per_s:.0} | {p50_us:.1} | {p99_us:.1} |",
-                        system.name, system.how
-                    );
-                }
-            }
-        }
-        let _ = writeln!(text, "\n| beside | times the messages/s | times as short a latency |\n|---|---|---|");
-        for (name, Ratio { rate, latency }) in &self.ratios {
-            let _ = writeln!(text, "| {name} | {rate:.2} | {latency:.2} |");
-        }
-        let mut named = Vec::new();
+    /// The places at which something was measured, in the order of the systems.
+    pub(super) fn places(&self) -> Vec<&'static str> {
+        let mut places = Vec::new();
         for system in &self.systems {
-            if !named.contains(&system.name) {
-                named.push(system.name);
-                let Told { name, version, guarantee, until, wait, runs, .. } = system;
-                let _ = writeln!(
-                    text,
-                    "\n{name}: {version}; {guarantee}; waits by {wait}; a latency ends when {until}; medians of {runs} runs"
-                );
+            if !places.contains(&system.place) {
+                places.push(system.place);
             }
         }
-        for absent in &self.absent {
-            let _ = writeln!(text, "\nnot measured: {absent}");
-        }
-        text
+        places
+    }
+
+    /// What was measured at a place.
+    pub(super) fn at(&self, place: &str) -> impl Iterator<Item = &Told> {
+        self.systems.iter().filter(move |system| system.place == place)
+    }
+
+    /// All payloads.
+    pub(super) fn payloads(&self) -> Vec<u32> {
+        let all: std::collections::BTreeSet<_> =
+            self.systems.iter().flat_map(|system| &system.rows).map(|row| row.bytes).collect();
+        all.into_iter().collect()
     }
 }
 
-/// The best of another system's settings at a place, beside ours.
+/// The best of another system's settings at a place, beside ours. Streams are compared with streams.
 fn ratios(systems: &[Told]) -> BTreeMap<String, Ratio> {
     let mut ratios = BTreeMap::new();
-    let (ours, others): (Vec<_>, Vec<_>) = systems.iter().partition(|system| system.name == "stentor");
+    let (ours, others): (Vec<_>, Vec<_>) = systems.iter().partition(|system| system.ours);
     for own in ours {
-        for name in others.iter().filter(|other| other.place == own.place).map(|other| other.name) {
-            let theirs = || others.iter().filter(|other| other.place == own.place && other.name == name);
-            let rows = |bytes: u32| theirs().flat_map(|other| &other.rows).filter(move |row| row.bytes == bytes);
+        for other in others.iter().filter(|other| other.place == own.place) {
+            let theirs = || others.iter().filter(|found| found.place == own.place && found.name == other.name);
             for alone in own.rows.iter().filter(|row| row.outstanding == 1) {
                 let bytes = alone.bytes;
-                let rate = |row: &Figures| row.msgs_per_s;
-                let most = rows(bytes).map(rate).fold(0.0, f64::max);
-                let best = own.rows.iter().filter(|row| row.bytes == bytes).map(rate).fold(0.0, f64::max);
-                let shortest = rows(bytes).filter(|row| row.outstanding == 1).map(|row| row.p50_us);
-                let shortest = shortest.fold(f64::INFINITY, f64::min);
-                if most > 0.0 && shortest.is_finite() {
-                    let ratio = Ratio { rate: best / most, latency: shortest / alone.p50_us };
-                    ratios.insert(format!("{}, {name}, {bytes} bytes", own.place), ratio);
-                }
+                let alike = theirs().filter(|found| found.streams() == own.streams());
+                let most = alike.filter_map(|found| found.rate(bytes)).reduce(f64::max);
+                let shortest = theirs().filter_map(|found| found.latency(bytes)).reduce(f64::min);
+                let divided = |over: Option<f64>, under: Option<f64>| {
+                    over.zip(under).filter(|(_, under)| *under > 0.0).map(|(over, under)| over / under)
+                };
+                let ratio = Ratio { rate: divided(own.rate(bytes), most), latency: divided(shortest, alone.p50_us) };
+                ratios.insert(format!("{}, {} beside {}, {bytes} bytes", own.place, own.name, other.name), ratio);
             }
         }
     }
@@ -162,16 +162,22 @@ fn ratios(systems: &[Told]) -> BTreeMap<String, Ratio> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::system::SYSTEMS;
+pub(super) mod tests {
+    use super::super::table::SYSTEMS;
     use super::*;
 
     fn figures(outstanding: u64, msgs_per_s: f64, p50_us: f64) -> Figures {
-        Figures { bytes: 64, outstanding, msgs_per_s, p50_us, p99_us: 2.0 * p50_us }
+        Figures {
+            bytes: 64,
+            outstanding,
+            msgs_per_s: Some(msgs_per_s),
+            p50_us: Some(p50_us),
+            p99_us: Some(2.0 * p50_us),
+        }
     }
 
-    fn measured(system: usize, setting: usize, runs: &[[(f64, f64); 2]]) -> Measured {
-        let system = &SYSTEMS[system];
+    pub(in super::super) fn measured(system: &str, setting: usize, runs: &[[(f64, f64); 2]]) -> Measured {
+        let system = SYSTEMS.iter().find(|known| known.name == system).unwrap();
         let mut measured = Measured::new(system, &system.settings[setting], "1.0".to_owned());
         for [alone, many] in runs {
             measured.add(vec![figures(1, alone.0, alone.1), figures(500, many.0, many.1)]);
@@ -181,22 +187,32 @@ mod tests {
 
     #[test]
     fn medians_of_runs_stand_beside_the_best_of_the_other_system() {
-        let ours =
-            measured(0, 0, &[[(9.0, 10.0), (900.0, 99.0)], [(7.0, 30.0), (100.0, 99.0)], [(8.0, 20.0), (800.0, 99.0)]]);
-        let udpu = measured(1, 0, &[[(1.0, 100.0), (400.0, 999.0)]]);
-        let knet = measured(1, 1, &[[(1.0, 80.0), (200.0, 999.0)]]);
-        let report = Report::of(&[ours, udpu, knet], vec!["x: not installed".to_owned()]);
-        let wanted = Ratio { rate: 2.0, latency: 4.0 };
-        assert_eq!(report.ratios, [("three hosts, MTU 1500, cpg, 64 bytes".to_owned(), wanted)].into());
-        let text = report.text();
-        assert!(text.contains("| stentor (roce) | 64 | 500 | 800 | 99.0 | 198.0 |"), "{text}");
-        assert!(text.contains("not measured: x: not installed"), "{text}");
-        assert_eq!(text.matches("## three hosts, MTU 1500").count(), 1, "{text}");
+        let runs = [[(9.0, 10.0), (900.0, 99.0)], [(7.0, 30.0), (100.0, 99.0)], [(8.0, 20.0), (800.0, 99.0)]];
+        let ours = measured("stentor", 0, &runs);
+        let udpu = measured("cpg", 0, &[[(1.0, 100.0), (400.0, 999.0)]]);
+        let knet = measured("cpg", 1, &[[(1.0, 80.0), (200.0, 999.0)]]);
+        let report = Report::of(&[ours, udpu, knet], Vec::new(), Vec::new());
+        let wanted = Ratio { rate: Some(2.0), latency: Some(4.0) };
+        let name = "three hosts, MTU 1500, stentor beside cpg, 64 bytes".to_owned();
+        assert_eq!(report.ratios, [(name, wanted)].into());
     }
 
     #[test]
-    fn what_is_measured_alone_has_no_ratio() {
-        let ours = measured(0, 3, &[[(9.0, 10.0), (900.0, 99.0)]]);
-        assert!(Report::of(&[ours], Vec::new()).ratios.is_empty());
+    fn a_system_without_streams_is_no_measure_for_a_stream() {
+        let ours = measured("stentor", 0, &[[(9.0, 10.0), (900.0, 99.0)]]);
+        let mut other = measured("cpg", 0, &[[(1.0, 80.0), (200.0, 999.0)]]);
+        other.runs[0].pop();
+        let report = Report::of(&[ours, other], Vec::new(), Vec::new());
+        let ratios: Vec<_> = report.ratios.values().copied().collect();
+        assert_eq!(ratios, [Ratio { rate: None, latency: Some(8.0) }]);
+    }
+
+    #[test]
+    fn what_is_measured_alone_has_no_ratio_and_what_failed_has_no_figure() {
+        let ours = measured("stentor", 3, &[[(9.0, 10.0), (900.0, 99.0)]]);
+        let failed = measured("cpg", 0, &[]);
+        let report = Report::of(&[ours, failed], Vec::new(), Vec::new());
+        assert!(report.ratios.is_empty());
+        assert_eq!(report.places(), ["one host, shared memory"]);
     }
 }

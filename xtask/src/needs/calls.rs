@@ -18,10 +18,14 @@ fn lists() -> Vec<&'static Needs> {
         &crate::ofi::NEEDS,
         &crate::instructions::NEEDS,
         &crate::regression::NEEDS,
-        &crate::compare::CPG,
-        &crate::compare::STENTOR,
     ];
-    one.into_iter().chain(crate::roce::NEEDS).chain(crate::verbs::NEEDS).chain(crate::guest::NEEDS).collect()
+    let compared = crate::compare::SYSTEMS.iter().map(|system| system.needs);
+    one.into_iter()
+        .chain(compared)
+        .chain(crate::roce::NEEDS)
+        .chain(crate::verbs::NEEDS)
+        .chain(crate::guest::NEEDS)
+        .collect()
 }
 
 /// Programs of packages that every Debian has, because they are essential or required.

@@ -1,0 +1,13 @@
+//! Works out the row of a program that is not in Rust: it has written the times of its messages to the shared folder, those at which it sent
+//! them to a file `sent`. Takes the arguments of every program of a comparison.
+#![forbid(unsafe_code)]
+
+use anyhow::Result;
+use clap::Parser as _;
+use compare_measure::{Options, Times, finish};
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let sent = Times::read(&options.folder.join("sent"))?;
+    finish(&options, &sent)
+}

@@ -1,0 +1,97 @@
+//! A report as Markdown.
+
+use std::fmt::Write as _;
+
+use super::report::{Ratio, Report, Told};
+use super::system::Figures;
+
+/// Payloads of the short table, bytes.
+const SHORT: [u32; 2] = [64, 16_384];
+
+/// A short table, all figures by place, ratios, and what each system is.
+pub(super) fn text(report: &Report) -> String {
+    let mut text = short(report);
+    for place in report.places() {
+        let _ = writeln!(text, "\n## {place}\n\n| system | bytes | outstanding | messages/s | p50 µs | p99 µs |");
+        let _ = writeln!(text, "|---|---|---|---|---|---|");
+        for system in report.at(place) {
+            for row in &system.rows {
+                let Figures { bytes, outstanding, msgs_per_s, p50_us, p99_us } = row;
+                let (name, how) = (system.name, system.how);
+                let (rate, p50, p99) = (cell(*msgs_per_s, 0), cell(*p50_us, 2), cell(*p99_us, 2));
+                let _ = writeln!(text, "| {name} ({how}) | {bytes} | {outstanding} | {rate} | {p50} | {p99} |");
+            }
+        }
+    }
+    let _ =
+        writeln!(text, "\n| ours beside another | times the messages/s | times as short a latency |\n|---|---|---|");
+    for (name, Ratio { rate, latency }) in &report.ratios {
+        let _ = writeln!(text, "| {name} | {} | {} |", cell(*rate, 2), cell(*latency, 2));
+    }
+    text + &systems(report) + &missing(report)
+}
+
+/// One row for each system at each place.
+fn short(report: &Report) -> String {
+    let mut text = "\n| place | system | waits |".to_owned();
+    for bytes in SHORT {
+        let _ = write!(text, " {bytes} bytes: p50 µs | messages/s |");
+    }
+    let _ = writeln!(text, "\n|---|---|---|{}", "---|---|".repeat(SHORT.len()));
+    for place in report.places() {
+        for system in report.at(place) {
+            let Told { name, how, wait, .. } = system;
+            let _ = write!(text, "| {place} | {name} ({how}) | {wait} |");
+            for bytes in SHORT {
+                let _ = write!(text, " {} | {} |", cell(system.latency(bytes), 2), cell(system.rate(bytes), 0));
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// What each system is and promises, once.
+fn systems(report: &Report) -> String {
+    let (mut text, mut named) = (String::new(), Vec::new());
+    for system in &report.systems {
+        let Told { name, version, guarantee, until, wait, runs, .. } = system;
+        if !named.contains(name) {
+            named.push(name);
+            let _ = writeln!(
+                text,
+                "\n{name}: {version}; guarantee: {guarantee}; waits: {wait}; a latency ends when {until}; medians of runs: {runs}"
+            );
+        }
+    }
+    text
+}
+
+/// What has no figures, and why.
+fn missing(report: &Report) -> String {
+    let absent = report.absent.iter().map(|absent| format!("\nnot measured: {absent}\n"));
+    absent.chain(report.failed.iter().map(|failed| format!("\nfailed: {failed}\n"))).collect()
+}
+
+fn cell(figure: Option<f64>, digits: usize) -> String {
+    figure.map_or_else(|| "–".to_owned(), |figure| format!("{figure:.digits$}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::tests::measured;
+    use super::*;
+
+    #[test]
+    fn each_place_has_one_table_and_what_is_absent_is_named() {
+        let ours = measured("stentor", 0, &[[(9.0, 10.0), (900.0, 99.0)]]);
+        let udpu = measured("cpg", 0, &[[(1.0, 100.0), (400.0, 999.0)]]);
+        let report = Report::of(&[ours, udpu], vec!["x: not installed".to_owned()], vec!["y: lost".to_owned()]);
+        let text = text(&report);
+        assert!(text.contains("| stentor (roce) | 64 | 500 | 900 | 99.00 | 198.00 |"), "{text}");
+        assert!(text.contains(" | 10.00 | 900 | – | – |"), "{text}");
+        assert!(text.contains("not measured: x: not installed") && text.contains("failed: y: lost"), "{text}");
+        assert_eq!(text.matches("## three hosts, MTU 1500").count(), 1, "{text}");
+        assert_eq!(text.matches("\ncpg: 1.0; guarantee: total order").count(), 1, "{text}");
+    }
+}
