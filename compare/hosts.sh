@@ -55,7 +55,8 @@ each_shape() {
     IFS=: read -r bytes outstanding messages <<<"$shape"
     folder=$work/$bytes-$outstanding
     mkdir "$folder"
-    common=(--receivers h1,h2,h3 --folder "$folder" --bytes "$bytes" --outstanding "$outstanding" --messages "$messages" "${extra[@]}")
+    common=(--receivers h1,h2,h3 --folder "$folder" --bytes "$bytes" --outstanding "$outstanding" --messages "$messages"
+      --warm-up $((messages / 4)) "${extra[@]}")
     receivers=()
     for n in 2 3; do
       start "$n" "$program" --role receive --name "h$n" "${common[@]}"

@@ -20,5 +20,5 @@ for shape in "$@"; do
   folder=$work/$bytes-$outstanding
   mkdir "$folder"
   on 1 "$program" --servers "$(client 1),$(client 2),$(client 3)" --role send --name h1 --receivers h1 --folder "$folder" \
-    --bytes "$bytes" --outstanding "$outstanding" --messages "$messages" --warm-up $((messages / 10))
+    --bytes "$bytes" --outstanding "$outstanding" --messages "$messages" --warm-up $((messages / 4))
 done

@@ -12,7 +12,7 @@ for shape in "$@"; do
   IFS=: read -r bytes outstanding messages <<<"$shape"
   folder=$work/$bytes-$outstanding
   mkdir "$folder"
-  warm_up=$((messages / 10))
+  warm_up=$((messages / 4))
   "${run[@]}" "$work/bcast" "$folder" "$bytes" "$outstanding" $((messages + warm_up)) >"$work/mpirun.log" 2>&1
   "$program" --role send --name h1 --receivers h1,h2,h3 --folder "$folder" --bytes "$bytes" --outstanding "$outstanding" \
     --messages "$messages" --warm-up "$warm_up"

@@ -15,7 +15,7 @@ for shape in "$@"; do
   server=$!
   started+=("$server")
   listening 13337
-  taskset -c "$last" ucx_perftest -f -v "${way[@]}" -s "$bytes" -n "$messages" -w $((messages / 10)) 127.0.0.1 >"$work/client.log" 2>&1
+  taskset -c "$last" ucx_perftest -f -v "${way[@]}" -s "$bytes" -n "$messages" -w $((messages / 4)) 127.0.0.1 >"$work/client.log" 2>&1
   wait "$server"
   echo "$bytes $outstanding $(tail -n 1 "$work/client.log")"
 done
