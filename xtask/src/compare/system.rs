@@ -1,6 +1,6 @@
 //! What is measured: systems, what each promises, and how each is set up.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -41,6 +41,8 @@ pub(super) enum Program {
     Stentor,
     /// A program of the workspace `compare`.
     Other(&'static str),
+    /// A program of that name and folder in `compare`, which is no member of the workspace: it builds sources that need CMake.
+    Apart(&'static str),
     /// Nothing: the system's packages have what measures it.
     Packaged,
 }
@@ -51,8 +53,8 @@ pub(super) enum Version {
     Own,
     /// What this command says.
     Says(&'static str, &'static [&'static str]),
-    /// That of this dependency of the workspace `compare`.
-    Locked(&'static str),
+    /// That of this dependency in a lock file.
+    Locked(&'static str, &'static str),
 }
 
 /// A way of running a system.
@@ -106,6 +108,7 @@ impl Programs {
         Ok(match system.program {
             Program::Stentor => self.stentor.clone().context("our command was not built")?,
             Program::Other(name) => self.others.join("release").join(name),
+            Program::Apart(name) => self.apart(name).join("release").join(name),
             Program::Packaged => PathBuf::from("none"),
         })
     }
@@ -115,9 +118,14 @@ impl Programs {
         self.root.join("compare").join(system.name).join("nodes.sh")
     }
 
-    /// The version of a dependency in the lock file of `compare`.
-    fn locked(&self, name: &str) -> Result<String> {
-        let path = self.root.join("compare/Cargo.lock");
+    /// The folder that such a program is built in.
+    fn apart(&self, name: &str) -> PathBuf {
+        self.others.with_file_name(name)
+    }
+
+    /// The version of a dependency in a lock file.
+    fn locked(&self, file: &str, name: &str) -> Result<String> {
+        let path = self.root.join(file);
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         version_in(&text, name).with_context(|| format!("{} has no {name}", path.display()))
     }
@@ -137,9 +145,13 @@ impl System {
         match self.program {
             Program::Stentor if programs.stentor.is_none() => programs.stentor = Some(programs::stentor(context)?),
             Program::Other(name) => {
-                let mut command = context.cargo(["build", "--release", "--locked", "--bin", name, "--manifest-path"]);
-                command.arg(context.root.join("compare/Cargo.toml"));
-                run(command.arg("--target-dir").arg(&programs.others))?;
+                let mut command = build(context, "compare/Cargo.toml", &programs.others);
+                run(command.args(["--bin", name]))?;
+            }
+            Program::Apart(name) => {
+                ensure_cmake()?;
+                let manifest = format!("compare/{}/Cargo.toml", self.name);
+                run(&mut build(context, &manifest, &programs.apart(name)))?;
             }
             Program::Stentor | Program::Packaged => {}
         }
@@ -156,7 +168,7 @@ impl System {
         let version = match self.version {
             Version::Own => said(Command::new(programs.of(self)?).arg("--version")),
             Version::Says(program, arguments) => said(Command::new(program).args(arguments)),
-            Version::Locked(name) => programs.locked(name),
+            Version::Locked(file, name) => programs.locked(file, name),
         };
         version.with_context(|| format!("asking {} for its version", self.name))
     }
@@ -172,6 +184,30 @@ impl System {
         }
         Ok(figures)
     }
+}
+
+fn build(context: &Context, manifest: &str, folder: &Path) -> Command {
+    let mut command = context.cargo(["build", "--release", "--locked", "--manifest-path"]);
+    command.arg(context.root.join(manifest)).arg("--target-dir").arg(folder);
+    command
+}
+
+/// The oldest CMake that builds Aeron's sources, and the line that gives it to a system whose own is older.
+const CMAKE: (u32, u32) = (3, 30);
+const CMAKE_REMEDY: &str =
+    "python3 -m venv /opt/cmake && /opt/cmake/bin/pip install 'cmake>=3.30,<4', then put /opt/cmake/bin first in PATH";
+
+fn ensure_cmake() -> Result<()> {
+    let said = said(Command::new("cmake").arg("--version"))?;
+    let (major, minor) = CMAKE;
+    ensure!(cmake_in(&said) >= Some(CMAKE), "it needs CMake {major}.{minor}, and this is {said:?}: {CMAKE_REMEDY}");
+    Ok(())
+}
+
+/// The version that the first line of `cmake --version` tells.
+fn cmake_in(said: &str) -> Option<(u32, u32)> {
+    let mut numbers = said.strip_prefix("cmake version ")?.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 fn said(command: &mut Command) -> Result<String> {
@@ -199,5 +235,12 @@ mod tests {
             "[[package]]\nname = \"ab\"\nversion = \"1.0.0\"\n\n[[package]]\nname = \"a\"\nversion = \"2.3.4\"\n";
         assert_eq!(version_in(lock, "a").unwrap(), "a 2.3.4");
         assert_eq!(version_in(lock, "b"), None);
+    }
+
+    #[test]
+    fn an_older_cmake_is_told_from_one_that_does() {
+        assert!(cmake_in("cmake version 3.25.1") < Some(CMAKE));
+        assert!(cmake_in("cmake version 3.31.10") >= Some(CMAKE) && cmake_in("cmake version 4.0") >= Some(CMAKE));
+        assert_eq!(cmake_in("no such program"), None);
     }
 }

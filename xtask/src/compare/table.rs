@@ -40,6 +40,12 @@ const MPI: Needs =
 const UCX: Needs =
     Needs { things: &["ucx_perftest", "ucx_info", "ip", "unshare"], sources: &["compare/ucx", "compare/hosts.sh"] };
 
+/// The needs of Aeron, whose sources come with its program's dependencies. They need a newer CMake than some systems have.
+const AERON: Needs = Needs {
+    things: &["cmake", "g++", "libclang", "bsd/bsd.h", "uuid/uuid.h", "ip", "unshare"],
+    sources: &["compare/aeron", "compare/hosts.sh", "xtask/src/compare/system.rs"],
+};
+
 /// Hosts are network namespaces that a bridge joins by veth pairs.
 const AT_1500: &str = "three hosts, MTU 1500";
 const AT_9000: &str = "three hosts, MTU 9000";
@@ -136,7 +142,7 @@ pub(crate) const SYSTEMS: &[System] = &[
         needs: &ICEORYX2,
         program: Program::Other("compare-iceoryx2"),
         measure: rows,
-        version: Version::Locked("iceoryx2"),
+        version: Version::Locked("compare/Cargo.lock", "iceoryx2"),
     },
     System {
         name: "fi_pingpong",
@@ -177,5 +183,17 @@ pub(crate) const SYSTEMS: &[System] = &[
         program: Program::Packaged,
         measure: ucx,
         version: Version::Says("ucx_info", &["-v"]),
+    },
+    System {
+        name: "aeron",
+        guarantee: "each subscription gets what one publication sent, in its order; no order between publications; read in place",
+        until: LAST_OF_THREE,
+        wait: "spins and yields the processor; the media driver is beside the way of messages",
+        outstanding: 64,
+        settings: &[setting(MEMORY, "ipc", 0)],
+        needs: &AERON,
+        program: Program::Apart("compare-aeron"),
+        measure: rows,
+        version: Version::Locked("compare/aeron/Cargo.lock", "rusteron-client"),
     },
 ];

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Messages through shared memory to three subscriptions of Aeron. Prints a line of JSON for each shape.
+# usage: unshare -rnm nodes.sh PROGRAM ipc 0 SIZE:OUTSTANDING:MESSAGES...
+set -euo pipefail
+program=$1 mtu=$3
+shift 3
+. "$(dirname "$0")/../hosts.sh"
+mount -t tmpfs tmpfs /dev/shm
+start 1 "$program-driver" /dev/shm/aeron >"$work/driver.log" 2>&1
+for _ in $(seq 100); do
+  [[ -e /dev/shm/aeron/cnc.dat ]] && break
+  sleep 0.05
+done
+extra=(--driver /dev/shm/aeron)
+each_shape "$@"

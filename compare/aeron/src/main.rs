@@ -1,0 +1,122 @@
+//! Messages from one publication of Aeron to three subscriptions, one of them in the publisher's process, through shared memory.
+//!
+//! A process that has nothing to do yields its processor and looks again: there are more of them than processors.
+#![forbid(unsafe_code)]
+
+use std::ffi::CString;
+use std::thread::yield_now;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+use compare_measure::{Options, Others, Progress, Role, Times, await_ready, finish, now, ready};
+use rusteron_client::{Aeron, AeronFragmentClosureAssembler, AeronHeader, AeronSubscription, Handlers};
+
+/// How long a process may wait for anything.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Fragments that one look takes at most.
+const FRAGMENTS: usize = 64;
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(flatten)]
+    common: Options,
+    /// The media driver's folder
+    #[arg(long)]
+    driver: String,
+}
+
+/// What a subscription has got.
+struct Got {
+    delivered: Times,
+    bytes: usize,
+    /// The length of a message that is not as long as it should be.
+    wrong: Option<usize>,
+}
+
+fn got(got: &mut Got, message: &[u8], _: AeronHeader) {
+    got.delivered.push(now());
+    if message.len() != got.bytes {
+        got.wrong = Some(message.len());
+    }
+}
+
+/// A subscription, and what it has got.
+struct Taker {
+    subscription: AeronSubscription,
+    whole: AeronFragmentClosureAssembler,
+    got: Got,
+}
+
+impl Taker {
+    /// Waits for a message, and takes what is there.
+    fn take(&mut self) -> Result<()> {
+        let (before, since) = (self.got.delivered.count(), Instant::now());
+        loop {
+            self.whole.poll(&self.subscription, &mut self.got, got, FRAGMENTS)?;
+            if let Some(length) = self.got.wrong {
+                anyhow::bail!("a message has {length} bytes");
+            }
+            if self.got.delivered.count() > before {
+                return Ok(());
+            }
+            ensure!(since.elapsed() < PATIENCE, "nothing came for {} s after message {before}", PATIENCE.as_secs());
+            yield_now();
+        }
+    }
+}
+
+fn main() -> Result<()> {
+    let Arguments { common: options, driver } = Arguments::parse();
+    let aeron = Aeron::connect_dir(&driver)?;
+    // A stream of its own for each shape.
+    let stream = (options.bytes as i32) << 11 | options.outstanding as i32;
+    let channel = CString::new("aeron:ipc")?;
+    let subscription =
+        aeron.async_add_subscription(&channel, stream, Handlers::NONE, Handlers::NONE)?.poll_blocking(PATIENCE)?;
+    let got = Got { delivered: Times::with_capacity(options.total()), bytes: options.bytes as usize, wrong: None };
+    let mut taker = Taker { subscription, whole: AeronFragmentClosureAssembler::new()?, got };
+    let progress = Progress::of(&options)?;
+    ready(&options)?;
+    if options.role == Role::Receive {
+        while taker.got.delivered.count() < options.total() {
+            taker.take()?;
+            progress.tell(&taker.got.delivered)?;
+        }
+        return taker.got.delivered.write(&options);
+    }
+    await_ready(&options)?;
+    let publication = aeron.async_add_exclusive_publication(&channel, stream)?.poll_blocking(PATIENCE)?;
+    send(&options, &mut taker, |payload| match publication.offer(payload) {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_retryable() => Ok(false),
+        Err(error) => Err(error.into()),
+    })
+}
+
+/// Sends everything with so many messages outstanding, and prints the row.
+fn send(options: &Options, taker: &mut Taker, offer: impl Fn(&[u8]) -> Result<bool>) -> Result<()> {
+    let payload = vec![7; options.bytes as usize];
+    let others = Others::of(options)?;
+    let mut sent = Times::with_capacity(options.total());
+    while taker.got.delivered.count() < options.total() {
+        let delivered = taker.got.delivered.count();
+        others.reach(delivered)?;
+        let may = (delivered + options.outstanding).min(options.total());
+        while sent.count() < may {
+            sent.push(now());
+            if !offer(&payload)? {
+                // The log is full, or nobody is connected yet.
+                sent.pop();
+                break;
+            }
+        }
+        if sent.count() > delivered {
+            taker.take()?;
+        } else {
+            yield_now();
+        }
+    }
+    taker.got.delivered.write(options)?;
+    finish(options, &sent)
+}
