@@ -1,6 +1,6 @@
 //! What a comparison found: medians of runs, and Stentor's figures beside the best of each other system at the same place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use stentor_testutil::median;
@@ -132,8 +132,7 @@ impl Report {
 
     /// All payloads.
     pub(super) fn payloads(&self) -> Vec<u32> {
-        let all: std::collections::BTreeSet<_> =
-            self.systems.iter().flat_map(|system| &system.rows).map(|row| row.bytes).collect();
+        let all: BTreeSet<_> = self.systems.iter().flat_map(|system| &system.rows).map(|row| row.bytes).collect();
         all.into_iter().collect()
     }
 }
@@ -203,8 +202,10 @@ pub(super) mod tests {
         let mut other = measured("cpg", 0, &[[(1.0, 80.0), (200.0, 999.0)]]);
         other.runs[0].pop();
         let report = Report::of(&[ours, other], Vec::new(), Vec::new());
-        let ratios: Vec<_> = report.ratios.values().copied().collect();
-        assert_eq!(ratios, [Ratio { rate: None, latency: Some(8.0) }]);
+        let document = serde_json::to_value(&report).unwrap();
+        let ratio = &document["ratios"]["three hosts, MTU 1500, stentor beside cpg, 64 bytes"];
+        assert_eq!(*ratio, serde_json::json!({ "rate": null, "latency": 8.0 }), "{document}");
+        assert_eq!(document["systems"][1]["guarantee"], "total order (agreed, not safe)");
     }
 
     #[test]
