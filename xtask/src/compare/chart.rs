@@ -19,7 +19,7 @@ const LINE: f64 = 18.0;
 const LEGEND: f64 = 150.0;
 
 /// Colours of systems on light and on dark ground, told apart by people who see few colours too; the first is ours.
-const COLOURS: [(&str, &str); 8] = [
+const COLOURS: [(&str, &str); 9] = [
     ("#0072b2", "#56b4e9"),
     ("#d55e00", "#ff8a3d"),
     ("#009e73", "#35c99e"),
@@ -28,6 +28,7 @@ const COLOURS: [(&str, &str); 8] = [
     ("#555555", "#bbbbbb"),
     ("#7a3e00", "#d9a066"),
     ("#4b3fbb", "#a59bff"),
+    ("#c2185b", "#ff7fb0"),
 ];
 
 /// What is drawn of a system.
@@ -92,10 +93,21 @@ fn curves(
         }
         let alike = || report.at(place).filter(|other| other.name == system.name);
         let best = |bytes: &u32| alike().filter_map(|told| figure(told, *bytes)).reduce(better);
-        let colour = curves.len() % COLOURS.len();
+        let colour = colour(report, system);
         curves.push(Curve { name: system.name, colour, figures: payloads.iter().map(best).collect() });
     }
     curves
+}
+
+/// The colour of a system, the same at every place: the first is that of ours.
+fn colour(report: &Report, system: &Told) -> usize {
+    let mut others = Vec::new();
+    for other in report.systems.iter().filter(|other| !other.ours) {
+        if !others.contains(&other.name) {
+            others.push(other.name);
+        }
+    }
+    others.iter().position(|name| *name == system.name).map_or(0, |at| 1 + at % (COLOURS.len() - 1))
 }
 
 /// A panel whose inner left edge is at `left`.
@@ -190,6 +202,15 @@ mod tests {
             let opened = text.matches(&format!("{opened} ")).count() + text.matches(&format!("{opened}>")).count();
             assert_eq!(opened, text.matches(&closed).count(), "{element}");
         }
+    }
+
+    #[test]
+    fn a_system_has_one_colour_at_all_places() {
+        let runs = [[(9.0, 10.0), (900.0, 99.0)]];
+        let all = [("stentor", 0), ("cpg", 0), ("nats", 0), ("stentor", 2), ("nats", 2), ("etcd", 2)];
+        let report = Report::of(&all.map(|(name, setting)| measured(name, setting, &runs)), Vec::new(), Vec::new());
+        let colours: Vec<_> = report.systems.iter().map(|system| colour(&report, system)).collect();
+        assert_eq!(colours, [0, 1, 2, 0, 2, 3]);
     }
 
     #[test]

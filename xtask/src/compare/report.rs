@@ -61,7 +61,7 @@ pub(super) struct Report {
 pub(super) struct Told {
     pub(super) name: &'static str,
     #[serde(skip)]
-    ours: bool,
+    pub(super) ours: bool,
     pub(super) version: String,
     pub(super) guarantee: &'static str,
     pub(super) until: &'static str,
