@@ -1,8 +1,8 @@
 //! What a comparison found: medians of runs, and Stentor's figures beside the best of each other system at the same place.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use stentor_testutil::median;
 
 use super::system::{Figures, Setting, System};
@@ -50,7 +50,8 @@ pub(super) struct Report {
     pub(super) systems: Vec<Told>,
     /// By place, own system, other system and payload: how many times as many messages a second as its best setting, and how many
     /// times as short a latency.
-    pub(super) ratios: BTreeMap<String, Ratio>,
+    #[serde(serialize_with = "as_object")]
+    pub(super) ratios: Vec<(String, Ratio)>,
     /// Systems that were not measured, and the line that installs each.
     pub(super) absent: Vec<String>,
     /// What was to be measured and failed.
@@ -137,9 +138,14 @@ impl Report {
     }
 }
 
+/// An object whose members stay in their order: payloads from the shortest to the longest.
+fn as_object<S: Serializer>(ratios: &[(String, Ratio)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(ratios.iter().map(|(name, ratio)| (name, ratio)))
+}
+
 /// The best of another system's settings at a place, beside ours. Streams are compared with streams.
-fn ratios(systems: &[Told]) -> BTreeMap<String, Ratio> {
-    let mut ratios = BTreeMap::new();
+fn ratios(systems: &[Told]) -> Vec<(String, Ratio)> {
+    let mut ratios: Vec<(String, Ratio)> = Vec::new();
     let (ours, others): (Vec<_>, Vec<_>) = systems.iter().partition(|system| system.ours);
     for own in ours {
         for other in others.iter().filter(|other| other.place == own.place) {
@@ -153,7 +159,10 @@ fn ratios(systems: &[Told]) -> BTreeMap<String, Ratio> {
                     over.zip(under).filter(|(_, under)| *under > 0.0).map(|(over, under)| over / under)
                 };
                 let ratio = Ratio { rate: divided(own.rate(bytes), most), latency: divided(shortest, alone.p50_us) };
-                ratios.insert(format!("{}, {} beside {}, {bytes} bytes", own.place, own.name, other.name), ratio);
+                let name = format!("{}, {} beside {}, {bytes} bytes", own.place, own.name, other.name);
+                if !ratios.iter().any(|(known, _)| *known == name) {
+                    ratios.push((name, ratio));
+                }
             }
         }
     }
@@ -193,7 +202,7 @@ pub(super) mod tests {
         let report = Report::of(&[ours, udpu, knet], Vec::new(), Vec::new());
         let wanted = Ratio { rate: Some(2.0), latency: Some(4.0) };
         let name = "three hosts, MTU 1500, stentor beside cpg, 64 bytes".to_owned();
-        assert_eq!(report.ratios, [(name, wanted)].into());
+        assert_eq!(report.ratios, [(name, wanted)]);
     }
 
     #[test]
