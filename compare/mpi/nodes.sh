@@ -7,7 +7,8 @@ shift 3
 . "$(dirname "$0")/../hosts.sh"
 mpicc -O2 -Wall -Wextra -Werror -o "$work/bcast" "$(dirname "$0")/bcast.c"
 # Processes yield while they wait, because there may be fewer processors.
-run=(mpirun --allow-run-as-root --oversubscribe --bind-to none --mca pml ob1 --mca btl "self,$how" --mca btl_tcp_if_include lo --mca mpi_yield_when_idle 1 -n 3)
+run=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n 3 --mca pml ob1 --mca btl "self,$how"
+  --mca btl_tcp_if_include lo --mca mpi_yield_when_idle 1)
 for shape in "$@"; do
   IFS=: read -r bytes outstanding messages <<<"$shape"
   folder=$work/$bytes-$outstanding

@@ -162,8 +162,8 @@ pub(super) fn ucx(programs: &Programs, system: &System, setting: &Setting, shape
     lines(programs, system, setting, shapes)?.iter().map(|line| ucx_of(line)).collect()
 }
 
-/// The payload, how many are outstanding, and the last line of `ucx_perftest -f -v`: iterations, latencies in µs (median, mean, mean of all),
-/// MB/s (twice) and messages a second (twice). In a stream its latencies are the times from one message to the next.
+/// The payload, how many are outstanding, and the last line of `ucx_perftest -f -v`: iterations, latencies in µs (median, mean, mean of
+/// all), MB/s (twice) and messages a second (twice). In a stream its latencies are the times from one message to the next.
 fn ucx_of(line: &str) -> Result<Figures> {
     let wrong = || format!("{line:?} is no line of ucx_perftest");
     let words: Vec<_> = line.split_whitespace().collect();

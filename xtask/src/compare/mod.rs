@@ -1,8 +1,8 @@
 //! `cargo xtask compare`: Stentor beside other systems, on this machine, in turns.
 //!
 //! Systems at the same place run on as many processes and get the same messages from one sender: one at a time, and with as many
-//! outstanding as each does best with. Runs take turns, so what drifts on the machine meets all alike. Programs for other systems are in the workspace
-//! `compare`, which links nothing of Stentor's.
+//! outstanding as each does best with. Runs take turns, so what drifts on the machine meets all alike. Programs for other systems are in
+//! the workspace `compare`, which links nothing of Stentor's.
 
 mod chart;
 mod markdown;
