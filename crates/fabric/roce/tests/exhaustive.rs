@@ -173,6 +173,7 @@ const SMALL: Setup = Setup {
     rd_atomic: 2,
     rnr_code: 1,
     words: 128,
+    apart: false,
 };
 
 #[test]

@@ -189,6 +189,7 @@ impl<'a> Talk<'a> {
             rd_atomic: [1, 4][random.below(2) as usize],
             rnr_code: 1,
             words: WORDS,
+            apart: seed.is_multiple_of(2),
         };
         let (a, b) = pair(&setup);
         let network = Network::new(profile.faults, seed ^ 0xfeed);

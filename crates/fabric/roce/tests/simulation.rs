@@ -232,6 +232,7 @@ const WRAPS: Setup = Setup {
     rd_atomic: 4,
     rnr_code: 1,
     words: 4096,
+    apart: true,
 };
 
 #[test]
@@ -270,6 +271,7 @@ fn everything_at_once() {
     many("everything", faults, &WRAPS);
     many("window of one", faults, &Setup { window: 1, rd_atomic: 1, ..WRAPS });
     many("window of three", faults, &Setup { window: 3, ..WRAPS });
+    many("whole writes", faults, &Setup { apart: false, ..WRAPS });
 }
 
 #[test]

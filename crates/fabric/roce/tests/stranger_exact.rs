@@ -22,6 +22,7 @@ const SETUP: Setup = Setup {
     rd_atomic: 4,
     rnr_code: 1,
     words: 256,
+    apart: false,
 };
 
 /// What a stranger sends instead of a packet of the connection's, and under which cause it counts.

@@ -53,13 +53,16 @@ pub struct Sending {
     pub max_rd_atomic: u8,
     /// Packets on their way at the same time, at most 2^22.
     pub window: u32,
+    /// Whether a WRITE that takes several packets goes as so many WRITEs, of one length but for the last: such packets leave in
+    /// one run, FIRST, MIDDLE and LAST do not.
+    pub apart: bool,
 }
 
 impl Sending {
-    /// 67 ms, 7 retries, "receiver not ready" without end, 16 READs, a window of 32 packets.
+    /// 67 ms, 7 retries, "receiver not ready" without end, 16 READs, a window of 32 packets; long WRITEs go whole.
     #[must_use]
     pub const fn new(first_psn: Psn) -> Sending {
-        Sending { first_psn, timeout: 14, retries: 7, rnr_retries: 7, max_rd_atomic: 16, window: 32 }
+        Sending { first_psn, timeout: 14, retries: 7, rnr_retries: 7, max_rd_atomic: 16, window: 32, apart: false }
     }
 
     /// The transport timeout, nanoseconds.

@@ -4,11 +4,14 @@
 //! made next; going back is moving the cursor. `una` is the oldest PSN that has not been acknowledged (or, of a READ or
 //! atomic, answered), `sent` the one behind the newest that was ever sent.
 //!
+//! A WRITE that adjoins the one before it becomes part of that while no packet of it is sent, so that records of a ring fill
+//! packets.
+//!
 //! Invariants: una ≤ sent ≤ next_psn; una ≤ cursor; the queue's front is not done; PSNs of the queue are without gaps.
 
 use std::collections::VecDeque;
 
-use stentor_fabric::{Opcode, QpConfig, QpId, Span, Status};
+use stentor_fabric::{Opcode, QpConfig, QpId, QpKind, Span, Status};
 use stentor_wire::Psn;
 
 use super::attributes::Sending;
@@ -17,6 +20,9 @@ use super::work::{Data, Remote, Request, Work};
 
 /// Packets of one READ request: longer READs are asked for piece by piece, so that answers do not flood a socket.
 pub(crate) const READ_PIECE: u32 = 32;
+
+/// Bytes of WRITEs that become one: as many as a run of the longest packets has.
+const MOST_MERGED: u32 = 64 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum RequestKind {
@@ -48,6 +54,8 @@ pub(crate) struct Wqe {
     pub(crate) imm: Option<u32>,
     pub(crate) first: Psn,
     pub(crate) packets: u32,
+    /// Requests that became part of this one: their ids are in [`Requester::folded`].
+    pub(crate) folded: u32,
     /// Packets of the answer that came.
     pub(crate) answered: u32,
 }
@@ -56,6 +64,13 @@ impl Wqe {
     /// READs and atomics are done when their answer came, everything else when it was acknowledged.
     pub(crate) fn wants_answer(&self) -> bool {
         !matches!(self.kind, RequestKind::Send | RequestKind::Write)
+    }
+
+    /// Whether a WRITE that follows may become part of this one: nobody waits for its completion, and no packet of it was sent.
+    /// `sent`: see [`Requester::sent`].
+    fn may_grow(&self, sent: Psn) -> bool {
+        let plain = self.kind == RequestKind::Write && self.imm.is_none() && !self.signalled;
+        plain && (1..MOST_MERGED).contains(&self.bytes) && !self.first.is_before(sent)
     }
 
     fn opcode(&self) -> Opcode {
@@ -81,6 +96,8 @@ pub(crate) struct Requester {
     pub(crate) config: QpConfig,
     pub(crate) sending: Sending,
     pub(crate) queue: VecDeque<Wqe>,
+    /// Ids of requests that became part of the one behind them, in the queue's order.
+    pub(crate) folded: VecDeque<u64>,
     /// Number of the queue's front, from 1.
     pub(crate) head: u64,
     /// Number up to which places are free again.
@@ -150,6 +167,7 @@ impl Requester {
             config,
             sending: Sending::new(Psn::new(0)),
             queue: VecDeque::with_capacity((config.send_depth as usize).min(1024)),
+            folded: VecDeque::new(),
             head: 1,
             freed: 0,
             inline: VecDeque::new(),
@@ -193,6 +211,9 @@ impl Requester {
     /// Takes a request that was checked.
     #[inline]
     pub(crate) fn post(&mut self, work: &Work<'_>, mtu: u16) {
+        if self.extend(work, mtu) {
+            return;
+        }
         let nowhere = Remote::default();
         let (kind, place, bytes, remote, imm) = match work.request {
             Request::Send { data, imm } => (RequestKind::Send, self.place(data), data.bytes() as usize, nowhere, imm),
@@ -222,9 +243,39 @@ impl Requester {
             imm,
             first: self.next_psn,
             packets,
+            folded: 0,
             answered: 0,
         });
         self.next_psn = self.next_psn.plus(packets);
+    }
+
+    /// Makes a WRITE part of the one before it, if that is not signalled, no packet of it was sent, and both their data and
+    /// their places adjoin. Returns whether it did. Bytes land in order, so nobody can tell them apart.
+    fn extend(&mut self, work: &Work<'_>, mtu: u16) -> bool {
+        let Request::Write { data, remote, imm: None } = work.request else { return false };
+        let (sent, reliable) = (self.sent, self.config.kind == QpKind::Reliable);
+        let Some(last) = self.queue.back_mut().filter(|last| reliable && last.may_grow(sent)) else { return false };
+        let bytes = data.bytes() as u32;
+        let adjoins = last.remote.rkey == remote.rkey && last.remote.va.wrapping_add(last.bytes.into()) == remote.va;
+        if !adjoins || last.solicited != work.solicited || bytes > MOST_MERGED - last.bytes {
+            return false;
+        }
+        match (&mut last.place, data) {
+            (DataPlace::Inline(_), Data::Inline(bytes)) => self.inline.extend(bytes),
+            (DataPlace::Local(before), Data::Region(span))
+                if before.region == span.region && before.offset + u64::from(before.bytes) == span.offset =>
+            {
+                before.bytes += span.bytes;
+            }
+            _ => return false,
+        }
+        self.folded.push_back(last.id);
+        (last.id, last.signalled, last.folded) = (work.id, work.signalled, last.folded + 1);
+        last.bytes += bytes;
+        let packets = last.bytes.div_ceil(mtu.into());
+        last.packets = packets;
+        self.next_psn = last.first.plus(packets);
+        true
     }
 
     fn place(&mut self, data: Data<'_>) -> DataPlace {
@@ -268,6 +319,7 @@ impl Requester {
             completions.send(self.qp, wqe.id, wqe.opcode(), Status::Success, self.head);
         }
         self.head += 1;
+        self.folded.drain(..wqe.folded as usize);
         if let DataPlace::Inline(_) = wqe.place {
             self.inline.drain(..wqe.bytes as usize);
             self.inline_gone += u64::from(wqe.bytes);
@@ -278,9 +330,11 @@ impl Requester {
     pub(crate) fn fail(&mut self, first: Status, completions: &mut CompletionQueue) {
         let mut status = first;
         for wqe in self.queue.drain(..) {
-            completions.send(self.qp, wqe.id, wqe.opcode(), status, self.head);
+            for id in self.folded.drain(..wqe.folded as usize).chain([wqe.id]) {
+                completions.send(self.qp, id, wqe.opcode(), status, self.head);
+                status = Status::Flushed;
+            }
             self.head += 1;
-            status = Status::Flushed;
         }
         self.inline_gone += self.inline.len() as u64;
         self.inline.clear();

@@ -109,7 +109,10 @@ impl Requester {
         let offset = packet * mtu;
         let (headers, payload) = match wqe.kind {
             RequestKind::Send | RequestKind::Write => {
-                let message = message(wqe, position);
+                let message = match wqe.kind {
+                    RequestKind::Write if self.sending.apart && making.reliable => part(wqe, offset, (wqe.bytes - offset).min(mtu)),
+                    _ => message(wqe, position),
+                };
                 let headers = if making.reliable { Headers::Rc(message) } else { Headers::Uc(message) };
                 (headers, (wqe.bytes - offset).min(mtu))
             }
@@ -180,6 +183,15 @@ fn message(wqe: &Wqe, position: Position) -> Message {
         (true, Position::Last, Some(imm)) => Message::WriteLastImm(imm),
         (true, Position::Only, None) => Message::WriteOnly(reth),
         (true, Position::Only, Some(imm)) => Message::WriteOnlyImm(reth, imm),
+    }
+}
+
+/// So many bytes of a WRITE, from `offset` on, as a WRITE of their own.
+fn part(wqe: &Wqe, offset: u32, bytes: u32) -> Message {
+    let reth = Reth { va: wqe.remote.va.wrapping_add(offset.into()), rkey: wqe.remote.rkey, bytes };
+    match wqe.imm.filter(|_| offset + bytes == wqe.bytes) {
+        Some(imm) => Message::WriteOnlyImm(reth, imm),
+        None => Message::WriteOnly(reth),
     }
 }
 

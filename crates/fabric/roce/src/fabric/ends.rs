@@ -35,6 +35,7 @@ impl RoceDevice {
             rnr_retries,
             max_rd_atomic: RD_ATOMIC.min(theirs.reads),
             window: self.config.window,
+            apart: ours.runs && theirs.runs,
             ..Sending::new(Psn::new(ours.psn))
         };
         self.endpoint.ready_to_send(qp, sending).map_err(|error| error.to_string())

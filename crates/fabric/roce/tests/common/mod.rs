@@ -57,6 +57,8 @@ pub(crate) struct Setup {
     pub(crate) rd_atomic: u8,
     pub(crate) rnr_code: u8,
     pub(crate) words: usize,
+    /// See [`Sending::apart`].
+    pub(crate) apart: bool,
 }
 
 impl Default for Setup {
@@ -73,6 +75,7 @@ impl Default for Setup {
             rd_atomic: 4,
             rnr_code: 1,
             words: 2048,
+            apart: false,
         }
     }
 }
@@ -117,6 +120,7 @@ impl Side {
             rnr_retries: setup.rnr_retries,
             max_rd_atomic: setup.rd_atomic,
             window: setup.window,
+            apart: setup.apart,
         };
         self.path = Some(path);
         self.endpoint.init(self.qp).unwrap();

@@ -22,6 +22,7 @@ pub(crate) const SETUP: Setup = Setup {
     rd_atomic: 2,
     rnr_code: 1,
     words: 64,
+    apart: false,
 };
 pub(crate) const PATTERN: u8 = 0xa5;
 /// What the adversary's packets are full of.
