@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn what_is_lost_is_told_anew_and_damage_is_not_taken() {
         with_two(251, |one, other| {
-            one.put(1, 0, 0, 5, 3000).unwrap();
+            one.put(1, 0, 0, 5, 9000).unwrap();
             one.to[1].make();
             // The second of its packets is lost, and another is damaged.
             one.to[1].made.remove(1);

@@ -31,8 +31,8 @@ fn the_suite() {
 }
 
 #[test]
-fn the_suite_with_the_largest_packets() {
-    suite(|count| bed(count, |config| config.mtu = 4096)).assert_ok();
+fn the_suite_with_the_packets_of_an_ethernet() {
+    suite(|count| bed(count, |config| config.mtu = Some(1024))).assert_ok();
 }
 
 const BAD: Chances = Chances { drop: 0.02, duplicate: 0.02, reorder: 0.02, corrupt: 0.02, delay: 0 };

@@ -27,6 +27,8 @@ const SETUP: Setup = Setup {
     rd_atomic: 16,
     rnr_code: 14,
     words: 2048,
+    // As the kernel sends them.
+    apart: false,
 };
 
 /// Without what is free.

@@ -207,6 +207,7 @@ fn capabilities(config: &ShmConfig) -> Capabilities {
         unreliable: true,
         tagged: false,
         masks_find_early: false,
+        merges_writes: false,
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,

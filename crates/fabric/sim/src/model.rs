@@ -219,6 +219,7 @@ impl NetworkModel {
             unreliable: self.unreliable,
             tagged: self.tagged,
             masks_find_early: self.tagged,
+            merges_writes: false,
             loopback: true,
             many_readers: true,
             max_completions: u32::MAX,

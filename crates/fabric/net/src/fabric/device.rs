@@ -114,6 +114,7 @@ pub enum Waiting {
 ///             unreliable: false,
 ///             tagged: false,
 ///             masks_find_early: false,
+///             merges_writes: false,
 ///             loopback: true,
 ///             many_readers: false,
 ///             hardware_multicast: false,

@@ -124,6 +124,7 @@ fn capabilities(config: &OfiConfig, info: &Info) -> Capabilities {
         unreliable: false,
         tagged: can.tagged,
         masks_find_early: can.tagged && !quirks.masks_miss_unexpected,
+        merges_writes: false,
         loopback: true,
         many_readers: true,
         hardware_multicast: false,

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::net::sockopt;
 use stentor_wire::icrc::RunIds;
 use stentor_wire::{Envelope, IpPacket, IpRepr, UDP_PORT};
 use thiserror::Error;
@@ -173,6 +174,12 @@ impl Port {
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.address
+    }
+
+    /// The bytes of packets that wait here to be taken in, at most, as the kernel counts them.
+    pub(crate) fn room(&self) -> u32 {
+        let socket = self.raw.as_ref().unwrap_or(&self.listening);
+        sockopt::socket_recv_buffer_size(socket).map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
     /// The headers around everything that goes to a peer.

@@ -53,8 +53,8 @@ pub struct Sending {
     pub max_rd_atomic: u8,
     /// Packets on their way at the same time, at most 2^22.
     pub window: u32,
-    /// Whether a WRITE that takes several packets goes as so many WRITEs, of one length but for the last: such packets leave in
-    /// one run, FIRST, MIDDLE and LAST do not.
+    /// Whether a WRITE without an immediate that takes several packets goes as so many WRITEs, of one length but for the last:
+    /// such packets leave in one run, FIRST, MIDDLE and LAST do not.
     pub apart: bool,
 }
 

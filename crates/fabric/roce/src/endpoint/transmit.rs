@@ -109,10 +109,10 @@ impl Requester {
         let offset = packet * mtu;
         let (headers, payload) = match wqe.kind {
             RequestKind::Send | RequestKind::Write => {
-                let message = match wqe.kind {
-                    RequestKind::Write if self.sending.apart && making.reliable => part(wqe, offset, (wqe.bytes - offset).min(mtu)),
-                    _ => message(wqe, position),
-                };
+                let apart =
+                    self.sending.apart && making.reliable && wqe.kind == RequestKind::Write && wqe.imm.is_none();
+                let message =
+                    if apart { part(wqe, offset, (wqe.bytes - offset).min(mtu)) } else { message(wqe, position) };
                 let headers = if making.reliable { Headers::Rc(message) } else { Headers::Uc(message) };
                 (headers, (wqe.bytes - offset).min(mtu))
             }
@@ -188,11 +188,7 @@ fn message(wqe: &Wqe, position: Position) -> Message {
 
 /// So many bytes of a WRITE, from `offset` on, as a WRITE of their own.
 fn part(wqe: &Wqe, offset: u32, bytes: u32) -> Message {
-    let reth = Reth { va: wqe.remote.va.wrapping_add(offset.into()), rkey: wqe.remote.rkey, bytes };
-    match wqe.imm.filter(|_| offset + bytes == wqe.bytes) {
-        Some(imm) => Message::WriteOnlyImm(reth, imm),
-        None => Message::WriteOnly(reth),
-    }
+    Message::WriteOnly(Reth { va: wqe.remote.va.wrapping_add(offset.into()), rkey: wqe.remote.rkey, bytes })
 }
 
 fn read(wqe: &Wqe, packet: u32, mtu: u32) -> Headers {

@@ -11,9 +11,10 @@ use crate::driver::{Chances, Mode, PortError};
 /// How a process uses its sockets.
 #[derive(Clone, Debug)]
 pub struct RoceConfig {
-    /// Payload of a packet, bytes; the smaller of the two ends counts. 1024 fits an Ethernet MTU of 1500, 4096 one of 4200.
-    pub mtu: u16,
-    /// Packets of one queue pair that are on their way at the same time.
+    /// Payload of a packet, bytes; the smaller of the two ends counts. `None`: the largest that the interface of the own address
+    /// takes when a connection begins: 1024 at an Ethernet MTU of 1500, 4096 from 4180 on.
+    pub mtu: Option<u16>,
+    /// The most packets of one queue pair that are on their way at the same time; fewer where sockets have less room.
     pub window: u32,
     /// Limit of one message or write, bytes.
     pub message_bytes: u32,
@@ -38,11 +39,11 @@ pub struct RoceConfig {
 }
 
 impl Default for RoceConfig {
-    /// Path MTU 1024, a window of 32 packets, messages of 256 KiB, a plain socket.
+    /// The interface's MTU, a window of 256 packets, messages of 256 KiB, a plain socket.
     fn default() -> RoceConfig {
         RoceConfig {
-            mtu: 1024,
-            window: 32,
+            mtu: None,
+            window: 256,
             message_bytes: 256 << 10,
             mode: Mode::Plain,
             runs: true,

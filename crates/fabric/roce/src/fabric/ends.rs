@@ -4,8 +4,9 @@ use std::net::IpAddr;
 
 use stentor_fabric::{QpId, Status};
 use stentor_fabric_net::{End, Pair, Transport, nonce};
+use stentor_host::{interface_of, mtu_of};
 use stentor_switch_host::{RawWrite, SetTransport};
-use stentor_wire::{Psn, RnrTimer};
+use stentor_wire::{PATH_MTUS, Psn, RnrTimer};
 
 use super::RoceDevice;
 use crate::endpoint::{Data, Path, Remote, Request, Sending, State, Work};
@@ -19,6 +20,22 @@ const RNR_RETRIES: u8 = 6;
 /// The same without end.
 const FOR_EVER: u8 = 7;
 
+/// What lies around the payload of a WRITE with an immediate, bytes: IP, UDP, and the headers and check of RoCEv2.
+const AROUND_IPV4: u32 = 20 + 8 + 12 + 16 + 4 + 4;
+const AROUND_IPV6: u32 = AROUND_IPV4 + 20;
+/// Where the interface is not known: it fits an Ethernet MTU of 1500.
+const USUAL_MTU: u16 = 1024;
+/// Into how many windows the room of a socket is divided. The kernel counts about two bytes for each that is carried.
+const SHARES: u32 = 16;
+/// The least window, packets.
+const LEAST_WINDOW: u32 = 8;
+
+/// The largest path MTU of so many bytes at most; if none is, the smallest.
+fn largest_payload(bytes: u32) -> u16 {
+    let fits = PATH_MTUS.iter().copied().filter(|mtu| u32::from(*mtu) <= bytes);
+    fits.max().unwrap_or(PATH_MTUS[0])
+}
+
 /// What an end says of itself that this fabric can reach.
 fn pair(end: &End) -> Result<&Pair, String> {
     match end {
@@ -28,13 +45,31 @@ fn pair(end: &End) -> Result<&Pair, String> {
 }
 
 impl RoceDevice {
+    /// The payload of the longest packet that leaves here, bytes.
+    fn mtu(&self) -> u16 {
+        let address = self.pump.port().address();
+        let measured = || {
+            let mtu = mtu_of(&interface_of(address)?).ok()?;
+            let around = if address.is_ipv4() { AROUND_IPV4 } else { AROUND_IPV6 };
+            Some(largest_payload(mtu.saturating_sub(around)))
+        };
+        self.config.mtu.or_else(measured).unwrap_or(USUAL_MTU)
+    }
+
+    /// Packets of a queue pair that may be under way, so that some queue pairs at a time fill no socket's buffer. The peer's
+    /// is taken to be like this one's.
+    fn window(&self, mtu: u16) -> u32 {
+        let share = self.pump.port().room() / SHARES / u32::from(mtu);
+        self.config.window.min(share.max(LEAST_WINDOW))
+    }
+
     fn begin_to_send(&mut self, qp: QpId, (ours, theirs): (&End, &End), rnr_retries: u8) -> Result<(), String> {
         let (ours, theirs) = (pair(ours)?, pair(theirs)?);
         let sending = Sending {
             timeout: TIMEOUT,
             rnr_retries,
             max_rd_atomic: RD_ATOMIC.min(theirs.reads),
-            window: self.config.window,
+            window: self.window(ours.mtu.min(theirs.mtu)),
             apart: ours.runs && theirs.runs,
             ..Sending::new(Psn::new(ours.psn))
         };
@@ -52,7 +87,7 @@ impl Transport for RoceDevice {
         Ok(End::QueuePair(Pair {
             number: self.endpoint.number(qp).unwrap_or_default(),
             psn: fresh_number(),
-            mtu: self.config.mtu,
+            mtu: self.mtu(),
             gid: match self.pump.port().address() {
                 IpAddr::V4(ip) => ip.to_ipv6_mapped(),
                 IpAddr::V6(ip) => ip,

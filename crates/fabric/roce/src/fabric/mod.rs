@@ -147,6 +147,7 @@ fn capabilities(config: &RoceConfig) -> Capabilities {
         unreliable: true,
         tagged: false,
         masks_find_early: false,
+        merges_writes: true,
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,
@@ -166,8 +167,8 @@ impl Device for RoceDevice {
     type StartError = StartError;
 
     fn open(net: &NetConfig, config: RoceConfig, epoll: Arc<OwnedFd>) -> Result<(Self, SwitchSets<Self>), StartError> {
-        if !PATH_MTUS.contains(&config.mtu) {
-            return Err(StartError::Mtu(config.mtu));
+        if let Some(mtu) = config.mtu.filter(|mtu| !PATH_MTUS.contains(mtu)) {
+            return Err(StartError::Mtu(mtu));
         }
         let mut port = Port::open(net.own_address()?.ip(), config.mode, u16::from_be_bytes(nonce()))?;
         if config.runs && !config.chances.is_any() && !config.faults {

@@ -1,10 +1,10 @@
 //! The interface of this process's address, as far as it matters to the choice of a device.
 
-use std::ffi::CStr;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
-use std::ptr;
+
+use stentor_host::interface_of;
 
 /// Hardware addresses of IP over InfiniBand are a queue pair, and then, here, the port's GID; those of others are shorter.
 const GID_AT: usize = 4;
@@ -24,50 +24,6 @@ fn gid_under(root: &Path, interface: &str) -> Option<Ipv6Addr> {
     Some(gid.into())
 }
 
-/// The name of the interface that has this address, in the network namespace of this process.
-fn interface_of(address: IpAddr) -> Option<String> {
-    let mut list = ptr::null_mut();
-    // SAFETY: the list is written during the call; it is given back below.
-    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
-        return None;
-    }
-    let (mut entry, mut found) = (list, None);
-    while !entry.is_null() && found.is_none() {
-        // SAFETY: an entry of the list, which was not given back yet.
-        let one = unsafe { &*entry };
-        // SAFETY: as its family says, which `ip_of` asks first.
-        if unsafe { ip_of(one.ifa_addr) } == Some(address) {
-            // SAFETY: every entry has a name, a string inside the list.
-            found = unsafe { CStr::from_ptr(one.ifa_name) }.to_str().ok().map(str::to_owned);
-        }
-        entry = one.ifa_next;
-    }
-    // SAFETY: it is the list that came, and nobody looks at it again.
-    unsafe { libc::freeifaddrs(list) };
-    found
-}
-
-/// The IP address in a socket address, if it is one.
-///
-/// # Safety
-/// A null pointer, or a socket address with as many bytes as its family has, aligned for all families.
-unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: each kind begins with its family; what follows is there as the caller promises.
-    unsafe {
-        match i32::from((*address).sa_family) {
-            libc::AF_INET => {
-                let raw = (*address.cast::<libc::sockaddr_in>()).sin_addr.s_addr;
-                Some(Ipv4Addr::from(u32::from_be(raw)).into())
-            }
-            libc::AF_INET6 => Some(Ipv6Addr::from((*address.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr).into()),
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,9 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interface_of_an_address_is_found() {
-        assert_eq!(interface_of("127.0.0.1".parse().unwrap()).as_deref(), Some("lo"));
-        assert_eq!(interface_of("192.0.2.77".parse().unwrap()), None, "an address of documentation");
+    fn an_interface_of_another_kind_has_none() {
         assert_eq!(infiniband_gid(Path::new("/sys"), "127.0.0.1".parse().unwrap()), None);
     }
 }

@@ -154,6 +154,7 @@ fn capabilities(
         unreliable: granted.unreliable,
         tagged: false,
         masks_find_early: false,
+        merges_writes: false,
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,

@@ -60,6 +60,8 @@ pub(super) struct Outbound {
     keeps: usize,
     /// Whether a short record may go the short way, as far as the ring is concerned.
     plain: bool,
+    /// Whether records are written up to the end of their last line, so that the next one adjoins.
+    whole_lines: bool,
     /// Whether what was posted before a start may land after what is posted behind it.
     unordered: bool,
     /// A majority has freed what is before this.
@@ -106,7 +108,7 @@ impl Outbound {
         } else {
             None
         };
-        let Capabilities { inline_bytes, ordered_writes, .. } = *fabric.capabilities();
+        let Capabilities { inline_bytes, ordered_writes, merges_writes, .. } = *fabric.capabilities();
         let plain = keeps == 0 && inline_bytes as usize >= LINE && (ordered_writes || !catches_up);
         let unordered = !ordered_writes && !mutant!(mutant, StartedUnderWrites);
         let writer = RingWriter::new(geometry, seal);
@@ -123,6 +125,7 @@ impl Outbound {
             catches_up,
             keeps,
             plain,
+            whole_lines: merges_writes,
             unordered,
             tail: 0,
             late: false,
@@ -285,7 +288,8 @@ impl Outbound {
             sealed.words = 0;
             return None;
         };
-        let data = zerocopy::IntoBytes::as_bytes(&sealed.record[..place.words]);
+        let words = self.words_to_write(&place, &mut sealed.record);
+        let data = zerocopy::IntoBytes::as_bytes(&sealed.record[..words]);
         let mut writes = 0;
         for target in &self.targets {
             if target.is_started()
@@ -296,6 +300,18 @@ impl Outbound {
             }
         }
         Some(writes)
+    }
+
+    /// Returns the words of a sealed record to write: more than it has, if the next one is to adjoin it. Those behind it are 0,
+    /// so that nothing is told that was for others.
+    #[inline]
+    fn words_to_write(&self, place: &Place, record: &mut [u64]) -> usize {
+        if !self.whole_lines {
+            return place.words;
+        }
+        let words = place.words.next_multiple_of(LINE_WORDS).min(record.len());
+        record[place.words..words].fill(0);
+        words
     }
 
     /// Whether all targets that count can take a record with this payload now.
@@ -369,7 +385,8 @@ impl Outbound {
         Way { wakes, mut fanout }: Way<'_>,
     ) -> u64 {
         let (position, lap) = (self.writer.position(), self.writer.lap());
-        let Some(place) = self.writer.seal(bytes, record) else { return 0 };
+        let Some(mut place) = self.writer.seal(bytes, record) else { return 0 };
+        place.words = self.words_to_write(&place, record);
         let inline = place.words * WORD <= fabric.capabilities().inline_bytes as usize;
         let lags = (self.catches_up || self.late) && self.targets.iter().any(|target| target.lags(links));
         if !inline || lags || self.keeps > 0 {
@@ -529,5 +546,5 @@ impl Outbound {
 
 /// Words of a scratch record for a ring.
 pub(super) fn scratch(geometry: &Geometry) -> Vec<u64> {
-    vec![0; HEADER_WORDS + geometry.max_payload().div_ceil(WORD)]
+    vec![0; (HEADER_WORDS + geometry.max_payload().div_ceil(WORD)).next_multiple_of(LINE_WORDS)]
 }
