@@ -1,0 +1,117 @@
+//! WRITEs that adjoin leave as one, if nobody can tell.
+
+mod common;
+
+use common::{Flying, Setup, Side, inline_send, inline_write, pair, settle};
+use stentor_fabric::{QpKind, Status};
+use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
+use stentor_wire::{Headers, Message, Packet, Repr};
+
+const APART: Setup = Setup {
+    kind: QpKind::Reliable,
+    mtu: 256,
+    psn_a: 0xff_fffe,
+    psn_b: 7,
+    window: 64,
+    timeout: 14,
+    retries: 1,
+    rnr_retries: 7,
+    rd_atomic: 4,
+    rnr_code: 1,
+    words: 2048,
+    apart: true,
+};
+
+/// Posts so many bytes of a byte to a place, with a completion if `signalled`.
+fn post(side: &mut Side, id: u64, (at, bytes): (u64, usize), key_of: &Side, signalled: bool) {
+    let data = vec![id as u8; bytes];
+    let work = Work { id, request: inline_write(&data, key_of.remote(at)), signalled, solicited: false };
+    side.endpoint.post_send(side.qp, &work).expect("there is room");
+}
+
+/// The offset and length of each WRITE that goes whole in a packet.
+fn writes(packets: &[Flying], to: &Side) -> Vec<(u64, u32)> {
+    let one = |packet: &Flying| match Repr::parse(&Packet::new_checked(&packet.1[..]).expect("whole")).expect("known") {
+        Repr { headers: Headers::Rc(Message::WriteOnly(reth)), .. } => Some((reth.va - to.remote(0).va, reth.bytes)),
+        _ => None,
+    };
+    packets.iter().filter_map(one).collect()
+}
+
+#[test]
+fn adjoining_writes_fill_packets_and_complete_by_their_last() {
+    let (mut a, mut b) = pair(&APART);
+    for (id, at) in (1..=10).zip((0..).step_by(100)) {
+        post(&mut a, id, (at, 100), &b, id == 10);
+    }
+    let packets = a.packets(0);
+    assert_eq!(writes(&packets, &b), [(0, 256), (256, 256), (512, 256), (768, 232)]);
+    packets.iter().for_each(|packet| b.take(0, packet));
+    settle(0, &mut a, &mut b);
+    let written = b.bytes(b.shared);
+    assert!((0..1000).all(|at| usize::from(written[at]) == at / 100 + 1));
+    let done: Vec<_> = a.completions().iter().map(|done| (done.id, done.status)).collect();
+    assert_eq!(done, [(10, Status::Success)]);
+    assert_eq!(a.endpoint.send_queue_len(a.qp), 0);
+}
+
+/// Whoever waits for a completion gets it as soon as that WRITE is done, and what does not adjoin goes by itself.
+#[test]
+fn what_somebody_waits_for_or_does_not_adjoin_is_not_extended() {
+    let (mut a, mut b) = pair(&APART);
+    post(&mut a, 1, (0, 64), &b, true);
+    post(&mut a, 2, (64, 64), &b, false);
+    post(&mut a, 3, (192, 64), &b, false);
+    a.post(4, inline_send(b"between"));
+    post(&mut a, 5, (256, 64), &b, false);
+    let other = Remote { rkey: b.key ^ 0x100, ..b.remote(320) };
+    let work = Work { id: 6, request: inline_write(&[6; 8], other), signalled: true, solicited: false };
+    a.endpoint.post_send(a.qp, &work).expect("there is room");
+    let packets = a.packets(0);
+    assert_eq!(writes(&packets, &b), [(0, 64), (64, 64), (192, 64), (256, 64), (320, 8)]);
+    let region = b.local;
+    post(&mut b, 1, (0, 8), &a, false);
+    let from_region = Request::Write { data: Data::Region(b.span(0, 8)), remote: a.remote(8), imm: None };
+    b.post(2, from_region);
+    assert_eq!(writes(&b.packets(0), &a), [(0, 8), (8, 8)], "inline and not, of region {region:?}");
+}
+
+#[test]
+fn a_write_that_has_left_is_not_extended() {
+    let (mut a, b) = pair(&APART);
+    post(&mut a, 1, (0, 64), &b, false);
+    assert_eq!(writes(&a.packets(0), &b), [(0, 64)]);
+    post(&mut a, 2, (64, 64), &b, false);
+    post(&mut a, 3, (128, 300), &b, true);
+    assert_eq!(writes(&a.packets(0), &b), [(64, 256), (320, 108)]);
+}
+
+#[test]
+fn parts_of_a_region_that_adjoin_become_one() {
+    let (mut a, mut b) = pair(&APART);
+    a.fill(a.local, 0, &[9; 300]);
+    for (id, at, bytes) in [(1, 0, 100), (2, 100, 200)] {
+        let request = Request::Write { data: Data::Region(a.span(at, bytes)), remote: b.remote(at), imm: None };
+        let work = Work { id, request, signalled: id == 2, solicited: false };
+        a.endpoint.post_send(a.qp, &work).expect("there is room");
+    }
+    let packets = a.packets(0);
+    assert_eq!(writes(&packets, &b), [(0, 256), (256, 44)]);
+    packets.iter().for_each(|packet| b.take(0, packet));
+    assert_eq!(b.bytes(b.shared)[..301], [&[9; 300][..], &[0]].concat());
+}
+
+/// A broken queue pair says of each request that it was flushed, also of one that was part of another.
+#[test]
+fn every_request_is_flushed_by_its_own_name() {
+    let (mut a, b) = pair(&APART);
+    let wrong = Remote { rkey: b.key ^ 0x100, ..b.remote(0) };
+    let work = Work { id: 1, request: inline_write(&[1; 8], wrong), signalled: false, solicited: false };
+    a.endpoint.post_send(a.qp, &work).expect("there is room");
+    (2..=4).for_each(|id| post(&mut a, id, (id * 8, 8), &b, id == 4));
+    let mut b = b;
+    settle(0, &mut a, &mut b);
+    let done: Vec<_> = a.completions().iter().map(|done| (done.id, done.status)).collect();
+    let flushed = |id| (id, Status::Flushed);
+    assert_eq!(done, [(1, Status::RemoteAccess), flushed(2), flushed(3), flushed(4)]);
+}
