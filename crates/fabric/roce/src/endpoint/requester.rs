@@ -118,6 +118,8 @@ pub(crate) struct Requester {
     pub(crate) retries: u8,
     pub(crate) rnr_retries: u8,
     pub(crate) window: u32,
+    /// Bytes of the request that was never answered, if the queue pair broke for that.
+    pub(crate) unanswered: Option<u32>,
     /// Packets acknowledged since the window grew.
     pub(crate) acknowledged: u32,
     pub(crate) timers: Timers,
@@ -182,6 +184,7 @@ impl Requester {
             retries: 0,
             rnr_retries: 0,
             window: 1,
+            unanswered: None,
             acknowledged: 0,
             timers: Timers::default(),
         }
@@ -192,7 +195,7 @@ impl Requester {
         let psn = sending.first_psn;
         (self.next_psn, self.una, self.sent) = (psn, psn, psn);
         (self.retries, self.rnr_retries, self.window) = (sending.retries, sending.rnr_retries, sending.window);
-        self.sending = sending;
+        (self.sending, self.unanswered) = (sending, None);
         self.timers = Timers { patience: FIRST_PATIENCE, ..Timers::default() };
     }
 
@@ -329,6 +332,8 @@ impl Requester {
     /// Breaks: the front gets a status, everything behind it is flushed.
     pub(crate) fn fail(&mut self, first: Status, completions: &mut CompletionQueue) {
         let mut status = first;
+        let front = self.queue.front().filter(|_| first == Status::RetryExceeded);
+        self.unanswered = self.unanswered.or(front.map(|front| front.bytes));
         for wqe in self.queue.drain(..) {
             for id in self.folded.drain(..wqe.folded as usize).chain([wqe.id]) {
                 completions.send(self.qp, id, wqe.opcode(), status, self.head);

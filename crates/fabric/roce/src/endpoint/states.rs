@@ -106,6 +106,13 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Returns the way to the peer of a queue pair that broke because a request was never answered, and the bytes of that.
+    #[must_use]
+    pub fn unanswered(&self, id: QpId) -> Option<(Path, u32)> {
+        let qp = self.qps.get(id.index())?;
+        qp.path.zip(qp.requester.unanswered)
+    }
+
     /// Anything → Reset: queues are emptied without completions, also those that were not polled yet keep no place.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The ends of connections, on an endpoint that packets go through.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use stentor_fabric::{QpId, Status};
 use stentor_fabric_net::{End, Pair, Transport, nonce};
@@ -46,14 +47,15 @@ fn pair(end: &End) -> Result<&Pair, String> {
 
 impl RoceDevice {
     /// The payload of the longest packet that leaves here, bytes.
-    fn mtu(&self) -> u16 {
+    fn mtu(&self, qp: QpId) -> u16 {
         let address = self.pump.port().address();
         let measured = || {
             let mtu = mtu_of(&interface_of(address)?).ok()?;
             let around = if address.is_ipv4() { AROUND_IPV4 } else { AROUND_IPV6 };
             Some(largest_payload(mtu.saturating_sub(around)))
         };
-        self.config.mtu.or_else(measured).unwrap_or(USUAL_MTU)
+        let own = self.config.mtu.or_else(measured).unwrap_or(USUAL_MTU);
+        self.paths.limit(qp, own, Instant::now())
     }
 
     /// Packets of a queue pair that may be under way, so that some queue pairs at a time fill no socket's buffer. The peer's
@@ -87,7 +89,7 @@ impl Transport for RoceDevice {
         Ok(End::QueuePair(Pair {
             number: self.endpoint.number(qp).unwrap_or_default(),
             psn: fresh_number(),
-            mtu: self.mtu(),
+            mtu: self.mtu(qp),
             gid: match self.pump.port().address() {
                 IpAddr::V4(ip) => ip.to_ipv6_mapped(),
                 IpAddr::V6(ip) => ip,
@@ -103,6 +105,7 @@ impl Transport for RoceDevice {
         let (ours, theirs) = (pair(ours)?, pair(theirs)?);
         let address = theirs.gid.to_ipv4_mapped().map_or(IpAddr::V6(theirs.gid), IpAddr::V4);
         let envelope = self.pump.port().envelope(address).map_err(|error| error.to_string())?;
+        self.paths.meet(qp, address);
         self.pump.port_mut().run_to(address, theirs.runs);
         self.pump.port_mut().hear_identified(address, theirs.identified);
         let path = Path {
@@ -139,6 +142,9 @@ impl Transport for RoceDevice {
     fn next_broken(&mut self) -> Option<QpId> {
         while let Some(qp) = self.endpoint.next_broken() {
             if self.endpoint.state(qp) == Some(State::Error) {
+                if let Some((path, bytes)) = self.endpoint.unanswered(qp) {
+                    self.paths.unanswered(path.peer(), path.mtu, bytes, Instant::now());
+                }
                 return Some(qp);
             }
         }

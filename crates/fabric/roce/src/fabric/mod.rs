@@ -6,6 +6,7 @@
 
 mod config;
 mod ends;
+mod path_mtu;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -26,6 +27,7 @@ use crate::driver::{Faults, Pcap, Port, PortCounters, Pump};
 use crate::endpoint::{Counters, Endpoint, ProtectionDomain, Remote, State, Work};
 pub use config::{RoceConfig, StartError};
 use ends::fresh_number;
+use path_mtu::PathMtus;
 
 /// What it is called.
 const NAME: &str = "roce";
@@ -58,6 +60,7 @@ pub struct RoceDevice {
     heard: bool,
     /// A system call failed.
     failure: Option<String>,
+    paths: PathMtus,
     /// The number of looks at the socket that are still spared: the kernel has just said what it has.
     spared: u32,
     /// Whether the kernel said that there are packets.
@@ -77,10 +80,10 @@ impl RoceDevice {
         self.pump.port().counters()
     }
 
-    /// Returns the next thing about sending that a person should know: runs or packets that the kernel did not take. Told once
-    /// of each place.
+    /// Returns the next thing about sending that a person should know: runs or packets that the kernel did not take, told once
+    /// of each place; and long packets that a path swallows.
     pub fn next_note(&mut self) -> Option<String> {
-        self.pump.port_mut().next_note()
+        self.pump.port_mut().next_note().or_else(|| self.paths.next_note())
     }
 
     /// Replaces the network's faults, if the configuration allows it. Returns false, and does nothing, where the
@@ -194,6 +197,7 @@ impl Device for RoceDevice {
             rung: false,
             heard: true,
             failure: None,
+            paths: PathMtus::default(),
             spared: 0,
             waits: false,
         };
