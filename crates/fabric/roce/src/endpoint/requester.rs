@@ -118,7 +118,7 @@ pub(crate) struct Requester {
     pub(crate) retries: u8,
     pub(crate) rnr_retries: u8,
     pub(crate) window: u32,
-    /// Bytes of the request that was never answered, if the queue pair broke for that.
+    /// Bytes of the request that was not answered for long when the queue pair ended.
     pub(crate) unanswered: Option<u32>,
     /// Packets acknowledged since the window grew.
     pub(crate) acknowledged: u32,
@@ -144,6 +144,8 @@ pub(crate) struct Timers {
     pub(crate) probing: bool,
 }
 
+/// What is asked for again and again and not answered for this time or longer, nanoseconds, may never be.
+const LONG: u64 = 30_000_000;
 /// Probes wait at least this long, nanoseconds.
 const MIN_PATIENCE: u64 = 500_000;
 /// And so long while no round trip was measured.
@@ -332,7 +334,8 @@ impl Requester {
     /// Breaks: the front gets a status, everything behind it is flushed.
     pub(crate) fn fail(&mut self, first: Status, completions: &mut CompletionQueue) {
         let mut status = first;
-        let front = self.queue.front().filter(|_| first == Status::RetryExceeded);
+        let long = first == Status::RetryExceeded || self.is_waiting() && self.timers.patience >= LONG;
+        let front = self.queue.front().filter(|_| long);
         self.unanswered = self.unanswered.or(front.map(|front| front.bytes));
         for wqe in self.queue.drain(..) {
             for id in self.folded.drain(..wqe.folded as usize).chain([wqe.id]) {

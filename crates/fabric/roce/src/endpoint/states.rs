@@ -106,7 +106,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Returns the way to the peer of a queue pair that broke because a request was never answered, and the bytes of that.
+    /// Returns the way to the peer of a queue pair that ended while a request was not answered for long, and the bytes of that.
     #[must_use]
     pub fn unanswered(&self, id: QpId) -> Option<(Path, u32)> {
         let qp = self.qps.get(id.index())?;

@@ -12,7 +12,7 @@ use crate::driver::{Chances, Mode, PortError};
 #[derive(Clone, Debug)]
 pub struct RoceConfig {
     /// Payload of a packet, bytes; the smaller of the two ends counts. `None`: the largest that the interface of the own address
-    /// takes when a connection begins: 1024 at an Ethernet MTU of 1500, 4096 from 4180 on.
+    /// takes when a connection begins: 1024 at an Ethernet MTU of 1500, 4096 from 4160 on (IPv4).
     pub mtu: Option<u16>,
     /// The most packets of one queue pair that are on their way at the same time; fewer where sockets have less room.
     pub window: u32,

@@ -58,6 +58,13 @@ impl RoceDevice {
         self.paths.limit(qp, own, Instant::now())
     }
 
+    /// A queue pair has ended.
+    fn note_unanswered(&mut self, qp: QpId) {
+        if let Some((path, bytes)) = self.endpoint.unanswered(qp) {
+            self.paths.unanswered(path.peer(), path.mtu, bytes, Instant::now());
+        }
+    }
+
     /// Packets of a queue pair that may be under way, so that some queue pairs at a time fill no socket's buffer. The peer's
     /// is taken to be like this one's.
     fn window(&self, mtu: u16) -> u32 {
@@ -105,7 +112,7 @@ impl Transport for RoceDevice {
         let (ours, theirs) = (pair(ours)?, pair(theirs)?);
         let address = theirs.gid.to_ipv4_mapped().map_or(IpAddr::V6(theirs.gid), IpAddr::V4);
         let envelope = self.pump.port().envelope(address).map_err(|error| error.to_string())?;
-        self.paths.meet(qp, address);
+        self.paths.meet(qp, address, Instant::now());
         self.pump.port_mut().run_to(address, theirs.runs);
         self.pump.port_mut().hear_identified(address, theirs.identified);
         let path = Path {
@@ -136,15 +143,14 @@ impl Transport for RoceDevice {
         if self.endpoint.state(qp) != Some(State::Error) {
             let broken = self.endpoint.break_qp(qp, status);
             debug_assert_eq!(broken, Ok(()));
+            self.note_unanswered(qp);
         }
     }
 
     fn next_broken(&mut self) -> Option<QpId> {
         while let Some(qp) = self.endpoint.next_broken() {
             if self.endpoint.state(qp) == Some(State::Error) {
-                if let Some((path, bytes)) = self.endpoint.unanswered(qp) {
-                    self.paths.unanswered(path.peer(), path.mtu, bytes, Instant::now());
-                }
+                self.note_unanswered(qp);
                 return Some(qp);
             }
         }
