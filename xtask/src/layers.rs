@@ -176,6 +176,7 @@ pub(crate) const MAP: &[Place] = &[
     Place {
         name: "stentor-fabric-verbs",
         on: &[
+            "stentor-host",
             "stentor-fabric-net",
             "stentor-atomic-copy",
             "stentor-fabric",
@@ -186,7 +187,14 @@ pub(crate) const MAP: &[Place] = &[
     },
     Place {
         name: "stentor-fabric-roce",
-        on: &["stentor-fabric-net", "stentor-fabric", "stentor-switch-host", "stentor-wire", "stentor-atomic-copy"],
+        on: &[
+            "stentor-host",
+            "stentor-fabric-net",
+            "stentor-fabric",
+            "stentor-switch-host",
+            "stentor-wire",
+            "stentor-atomic-copy",
+        ],
         tests_on: &["stentor-fabric-conformance", "stentor-switch"],
     },
     Place {
