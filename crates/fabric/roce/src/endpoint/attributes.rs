@@ -56,13 +56,24 @@ pub struct Sending {
     /// Whether a WRITE without an immediate that takes several packets goes as so many WRITEs, of one length but for the last:
     /// such packets leave in one run, FIRST, MIDDLE and LAST do not.
     pub apart: bool,
+    /// Whether WRITEs that adjoin leave as one.
+    pub merges: bool,
 }
 
 impl Sending {
     /// 67 ms, 7 retries, "receiver not ready" without end, 16 READs, a window of 32 packets; long WRITEs go whole.
     #[must_use]
     pub const fn new(first_psn: Psn) -> Sending {
-        Sending { first_psn, timeout: 14, retries: 7, rnr_retries: 7, max_rd_atomic: 16, window: 32, apart: false }
+        Sending {
+            first_psn,
+            timeout: 14,
+            retries: 7,
+            rnr_retries: 7,
+            max_rd_atomic: 16,
+            window: 32,
+            apart: false,
+            merges: true,
+        }
     }
 
     /// The transport timeout, nanoseconds.

@@ -258,8 +258,8 @@ impl Requester {
     /// their places adjoin. Returns whether it did. Bytes land in order, so nobody can tell them apart.
     fn extend(&mut self, work: &Work<'_>, mtu: u16) -> bool {
         let Request::Write { data, remote, imm: None } = work.request else { return false };
-        let (sent, reliable) = (self.sent, self.config.kind == QpKind::Reliable);
-        let Some(last) = self.queue.back_mut().filter(|last| reliable && last.may_grow(sent)) else { return false };
+        let (sent, merges) = (self.sent, self.sending.merges && self.config.kind == QpKind::Reliable);
+        let Some(last) = self.queue.back_mut().filter(|last| merges && last.may_grow(sent)) else { return false };
         let bytes = data.bytes() as u32;
         let adjoins = last.remote.rkey == remote.rkey && last.remote.va.wrapping_add(last.bytes.into()) == remote.va;
         if !adjoins || last.solicited != work.solicited || bytes > MOST_MERGED - last.bytes {

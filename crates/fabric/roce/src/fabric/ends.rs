@@ -28,6 +28,8 @@ const AROUND_IPV6: u32 = AROUND_IPV4 + 20;
 const USUAL_MTU: u16 = 1024;
 /// Into how many windows the room of a socket is divided. The kernel counts about two bytes for each that is carried.
 const SHARES: u32 = 16;
+/// The largest window of what a switch copies, packets.
+const SWITCH_WINDOW: u32 = 32;
 /// The least window, packets.
 const LEAST_WINDOW: u32 = 8;
 
@@ -72,16 +74,20 @@ impl RoceDevice {
         self.config.window.min(share.max(LEAST_WINDOW))
     }
 
-    fn begin_to_send(&mut self, qp: QpId, (ours, theirs): (&End, &End), rnr_retries: u8) -> Result<(), String> {
+    /// How a queue pair sends to this end.
+    fn sending(&self, (ours, theirs): (&End, &End)) -> Result<Sending, String> {
         let (ours, theirs) = (pair(ours)?, pair(theirs)?);
-        let sending = Sending {
+        Ok(Sending {
             timeout: TIMEOUT,
-            rnr_retries,
+            rnr_retries: RNR_RETRIES,
             max_rd_atomic: RD_ATOMIC.min(theirs.reads),
             window: self.window(ours.mtu.min(theirs.mtu)),
             apart: ours.runs && theirs.runs,
             ..Sending::new(Psn::new(ours.psn))
-        };
+        })
+    }
+
+    fn begin_to_send(&mut self, qp: QpId, sending: Sending) -> Result<(), String> {
         self.endpoint.ready_to_send(qp, sending).map_err(|error| error.to_string())
     }
 }
@@ -127,7 +133,7 @@ impl Transport for RoceDevice {
     }
 
     fn ready(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
-        self.begin_to_send(qp, (ours, theirs), RNR_RETRIES)
+        self.begin_to_send(qp, self.sending((ours, theirs))?)
     }
 
     /// Takes in what came, lets time pass, sends what is due: what a NIC does by itself.
@@ -165,7 +171,10 @@ pub(super) fn fresh_number() -> u32 {
 
 impl SetTransport for RoceDevice {
     fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
-        self.begin_to_send(qp, (ours, theirs), FOR_EVER)
+        let sending = self.sending((ours, theirs))?;
+        let window = sending.window.min(SWITCH_WINDOW);
+        // The switch copies each WRITE as it is, by the place that it names.
+        self.begin_to_send(qp, Sending { rnr_retries: FOR_EVER, window, merges: false, apart: false, ..sending })
     }
 
     #[inline]

@@ -121,6 +121,7 @@ impl Side {
             max_rd_atomic: setup.rd_atomic,
             window: setup.window,
             apart: setup.apart,
+            merges: true,
         };
         self.path = Some(path);
         self.endpoint.init(self.qp).unwrap();
