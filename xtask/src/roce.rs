@@ -119,7 +119,7 @@ pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
 const LINES: &str = "1000";
 
 /// Runs a cluster in three network namespaces: on a good network, on one that loses packets, with links cut one way and both, and
-/// with two interfaces in each.
+/// with two interfaces in each; and with links that take only short packets.
 pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
     NAMESPACES.ensure()?;
     let stentor = programs::stentor(context)?;
@@ -127,7 +127,7 @@ pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
     for network in [&[][..], &["--drop-chance", "0.01"]] {
         run(Command::new("unshare").arg("-rnm").arg(&script).arg(&stentor).arg(LINES).args(network))?;
     }
-    for script in ["partial.sh", "interfaces.sh"] {
+    for script in ["partial.sh", "interfaces.sh", "mtu.sh"] {
         let script = context.root.join("crates/bin/cli/tests/namespaces").join(script);
         run(Command::new("unshare").arg("-rnm").arg(&script).arg(&stentor))?;
     }

@@ -2,8 +2,8 @@
 //! without a protocol.
 //!
 //! Each writer and step that a bound uses has a ring of its own towards each reader, or one that several readers look at. A record is sealed and opened as the fabrics' records are:
-//! copied, with a checksum over all its bytes at both ends. A reader stores how many records it has taken, and a writer loads that
-//! only when its ring seems full. Everything that is written in a round is fenced once.
+//! copied, with a checksum over all its bytes at both ends. A reader stores how many records it has taken, if the writer has no
+//! other way to know, and the writer loads that only when its ring seems full. Everything that is written in a round is fenced once.
 
 use std::io;
 
@@ -32,6 +32,9 @@ pub(super) struct RingSpec {
     pub(super) bytes: usize,
     /// Records that are there at once, at most.
     pub(super) slots: usize,
+    /// Whether readers say how many they have taken. Where the writer knows from other records that there is room, nobody needs
+    /// that, and no line goes back.
+    pub(super) counted: bool,
 }
 
 impl RingSpec {
@@ -163,7 +166,7 @@ impl<'a> Rings<'a> {
     fn make_room(&mut self, ring: usize) -> io::Result<()> {
         loop {
             let out = &mut self.out[ring];
-            if out.next < out.freed + out.spec.slots as u64 {
+            if !out.spec.counted || out.next < out.freed + out.spec.slots as u64 {
                 return Ok(());
             }
             let taken = out.taken(self.area, self.base);
@@ -198,7 +201,9 @@ impl Lane for Rings<'_> {
             }
             let ring = &self.r#in[at];
             if ring.next > before {
-                ring.count(self.area, ring.reader).store(self.base + ring.next, Ordering::Release);
+                if ring.spec.counted {
+                    ring.count(self.area, ring.reader).store(self.base + ring.next, Ordering::Release);
+                }
                 worked = true;
             }
         }
@@ -264,8 +269,14 @@ mod tests {
     use super::*;
 
     fn specs() -> [RingSpec; 2] {
-        let ring =
-            |writer, reader: usize, step, bytes, slots| RingSpec { writer, readers: vec![reader], step, bytes, slots };
+        let ring = |writer, reader: usize, step, bytes, slots| RingSpec {
+            writer,
+            readers: vec![reader],
+            step,
+            bytes,
+            slots,
+            counted: true,
+        };
         [ring(0, 1, 0, 100, 4), ring(1, 0, 1, 8, 2)]
     }
 
@@ -325,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_ring_of_several_readers_waits_for_the_slowest() {
-        let specs = [RingSpec { writer: 0, readers: vec![1, 2], step: 1, bytes: 8, slots: 3 }];
+        let specs = [RingSpec { writer: 0, readers: vec![1, 2], step: 1, bytes: 8, slots: 3, counted: true }];
         let area = area(&specs, 3);
         let [mut writer, mut one, mut other] =
             [0, 1, 2].map(|me| Rings::new(&area, shape(&specs, 3), (me, 1 << 32), WaitMode::POLL));

@@ -37,7 +37,7 @@ pub(super) fn rings(cluster: &Cluster) -> Vec<RingSpec> {
             _ => (CONTROL_BYTES, window * clients),
         };
         if writer != reader {
-            rings.push(RingSpec { writer, readers: vec![reader], step, bytes, slots });
+            rings.push(RingSpec { writer, readers: vec![reader], step, bytes, slots, counted: true });
         }
     };
     let destinations = 0..cluster.destinations();

@@ -48,15 +48,17 @@ fn published(neb: &Neb, receiver: usize) -> Vec<(usize, Vec<usize>)> {
     hosts.map(|host| (host, readers(host))).collect()
 }
 
-/// The rings that the steps take.
+/// The rings that the steps take. Nobody counts what was taken: the sender sends a value only when all have delivered the one a window
+/// before it, and so all that they looked at for that.
 pub(super) fn rings(neb: &Neb) -> Vec<RingSpec> {
     let (slots, bytes) = (neb.setting.window.max(1) as usize, slot_bytes(neb));
+    let ring = |writer, readers, step, bytes| RingSpec { writer, readers, step, bytes, slots, counted: false };
     let mut rings = Vec::new();
     for receiver in 1..neb.processes() {
-        rings.push(RingSpec { writer: 0, readers: vec![receiver], step: VALUE, bytes, slots });
-        rings.push(RingSpec { writer: receiver, readers: vec![0], step: DONE, bytes: DONE_BYTES, slots });
+        rings.push(ring(0, vec![receiver], VALUE, bytes));
+        rings.push(ring(receiver, vec![0], DONE, DONE_BYTES));
         for (host, readers) in published(neb, receiver).into_iter().filter(|(_, readers)| !readers.is_empty()) {
-            rings.push(RingSpec { writer: receiver, readers, step: REPLAY + host, bytes, slots });
+            rings.push(ring(receiver, readers, REPLAY + host, bytes));
         }
     }
     rings

@@ -1,0 +1,86 @@
+#!/bin/sh
+# Three members and a client over RoCEv2 on four hosts, whose links have an MTU of 9000, or of 576, and then have 1000: the ends
+# are told, or only the bridge between them and its ports are, so that long packets vanish without a word. A message longer than
+# any packet arrives each time, and what vanishes is named.
+#
+#   unshare -rnm mtu.sh STENTOR
+#
+# Everything is gone with the namespaces.
+set -eu
+stentor=$1
+. "$(dirname "$0")/hosts.sh"
+failed() {
+    echo "$1"
+    tail -n 5 "$folder"/*.err
+    exit 1
+}
+ip link add bridge type bridge
+ip link set bridge up
+for n in 1 2 3 4; do
+    ip netns add "s$n"
+    ip link add "v$n" type veth peer name eth netns "s$n"
+    ip link set "v$n" master bridge up
+    ip -n "s$n" link set lo up
+    ip -n "s$n" link set eth up
+    ip -n "s$n" address add "10.77.$n.1/16" dev eth
+done
+# The MTU of the links between, and of their ends where a second argument names them.
+links() { # MTU [ends]
+    for n in 1 2 3 4; do
+        [ -z "${2:-}" ] || ip -n "s$n" link set eth mtu "$1"
+        ip link set "v$n" mtu "$1"
+    done
+    ip link set bridge mtu "$1"
+}
+head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/cluster.key"
+{
+    printf 'cluster = "mtu"\nfabric = "roce"\nkey = "file:cluster.key"\n[limits]\nclients = 1\n[[group]]\nid = "g1"\nprocess = [\n'
+    for n in 1 2 3; do printf ' { id = "g1.%s", address = "10.77.%s.1:7001" },\n' "$n" "$n"; done
+    printf ']\n'
+} >"$folder/cluster.toml"
+{
+    seq 100
+    head -c 60000 /dev/zero | tr '\0' x
+    echo
+} >"$folder/input"
+
+begin() { # NAME
+    for n in 1 2 3; do
+        ip netns exec "s$n" "$stentor" node --config "$folder/cluster.toml" --directory "$folder/$1-$n" --id "g1.$n" \
+            >/dev/null 2>"$folder/$1-$n.err" </dev/null &
+        pids="$pids $!"
+    done
+    for n in 1 2 3; do
+        tries=0
+        until grep -q "all members are connected" "$folder/$1-$n.err"; do
+            tries=$((tries + 1))
+            [ $tries -le 300 ] || failed "$1: g1.$n is not connected to all members"
+            sleep 0.1
+        done
+    done
+}
+multicast() { # NAME WHEN
+    ip netns exec s4 "$stentor" cast --config "$folder/cluster.toml" --directory "$folder/$1-4" --to g1 --bind 10.77.4.1 \
+        --timeout 30 <"$folder/input" >"$folder/$1-$2.out" 2>"$folder/$1-$2.err" || failed "$1, $2: not all is delivered"
+}
+end() {
+    for pid in $pids; do kill -TERM "$pid"; done
+    for pid in $pids; do wait "$pid"; done
+    pids=
+}
+
+links 576 ends
+begin small
+multicast small before
+end
+for ends in ends ""; do
+    name=lowered${ends:+-ends}
+    links 9000 ends
+    begin "$name"
+    multicast "$name" before
+    links 1000 $ends
+    multicast "$name" after
+    end
+done
+grep -q "never answered, although it is there" "$folder/lowered-after.err" || failed "what vanishes is not named"
+! grep -q "never answered" "$folder/small-before.err" || failed "nothing vanishes where the ends know the MTU"
