@@ -58,7 +58,9 @@ pub(super) fn rings(neb: &Neb) -> Vec<RingSpec> {
         rings.push(ring(0, vec![receiver], VALUE, bytes));
         rings.push(ring(receiver, vec![0], DONE, DONE_BYTES));
         for (host, readers) in published(neb, receiver).into_iter().filter(|(_, readers)| !readers.is_empty()) {
-            rings.push(ring(receiver, readers, REPLAY + host, bytes));
+            // The sender waits for no value that it looks at.
+            let counted = readers.contains(&0);
+            rings.push(RingSpec { counted, ..ring(receiver, readers, REPLAY + host, bytes) });
         }
     }
     rings

@@ -130,7 +130,7 @@ fn over_roce_the_bounds_are_datagrams() {
 #[test]
 fn every_verb_is_measured_over_roce_beside_datagrams() {
     let here = run(["bench", "fabric", "-n", "100", "--rounds", "2", "--json"]).document("bench");
-    let args = ["bench", "fabric", "--fabric", "roce", "-s", "2048", "-n", "200", "--rounds", "2", "--json"];
+    let args = ["bench", "fabric", "--fabric", "roce", "-s", "8192", "-n", "200", "--rounds", "2", "--json"];
     let there = with_near_bounds(&args);
     assert_eq!(there["environment"]["fabric"], "roce");
     let names = |document: &Value| rows(document).iter().map(|row| row["name"].clone()).collect::<Vec<_>>();
@@ -142,7 +142,7 @@ fn every_verb_is_measured_over_roce_beside_datagrams() {
     for row in beside {
         let (what, value) = (row["bound"]["what"].as_str().unwrap(), row["bound"]["value"].as_f64().unwrap());
         assert!(what.contains("plain datagrams"), "{row}");
-        assert!(what.contains("(2 a message"), "packets of 1024 bytes: {row}");
+        assert!(what.contains("(2 a message"), "packets of 4096 bytes: {row}");
         // A trip through the kernel at least; memory that is shared is faster.
         assert!(value > 1.0, "{row}");
     }

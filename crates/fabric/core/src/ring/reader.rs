@@ -142,7 +142,8 @@ impl RingReader {
         (self.credited, self.touched) = (position, position);
     }
 
-    /// Goes on at a later position, without a credit: what lies between was read before it was known where the ring starts.
+    /// Goes on at another position, without a credit: what lies between was read before it was known where the ring starts, or is
+    /// to be read again.
     pub fn skip_to(&mut self, position: u64) {
         self.cursor = Cursor::new(&self.geometry, position);
     }

@@ -82,6 +82,17 @@ impl Sending {
     }
 }
 
+/// What a queue pair tells that ended while a request was not answered for long.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Unanswered {
+    /// The way to the peer.
+    pub path: Path,
+    /// Bytes of that request.
+    pub bytes: u32,
+    /// Bytes of the longest one that was answered before.
+    pub longest: u32,
+}
+
 /// Why a queue pair did not change its state.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum TransitionError {

@@ -45,7 +45,7 @@ use std::collections::VecDeque;
 
 use stentor_fabric::{Completion, QpId, Status};
 
-pub use attributes::{Path, Sending, State, TransitionError};
+pub use attributes::{Path, Sending, State, TransitionError, Unanswered};
 pub use counters::Counters;
 pub use input::{Arrival, Check};
 pub use memory::{Memory, ProtectionDomain};

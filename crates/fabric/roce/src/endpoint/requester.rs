@@ -118,6 +118,8 @@ pub(crate) struct Requester {
     pub(crate) retries: u8,
     pub(crate) rnr_retries: u8,
     pub(crate) window: u32,
+    /// Bytes of the longest request that was answered since the start.
+    pub(crate) longest: u32,
     /// Bytes of the request that was not answered for long when the queue pair ended.
     pub(crate) unanswered: Option<u32>,
     /// Packets acknowledged since the window grew.
@@ -186,6 +188,7 @@ impl Requester {
             retries: 0,
             rnr_retries: 0,
             window: 1,
+            longest: 0,
             unanswered: None,
             acknowledged: 0,
             timers: Timers::default(),
@@ -197,7 +200,7 @@ impl Requester {
         let psn = sending.first_psn;
         (self.next_psn, self.una, self.sent) = (psn, psn, psn);
         (self.retries, self.rnr_retries, self.window) = (sending.retries, sending.rnr_retries, sending.window);
-        (self.sending, self.unanswered) = (sending, None);
+        (self.sending, self.longest, self.unanswered) = (sending, 0, None);
         self.timers = Timers { patience: FIRST_PATIENCE, ..Timers::default() };
     }
 
@@ -255,7 +258,8 @@ impl Requester {
     }
 
     /// Makes a WRITE part of the one before it, if that is not signalled, no packet of it was sent, and both their data and
-    /// their places adjoin. Returns whether it did. Bytes land in order, so nobody can tell them apart.
+    /// their places adjoin. Returns whether it did. Bytes land in order, so nobody can tell them apart, unless one of them is
+    /// refused: then so are those of its packet.
     fn extend(&mut self, work: &Work<'_>, mtu: u16) -> bool {
         let Request::Write { data, remote, imm: None } = work.request else { return false };
         let (sent, merges) = (self.sent, self.sending.merges && self.config.kind == QpKind::Reliable);
@@ -320,6 +324,7 @@ impl Requester {
     /// Takes the front off the queue, done.
     pub(crate) fn finish(&mut self, completions: &mut CompletionQueue) {
         let Some(wqe) = self.queue.pop_front() else { return };
+        self.longest = self.longest.max(wqe.bytes);
         if wqe.signalled {
             completions.send(self.qp, wqe.id, wqe.opcode(), Status::Success, self.head);
         }

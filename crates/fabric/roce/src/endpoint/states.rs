@@ -3,7 +3,7 @@
 use stentor_fabric::{QpConfig, QpId, Status};
 
 use super::Endpoint;
-use super::attributes::{Path, Sending, State, TransitionError};
+use super::attributes::{Path, Sending, State, TransitionError, Unanswered};
 use super::memory::ProtectionDomain;
 use super::qp::Qp;
 use super::requester::Requester;
@@ -106,11 +106,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Returns the way to the peer of a queue pair that ended while a request was not answered for long, and the bytes of that.
+    /// Returns the way to the peer of a queue pair that ended while a request was not answered for long.
     #[must_use]
-    pub fn unanswered(&self, id: QpId) -> Option<(Path, u32)> {
+    pub fn unanswered(&self, id: QpId) -> Option<Unanswered> {
         let qp = self.qps.get(id.index())?;
-        qp.path.zip(qp.requester.unanswered)
+        let (path, bytes) = qp.path.zip(qp.requester.unanswered)?;
+        Some(Unanswered { path, bytes, longest: qp.requester.longest })
     }
 
     /// Anything → Reset: queues are emptied without completions, also those that were not polled yet keep no place.

@@ -62,8 +62,8 @@ impl RoceDevice {
 
     /// A queue pair has ended.
     fn note_unanswered(&mut self, qp: QpId) {
-        if let Some((path, bytes)) = self.endpoint.unanswered(qp) {
-            self.paths.unanswered(path.peer(), path.mtu, bytes, Instant::now());
+        if let Some(unanswered) = self.endpoint.unanswered(qp) {
+            self.paths.unanswered(&unanswered, Instant::now());
         }
     }
 

@@ -6,12 +6,13 @@
 //!
 //! # States of a peer
 //! *unlimited* → *suspected* of the next smaller path MTU, when a queue pair ends whose long packets were not answered →
-//! *limited* to it, when the next connection comes soon; otherwise unlimited again: a peer that stopped answered nothing,
-//! either. Limited → unlimited [`FORGOTTEN`] later, because paths change.
+//! *limited* to it, when the next connection comes soon; otherwise unlimited from the connection after that on: a peer that
+//! stopped answered nothing, either. Limited → unlimited [`FORGOTTEN`] later, because paths change.
 //!
 //! # Invariants
 //! - A limit is below the path MTU of the queue pair that ended, and at least the smallest.
-//! - A queue pair whose unanswered packet would fit the smaller path MTU, too, says nothing about the path.
+//! - A queue pair says nothing about the path if its unanswered packet would fit the smaller path MTU, too, or if longer ones
+//!   were answered before. If the path changes meanwhile, the next connection finds that out.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -19,6 +20,8 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::QpId;
 use stentor_wire::PATH_MTUS;
+
+use crate::endpoint::Unanswered;
 
 /// After which time a longer packet is tried again, with the next connection: as long as Linux remembers the MTU of a path.
 const FORGOTTEN: Duration = Duration::from_secs(600);
@@ -71,10 +74,13 @@ impl PathMtus {
         limit.filter(|limit| now < limit.since + FORGOTTEN).map_or(own, |limit| own.min(limit.mtu))
     }
 
-    /// A queue pair with a path MTU ended, and so many bytes of one request to a peer were not answered for long.
-    pub(super) fn unanswered(&mut self, peer: IpAddr, mtu: u16, bytes: u32, now: Instant) {
+    /// A queue pair ended, and a request was not answered for long.
+    pub(super) fn unanswered(&mut self, told: &Unanswered, now: Instant) {
+        let Unanswered { path, bytes, longest } = *told;
+        let (peer, mtu) = (path.peer(), path.mtu);
         let smaller = PATH_MTUS.iter().copied().filter(|smaller| *smaller < mtu).max();
-        let Some(limit) = smaller.filter(|smaller| bytes > u32::from(*smaller)) else { return };
+        let says = |smaller: u16| bytes > u32::from(smaller) && longest <= u32::from(smaller);
+        let Some(limit) = smaller.filter(|smaller| says(*smaller)) else { return };
         // Several queue pairs of one path MTU end for one reason.
         let known = self.limits.get(&peer).is_some_and(|known| known.mtu <= limit && now < known.since + FORGOTTEN);
         if !known {
@@ -90,12 +96,28 @@ impl PathMtus {
 
 #[cfg(test)]
 mod tests {
+    use stentor_wire::{Envelope, Psn, RnrTimer};
+
     use super::*;
+    use crate::endpoint::Path;
 
     const QP: QpId = QpId(3);
 
     fn peer() -> IpAddr {
         [10, 9, 0, 2].into()
+    }
+
+    /// A queue pair with a path MTU ended without an answer to so many bytes, after one to `longest` bytes.
+    fn end(paths: &mut PathMtus, mtu: u16, (bytes, longest): (u32, u32), now: Instant) {
+        let path = Path {
+            envelope: Envelope::plain([10, 9, 0, 1].into(), 0xc001, peer()).unwrap(),
+            dest_qp: 2,
+            expected_psn: Psn::new(0),
+            mtu,
+            max_dest_rd_atomic: 1,
+            min_rnr_timer: RnrTimer::from_code(1),
+        };
+        paths.unanswered(&Unanswered { path, bytes, longest }, now);
     }
 
     fn met() -> (PathMtus, Instant) {
@@ -109,10 +131,10 @@ mod tests {
         let (mut paths, now) = met();
         assert_eq!(paths.limit(QP, 4096, now), 4096);
         for (mtu, limit) in [(4096, 2048), (2048, 1024), (1024, 512), (512, 256), (256, 256)] {
-            paths.unanswered(peer(), mtu, 60_000, now);
+            end(&mut paths, mtu, (60_000, 0), now);
             assert_eq!(paths.limit(QP, 4096, now), limit);
             // Another queue pair of the same connection ends as well.
-            paths.unanswered(peer(), mtu, 60_000, now);
+            end(&mut paths, mtu, (60_000, 0), now);
             assert_eq!(paths.limit(QP, 4096, now), limit);
             paths.meet(QP, peer(), now);
         }
@@ -125,16 +147,18 @@ mod tests {
     #[test]
     fn what_would_fit_a_smaller_packet_says_nothing_about_the_path() {
         let (mut paths, now) = met();
-        paths.unanswered(peer(), 4096, 2048, now);
+        end(&mut paths, 4096, (2048, 0), now);
         assert_eq!(paths.limit(QP, 4096, now), 4096);
-        paths.unanswered(peer(), 4096, 2049, now);
+        end(&mut paths, 4096, (60_000, 2049), now);
+        assert_eq!(paths.limit(QP, 4096, now), 4096, "long ones were answered before");
+        end(&mut paths, 4096, (2049, 2048), now);
         assert_eq!(paths.limit(QP, 4096, now), 2048);
     }
 
     #[test]
     fn a_peer_that_comes_back_later_had_stopped() {
         let (mut paths, now) = met();
-        paths.unanswered(peer(), 4096, 60_000, now);
+        end(&mut paths, 4096, (60_000, 0), now);
         paths.meet(QP, peer(), now + SOON);
         assert_eq!((paths.limit(QP, 4096, now + SOON), paths.next_note()), (4096, None));
     }
@@ -142,12 +166,12 @@ mod tests {
     #[test]
     fn a_limit_is_forgotten_and_learnt_anew() {
         let (mut paths, now) = met();
-        paths.unanswered(peer(), 1024, 1024, now);
+        end(&mut paths, 1024, (1024, 0), now);
         paths.meet(QP, peer(), now);
         assert_eq!(paths.limit(QP, 4096, now + FORGOTTEN / 2), 512);
         let later = now + FORGOTTEN;
         assert_eq!(paths.limit(QP, 4096, later), 4096);
-        paths.unanswered(peer(), 4096, 4096, later);
+        end(&mut paths, 4096, (4096, 0), later);
         assert_eq!(paths.limit(QP, 4096, later), 2048);
     }
 }

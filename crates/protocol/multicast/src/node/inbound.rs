@@ -11,7 +11,7 @@
 //! | stream | when its last item is processed, also if it is refused; until then it is not consumed | the same |
 //! | body, message taken | when all messages of the mirror up to it are delivered, or void for good | with a quarter of the window or ring, when the client waits, or when nothing else is to be done |
 //! | body, message refused, held already or delivered | when no undelivered message lies in the mirror before it | the same |
-//! | body, message beyond the window | the same, but the client does not count this member, and keeps the record | when it is refused |
+//! | body, message beyond the window | not before it is read again, see `Refused`; nor is what lies behind it | – |
 //!
 //! # Invariants
 //! - Every record that the reader advanced past is freed as soon as its bytes are needed no more, and the freed position

@@ -44,11 +44,21 @@ pub(super) struct Body {
     pub(super) freed_slots: u64,
     pub(super) freed_position: u64,
     pub(super) credited_slots: u64,
-    /// The first slot that came since the ring's last start and was beyond the window, as long as it is. The client is asked
-    /// not to count this member meanwhile, so it keeps what was refused.
-    pub(super) beyond: Option<u64>,
-    /// Where in the ring that record was: the next start is read again from there.
-    pub(super) refused_at: Option<u64>,
+    /// The first record that was beyond the window, as long as it is.
+    pub(super) refused: Option<Refused>,
+}
+
+/// A record that is read again later.
+///
+/// # States
+/// *read* → *refused*, because its slot is beyond the window. No credit goes beyond it, and the client is asked not to count this
+/// member, so it waits for others only. → *read again*, when this member has delivered enough, or where the client starts the
+/// ring anew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    pub(super) slot: u64,
+    /// Where it is in the ring.
+    pub(super) position: u64,
 }
 
 impl Body {
@@ -68,8 +78,7 @@ impl Body {
             freed_slots: 0,
             freed_position: 0,
             credited_slots: 0,
-            beyond: None,
-            refused_at: None,
+            refused: None,
         }
     }
 }

@@ -253,7 +253,9 @@ impl Outbound {
                     target.progress = if aside { PeerProgress::Aside } else { PeerProgress::Back };
                     continue;
                 }
-                target.freed = self.writer.absorb(target.freed, position);
+                if !aside {
+                    target.freed = self.writer.absorb(target.freed, position);
+                }
                 let (place, held) = (Standing::from_word(place), Held::from_word(held, freed));
                 target.note(CreditReport { freed, place, held, aside }, self.history);
             }

@@ -327,7 +327,8 @@ fn met_again_by_who_was_away(mutant: Mutant) -> bool {
     bed.run(AWAY_NS);
     assert!(bed.delivered[0].len() + under_way <= sent.len(), "it reached nobody");
     bed.run(AWAY_NS);
-    submit(&mut bed, &mut sent, 20 * RECONNECTED_NS);
+    // Whoever holds what the leader lacks forwards it, one message after the other.
+    submit(&mut bed, &mut sent, 100 * RECONNECTED_NS);
     bed.delivered.iter().all(|delivered| delivered.last() == sent.last()) && bed.delivered[0] == sent
 }
 

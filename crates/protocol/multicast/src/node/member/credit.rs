@@ -118,19 +118,19 @@ impl<F: Fabric> Member<F> {
         }
         let freed = self.free_delivered(client);
         let at = usize::from(client.0);
+        if self.bodies[at].refused.is_some() {
+            self.look_at_refused(client);
+        }
         if self.bodies[at].settling || std::mem::take(&mut self.outputs.place_changed[at]) {
             self.look_at_place(client);
         }
         let Member { fabric, links, bodies, outputs, window, replica, told_aside, transfers, .. } = self;
         let body = &mut bodies[at];
-        if body.beyond.is_some_and(|slot| !replica.is_beyond(client, slot)) {
-            body.beyond = None;
-            outputs.notify[at] = true;
-        }
         let held = body.held_slots;
         let slots = (freed - body.credited_slots) * 4 >= u64::from(*window);
         // Space alone counts, too: no delivery follows what was held already, or was refused.
-        let uncredited = body.ring.reader.uncredited(body.freed_position);
+        let position = body.refused.map_or(body.freed_position, |refused| refused.position.min(body.freed_position));
+        let uncredited = body.ring.reader.uncredited(position);
         let small = freed > body.credited_slots || uncredited > 0;
         let cells = uncredited * 4 >= body.ring.reader.geometry().lap_cells();
         if !(slots || cells || outputs.notify[at] || (idle && small)) {
@@ -145,9 +145,9 @@ impl<F: Fabric> Member<F> {
             return true;
         }
         outputs.counts.space_credits += u64::from(freed == body.credited_slots && uncredited > 0);
-        let position = body.ring.reader.credit(body.freed_position);
+        let position = body.ring.reader.credit(position);
         let held = Held::new(held, replica.counts_in()).to_word(body.freed_slots);
-        let aside = if *told_aside || body.beyond.is_some() { ASIDE } else { 0 };
+        let aside = if *told_aside || body.refused.is_some() { ASIDE } else { 0 };
         // Of one that has not read the credit before, this one says all.
         let first = body.first.saturating_sub(body.freed_slots);
         let history = replica.incarnation().mark();

@@ -9,7 +9,7 @@ use crate::mutant::mutant;
 use crate::node::app::Application;
 use crate::node::effects::Out;
 use crate::node::hello::Hello;
-use crate::node::open::Peer;
+use crate::node::open::{Peer, Refused};
 use crate::node::store::Mirrored;
 use crate::node::streams::HeldRecord;
 use crate::{ClientId, Header, Item, Rejected, ids};
@@ -81,8 +81,8 @@ impl<F: Fabric> Member<F> {
         debug_assert!(self.stores[at].is_mirror_empty(), "the ring starts anew");
         let body = &mut self.bodies[at];
         let process = self.topology.client_process(client);
-        body.beyond = None;
-        body.ring.restart_at(life, start, self.seals.of(process, life), body.refused_at.take());
+        let refused_at = body.refused.take().map(|refused| refused.position);
+        body.ring.restart_at(life, start, self.seals.of(process, life), refused_at);
         body.freed_position = body.ring.reader.position();
         // The client learns where its place stands, whoever had it before.
         (body.settling, body.ticks) = (true, 0);
@@ -117,7 +117,7 @@ impl<F: Fabric> Member<F> {
                 return Some(());
             }
             Err(Rejected::BeyondWindow { slot, .. }) => {
-                self.note_beyond(client, slot, record.start);
+                self.note_beyond(client, Refused { slot, position: record.start });
                 return None;
             }
             Err(_) => return None,
@@ -135,17 +135,30 @@ impl<F: Fabric> Member<F> {
         Some(())
     }
 
-    /// A message is beyond the window of this member, which may have been away. Its client is asked not to count this member
-    /// until it has delivered enough: then the ring is written again from the first record that no majority has freed. If a
-    /// majority has freed this one, the leader has it.
+    /// A message is beyond the window of this member, which may have been away.
     #[cold]
-    fn note_beyond(&mut self, client: ClientId, slot: u64, position: u64) {
+    fn note_beyond(&mut self, client: ClientId, refused: Refused) {
         let at = usize::from(client.0);
         let body = &mut self.bodies[at];
-        if body.refused_at.is_none() && !mutant!(self.mutant, BeyondWindowFreed) {
-            (body.beyond, body.refused_at) = (Some(slot), Some(position));
+        if body.refused.is_none() && !mutant!(self.mutant, BeyondWindowFreed) {
+            body.refused = Some(refused);
             self.outputs.notify[at] = true;
         }
+    }
+
+    /// Reads a ring again from the record that was refused, if it is not beyond the window any more.
+    pub(super) fn look_at_refused(&mut self, client: ClientId) {
+        let at = usize::from(client.0);
+        let body = &mut self.bodies[at];
+        let Some(refused) = body.refused.filter(|refused| !self.replica.is_beyond(client, refused.slot)) else {
+            return;
+        };
+        // Nothing was written over it: no credit has gone beyond it.
+        body.ring.reader.skip_to(refused.position);
+        body.freed_position = body.freed_position.min(refused.position);
+        (body.refused, body.drained) = (None, false);
+        self.outputs.notify[at] = true;
+        self.gate.disturb();
     }
 
     /// Forgets bodies that are void.
