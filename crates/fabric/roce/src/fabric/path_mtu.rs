@@ -11,8 +11,8 @@
 //!
 //! # Invariants
 //! - A limit is below the path MTU of the queue pair that ended, and at least the smallest.
-//! - A queue pair says nothing about the path if its unanswered packet would fit the smaller path MTU, too, or if longer ones
-//!   were answered before. If the path changes meanwhile, the next connection finds that out.
+//! - A queue pair says nothing about the path if its unanswered packet would fit the smaller path MTU, too, or if one as
+//!   long was answered before. If the path changes meanwhile, the next connection finds that out.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -79,12 +79,13 @@ impl PathMtus {
         let Unanswered { path, bytes, longest } = *told;
         let (peer, mtu) = (path.peer(), path.mtu);
         let smaller = PATH_MTUS.iter().copied().filter(|smaller| *smaller < mtu).max();
-        let says = |smaller: u16| bytes > u32::from(smaller) && longest <= u32::from(smaller);
+        let in_packet = |bytes: u32| bytes.min(mtu.into());
+        let says = |smaller: u16| bytes > u32::from(smaller) && in_packet(longest) < in_packet(bytes);
         let Some(limit) = smaller.filter(|smaller| says(*smaller)) else { return };
         // Several queue pairs of one path MTU end for one reason.
         let known = self.limits.get(&peer).is_some_and(|known| known.mtu <= limit && now < known.since + FORGOTTEN);
         if !known {
-            let suspected = Some(bytes.min(mtu.into()));
+            let suspected = Some(in_packet(bytes));
             self.limits.insert(peer, Limit { mtu: limit, since: now, suspected });
         }
     }
@@ -149,10 +150,16 @@ mod tests {
         let (mut paths, now) = met();
         end(&mut paths, 4096, (2048, 0), now);
         assert_eq!(paths.limit(QP, 4096, now), 4096);
-        end(&mut paths, 4096, (60_000, 2049), now);
-        assert_eq!(paths.limit(QP, 4096, now), 4096, "long ones were answered before");
+        for answered in [4096, 100_000] {
+            end(&mut paths, 4096, (60_000, answered), now);
+            assert_eq!(paths.limit(QP, 4096, now), 4096, "such a packet was answered before");
+        }
         end(&mut paths, 4096, (2049, 2048), now);
         assert_eq!(paths.limit(QP, 4096, now), 2048);
+        paths.meet(QP, peer(), now);
+        // What the path takes need not be a path MTU.
+        end(&mut paths, 2048, (60_000, 1500), now);
+        assert_eq!(paths.limit(QP, 4096, now), 1024);
     }
 
     #[test]
