@@ -296,8 +296,9 @@ fn a_member_that_stands_aside_is_not_waited_for_and_counts_when_it_is_back() {
 }
 
 /// A member that was away and one without memory are the first that a client reaches again. What it multicast last, which
-/// reached nobody, is beyond the window of both. Returns whether everybody delivers everything in the end.
-fn met_again_by_who_was_away(mutant: Mutant) -> bool {
+/// reached nobody, is beyond the window of both. If the client `stands_still` meanwhile, it sees only their last credits. Returns
+/// whether everybody delivers everything in the end.
+fn met_again_by_who_was_away(stands_still: bool, mutant: Mutant) -> bool {
     const AWAY_NS: u64 = 400 * SETTLED_NS;
     let mut bed = Bed::planted(&[3], 1, limits(), NetworkModel::calm(), (1, mutant));
     bed.run(RECONNECTED_NS);
@@ -324,7 +325,12 @@ fn met_again_by_who_was_away(mutant: Mutant) -> bool {
     bed.cut(1, 0, AWAY_NS / 2);
     bed.cut(1, 2, AWAY_NS / 2);
     bed.restart_member(1);
-    bed.run(AWAY_NS);
+    bed.run(AWAY_NS * 3 / 8);
+    if stands_still {
+        let process = bed.topology.client_process(ClientId(0));
+        bed.world.inject(bed.world.now_ns(), Fault::Stall { process, for_ns: AWAY_NS });
+    }
+    bed.run(AWAY_NS * 5 / 8);
     assert!(bed.delivered[0].len() + under_way <= sent.len(), "it reached nobody");
     bed.run(AWAY_NS);
     // Whoever holds what the leader lacks forwards it, one message after the other.
@@ -334,9 +340,14 @@ fn met_again_by_who_was_away(mutant: Mutant) -> bool {
 
 #[test]
 fn what_two_members_refused_because_they_had_been_away_is_written_to_them_again() {
-    assert!(met_again_by_who_was_away(Mutant::None));
+    assert!(met_again_by_who_was_away(false, Mutant::None));
     #[cfg(feature = "plants")]
-    assert!(!met_again_by_who_was_away(Mutant::BeyondWindowFreed), "nobody has it");
+    assert!(!met_again_by_who_was_away(false, Mutant::BeyondWindowFreed), "nobody has it");
+}
+
+#[test]
+fn a_client_that_does_not_see_that_a_record_was_refused_writes_nothing_over_it() {
+    assert!(met_again_by_who_was_away(true, Mutant::None));
 }
 
 #[test]
