@@ -159,14 +159,9 @@ impl Inbound {
     /// in what the same life of the writer wrote: then a record that it has seen there, and not advanced past, is still the
     /// next one.
     pub(super) fn restart(&mut self, life: u64, start: Start, seal: Seal) -> bool {
-        self.restart_at(life, start, seal, None)
-    }
-
-    /// The same. `refused_at`: where the first record was that was seen and must be seen again.
-    pub(super) fn restart_at(&mut self, life: u64, start: Start, seal: Seal, refused_at: Option<u64>) -> bool {
         // Of a writer that lives on, records behind the start may have been seen before the start was heard of.
         let same = self.life() == Some(life);
-        let seen = refused_at.unwrap_or(u64::MAX).min(self.reader.position());
+        let seen = self.reader.position();
         self.reader.restart(start.position, seal);
         if same && seen > start.position {
             // The writer counts from the start, and has had no credit since: what was seen is still owed.

@@ -62,6 +62,14 @@ pub(super) struct Refused {
 }
 
 impl Body {
+    /// Goes back to the record that was refused, if there is one. Nothing was written over it: no credit has gone beyond it.
+    pub(super) fn go_back_to_refused(&mut self) {
+        if let Some(refused) = self.refused.take() {
+            self.ring.reader.skip_to(refused.position);
+            self.freed_position = self.freed_position.min(refused.position);
+        }
+    }
+
     fn new(ring: Inbound) -> Self {
         Body {
             ring,

@@ -253,9 +253,7 @@ impl Outbound {
                     target.progress = if aside { PeerProgress::Aside } else { PeerProgress::Back };
                     continue;
                 }
-                if !aside {
-                    target.freed = self.writer.absorb(target.freed, position);
-                }
+                target.freed = self.writer.absorb(target.freed, position);
                 let (place, held) = (Standing::from_word(place), Held::from_word(held, freed));
                 target.note(CreditReport { freed, place, held, aside }, self.history);
             }
@@ -549,4 +547,30 @@ impl Outbound {
 /// Words of a scratch record for a ring.
 pub(super) fn scratch(geometry: &Geometry) -> Vec<u64> {
     vec![0; (HEADER_WORDS + geometry.max_payload().div_ceil(WORD)).next_multiple_of(LINE_WORDS)]
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_fabric_sim::{NetworkModel, SimConfig, World};
+
+    use super::*;
+
+    /// What was for others and lies behind a short record is not told.
+    #[test]
+    fn a_record_is_padded_to_whole_lines_where_writes_merge() {
+        let mut fabric = World::new(SimConfig::new(1, 1, NetworkModel::calm())).fabric(ProcessId(0));
+        let geometry = Geometry::new(0, 64, 256);
+        let shape = Shape { geometry, serial: 0, patient: false, catches_up: false, keeps: 0 };
+        let mut ring =
+            Outbound::new(&mut fabric, shape, Seal::new(ProcessId(0), 1), Mutant::None).expect("a possible ring");
+        for (bytes, words) in [(8, 8), (40, 8), (48, 16), (256, 40)] {
+            let mut record = vec![7; scratch(&geometry).len()];
+            let place = ring.writer.seal(bytes, &mut record).expect("there is room");
+            ring.whole_lines = false;
+            assert_eq!(ring.words_to_write(&place, &mut record), place.words);
+            ring.whole_lines = true;
+            assert_eq!(ring.words_to_write(&place, &mut record), words, "{bytes} bytes");
+            assert!(record[place.words..words].iter().all(|word| *word == 0), "{bytes} bytes");
+        }
+    }
 }

@@ -81,8 +81,8 @@ impl<F: Fabric> Member<F> {
         debug_assert!(self.stores[at].is_mirror_empty(), "the ring starts anew");
         let body = &mut self.bodies[at];
         let process = self.topology.client_process(client);
-        let refused_at = body.refused.take().map(|refused| refused.position);
-        body.ring.restart_at(life, start, self.seals.of(process, life), refused_at);
+        body.go_back_to_refused();
+        body.ring.restart(life, start, self.seals.of(process, life));
         body.freed_position = body.ring.reader.position();
         // The client learns where its place stands, whoever had it before.
         (body.settling, body.ticks) = (true, 0);
@@ -150,15 +150,12 @@ impl<F: Fabric> Member<F> {
     pub(super) fn look_at_refused(&mut self, client: ClientId) {
         let at = usize::from(client.0);
         let body = &mut self.bodies[at];
-        let Some(refused) = body.refused.filter(|refused| !self.replica.is_beyond(client, refused.slot)) else {
-            return;
-        };
-        // Nothing was written over it: no credit has gone beyond it.
-        body.ring.reader.skip_to(refused.position);
-        body.freed_position = body.freed_position.min(refused.position);
-        (body.refused, body.drained) = (None, false);
-        self.outputs.notify[at] = true;
-        self.gate.disturb();
+        if body.refused.is_some_and(|refused| !self.replica.is_beyond(client, refused.slot)) {
+            body.go_back_to_refused();
+            body.drained = false;
+            self.outputs.notify[at] = true;
+            self.gate.disturb();
+        }
     }
 
     /// Forgets bodies that are void.
