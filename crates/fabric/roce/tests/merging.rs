@@ -12,7 +12,7 @@ const APART: Setup = Setup {
     mtu: 256,
     psn_a: 0xff_fffe,
     psn_b: 7,
-    window: 64,
+    window: 512,
     timeout: 14,
     retries: 1,
     rnr_retries: 7,
@@ -99,6 +99,27 @@ fn parts_of_a_region_that_adjoin_become_one() {
     assert_eq!(writes(&packets, &b), [(0, 256), (256, 44)]);
     packets.iter().for_each(|packet| b.take(0, packet));
     assert_eq!(b.bytes(b.shared)[..301], [&[9; 300][..], &[0]].concat());
+}
+
+#[test]
+fn parts_of_a_region_that_do_not_adjoin_stay_apart() {
+    let (mut a, b) = pair(&APART);
+    for (id, from, at) in [(1, 0, 0), (2, 128, 64)] {
+        let request = Request::Write { data: Data::Region(a.span(from, 64)), remote: b.remote(at), imm: None };
+        let work = Work { id, request, signalled: id == 2, solicited: false };
+        a.endpoint.post_send(a.qp, &work).expect("there is room");
+    }
+    assert_eq!(writes(&a.packets(0), &b), [(0, 64), (64, 64)]);
+}
+
+/// What the limit cuts off begins a WRITE of its own, and so a packet.
+#[test]
+fn so_many_writes_become_one_and_no_more() {
+    let (mut a, b) = pair(&APART);
+    (0..700).for_each(|n| post(&mut a, n, (n * 100, 100), &b, false));
+    let packets = writes(&a.packets(0), &b);
+    let short: Vec<_> = packets.iter().filter(|(_, bytes)| *bytes < 256).collect();
+    assert_eq!(short, [&(65_280, 220), &(69_852, 148)]);
 }
 
 /// A broken queue pair says of each request that it was flushed, also of one that was part of another.

@@ -109,12 +109,12 @@ impl Requester {
         let offset = packet * mtu;
         let (headers, payload) = match wqe.kind {
             RequestKind::Send | RequestKind::Write => {
-                let apart =
-                    self.sending.apart && making.reliable && wqe.kind == RequestKind::Write && wqe.imm.is_none();
-                let message =
-                    if apart { part(wqe, offset, (wqe.bytes - offset).min(mtu)) } else { message(wqe, position) };
+                let bytes = (wqe.bytes - offset).min(mtu);
+                let writes = wqe.kind == RequestKind::Write && wqe.imm.is_none();
+                let apart = self.sending.apart && making.reliable && writes;
+                let message = if apart { part(wqe, offset, bytes) } else { message(wqe, position) };
                 let headers = if making.reliable { Headers::Rc(message) } else { Headers::Uc(message) };
-                (headers, (wqe.bytes - offset).min(mtu))
+                (headers, bytes)
             }
             RequestKind::Read => (read(wqe, packet, mtu), 0),
             RequestKind::CompareSwap { expected, new } => (Headers::CompareSwap(atomic(wqe, new, expected)), 0),

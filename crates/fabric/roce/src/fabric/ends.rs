@@ -39,6 +39,13 @@ fn largest_payload(bytes: u32) -> u16 {
     fits.max().unwrap_or(PATH_MTUS[0])
 }
 
+/// Returns the packets of a queue pair that may be under way, at most `most`, so that several queue pairs do not fill a socket with
+/// so much room at once. The peer's socket is taken to be like the own one.
+fn window(most: u32, room: u32, mtu: u16) -> u32 {
+    let share = room / SHARES / u32::from(mtu);
+    most.min(share.max(LEAST_WINDOW))
+}
+
 /// What an end says of itself that this fabric can reach.
 fn pair(end: &End) -> Result<&Pair, String> {
     match end {
@@ -67,13 +74,6 @@ impl RoceDevice {
         }
     }
 
-    /// Packets of a queue pair that may be under way, so that some queue pairs at a time fill no socket's buffer. The peer's
-    /// is taken to be like this one's.
-    fn window(&self, mtu: u16) -> u32 {
-        let share = self.pump.port().room() / SHARES / u32::from(mtu);
-        self.config.window.min(share.max(LEAST_WINDOW))
-    }
-
     /// How a queue pair sends to this end.
     fn sending(&self, (ours, theirs): (&End, &End)) -> Result<Sending, String> {
         let (ours, theirs) = (pair(ours)?, pair(theirs)?);
@@ -81,7 +81,7 @@ impl RoceDevice {
             timeout: TIMEOUT,
             rnr_retries: RNR_RETRIES,
             max_rd_atomic: RD_ATOMIC.min(theirs.reads),
-            window: self.window(ours.mtu.min(theirs.mtu)),
+            window: window(self.config.window, self.pump.port().room(), ours.mtu.min(theirs.mtu)),
             apart: ours.runs && theirs.runs,
             ..Sending::new(Psn::new(ours.psn))
         })
@@ -183,5 +183,27 @@ impl SetTransport for RoceDevice {
         let request = Request::Write { data: Data::Inline(data), remote: Remote { va, rkey }, imm: None };
         let work = Work { id, request, signalled, solicited: false };
         self.endpoint.post_send(qp, &work).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_carries_the_largest_path_mtu_that_a_link_takes() {
+        let over_ipv4 = |mtu| largest_payload(mtu - AROUND_IPV4);
+        let links = [(1500, 1024), (4160, 4096), (4159, 2048), (9000, 4096), (576, 512), (575, 256), (68, 256)];
+        for (mtu, payload) in links {
+            assert_eq!(over_ipv4(mtu), payload, "{mtu}");
+        }
+        assert_eq!((largest_payload(1280 - AROUND_IPV6), largest_payload(4179 - AROUND_IPV6)), (1024, 2048));
+    }
+
+    #[test]
+    fn several_windows_find_room_in_a_socket() {
+        assert_eq!(window(256, 16 << 20, 4096), 256);
+        assert_eq!((window(256, 425_984, 4096), window(256, 425_984, 1024)), (8, 26), "without privileges");
+        assert_eq!((window(4, 16 << 20, 4096), window(4, 0, 4096)), (4, 4), "no more than was asked for");
     }
 }
