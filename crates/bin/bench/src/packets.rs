@@ -78,7 +78,7 @@ pub(super) struct Packets<'a> {
     /// By reader, step and client: the newest message that was told.
     told: Vec<u64>,
     record: Vec<u8>,
-    /// What the record tells, and its payload's length. Several get it sealed once.
+    /// The record's word, and its payload's length, as it was sealed last. Several readers get it sealed once.
     sealed: (u64, usize),
     /// Packets that go now; the system may take only the first ones.
     going: VecDeque<(usize, Vec<u8>)>,

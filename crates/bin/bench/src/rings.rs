@@ -1,8 +1,8 @@
 //! Rings of sealed records between the processes of a bound, in the memory that they share: what a stream of messages costs
 //! without a protocol.
 //!
-//! Each writer and step that a bound uses has a ring of its own towards each reader, or one that several readers look at. A record is sealed and opened as the fabrics' records are:
-//! copied, with a checksum over all its bytes at both ends. A reader stores how many records it has taken, if the writer has no
+//! Each writer and step that a bound uses has a ring of its own towards each reader, or one that several readers look at. A record is
+//! sealed and opened as the fabrics' records are: copied, with a checksum over all its bytes at both ends. A reader stores how many records it has taken, if the writer has no
 //! other way to know, and the writer loads that only when its ring seems full. Everything that is written in a round is fenced once.
 
 use std::io;
@@ -107,10 +107,10 @@ pub(super) struct Rings<'a> {
     /// By writer, step and client: the newest message.
     newest: Vec<u64>,
     seals: Vec<Seal>,
-    /// What is written, and what is read.
+    /// The record that is written, and the one that is read.
     record: Vec<u64>,
     opened: Vec<u64>,
-    /// Of what the record is sealed: its lap, what it tells, and its payload's length. Several get it sealed once.
+    /// The record's lap, its word, and its payload's length, as it was sealed last. Several readers get it sealed once.
     sealed: (u64, u64, usize),
     bells: Bells<'a>,
 }
@@ -321,6 +321,23 @@ mod tests {
                 reader.put(0, 1, 1, 1000, 8).unwrap();
                 reader.flush();
             });
+        }
+    }
+
+    #[test]
+    fn a_reader_whose_writer_knows_that_there_is_room_stores_nothing() {
+        for counted in [false, true] {
+            let specs = [RingSpec { writer: 0, readers: vec![1], step: 0, bytes: 8, slots: 2, counted }];
+            let area = area(&specs, 2);
+            let end = |me| Rings::new(&area, shape(&specs, 2), (me, 1 << 32), WaitMode::POLL);
+            let (mut writer, mut reader) = (end(0), end(1));
+            for n in 1..=2 {
+                writer.put(1, 0, 0, n, 8).unwrap();
+            }
+            assert!(reader.look().unwrap());
+            assert_eq!(reader.newest(0, 0, 0), 2);
+            let count = reader.r#in[0].count(&area, 0).load(Ordering::Relaxed);
+            assert_eq!(count, if counted { (1 << 32) + 2 } else { 0 });
         }
     }
 

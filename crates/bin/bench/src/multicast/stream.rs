@@ -254,6 +254,6 @@ struct State {
     passed: [u64; 16],
     voted: u64,
     delivered: u64,
-    /// What the client knows to be delivered.
+    /// The last message of which the client was told that it is delivered.
     told: u64,
 }
