@@ -138,6 +138,9 @@ mod tests {
             end(&mut paths, mtu, (60_000, 0), now);
             assert_eq!(paths.limit(QP, 4096, now), limit);
             paths.meet(QP, peer(), now);
+            // So does one that is noticed later.
+            end(&mut paths, mtu, (60_000, 0), now);
+            paths.meet(QP, peer(), now);
         }
         assert_eq!((paths.limit(QP, 128, now), paths.limit(QpId(4), 4096, now)), (128, 4096));
         let notes: Vec<_> = std::iter::from_fn(|| paths.next_note()).collect();

@@ -345,6 +345,34 @@ fn what_two_members_refused_because_they_had_been_away_is_written_to_them_again(
     assert!(!met_again_by_who_was_away(false, Mutant::BeyondWindowFreed), "nobody has it");
 }
 
+/// It refuses what its client writes, and its ring is full of that soon.
+#[test]
+fn a_member_more_than_a_window_behind_holds_nobody_up_and_counts_again_when_it_is_not() {
+    const CUT_NS: u64 = 800 * SETTLED_NS;
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    let mut submit = |bed: &mut Bed, times: u32| {
+        (0..times).for_each(|_| {
+            bed.submit(0, &[0], &[7; 20]).expect("nobody is waited for");
+            bed.run(SETTLED_NS);
+        });
+    };
+    let (window, member, client) = (limits().window, ProcessId(2), 3);
+    bed.cut(2, 0, CUT_NS);
+    bed.cut(2, 1, CUT_NS);
+    bed.cut(2, client, CUT_NS / 16);
+    bed.run(RECONNECTED_NS);
+    // Its client meets it again in the middle of these.
+    submit(&mut bed, 20 * window);
+    assert!(!bed.clients[0].counts_on(member));
+    bed.run(CUT_NS);
+    submit(&mut bed, 2);
+    bed.run(20 * RECONNECTED_NS);
+    assert!(bed.clients[0].counts_on(member));
+    submit(&mut bed, 2 * window);
+    assert_eq!(bed.delivered[2].last(), bed.delivered[0].last());
+}
+
 #[test]
 fn a_client_that_does_not_see_that_a_record_was_refused_writes_nothing_over_it() {
     assert!(met_again_by_who_was_away(true, Mutant::None));
