@@ -8,11 +8,6 @@
 set -eu
 stentor=$1
 . "$(dirname "$0")/hosts.sh"
-failed() {
-    echo "$1"
-    tail -n 5 "$folder"/*.err
-    exit 1
-}
 for net in 77 78; do
     ip link add "bridge$net" type bridge
     ip link set "bridge$net" up
@@ -62,14 +57,7 @@ for n in 1 2 3; do
         >"$folder/g1.$n.out" 2>"$folder/g1.$n.err" </dev/null &
     pids="$pids $!"
 done
-for n in 1 2 3; do
-    tries=0
-    until grep -q "all members are connected" "$folder/g1.$n.err"; do
-        tries=$((tries + 1))
-        [ $tries -le 300 ] || failed "g1.$n is not connected to all members"
-        sleep 0.1
-    done
-done
+for n in 1 2 3; do connected "$folder/g1.$n.err"; done
 seq 100 >"$folder/input"
 (on 3 "$stentor" cast --config "$folder/cluster.toml" --to g1 --bind 10.77.3.9 --timeout 30 --history "$folder/c0.jsonl") \
     <"$folder/input" >"$folder/cast.out" 2>"$folder/cast.err" || failed "the client finds nobody"

@@ -9,21 +9,7 @@
 set -eu
 stentor=$1
 . "$(dirname "$0")/hosts.sh"
-failed() {
-    echo "$1"
-    tail -n 5 "$folder"/*.err
-    exit 1
-}
-ip link add bridge type bridge
-ip link set bridge up
-for n in 1 2 3 4; do
-    ip netns add "s$n"
-    ip link add "v$n" type veth peer name eth netns "s$n"
-    ip link set "v$n" master bridge up
-    ip -n "s$n" link set lo up
-    ip -n "s$n" link set eth up
-    ip -n "s$n" address add "10.77.$n.1/16" dev eth
-done
+four_hosts
 # The MTU of the links between, and of their ends where a second argument names them.
 links() { # MTU [ends]
     for n in 1 2 3 4; do
@@ -50,14 +36,7 @@ begin() { # NAME
             >/dev/null 2>"$folder/$1-$n.err" </dev/null &
         pids="$pids $!"
     done
-    for n in 1 2 3; do
-        tries=0
-        until grep -q "all members are connected" "$folder/$1-$n.err"; do
-            tries=$((tries + 1))
-            [ $tries -le 300 ] || failed "$1: g1.$n is not connected to all members"
-            sleep 0.1
-        done
-    done
+    for n in 1 2 3; do connected "$folder/$1-$n.err"; done
 }
 multicast() { # NAME WHEN
     ip netns exec s4 "$stentor" cast --config "$folder/cluster.toml" --directory "$folder/$1-4" --to g1 --bind 10.77.4.1 \

@@ -14,16 +14,7 @@
 set -eu
 stentor=$1
 . "$(dirname "$0")/hosts.sh"
-ip link add bridge type bridge
-ip link set bridge up
-for n in 1 2 3 4; do
-    ip netns add "s$n"
-    ip link add "v$n" type veth peer name eth netns "s$n"
-    ip link set "v$n" master bridge up
-    ip -n "s$n" link set lo up
-    ip -n "s$n" link set eth up
-    ip -n "s$n" address add "10.77.$n.1/16" dev eth
-done
+four_hosts
 head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/cluster.key"
 {
     printf 'cluster = "partial"\nfabric = "roce"\nkey = "file:cluster.key"\n'
