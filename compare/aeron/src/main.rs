@@ -26,7 +26,7 @@ struct Arguments {
     driver: String,
 }
 
-/// What a subscription has got.
+/// The messages that a subscription has received.
 struct Got {
     delivered: Times,
     bytes: usize,

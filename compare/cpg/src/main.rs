@@ -21,7 +21,7 @@ const MEMBERS: usize = 3;
 /// How long the group may take to form, and how long nothing may come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The library's callbacks record here what they are told.
+/// The events that the library's callbacks have reported.
 #[derive(Default)]
 struct Seen {
     members: usize,

@@ -66,7 +66,7 @@ impl Node {
         builder.initial_connection_window_size(1 << 24).initial_window_size(1 << 20);
         let (requests, connection) = builder.handshake(stream).await?;
         spawn_local(async move {
-            // What was asked meanwhile fails with the same error.
+            // Requests that are under way fail with the same error.
             let _ = connection.await;
         });
         Ok(Node { requests, server: server.to_owned() })

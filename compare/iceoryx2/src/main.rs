@@ -63,7 +63,8 @@ fn main() -> Result<()> {
     })
 }
 
-/// Connects a subscriber to the publisher that is there. What is sent before may be lost, whatever the strategy for a full buffer.
+/// Connects a subscriber to the publisher that is there. Messages that were sent before this may be lost: the strategy for a full
+/// buffer does not help.
 fn connect(subscriber: &Ends) -> Result<()> {
     ensure!(subscriber.receive()?.is_none(), "a message came before all were ready");
     Ok(())

@@ -166,11 +166,11 @@ fn await_file(options: &Options, receiver: &str, file: &str) -> Result<PathBuf> 
     Ok(path)
 }
 
-/// How far this process is, for a sender of one message at a time.
+/// The number of messages that this process has delivered, for a sender of one message at a time.
 pub struct Progress(Option<File>);
 
 impl Progress {
-    /// In a file of this process in the shared folder; of a stream nothing is told.
+    /// Makes this process's file in the shared folder. A stream has none, because its sender does not wait for others.
     ///
     /// # Errors
     /// When the file cannot be made.

@@ -12,7 +12,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes that one read takes in at most.
 const CHUNK: usize = 1 << 18;
 
-/// What a server says.
+/// An operation that a server sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Said {
     /// A message with a payload of so many bytes.
@@ -25,11 +25,11 @@ pub enum Said {
     Other,
 }
 
-/// What came and was not read yet.
+/// The bytes that were received and not parsed yet.
 #[derive(Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
-    /// What is before it has been read.
+    /// The parser is here.
     at: usize,
 }
 
@@ -77,7 +77,7 @@ pub struct Connection {
     stream: TcpStream,
     inbox: Inbox,
     chunk: Vec<u8>,
-    /// What is to be written.
+    /// The bytes to be written.
     outbox: Vec<u8>,
 }
 

@@ -31,7 +31,7 @@ const COLOURS: [(&str, &str); 9] = [
     ("#c2185b", "#ff7fb0"),
 ];
 
-/// What is drawn of a system.
+/// The curve of a system.
 struct Curve {
     name: &'static str,
     colour: usize,

@@ -51,7 +51,7 @@ fn short(report: &Report) -> String {
     text
 }
 
-/// What each system is and promises, once.
+/// Lists each system once, with its version and guarantee.
 fn systems(report: &Report) -> String {
     let (mut text, mut named) = (String::new(), Vec::new());
     for system in &report.systems {
@@ -67,7 +67,7 @@ fn systems(report: &Report) -> String {
     text
 }
 
-/// What has no figures, and why.
+/// Lists the systems without figures, and why.
 fn missing(report: &Report) -> String {
     let absent = report.absent.iter().map(|absent| format!("\nnot measured: {absent}\n"));
     absent.chain(report.failed.iter().map(|failed| format!("\nfailed: {failed}\n"))).collect()

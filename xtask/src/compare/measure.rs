@@ -1,4 +1,4 @@
-//! How each system is run, and how its figures are read from what it prints.
+//! Runs each system, and reads its figures from what it prints.
 
 use std::process::Command;
 

@@ -92,7 +92,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         command
     };
     run_command(on(&["fmt", "--all"]).args(["--", "--check"]))?;
-    // What is no member of the workspace takes more to be built than every machine has.
+    // Aeron is no member of the workspace: not every machine has what it takes to build it.
     let mut apart = context.cargo(["fmt", "--manifest-path", "compare/aeron/Cargo.toml", "--", "--check"]);
     run_command(&mut apart)?;
     run_command(on(&["clippy", "--workspace", "--all-targets", "--locked"]).args(["--", "-D", "warnings"]))?;
@@ -103,7 +103,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// What a system is given: each payload one at a time and in a stream.
+/// Returns the shapes that a system is measured with: each payload one at a time and in a stream.
 fn shapes(system: &System, quick: bool) -> Vec<Shape> {
     let shape = |bytes: u32, outstanding, messages: u64| {
         let messages = messages / (1 + u64::from(bytes) / 2048) / if quick { 10 } else { 1 };

@@ -1,4 +1,4 @@
-//! What a comparison found: medians of runs, and Stentor's figures beside the best of each other system at the same place.
+//! The result of a comparison: medians of runs, and Stentor's figures beside the best of each other system at the same place.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ pub(super) struct Report {
     pub(super) ratios: Vec<(String, Ratio)>,
     /// Systems that were not measured, and the line that installs each.
     pub(super) absent: Vec<String>,
-    /// What was to be measured and failed.
+    /// Settings that failed, with the reason.
     pub(super) failed: Vec<String>,
 }
 
@@ -126,7 +126,7 @@ impl Report {
         places
     }
 
-    /// What was measured at a place.
+    /// Returns the systems that were measured at a place.
     pub(super) fn at(&self, place: &str) -> impl Iterator<Item = &Told> {
         self.systems.iter().filter(move |system| system.place == place)
     }

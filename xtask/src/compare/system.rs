@@ -1,4 +1,4 @@
-//! What is measured: systems, what each promises, and how each is set up.
+//! The systems that are measured: the promise of each, and how it is set up.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,17 +14,17 @@ use crate::programs;
 pub(crate) struct System {
     /// Its name on the command line, and that of its folder in `compare`.
     pub name: &'static str,
-    /// What holds once it is done with a message.
+    /// The promise that holds when it is done with a message.
     pub guarantee: &'static str,
-    /// Until when a latency counts.
+    /// The event at which a latency ends.
     pub until: &'static str,
-    /// What its processes do when there is nothing to do.
+    /// The way in which its processes wait.
     pub wait: &'static str,
     /// Messages that a sender has outstanding in a stream: as many as it does best with. With 1 there is no stream.
     pub outstanding: u64,
-    /// Where it is measured. Of settings with the same place the best is told.
+    /// Its settings. Of those with the same place the best counts.
     pub settings: &'static [Setting],
-    /// What has to be installed.
+    /// The packages that it takes.
     pub needs: &'static Needs,
     pub(super) program: Program,
     pub(super) measure: Measure,
@@ -34,7 +34,7 @@ pub(crate) struct System {
 /// Runs a system in a setting. Returns the figures of all shapes.
 pub(super) type Measure = fn(&Programs, &System, &Setting, &[Shape]) -> Result<Vec<Figures>>;
 
-/// What has to be built for a system.
+/// The program that has to be built for a system.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Program {
     /// Our command.
@@ -47,11 +47,11 @@ pub(super) enum Program {
     Packaged,
 }
 
-/// Where the version of a system is found.
+/// The place where the version of a system is found.
 pub(super) enum Version {
-    /// What its own program says.
+    /// The output of its own program.
     Own,
-    /// What this command says.
+    /// The output of this command.
     Says(&'static str, &'static [&'static str]),
     /// That of this dependency in a lock file.
     Locked(&'static str, &'static str),
@@ -61,7 +61,7 @@ pub(super) enum Version {
 pub(crate) struct Setting {
     /// The place at which figures of different systems are set side by side.
     pub place: &'static str,
-    /// What differs from other settings of the same place.
+    /// The difference from other settings of the same place.
     pub how: &'static str,
     /// MTU of the links between hosts; 0: there are none.
     pub(super) mtu: u32,
@@ -79,7 +79,7 @@ pub(crate) struct Shape {
     pub messages: u64,
 }
 
-/// What a system did with a shape in one run. What it does not tell is absent.
+/// The figures of a system for a shape in one run. `None`: the system does not tell it.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Figures {
     pub bytes: u32,
@@ -89,7 +89,7 @@ pub(crate) struct Figures {
     pub p99_us: Option<f64>,
 }
 
-/// What is run.
+/// The programs that are run.
 pub(crate) struct Programs {
     root: PathBuf,
     stentor: Option<PathBuf>,
@@ -163,7 +163,7 @@ impl System {
         self.program == Program::Stentor
     }
 
-    /// What it says of its version, in one line.
+    /// Returns its version, in one line.
     pub(crate) fn version(&self, programs: &Programs) -> Result<String> {
         let version = match self.version {
             Version::Own => said(Command::new(programs.of(self)?).arg("--version")),

@@ -82,12 +82,12 @@ impl Sending {
     }
 }
 
-/// What a queue pair tells that ended while a request was not answered for long.
+/// A request that was not answered for long when its queue pair ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Unanswered {
     /// The way to the peer.
     pub path: Path,
-    /// Bytes of that request.
+    /// Bytes of the request.
     pub bytes: u32,
     /// Bytes of the longest one that was answered before.
     pub longest: u32,

@@ -146,7 +146,7 @@ pub(crate) struct Timers {
     pub(crate) probing: bool,
 }
 
-/// What is asked for again and again and not answered for this time or longer, nanoseconds, may never be.
+/// A request that is probed for this time, nanoseconds, without an answer counts as unanswered.
 const LONG: u64 = 30_000_000;
 /// Probes wait at least this long, nanoseconds.
 const MIN_PATIENCE: u64 = 500_000;

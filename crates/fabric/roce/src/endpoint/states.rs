@@ -106,7 +106,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Returns the way to the peer of a queue pair that ended while a request was not answered for long.
+    /// Returns the request of a queue pair that was not answered for long when the queue pair ended, if there was one.
     #[must_use]
     pub fn unanswered(&self, id: QpId) -> Option<Unanswered> {
         let qp = self.qps.get(id.index())?;

@@ -186,7 +186,7 @@ fn message(wqe: &Wqe, position: Position) -> Message {
     }
 }
 
-/// So many bytes of a WRITE, from `offset` on, as a WRITE of their own.
+/// Makes so many bytes of a WRITE, from `offset` on, a WRITE of their own.
 fn part(wqe: &Wqe, offset: u32, bytes: u32) -> Message {
     Message::WriteOnly(Reth { va: wqe.remote.va.wrapping_add(offset.into()), rkey: wqe.remote.rkey, bytes })
 }

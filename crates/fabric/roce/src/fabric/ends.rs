@@ -21,19 +21,19 @@ const RNR_RETRIES: u8 = 6;
 /// The same without end.
 const FOR_EVER: u8 = 7;
 
-/// What lies around the payload of a WRITE with an immediate, bytes: IP, UDP, and the headers and check of RoCEv2.
+/// Bytes around the payload of a WRITE with an immediate: IP, UDP, and the headers and check of RoCEv2.
 const AROUND_IPV4: u32 = 20 + 8 + 12 + 16 + 4 + 4;
 const AROUND_IPV6: u32 = AROUND_IPV4 + 20;
-/// Where the interface is not known: it fits an Ethernet MTU of 1500.
+/// The path MTU where the interface is not known. It fits an Ethernet MTU of 1500.
 const USUAL_MTU: u16 = 1024;
-/// Into how many windows the room of a socket is divided. The kernel counts about two bytes for each that is carried.
+/// The number of windows that a socket has room for. The kernel counts about two bytes for each that is carried.
 const SHARES: u32 = 16;
 /// The largest window of what a switch copies, packets.
 const SWITCH_WINDOW: u32 = 32;
 /// The least window, packets.
 const LEAST_WINDOW: u32 = 8;
 
-/// The largest path MTU of so many bytes at most; if none is, the smallest.
+/// Returns the largest path MTU of so many bytes at most; if there is none, the smallest.
 fn largest_payload(bytes: u32) -> u16 {
     let fits = PATH_MTUS.iter().copied().filter(|mtu| u32::from(*mtu) <= bytes);
     fits.max().unwrap_or(PATH_MTUS[0])
@@ -55,7 +55,7 @@ fn pair(end: &End) -> Result<&Pair, String> {
 }
 
 impl RoceDevice {
-    /// The payload of the longest packet that leaves here, bytes.
+    /// Returns the payload of the longest packet for a queue pair, bytes.
     fn mtu(&self, qp: QpId) -> u16 {
         let address = self.pump.port().address();
         let measured = || {
@@ -67,14 +67,14 @@ impl RoceDevice {
         self.paths.limit(qp, own, Instant::now())
     }
 
-    /// A queue pair has ended.
+    /// Notes that a queue pair has ended.
     fn note_unanswered(&mut self, qp: QpId) {
         if let Some(unanswered) = self.endpoint.unanswered(qp) {
             self.paths.unanswered(&unanswered, Instant::now());
         }
     }
 
-    /// How a queue pair sends to this end.
+    /// Returns the attributes of a queue pair that sends to this end.
     fn sending(&self, (ours, theirs): (&End, &End)) -> Result<Sending, String> {
         let (ours, theirs) = (pair(ours)?, pair(theirs)?);
         Ok(Sending {

@@ -1,4 +1,4 @@
-//! How long packets to a peer may be.
+//! The length of packets to a peer.
 //!
 //! The interface of the own address says what leaves this host. What the links behind it take nobody says: a path may swallow
 //! long packets and carry short ones. Then a queue pair ends whose long packets were never answered, and its peer connects again
@@ -23,7 +23,7 @@ use stentor_wire::PATH_MTUS;
 
 use crate::endpoint::Unanswered;
 
-/// After which time a longer packet is tried again, with the next connection: as long as Linux remembers the MTU of a path.
+/// The life of a limit: Linux remembers the MTU of a path as long. The next connection tries a longer packet.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 /// A peer that is there connects again before this.
 const SOON: Duration = Duration::from_secs(2);
@@ -38,7 +38,7 @@ struct Limit {
     suspected: Option<u32>,
 }
 
-/// What is known of the ways to peers.
+/// The limits of the paths to peers.
 #[derive(Debug, Default)]
 pub(super) struct PathMtus {
     limits: HashMap<IpAddr, Limit>,
@@ -48,7 +48,7 @@ pub(super) struct PathMtus {
 }
 
 impl PathMtus {
-    /// A queue pair is connected to a peer.
+    /// Notes that a queue pair is connected to a peer.
     pub(super) fn meet(&mut self, qp: QpId, peer: IpAddr, now: Instant) {
         self.peers.insert(qp, peer);
         let Some(limit) = self.limits.get_mut(&peer) else { return };
@@ -74,7 +74,7 @@ impl PathMtus {
         limit.filter(|limit| now < limit.since + FORGOTTEN).map_or(own, |limit| own.min(limit.mtu))
     }
 
-    /// A queue pair ended, and a request was not answered for long.
+    /// Notes that a queue pair ended, and that a request was not answered for long.
     pub(super) fn unanswered(&mut self, told: &Unanswered, now: Instant) {
         let Unanswered { path, bytes, longest } = *told;
         let (peer, mtu) = (path.peer(), path.mtu);
@@ -90,6 +90,7 @@ impl PathMtus {
         }
     }
 
+    /// Returns the next thing that a person should know.
     pub(super) fn next_note(&mut self) -> Option<String> {
         self.notes.pop_front()
     }
