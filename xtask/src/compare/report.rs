@@ -145,11 +145,14 @@ fn as_object<S: Serializer>(ratios: &[(String, Ratio)], serializer: S) -> Result
 
 /// The best of another system's settings at a place, beside ours. Streams are compared with streams.
 fn ratios(systems: &[Told]) -> Vec<(String, Ratio)> {
-    let mut ratios: Vec<(String, Ratio)> = Vec::new();
+    let mut ratios = Vec::new();
     let (ours, others): (Vec<_>, Vec<_>) = systems.iter().partition(|system| system.ours);
     for own in ours {
-        for other in others.iter().filter(|other| other.place == own.place) {
-            let theirs = || others.iter().filter(|found| found.place == own.place && found.name == other.name);
+        let there = || others.iter().filter(|other| other.place == own.place);
+        let mut names: Vec<_> = there().map(|other| other.name).collect();
+        names.dedup();
+        for name in names {
+            let theirs = || there().filter(|other| other.name == name);
             for alone in own.rows.iter().filter(|row| row.outstanding == 1) {
                 let bytes = alone.bytes;
                 let alike = theirs().filter(|found| found.streams() == own.streams());
@@ -159,10 +162,7 @@ fn ratios(systems: &[Told]) -> Vec<(String, Ratio)> {
                     over.zip(under).filter(|(_, under)| *under > 0.0).map(|(over, under)| over / under)
                 };
                 let ratio = Ratio { rate: divided(own.rate(bytes), most), latency: divided(shortest, alone.p50_us) };
-                let name = format!("{}, {} beside {}, {bytes} bytes", own.place, own.name, other.name);
-                if !ratios.iter().any(|(known, _)| *known == name) {
-                    ratios.push((name, ratio));
-                }
+                ratios.push((format!("{}, {} beside {name}, {bytes} bytes", own.place, own.name), ratio));
             }
         }
     }
@@ -224,5 +224,13 @@ pub(super) mod tests {
         let report = Report::of(&[ours, failed], Vec::new(), Vec::new());
         assert!(report.ratios.is_empty());
         assert_eq!(report.places(), ["one host, shared memory"]);
+    }
+
+    #[test]
+    fn figures_of_different_places_are_not_set_side_by_side() {
+        let ours = measured("stentor", 0, &[[(9.0, 10.0), (900.0, 99.0)]]);
+        let elsewhere = measured("cpg", 2, &[[(9.0, 10.0), (900.0, 99.0)]]);
+        assert!(ours.setting.place != elsewhere.setting.place);
+        assert!(Report::of(&[ours, elsewhere], Vec::new(), Vec::new()).ratios.is_empty());
     }
 }
