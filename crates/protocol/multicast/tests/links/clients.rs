@@ -351,7 +351,7 @@ fn a_member_more_than_a_window_behind_holds_nobody_up_and_counts_again_when_it_i
     const CUT_NS: u64 = 800 * SETTLED_NS;
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
-    let mut submit = |bed: &mut Bed, times: u32| {
+    let submit = |bed: &mut Bed, times: u32| {
         (0..times).for_each(|_| {
             bed.submit(0, &[0], &[7; 20]).expect("nobody is waited for");
             bed.run(SETTLED_NS);
