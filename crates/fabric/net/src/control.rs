@@ -56,6 +56,8 @@ impl Refused {
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
     frames: Option<(FrameStream, Session)>,
+    /// The life of the process at the other end of `frames`.
+    life: Option<u64>,
     /// The first that it was known by.
     first_life: Option<u64>,
     pub(crate) offers: HashMap<Service, Offer>,
@@ -298,7 +300,12 @@ impl Control {
                 }
                 Some((hello, session)) => {
                     let peer = &mut self.peers[hello.process.index()];
+                    if peer.frames.take().is_some() {
+                        peer.offers.clear();
+                        heard.push(PeerEvent::Lost(hello.process));
+                    }
                     peer.frames = Some((newcomer.handshake.frames, session));
+                    peer.life = Some(hello.life);
                     peer.first_life.get_or_insert(hello.life);
                     peer.pause = DIAL_PAUSE.0;
                     heard.push(PeerEvent::Joined(hello.process));
@@ -324,7 +331,9 @@ impl Control {
         self.compare(&known)?;
         let them = known.process;
         let mut end = |message: Message| session.send(&mut newcomer.handshake.frames, &message.encode());
-        if self.is_linked(them) {
+        // A process dials anew only if it lost its connection. This end may not have noticed: a link that was cut for a while
+        // tells only the end that sends. The new connection replaces the old one then.
+        if self.is_linked(them) && self.peers[them.index()].life != Some(known.life) {
             end(Message::Taken);
             let reason = "another process of this id is connected already: give each process an id of its own";
             return Err(Refused::passing(reason.to_owned()));
@@ -506,6 +515,82 @@ mod tests {
             waiting.push(stream);
             assert!(waiting.len() < 64, "the queue has no end");
         }
+    }
+
+    /// Processes 0 and 1, of which the second dials the first. Another with the second's id is there, too.
+    fn three() -> [Control; 3] {
+        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let addresses = listeners.each_ref().map(|listener| Some(listener.local_addr().unwrap()));
+        let mut life = 0;
+        listeners.map(|own| {
+            own.set_nonblocking(true).unwrap();
+            let me = Hello { process: ProcessId(life.min(1)), life: life.into(), ..hello() };
+            life += 1;
+            let at = vec![addresses[0], addresses[me.life as usize]];
+            Control::new(me, IpAddr::from([127, 0, 0, 1]), false, vec![7], at, Names::new(Vec::new(), 2), own)
+        })
+    }
+
+    /// Pumps all until one of the events of the first is this one, and returns whom that lost and who joined.
+    fn until(controls: &mut [Control], last: fn(&PeerEvent) -> bool) -> Vec<String> {
+        let since = Instant::now();
+        let mut heard = Vec::new();
+        loop {
+            assert!(since.elapsed() < Duration::from_secs(60), "{heard:?}");
+            controls[1..].iter_mut().for_each(|other| drop(other.pump()));
+            let events = controls[0].pump();
+            heard.extend(events.iter().filter_map(|event| match event {
+                PeerEvent::Joined(peer) => Some(format!("joined {peer}")),
+                PeerEvent::Lost(peer) => Some(format!("lost {peer}")),
+                PeerEvent::Said(..) => None,
+            }));
+            if events.iter().any(last) {
+                return heard;
+            }
+        }
+    }
+
+    /// As if a link had been cut for as long as the peer waits for an answer.
+    #[test]
+    fn a_peer_whose_end_of_the_connection_is_gone_replaces_it() {
+        let [a, b, _] = three();
+        let mut controls = [a, b];
+        let joined = |event: &PeerEvent| matches!(event, PeerEvent::Joined(_));
+        assert_eq!(until(&mut controls, joined), ["joined p1"]);
+        while !controls[1].is_linked(ProcessId(0)) {
+            controls[1].pump();
+        }
+        // Its socket stays open, so that nothing tells the first.
+        let _unheard = controls[1].peers[0].frames.take();
+        assert_eq!(until(&mut controls, joined), ["lost p1", "joined p1"]);
+        let refused = |control: &Control| format!("{:?}", control.refusals);
+        assert!(controls.iter().all(|control| control.refusals.is_empty()), "{:?}", controls.each_ref().map(refused));
+        // The connection that remains is the new one.
+        let none = Duration::from_millis(50);
+        let since = Instant::now();
+        while since.elapsed() < none {
+            assert!(controls.iter_mut().all(|control| !control.pump().iter().any(|e| matches!(e, PeerEvent::Lost(_)))));
+        }
+        assert!(controls[0].is_linked(ProcessId(1)) && controls[1].is_linked(ProcessId(0)));
+    }
+
+    #[test]
+    fn another_process_of_a_peers_id_does_not_replace_it() {
+        let [a, b, other] = three();
+        let mut controls = [a, b];
+        let joined = |event: &PeerEvent| matches!(event, PeerEvent::Joined(_));
+        until(&mut controls, joined);
+        let [a, b] = controls;
+        let mut controls = [a, b, other];
+        let taken = |event: &PeerEvent| matches!(event, PeerEvent::Said(_, Message::Taken));
+        let since = Instant::now();
+        while !controls[2].pump().iter().any(taken) {
+            assert!(since.elapsed() < Duration::from_secs(60));
+            let heard = controls[0].pump();
+            assert!(!heard.iter().any(|event| matches!(event, PeerEvent::Lost(_) | PeerEvent::Joined(_))));
+            controls[1].pump();
+        }
+        assert!(controls[0].is_linked(ProcessId(1)) && controls[0].refusals.len() == 1);
     }
 
     #[test]
