@@ -4,7 +4,7 @@ use stentor_fabric::WaitMode;
 use stentor_fabric::memory::Ordering;
 use stentor_support::Failure;
 
-use super::super::datagrams::{ACKNOWLEDGEMENT, REQUEST, Ring, Sockets, packets_of};
+use super::super::datagrams::{ACKNOWLEDGEMENT, MTU, REQUEST, Ring, Sockets, packets_of};
 use super::super::plain::{Exchange, ping_pong, repeat};
 use super::super::shared_area::Command;
 use super::super::worker_spec::{Task, broken};
@@ -42,19 +42,24 @@ pub(super) fn perform(kind: Kind, task: &Task<'_>, sockets: &mut Sockets) -> Res
             pings.payload(tag);
             pings.await_step(GOT, tag)
         }),
-        Kind::DatagramStream => stream(task, pings.sockets),
+        Kind::DatagramStream => {
+            let packets = packets_of(pings.bytes);
+            stream(task, pings.sockets, pings.bytes / packets, |count| count * packets as u64)
+        }
+        Kind::DatagramStreamJoined => {
+            let payloads = (MTU / pings.bytes) as u64;
+            stream(task, pings.sockets, MTU, |count| count.div_ceil(payloads))
+        }
         _ => ping_pong(task, &mut pings),
     }
 }
 
-/// Payloads one after the other; the receiver measures.
-fn stream(task: &Task<'_>, sockets: &mut Sockets) -> Result<(), Failure> {
+/// Datagrams with so many bytes of payload one after the other, as many as so many payloads need; the receiver measures.
+fn stream(task: &Task<'_>, sockets: &mut Sockets, bytes: usize, packets: impl Fn(u64) -> u64) -> Result<(), Failure> {
     let command = task.command;
-    let packets = packets_of(command.bytes as usize);
-    let length = REQUEST + command.bytes as usize / packets;
-    let [warmup, iterations] = [command.warmup, command.iterations].map(|count| count * packets as u64);
+    let [warmup, iterations] = [command.warmup, command.iterations].map(packets);
     let task = Task { command: Command { warmup, iterations, ..command }, ..*task };
-    let ns = sockets.stream(&task, length).map_err(broken("use sockets"))?;
+    let ns = sockets.stream(&task, REQUEST + bytes).map_err(broken("use sockets"))?;
     if task.me == 1 {
         task.area.results(0)[0].store(ns, Ordering::Relaxed);
     }

@@ -68,12 +68,15 @@ kinds! {
     /// A payload there, an acknowledgement back.
     DatagramGot,
     DatagramStream,
+    /// The same payloads, as many in each datagram as a packet carries.
+    DatagramStreamJoined,
 }
 
 impl Kind {
     /// A bound on a network.
     fn is_datagrams(self) -> bool {
-        matches!(self, Kind::Datagrams | Kind::DatagramAsk | Kind::DatagramGot | Kind::DatagramStream)
+        use Kind::{DatagramAsk, DatagramGot, DatagramStream, DatagramStreamJoined, Datagrams};
+        matches!(self, Datagrams | DatagramAsk | DatagramGot | DatagramStream | DatagramStreamJoined)
     }
 
     /// What must go inline for a payload, bytes.
@@ -109,6 +112,11 @@ impl Kind {
             (Kind::WriteSignalled, false) => {
                 (Kind::PlainStore, "plain stores of the words and a full fence, the peer idle")
             }
+            // Whole lines one behind the other leave as one WRITE.
+            (Kind::Stream, true) if bytes.is_multiple_of(LINE_WORDS * WORD) => (
+                Kind::DatagramStreamJoined,
+                "as many payloads as a packet carries, in plain datagrams one after the other",
+            ),
             (kind, true) if kind.is_stream() => (Kind::DatagramStream, "plain datagrams one after the other"),
             (kind, false) if kind.is_stream() => {
                 (Kind::PlainStream, "plain stores of the words, one place after the other")
