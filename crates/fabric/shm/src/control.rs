@@ -1,7 +1,7 @@
 //! The control plane's state: who is connected, who is about to be, what happened.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use rustix::fs::Timespec;
 use rustix::io;
 use stentor_fabric::{Event, ProcessId, QpKind, Refusal, Service};
 
+use crate::life::LifeWord;
 use crate::mapping::{Mapping, ReadMapping};
 use crate::message::{Identity, Message};
 use crate::peer_socket::PeerSocket;
@@ -59,8 +60,10 @@ pub(crate) struct Peer {
     pub(crate) name: String,
     /// The first life of it that was let in.
     pub(crate) first_life: Option<u64>,
-    /// Its generations.
+    /// Its generations and life words.
     pub(crate) control: Option<Arc<ReadMapping>>,
+    /// Where the kernel says that it has died, if it does.
+    pub(crate) life: Option<LifeWord>,
     pub(crate) offers: HashMap<Service, PeerOffer>,
     /// Why it was not let in last, or did not let us in.
     pub(crate) refused: Option<String>,
@@ -102,6 +105,11 @@ impl Control {
     /// Has `wait` and the raw fd look at a socket.
     pub(crate) fn watch(epoll: &OwnedFd, socket: &OwnedFd) -> io::Result<()> {
         epoll::add(epoll, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
+    }
+
+    /// Has them look at what is signalled once, and need not be read.
+    pub(crate) fn watch_signal(epoll: &OwnedFd, signal: BorrowedFd<'_>) -> io::Result<()> {
+        epoll::add(epoll, signal, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET)
     }
 
     /// Whether a socket has something to read; waits for it, but not longer than `timeout`.

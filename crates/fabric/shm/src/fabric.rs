@@ -19,6 +19,7 @@ use crate::config::ShmConfig;
 use crate::control::{Control, DIAL_PAUSE, Peer};
 use crate::data::Data;
 use crate::doorbell::AWAKE;
+use crate::life::{Life, LifeWord};
 use crate::mapping::Mapping;
 use crate::message::{FORMAT, Identity};
 
@@ -44,10 +45,12 @@ pub struct ShmFabric {
     pub(crate) data: Data,
     pub(crate) control: Control,
     pub(crate) region_names: HashMap<(ProcessId, Purpose), RegionId>,
-    /// A word per region, raised by each revocation; peers can only read it.
-    pub(crate) generations: Mapping,
+    /// A word per region, raised by each revocation, then this process's life words; peers can only read it.
+    pub(crate) generations: Arc<Mapping>,
+    /// Ends before what it uses.
+    pub(crate) life: Life,
     /// Word 0 says how this process sleeps; word 1 + p changes when process p flushed to this one. Peers write it.
-    pub(crate) wait_page: Mapping,
+    pub(crate) wait_page: Arc<Mapping>,
     /// Those words when [`poll_hint`](Fabric::poll_hint) last looked.
     pub(crate) heard: Vec<u64>,
     /// How often it looked.
@@ -68,17 +71,19 @@ impl ShmFabric {
         let (seat, listener) = Seat::take(&config.seat())?;
         let wait_bytes = wait_page_bytes(config.processes);
         let wait_fd = memfd::create("stentor-wait", wait_bytes).map_err(system("make the wait page"))?;
-        let wait_page =
-            Mapping::shared(wait_fd.as_fd(), wait_bytes as usize / WORD, true).map_err(system("map the wait page"))?;
+        let wait_page = Mapping::shared(wait_fd.as_fd(), wait_bytes as usize / WORD, true);
+        let wait_page = Arc::new(wait_page.map_err(system("map the wait page"))?);
         memfd::finish(&wait_fd).map_err(system("seal the wait page"))?;
-        let control_words = config.max_regions;
+        let control_words = config.max_regions + u32::from(config.processes);
         let control_fd = memfd::create("stentor-control", u64::from(control_words) * WORD as u64)
             .map_err(system("make the control page"))?;
-        let generations = Mapping::shared(control_fd.as_fd(), control_words as usize, false)
-            .map_err(system("map the control page"))?;
+        let generations = Mapping::shared(control_fd.as_fd(), control_words as usize, false);
+        let generations = Arc::new(generations.map_err(system("map the control page"))?);
         memfd::finish_read_only(&control_fd).map_err(system("seal the control page (Linux 5.1 or later has it)"))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("make an epoll instance"))?;
         Control::watch(&epoll, &listener).map_err(system("watch the listening socket"))?;
+        let life = Life::begin(&generations, &wait_page, config.processes).map_err(system("make an eventfd"))?;
+        Control::watch_signal(&epoll, life.signal()).map_err(system("watch an eventfd"))?;
         let now = Instant::now();
         let control = Control {
             identity: Identity {
@@ -89,7 +94,7 @@ impl ShmFabric {
                 processes: config.processes,
                 cluster: config.cluster.clone(),
                 name: config.name.clone(),
-                life: life()?,
+                life: random()?,
             },
             listener,
             epoll,
@@ -118,6 +123,7 @@ impl ShmFabric {
             control,
             region_names,
             generations,
+            life,
             wait_page,
             heard,
             listened: 0,
@@ -173,6 +179,15 @@ impl ShmFabric {
         regions + queues + wait_page_bytes(self.config.processes) + u64::from(self.control.control_words) * WORD as u64
     }
 
+    /// Whether the kernel has told that a connected peer has died. Its connection ends a little later. Other threads of it may still
+    /// run for some microseconds, and what they store may land.
+    #[inline]
+    #[must_use]
+    pub fn has_died(&self, peer: ProcessId) -> bool {
+        let word = self.control.peers.get(peer.index()).and_then(|known| known.life.as_ref());
+        word.is_some_and(LifeWord::is_marked)
+    }
+
     /// The process id of a connected peer, 0 if it is in a PID namespace that this process cannot see.
     #[must_use]
     pub fn peer_pid(&self, peer: ProcessId) -> Option<i32> {
@@ -187,7 +202,7 @@ impl Drop for ShmFabric {
 }
 
 /// A number that no other start of a process has.
-fn life() -> Result<u64, StartError> {
+fn random() -> Result<u64, StartError> {
     let mut random = [0; 8];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
         .map_err(system("get a random number"))?;

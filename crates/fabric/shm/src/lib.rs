@@ -13,7 +13,8 @@
 //!   copy; what is not, fails there.
 //! - **SEND, RECV and immediates** go through a bounded queue per queue pair and direction in shared memory.
 //! - **Waiting** is a futex on a word that the peers may write, or the control sockets ([`Fabric::raw_fd`]).
-//! - **Crashes and returns**: the end of a process is the end of its control sockets. A peer that hears of it breaks the
+//! - **Crashes and returns**: the kernel tells peers at once that a process has died ([`ShmFabric::has_died`]); the end of its
+//!   control sockets, after its memory is taken apart, is the end of the process. A peer that hears of it breaks the
 //!   queue pairs, forgets that process's regions and keeps its own, which the next life gets when it connects. While both
 //!   live, a queue pair that breaks at one end is withdrawn at the other, and offered anew by each end after its reset,
 //!   with a fresh queue; an end that was withdrawn stores nothing any more, so nothing old lands once both have offered.
@@ -72,6 +73,8 @@ mod execute;
 mod fabric;
 #[cfg(not(loom))]
 mod hello;
+#[cfg(not(loom))]
+mod life;
 #[cfg(not(loom))]
 mod local;
 #[cfg(not(loom))]

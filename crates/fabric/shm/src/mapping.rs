@@ -45,6 +45,14 @@ impl Pages {
         // processes change it, which atomics allow.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
+
+    fn futex_at(&self, word: usize) -> &AtomicU32 {
+        const { assert!(cfg!(target_endian = "little"), "a word's low half comes first") }
+        let word = &raw const self.words()[word];
+        // SAFETY: valid and aligned for as long as `self` is borrowed. Nobody in this program accesses the memory
+        // through this reference: the kernel compares it.
+        unsafe { &*word.cast::<AtomicU32>() }
+    }
 }
 
 impl Drop for Pages {
@@ -82,11 +90,7 @@ impl Mapping {
 
     /// The low half of a word, for the kernel's futex calls only.
     pub(crate) fn futex_at(&self, word: usize) -> &AtomicU32 {
-        const { assert!(cfg!(target_endian = "little"), "the wait word's low half comes first") }
-        let word = &raw const self.words()[word];
-        // SAFETY: valid and aligned for as long as `self` is borrowed. Nobody in this program accesses the memory
-        // through this reference: the kernel compares it.
-        unsafe { &*word.cast::<AtomicU32>() }
+        self.0.futex_at(word)
     }
 }
 
@@ -107,5 +111,10 @@ impl ReadMapping {
 
     pub(crate) fn words(&self) -> usize {
         self.0.words
+    }
+
+    /// The low half of a word, for the kernel to wait for only.
+    pub(crate) fn futex_at(&self, word: usize) -> &AtomicU32 {
+        self.0.futex_at(word)
     }
 }

@@ -10,7 +10,7 @@ use thiserror::Error;
 /// First field of the first message.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"StentorS");
 /// Version of these messages and of what lies in shared memory.
-pub(crate) const FORMAT: u16 = 2;
+pub(crate) const FORMAT: u16 = 3;
 /// No message is longer, bytes.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 /// Of a reason for refusing, so much is sent, bytes.

@@ -12,6 +12,7 @@ use crate::bell::Bell;
 use crate::control::{Control, DIAL_PAUSE, Newcomer, PeerOffer};
 use crate::fabric::{ShmFabric, wait_page_bytes};
 use crate::hello;
+use crate::life::LifeWord;
 use crate::mapping::{Mapping, ReadMapping};
 use crate::message::{Identity, Message};
 use crate::queue::Shape;
@@ -193,8 +194,9 @@ impl ShmFabric {
         self.data.flush();
         self.data.receive();
         let known = &mut self.control.peers[peer.index()];
-        (known.link, known.control) = (None, None);
+        (known.link, known.control, known.life) = (None, None, None);
         known.offers.clear();
+        self.life.forget(peer);
         self.data.bells[peer.index()] = None;
         for index in 0..self.data.qps.len() {
             let qp = &mut self.data.qps[index];
@@ -378,7 +380,12 @@ impl ShmFabric {
         let known = &mut self.control.peers[peer.index()];
         known.first_life.get_or_insert(admitted.identity.life);
         known.name = admitted.identity.name;
-        (known.link, known.control, known.refused) = (Some(link), Some(Arc::new(admitted.control)), None);
+        let control = Arc::new(admitted.control);
+        known.life = LifeWord::find(&control, self.config.me, self.config.processes);
+        if let Some(word) = &known.life {
+            self.life.watch(peer, word.clone());
+        }
+        (known.link, known.control, known.refused) = (Some(link), Some(control), None);
         self.data.bells[peer.index()] = Some(admitted.bell);
         for region in (0..self.data.regions.len()).map(|index| RegionId(index as u32)) {
             self.announce_grant(region, peer);

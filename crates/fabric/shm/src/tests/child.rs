@@ -93,6 +93,7 @@ fn play(role: &str) {
         "rogue" => rogue(&mut fabric, qp),
         "writer" => writer(&mut fabric, qp),
         "echo" => echo(&mut fabric, qp),
+        "large" => large(&mut fabric, qp),
         other => panic!("no role {other}"),
     }
 }
@@ -163,6 +164,21 @@ fn echo(fabric: &mut ShmFabric, qp: QpId) {
         }
         backoff.pause(fabric, value != last, Duration::from_secs(20)).unwrap();
         last = value;
+        fabric.next_event();
+    }
+}
+
+/// Has memory that takes the kernel some milliseconds to take apart, and polls.
+fn large(fabric: &mut ShmFabric, qp: QpId) {
+    const BYTES: u64 = 256 << 20;
+    let memory = fabric.register(RegionSpec { purpose: Purpose(9), writer: fabric.me(), bytes: BYTES }).unwrap();
+    for page in fabric.memory(memory).chunks(512) {
+        page[0].store(1, stentor_fabric::memory::Ordering::Relaxed);
+    }
+    connect(fabric, qp);
+    println!("> ready");
+    while fabric.state(qp) == QpState::Ready {
+        poll(fabric);
         fabric.next_event();
     }
 }

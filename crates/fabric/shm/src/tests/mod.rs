@@ -5,6 +5,7 @@ mod child;
 mod conformance;
 mod crash;
 mod distrust;
+mod life;
 mod names;
 mod relink;
 mod revoke;
