@@ -58,6 +58,8 @@ pub(crate) struct Peer {
     frames: Option<(FrameStream, Session)>,
     /// The life of the process at the other end of `frames`.
     life: Option<u64>,
+    /// The system said that the process at the other end has closed it, or is gone.
+    pub(crate) died: bool,
     /// The first that it was known by.
     first_life: Option<u64>,
     pub(crate) offers: HashMap<Service, Offer>,
@@ -305,7 +307,7 @@ impl Control {
                         heard.push(PeerEvent::Lost(hello.process));
                     }
                     peer.frames = Some((newcomer.handshake.frames, session));
-                    peer.life = Some(hello.life);
+                    (peer.life, peer.died) = (Some(hello.life), false);
                     peer.first_life.get_or_insert(hello.life);
                     peer.pause = DIAL_PAUSE.0;
                     heard.push(PeerEvent::Joined(hello.process));
@@ -411,7 +413,8 @@ impl Control {
             }
         }
         let known = &mut self.peers[peer.index()];
-        if known.frames.as_ref().is_some_and(|(frames, _)| frames.dead) {
+        if let Some((frames, _)) = known.frames.as_ref().filter(|(frames, _)| frames.dead) {
+            known.died = frames.was_closed();
             known.frames = None;
             known.offers.clear();
             heard.push(PeerEvent::Lost(peer));

@@ -26,6 +26,8 @@ pub(crate) struct FrameStream {
     inbound: Vec<u8>,
     outbound: Vec<u8>,
     pub(crate) dead: bool,
+    /// The other end closed it.
+    closed: bool,
     /// What the system said when it died; nothing if the other end closed it.
     pub(crate) fault: Option<io::Error>,
 }
@@ -41,7 +43,17 @@ impl FrameStream {
         sockopt::set_tcp_keepcnt(&socket, PROBES)?;
         // The same for what was sent and is not acknowledged.
         sockopt::set_tcp_user_timeout(&socket, SILENCE.as_millis() as u32)?;
-        Ok(FrameStream { socket, inbound: Vec::new(), outbound: Vec::new(), dead: false, fault: None })
+        Ok(FrameStream { socket, inbound: Vec::new(), outbound: Vec::new(), dead: false, closed: false, fault: None })
+    }
+
+    /// Whether it is dead because the other end closed it, or its system knows nothing of it. Not if it was silent too long, or said what
+    /// cannot be.
+    pub(crate) fn was_closed(&self) -> bool {
+        self.closed
+            || self
+                .fault
+                .as_ref()
+                .is_some_and(|fault| [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&fault.kind()))
     }
 
     /// Queues a frame and sends what can be sent.
@@ -84,7 +96,7 @@ impl FrameStream {
         let mut buffer = [0; 4096];
         loop {
             match self.socket.read(&mut buffer) {
-                Ok(0) => self.dead = true,
+                Ok(0) => (self.dead, self.closed) = (true, true),
                 Ok(count) => {
                     self.inbound.extend(&buffer[..count]);
                     if self.inbound.len() < 16 * MAX_FRAME {

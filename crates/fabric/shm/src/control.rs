@@ -64,6 +64,8 @@ pub(crate) struct Peer {
     pub(crate) control: Option<Arc<ReadMapping>>,
     /// Where the kernel says that it has died, if it does.
     pub(crate) life: Option<LifeWord>,
+    /// It hung up, and nobody was let in in its place since.
+    pub(crate) hung_up: bool,
     pub(crate) offers: HashMap<Service, PeerOffer>,
     /// Why it was not let in last, or did not let us in.
     pub(crate) refused: Option<String>,

@@ -179,13 +179,13 @@ impl ShmFabric {
         regions + queues + wait_page_bytes(self.config.processes) + u64::from(self.control.control_words) * WORD as u64
     }
 
-    /// Whether the kernel has told that a connected peer has died. Its connection ends a little later. Other threads of it may still
-    /// run for some microseconds, and what they store may land.
+    /// Whether the kernel has told that the process of a peer that was connected has died, and no other has connected since. Its
+    /// connection may end a little later, and other threads of it may run for some microseconds, so that what they store lands.
     #[inline]
     #[must_use]
     pub fn has_died(&self, peer: ProcessId) -> bool {
-        let word = self.control.peers.get(peer.index()).and_then(|known| known.life.as_ref());
-        word.is_some_and(LifeWord::is_marked)
+        let known = self.control.peers.get(peer.index());
+        known.is_some_and(|known| known.hung_up || known.life.as_ref().is_some_and(LifeWord::is_marked))
     }
 
     /// The process id of a connected peer, 0 if it is in a PID namespace that this process cannot see.

@@ -92,6 +92,7 @@ impl ShmFabric {
                 let heard = match socket::receive(&link.socket) {
                     Received::Nothing => break,
                     Received::Closed => {
+                        self.control.peers[peer.index()].hung_up = true;
                         self.lose(peer);
                         break;
                     }
@@ -381,6 +382,7 @@ impl ShmFabric {
         known.first_life.get_or_insert(admitted.identity.life);
         known.name = admitted.identity.name;
         let control = Arc::new(admitted.control);
+        known.hung_up = false;
         known.life = LifeWord::find(&control, self.config.me, self.config.processes);
         if let Some(word) = &known.life {
             self.life.watch(peer, word.clone());

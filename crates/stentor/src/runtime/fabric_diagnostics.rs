@@ -27,6 +27,10 @@ pub trait FabricDiagnostics: Fabric {
     /// Whether a peer is there.
     fn sees(&self, peer: ProcessId) -> bool;
 
+    /// Whether the system has told that the process of a peer has died: one that was there, and in whose place no other has come since.
+    /// Silence is no death.
+    fn has_died(&self, peer: ProcessId) -> bool;
+
     /// As which process of this system a peer is there, where that can be known.
     fn pid_of(&self, peer: ProcessId) -> Option<i32>;
 
@@ -85,6 +89,11 @@ impl FabricDiagnostics for ShmFabric {
 
     fn sees(&self, peer: ProcessId) -> bool {
         self.peer_pid(peer).is_some()
+    }
+
+    #[inline]
+    fn has_died(&self, peer: ProcessId) -> bool {
+        self.has_died(peer)
     }
 
     fn pid_of(&self, peer: ProcessId) -> Option<i32> {
@@ -195,6 +204,11 @@ impl<D: DeviceDiagnostics> FabricDiagnostics for NetFabric<D> {
 
     fn sees(&self, peer: ProcessId) -> bool {
         self.is_linked(peer)
+    }
+
+    #[inline]
+    fn has_died(&self, peer: ProcessId) -> bool {
+        self.cm().has_died(peer)
     }
 
     fn pid_of(&self, _: ProcessId) -> Option<i32> {

@@ -123,6 +123,14 @@ impl<S: Sets> ConnectionManager<S> {
         self.control.askers.answer(question, answer);
     }
 
+    /// Whether the control connection of a peer ended because its process closed it or is gone, and it has not come back. A peer that was
+    /// silent for too long has not died.
+    #[inline]
+    #[must_use]
+    pub fn has_died(&self, peer: ProcessId) -> bool {
+        self.control.peers.get(peer.index()).is_some_and(|known| known.died)
+    }
+
     /// Whether a peer says that another process with this one's id is connected to it.
     #[must_use]
     pub fn is_displaced(&self) -> bool {
