@@ -119,6 +119,10 @@ impl Heartbeat {
         if disowned || mutant!(self.config.mutant, DoubtAlone) {
             return disowned || doubted;
         }
+        // The system has said that it is gone: nobody has to confirm that.
+        if self.peer(claim.process).is_some_and(|peer| peer.detector.dead) {
+            return doubted;
+        }
         let voters = self.peers.iter().filter(|p| p.detector.life == Life::Alive && p.process != claim.process);
         let (mut all, mut doubting) = (1, usize::from(doubted));
         for voter in voters {

@@ -58,6 +58,8 @@ pub(crate) struct Detector {
     patience: u32,
     patient_since: u64,
     owed: u32,
+    /// The system says that it is gone, and it has not been seen to live since.
+    pub dead: bool,
     /// Suspected for its silence, so its next beat proves the suspicion wrong.
     silent: bool,
     /// The time at which its connection broke, if it has not beaten since.
@@ -80,6 +82,7 @@ impl Detector {
             patience: 0,
             patient_since: 0,
             owed: 0,
+            dead: false,
             silent: false,
             broke: None,
             wrong: 0,
@@ -129,6 +132,7 @@ impl Detector {
     fn restart(&mut self, now: u64) {
         self.moved = now;
         self.silent = false;
+        self.dead = false;
         self.broke = None;
         if self.life != Life::Unheard {
             self.life = Life::Suspected;
@@ -144,7 +148,7 @@ impl Detector {
             self.wrong_since = now;
         }
         match self.life {
-            Life::Unheard => self.life = Life::Alive,
+            Life::Unheard => self.trust(),
             Life::Alive => self.sample(interval),
             Life::Suspected => {
                 if std::mem::take(&mut self.silent) && !mutant!(bounds.mutant, NeverPatient) {
@@ -153,7 +157,7 @@ impl Detector {
                 }
                 self.owed = self.owed.saturating_sub(1);
                 if self.owed == 0 || mutant!(bounds.mutant, TrustedAtOnce) {
-                    self.life = Life::Alive;
+                    self.trust();
                 }
             }
         }
@@ -198,6 +202,11 @@ impl Detector {
         }
     }
 
+    fn trust(&mut self) {
+        self.life = Life::Alive;
+        self.dead = false;
+    }
+
     fn suspect(&mut self) {
         self.silent = false;
         self.life = Life::Suspected;
@@ -232,6 +241,7 @@ impl Detector {
     /// Reports that the system says that the process is gone. Always believed; if it beats on nevertheless, three beats
     /// make it trusted again.
     pub(crate) fn died(&mut self) {
+        self.dead = true;
         if self.life == Life::Alive {
             self.suspect();
         }

@@ -10,17 +10,16 @@
 //!   something passes [`HeartbeatConfig::floor`].
 //! - **Leaders stay.** A leader is replaced when it is doubted, not when a better candidate comes back. The first in the
 //!   order of members that is alive and stands comes forward.
-//! - **A majority deposes, nobody else.** A process publishes which claim it doubts. A leader is replaced only when a
-//!   majority of the group doubts its claim, or when it doubts that claim itself: a claim that is doubted by whom it names
-//!   is void at once.
+//! - **A majority deposes, or a death.** A process publishes which claim it doubts. A leader is replaced only when a
+//!   majority of the group doubts its claim, when it doubts that claim itself, or when the system tells a member that the leader
+//!   has died ([`Heartbeat::died`]). A claim that is doubted by whom it names is void at once.
 //! - **A leader without a majority resigns.** See below.
 //! - **Time is time polled.** Between two polls at most a quarter of the shortest timeout counts. A process that was
 //!   stopped for seconds finds nobody silent when it wakes; it takes at least four polls to suspect anybody, wherever the
 //!   clock jumps.
 //! - **A broken connection is a hint.** It starts an election at once, without the timeout. A hint that was wrong makes
 //!   the next one wait for a few intervals of silence, at most 32, and is forgiven after a timeout or a few. Nothing
-//!   makes the election deaf to hints, and they do not lengthen the timeout. A death that the system reports
-//!   ([`Heartbeat::died`]) is believed always.
+//!   makes the election deaf to hints, and they do not lengthen the timeout.
 //!
 //! # Partial connectivity
 //! A READ needs a request and its answer, so a direction in which packets are lost takes away both: then neither process
@@ -34,7 +33,7 @@
 //! ## States
 //! - *Follower*: the largest claim names another process. It doubts the claim if it suspects that process, if that process
 //!   doubts the claim itself, if it does not want to lead, or if it was nominated and is overdue.
-//! - *Candidate*: the claim is void (a majority of the group doubts it, or the process that it names does), and this process
+//! - *Candidate*: the claim is void (a majority of the group doubts it, the process that it names does, or that one is dead), and this process
 //!   stands and is connected to a majority. It comes forward if it is the first such process that it sees, and in turn if
 //!   those before it do not.
 //! - *Leader*: the largest claim is its own.
@@ -50,7 +49,8 @@
 //! 2. A process that a leader counts as reached does not doubt that leader for its silence, up to the time of one reading:
 //!    it publishes that it sees the leader exactly as long as it does not suspect it.
 //! 3. So those who doubt a leader that is connected to a majority are a minority, and 1 and the count of doubts depose no
-//!    such leader, whoever cannot read it, and however often that link breaks and comes back.
+//!    such leader, whoever cannot read it, and however often that link breaks and comes back. A death that was told and is none
+//!    deposes it once.
 //!
 //! ## Why it ends with one leader
 //! Let the graph stay as it is, and let some process be connected to a majority. All processes that can come forward know
@@ -234,9 +234,9 @@ impl Heartbeat {
         }
     }
 
-    /// Reports that a member's process is gone: on shared memory because the kernel says so, between hosts because its control
-    /// connection ended. Always believed, whatever was wrong before. Between hosts the connection also ends after 10 s without
-    /// an acknowledgement, so this can be wrong; some beats then restore trust.
+    /// Reports that a member's process has died, as the system says: on one host its kernel, between hosts the one that closed or reset
+    /// its control connection. Believed at once, whatever was wrong before: if the member led, it is replaced without a majority of doubts.
+    /// Between hosts something on the way can reset a connection, so this can be wrong; some beats then restore trust.
     pub fn died(&mut self, process: ProcessId) {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
             peer.detector.died();

@@ -130,6 +130,59 @@ fn death_is_believed_whatever_was_wrong_before() {
     }
 }
 
+/// Nobody else has to doubt it. That it is told twice, or falsely and often, costs a change each time, and no more.
+#[test]
+fn a_leader_whose_death_is_told_is_replaced_at_once_by_the_first_that_stands() {
+    let mut one = One::new(1);
+    one.beats[0].claim = claim(4, 0);
+    one.run(20, &[0, 2]);
+    one.heartbeat.died(P[0]);
+    one.heartbeat.died(P[0]);
+    assert_eq!(one.run(1, &[2]), [leader(5, 1)]);
+    one.heartbeat.died(P[0]);
+    assert_eq!(one.run(60, &[2]), [], "it leads no more");
+    // The last in order leaves it to the other one, and follows it.
+    let mut one = One::new(2);
+    one.beats[0].claim = claim(4, 0);
+    one.run(20, &[0, 1]);
+    one.heartbeat.died(P[0]);
+    assert_eq!(one.run(2, &[1]), [Change::Pending]);
+    one.beats[1].claim = claim(5, 1);
+    assert_eq!(one.run(1, &[1]), [leader(5, 1)]);
+}
+
+#[test]
+fn a_death_that_is_none_deposes_once_and_is_forgotten_after_three_beats() {
+    let mut one = One::new(1);
+    let mut epoch = 4;
+    one.beats[0].claim = claim(epoch, 0);
+    one.run(20, &[0, 2]);
+    for _ in 0..9 {
+        one.heartbeat.died(P[0]);
+        assert_eq!(one.run(1, &[0, 2]).last(), Some(&leader(epoch + 1, 1)));
+        one.run(5, &[0, 2]);
+        assert_eq!(one.heartbeat.life(P[0]), Some(Life::Alive));
+        // It leads again, for whatever reason, and is left alone.
+        epoch += 2;
+        one.beats[0].claim = claim(epoch, 0);
+        assert_eq!(one.run(60, &[0, 2]).last(), Some(&leader(epoch, 0)));
+    }
+}
+
+/// The next life has another incarnation, and has not died.
+#[test]
+fn who_died_and_came_back_is_not_dead() {
+    let mut one = One::new(2);
+    one.beats[1].claim = claim(4, 1);
+    one.run(20, &[0, 1]);
+    one.heartbeat.died(P[1]);
+    (one.beats[1].incarnation, one.beats[1].counter) = (one.beats[1].incarnation + 1, 1);
+    one.beats[1].claim = claim(6, 1);
+    let changes = one.run(20, &[0, 1]);
+    assert_eq!(changes.last(), Some(&leader(6, 1)), "{changes:?}");
+    assert_eq!(one.run(60, &[0, 1]), []);
+}
+
 #[test]
 fn hand_over_is_refused_with_a_reason_or_done() {
     let mut one = One::new(0);
