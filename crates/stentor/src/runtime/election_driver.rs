@@ -27,8 +27,8 @@ use stentor_election::{Beat, Change, Election, HandOverError, Heartbeat, Heartbe
 use stentor_fabric::{Fabric, ProcessId};
 use stentor_multicast::{HeartbeatCell, Member, ProcessRole};
 
-use super::ClusterRuntime;
 use super::clock::incarnation;
+use super::{ClusterRuntime, FabricDiagnostics};
 use crate::config::ElectionTimes;
 
 /// The longest time between two campaigns, in first ones.
@@ -42,6 +42,29 @@ const INSISTING: u32 = 64;
 /// The word, after those of the heartbeat, in which a member publishes how much it has delivered.
 const DELIVERED: usize = Beat::WORDS;
 
+/// Whether the process of a member is there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Presence {
+    /// Nobody is connected, and no death was told.
+    Absent,
+    /// It is connected.
+    There,
+    /// The system has told that it has died, and no other has come in its place.
+    Died,
+}
+
+impl Presence {
+    /// Of a peer, as a fabric says.
+    #[inline]
+    pub fn of<F: FabricDiagnostics>(fabric: &F, peer: ProcessId) -> Presence {
+        match (fabric.has_died(peer), fabric.sees(peer)) {
+            (true, _) => Presence::Died,
+            (false, true) => Presence::There,
+            (false, false) => Presence::Absent,
+        }
+    }
+}
+
 /// Another member of the group.
 #[derive(Debug)]
 struct Other {
@@ -52,8 +75,8 @@ struct Other {
     connected_once: bool,
     /// Whether it was connected, and is not any more.
     lost: bool,
-    /// Whether its process was there at the last look.
-    seen: bool,
+    /// Of its process, at the last look.
+    presence: Presence,
     /// The number of deliveries that it published last.
     delivered: u64,
     /// Its last heartbeat, and when that was first read.
@@ -157,19 +180,29 @@ impl ElectionDriver<Heartbeat> {
         member.publish(&words);
     }
 
-    /// Checks whether the processes of other members still exist, and reports those that are gone to the election. One
-    /// that was and is not any more has died, as the system says: that is believed at once. Cheap when it is not yet
-    /// time for a [`round`](ElectionDriver::round); call it before that.
-    pub fn watch(&mut self, now: Duration, sees: impl Fn(ProcessId) -> bool) {
-        if now < self.next {
-            return;
-        }
-        for Other { process, seen, .. } in &mut self.others {
-            let is_seen = sees(*process);
-            if std::mem::replace(seen, is_seen) && !is_seen {
-                self.election.died(*process);
+    /// Looks whether the processes of other members still exist, and tells the election of those that do not. A death starts an
+    /// election at once: the next [`round`](ElectionDriver::round) is due. A member whose connection ended otherwise is only
+    /// doubted. Call it before each round; it loads a few words.
+    ///
+    /// Returns whether somebody died since it was called last.
+    #[inline]
+    pub fn watch(&mut self, presence: impl Fn(ProcessId) -> Presence) -> bool {
+        let mut died = false;
+        for Other { process, presence: before, .. } in &mut self.others {
+            let now = presence(*process);
+            if std::mem::replace(before, now) == now {
+                continue;
+            }
+            match now {
+                Presence::Died => {
+                    self.election.died(*process);
+                    (died, self.next) = (true, Duration::ZERO);
+                }
+                Presence::Absent => self.election.unreachable(*process),
+                Presence::There => {}
             }
         }
+        died
     }
 }
 
@@ -182,7 +215,7 @@ impl<E: Election> ElectionDriver<E> {
             connected: false,
             connected_once: false,
             lost: false,
-            seen: false,
+            presence: Presence::Absent,
             delivered: 0,
             beat: None,
         };
@@ -352,5 +385,36 @@ impl<E: Election> ElectionDriver<E> {
             self.campaign_at = now + self.backoff;
             self.backoff = (self.backoff * 2).min(self.patience * LONGEST_BACKOFF);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_election::Life;
+
+    use super::*;
+
+    const P: [ProcessId; 3] = [ProcessId(0), ProcessId(1), ProcessId(2)];
+
+    #[test]
+    fn a_death_is_told_once_makes_the_next_round_due_and_silence_is_none() {
+        let interval = Duration::from_millis(5);
+        let heartbeat = Heartbeat::new(HeartbeatConfig::new(P[0], &P, interval)).unwrap();
+        let mut driver = ElectionDriver::new(heartbeat, P[0], &P, interval, interval);
+        driver.next = interval;
+        let presences = |first, second| move |process| if process == P[1] { first } else { second };
+        let (absent, there, died) = (Presence::Absent, Presence::There, Presence::Died);
+        // Nobody was there yet; then both are, and one goes in silence.
+        for (one, other) in [(absent, absent), (there, there), (absent, there)] {
+            assert!(!driver.watch(presences(one, other)));
+            assert_eq!(driver.next, interval);
+        }
+        assert!(driver.watch(presences(absent, died)));
+        assert_eq!(driver.next, Duration::ZERO);
+        driver.next = interval;
+        assert!(!driver.watch(presences(absent, died)), "it was told");
+        assert!(!driver.watch(presences(absent, there)), "its next life is there");
+        assert!(driver.watch(presences(absent, died)), "and has died, too");
+        assert_eq!(driver.election().life(P[2]), Some(Life::Unheard));
     }
 }

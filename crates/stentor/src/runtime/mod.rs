@@ -15,7 +15,7 @@ mod start;
 pub use address::AddressError;
 pub use clock::{clock_name, life_now, now_ns};
 pub use cluster::{ClusterRuntime, StartError};
-pub use election_driver::ElectionDriver;
+pub use election_driver::{ElectionDriver, Presence};
 pub use fabric_diagnostics::{DeviceDiagnostics, FabricDiagnostics};
 pub use recorder::Recorder;
 pub use room::{Quota, Room, Shortage};

@@ -190,6 +190,8 @@ pub fn run_member<F: Fabric>(
         if housekeeper.is_due(worked) {
             housekeeper.tell_wall_clock(member);
             worked |= member.housekeep();
+        } else if member.is_fencing() {
+            worked |= member.housekeep();
         }
         if member.replica().is_superseded() {
             let me = member.fabric().me();
@@ -200,6 +202,7 @@ pub fn run_member<F: Fabric>(
             return Err(RunError::Restore(member.fabric().me(), error.clone()));
         }
         round(member, housekeeper.now(), worked);
+        worked |= member.owes_step();
         let longest = repose.after(member, &mut backoff, &mut housekeeper);
         housekeeper.note_sleep(backoff.pause(member.fabric_mut(), worked, longest)?);
     }

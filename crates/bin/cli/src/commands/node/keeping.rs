@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stentor::runtime::{ClusterRuntime, ElectionDriver, FabricDiagnostics, Member};
+use stentor::runtime::{ClusterRuntime, ElectionDriver, FabricDiagnostics, Member, Presence};
 use stentor_election::{HandOverError, Heartbeat, Life};
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
@@ -54,7 +54,7 @@ impl Keeping {
             Keeping::Heartbeat(keeper) => {
                 // It has no servers of which there is anything to tell.
                 let _ = say;
-                keeper.watch(now, |process| member.fabric().sees(process));
+                keeper.watch(|process| Presence::of(member.fabric(), process));
                 keeper.round(now, member);
             }
             #[cfg(feature = "zookeeper")]
