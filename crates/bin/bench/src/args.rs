@@ -32,6 +32,12 @@ pub enum BenchCommand {
         /// What to do
         spec: String,
     },
+    /// A process that is to die; a bench starts it itself
+    #[command(hide = true)]
+    Mortal {
+        /// What to do
+        spec: String,
+    },
     /// One process of a bench; the bench starts these itself
     #[command(hide = true)]
     Process {
@@ -317,15 +323,15 @@ pub struct BenchFailover {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(3..=7))]
     pub replicas: u16,
     /// Messages per second of each of the two clients
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=20_000))]
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..=20_000))]
     pub rate: u32,
     /// The limits that a cluster has without `[limits]`, and as many messages as they take, all to all groups: windows and
     /// rings are full. What is written on behalf of each message is not recorded
     #[arg(long, conflicts_with = "rate")]
     pub full: bool,
-    /// A leader that is silent for longer is replaced, ms; half of that is never suspicious
-    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(40..=10_000))]
-    pub timeout_ms: u32,
+    /// A leader that is silent for longer is replaced, ms; half of that is never suspicious [default: what clusters have]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(40..=10_000))]
+    pub timeout_ms: Option<u32>,
     /// What an idle process does
     #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
     pub wait: Waiting,

@@ -48,8 +48,9 @@ use worker_spec::{Part, Worker, WorkerSpec};
 /// When the arguments do not fit, or the system or a process of the bench refuses.
 pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
     // The processes that a bench starts are this command as well.
-    let is_conductor = !matches!(command, BenchCommand::Load { .. } | BenchCommand::Process { .. });
-    let still = is_conductor.then(|| Still::begin(output));
+    let is_worker =
+        matches!(command, BenchCommand::Load { .. } | BenchCommand::Mortal { .. } | BenchCommand::Process { .. });
+    let still = (!is_worker).then(|| Still::begin(output));
     let (mut report, verdict) = match command {
         BenchCommand::Fabric(args) => (fabric::run(args)?, Verdict::Good),
         BenchCommand::Multicast(args) => (multicast::run(args)?, Verdict::Good),
@@ -63,6 +64,7 @@ pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
             return output.conclude(&comparison, verdict);
         }
         BenchCommand::Load { spec } => return failover::process::run(spec),
+        BenchCommand::Mortal { spec } => return failover::death::live(spec),
         BenchCommand::Process { spec } => return process(&WorkerSpec::parse(spec)?),
     };
     drop(still);

@@ -189,7 +189,7 @@ pub(super) struct Trial {
     pub(super) counter_example: Option<String>,
     pub(super) messages: u64,
     pub(super) deliveries: u64,
-    /// After each leader's death: from the last delivery before to the first after.
+    /// From each leader's death to the first delivery of what was sent after it.
     pub(super) outage_ms: Vec<f64>,
     /// Of each member: from its new start until it had what the others have.
     pub(super) rejoin_ms: Vec<f64>,

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::Timespec;
@@ -12,6 +13,7 @@ use stentor_fabric::memory::{Ordering, WORD, Word};
 
 use crate::copy::store_bytes;
 use crate::doorbell::{self, AWAKE, FUTEX};
+use crate::life::RobustList;
 use crate::mapping::Mapping;
 use stentor_host::memfd;
 
@@ -22,7 +24,7 @@ use stentor_host::memfd;
 #[derive(Debug)]
 pub struct BareMemory {
     fd: OwnedFd,
-    memory: Mapping,
+    memory: Arc<Mapping>,
 }
 
 impl BareMemory {
@@ -33,7 +35,7 @@ impl BareMemory {
     pub fn create(words: usize) -> io::Result<Self> {
         let fd = memfd::create("stentor-bare", (words * WORD) as u64)?;
         memfd::finish(&fd)?;
-        let memory = Mapping::shared(fd.as_fd(), words, true)?;
+        let memory = Arc::new(Mapping::shared(fd.as_fd(), words, true)?);
         Ok(BareMemory { fd, memory })
     }
 
@@ -43,7 +45,7 @@ impl BareMemory {
     /// If the descriptor is not that memory, or what the system says.
     pub fn adopt(fd: OwnedFd, words: usize) -> io::Result<Self> {
         memfd::verify(fd.as_fd(), (words * WORD) as u64).map_err(io::Error::other)?;
-        let memory = Mapping::shared(fd.as_fd(), words, true)?;
+        let memory = Arc::new(Mapping::shared(fd.as_fd(), words, true)?);
         Ok(BareMemory { fd, memory })
     }
 
@@ -69,6 +71,16 @@ impl BareMemory {
     #[inline]
     pub fn store(&self, first: usize, bytes: &[u8]) {
         store_bytes(bytes, &self.words()[first..first + bytes.len() / WORD]);
+    }
+
+    /// Has the kernel mark the last word when the calling thread ends, and wake who sleeps on it. The word changes now, too. For good: what
+    /// this needs is never freed.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn hold_last(&self) -> io::Result<()> {
+        let list: &'static RobustList = Box::leak(Box::new(RobustList::new(Arc::clone(&self.memory), 1)));
+        Ok(list.hold()?)
     }
 
     /// Sleeps while the low half of a word is `seen`, until [`wake`](BareMemory::wake), or for `longest`.

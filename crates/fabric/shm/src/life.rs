@@ -61,7 +61,7 @@ struct Head {
 
 /// The words of a page that the kernel marks when the thread ends that gave it this list.
 #[derive(Debug)]
-struct RobustList {
+pub(crate) struct RobustList {
     head: Box<Head>,
     /// As far from each other as the words are.
     nodes: Box<[Node]>,
@@ -71,7 +71,7 @@ struct RobustList {
 
 impl RobustList {
     /// The last `count` words of a page.
-    fn new(page: Arc<Mapping>, count: usize) -> RobustList {
+    pub(crate) fn new(page: Arc<Mapping>, count: usize) -> RobustList {
         let first = page.words().len() - count;
         let nodes: Box<[Node]> = (0..count.min(LONGEST_LIST)).map(|_| Node { next: AtomicUsize::new(0) }).collect();
         let futex_offset = match nodes.first() {
@@ -90,7 +90,7 @@ impl RobustList {
 
     /// Has the kernel mark the words when the calling thread ends. They are marked then also if this value is gone by that time, or its
     /// memory is used otherwise: whoever calls this keeps it until the thread has ended.
-    fn hold(&self) -> io::Result<()> {
+    pub(crate) fn hold(&self) -> io::Result<()> {
         let held = (gettid().as_raw_nonzero().get().cast_unsigned() & libc::FUTEX_TID_MASK) | libc::FUTEX_WAITERS;
         for word in &self.page.words()[self.first..self.first + self.nodes.len()] {
             word.store(u64::from(held), Ordering::Relaxed);

@@ -36,8 +36,6 @@ const ITERATIONS: u64 = 140_000;
 const ON_NETWORK: u64 = 42_000;
 /// The same on a device, which may be software.
 const ON_DEVICE: u64 = 14_000;
-/// Datagrams that go to and fro to find what one hop takes.
-const HOPS: u64 = 10_000;
 /// Samples of one round, at most.
 const MAX_SAMPLES: u64 = 1 << 20;
 /// Lines of the bounds: two areas of the longest payload, a line apart.
@@ -268,22 +266,6 @@ fn captures(args: &BenchFabric) -> Result<Captures, Failure> {
     }
     captures.check((0..2).map(roce::name), 1)?;
     Ok(captures)
-}
-
-/// How long a datagram with a line takes from one processor to another, ns: two processes that do nothing else.
-pub(super) fn hop(processors: &[usize]) -> Result<f64, Failure> {
-    let [first, .., last] = *processors else {
-        return Err(Failure::run("one processor", "bench failover", "two processes that spin need two processors"));
-    };
-    let (bytes, carrier) = (LINE_WORDS * WORD, Carrier::Roce(own_network()));
-    let shape = Shape { processes: 2, lines: BOUND_LINES, samples: HOPS as usize };
-    let places = [Some(first), Some(last)];
-    let mut workers = Workers::start(Part::Fabric { bytes, carrier }, shape, &places, |_| Network::default())?;
-    let kind = Kind::Datagrams.number();
-    workers.run(Command { kind, bytes: bytes as u64, warmup: HOPS / 4, iterations: HOPS, ..Command::default() })?;
-    let mut samples = Samples::new(Kind::Datagrams.scale(), Grain::measure());
-    samples.round(workers.area.samples(0).iter().map(|sample| sample.load(Ordering::Relaxed)));
-    Ok(samples.summary().typical * 1000.0)
 }
 
 /// One row: its bound, if it has one, and it take turns.

@@ -5,6 +5,7 @@ use std::io;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
 use stentor_support::args::LoopbackFabric;
@@ -97,8 +98,15 @@ impl<'a> Fleet<'a> {
         said.lines().find_map(|line| Some(line.strip_prefix(READY)?.to_owned()))
     }
 
-    /// Kills a member as `kill -9` does. Returns its life, once it is gone.
-    pub(super) fn kill(&mut self, process: ProcessId) -> Result<u32, Failure> {
+    /// Kills a member as `kill -9` does, and does not wait for its end.
+    pub(super) fn kill(&mut self, process: ProcessId) -> Result<(), Failure> {
+        let running = &mut self.members[process.index()];
+        running.over = true;
+        running.signal(Signal::KILL).map_err(|error| unstarted(&running.name, &error))
+    }
+
+    /// Waits for the end of a member that was killed. Returns its life.
+    pub(super) fn bury(&mut self, process: ProcessId) -> Result<u32, Failure> {
         let running = &mut self.members[process.index()];
         kill(running)?;
         trim_history(&self.scene.history(&running.name, running.life))?;

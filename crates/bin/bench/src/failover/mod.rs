@@ -3,6 +3,7 @@
 //!
 //! Every process writes its history, and all of it is judged: a figure of a run that broke a promise is worth nothing.
 
+pub(super) mod death;
 mod fleet;
 mod load;
 mod outages;
@@ -18,10 +19,8 @@ use stentor_checker::check_files;
 use stentor_fabric::ProcessId;
 
 use super::environment::Environment;
-use super::fabric;
-use super::multicast;
 use super::report::{Bound, Report, Row, Trial};
-use super::samples::Samples;
+use super::samples::{Samples, median};
 use super::worker_spec::{broken, processors};
 use crate::args::{BenchFailover, Victims};
 use outages::Outages;
@@ -31,8 +30,6 @@ use stentor_support::args::{LoopbackFabric, name_of};
 use stentor_support::live::{Captures, Interrupt, refuse_network, unstarted};
 use stentor_support::{Failure, Output, Verdict, verdicts};
 
-/// A fail-over may take the timeout and so many hops.
-const HOPS: f64 = 20.0;
 /// What the simulated one may take, µs.
 const SIMULATED_US: f64 = 1000.0;
 
@@ -52,13 +49,8 @@ pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdi
     let mut rows = Vec::new();
     let mut trial = None;
     if args.rounds > 0 {
-        let (found, outages) = real(args, captures, &interrupt, output)?;
-        // After the trial, which refuses bad arguments at once.
-        let hop_us = match args.fabric {
-            LoopbackFabric::Shm => multicast::hand_over(&processors)? / 1000.0,
-            LoopbackFabric::Roce => fabric::hop(&processors)? / 1000.0,
-        };
-        rows.extend(row(args, &outages, hop_us));
+        let (found, outages, memory) = real(args, captures, &interrupt, output)?;
+        rows.extend(row(args, &outages, memory)?);
         trial = Some(found);
     }
     if args.sim_runs > 0 {
@@ -74,7 +66,7 @@ fn real(
     captures: Captures,
     interrupt: &Interrupt,
     output: Output,
-) -> Result<(Trial, Outages), Failure> {
+) -> Result<(Trial, Outages, u64), Failure> {
     let scene = Scene::set(args, captures)?;
     let plan = ClusterRuntime::new(scene.cluster()?).map_err(|error| unstarted(error, &scene.config()))?;
     // Members, and the clients' first places.
@@ -111,32 +103,30 @@ fn real(
         unobserved: outages.unobserved,
         history: scene.kept(),
     };
-    Ok((trial, outages))
+    let memory = plan.config().memory().of(Some(usize::from(args.replicas))).map_or(0, |member| member.bytes());
+    Ok((trial, outages, memory))
 }
 
-/// `None`, if no leader was killed.
-fn row(args: &BenchFailover, outages: &Outages, hop_us: f64) -> Option<Row> {
+/// `None`, if no leader was killed. The bound: deaths of bare processes with `memory` bytes.
+fn row(args: &BenchFailover, outages: &Outages, memory: u64) -> Result<Option<Row>, Failure> {
     let mut samples = Samples::plain();
     samples.round(outages.ns.iter().copied());
     if samples.summary().iterations == 0 {
-        return None;
+        return Ok(None);
     }
-    let timeout_us = f64::from(args.timeout_ms) * 1000.0;
-    let hop = match args.fabric {
-        LoopbackFabric::Shm => "a line takes from a store on one processor until it is seen on another",
-        LoopbackFabric::Roce => "a datagram with a line takes over plain UDP sockets from one processor to another",
-    };
+    let deaths = death::measure(args.fabric, memory)?;
     let what = format!(
-        "a target: the configured timeout of {} ms and {HOPS} hops of {hop_us:.3} us, which is how long {hop}, measured before",
-        args.timeout_ms
+        "a bare program sees that a process with {} MiB of shared memory has died: {}",
+        memory.div_ceil(1 << 20),
+        death::way(args.fabric)
     );
-    let bound = Bound::us(what, timeout_us + HOPS * hop_us);
+    let bound = Bound::us(what, median(deaths.iter().map(|ns| *ns as f64 / 1000.0)));
     let killed = if args.kill == Victims::Leader { "leaders" } else { "processes" };
     let name = format!(
-        "fail-over, {}x{}, {killed} killed: last delivery before to first after, {} ms",
-        args.groups, args.replicas, args.timeout_ms
+        "fail-over, {}x{}, {killed} killed: from the kill to the first delivery of what was sent after it",
+        args.groups, args.replicas
     );
-    Some(Row::latency(name, load::PAYLOAD_BYTES, args.rounds, bound, &samples))
+    Ok(Some(Row::latency(name, load::PAYLOAD_BYTES, args.rounds, bound, &samples)))
 }
 
 fn simulated(args: &BenchFailover, interrupt: &Interrupt) -> Result<Row, Failure> {

@@ -1,8 +1,9 @@
-//! What the histories say about the time without deliveries after a leader was killed.
+//! What the histories say about the time until a group delivers again after its leader was killed.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
-use stentor_checker::{Event, EventKind};
+use stentor_checker::{Event, EventKind, MessageId};
 use stentor_support::Failure;
 use stentor_support::live::read_history;
 
@@ -11,17 +12,27 @@ use super::rounds::{Kill, Role};
 /// What was read.
 #[derive(Debug)]
 pub(super) struct Outages {
-    /// From the last delivery in the dead leader's group before the first one in a later ballot, until that one.
+    /// From a kill of a leader to the first delivery in its group of a message that was multicast after the kill, in a later ballot.
     pub(super) ns: Vec<u64>,
     /// Kills of processes that were taken for a leader and led no more.
     pub(super) unobserved: u64,
 }
 
+/// A delivery by a member.
+#[derive(Clone, Copy, Debug)]
+struct Delivery {
+    at: u64,
+    /// The number of the ballot.
+    ballot: u64,
+    m: MessageId,
+    /// When the message was multicast.
+    sent: u64,
+}
+
 /// What happened in one group, by time.
 #[derive(Default)]
 struct Group {
-    /// Time and number of the ballot.
-    deliveries: Vec<(u64, u64)>,
+    deliveries: Vec<Delivery>,
     /// Time, number of the ballot, who leads.
     epochs: Vec<(u64, u64, u32)>,
 }
@@ -29,12 +40,17 @@ struct Group {
 impl Outages {
     pub(super) fn read(files: &[PathBuf], kills: &[Kill]) -> Result<Self, Failure> {
         let mut groups: Vec<Group> = Vec::new();
+        let mut sent: HashMap<MessageId, u64> = HashMap::new();
         for path in files {
             let (mut reader, mut cluster) = read_history(path)?;
             while let Some(Event { t, kind, .. }) = reader.next_event(&mut cluster)? {
                 let group = match &kind {
                     EventKind::Deliver(deliver) => deliver.group.index(),
                     EventKind::Epoch { group, .. } => group.index(),
+                    EventKind::Multicast(multicast) => {
+                        sent.insert(multicast.m, t);
+                        continue;
+                    }
                     _ => continue,
                 };
                 if groups.len() <= group {
@@ -43,7 +59,7 @@ impl Outages {
                 match kind {
                     EventKind::Deliver(deliver) => {
                         let ballot = deliver.ballot.map_or(0, |ballot| ballot.number);
-                        groups[group].deliveries.push((t, ballot));
+                        groups[group].deliveries.push(Delivery { at: t, ballot, m: deliver.m, sent: 0 });
                     }
                     EventKind::Epoch { ballot, leader, .. } => groups[group].epochs.push((t, ballot, leader.0)),
                     _ => {}
@@ -51,7 +67,11 @@ impl Outages {
             }
         }
         for group in &mut groups {
-            group.deliveries.sort_unstable();
+            group.deliveries.sort_unstable_by_key(|delivery| delivery.at);
+            group
+                .deliveries
+                .iter_mut()
+                .for_each(|delivery| delivery.sent = sent.get(&delivery.m).copied().unwrap_or(0));
             group.epochs.sort_unstable();
         }
         let leaders = kills.iter().filter(|kill| kill.role == Role::Leader);
@@ -68,28 +88,28 @@ impl Group {
         if leader != u32::from(kill.process.0) {
             return None;
         }
-        let first = self.deliveries.iter().find(|(t, number)| *t > kill.at && *number > ballot)?.0;
-        let last = self.deliveries.iter().rev().find(|(t, _)| *t < first)?.0;
-        Some(first - last)
+        let first = self.deliveries.iter().find(|delivery| delivery.sent > kill.at && delivery.ballot > ballot)?;
+        Some(first.at - kill.at)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use stentor_checker::Process;
     use stentor_fabric::ProcessId;
 
     use super::*;
 
     #[test]
-    fn an_outage_ends_with_the_first_delivery_of_a_later_ballot() {
-        let group = Group {
-            deliveries: vec![(10, 1), (20, 1), (24, 1), (90, 2), (95, 2), (99, 1)],
-            epochs: vec![(1, 1, 0), (80, 2, 1)],
-        };
+    fn an_outage_ends_with_the_first_delivery_of_what_was_sent_after_the_kill_in_a_later_ballot() {
+        let m = MessageId { client: Process(0), sequence: 1 };
+        let delivery = |(at, ballot, sent)| Delivery { at, ballot, m, sent };
+        let deliveries = [(10, 1, 9), (20, 1, 9), (24, 1, 23), (90, 2, 21), (95, 2, 30), (99, 1, 30)];
+        let group = Group { deliveries: deliveries.map(delivery).into(), epochs: vec![(1, 1, 0), (80, 2, 1)] };
         let kill =
             |process, at| Kill { role: Role::Leader, group: 0, process: ProcessId(process), at, restarted: 0, back: 0 };
-        // What was decided before still arrived after the kill.
-        assert_eq!(group.outage(&kill(0, 22)), Some(90 - 24));
+        // What was sent before may be delivered earlier, and what a dying leader still decides does not count.
+        assert_eq!(group.outage(&kill(0, 22)), Some(95 - 22));
         assert_eq!(group.outage(&kill(1, 22)), None, "it did not lead");
         assert_eq!(group.outage(&kill(1, 92)), None, "nothing came after");
     }

@@ -228,12 +228,21 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         self.pass(calm)?;
         let (role, group, process) = self.choose(victims)?;
         let at = now_ns();
-        let life = if role == Role::Client { self.fleet.kill_client()? } else { self.fleet.kill(process)? };
+        let gone = self.some(GONE_MS);
+        let life = if role == Role::Client {
+            self.fleet.kill_client()?
+        } else {
+            // Load goes on while the system takes its memory apart.
+            self.fleet.kill(process)?;
+            self.pass(gone)?;
+            self.fleet.bury(process)?
+        };
         let path = self.play.scene.path();
         let crashed = self.load.recorder().crash(now_ns(), process, life.into());
         crashed.map_err(|error| Failure::cannot_write(path, &error))?;
-        let gone = self.some(GONE_MS);
-        self.pass(gone)?;
+        if role == Role::Client {
+            self.pass(gone)?;
+        }
         let restarted = now_ns();
         if role == Role::Client {
             self.fleet.restart_client()?;

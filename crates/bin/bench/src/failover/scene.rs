@@ -31,7 +31,8 @@ fn text(args: &BenchFailover) -> String {
     let (groups, replicas) = (usize::from(args.groups), usize::from(args.replicas));
     let limits = if args.full { Limits::default() } else { LIMITS };
     let text = Template { cluster: CLUSTER.to_owned(), groups, replicas, limits, ground }.render();
-    let (min, max) = (args.timeout_ms / 2, args.timeout_ms);
+    let Some(max) = args.timeout_ms else { return text };
+    let min = max / 2;
     text.replacen("[election]\n", &format!("[election]\ntimeout_min_ms = {min}\ntimeout_max_ms = {max}\n"), 1)
 }
 

@@ -147,13 +147,6 @@ const LONE: Cluster = Cluster {
     setting: Setting { window: 1, bytes: 64, wait: Waiting::Poll, pin: Pinning::None, network: None },
 };
 
-/// Measures the time to hand a line over to another processor, ns. Two processes do nothing else.
-pub(super) fn hand_over(processors: &[usize]) -> Result<f64, Failure> {
-    let repeats = Repeats { iterations: Some(100), rounds: 1, warm_up: 25 };
-    let length = BenchLength { size: vec![64], all: false, repeats, duration: None };
-    hand_over_cost(&mut Bench::start(LONE, &length, processors, &[], |_| Network::default())?.harness)
-}
-
 impl<'a> Bench<'a> {
     fn start(
         cluster: Cluster,

@@ -1,0 +1,153 @@
+//! How soon a bare program sees that a process has died that had as much memory as a member: the bound of a fail-over.
+//!
+//! On shared memory the kernel marks a robust futex. Over a network the connection of the dead process ends, which takes until its memory
+//! is taken apart.
+
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use stentor_fabric::memory::{Ordering, WORD};
+use stentor_fabric_shm::BareMemory;
+use stentor_support::args::LoopbackFabric;
+use stentor_support::live::this_program;
+use stentor_support::{Failure, Verdict};
+
+use super::super::worker_spec::{broken, follow};
+
+/// Deaths.
+const ROUNDS: usize = 21;
+/// Words between the process that dies and the one that sees it.
+const WORDS: usize = 512;
+/// Says that the process is ready.
+const READY: usize = 0;
+/// Which the kernel marks.
+const LIFE: usize = WORDS - 1;
+/// Nothing takes longer.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// From ready to dead, so that it is at rest.
+const CALM: Duration = Duration::from_millis(20);
+const PAGE_WORDS: usize = 4096 / WORD;
+
+/// What a process that is to die is told on its command line.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(in super::super) struct Mortal {
+    /// Bytes of shared memory that it has.
+    bytes: u64,
+    /// Where to connect.
+    port: u16,
+    /// When that ends, so does this process.
+    parent: i32,
+}
+
+/// The process that dies: touches its memory, connects, says that it is ready, and polls.
+pub(in super::super) fn live(spec: &str) -> Result<Verdict, Failure> {
+    let spec: Mortal = serde_json::from_str(spec)
+        .map_err(|error| Failure::usage(error, "bench mortal", "use `stentor bench failover`"))?;
+    follow(spec.parent, "bench mortal")?;
+    let fd = io::stdin().as_fd().try_clone_to_owned().map_err(broken("take the shared memory"))?;
+    let shared = BareMemory::adopt(fd, WORDS).map_err(broken("map the shared memory"))?;
+    let own = BareMemory::create((spec.bytes as usize / WORD).next_multiple_of(PAGE_WORDS).max(PAGE_WORDS));
+    let own = own.map_err(broken("map memory"))?;
+    own.words().iter().step_by(PAGE_WORDS).for_each(|word| word.store(1, Ordering::Relaxed));
+    let _connection = TcpStream::connect((Ipv4Addr::LOCALHOST, spec.port)).map_err(broken("connect"))?;
+    shared.hold_last().map_err(broken("hold a robust futex"))?;
+    shared.words()[READY].store(1, Ordering::Release);
+    shared.wake(READY);
+    while own.words()[0].load(Ordering::Relaxed) == 1 {
+        std::thread::yield_now();
+    }
+    Ok(Verdict::Good)
+}
+
+/// Returns the times from a kill until it is seen, ns, of processes with so much memory.
+pub(super) fn measure(fabric: LoopbackFabric, bytes: u64) -> Result<Vec<u64>, Failure> {
+    (0..ROUNDS).map(|_| Witness::of(bytes)?.see_it_die(fabric)).collect()
+}
+
+/// What is measured, in words.
+pub(super) fn way(fabric: LoopbackFabric) -> &'static str {
+    match fabric {
+        LoopbackFabric::Shm => "the kernel marks its robust futex",
+        LoopbackFabric::Roce => "its TCP connection ends",
+    }
+}
+
+/// Who sees one process die.
+struct Witness {
+    shared: BareMemory,
+    child: Child,
+    connection: TcpStream,
+}
+
+impl Witness {
+    fn of(bytes: u64) -> Result<Witness, Failure> {
+        let shared = BareMemory::create(WORDS).map_err(broken("share memory"))?;
+        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).map_err(broken("listen"))?;
+        let port = listener.local_addr().map_err(broken("listen"))?.port();
+        let spec = Mortal { bytes, port, parent: std::process::id() as i32 };
+        let memory = shared.descriptor().map_err(broken("share memory"))?;
+        let mut command: Command = this_program().map_err(broken("find this program"))?;
+        let child = command
+            .args(["bench", "mortal", &serde_json::to_string(&spec).expect("a specification has string keys")])
+            .stdin(Stdio::from(memory))
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(broken("start a process"))?;
+        let mut end = End(Some(child));
+        let since = Instant::now();
+        while shared.words()[READY].load(Ordering::Acquire) == 0 {
+            shared.sleep(READY, 0, CALM).map_err(broken("wait"))?;
+            if since.elapsed() > PATIENCE || end.0.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None))) {
+                return Err(Failure::run(
+                    "a process that is to be killed did not start",
+                    "bench failover",
+                    "run `stentor doctor`",
+                ));
+            }
+        }
+        let (connection, _) = listener.accept().map_err(broken("take a connection"))?;
+        let child = end.0.take().expect("it was started");
+        Ok(Witness { shared, child, connection })
+    }
+
+    fn see_it_die(mut self, fabric: LoopbackFabric) -> Result<u64, Failure> {
+        std::thread::sleep(CALM);
+        let life = self.shared.words()[LIFE].load(Ordering::Acquire);
+        self.connection.set_read_timeout(Some(PATIENCE)).map_err(broken("use a socket"))?;
+        let at = Instant::now();
+        let killed = self.child.kill();
+        let seen = killed.and_then(|()| match fabric {
+            LoopbackFabric::Shm => {
+                while self.shared.words()[LIFE].load(Ordering::Acquire) == life && at.elapsed() < PATIENCE {
+                    self.shared.sleep(LIFE, life as u32, PATIENCE)?;
+                }
+                Ok(())
+            }
+            // Nothing was sent: it ends, or is reset.
+            LoopbackFabric::Roce => self.connection.read(&mut [0; 1]).map(drop).or_else(|error| match error.kind() {
+                io::ErrorKind::ConnectionReset => Ok(()),
+                _ => Err(error),
+            }),
+        });
+        let ns = at.elapsed().as_nanos() as u64;
+        let _ = self.child.wait();
+        seen.map_err(broken("see a process die"))?;
+        Ok(ns)
+    }
+}
+
+/// A child that is not left behind.
+struct End(Option<Child>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
