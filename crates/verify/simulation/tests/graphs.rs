@@ -1,7 +1,9 @@
 //! Partial connectivity in the whole protocol: hub, chain, ring and one-way graphs of three and five members.
 
 use stentor_election::Mutant;
-use stentor_simulation::graphs::{Graph, GraphRun, SETTLES_NS, TIMEOUT_MAX_NS, run, run_changing};
+use stentor_simulation::graphs::{
+    FalseDeath, Graph, GraphRun, INTERVAL_NS, SETTLES_NS, TIMEOUT_MAX_NS, run, run_changing, run_told,
+};
 use stentor_testutil::SplitMix64;
 
 /// The graphs by name.
@@ -97,6 +99,47 @@ fn leader_that_missed_a_ballot_campaigns_when_it_is_named_again() {
         assert_eq!(came.leader, Some(0), "{what}");
         assert!(came.campaigns > 0, "{what}");
     }
+}
+
+/// Each member is told of each other one's death, once and twice.
+#[test]
+fn a_death_that_is_none_deposes_a_leader_at_most_once() {
+    for (to, of) in (0..3).flat_map(|to| (0..3).map(move |of| (to, of))).filter(|(to, of)| to != of) {
+        for leader in 0..3 {
+            let told = [0, INTERVAL_NS / 2].map(|at_ns| FalseDeath { at_ns, to, of });
+            for told in [&told[..1], &told] {
+                let seed = u64::from(to) + 3 * u64::from(of) + 9 * leader as u64;
+                let came = run_told(seed, 3, leader, told).expect("a possible group");
+                let what = format!("p{to} is told of p{of}, leader p{leader}: {came:?}");
+                assert_eq!(came.broken, Vec::<String>::new(), "{what}");
+                // Who would not be first leaves it to whom it sees, and finds in time that the leader lives.
+                let first = (0..3).find(|member| *member != leader).expect("three members");
+                let deposes = usize::from(of) == leader && usize::from(to) == first;
+                assert_eq!(came.leader, Some(if deposes { first } else { leader }), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_deaths_that_are_none_ends_with_one_leader_that_delivers() {
+    let mut campaigns = 0;
+    for seed in 1..=24 {
+        let members = if seed % 2 == 0 { 3 } else { 5 };
+        let mut rng = SplitMix64(seed);
+        let mut below = |most: u64| rng.below(most) as u16;
+        let told: Vec<FalseDeath> = (0..400)
+            .map(|n| {
+                let to = below(members);
+                let of = (to + 1 + below(members - 1)) % members as u16;
+                FalseDeath { at_ns: n * INTERVAL_NS / 2, to, of }
+            })
+            .collect();
+        let came = run_told(seed, members as usize, 0, &told).expect("a possible group");
+        assert_eq!(came.broken, Vec::<String>::new(), "seed {seed}: {came:?}");
+        campaigns += came.campaigns;
+    }
+    println!("{campaigns} campaigns after the floods");
 }
 
 #[cfg(feature = "plants")]

@@ -27,6 +27,8 @@ pub(super) struct Follower {
     campaign_at_ns: u64,
     backoff_ns: u64,
     ready: Option<stentor_multicast::Ballot>,
+    /// When it is told that others have died, ns.
+    told: Vec<(u64, ProcessId)>,
     digest: u64,
     shared: Rc<Shared>,
 }
@@ -100,6 +102,7 @@ impl Follower {
             campaign_at_ns: 0,
             backoff_ns: TIMEOUT_MAX_NS,
             ready: None,
+            told: Vec::new(),
             digest: 0,
             shared: Rc::clone(shared),
         })
@@ -108,6 +111,12 @@ impl Follower {
     pub(super) fn hand_over(&mut self, to: ProcessId) {
         // Refused as long as the other is not seen to be ready.
         let _ = self.election.hand_over(to);
+    }
+
+    /// At that time it is told that another member has died.
+    pub(super) fn will_be_told(&mut self, at_ns: u64, of: ProcessId) {
+        self.told.push((at_ns, of));
+        self.shared.world.wake_at(self.me, at_ns);
     }
 
     pub(super) fn leads_in_protocol(&self) -> bool {
@@ -121,6 +130,10 @@ impl Follower {
         worked |= self.member.step(now, &mut App { now_ns, me, digest: &mut self.digest, shared: &shared });
         let operations = self.member.take_operations();
         shared.history.borrow_mut().operations(now_ns, me, &operations);
+        for (_, of) in self.told.extract_if(.., |(at_ns, _)| *at_ns <= now_ns) {
+            self.election.died(of);
+            self.next_ns = now_ns;
+        }
         if now_ns >= self.next_ns {
             self.next_ns = now_ns + INTERVAL_NS;
             self.round(now_ns);

@@ -10,7 +10,8 @@
 //! - if nobody is, nobody takes itself for the leader;
 //! - after the links are back everything is delivered everywhere, and every property of the multicast holds.
 //!
-//! [`run_changing`] changes the graph at given times before the last graph is judged.
+//! [`run_changing`] changes the graph at given times before the last graph is judged. [`run_told`] cuts nothing: members are told of
+//! deaths that are none, and after the last of them a group is judged as above.
 //!
 //! Lost packets in one direction take away both: the answer to a request does not come back. So a one-way cut is an edge
 //! less, too, although what is written before the queue pair breaks may land.
@@ -226,6 +227,42 @@ pub fn run_changing(
     leader: usize,
     mutant: stentor_election::Mutant,
 ) -> Result<GraphRun, NodeError> {
+    run_with(seed, graphs, &[], leader, mutant)
+}
+
+/// A member is told that another one has died, which it has not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FalseDeath {
+    /// When, ns after the chosen member leads.
+    pub at_ns: u64,
+    /// The member that is told.
+    pub to: u16,
+    /// The member that lives.
+    pub of: u16,
+}
+
+/// Runs a group of `members` that all reach each other: `leader` leads, and then members are told of deaths that are none.
+///
+/// # Errors
+/// [`NodeError`], if a node cannot start.
+///
+/// # Panics
+/// If these are no possible group, or a death is of no pair of its members.
+pub fn run_told(seed: u64, members: usize, leader: usize, told: &[FalseDeath]) -> Result<GraphRun, NodeError> {
+    let known = |death: &FalseDeath| usize::from(death.to.max(death.of)) < members && death.to != death.of;
+    assert!(told.iter().all(known), "deaths are of other members");
+    let whole = Graph::without(members, &[]);
+    let last = told.iter().map(|death| death.at_ns).max().unwrap_or(0);
+    run_with(seed, &[(0, whole.clone()), (last, whole)], told, leader, stentor_election::Mutant::None)
+}
+
+fn run_with(
+    seed: u64,
+    graphs: &[(u64, Graph)],
+    told: &[FalseDeath],
+    leader: usize,
+    mutant: stentor_election::Mutant,
+) -> Result<GraphRun, NodeError> {
     let ((_, graph), before) = graphs.split_last().expect("a graph");
     assert!(before.iter().all(|(_, other)| other.members == graph.members), "the graphs have the same members");
     let topology = Arc::new(Topology::new(&[graph.members], 1).expect("a possible group"));
@@ -257,7 +294,7 @@ pub fn run_changing(
     let client = Client::new(fabric, Arc::clone(&topology), ClientId(0), limits, salt, 1)?;
     let caller = Caller { client, me, due_ns: 0, stopped: Rc::clone(&stopped), shared: Rc::clone(&shared) };
     actors.push(Some(Process::Client(Box::new(caller))));
-    let mut judge = Judge { shared, topology, graphs, graph, actors, came: GraphRun::default() };
+    let mut judge = Judge { shared, topology, graphs, told, graph, actors, came: GraphRun::default() };
     judge.go(leader, &stopped);
     Ok(judge.finish())
 }
@@ -267,6 +304,7 @@ struct Judge<'a> {
     topology: Arc<Topology>,
     /// The graphs with the times from which they hold, ns after the first cut.
     graphs: &'a [(u64, Graph)],
+    told: &'a [FalseDeath],
     /// The last graph, which is judged.
     graph: &'a Graph,
     actors: Vec<Option<Process>>,
@@ -300,6 +338,7 @@ impl Judge<'_> {
         if !self.take_over(leader) {
             return;
         }
+        self.tell_deaths();
         self.change_graphs();
         let cut_at = self.shared.world.now_ns();
         let before = self.counts();
@@ -319,6 +358,13 @@ impl Judge<'_> {
         self.for_ns(SETTLES_NS);
         stopped.set(true);
         self.end();
+    }
+
+    fn tell_deaths(&mut self) {
+        let began = self.shared.world.now_ns();
+        for death in self.told {
+            self.member(usize::from(death.to)).will_be_told(began + death.at_ns, ProcessId(death.of));
+        }
     }
 
     /// Cuts and heals links until those of the last graph are cut.
