@@ -26,12 +26,15 @@ use crate::args::{BenchFailover, Victims};
 use outages::Outages;
 use rounds::{Kill, Play, Role};
 use scene::Scene;
+use sim::Sign;
 use stentor_support::args::{LoopbackFabric, name_of};
 use stentor_support::live::{Captures, Interrupt, refuse_network, unstarted};
 use stentor_support::{Failure, Output, Verdict, verdicts};
 
-/// What the simulated one may take, µs.
-const SIMULATED_US: f64 = 1000.0;
+/// What a simulated one may take of which nobody is told, µs.
+const SILENT_US: f64 = 1000.0;
+/// The same, from the moment at which the others are told.
+const TOLD_US: f64 = 50.0;
 
 pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdict), Failure> {
     let interrupt = Interrupt::catch()?;
@@ -54,7 +57,8 @@ pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdi
         trial = Some(found);
     }
     if args.sim_runs > 0 {
-        rows.push(simulated(args, &interrupt)?);
+        rows.push(simulated(args, &interrupt, Sign::SILENCE, SILENT_US)?);
+        rows.push(simulated(args, &interrupt, Sign::told(), TOLD_US)?);
     }
     let verdict = Verdict::of(trial.as_ref().is_none_or(|trial| trial.ok));
     Ok((Report { environment, rows, trial, switch: None }, verdict))
@@ -129,22 +133,25 @@ fn row(args: &BenchFailover, outages: &Outages, memory: u64) -> Result<Option<Ro
     Ok(Some(Row::latency(name, load::PAYLOAD_BYTES, args.rounds, bound, &samples)))
 }
 
-fn simulated(args: &BenchFailover, interrupt: &Interrupt) -> Result<Row, Failure> {
+/// Simulated fail-overs whose sign is this, beside a target, µs.
+fn simulated(args: &BenchFailover, interrupt: &Interrupt, sign: Sign, target_us: f64) -> Result<Row, Failure> {
     let mut samples = Samples::plain();
     let mut outages = Vec::new();
     for run in 0..args.sim_runs {
         interrupt.check()?;
-        outages.push(sim::outage(args.seed.wrapping_add(u64::from(run)), usize::from(args.replicas))?);
+        outages.push(sim::outage(args.seed.wrapping_add(u64::from(run)), usize::from(args.replicas), sign)?);
     }
     samples.round(outages);
+    let Sign { interval, timeout_min, timeout_max, told_after, .. } = sign;
     let what = format!(
-        "a target: 1 ms; virtual time, links of 1 us, members look at each other every {:?} and suspect after {:?} to {:?}",
-        sim::INTERVAL,
-        sim::TIMEOUT_MIN,
-        sim::TIMEOUT_MAX
+        "a target: {target_us} us; virtual time, links of 1 us, members look at each other every {interval:?} and suspect after {timeout_min:?} to {timeout_max:?}"
     );
-    let name = format!("fail-over, simulated, 1x{}: last delivery before to first after", args.replicas);
-    Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, Bound::us(what, SIMULATED_US), &samples))
+    let from = told_after.map_or("from the crash".to_owned(), |after| format!("death told after {after:?}: from then"));
+    let name = format!(
+        "fail-over, simulated, 1x{}, {from} to the first delivery of what was sent after the crash",
+        args.replicas
+    );
+    Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, Bound::us(what, target_us), &samples))
 }
 
 /// Time that this process has seen pass. While it was stopped, or had no processor, others may have been, too.

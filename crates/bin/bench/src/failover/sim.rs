@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor::runtime::{Client, ClientId, Delivered, ElectionDriver, GroupId, Member, stateless};
+use stentor::config::ElectionTimes;
+use stentor::runtime::{Client, ClientId, Delivered, ElectionDriver, GroupId, Member, Presence, stateless};
 use stentor_election::{Heartbeat, HeartbeatConfig};
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Actor, Delay, NetworkModel, SimConfig, SimFabric, SimRng, World};
@@ -14,31 +15,66 @@ use stentor_support::Failure;
 
 use super::load::PAYLOAD_BYTES;
 
-/// How often members look at each other.
-pub(super) const INTERVAL: Duration = Duration::from_micros(10);
-/// A silence shorter than this is never suspicious.
-pub(super) const TIMEOUT_MIN: Duration = Duration::from_micros(100);
-/// A longer one always is.
-pub(super) const TIMEOUT_MAX: Duration = Duration::from_micros(200);
 /// The client multicasts this often, ns.
 const PACE_NS: u64 = 10_000;
-/// The leader crashes some time between these, ns.
-const CRASH_NS: (u64, u64) = (2_000_000, 3_000_000);
-/// Nothing takes longer than this, ns.
-const END_NS: u64 = 50_000_000;
+/// The leader crashes some time in so many ns.
+const SPREAD_NS: u64 = 1_000_000;
+/// Nothing takes longer than this after the crash, ns.
+const LONGEST_NS: u64 = 50_000_000;
 const SALT: u64 = 0x6661_696c_6f76_6572;
 
-/// A network with links of 1 µs, one way.
+/// How the others learn that a leader has crashed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sign {
+    /// How often members look at each other.
+    pub(super) interval: Duration,
+    /// A silence shorter than this is never suspicious.
+    pub(super) timeout_min: Duration,
+    /// A longer one always is.
+    pub(super) timeout_max: Duration,
+    /// They are told so long after the crash; `None`: its silence alone tells.
+    pub(super) told_after: Option<Duration>,
+    /// The group is let work before the crash, ns.
+    settles_ns: u64,
+}
+
+impl Sign {
+    /// Members that look at each other often, and are told nothing.
+    pub(super) const SILENCE: Sign = Sign {
+        interval: Duration::from_micros(10),
+        timeout_min: Duration::from_micros(100),
+        timeout_max: Duration::from_micros(200),
+        told_after: None,
+        settles_ns: 2_000_000,
+    };
+
+    /// A cluster's defaults, and a kernel that tells.
+    pub(super) fn told() -> Sign {
+        let ElectionTimes { min, max } = ElectionTimes::default();
+        Sign {
+            interval: ElectionTimes::INTERVAL,
+            timeout_min: min,
+            timeout_max: max,
+            told_after: Some(Duration::from_micros(20)),
+            settles_ns: 100_000_000,
+        }
+    }
+}
+
+/// A network with links of 1 µs, one way. A process takes 1 µs from one look at its memory to the next, about as long as a member's step
+/// with a message.
 fn network() -> NetworkModel {
-    NetworkModel { propagation: Delay::exactly(1_000), ..NetworkModel::calm() }
+    NetworkModel { propagation: Delay::exactly(1_000), step: Delay::exactly(1_000), ..NetworkModel::calm() }
 }
 
 /// What all see.
 #[derive(Default)]
 struct Seen {
-    /// Time and number of the ballot of each delivery.
-    deliveries: Vec<(u64, u64)>,
+    /// Time, number of the ballot, and when the message was multicast, of each delivery.
+    deliveries: Vec<(u64, u64, u64)>,
     leader: Option<(u64, ProcessId)>,
+    /// Who has died, and when the others are told.
+    died: Option<(u64, ProcessId)>,
 }
 
 enum Process {
@@ -49,6 +85,7 @@ enum Process {
 struct Follower {
     member: Member<SimFabric>,
     keeper: ElectionDriver<Heartbeat>,
+    interval_ns: u64,
     me: ProcessId,
     world: Rc<World>,
     seen: Rc<RefCell<Seen>>,
@@ -75,16 +112,21 @@ impl Follower {
         let now = Duration::from_nanos(now_ns);
         let mut worked = self.member.housekeep();
         let seen = &self.seen;
-        let note = |d: &Delivered<'_>| seen.borrow_mut().deliveries.push((now_ns, d.ballot.number()));
+        let note = |d: &Delivered<'_>| {
+            let sent = d.payload.first_chunk().map_or(0, |sent| u64::from_le_bytes(*sent));
+            seen.borrow_mut().deliveries.push((now_ns, d.ballot.number(), sent));
+        };
         worked |= self.member.step(now, &mut stateless(note));
+        let died = seen.borrow().died.filter(|(told, _)| *told <= now_ns).map(|(_, process)| process);
+        self.keeper.watch(|process| if Some(process) == died { Presence::Died } else { Presence::There });
         self.keeper.round(now, &mut self.member);
         let replica = self.member.replica();
         let mut seen = self.seen.borrow_mut();
         if replica.is_leader() && seen.leader.is_none_or(|(ballot, _)| ballot < replica.ballot().number()) {
             seen.leader = Some((replica.ballot().number(), self.me));
         }
-        self.world.wake_at(self.me, now_ns + INTERVAL.as_nanos() as u64);
-        worked
+        self.world.wake_at(self.me, now_ns + self.interval_ns);
+        worked || self.member.owes_step()
     }
 }
 
@@ -93,7 +135,7 @@ impl Caller {
         let mut worked = self.client.housekeep();
         worked |= self.client.step();
         // What finds no room or nobody is sent a little later.
-        if now_ns >= self.due_ns && self.client.submit(&[GroupId(0)], &[7; PAYLOAD_BYTES], true).is_ok() {
+        if now_ns >= self.due_ns && self.client.submit(&[GroupId(0)], &payload(now_ns), true).is_ok() {
             worked = true;
             self.due_ns = now_ns + PACE_NS;
         }
@@ -102,33 +144,44 @@ impl Caller {
     }
 }
 
-/// From the last delivery before to the first one after, in a group of so many, ns.
-pub(super) fn outage(seed: u64, replicas: usize) -> Result<u64, Failure> {
+/// It says when it is sent.
+fn payload(now_ns: u64) -> [u8; PAYLOAD_BYTES] {
+    let mut payload = [7; PAYLOAD_BYTES];
+    payload[..8].copy_from_slice(&now_ns.to_le_bytes());
+    payload
+}
+
+/// From the crash of a leader, or from the moment at which the others are told, to the first delivery of what was sent after the crash, in
+/// a group of so many, ns.
+pub(super) fn outage(seed: u64, replicas: usize, sign: Sign) -> Result<u64, Failure> {
     let stuck =
         |what: &str| Failure::run(format_args!("{what}; seed {seed}"), "bench failover", "report this as a bug");
     let topology = Arc::new(Topology::new(&[replicas], 1).map_err(|error| stuck(&error.to_string()))?);
     let world = Rc::new(World::new(SimConfig::new(topology.processes(), seed, network())));
     let seen = Rc::new(RefCell::new(Seen::default()));
-    let mut actors = actors(&topology, &world, &seen).map_err(|error| stuck(&error))?;
-    let (least, most) = CRASH_NS;
-    let at = least + SimRng::new(seed, 1).below(most - least);
+    let mut actors = actors(&topology, &world, &seen, sign).map_err(|error| stuck(&error))?;
+    let at = sign.settles_ns + SimRng::new(seed, 1).below(SPREAD_NS);
     world.run(&mut actors, at, |_, _| false);
     let (ballot, leader) = seen.borrow().leader.ok_or_else(|| stuck("nobody led"))?;
     world.crash(leader);
-    let later = |seen: &Seen| seen.deliveries.last().is_some_and(|(_, number)| *number > ballot);
-    if !world.run(&mut actors, END_NS, |_, _| later(&seen.borrow())) {
+    let from = at + sign.told_after.map_or(0, |after| after.as_nanos() as u64);
+    if sign.told_after.is_some() {
+        seen.borrow_mut().died = Some((from, leader));
+        topology.members(GroupId(0)).for_each(|member| world.wake_at(member, from));
+    }
+    let counts = |(_, number, sent): &(u64, u64, u64)| *number > ballot && *sent > at;
+    if !world.run(&mut actors, at + LONGEST_NS, |_, _| seen.borrow().deliveries.last().is_some_and(counts)) {
         return Err(stuck("nothing was delivered after the leader crashed"));
     }
-    let seen = seen.borrow();
-    let first = seen.deliveries.iter().find(|(_, number)| *number > ballot).map_or(0, |(t, _)| *t);
-    let last = seen.deliveries.iter().rev().find(|(_, number)| *number <= ballot);
-    Ok(first - last.ok_or_else(|| stuck("nothing was delivered before the leader crashed"))?.0)
+    let first = seen.borrow().deliveries.iter().rfind(|delivery| counts(delivery)).map_or(0, |(t, ..)| *t);
+    Ok(first.saturating_sub(from))
 }
 
 fn actors(
     topology: &Arc<Topology>,
     world: &Rc<World>,
     seen: &Rc<RefCell<Seen>>,
+    sign: Sign,
 ) -> Result<Vec<Option<Process>>, String> {
     let limits = Limits { message_bytes: PAYLOAD_BYTES, window: 256, ..Limits::default() };
     let members: Vec<ProcessId> = topology.members(GroupId(0)).collect();
@@ -136,16 +189,19 @@ fn actors(
     for &me in &members {
         let config = ReplicaConfig::new(Arc::clone(topology), me, limits.window);
         let mut member = Member::new(world.fabric(me), config, limits, SALT, 1).map_err(|error| error.to_string())?;
-        member.set_tick(INTERVAL);
+        if sign.told_after.is_none() {
+            member.set_tick(sign.interval);
+        }
         let heartbeat = HeartbeatConfig {
-            timeout_min: TIMEOUT_MIN,
-            timeout_max: TIMEOUT_MAX,
-            ..HeartbeatConfig::new(me, &members, INTERVAL)
+            timeout_min: sign.timeout_min,
+            timeout_max: sign.timeout_max,
+            ..HeartbeatConfig::new(me, &members, sign.interval)
         };
         let election = Heartbeat::new(heartbeat).map_err(|error| error.to_string())?;
-        let keeper = ElectionDriver::new(election, me, &members, INTERVAL, TIMEOUT_MAX);
-        let (world, seen) = (Rc::clone(world), Rc::clone(seen));
-        actors.push(Some(Process::Member(Box::new(Follower { member, keeper, me, world, seen }))));
+        let keeper = ElectionDriver::new(election, me, &members, sign.interval, sign.timeout_max);
+        let (world, seen, interval_ns) = (Rc::clone(world), Rc::clone(seen), sign.interval.as_nanos() as u64);
+        let follower = Follower { member, keeper, interval_ns, me, world, seen };
+        actors.push(Some(Process::Member(Box::new(follower))));
     }
     let client = ClientId(0);
     let me = topology.client_process(client);
@@ -161,9 +217,18 @@ mod tests {
 
     #[test]
     fn a_fail_over_takes_at_least_the_detection_and_is_the_same_each_time() {
-        let first = outage(7, 3).unwrap();
-        assert_eq!(first, outage(7, 3).unwrap());
-        assert!(first > TIMEOUT_MIN.as_nanos() as u64 / 2, "{first}");
-        assert!(first < 5 * TIMEOUT_MAX.as_nanos() as u64, "{first}");
+        let (sign, ns) = (Sign::SILENCE, |time: Duration| time.as_nanos() as u64);
+        let first = outage(7, 3, sign).unwrap();
+        assert_eq!(first, outage(7, 3, sign).unwrap());
+        assert!(first > ns(sign.timeout_min) / 2, "{first}");
+        assert!(first < 5 * ns(sign.timeout_max), "{first}");
+    }
+
+    #[test]
+    fn who_is_told_waits_for_no_timeout_and_no_interval() {
+        let sign = Sign::told();
+        let first = outage(7, 3, sign).unwrap();
+        assert_eq!(first, outage(7, 3, sign).unwrap());
+        assert!(first < sign.interval.as_nanos() as u64 / 10, "{first}");
     }
 }
