@@ -8,6 +8,7 @@ mod campaign;
 mod cargo;
 mod chaos;
 mod compare;
+mod critical_path;
 mod failover;
 mod guest;
 mod instructions;

@@ -125,6 +125,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
         run: crate::verbs::speed,
     },
     Step {
+        name: "critical-path",
+        what: "the computed latency of a client and a group of one is the measured one within 10 %, in the median of five runs",
+        run: crate::critical_path::step,
+    },
+    Step {
         name: "bounds",
         what: "no figure of a bench is better than its bound, in the median of five runs: multicast, neb, fabric and channel",
         run: crate::bounds::step,

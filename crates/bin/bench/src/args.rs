@@ -260,6 +260,10 @@ pub struct BenchMulticast {
     /// The protocol
     #[arg(long, value_enum, default_value_t = Protocol::V2)]
     pub variant: Protocol,
+    /// Compute, too, what a cluster with a processor for each process would see: each process is measured alone, and the
+    /// longest chain of what they do is the latency; in shared memory, with one client and one message outstanding
+    #[arg(long)]
+    pub critical_path: bool,
     #[command(flatten)]
     pub length: BenchLength,
     #[command(flatten, next_help_heading = "With --fabric roce")]

@@ -122,6 +122,12 @@ impl<'a> Harness<'a> {
         self.run_command(Command { extra: rate.into(), ..command })
     }
 
+    /// The same one at a time, with so many nanoseconds between two messages.
+    pub(super) fn run_resting(&mut self, kind: u64, iterations: u64, rest_ns: u64) -> Result<Range<usize>, Failure> {
+        let command = self.command(kind, iterations, 1);
+        self.run_command(Command { extra: rest_ns, ..command })
+    }
+
     fn run_command(&mut self, command: Command) -> Result<Range<usize>, Failure> {
         self.workers.run(command)?;
         Ok(command.warmup as usize..(command.warmup + command.iterations) as usize)

@@ -10,6 +10,7 @@ mod channel;
 mod clock;
 mod cluster;
 mod compare;
+mod computed;
 mod datagrams;
 mod environment;
 mod fabric;
@@ -80,6 +81,7 @@ fn process(spec: &WorkerSpec) -> Result<Verdict, Failure> {
         Part::Channel { network, ofi } => channel::process::run(worker, *network, ofi.as_deref())?,
         Part::Neb(neb) => neb::process::run(worker, neb)?,
         Part::Multicast(cluster) => multicast::process::run(worker, cluster)?,
+        Part::CriticalPath { cluster, ends } => multicast::critical_path::process::run(worker, cluster, *ends)?,
     }
     Ok(Verdict::Good)
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use stentor_support::{Human, Style, Verdicts, in_order, table};
 
+use super::computed::Computed;
 use super::environment::Environment;
 use super::samples::{Percentile, Samples, median};
 use super::switch_report::SwitchReport;
@@ -73,6 +74,9 @@ pub(super) struct Row {
     /// Remote writes per message by step; for the multicast.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) writes: Option<Writes>,
+    /// Of a row whose figures are computed: how.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) computed: Option<Computed>,
 }
 
 /// Remote writes of the multicast.
@@ -346,6 +350,8 @@ impl Human for Report {
         }
         text.push_str(&self.fixed_rates());
         text.push_str(&self.writes());
+        let computed = self.rows.iter().filter_map(|row| Some((row, row.computed.as_ref()?)));
+        text.extend(computed.map(|(row, computed)| computed.human(&row.name, row.p50_us.unwrap_or(0.0))));
         text.push_str(&self.switch.as_ref().map(|switch| switch.human(style)).unwrap_or_default());
         text.push_str(&self.trial.as_ref().map(|trial| trial.human(style)).unwrap_or_default());
         text

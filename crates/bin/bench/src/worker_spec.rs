@@ -53,6 +53,13 @@ pub(super) enum Part {
     },
     /// A member or a client.
     Multicast(Cluster),
+    /// The same, measured one at a time.
+    #[serde(rename = "critical-path")]
+    CriticalPath {
+        cluster: Cluster,
+        /// The processor of whoever is measured, and the one of all others.
+        ends: [usize; 2],
+    },
     /// A process of the broadcast.
     Neb(Neb),
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command as Program, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use stentor_support::args::Network;
@@ -13,6 +14,8 @@ use super::worker_spec::{Part, WorkerSpec, broken};
 
 /// The environment variable with the key of this bench's cluster, where its fabric takes one.
 pub(super) const KEY: &str = "STENTOR_BENCH_KEY";
+/// Clusters that this conductor has started: each has a directory of its own, because several run at the same time.
+static STARTED: AtomicU32 = AtomicU32::new(0);
 /// No phase takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How often the conductor looks after its processes.
@@ -37,7 +40,8 @@ impl Workers {
         traffic: impl Fn(usize) -> Network,
     ) -> Result<Self, Failure> {
         let area = SharedArea::create(shape).map_err(broken("share memory"))?;
-        let directory = std::env::temp_dir().join(unique::name("bench"));
+        let directory = format!("{}-{}", unique::name("bench"), STARTED.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(directory);
         let program = std::env::current_exe().map_err(broken("find this program"))?;
         let key = random_key().map_err(broken("make a key"))?;
         let mut workers = Workers { area, children: Vec::new(), directory };

@@ -13,6 +13,9 @@ use super::super::way::Way;
 use super::super::worker_spec::{Cluster, Task};
 use crate::args::Protocol;
 
+/// The bound in shared memory.
+pub(super) const WHAT: &str = "the same chain of plain stores and loads by the same processes in the same wait mode";
+
 /// A client's message to a member; as long as the payload is.
 pub(super) const BODY: usize = 0;
 /// A leader's timestamp to a follower.

@@ -2,6 +2,7 @@
 //! its writes cost.
 
 mod chain;
+pub(super) mod critical_path;
 pub(super) mod process;
 mod stream;
 
@@ -42,6 +43,8 @@ kinds! {
     Connect,
     Chain,
     One,
+    /// One message at a time, each after so many nanoseconds of rest.
+    Rested,
     Window,
     /// Messages at a fixed rate.
     Rate,
@@ -60,6 +63,10 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
     if args.dest > args.groups {
         let what = format!("messages to {} of {} groups", args.dest, args.groups);
         return Err(Failure::usage(what, "--dest", "choose as many as there are groups, or fewer"));
+    }
+    if args.critical_path && args.fabric != LoopbackFabric::Shm {
+        let what = format!("a critical path on {}: it is computed in shared memory only", name_of(&args.fabric));
+        return Err(Failure::usage(what, "--critical-path", "use `--fabric shm`"));
     }
     let remedy = "the bound of the throughput is measured on two: allow this process two (taskset, container limits)";
     let processors = two_processors("bench multicast", remedy)?;
@@ -84,6 +91,10 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
         }
         for rate in &args.rates.rate {
             rows.push(bench.rate(*rate)?);
+        }
+        if args.critical_path {
+            drop(bench);
+            rows.extend(critical_path::rows(args, bytes, &processors)?);
         }
     }
     Ok(Report::of(environment, rows))
@@ -170,12 +181,7 @@ impl<'a> Bench<'a> {
     }
 
     fn name(&self, what: &str) -> String {
-        let Cluster { groups, replicas, dest, clients, variant, .. } = self.cluster;
-        let variant = if variant == Protocol::V1 { "V1" } else { "V2" };
-        format!(
-            "multicast {variant}, {groups}x{replicas} to {dest}, {clients} client{}, {what}",
-            if clients == 1 { "" } else { "s" }
-        )
+        row_name(&self.cluster, what)
     }
 
     /// Latency of messages one at a time, from the call to the delivery at the last destination.
@@ -192,7 +198,7 @@ impl<'a> Bench<'a> {
             Ok(())
         })?;
         let what = match self.cluster.setting.network {
-            None => "the same chain of plain stores and loads by the same processes in the same wait mode".to_owned(),
+            None => chain::WHAT.to_owned(),
             Some(_) => format!(
                 "the same chain of datagrams over plain UDP sockets by the same processes in the same wait mode: each as \
                 long as a packet of RoCEv2 ({} bytes with one line), by the same system calls; nothing is checked, \
@@ -243,6 +249,16 @@ impl<'a> Bench<'a> {
         let row = Row::alone(self.name(&due_name(rate)), cluster.setting.bytes as usize, rounds);
         Ok(row.with_due(due, &rates).with_samples(&subjects))
     }
+}
+
+/// What a row of this cluster is called.
+fn row_name(cluster: &Cluster, what: &str) -> String {
+    let Cluster { groups, replicas, dest, clients, variant, .. } = *cluster;
+    let variant = if variant == Protocol::V1 { "V1" } else { "V2" };
+    format!(
+        "multicast {variant}, {groups}x{replicas} to {dest}, {clients} client{}, {what}",
+        if clients == 1 { "" } else { "s" }
+    )
 }
 
 /// Measures the time to hand a line over to another processor, ns.

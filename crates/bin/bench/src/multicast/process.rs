@@ -10,7 +10,7 @@ use stentor::runtime::{
     MessageId, RoceFabric, Role, Stop, SubmitError, Variant, client_round_within, run_member, stateless,
 };
 use stentor_fabric::memory::{Ordering, Word};
-use stentor_fabric::{Backoff, ProcessId};
+use stentor_fabric::{Backoff, Fabric, ProcessId};
 use stentor_multicast::Step;
 use stentor_support::Failure;
 use stentor_support::live::bind_config;
@@ -81,12 +81,12 @@ fn play<F: FabricDiagnostics>(
     worker.serve(|task| process.perform(task))
 }
 
-fn failed(error: impl std::fmt::Display) -> Failure {
+pub(super) fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::run(error, "bench multicast", "run `stentor doctor`")
 }
 
 /// Everybody works out the same cluster.
-fn plan(cluster: &Cluster) -> Result<ClusterRuntime, Failure> {
+pub(super) fn plan(cluster: &Cluster) -> Result<ClusterRuntime, Failure> {
     let window = cluster.setting.window.next_power_of_two().max(16);
     let body_ring = u64::from(window) * (u64::from(cluster.setting.bytes) + 256);
     let limits = Limits {
@@ -160,9 +160,12 @@ impl<F: FabricDiagnostics> Process<'_, F> {
             }
             Node::Client(node) => {
                 let mut driver = Driver::new(node, cluster, task);
+                if kind == Kind::Rested {
+                    driver.rest_ns = task.command.extra;
+                }
                 match kind {
                     Kind::Connect => driver.connect()?,
-                    Kind::One if driver.place == 0 => driver.multicast(payload, 1)?,
+                    Kind::One | Kind::Rested if driver.place == 0 => driver.multicast(payload, 1)?,
                     Kind::Window | Kind::Rate => driver.multicast(payload, task.command.window)?,
                     _ => {}
                 }
@@ -180,7 +183,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
 }
 
 /// A member's loop, until the first client ends the phase.
-fn member<F: FabricDiagnostics>(member: &mut Member<F>, cluster: &Cluster, task: &Task<'_>) -> Result<(), Failure> {
+pub(super) fn member<F: Fabric>(member: &mut Member<F>, cluster: &Cluster, task: &Task<'_>) -> Result<(), Failure> {
     let Task { area, me, phase, .. } = *task;
     let stop = Stop::default();
     let samples = area.samples(me);
@@ -200,25 +203,28 @@ fn member<F: FabricDiagnostics>(member: &mut Member<F>, cluster: &Cluster, task:
 }
 
 /// A client's loops.
-struct Driver<'a, F: FabricDiagnostics> {
-    client: &'a mut Client<F>,
+pub(super) struct Driver<'a, F: Fabric> {
+    pub(super) client: &'a mut Client<F>,
     task: &'a Task<'a>,
     cluster: &'a Cluster,
-    to: Vec<GroupId>,
+    pub(super) to: Vec<GroupId>,
     /// Which client.
     place: usize,
-    backoff: Backoff,
+    /// Between two messages that go one at a time.
+    rest_ns: u64,
+    pub(super) backoff: Backoff,
     housekeeper: Housekeeper,
 }
 
-impl<'a, F: FabricDiagnostics> Driver<'a, F> {
-    fn new(client: &'a mut Client<F>, cluster: &'a Cluster, task: &'a Task<'a>) -> Self {
+impl<'a, F: Fabric> Driver<'a, F> {
+    pub(super) fn new(client: &'a mut Client<F>, cluster: &'a Cluster, task: &'a Task<'a>) -> Self {
         Driver {
             client,
             task,
             cluster,
             to: (0..cluster.dest).map(GroupId).collect(),
             place: task.me - cluster.members(),
+            rest_ns: 0,
             backoff: Backoff::new(mode(cluster.setting.wait)),
             housekeeper: Housekeeper::default(),
         }
@@ -228,7 +234,7 @@ impl<'a, F: FabricDiagnostics> Driver<'a, F> {
         &self.task.area.results(self.task.me)[word]
     }
 
-    fn round(&mut self, submitted: bool) -> Result<(), Failure> {
+    pub(super) fn round(&mut self, submitted: bool) -> Result<(), Failure> {
         self.round_within(submitted, LONGEST)
     }
 
@@ -238,7 +244,7 @@ impl<'a, F: FabricDiagnostics> Driver<'a, F> {
         Ok(())
     }
 
-    fn connect(&mut self) -> Result<(), Failure> {
+    pub(super) fn connect(&mut self) -> Result<(), Failure> {
         while !self.client.reaches_all(&self.to) {
             self.round(false)?;
         }
@@ -254,7 +260,7 @@ impl<'a, F: FabricDiagnostics> Driver<'a, F> {
         let total = self.task.total();
         let base = self.client.delivered_up_to();
         let samples = self.task.area.samples(self.task.me);
-        let schedule = Schedule::new(self.task.command.extra);
+        let schedule = Schedule::new(if self.rest_ns > 0 { 0 } else { self.task.command.extra });
         let (mut sent, mut done, mut last) = (0, 0, (0, 0));
         while done < total {
             let mut burst = 0;
@@ -279,10 +285,20 @@ impl<'a, F: FabricDiagnostics> Driver<'a, F> {
             while window == 1 && done == sent && !self.is_everywhere(last) {
                 self.round(false)?;
             }
+            self.rest()?;
         }
         self.result(FIRST).store(base + self.task.command.warmup + 1, Ordering::Relaxed);
         self.result(LAST).store(base + total, Ordering::Relaxed);
         self.result(DONE).store(self.task.phase, Ordering::Release);
+        Ok(())
+    }
+
+    /// Polls on, so that the next message finds everybody idle.
+    fn rest(&mut self) -> Result<(), Failure> {
+        let since = if self.rest_ns > 0 { now() } else { 0 };
+        while self.rest_ns > 0 && now() - since < self.rest_ns {
+            self.round(false)?;
+        }
         Ok(())
     }
 

@@ -90,6 +90,36 @@ fn the_multicast_is_measured_one_at_a_time_and_with_a_window() {
 }
 
 #[test]
+fn the_critical_path_is_computed_beside_a_pair_that_is_measured() {
+    let shape = ["bench", "multicast", "--groups", "1", "--dest", "1", "--window", "1", "--critical-path"];
+    let document = run(shape.into_iter().chain(["-n", "200", "--rounds", "2", "--json"])).document("bench");
+    let [shared, measured, pair, cluster] = rows(&document) else { panic!("{document}") };
+    let name = |row: &Value| row["name"].as_str().unwrap().to_owned();
+    assert!(name(shared).ends_with("1x3 to 1, 1 client, one outstanding"), "{shared}");
+    assert!(name(measured).contains("1x1 to 1") && name(measured).ends_with("measured with a processor each"));
+    assert!(shared["computed"].is_null() && measured["computed"].is_null(), "these are measured");
+    for (row, group) in [(pair, "1x1 to 1"), (cluster, "1x3 to 1")] {
+        assert!(name(row).contains(group) && name(row).ends_with("computed for a processor each"), "{row}");
+        let path = row["computed"]["path"].as_array().unwrap();
+        assert_eq!(path[0]["role"], "client", "a message begins at the client: {row}");
+        assert_eq!(path[1]["role"], "leader", "nobody else can do anything before: {row}");
+        let sum: f64 = path.iter().map(|step| step["us"].as_f64().unwrap()).sum();
+        assert!(sum > 0.0 && row["p50_us"].as_f64().unwrap() > 0.0, "{row}");
+        let all = row["iterations"].as_u64().unwrap() + row["computed"]["dropped"].as_u64().unwrap();
+        let is_whole = row["computed"]["interrupted"] == 0.0;
+        assert!(if is_whole { all == 200 } else { all < 200 }, "none is lost but by an interruption: {row}");
+    }
+    let steps = |row: &Value| row["computed"]["path"].as_array().unwrap().len();
+    assert_eq!(steps(pair), 2, "a client and a member: {pair}");
+    assert!(steps(cluster) >= 3, "nobody delivers before a follower has the leader's timestamp: {cluster}");
+    let [ratio, p50] = ["computed_to_measured", "measured_p50_us"].map(|key| pair["computed"][key].as_f64().unwrap());
+    assert!(ratio > 0.0 && (p50 - measured["p50_us"].as_f64().unwrap()).abs() < 1e-9, "{pair}");
+    assert!(cluster["computed"]["measured_p50_us"].is_null(), "it has no processors of its own: {cluster}");
+    let on_roce = run(["bench", "multicast", "--critical-path", "--fabric", "roce"]);
+    on_roce.refused(&["critical path on roce", "--critical-path", "--fabric shm"]);
+}
+
+#[test]
 fn a_device_is_measured_or_missed() {
     run(["bench", "fabric", "--fabric", "verbs", "--pcap", "x.pcap"]).refused(&["a capture or a bad network on verbs"]);
     let told = run(["bench", "fabric", "--fabric", "verbs", "-n", "100", "--rounds", "1", "--json"]);

@@ -1,0 +1,122 @@
+//! What one process wrote, delivered and submitted in a phase, and when.
+
+use std::cell::RefCell;
+
+use stentor_fabric::memory::{Ordering, Word};
+
+use super::super::super::clock::now;
+
+/// Words of an entry.
+pub(super) const ENTRY_WORDS: usize = 2;
+const SUBMITTED: u64 = u64::MAX;
+const DELIVERED: u64 = u64::MAX - 1;
+
+/// What happened at a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mark {
+    /// The client called: the message begins.
+    Submitted,
+    /// What was written for this process has left.
+    Wrote(usize),
+    /// The message was delivered here.
+    Delivered,
+}
+
+/// A mark and its time, ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry {
+    pub(super) at: u64,
+    pub(super) mark: Mark,
+}
+
+/// A log of bounded length. It never allocates after it was made.
+#[derive(Debug)]
+pub(super) struct Log {
+    entries: RefCell<Vec<Entry>>,
+    most: usize,
+}
+
+impl Log {
+    /// An empty log with room for `most` entries, whose memory has been touched.
+    pub(super) fn new(most: usize) -> Self {
+        let mut entries = vec![Entry { at: 0, mark: Mark::Submitted }; most];
+        entries.clear();
+        Log { entries: RefCell::new(entries), most }
+    }
+
+    /// Forgets all entries.
+    pub(super) fn clear(&self) {
+        self.entries.borrow_mut().clear();
+    }
+
+    /// Returns the number of entries.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.entries.borrow().len()
+    }
+
+    /// Whether entries may be missing.
+    pub(super) fn is_full(&self) -> bool {
+        self.len() == self.most
+    }
+
+    /// Appends marks that have the present time.
+    #[inline]
+    pub(super) fn mark(&self, marks: impl IntoIterator<Item = Mark>) {
+        let (at, mut entries) = (now(), self.entries.borrow_mut());
+        for mark in marks {
+            if entries.len() < self.most {
+                entries.push(Entry { at, mark });
+            }
+        }
+    }
+
+    /// Stores all entries where the conductor finds them.
+    pub(super) fn store(&self, words: &[Word]) {
+        for (words, Entry { at, mark }) in words.chunks_exact(ENTRY_WORDS).zip(self.entries.borrow().iter()) {
+            let mark = match mark {
+                Mark::Submitted => SUBMITTED,
+                Mark::Delivered => DELIVERED,
+                Mark::Wrote(peer) => *peer as u64,
+            };
+            words[0].store(*at, Ordering::Relaxed);
+            words[1].store(mark, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Loads the first `count` entries that a process stored.
+pub(super) fn load(words: &[Word], count: usize) -> Vec<Entry> {
+    let entry = |words: &[Word]| Entry {
+        at: words[0].load(Ordering::Relaxed),
+        mark: match words[1].load(Ordering::Relaxed) {
+            SUBMITTED => Mark::Submitted,
+            DELIVERED => Mark::Delivered,
+            peer => Mark::Wrote(peer as usize),
+        },
+    };
+    words.chunks_exact(ENTRY_WORDS).take(count).map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_go_through_shared_words_and_a_full_log_takes_no_more() {
+        let log = Log::new(4);
+        log.mark([Mark::Submitted]);
+        log.mark([Mark::Wrote(3), Mark::Wrote(5)]);
+        assert!(!log.is_full());
+        log.mark([Mark::Delivered, Mark::Wrote(1)]);
+        assert!(log.is_full());
+        let words: Vec<Word> = (0..8).map(|_| Word::new(0)).collect();
+        log.store(&words);
+        let entries = load(&words, log.len());
+        let marks: Vec<_> = entries.iter().map(|entry| entry.mark).collect();
+        assert_eq!(marks, [Mark::Submitted, Mark::Wrote(3), Mark::Wrote(5), Mark::Delivered]);
+        assert!(entries.is_sorted_by_key(|entry| entry.at) && entries[1].at == entries[2].at, "{entries:?}");
+        log.clear();
+        assert_eq!(log.len(), 0);
+    }
+}

@@ -1,0 +1,145 @@
+//! Whose step is next, among the processes that are not measured.
+
+use stentor_fabric::memory::{Ordering, Word};
+
+use super::super::super::clock::now;
+use super::super::super::shared_area::SharedArea;
+use super::super::super::worker_spec::{Cluster, Task};
+
+/// Word of the first line: the process whose turn it is.
+const HOLDER: usize = 0;
+/// Times that everybody has had a turn.
+const SWEEPS: usize = 1;
+/// Whether a leader has written something in this pass of the leaders.
+const LED: usize = 2;
+/// Time for the measured process to react to a write, ns, and for each byte of the payload.
+const GAP_NS: u64 = if cfg!(debug_assertions) { 100_000 } else { 10_000 };
+const GAP_PER_BYTE_NS: u64 = 1;
+
+/// Returns how long nobody does anything after a write, ns. A reaction that takes longer was interrupted.
+pub(super) fn gap_ns(cluster: &Cluster) -> u64 {
+    GAP_NS + GAP_PER_BYTE_NS * u64::from(cluster.setting.bytes)
+}
+
+/// The order of turns, without the measured process: the client, the leaders until none of them writes, the followers by
+/// rank. So writes come to the measured process in the order in which they would if all had a core of their own: nobody
+/// acknowledges before the leaders have agreed, and members of the same rank follow each other.
+pub(super) fn order(cluster: &Cluster, measured: usize) -> Vec<usize> {
+    let (replicas, groups) = (usize::from(cluster.replicas), usize::from(cluster.groups));
+    let members = (0..replicas).flat_map(|rank| (0..groups).map(move |group| group * replicas + rank));
+    std::iter::once(cluster.members()).chain(members).filter(|process| *process != measured).collect()
+}
+
+/// Gives the first turn; before the phase.
+pub(super) fn begin(area: &SharedArea, cluster: &Cluster, measured: usize) {
+    let line = area.line(0);
+    line[HOLDER].store(order(cluster, measured)[0] as u64, Ordering::Relaxed);
+    line[LED].store(0, Ordering::Relaxed);
+}
+
+/// One process's part in the turns. The measured process needs none: it polls all the time.
+pub(super) struct Turns<'a> {
+    task: &'a Task<'a>,
+    order: Vec<usize>,
+    replicas: usize,
+    members: usize,
+    gap_ns: u64,
+    is_measured: bool,
+}
+
+impl<'a> Turns<'a> {
+    pub(super) fn new(task: &'a Task<'a>, cluster: &Cluster, measured: usize) -> Self {
+        Turns {
+            task,
+            order: order(cluster, measured),
+            replicas: cluster.replicas.into(),
+            members: cluster.members(),
+            gap_ns: gap_ns(cluster),
+            is_measured: task.me == measured,
+        }
+    }
+
+    fn word(&self, word: usize) -> &Word {
+        &self.task.area.line(0)[word]
+    }
+
+    /// Waits for this process's turn, or for the end of the phase.
+    #[inline]
+    pub(super) fn wait(&self) {
+        let Task { area, me, phase, .. } = *self.task;
+        while !self.is_measured && self.word(HOLDER).load(Ordering::Acquire) != me as u64 && !area.is_over(phase) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends this process's turn. After a write nobody does anything until the measured process has reacted to it.
+    #[inline]
+    pub(super) fn pass(&self, wrote: bool) {
+        if self.is_measured {
+            return;
+        }
+        if wrote {
+            let since = now();
+            while now() - since < self.gap_ns {
+                std::hint::spin_loop();
+            }
+        }
+        let led = wrote || self.word(LED).load(Ordering::Relaxed) != 0;
+        let (next, leads_on) = next(&self.order, self.task.me, led, |process| self.is_leader(process));
+        self.word(LED).store(u64::from(leads_on), Ordering::Relaxed);
+        if next == self.order[0] {
+            self.word(SWEEPS).fetch_add(1, Ordering::Relaxed);
+        }
+        self.word(HOLDER).store(next as u64, Ordering::Release);
+    }
+
+    /// Returns how often everybody has had a turn.
+    pub(super) fn sweeps(&self) -> u64 {
+        self.word(SWEEPS).load(Ordering::Relaxed)
+    }
+
+    fn is_leader(&self, process: usize) -> bool {
+        process < self.members && process.is_multiple_of(self.replicas)
+    }
+}
+
+/// Returns who is next after `me`, and whether a leader has written in the pass of the leaders that goes on.
+fn next(order: &[usize], me: usize, led: bool, is_leader: impl Fn(usize) -> bool) -> (usize, bool) {
+    let at = order.iter().position(|process| *process == me).expect("whoever has a turn is in the order");
+    let next = order[(at + 1) % order.len()];
+    if !is_leader(me) {
+        return (next, false);
+    }
+    if order.len() > 1 && is_leader(next) && at + 1 < order.len() {
+        return (next, led);
+    }
+    let first = order.iter().copied().find(|process| is_leader(*process)).expect("this one leads");
+    if led { (first, false) } else { (next, false) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::LONE;
+    use super::*;
+
+    #[test]
+    fn leaders_go_on_until_none_of_them_writes() {
+        let cluster = Cluster { groups: 2, replicas: 3, dest: 2, ..LONE };
+        assert_eq!(order(&cluster, 1), [6, 0, 3, 4, 2, 5]);
+        assert_eq!(order(&cluster, 6), [0, 3, 1, 4, 2, 5]);
+        let order = order(&cluster, 1);
+        let next = |me, led| next(&order, me, led, |process| process < 6 && process % 3 == 0);
+        assert_eq!(next(6, true), (0, false), "the client's writes are none of a leader");
+        assert_eq!(next(0, true), (3, true));
+        assert_eq!(next(3, true), (0, false));
+        assert_eq!(next(3, false), (4, false));
+        assert_eq!(next(5, true), (6, false));
+    }
+
+    #[test]
+    fn a_group_of_one_takes_turns_with_itself() {
+        let is_leader = |process| process == 0;
+        assert_eq!(next(&[0], 0, true, is_leader), (0, false));
+        assert_eq!(next(&[1], 1, true, is_leader), (1, false));
+    }
+}
