@@ -429,3 +429,31 @@ fn rights_end_where_they_were_given() {
         }
     }
 }
+
+/// A responder complains once about a gap. If that word is lost, only the missing packet makes it speak again.
+#[test]
+fn a_lost_complaint_costs_probes_and_no_timeout() {
+    for missing in [0, 2] {
+        let (mut a, mut b) = pair(&Setup::default());
+        let remote = b.remote(0);
+        a.post(9, inline_write(&[9; 8], remote));
+        settle(0, &mut a, &mut b);
+        assert_eq!(statuses(&mut a), [(9, Status::Success)], "the round trip is known");
+        for n in 0..4 {
+            a.post(n, inline_write(&[n as u8 + 1; 8], remote));
+        }
+        for (_, packet) in a.packets(0).iter().enumerate().filter(|(n, _)| *n != missing) {
+            b.take(0, packet);
+        }
+        assert!(!b.packets(0).is_empty(), "acknowledgements and a complaint, all lost");
+        let mut now = 0;
+        while let Some(next) = a.endpoint.next_deadline() {
+            now = next;
+            a.endpoint.tick(now);
+            settle(now, &mut a, &mut b);
+        }
+        assert_eq!(statuses(&mut a), (0..4).map(|n| (n, Status::Success)).collect::<Vec<_>>());
+        assert_eq!(a.endpoint.counters().timeouts, 0);
+        assert!(now < 10 * MS, "{now}");
+    }
+}

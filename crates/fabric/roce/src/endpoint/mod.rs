@@ -9,8 +9,8 @@
 //! - **Acknowledgements** are asked for by signalled requests, by every fourth part of the window and by the packet that
 //!   fills it. They are coalesced: those that were not sent yet become one.
 //! - **Loss**: go-back-N. Besides the transport timeout there is a probe: when nothing was heard for four round trips the
-//!   last packet is sent again with AckReq, which finds out about a lost tail long before the timeout. Probes cost no
-//!   retry.
+//!   last packet is sent again with AckReq, which finds out about a lost tail long before the timeout. Later probes send the
+//!   oldest packet, too: a responder reports a gap once, and that report may be lost. Probes cost no retry.
 //! - **Congestion**: a window of packets per queue pair. A notification (CNP) halves it, to one packet at least, so does
 //!   a loss; each window that is acknowledged adds one packet. A packet marked "congestion experienced" is answered with a
 //!   CNP, one per queue pair and 50 µs.

@@ -127,6 +127,18 @@ pub(crate) struct Requester {
     pub(crate) timers: Timers,
 }
 
+/// A probe that is due.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) enum Probing {
+    #[default]
+    Nothing,
+    /// The last packet again: the answer tells of everything before it.
+    Last,
+    /// The oldest packet and then the last one. A responder answers the last one only once while a packet before it is
+    /// missing, and that answer may be lost. It always answers the oldest one.
+    Both,
+}
+
 /// Deadlines, nanoseconds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Timers {
@@ -142,8 +154,9 @@ pub(crate) struct Timers {
     pub(crate) round_trip: u64,
     /// A packet whose acknowledgement is timed.
     pub(crate) timed: Option<(Psn, u64)>,
-    /// A probe is due.
-    pub(crate) probing: bool,
+    pub(crate) probing: Probing,
+    /// A probe was sent and nothing new was acknowledged since.
+    pub(crate) probed: bool,
 }
 
 /// A request that is probed for this time, nanoseconds, without an answer counts as unanswered.
@@ -159,6 +172,15 @@ impl Timers {
         let timed = self.timed.as_mut().map(|(_, since)| since);
         let all = [self.retry.as_mut(), self.probe.as_mut(), self.rnr.as_mut(), timed];
         all.into_iter().flatten().for_each(|at| *at = at.saturating_sub(by));
+    }
+
+    /// Takes the time from a packet to its acknowledgement.
+    pub(crate) fn measured(&mut self, took: u64) {
+        let before = self.round_trip;
+        // The answer to a probe comes late. If it counted in full, the next probe would wait longer still.
+        let took = if self.probed && before > 0 { took.min(2 * before) } else { took };
+        self.round_trip = if before == 0 { took } else { before - before / 8 + took / 8 };
+        self.timed = None;
     }
 
     pub(crate) fn rested(&self) -> u64 {
@@ -352,7 +374,8 @@ impl Requester {
         self.inline_gone += self.inline.len() as u64;
         self.inline.clear();
         self.cursor = Cursor { number: self.head, packet: 0 };
-        (self.timers.retry, self.timers.probe, self.timers.rnr, self.timers.probing) = (None, None, None, false);
+        (self.timers.retry, self.timers.probe, self.timers.rnr) = (None, None, None);
+        self.timers.probing = Probing::Nothing;
         (self.una, self.sent, self.asked) = (self.next_psn, self.next_psn, 0);
     }
 

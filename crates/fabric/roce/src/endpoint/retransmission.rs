@@ -6,7 +6,7 @@ use stentor_wire::{NakCode, Packet, Psn, Response, RnrTimer, Syndrome};
 use super::completions::CompletionQueue;
 use super::counters::Counters;
 use super::memory::Memory;
-use super::requester::{DataPlace, READ_PIECE, RequestKind, Requester};
+use super::requester::{DataPlace, Probing, READ_PIECE, RequestKind, Requester};
 
 /// What hearing takes.
 pub(crate) struct Hearing<'a> {
@@ -200,11 +200,9 @@ impl Requester {
         if let Some((psn, since)) = self.timers.timed
             && psn.is_before(self.una)
         {
-            let took = now.saturating_sub(since).max(1);
-            let before = self.timers.round_trip;
-            self.timers.round_trip = if before == 0 { took } else { before - before / 8 + took / 8 };
-            self.timers.timed = None;
+            self.timers.measured(now.saturating_sub(since).max(1));
         }
+        self.timers.probed = false;
         if self.acknowledged >= self.window {
             self.acknowledged = 0;
             self.window = (self.window + 1).min(self.sending.window);
@@ -249,7 +247,8 @@ impl Requester {
                     // What was sent again is lost again, or the peer's word on it.
                     self.go_back(self.una);
                 } else {
-                    self.timers.probing = true;
+                    self.timers.probing = if self.timers.probed { Probing::Both } else { Probing::Last };
+                    self.timers.probed = true;
                 }
                 let longest = self.sending.timeout_ns().unwrap_or(1 << 30);
                 self.timers.patience = (2 * self.timers.patience).min(longest);
