@@ -16,6 +16,7 @@ use stentor_wire::Psn;
 
 use super::attributes::Sending;
 use super::completions::CompletionQueue;
+use super::window::{RoundTrip, Window};
 use super::work::{Data, Remote, Request, Work};
 
 /// Packets of one READ request: longer READs are asked for piece by piece, so that answers do not flood a socket.
@@ -117,13 +118,11 @@ pub(crate) struct Requester {
     pub(crate) recovering: bool,
     pub(crate) retries: u8,
     pub(crate) rnr_retries: u8,
-    pub(crate) window: u32,
+    pub(crate) window: Window,
     /// Bytes of the longest request that was answered since the start.
     pub(crate) longest: u32,
     /// Bytes of the request that was not answered for long when the queue pair ended.
     pub(crate) unanswered: Option<u32>,
-    /// Packets acknowledged since the window grew.
-    pub(crate) acknowledged: u32,
     pub(crate) timers: Timers,
 }
 
@@ -150,8 +149,7 @@ pub(crate) struct Timers {
     pub(crate) rnr: Option<u64>,
     /// How long a probe waits; doubles with each.
     pub(crate) patience: u64,
-    /// Smoothed round-trip time, 0 if unknown.
-    pub(crate) round_trip: u64,
+    pub(crate) round_trip: RoundTrip,
     /// A packet whose acknowledgement is timed.
     pub(crate) timed: Option<(Psn, u64)>,
     pub(crate) probing: Probing,
@@ -176,15 +174,14 @@ impl Timers {
 
     /// Takes the time from a packet to its acknowledgement.
     pub(crate) fn measured(&mut self, took: u64) {
-        let before = self.round_trip;
+        let before = self.round_trip.smooth;
         // The answer to a probe comes late. If it counted in full, the next probe would wait longer still.
-        let took = if self.probed && before > 0 { took.min(2 * before) } else { took };
-        self.round_trip = if before == 0 { took } else { before - before / 8 + took / 8 };
+        self.round_trip.measured(if self.probed && before > 0 { took.min(2 * before) } else { took });
         self.timed = None;
     }
 
     pub(crate) fn rested(&self) -> u64 {
-        if self.round_trip == 0 { FIRST_PATIENCE } else { (4 * self.round_trip).max(MIN_PATIENCE) }
+        if self.round_trip.smooth == 0 { FIRST_PATIENCE } else { (4 * self.round_trip.smooth).max(MIN_PATIENCE) }
     }
 }
 
@@ -209,10 +206,9 @@ impl Requester {
             recovering: false,
             retries: 0,
             rnr_retries: 0,
-            window: 1,
+            window: Window::new(1),
             longest: 0,
             unanswered: None,
-            acknowledged: 0,
             timers: Timers::default(),
         }
     }
@@ -221,7 +217,8 @@ impl Requester {
     pub(crate) fn start(&mut self, sending: Sending) {
         let psn = sending.first_psn;
         (self.next_psn, self.una, self.sent) = (psn, psn, psn);
-        (self.retries, self.rnr_retries, self.window) = (sending.retries, sending.rnr_retries, sending.window);
+        (self.retries, self.rnr_retries) = (sending.retries, sending.rnr_retries);
+        self.window = Window::new(sending.window);
         (self.sending, self.longest, self.unanswered) = (sending, 0, None);
         self.timers = Timers { patience: FIRST_PATIENCE, ..Timers::default() };
     }

@@ -84,7 +84,7 @@ impl Requester {
         if self.recovering || self.timers.rnr.is_some() {
             return;
         }
-        self.window = (self.window / 2).max(2).min(self.sending.window);
+        self.window.lost(self.timers.round_trip);
         self.go_back(psn);
         self.timers.probe = Some(hearing.now + self.timers.patience);
     }
@@ -160,7 +160,7 @@ impl Requester {
         let count = psn.distance(self.una);
         if count > 0 {
             self.una = psn;
-            self.acknowledged += count as u32;
+            self.window.acknowledge(count as u32);
         }
     }
 
@@ -203,10 +203,6 @@ impl Requester {
             self.timers.measured(now.saturating_sub(since).max(1));
         }
         self.timers.probed = false;
-        if self.acknowledged >= self.window {
-            self.acknowledged = 0;
-            self.window = (self.window + 1).min(self.sending.window);
-        }
         self.timers.patience = self.timers.rested();
         self.restart_timers(now);
     }
@@ -216,11 +212,6 @@ impl Requester {
         let waiting = self.is_waiting() && self.timers.rnr.is_none();
         self.timers.retry = self.sending.timeout_ns().filter(|_| waiting).map(|timeout| now + timeout);
         self.timers.probe = waiting.then(|| now + self.timers.patience);
-    }
-
-    /// The network is congested: half the window.
-    pub(crate) fn congested(&mut self) {
-        (self.window, self.acknowledged) = ((self.window / 2).max(1), 0);
     }
 
     /// Time passes. An error breaks the queue pair.
@@ -235,7 +226,7 @@ impl Requester {
             if self.is_waiting() {
                 counters.timeouts += 1;
                 self.retries = self.retries.checked_sub(1).ok_or(Status::RetryExceeded)?;
-                self.window = (self.window / 2).max(1);
+                self.window.timed_out();
                 self.go_back(self.una);
                 self.restart_timers(now);
             }
@@ -245,6 +236,7 @@ impl Requester {
             if self.is_waiting() {
                 if self.recovering {
                     // What was sent again is lost again, or the peer's word on it.
+                    self.window.repeated();
                     self.go_back(self.una);
                 } else {
                     self.timers.probing = if self.timers.probed { Probing::Both } else { Probing::Last };

@@ -43,13 +43,14 @@ impl Requester {
             return Ok(true);
         }
         let ahead = psn.distance(self.una) as u32;
-        if ahead >= self.window || wqe.wants_answer() && self.asked >= self.sending.max_rd_atomic.into() {
+        let window = self.window.packets();
+        if ahead >= window || wqe.wants_answer() && self.asked >= self.sending.max_rd_atomic.into() {
             return Ok(false);
         }
         let packets = if wqe.kind == RequestKind::Read { piece(&wqe, packet) } else { 1 };
         let ends = packet + packets >= wqe.packets;
         // An acknowledgement is asked for where a completion waits for one, and often enough to keep the window open.
-        let ask = ends && wqe.signalled || self.unasked + 1 >= (self.window / 4).max(1) || ahead + 1 >= self.window;
+        let ask = ends && wqe.signalled || self.unasked + 1 >= (window / 4).max(1) || ahead + 1 >= window;
         self.make(making, &wqe, packet, ask);
         self.asked += u32::from(wqe.wants_answer());
         if psn.is_before(self.sent) {
@@ -59,9 +60,8 @@ impl Requester {
             self.timers.timed = Some((psn, making.now));
         }
         self.step(making, &wqe, packets);
-        let timeout = self.sending.timeout_ns();
         if self.timers.retry.is_none() {
-            self.timers.retry = timeout.map(|timeout| making.now + timeout);
+            self.timers.retry = self.sending.timeout_ns().map(|timeout| making.now + timeout);
         }
         self.timers.probe = Some(making.now + self.timers.patience);
         Ok(true)
