@@ -17,6 +17,7 @@ mod lengths;
 mod licences;
 mod lines;
 mod loom;
+mod lossy;
 mod modules;
 mod mutants;
 mod needs;

@@ -115,6 +115,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
         run: roce_speed,
     },
     Step {
+        name: "roce-lossy",
+        what: "RoCEv2 over links that lose packets, that are slow, and beside a TCP connection: fails below the bars",
+        run: crate::lossy::step,
+    },
+    Step {
         name: "roce-beside-kernel",
         what: "RoCEv2 beside the Linux kernel's Soft-RoCE, by one program in one guest",
         run: crate::roce::beside_kernel,

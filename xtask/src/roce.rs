@@ -23,7 +23,16 @@ const PEER: Needs = Needs {
         "xtask/src/roce.rs",
     ],
 };
-const NAMESPACES: Needs = Needs { things: &["ip"], sources: &["crates/bin/cli/tests/namespaces"] };
+const NAMESPACES: Needs = Needs {
+    things: &["ip"],
+    sources: &[
+        "crates/bin/cli/tests/namespaces/hosts.sh",
+        "crates/bin/cli/tests/namespaces/run.sh",
+        "crates/bin/cli/tests/namespaces/partial.sh",
+        "crates/bin/cli/tests/namespaces/interfaces.sh",
+        "crates/bin/cli/tests/namespaces/mtu.sh",
+    ],
+};
 const SWITCH: Needs = Needs {
     things: &["gcc", "stdio.h", "infiniband/verbs.h", "ip", "rdma", "busybox", "rxe.driver", "tshark"],
     sources: &[

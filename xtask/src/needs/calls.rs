@@ -18,6 +18,7 @@ fn lists() -> Vec<&'static Needs> {
         &crate::ofi::NEEDS,
         &crate::instructions::NEEDS,
         &crate::regression::NEEDS,
+        &crate::lossy::NEEDS,
     ];
     let compared = crate::compare::SYSTEMS.iter().map(|system| system.needs);
     one.into_iter()

@@ -54,6 +54,8 @@ const THINGS: &[Thing] = &[
     file("stdio.h", &["/usr/include/stdio.h"], "libc6-dev"),
     program("ip", "iproute2"),
     program("tc", "iproute2"),
+    program("nft", "nftables"),
+    program("iperf3", "iperf3"),
     program("rdma", "iproute2"),
     program("unshare", "util-linux"),
     program("corosync", "corosync"),

@@ -429,3 +429,73 @@ fn rights_end_where_they_were_given() {
         }
     }
 }
+
+/// A responder complains once about a gap. If that word is lost, only the missing packet makes it speak again.
+#[test]
+fn a_lost_complaint_costs_probes_and_no_timeout() {
+    for missing in [0, 2] {
+        let (mut a, mut b) = pair(&Setup::default());
+        let remote = b.remote(0);
+        a.post(9, inline_write(&[9; 8], remote));
+        settle(0, &mut a, &mut b);
+        assert_eq!(statuses(&mut a), [(9, Status::Success)], "the round trip is known");
+        for n in 0..4 {
+            a.post(n, inline_write(&[n as u8 + 1; 8], remote));
+        }
+        for (_, packet) in a.packets(0).iter().enumerate().filter(|(n, _)| *n != missing) {
+            b.take(0, packet);
+        }
+        assert!(!b.packets(0).is_empty(), "acknowledgements and a complaint, all lost");
+        let mut now = 0;
+        while let Some(next) = a.endpoint.next_deadline() {
+            now = next;
+            a.endpoint.tick(now);
+            settle(now, &mut a, &mut b);
+        }
+        assert_eq!(statuses(&mut a), (0..4).map(|n| (n, Status::Success)).collect::<Vec<_>>());
+        assert_eq!(a.endpoint.counters().timeouts, 0);
+        assert!(now < 10 * MS, "{now}");
+    }
+}
+
+#[test]
+fn the_answer_to_a_probe_does_not_make_the_next_one_wait_longer() {
+    let (mut a, mut b) = pair(&Setup::default());
+    let remote = b.remote(0);
+    a.post(1, inline_write(&[1; 8], remote));
+    a.packets(0).iter().for_each(|packet| b.take(0, packet));
+    b.packets(0).iter().for_each(|packet| a.take(MS, packet));
+    a.post(2, inline_write(&[2; 8], remote));
+    a.packets(MS).iter().for_each(|packet| b.take(MS, packet));
+    assert_eq!(b.packets(MS).len(), 1, "an acknowledgement, which is lost");
+    let probe = a.endpoint.next_deadline().unwrap();
+    assert_eq!(probe, 5 * MS, "four round trips later");
+    a.endpoint.tick(probe);
+    a.packets(probe).iter().for_each(|packet| b.take(probe, packet));
+    let now = probe + MS;
+    b.packets(probe).iter().for_each(|packet| a.take(now, packet));
+    assert_eq!(statuses(&mut a), [(1, Status::Success), (2, Status::Success)]);
+    a.post(3, inline_write(&[3; 8], remote));
+    a.packets(now);
+    let wait = a.endpoint.next_deadline().unwrap() - now;
+    assert!((4 * MS..5 * MS).contains(&wait), "{wait}");
+}
+
+/// A full queue is not filled with the same packets over and over.
+#[test]
+fn what_is_sent_again_and_again_gets_less() {
+    let (mut a, mut b) = pair(&Setup::default());
+    let remote = b.remote(0);
+    for n in 0..16 {
+        a.post(n, inline_write(&[1; 8], remote));
+    }
+    a.packets(0)[1..].iter().for_each(|packet| b.take(0, packet));
+    b.packets(0).iter().for_each(|packet| a.take(1, packet));
+    let mut now = 1;
+    for packets in [4, 2, 1] {
+        assert_eq!(a.packets(now).len(), packets, "all of which are lost");
+        now = a.endpoint.next_deadline().unwrap();
+        a.endpoint.tick(now);
+    }
+    assert_eq!(a.endpoint.counters().timeouts, 0);
+}

@@ -103,7 +103,7 @@ impl Endpoint {
         match repr.headers {
             Headers::Cnp => {
                 counters.cnp_received += 1;
-                qp.requester.congested();
+                qp.requester.window.notified();
             }
             // Answers are heard in every state but the error state, where nothing waits for them.
             Headers::Response(response) if qp.state == State::ReadyToSend => {

@@ -9,11 +9,12 @@
 //! - **Acknowledgements** are asked for by signalled requests, by every fourth part of the window and by the packet that
 //!   fills it. They are coalesced: those that were not sent yet become one.
 //! - **Loss**: go-back-N. Besides the transport timeout there is a probe: when nothing was heard for four round trips the
-//!   last packet is sent again with AckReq, which finds out about a lost tail long before the timeout. Probes cost no
-//!   retry.
-//! - **Congestion**: a window of packets per queue pair. A notification (CNP) halves it, to one packet at least, so does
-//!   a loss; each window that is acknowledged adds one packet. A packet marked "congestion experienced" is answered with a
-//!   CNP, one per queue pair and 50 µs.
+//!   last packet is sent again with AckReq, which finds out about a lost tail long before the timeout. Later probes send the
+//!   oldest packet, too: a responder reports a gap once, and that report may be lost. Probes cost no retry.
+//! - **Congestion**: a window of packets per queue pair. A notification (CNP) halves it, to one packet at least. So does a
+//!   loss while packets wait in a queue, which the round trip shows; other losses reduce it less (`window.rs`). Each window
+//!   that is acknowledged adds one packet. A packet marked "congestion experienced" is answered with a CNP, one per queue
+//!   pair and 50 µs.
 //! - **READs** longer than 32 packets are asked for in pieces of 32, each a READ of its own to the responder.
 //! - **Credits** are not counted: 31, "unlimited", is sent, and what the peer says is not looked at.
 //! - **Errors of the responder's own** (the memory of the receive that a SEND should fill is not registered any more) are
@@ -39,6 +40,7 @@ mod retransmission;
 mod search;
 mod states;
 mod transmit;
+mod window;
 mod work;
 
 use std::collections::VecDeque;

@@ -16,6 +16,7 @@ use stentor_wire::Psn;
 
 use super::attributes::Sending;
 use super::completions::CompletionQueue;
+use super::window::{RoundTrip, Window};
 use super::work::{Data, Remote, Request, Work};
 
 /// Packets of one READ request: longer READs are asked for piece by piece, so that answers do not flood a socket.
@@ -117,14 +118,24 @@ pub(crate) struct Requester {
     pub(crate) recovering: bool,
     pub(crate) retries: u8,
     pub(crate) rnr_retries: u8,
-    pub(crate) window: u32,
+    pub(crate) window: Window,
     /// Bytes of the longest request that was answered since the start.
     pub(crate) longest: u32,
     /// Bytes of the request that was not answered for long when the queue pair ended.
     pub(crate) unanswered: Option<u32>,
-    /// Packets acknowledged since the window grew.
-    pub(crate) acknowledged: u32,
     pub(crate) timers: Timers,
+}
+
+/// A probe that is due.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) enum Probing {
+    #[default]
+    Nothing,
+    /// The last packet again: the answer tells of everything before it.
+    Last,
+    /// The oldest packet and then the last one. A responder answers the last one only once while a packet before it is
+    /// missing, and that answer may be lost. It always answers the oldest one.
+    Both,
 }
 
 /// Deadlines, nanoseconds.
@@ -138,12 +149,12 @@ pub(crate) struct Timers {
     pub(crate) rnr: Option<u64>,
     /// How long a probe waits; doubles with each.
     pub(crate) patience: u64,
-    /// Smoothed round-trip time, 0 if unknown.
-    pub(crate) round_trip: u64,
+    pub(crate) round_trip: RoundTrip,
     /// A packet whose acknowledgement is timed.
     pub(crate) timed: Option<(Psn, u64)>,
-    /// A probe is due.
-    pub(crate) probing: bool,
+    pub(crate) probing: Probing,
+    /// A probe was sent and nothing new was acknowledged since.
+    pub(crate) probed: bool,
 }
 
 /// A request that is probed for this time, nanoseconds, without an answer counts as unanswered.
@@ -161,8 +172,16 @@ impl Timers {
         all.into_iter().flatten().for_each(|at| *at = at.saturating_sub(by));
     }
 
+    /// Takes the time from a packet to its acknowledgement.
+    pub(crate) fn measured(&mut self, took: u64) {
+        let before = self.round_trip.smooth;
+        // The answer to a probe comes late. If it counted in full, the next probe would wait longer still.
+        self.round_trip.measured(if self.probed && before > 0 { took.min(2 * before) } else { took });
+        self.timed = None;
+    }
+
     pub(crate) fn rested(&self) -> u64 {
-        if self.round_trip == 0 { FIRST_PATIENCE } else { (4 * self.round_trip).max(MIN_PATIENCE) }
+        if self.round_trip.smooth == 0 { FIRST_PATIENCE } else { (4 * self.round_trip.smooth).max(MIN_PATIENCE) }
     }
 }
 
@@ -187,10 +206,9 @@ impl Requester {
             recovering: false,
             retries: 0,
             rnr_retries: 0,
-            window: 1,
+            window: Window::new(1),
             longest: 0,
             unanswered: None,
-            acknowledged: 0,
             timers: Timers::default(),
         }
     }
@@ -199,7 +217,8 @@ impl Requester {
     pub(crate) fn start(&mut self, sending: Sending) {
         let psn = sending.first_psn;
         (self.next_psn, self.una, self.sent) = (psn, psn, psn);
-        (self.retries, self.rnr_retries, self.window) = (sending.retries, sending.rnr_retries, sending.window);
+        (self.retries, self.rnr_retries) = (sending.retries, sending.rnr_retries);
+        self.window = Window::new(sending.window);
         (self.sending, self.longest, self.unanswered) = (sending, 0, None);
         self.timers = Timers { patience: FIRST_PATIENCE, ..Timers::default() };
     }
@@ -352,7 +371,8 @@ impl Requester {
         self.inline_gone += self.inline.len() as u64;
         self.inline.clear();
         self.cursor = Cursor { number: self.head, packet: 0 };
-        (self.timers.retry, self.timers.probe, self.timers.rnr, self.timers.probing) = (None, None, None, false);
+        (self.timers.retry, self.timers.probe, self.timers.rnr) = (None, None, None);
+        self.timers.probing = Probing::Nothing;
         (self.una, self.sent, self.asked) = (self.next_psn, self.next_psn, 0);
     }
 

@@ -6,7 +6,7 @@ use stentor_wire::{NakCode, Packet, Psn, Response, RnrTimer, Syndrome};
 use super::completions::CompletionQueue;
 use super::counters::Counters;
 use super::memory::Memory;
-use super::requester::{DataPlace, READ_PIECE, RequestKind, Requester};
+use super::requester::{DataPlace, Probing, READ_PIECE, RequestKind, Requester};
 
 /// What hearing takes.
 pub(crate) struct Hearing<'a> {
@@ -84,7 +84,7 @@ impl Requester {
         if self.recovering || self.timers.rnr.is_some() {
             return;
         }
-        self.window = (self.window / 2).max(2).min(self.sending.window);
+        self.window.lost(self.timers.round_trip);
         self.go_back(psn);
         self.timers.probe = Some(hearing.now + self.timers.patience);
     }
@@ -160,7 +160,7 @@ impl Requester {
         let count = psn.distance(self.una);
         if count > 0 {
             self.una = psn;
-            self.acknowledged += count as u32;
+            self.window.acknowledge(count as u32);
         }
     }
 
@@ -200,15 +200,9 @@ impl Requester {
         if let Some((psn, since)) = self.timers.timed
             && psn.is_before(self.una)
         {
-            let took = now.saturating_sub(since).max(1);
-            let before = self.timers.round_trip;
-            self.timers.round_trip = if before == 0 { took } else { before - before / 8 + took / 8 };
-            self.timers.timed = None;
+            self.timers.measured(now.saturating_sub(since).max(1));
         }
-        if self.acknowledged >= self.window {
-            self.acknowledged = 0;
-            self.window = (self.window + 1).min(self.sending.window);
-        }
+        self.timers.probed = false;
         self.timers.patience = self.timers.rested();
         self.restart_timers(now);
     }
@@ -218,11 +212,6 @@ impl Requester {
         let waiting = self.is_waiting() && self.timers.rnr.is_none();
         self.timers.retry = self.sending.timeout_ns().filter(|_| waiting).map(|timeout| now + timeout);
         self.timers.probe = waiting.then(|| now + self.timers.patience);
-    }
-
-    /// The network is congested: half the window.
-    pub(crate) fn congested(&mut self) {
-        (self.window, self.acknowledged) = ((self.window / 2).max(1), 0);
     }
 
     /// Time passes. An error breaks the queue pair.
@@ -237,7 +226,7 @@ impl Requester {
             if self.is_waiting() {
                 counters.timeouts += 1;
                 self.retries = self.retries.checked_sub(1).ok_or(Status::RetryExceeded)?;
-                self.window = (self.window / 2).max(1);
+                self.window.timed_out();
                 self.go_back(self.una);
                 self.restart_timers(now);
             }
@@ -247,9 +236,11 @@ impl Requester {
             if self.is_waiting() {
                 if self.recovering {
                     // What was sent again is lost again, or the peer's word on it.
+                    self.window.repeated();
                     self.go_back(self.una);
                 } else {
-                    self.timers.probing = true;
+                    self.timers.probing = if self.timers.probed { Probing::Both } else { Probing::Last };
+                    self.timers.probed = true;
                 }
                 let longest = self.sending.timeout_ns().unwrap_or(1 << 30);
                 self.timers.patience = (2 * self.timers.patience).min(longest);

@@ -8,7 +8,7 @@ use super::completions::CompletionQueue;
 use super::counters::Counters;
 use super::memory::Memory;
 use super::outbox::Outbox;
-use super::requester::{Cursor, DataPlace, READ_PIECE, RequestKind, Requester, Wqe};
+use super::requester::{Cursor, DataPlace, Probing, READ_PIECE, RequestKind, Requester, Wqe};
 
 /// What making a packet takes.
 pub(crate) struct Making<'a> {
@@ -27,7 +27,7 @@ impl Requester {
         if self.timers.rnr.is_some() {
             return Ok(false);
         }
-        if std::mem::take(&mut self.timers.probing) && self.probe(making) {
+        if self.timers.probing != Probing::Nothing && self.probe(making) {
             return Ok(true);
         }
         let Some(wqe) = self.at(self.cursor.number).copied() else { return Ok(false) };
@@ -43,13 +43,14 @@ impl Requester {
             return Ok(true);
         }
         let ahead = psn.distance(self.una) as u32;
-        if ahead >= self.window || wqe.wants_answer() && self.asked >= self.sending.max_rd_atomic.into() {
+        let window = self.window.packets();
+        if ahead >= window || wqe.wants_answer() && self.asked >= self.sending.max_rd_atomic.into() {
             return Ok(false);
         }
         let packets = if wqe.kind == RequestKind::Read { piece(&wqe, packet) } else { 1 };
         let ends = packet + packets >= wqe.packets;
         // An acknowledgement is asked for where a completion waits for one, and often enough to keep the window open.
-        let ask = ends && wqe.signalled || self.unasked + 1 >= (self.window / 4).max(1) || ahead + 1 >= self.window;
+        let ask = ends && wqe.signalled || self.unasked + 1 >= (window / 4).max(1) || ahead + 1 >= window;
         self.make(making, &wqe, packet, ask);
         self.asked += u32::from(wqe.wants_answer());
         if psn.is_before(self.sent) {
@@ -59,9 +60,8 @@ impl Requester {
             self.timers.timed = Some((psn, making.now));
         }
         self.step(making, &wqe, packets);
-        let timeout = self.sending.timeout_ns();
         if self.timers.retry.is_none() {
-            self.timers.retry = timeout.map(|timeout| making.now + timeout);
+            self.timers.retry = self.sending.timeout_ns().map(|timeout| making.now + timeout);
         }
         self.timers.probe = Some(making.now + self.timers.patience);
         Ok(true)
@@ -83,19 +83,38 @@ impl Requester {
         }
     }
 
-    /// Sends the last packet again, or asks again for the answer that is missing, so that the peer says how far it is.
+    /// Makes the next packet of the probe that is due, if there is one: a packet again, or a request again whose answer is
+    /// missing, so that the peer says how far it is.
+    #[cold]
     fn probe(&mut self, making: &mut Making<'_>) -> bool {
-        let before = match self.cursor {
-            Cursor { number, packet: 0 } => {
-                let Some(wqe) = number.checked_sub(1).and_then(|number| self.at(number)) else { return false };
-                Cursor { number: number - 1, packet: wqe.packets - 1 }
+        let last = self.last();
+        if std::mem::take(&mut self.timers.probing) == Probing::Both {
+            self.timers.probing = Probing::Last;
+            let packet = self.queue.front().map_or(0, |front| self.una.distance(front.first) as u32);
+            let oldest = Cursor { number: self.head, packet };
+            if last != Some(oldest) && self.make_again(making, oldest) {
+                return true;
             }
-            Cursor { number, packet } => Cursor { number, packet: packet - 1 },
-        };
-        let Some(wqe) = self.at(before.number).copied().filter(|wqe| is_there(wqe, making.memory)) else {
+            self.timers.probing = Probing::Nothing;
+        }
+        last.is_some_and(|last| self.make_again(making, last))
+    }
+
+    /// The packet before the cursor.
+    fn last(&self) -> Option<Cursor> {
+        let Cursor { number, packet } = self.cursor;
+        if packet > 0 {
+            return Some(Cursor { number, packet: packet - 1 });
+        }
+        let number = number.checked_sub(1)?;
+        Some(Cursor { number, packet: self.at(number)?.packets - 1 })
+    }
+
+    fn make_again(&mut self, making: &mut Making<'_>, at: Cursor) -> bool {
+        let Some(wqe) = self.at(at.number).copied().filter(|wqe| is_there(wqe, making.memory)) else {
             return false;
         };
-        let packet = if wqe.wants_answer() { wqe.answered } else { before.packet };
+        let packet = if wqe.wants_answer() { wqe.answered } else { at.packet };
         self.make(making, &wqe, packet, true);
         making.out.again();
         making.counters.probes += 1;
