@@ -566,6 +566,7 @@ mod tests {
         // Its socket stays open, so that nothing tells the first.
         let _unheard = controls[1].peers[0].frames.take();
         assert_eq!(until(&mut controls, joined), ["lost p1", "joined p1"]);
+        assert!(!controls[0].peers[1].died, "it lives");
         let refused = |control: &Control| format!("{:?}", control.refusals);
         assert!(controls.iter().all(|control| control.refusals.is_empty()), "{:?}", controls.each_ref().map(refused));
         // The connection that remains is the new one.
@@ -575,6 +576,25 @@ mod tests {
             assert!(controls.iter_mut().all(|control| !control.pump().iter().any(|e| matches!(e, PeerEvent::Lost(_)))));
         }
         assert!(controls[0].is_linked(ProcessId(1)) && controls[1].is_linked(ProcessId(0)));
+    }
+
+    #[test]
+    fn a_peer_that_closes_its_connection_has_died_until_it_is_back() {
+        let [a, b, next] = three();
+        let mut controls = [a, b];
+        let joined = |event: &PeerEvent| matches!(event, PeerEvent::Joined(_));
+        let lost = |event: &PeerEvent| matches!(event, PeerEvent::Lost(_));
+        until(&mut controls, joined);
+        assert!(!controls[0].peers[1].died);
+        let [a, b] = controls;
+        drop(b);
+        let mut controls = [a];
+        assert_eq!(until(&mut controls, lost), ["lost p1"]);
+        assert!(controls[0].peers[1].died);
+        let [a] = controls;
+        let mut controls = [a, next];
+        assert_eq!(until(&mut controls, joined), ["joined p1"]);
+        assert!(!controls[0].peers[1].died, "its next life");
     }
 
     #[test]

@@ -143,6 +143,42 @@ mod tests {
 
     use super::*;
 
+    /// An end and the socket at the other one.
+    fn pair() -> (FrameStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let frames = FrameStream::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap();
+        (frames, listener.accept().unwrap().0)
+    }
+
+    fn until_dead(frames: &mut FrameStream) {
+        while !frames.dead {
+            assert_eq!(frames.receive(), None);
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn who_closes_or_resets_its_end_is_told_from_who_is_silent_or_says_what_cannot_be() {
+        let (mut frames, other) = pair();
+        drop(other);
+        until_dead(&mut frames);
+        assert!(frames.was_closed(), "closed");
+        // What it has not read when it ends resets the connection.
+        let (mut frames, other) = pair();
+        frames.send(&[b"unread"]);
+        while other.peek(&mut [0; 1]).unwrap() == 0 {}
+        drop(other);
+        until_dead(&mut frames);
+        assert!(frames.was_closed(), "reset: {:?}", frames.fault);
+        let (mut frames, mut other) = pair();
+        other.write_all(&u16::MAX.to_be_bytes()).unwrap();
+        until_dead(&mut frames);
+        assert!(!frames.was_closed(), "too long a frame");
+        let (mut frames, _other) = pair();
+        frames.dies_of(ErrorKind::TimedOut.into());
+        assert!(frames.dead && !frames.was_closed(), "silent");
+    }
+
     #[test]
     fn a_silent_host_is_asked_and_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -10,7 +10,7 @@ pub(super) use verbs::expect_success;
 use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD};
 use stentor_fabric::seal::record_words;
 use stentor_support::Failure;
-use stentor_support::args::{Network, device_address, name_of};
+use stentor_support::args::{device_address, name_of};
 use stentor_support::live::{Captures, refuse_traffic};
 
 use super::clock::Grain;

@@ -23,7 +23,7 @@ use super::roce;
 use super::samples::Samples;
 use super::shared_area::Shape;
 use super::worker_spec::{Cluster, Part, Setting};
-use crate::args::{BenchLength, BenchMulticast, Pinning, Protocol, Repeats, Waiting};
+use crate::args::{BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
 
 /// Results beside the counts, words.
 const FIRST: usize = 10;
