@@ -22,8 +22,9 @@ process = [
 $(for n in 1 2 3; do printf '  { id = "g1.%s", address = "10.9.9.%s:7001" },\n' "$n" "$n"; done)
 ]
 CONF
+# A member that prints a document when it stops prints no deliveries: nobody else's members do either.
 for n in 1 2 3; do
-  ip netns exec "h$n" "$stentor" node --config "$work/cluster.toml" --id "g1.$n" >/dev/null 2>"$work/g1.$n.err" </dev/null &
+  ip netns exec "h$n" "$stentor" node --json --config "$work/cluster.toml" --id "g1.$n" >/dev/null 2>"$work/g1.$n.err" </dev/null &
   started+=($!)
 done
 for shape in "$@"; do
