@@ -29,7 +29,8 @@ pub(super) struct Computed {
     /// The part of all measurements, from 0 to 1, that are left out because the process was interrupted: its reaction took
     /// longer than the others pause for it.
     pub(super) interrupted: f64,
-    /// The same latency, measured in the same rounds: where each process has a processor. Median of the rounds' medians.
+    /// The latency that the same cluster has with a processor for each process, measured in the same rounds: the median of the rounds'
+    /// medians.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) measured_p50_us: Option<f64>,
     /// Computed by measured median of a round, the median of the rounds.

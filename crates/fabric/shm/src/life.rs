@@ -144,7 +144,7 @@ impl LifeWord {
 
     /// Whether it is as it was at first.
     fn stands(&self) -> bool {
-        self.load() == self.held && !self.is_marked()
+        self.load() == self.held && self.held & libc::FUTEX_OWNER_DIED == 0
     }
 }
 

@@ -187,10 +187,11 @@ pub fn run_member<F: Fabric>(
     housekeeper.tell_wall_clock(member);
     while !stop.is_stopped() {
         let mut worked = member.step(housekeeper.now(), app);
-        if housekeeper.is_due(worked) {
+        let (due, fencing) = (housekeeper.is_due(worked), member.is_fencing());
+        if due {
             housekeeper.tell_wall_clock(member);
-            worked |= member.housekeep();
-        } else if member.is_fencing() {
+        }
+        if due || fencing {
             worked |= member.housekeep();
         }
         if member.replica().is_superseded() {
@@ -202,7 +203,8 @@ pub fn run_member<F: Fabric>(
             return Err(RunError::Restore(member.fabric().me(), error.clone()));
         }
         round(member, housekeeper.now(), worked);
-        worked |= member.owes_step();
+        // What was asked of it begins with the next step, not after a sleep.
+        worked |= member.is_fencing() && !fencing;
         let longest = repose.after(member, &mut backoff, &mut housekeeper);
         housekeeper.note_sleep(backoff.pause(member.fabric_mut(), worked, longest)?);
     }

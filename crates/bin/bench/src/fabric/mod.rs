@@ -66,7 +66,7 @@ kinds! {
     /// A payload there, an acknowledgement back.
     DatagramGot,
     DatagramStream,
-    /// The same payloads, as many in each datagram as a packet carries.
+    /// Each datagram carries as many payloads as a packet takes.
     DatagramStreamJoined,
 }
 

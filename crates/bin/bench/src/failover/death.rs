@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const CALM: Duration = Duration::from_millis(20);
 const PAGE_WORDS: usize = 4096 / WORD;
 
-/// What a process that is to die is told on its command line.
+/// A process that is to die, as its command line carries it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(in super::super) struct Mortal {
     /// Bytes of shared memory that it has.
@@ -68,7 +68,7 @@ pub(super) fn measure(fabric: LoopbackFabric, bytes: u64) -> Result<Vec<u64>, Fa
     (0..ROUNDS).map(|_| Witness::of(bytes)?.see_it_die(fabric)).collect()
 }
 
-/// What is measured, in words.
+/// Describes how the death is seen.
 pub(super) fn way(fabric: LoopbackFabric) -> &'static str {
     match fabric {
         LoopbackFabric::Shm => "the kernel marks its robust futex",
@@ -76,10 +76,21 @@ pub(super) fn way(fabric: LoopbackFabric) -> &'static str {
     }
 }
 
-/// Who sees one process die.
+/// A child that is killed when this is dropped, at the latest.
+struct Doomed(Child);
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A process that is to die, and what shows its death.
 struct Witness {
     shared: BareMemory,
-    child: Child,
+    doomed: Doomed,
     connection: TcpStream,
 }
 
@@ -97,11 +108,11 @@ impl Witness {
             .stdout(Stdio::null())
             .spawn()
             .map_err(broken("start a process"))?;
-        let mut end = End(Some(child));
+        let mut doomed = Doomed(child);
         let since = Instant::now();
         while shared.words()[READY].load(Ordering::Acquire) == 0 {
             shared.sleep(READY, 0, CALM).map_err(broken("wait"))?;
-            if since.elapsed() > PATIENCE || end.0.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None))) {
+            if since.elapsed() > PATIENCE || !matches!(doomed.0.try_wait(), Ok(None)) {
                 return Err(Failure::run(
                     "a process that is to be killed did not start",
                     "bench failover",
@@ -110,8 +121,7 @@ impl Witness {
             }
         }
         let (connection, _) = listener.accept().map_err(broken("take a connection"))?;
-        let child = end.0.take().expect("it was started");
-        Ok(Witness { shared, child, connection })
+        Ok(Witness { shared, doomed, connection })
     }
 
     fn see_it_die(mut self, fabric: LoopbackFabric) -> Result<u64, Failure> {
@@ -119,11 +129,14 @@ impl Witness {
         let life = self.shared.words()[LIFE].load(Ordering::Acquire);
         self.connection.set_read_timeout(Some(PATIENCE)).map_err(broken("use a socket"))?;
         let at = Instant::now();
-        let killed = self.child.kill();
+        let killed = self.doomed.0.kill();
         let seen = killed.and_then(|()| match fabric {
             LoopbackFabric::Shm => {
-                while self.shared.words()[LIFE].load(Ordering::Acquire) == life && at.elapsed() < PATIENCE {
+                while self.shared.words()[LIFE].load(Ordering::Acquire) == life {
                     self.shared.sleep(LIFE, life as u32, PATIENCE)?;
+                    if at.elapsed() > PATIENCE {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
                 }
                 Ok(())
             }
@@ -134,20 +147,7 @@ impl Witness {
             }),
         });
         let ns = at.elapsed().as_nanos() as u64;
-        let _ = self.child.wait();
         seen.map_err(broken("see a process die"))?;
         Ok(ns)
-    }
-}
-
-/// A child that is not left behind.
-struct End(Option<Child>);
-
-impl Drop for End {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }

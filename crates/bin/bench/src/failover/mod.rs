@@ -31,9 +31,9 @@ use stentor_support::args::{LoopbackFabric, name_of};
 use stentor_support::live::{Captures, Interrupt, refuse_network, unstarted};
 use stentor_support::{Failure, Output, Verdict, verdicts};
 
-/// What a simulated one may take of which nobody is told, µs.
+/// The target of a simulated fail-over of which nobody is told, µs.
 const SILENT_US: f64 = 1000.0;
-/// The same, from the moment at which the others are told.
+/// The target of one that is told, µs, counted from then on.
 const TOLD_US: f64 = 50.0;
 
 pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdict), Failure> {

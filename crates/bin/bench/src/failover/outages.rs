@@ -1,4 +1,4 @@
-//! What the histories say about the time until a group delivers again after its leader was killed.
+//! Reads from the histories how long a group took to deliver something new after its leader was killed.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -108,7 +108,7 @@ mod tests {
         let group = Group { deliveries: deliveries.map(delivery).into(), epochs: vec![(1, 1, 0), (80, 2, 1)] };
         let kill =
             |process, at| Kill { role: Role::Leader, group: 0, process: ProcessId(process), at, restarted: 0, back: 0 };
-        // What was sent before may be delivered earlier, and what a dying leader still decides does not count.
+        // Neither a message that was sent before counts, nor a delivery in the dead leader's ballot.
         assert_eq!(group.outage(&kill(0, 22)), Some(95 - 22));
         assert_eq!(group.outage(&kill(1, 22)), None, "it did not lead");
         assert_eq!(group.outage(&kill(1, 92)), None, "nothing came after");

@@ -32,14 +32,14 @@ pub(super) struct Sign {
     pub(super) timeout_min: Duration,
     /// A longer one always is.
     pub(super) timeout_max: Duration,
-    /// They are told so long after the crash; `None`: its silence alone tells.
+    /// From the crash until the others are told of it; `None`: nobody tells them.
     pub(super) told_after: Option<Duration>,
     /// The group is let work before the crash, ns.
     settles_ns: u64,
 }
 
 impl Sign {
-    /// Members that look at each other often, and are told nothing.
+    /// Members look at each other often, and nobody tells them of the crash.
     pub(super) const SILENCE: Sign = Sign {
         interval: Duration::from_micros(10),
         timeout_min: Duration::from_micros(100),
@@ -126,7 +126,7 @@ impl Follower {
             seen.leader = Some((replica.ballot().number(), self.me));
         }
         self.world.wake_at(self.me, now_ns + self.interval_ns);
-        worked || self.member.owes_step()
+        worked || self.member.is_fencing()
     }
 }
 

@@ -295,8 +295,11 @@ impl<'a, F: Fabric> Driver<'a, F> {
 
     /// Polls on, so that the next message finds everybody idle.
     fn rest(&mut self) -> Result<(), Failure> {
-        let since = if self.rest_ns > 0 { now() } else { 0 };
-        while self.rest_ns > 0 && now() - since < self.rest_ns {
+        if self.rest_ns == 0 {
+            return Ok(());
+        }
+        let until = now() + self.rest_ns;
+        while now() < until {
             self.round(false)?;
         }
         Ok(())

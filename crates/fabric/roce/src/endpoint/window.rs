@@ -140,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn losses_leave_two_packets_and_never_more_than_the_most() {
-        for (most, least) in [(1, 1), (2, 1), (3, 1), (16, 1)] {
+    fn losses_leave_a_packet_and_never_more_than_the_most() {
+        for most in [1, 2, 3, 16] {
             let mut window = Window::new(most);
             for trip in [QUEUED, SHORT].iter().cycle().take(20) {
                 window.lost(*trip);
-                assert!((least..=most).contains(&window.packets()), "{window:?}");
+                assert!((1..=most).contains(&window.packets()), "{window:?}");
             }
             window.acknowledge(10_000);
             window.acknowledge(10_000);

@@ -1,6 +1,6 @@
 //! The longest chain of reactions by dependency.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::reaction::{Output, Reaction, Reactions, Write};
 
@@ -81,9 +81,8 @@ impl Timeline {
 /// measured with another message, which may have had a credit more. Returns `None` if a destination does not deliver.
 pub(super) fn longest(messages: &[&Reactions], destinations: usize) -> Option<Vec<Step>> {
     let outputs = messages.iter().copied().flatten().flat_map(|reaction| &reaction.outputs);
-    let is_written =
-        |output: &(Output, f64)| if let Output::Write(write) = output.0 { Some((write, ())) } else { None };
-    let written: HashMap<Write, ()> = outputs.filter_map(is_written).collect();
+    let write_of = |output: &(Output, f64)| if let Output::Write(write) = output.0 { Some(write) } else { None };
+    let written: HashSet<Write> = outputs.filter_map(write_of).collect();
     let mut line =
         Timeline { free: vec![None; messages.len()], delivered: vec![None; messages.len()], ..Timeline::default() };
     let mut next = vec![0; messages.len()];
@@ -91,7 +90,7 @@ pub(super) fn longest(messages: &[&Reactions], destinations: usize) -> Option<Ve
         let mut progress = false;
         for (process, reactions) in messages.iter().enumerate() {
             while let Some(reaction) = reactions.get(next[process]) {
-                let is_there = |input| line.written.contains_key(input) || !written.contains_key(input);
+                let is_there = |input| line.written.contains_key(input) || !written.contains(input);
                 if !reaction.inputs.iter().all(is_there) {
                     break;
                 }

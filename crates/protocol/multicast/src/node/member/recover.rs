@@ -42,8 +42,6 @@ const REST_TICK: Duration = Duration::from_millis(5);
 pub(super) struct Recovery {
     /// What waits for the fence.
     pub(super) fencing: Option<Fencing>,
-    /// Whether something was asked of this member since its last step.
-    asked: bool,
     /// Members whose links came up since the last step.
     pub(super) fresh: Vec<ProcessId>,
     /// Letters that came.
@@ -71,7 +69,6 @@ impl Default for Recovery {
     fn default() -> Self {
         Recovery {
             fencing: None,
-            asked: false,
             fresh: Vec::new(),
             received: VecDeque::new(),
             foreign: VecDeque::new(),
@@ -160,26 +157,18 @@ impl<F: Fabric> Member<F> {
             return Err(Rejected::Joining);
         }
         self.gate.disturb();
-        self.recovery.asked = true;
         if self.recovery.fencing.is_none() {
             self.recovery.fencing = Some(Fencing::Campaign);
         }
         Ok(())
     }
 
-    /// Whether access is being taken away from other members: then its housekeeping, which hears that this has taken effect, does not
-    /// wait for its time.
+    /// Whether this member takes access away from others, or is about to. Its housekeeping hears that this has taken effect, so that is due
+    /// at once.
     #[inline]
     #[must_use]
     pub fn is_fencing(&self) -> bool {
         self.recovery.fencing.is_some()
-    }
-
-    /// Whether it was asked to campaign since its last step: then it takes another one before it sleeps.
-    #[inline]
-    #[must_use]
-    pub fn owes_step(&self) -> bool {
-        self.recovery.asked
     }
 
     /// Begins a new incarnation of this member's group in the steps that follow, if a majority of it promises: see
@@ -214,7 +203,6 @@ impl<F: Fabric> Member<F> {
     #[inline(never)]
     fn recover_what_is_due<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
         let mut worked = self.meet_peers(app);
-        self.recovery.asked = false;
         while let Some(received) = self.recovery.received.pop_front() {
             worked = true;
             if self.take_letter(received, app).is_none() {
