@@ -74,13 +74,12 @@ impl BareMemory {
     }
 
     /// Has the kernel mark the last word when the calling thread ends, and wake who sleeps on it. The word changes now, too. For good: what
-    /// this needs is never freed.
+    /// this needs is never freed. A thread calls it once, and takes no robust mutexes: the kernel keeps one list of each thread.
     ///
     /// # Errors
     /// What the system says.
     pub fn hold_last(&self) -> io::Result<()> {
-        let list: &'static RobustList = Box::leak(Box::new(RobustList::new(Arc::clone(&self.memory), 1)));
-        Ok(list.hold()?)
+        Ok(RobustList::new(Arc::clone(&self.memory), 1).hold_for_good()?)
     }
 
     /// Sleeps while the low half of a word is `seen`, until [`wake`](BareMemory::wake), or for `longest`.

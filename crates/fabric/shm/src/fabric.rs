@@ -42,13 +42,13 @@ const DEPTH_LIMIT: u32 = 1 << 16;
 #[derive(Debug)]
 pub struct ShmFabric {
     pub(crate) config: ShmConfig,
+    /// Ends first: peers see its mark before its sockets end.
+    pub(crate) life: Life,
     pub(crate) data: Data,
     pub(crate) control: Control,
     pub(crate) region_names: HashMap<(ProcessId, Purpose), RegionId>,
     /// A word per region, raised by each revocation, then this process's life words; peers can only read it.
     pub(crate) generations: Arc<Mapping>,
-    /// Ends before what it uses.
-    pub(crate) life: Life,
     /// Word 0 says how this process sleeps; word 1 + p changes when process p flushed to this one. Peers write it.
     pub(crate) wait_page: Arc<Mapping>,
     /// Those words when [`poll_hint`](Fabric::poll_hint) last looked.

@@ -3,7 +3,8 @@
 //! A process has a *life word* for each peer, at the end of its control page, which peers can only read. A thread of it, the *life
 //! thread*, holds all of them as robust futexes (`set_robust_list(2)`). When that thread ends, by whatever cause, the kernel marks each
 //! word and wakes whoever waits for it. It does so before it takes the memory of the process apart; sockets and pidfds tell only after
-//! that, which takes 10 ms where a process has 256 MiB mapped.
+//! that, which takes 10 ms where a process has 256 MiB mapped. Only a core dump comes before the mark, so mappings are left out of
+//! core dumps.
 //!
 //! The life thread also waits for the life words of the peers, and wakes its own process when one is marked. A process that is awake
 //! need not wait for that thread: it looks at the words itself.
@@ -17,7 +18,8 @@
 //! Other threads of the process may run for some microseconds yet, and what they store may land. So a mark starts an election, which
 //! holds whether or not the leader lives, and breaks no queue pair: those break with the sockets.
 //!
-//! Without `futex_waitv(2)`, which came with Linux 5.16, nobody is woken, and a process sees a mark when it looks next.
+//! Without `futex_waitv(2)`, which came with Linux 5.16, nobody is woken, and a process sees a mark when it looks next. The same holds
+//! for the peers beyond [`MOST_WATCHED`]; those with the smallest ids are waited for, which members have.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -88,23 +90,37 @@ impl RobustList {
         RobustList { head, nodes, page, first }
     }
 
-    /// Has the kernel mark the words when the calling thread ends. They are marked then also if this value is gone by that time, or its
-    /// memory is used otherwise: whoever calls this keeps it until the thread has ended.
-    pub(crate) fn hold(&self) -> io::Result<()> {
+    /// Has the kernel mark the words when the calling thread ends. This list takes the place of any other that the thread has: of robust
+    /// mutexes, or of an earlier call.
+    ///
+    /// # Errors
+    /// What the kernel says. The words are 0 then.
+    ///
+    /// # Safety
+    /// The kernel reads this list when the thread ends: the value must be kept until then.
+    pub(crate) unsafe fn hold(&self) -> io::Result<()> {
         let held = (gettid().as_raw_nonzero().get().cast_unsigned() & libc::FUTEX_TID_MASK) | libc::FUTEX_WAITERS;
         for word in &self.page.words()[self.first..self.first + self.nodes.len()] {
             word.store(u64::from(held), Ordering::Relaxed);
         }
-        // SAFETY: the list is as the kernel wants it: a ring of nodes from the head to the head, in memory that stays where it is and is
-        // kept until the calling thread has ended. This thread uses no robust mutexes, of whose list this takes the place.
+        // SAFETY: the list is as the kernel wants it: a ring of nodes from the head to the head, in memory that stays where it is and
+        // that the caller keeps until the thread has ended.
         let set = unsafe { libc::syscall(libc::SYS_set_robust_list, &raw const *self.head, size_of::<Head>()) };
         if set == 0 {
             return Ok(());
         }
+        let error = std::io::Error::last_os_error();
         for word in &self.page.words()[self.first..] {
             word.store(0, Ordering::Relaxed);
         }
-        Err(io::Errno::NOSYS)
+        Err(io::Errno::from_io_error(&error).unwrap_or(io::Errno::NOSYS))
+    }
+
+    /// Does the same. The list is never freed.
+    pub(crate) fn hold_for_good(self) -> io::Result<()> {
+        let list: &'static RobustList = Box::leak(Box::new(self));
+        // SAFETY: it is kept for ever.
+        unsafe { list.hold() }
     }
 }
 
@@ -127,7 +143,7 @@ impl LifeWord {
         let first = page.words().checked_sub(usize::from(processes))?;
         let mut found = LifeWord { page: Arc::clone(page), word: first + me.index(), held: 0 };
         found.held = found.load();
-        // Whoever is dead already was alive when it passed its page.
+        // A peer that has died since it passed its page has a marked word, which is not 0.
         (found.held != 0).then_some(found)
     }
 
@@ -140,11 +156,6 @@ impl LifeWord {
     #[inline]
     pub(crate) fn is_marked(&self) -> bool {
         self.load() & libc::FUTEX_OWNER_DIED != 0
-    }
-
-    /// Whether it is as it was at first.
-    fn stands(&self) -> bool {
-        self.load() == self.held && self.held & libc::FUTEX_OWNER_DIED == 0
     }
 }
 
@@ -199,9 +210,14 @@ impl Shared {
 
     /// Returns the words to wait for, and whether one of them was marked.
     fn look(&self) -> (Vec<LifeWord>, bool) {
-        let mut watched = self.watched();
-        let marked = watched.iter().any(|(_, word)| word.is_marked());
-        watched.retain(|(_, word)| word.stands());
+        let (mut watched, mut marked) = (self.watched(), false);
+        watched.retain(|(_, word)| {
+            // Loaded once: a mark that came between two loads would ring nobody.
+            let now = word.load();
+            let has_died = now & libc::FUTEX_OWNER_DIED != 0;
+            marked |= has_died;
+            now == word.held && !has_died
+        });
         (watched.iter().take(MOST_WATCHED).map(|(_, word)| word.clone()).collect(), marked)
     }
 
@@ -227,6 +243,29 @@ impl Shared {
     }
 }
 
+/// Signals are blocked in the calling thread until this is dropped. A thread that begins meanwhile never has any: those of the process
+/// are for the threads of its program.
+struct BlockedSignals(libc::sigset_t);
+
+impl BlockedSignals {
+    fn block() -> BlockedSignals {
+        // SAFETY: a set of signals is plain data, which both calls write.
+        unsafe {
+            let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+            BlockedSignals(before)
+        }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the set is the one that the thread had.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+    }
+}
+
 /// The life thread of this process.
 #[derive(Debug)]
 pub(crate) struct Life {
@@ -239,7 +278,7 @@ impl Life {
     /// of its end by its sockets, and it of theirs when it looks.
     ///
     /// # Errors
-    /// If there is no descriptor left.
+    /// If the eventfd cannot be made.
     pub(crate) fn begin(control: &Arc<Mapping>, wait: &Arc<Mapping>, processes: u16) -> io::Result<Life> {
         let shared = Arc::new(Shared {
             list: RobustList::new(Arc::clone(control), usize::from(processes)),
@@ -251,14 +290,18 @@ impl Life {
         });
         let (tell, held) = mpsc::sync_channel(1);
         let own = Arc::clone(&shared);
-        let spawned = thread::Builder::new().name("stentor-life".into()).stack_size(64 << 10).spawn(move || {
-            let holds = own.list.hold();
+        let watch = move || {
+            // SAFETY: `drop` joins this thread, and `own` is kept until it ends in any case.
+            let holds = unsafe { own.list.hold() };
             // Whoever began this waits for it.
             let _ = tell.send(());
             if holds.is_ok() {
                 own.watch();
             }
-        });
+        };
+        let blocked = BlockedSignals::block();
+        let spawned = thread::Builder::new().name("stentor-life".into()).stack_size(64 << 10).spawn(watch);
+        drop(blocked);
         if spawned.is_ok() {
             let _ = held.recv();
         }
@@ -272,7 +315,10 @@ impl Life {
 
     /// From here on this process is woken when the peer's word is marked.
     pub(crate) fn watch(&self, peer: ProcessId, word: LifeWord) {
-        self.shared.watched().push((peer, word));
+        let mut watched = self.shared.watched();
+        let at = watched.partition_point(|(other, _)| *other < peer);
+        watched.insert(at, (peer, word));
+        drop(watched);
         self.shared.change();
     }
 
@@ -294,7 +340,7 @@ impl Drop for Life {
         self.shared.ends.store(true, Ordering::Release);
         self.shared.change();
         if let Some(thread) = self.thread.take() {
-            // What it would have said was said.
+            // The thread returns nothing.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Mapped memory. With `memfd.rs` the only place that knows it is not ordinary memory; the only `unsafe` of the crate.
+//! Mapped memory. With `memfd.rs` the only place that knows that it is not ordinary memory.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU32;
 
 use rustix::io;
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use stentor_fabric::memory::{Ordering, WORD, Word};
 
 /// Pages mapped shared. The memory behind it cannot shrink while this lives: it is anonymous, or a memfd whose seals
@@ -35,8 +35,11 @@ impl Pages {
                 None => mmap_anonymous(ptr::null_mut(), bytes, protection, flags)?,
             }
         };
-        let start = NonNull::new(start.cast::<Word>()).ok_or(io::Errno::NOMEM)?;
-        Ok(Pages { start, words })
+        let pages = Pages { start: NonNull::new(start.cast::<Word>()).ok_or(io::Errno::NOMEM)?, words };
+        // A process that dumps its memory is told dead only after that. SAFETY: the range was mapped above, and its contents stay.
+        let left_out = unsafe { madvise(start, bytes, Advice::LinuxDontDump) };
+        debug_assert!(left_out.is_ok());
+        Ok(pages)
     }
 
     #[inline]

@@ -92,7 +92,9 @@ impl ShmFabric {
                 let heard = match socket::receive(&link.socket) {
                     Received::Nothing => break,
                     Received::Closed => {
-                        self.control.peers[peer.index()].hung_up = true;
+                        // The kernel marks the word first. Who closes without a mark lives.
+                        let known = &mut self.control.peers[peer.index()];
+                        known.hung_up = known.life.is_none();
                         self.lose(peer);
                         break;
                     }
@@ -195,6 +197,8 @@ impl ShmFabric {
         self.data.flush();
         self.data.receive();
         let known = &mut self.control.peers[peer.index()];
+        // However the connection ended, a death that was told stays told.
+        known.hung_up |= known.life.as_ref().is_some_and(LifeWord::is_marked);
         (known.link, known.control, known.life) = (None, None, None);
         known.offers.clear();
         self.life.forget(peer);
@@ -400,7 +404,7 @@ impl ShmFabric {
     }
 
     /// Sends what could not be sent before; gives up on dead connections and slow handshakes.
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         for peer in (0..self.config.processes).map(ProcessId) {
             let Some(link) = &mut self.control.peers[peer.index()].link else { continue };
             if link.is_behind() {

@@ -13,7 +13,8 @@ use crate::control::DIAL_PAUSE;
 use crate::doorbell::{self, AWAKE, FUTEX, SOCKET};
 use crate::fabric::ShmFabric;
 
-/// No sleep is longer: a peer that died cannot ring, and one that stores nonsense into the wait word costs this much.
+/// No sleep is longer: a peer that dies rings only where the kernel can wait for its mark, and one that stores nonsense into the wait
+/// word costs this much.
 const LONGEST: Duration = Duration::from_millis(100);
 /// The control plane is not looked at more often because of sleeping.
 const PUMP_PAUSE: Duration = Duration::from_millis(1);

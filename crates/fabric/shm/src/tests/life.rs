@@ -4,7 +4,9 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::futex;
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Access, Fabric, ProcessId, QpConfig, QpId, QpState, Wake};
 use stentor_host::memfd;
@@ -14,6 +16,7 @@ use super::support::*;
 use crate::ShmFabric;
 use crate::life::{Life, LifeWord};
 use crate::mapping::{Mapping, ReadMapping};
+use crate::message::Message;
 
 /// A process and a child that has much memory, which takes the kernel a while to take apart.
 struct Family {
@@ -141,4 +144,94 @@ fn whose_word_changes_without_a_death_is_not_waited_for_any_more() {
     // Nobody woke the thread for it: it finds that at the next change.
     life.forget(ProcessId(1));
     until("it gave that up", || life.waits_for() == 0);
+}
+
+/// Whether the thread has rung within 100 ms.
+fn rings(life: &Life) -> bool {
+    let signal = life.signal();
+    let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    poll(&mut [PollFd::new(&signal, PollFlags::IN)], Some(&patience)).unwrap() > 0
+}
+
+/// A page on which so many peers seem to live.
+fn crowd(peers: u16) -> (Arc<Mapping>, Arc<ReadMapping>) {
+    let (rogue, seen, _) = pages(peers);
+    rogue.words()[5..].iter().for_each(|word| word.store(77, Ordering::Relaxed));
+    (rogue, seen)
+}
+
+/// Marks a word as the kernel does.
+fn mark(page: &Mapping, word: usize) {
+    page.words()[word].store(u64::from(libc::FUTEX_OWNER_DIED | libc::FUTEX_WAITERS), Ordering::Relaxed);
+    let _ = futex::wake(page.futex_at(word), futex::Flags::empty(), 1);
+}
+
+#[test]
+fn a_mark_that_comes_while_the_thread_looks_wakes_its_process() {
+    for round in 0..500 {
+        let ((own, _, wait), (rogue, seen)) = (pages(2), crowd(120));
+        let life = Life::begin(&own, &wait, 2).unwrap();
+        for peer in (0..120).map(ProcessId) {
+            life.watch(peer, LifeWord::find(&seen, peer, 120).unwrap());
+        }
+        // It looks again, and the mark comes sooner or later in that look.
+        life.forget(ProcessId(999));
+        (0..round).for_each(|_| std::hint::spin_loop());
+        mark(&rogue, 5);
+        assert!(rings(&life), "round {round}");
+    }
+}
+
+#[test]
+fn of_too_many_peers_those_with_the_smallest_ids_are_waited_for() {
+    let ((own, _, wait), (rogue, seen)) = (pages(2), crowd(200));
+    let life = Life::begin(&own, &wait, 2).unwrap();
+    for peer in (0..200).rev().map(ProcessId) {
+        life.watch(peer, LifeWord::find(&seen, peer, 200).unwrap());
+    }
+    // It sleeps by then: while it looks, it sees all.
+    std::thread::sleep(Duration::from_millis(100));
+    mark(&rogue, 5);
+    assert!(rings(&life));
+}
+
+#[test]
+fn signals_of_the_process_are_not_for_the_life_thread() {
+    let (own, _, wait) = pages(2);
+    let _life = Life::begin(&own, &wait, 2).unwrap();
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let statuses = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    let blocked = statuses.filter(|status| status.starts_with("Name:\tstentor-life\n")).map(|status| {
+        let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t")).unwrap();
+        u64::from_str_radix(line, 16).unwrap() >> (Signal::TERM.as_raw() - 1) & 1 == 1
+    });
+    let blocked: Vec<bool> = blocked.collect();
+    assert!(!blocked.is_empty() && blocked.iter().all(|blocks| *blocks), "{blocked:?}");
+}
+
+#[test]
+fn whoever_gives_up_a_peer_that_takes_nothing_is_not_told_dead() {
+    let mut pair = Pair::new(QpConfig::reliable(4, 4));
+    for _ in 0..6000 {
+        pair.a.control.send(ProcessId(1), &Message::Wake, &[]);
+    }
+    pair.a.pump();
+    assert!(pair.a.peer_pid(ProcessId(1)).is_none(), "it gave the peer up");
+    let mut told = false;
+    until("the peer has heard of that", || {
+        pair.b.pump();
+        told |= pair.b.has_died(ProcessId(0));
+        pair.b.peer_pid(ProcessId(0)).is_none()
+    });
+    assert!(!told);
+}
+
+#[test]
+fn a_death_stays_told_when_a_send_ends_the_connection() {
+    let mut pair = Pair::new(QpConfig::reliable(4, 4));
+    drop(pair.a);
+    pair.b.control.send(ProcessId(0), &Message::Wake, &[]);
+    pair.b.drain();
+    assert!(pair.b.peer_pid(ProcessId(0)).is_none());
+    assert!(pair.b.has_died(ProcessId(0)));
 }

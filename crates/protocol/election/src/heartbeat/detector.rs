@@ -238,11 +238,12 @@ impl Detector {
         }
     }
 
-    /// Reports that the system says that the process is gone. Always believed; if it beats on nevertheless, three beats
-    /// make it trusted again.
-    pub(crate) fn died(&mut self) {
-        self.dead = true;
-        if self.life == Life::Alive {
+    /// Reports that the system says that the process is gone. If it beats on nevertheless, three beats make it trusted again. Its
+    /// claim is void at once, unless it has been silent here for longer than the time-out: then it was cut off from this process, whose
+    /// connection to it may be reset when the cut ends, and it may live where others see it.
+    pub(crate) fn died(&mut self, now: u64, bounds: &Bounds) {
+        self.dead |= now.saturating_sub(self.moved) <= bounds.max;
+        if self.life != Life::Suspected {
             self.suspect();
         }
     }

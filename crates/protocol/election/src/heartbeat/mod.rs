@@ -50,7 +50,7 @@
 //!    it publishes that it sees the leader exactly as long as it does not suspect it.
 //! 3. So those who doubt a leader that is connected to a majority are a minority, and 1 and the count of doubts depose no
 //!    such leader, whoever cannot read it, and however often that link breaks and comes back. A death that was told and is none
-//!    deposes it once.
+//!    deposes it once, if the leader beat here until then.
 //!
 //! ## Why it ends with one leader
 //! Let the graph stay as it is, and let some process be connected to a majority. All processes that can come forward know
@@ -235,11 +235,13 @@ impl Heartbeat {
     }
 
     /// Reports that a member's process has died, as the system says: on one host its kernel, between hosts the one that closed or reset
-    /// its control connection. Believed at once, whatever was wrong before: if the member led, it is replaced without a majority of doubts.
-    /// Between hosts something on the way can reset a connection, so this can be wrong; some beats then restore trust.
+    /// its control connection. Believed at once, whatever was wrong before: if the member led and has beaten here within the longest timeout,
+    /// it is replaced without a majority of doubts. After a longer silence a majority is needed: a connection that was cut off for so long is
+    /// reset when the cut ends, and the member may live where others see it. Between hosts something on the way can reset a connection, too;
+    /// some beats then restore trust.
     pub fn died(&mut self, process: ProcessId) {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
-            peer.detector.died();
+            peer.detector.died(self.now, &self.bounds);
         }
     }
 

@@ -251,6 +251,29 @@ fn clocks_that_jump_are_no_silence() {
 }
 
 #[test]
+fn a_reset_after_a_long_cut_deposes_nobody_whom_others_see() {
+    let mut one = One::new(1);
+    one.beats[0].claim = claim(4, 0);
+    one.beats[2].claim = claim(4, 0);
+    one.run(20, &[0, 2]);
+    // Only this member does not see the leader.
+    one.run(2000, &[2]);
+    one.heartbeat.died(P[0]);
+    let changes = one.run(3, &[2]);
+    assert!(
+        !changes.iter().any(|change| matches!(change, Change::Leader { process, .. } if *process == P[1])),
+        "{changes:?}"
+    );
+}
+
+#[test]
+fn a_leader_that_dies_unheard_is_doubted_at_once() {
+    let mut one = One::new(1);
+    one.heartbeat.died(P[0]);
+    assert_eq!(one.heartbeat.life(P[0]), Some(Life::Suspected));
+}
+
+#[test]
 fn alone_in_its_group_a_process_leads_at_once() {
     let mut alone = Heartbeat::new(HeartbeatConfig::new(P[0], &P[..1], Duration::from_micros(1))).unwrap();
     assert_eq!(alone.poll(Duration::ZERO), Some(leader(1, 0)));
