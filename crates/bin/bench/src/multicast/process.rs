@@ -171,6 +171,8 @@ impl<F: FabricDiagnostics> Process<'_, F> {
                 }
                 if driver.place == 0 {
                     driver.finish(matches!(kind, Kind::Window | Kind::Rate))?;
+                } else {
+                    driver.stand_by()?;
                 }
                 node.counts()
             }
@@ -309,6 +311,14 @@ impl<'a, F: Fabric> Driver<'a, F> {
     fn is_everywhere(&self, (at, start): (usize, u64)) -> bool {
         (0..self.cluster.destinations())
             .all(|member| self.task.area.samples(member)[at].load(Ordering::Relaxed) >= start)
+    }
+
+    /// Polls until the phase ends. On a network a process that does not poll answers nobody, and loses its connections.
+    fn stand_by(&mut self) -> Result<(), Failure> {
+        while !self.task.area.is_over(self.task.phase) {
+            self.round(false)?;
+        }
+        Ok(())
     }
 
     /// The first client ends the phase, after the others if they have a part in it.
