@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -47,7 +48,7 @@ impl Family {
 
     /// The signal alone: who waits for a child's end learns that it has ended.
     fn kill(&self) {
-        kill_process(Pid::from_raw(self.child.pid()).unwrap(), Signal::KILL).unwrap();
+        kill(self.child.pid());
     }
 
     fn restart(&mut self) {
@@ -59,6 +60,10 @@ impl Family {
         self.fabric.reset(self.qp).unwrap();
         self.meet();
     }
+}
+
+fn kill(pid: i32) {
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }
 
 #[test]
@@ -90,9 +95,15 @@ fn a_death_wakes_whoever_sleeps() {
         let woken = (0..20).any(|_| {
             events(&mut family.fabric);
             family.fabric.arm();
-            family.kill();
+            let pid = family.child.pid();
+            // Not before this thread sleeps in the kernel: until then it looks at its wait word itself.
+            let killer = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(20));
+                kill(pid);
+            });
             assert_eq!(family.fabric.wait(Duration::from_secs(20)), Ok(Wake::Notified));
             let in_time = family.fabric.has_died(ProcessId(1)) && family.fabric.state(family.qp) == QpState::Ready;
+            killer.join().unwrap();
             family.restart();
             in_time
         });
