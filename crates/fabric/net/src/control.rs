@@ -597,6 +597,18 @@ mod tests {
         assert!(!controls[0].peers[1].died, "its next life");
     }
 
+    /// As if it had been silent for too long, or had said what cannot be.
+    #[test]
+    fn a_peer_that_is_given_up_has_not_died() {
+        let [a, b, _] = three();
+        let mut controls = [a, b];
+        until(&mut controls, |event| matches!(event, PeerEvent::Joined(_)));
+        let (frames, _) = controls[0].peers[1].frames.as_mut().unwrap();
+        frames.dead = true;
+        assert_eq!(until(&mut controls, |event| matches!(event, PeerEvent::Lost(_))), ["lost p1"]);
+        assert!(!controls[0].peers[1].died);
+    }
+
     #[test]
     fn another_process_of_a_peers_id_does_not_replace_it() {
         let [a, b, other] = three();

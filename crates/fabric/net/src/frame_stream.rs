@@ -177,6 +177,9 @@ mod tests {
         let (mut frames, _other) = pair();
         frames.dies_of(ErrorKind::TimedOut.into());
         assert!(frames.dead && !frames.was_closed(), "silent");
+        let (mut frames, _other) = pair();
+        frames.dies_of(ErrorKind::BrokenPipe.into());
+        assert!(frames.was_closed(), "written to after it was closed");
     }
 
     #[test]
