@@ -386,17 +386,23 @@ impl<E: Election> ElectionDriver<E> {
 
 #[cfg(test)]
 mod tests {
+    use stentor_election::Life;
+
     use super::*;
 
     const P: [ProcessId; 3] = [ProcessId(0), ProcessId(1), ProcessId(2)];
 
-    #[test]
-    fn a_death_is_told_once_makes_the_next_round_due_and_silence_is_none() {
+    fn driver() -> ElectionDriver<Heartbeat> {
         let interval = Duration::from_millis(5);
         let heartbeat = Heartbeat::new(HeartbeatConfig::new(P[0], &P, interval)).unwrap();
-        let mut driver = ElectionDriver::new(heartbeat, P[0], &P, interval, interval);
+        ElectionDriver::new(heartbeat, P[0], &P, interval, interval)
+    }
+
+    #[test]
+    fn a_death_is_told_once_makes_the_next_round_due_and_silence_is_none() {
+        let mut driver = driver();
         let mut is_due_after = |one, other| {
-            driver.next = interval;
+            driver.next = driver.interval;
             driver.watch(|process| if process == P[1] { one } else { other });
             driver.next.is_zero()
         };
@@ -409,5 +415,24 @@ mod tests {
         assert!(!is_due_after(absent, died), "it was told");
         assert!(!is_due_after(absent, there), "its next life is there");
         assert!(is_due_after(absent, died), "and has died, too");
+    }
+
+    #[test]
+    fn the_election_believes_a_death_at_once_and_a_silence_only_if_the_last_one_was_no_mistake() {
+        let (mut driver, mut counter) = (driver(), 0);
+        let mut is_trusted_after = |beats, presence| {
+            for _ in 0..beats {
+                counter += 1;
+                let beat = Beat { incarnation: 1, counter, claim: 0, doubt: 0, stands: 1, sees: 0 };
+                driver.election.observe(P[1], &beat).unwrap();
+            }
+            driver.watch(|_| presence);
+            driver.election.life(P[1]) == Some(Life::Alive)
+        };
+        assert!(is_trusted_after(3, Presence::There));
+        assert!(!is_trusted_after(0, Presence::Absent), "the first silence");
+        assert!(is_trusted_after(3, Presence::There), "it beats on");
+        assert!(is_trusted_after(0, Presence::Absent), "the next silence");
+        assert!(!is_trusted_after(0, Presence::Died));
     }
 }
