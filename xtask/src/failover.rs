@@ -148,6 +148,7 @@ mod tests {
         assert!(judged(|found| found["trial"]["properties"]["M11"] = json!("not_checked")).is_err());
         assert!(judged(|found| found["trial"]["properties"]["M1"] = json!("violated")).is_err());
         assert!(judged(|found| found["trial"]["properties"] = json!({})).is_err());
+        assert!(judged(|found| found["trial"]["ok"] = json!(false)).is_err());
         assert!(judged(|found| found["trial"]["deliveries"] = json!(0)).is_err());
         assert!(judged(|found| found["trial"]["kills"]["client"] = json!(5)).is_err());
         assert!(judged(|found| found["trial"]["kills"] = json!({"leader": 20, "follower": 0, "client": 0})).is_err());

@@ -86,7 +86,8 @@ mod tests {
     fn each_place_has_one_table_and_what_is_absent_is_named() {
         let ours = measured("stentor", 0, &[[(9.0, 10.0), (900.0, 99.0)]]);
         let udpu = measured("cpg", 0, &[[(1.0, 100.0), (400.0, 999.0)]]);
-        let report = Report::of(&[ours, udpu], vec!["x: not installed".to_owned()], vec!["y: lost".to_owned()]);
+        let knet = measured("cpg", 1, &[[(1.0, 80.0), (200.0, 999.0)]]);
+        let report = Report::of(&[ours, udpu, knet], vec!["x: not installed".to_owned()], vec!["y: lost".to_owned()]);
         let text = text(&report);
         assert!(text.contains("| stentor (roce) | 64 | 500 | 900 | 99.00 | 198.00 |"), "{text}");
         assert!(text.contains(" | 10.00 | 900 | – | – |"), "{text}");
