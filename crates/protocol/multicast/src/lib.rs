@@ -40,8 +40,8 @@ pub use message::{Destination, Header, MessageError};
 pub use mutant::Mutant;
 pub use node::{
     Application, CLIENT_TIMEOUT, Client, ClockCounts, Counts, Delivered, EXPEL_AFTER, Frozen, GivenUp, HeartbeatCell,
-    INBOX_BYTES, Member, NodeError, RemoteOp, RestoreError, StateReader, Stateless, Step, SubmitError, Submitted,
-    TransferOutcome, TransferReport, TransferRole, stateless,
+    INBOX_BYTES, Member, NodeError, Readiness, RemoteOp, RestoreError, StateReader, Stateless, Step, SubmitError,
+    Submitted, TransferOutcome, TransferReport, TransferRole, stateless,
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};

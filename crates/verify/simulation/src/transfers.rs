@@ -38,7 +38,10 @@ impl TransferCounts {
             TransferOutcome::GivenUp(GivenUp::Silent) => &mut self.silent,
             TransferOutcome::GivenUp(GivenUp::Abandoned) => &mut self.abandoned,
             TransferOutcome::GivenUp(GivenUp::LeaderChanged) => &mut self.of_old_leaders,
-            TransferOutcome::GivenUp(GivenUp::BacklogFull { .. } | GivenUp::TooLarge { .. }) => &mut self.overflowed,
+            // No simulated state fails to be written.
+            TransferOutcome::GivenUp(GivenUp::BacklogFull { .. } | GivenUp::TooLarge { .. } | GivenUp::Unwritable) => {
+                &mut self.overflowed
+            }
         };
         *counter += 1;
     }

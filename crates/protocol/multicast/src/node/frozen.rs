@@ -1,9 +1,27 @@
 //! An application's state as it was at one moment.
 
+/// Whether bytes of a frozen state can be read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Readiness {
+    /// The next bytes are there, or all have been read.
+    Ready,
+    /// The next bytes are not written yet.
+    Pending,
+    /// The state cannot be written. Whoever was to get it is told so.
+    Failed,
+}
+
 /// The state of an application as it was when it was frozen. Deliveries that come later do not change it.
 pub trait Frozen: Send {
-    /// Appends the next bytes, at most `most`. If it appends none, all bytes have been read.
+    /// Appends the next bytes, at most `most`. If it appends none, all bytes have been read. It is called while the state is
+    /// [ready](Readiness::Ready).
     fn read(&mut self, out: &mut Vec<u8>, most: usize);
+
+    /// Returns whether the next bytes can be read without waiting. A state that another thread writes may be pending; the receiver gives up
+    /// if no byte comes for half a minute.
+    fn readiness(&mut self) -> Readiness {
+        Readiness::Ready
+    }
 
     /// Returns the number of all bytes, if it is known before they are read. A state that is too large is then refused
     /// before its first byte is sent.

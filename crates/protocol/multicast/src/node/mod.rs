@@ -35,7 +35,7 @@ mod transfer;
 pub use app::{Application, Delivered, RestoreError, Stateless, stateless};
 pub use client::{Client, SubmitError, Submitted};
 pub use counts::{Counts, RemoteOp, Step};
-pub use frozen::Frozen;
+pub use frozen::{Frozen, Readiness};
 #[doc(hidden)]
 pub use hello::forged_hello;
 pub use member::{CLIENT_TIMEOUT, ClockCounts, HeartbeatCell, Member};

@@ -33,7 +33,9 @@ impl Began {
             }
             TransferOutcome::GivenUp(why) => {
                 let level = match why {
-                    GivenUp::TooLarge { .. } | GivenUp::BacklogFull { .. } | GivenUp::Silent => Level::Warn,
+                    GivenUp::TooLarge { .. } | GivenUp::BacklogFull { .. } | GivenUp::Silent | GivenUp::Unwritable => {
+                        Level::Warn
+                    }
                     GivenUp::Abandoned | GivenUp::LeaderChanged => Level::Info,
                 };
                 (level, format!("{what}: given up after {size}: {why}"))
@@ -67,6 +69,7 @@ mod tests {
             (GivenUp::Silent, Level::Warn),
             (GivenUp::Abandoned, Level::Info),
             (GivenUp::LeaderChanged, Level::Info),
+            (GivenUp::Unwritable, Level::Warn),
         ] {
             let (is, text) = told(TransferRole::Receiver, TransferOutcome::GivenUp(why));
             assert_eq!(is, level, "{text}");

@@ -192,7 +192,7 @@ impl<F: Fabric> Member<F> {
         }
         if let TransferOutcome::GivenUp(why) = outcome {
             let pause = match why {
-                GivenUp::TooLarge { .. } | GivenUp::BacklogFull { .. } => PAUSE,
+                GivenUp::TooLarge { .. } | GivenUp::BacklogFull { .. } | GivenUp::Unwritable => PAUSE,
                 GivenUp::Abandoned | GivenUp::LeaderChanged | GivenUp::Silent => YIELD,
             };
             self.transfers.pause(peer, self.recovery.now + pause);
@@ -383,7 +383,7 @@ impl<F: Fabric> Member<F> {
             self.end_outgoing(TransferOutcome::GivenUp(why));
         } else if let Some(incoming) = self.transfers.incoming.take_if(|incoming| incoming.is_named(from, name)) {
             self.report_incoming(&incoming, TransferOutcome::GivenUp(why));
-        } else if let GivenUp::TooLarge { .. } = why {
+        } else if let GivenUp::TooLarge { .. } | GivenUp::Unwritable = why {
             // Refused before the first piece.
             let (role, outcome) = (TransferRole::Receiver, TransferOutcome::GivenUp(why));
             self.transfers.report(TransferReport { role, peer: from, position: 0, bytes: 0, outcome });

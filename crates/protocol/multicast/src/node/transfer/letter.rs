@@ -90,6 +90,7 @@ impl<'a> TransferLetter<'a> {
                     GivenUp::Silent => (3, [0; 2]),
                     GivenUp::Abandoned => (4, [0; 2]),
                     GivenUp::LeaderChanged => (5, [0; 2]),
+                    GivenUp::Unwritable => (6, [0; 2]),
                 };
                 (6, name, 0, number, extra, no_deliveries, no_bytes)
             }
@@ -125,6 +126,7 @@ impl<'a> TransferLetter<'a> {
                 3 => GivenUp::Silent,
                 4 => GivenUp::Abandoned,
                 5 => GivenUp::LeaderChanged,
+                6 => GivenUp::Unwritable,
                 _ => return None,
             }),
             _ => return None,
@@ -155,6 +157,7 @@ mod tests {
             Subject::GivenUp(GivenUp::Silent),
             Subject::GivenUp(GivenUp::Abandoned),
             Subject::GivenUp(GivenUp::LeaderChanged),
+            Subject::GivenUp(GivenUp::Unwritable),
         ];
         for subject in subjects {
             let letter = TransferLetter { name: NAME, position: 6, number: 3, subject };

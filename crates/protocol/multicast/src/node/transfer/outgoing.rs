@@ -7,7 +7,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric::memory::WORD;
 
 use super::{ACKNOWLEDGED_EVERY, Backlog, GivenUp, Name, PIECE_BYTES, Standing, Subject, TransferLetter, WINDOW};
-use crate::node::frozen::Frozen;
+use crate::node::frozen::{Frozen, Readiness};
 
 /// How far a donor is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +109,7 @@ impl OutgoingTransfer {
     /// [`advance`](OutgoingTransfer::advance) when it is sent.
     ///
     /// # Errors
-    /// If the state is too large.
+    /// If the state is too large, or cannot be written.
     pub(in crate::node) fn next_letter(
         &mut self,
         backlog: &mut Backlog,
@@ -143,6 +143,11 @@ impl OutgoingTransfer {
         let Some(frozen) = &mut self.frozen else { return Ok(backlog.pop().map(Piece::Deliveries)) };
         if let Some(bytes) = frozen.bytes_hint().filter(|bytes| *bytes > self.limit) {
             return Err(GivenUp::TooLarge { bytes, limit: self.limit });
+        }
+        match frozen.readiness() {
+            Readiness::Ready => {}
+            Readiness::Pending => return Ok(None),
+            Readiness::Failed => return Err(GivenUp::Unwritable),
         }
         let mut bytes = Vec::with_capacity(PIECE_BYTES);
         frozen.read(&mut bytes, PIECE_BYTES);
@@ -227,6 +232,8 @@ pub(super) fn is_acknowledged(number: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
     use crate::Incarnation;
     use crate::node::app::Delivered;
@@ -319,6 +326,33 @@ mod tests {
         outgoing.pause();
         assert!(!outgoing.on_standing(waits_for(2), 0), "that is not kept any more");
         assert!(!outgoing.on_standing(waits_for(11), 0), "that was never sent");
+    }
+
+    /// A state that another thread writes, as far as it has got.
+    struct Written(Arc<Mutex<(Readiness, Vec<u8>)>>);
+
+    impl Frozen for Written {
+        fn read(&mut self, out: &mut Vec<u8>, _: usize) {
+            out.append(&mut self.0.lock().unwrap().1);
+        }
+
+        fn readiness(&mut self) -> Readiness {
+            self.0.lock().unwrap().0
+        }
+    }
+
+    #[test]
+    fn a_state_that_is_not_written_yet_is_waited_for_and_one_that_cannot_be_is_given_up() {
+        let written = Arc::new(Mutex::new((Readiness::Pending, Vec::new())));
+        let frozen = Box::new(Written(Arc::clone(&written)));
+        let mut outgoing = OutgoingTransfer::new(ProcessId(2), NAME, (4, frozen), 1 << 20, 0);
+        let mut backlog = Backlog::new(1 << 20);
+        assert_eq!(send(&mut outgoing, &mut backlog), []);
+        *written.lock().unwrap() = (Readiness::Ready, vec![1; 9]);
+        assert_eq!(send(&mut outgoing, &mut backlog)[0], (1, "bytes"));
+        let written = Arc::new(Mutex::new((Readiness::Failed, Vec::new())));
+        let mut outgoing = OutgoingTransfer::new(ProcessId(2), NAME, (4, Box::new(Written(written))), 1 << 20, 0);
+        assert_eq!(outgoing.next_letter(&mut backlog).map(|_| ()), Err(GivenUp::Unwritable));
     }
 
     #[test]

@@ -46,6 +46,9 @@ pub enum GivenUp {
     /// The donor does not lead any more: the new leader is the next donor.
     #[error("the group has another leader, who is the next donor")]
     LeaderChanged,
+    /// The application of the donor could not write its state.
+    #[error("the donor's application cannot write its state: the donor's log says why")]
+    Unwritable,
 }
 
 /// How a transfer stands.
