@@ -1,5 +1,6 @@
 //! The trait that every fabric implements.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crate::{
@@ -217,5 +218,5 @@ pub trait Fabric {
 
     /// A file descriptor that becomes readable when something lands after [`arm`](Fabric::arm), for callers with an
     /// event loop of their own; `None` where there is none (`sim`).
-    fn raw_fd(&self) -> Option<i32>;
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 }

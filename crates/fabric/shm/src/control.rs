@@ -104,7 +104,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Has `wait` and the raw fd look at a socket.
+    /// Has `wait` and the descriptor look at a socket.
     pub(crate) fn watch(epoll: &OwnedFd, socket: &OwnedFd) -> io::Result<()> {
         epoll::add(epoll, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
     }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ pub struct ShmFabric {
     listened: u32,
     /// How this process was armed last.
     pub(crate) armed: u64,
-    /// Whether somebody may be waiting for the raw fd.
+    /// Whether somebody may be waiting for the descriptor.
     pub(crate) fd_used: Cell<bool>,
 }
 
@@ -341,8 +341,8 @@ impl Fabric for ShmFabric {
         self.sleep(timeout)
     }
 
-    fn raw_fd(&self) -> Option<i32> {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.fd_used.set(true);
-        Some(self.control.epoll.as_raw_fd())
+        Some(self.control.epoll.as_fd())
     }
 }

@@ -12,7 +12,7 @@
 //!   memory and goes on with the copy: a rogue's stores land where nobody reads. What the peer counted as done is in the
 //!   copy; what is not, fails there.
 //! - **SEND, RECV and immediates** go through a bounded queue per queue pair and direction in shared memory.
-//! - **Waiting** is a futex on a word that the peers may write, or the control sockets ([`Fabric::raw_fd`]).
+//! - **Waiting** is a futex on a word that the peers may write, or the control sockets ([`Fabric::descriptor`]).
 //! - **Crashes and returns**: the kernel tells peers at once that a process has died ([`ShmFabric::has_died`]); the end of its
 //!   control sockets, after its memory is taken apart, is the end of the process. A peer that hears of it breaks the
 //!   queue pairs, forgets that process's regions and keeps its own, which the next life gets when it connects. While both
@@ -31,7 +31,7 @@
 //! Same-user processes can always harm each other (signals, ptrace); what is guarded against here is a peer of another
 //! version or cluster, a peer that crashes anywhere, and one that stores garbage or goes on storing after it was fenced.
 //!
-//! [`Fabric::raw_fd`]: stentor_fabric::Fabric::raw_fd
+//! [`Fabric::descriptor`]: stentor_fabric::Fabric::descriptor
 
 #![deny(unsafe_code)]
 

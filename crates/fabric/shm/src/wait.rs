@@ -1,5 +1,5 @@
 //! Sleeping until a peer rings: on the wait word, or on the control sockets while connections are made and for users of
-//! the raw fd.
+//! the descriptor.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,7 @@
 //! The fabric of one simulated process.
 
 use std::cell::RefCell;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -182,7 +183,7 @@ impl Fabric for SimFabric {
         Ok(self.with(Wake::TimedOut, |state, me| state.wait(me, timeout)))
     }
 
-    fn raw_fd(&self) -> Option<i32> {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use common::{SimBed, wrapped};
@@ -129,7 +130,7 @@ impl Fabric for Broken {
             me() -> ProcessId;
             memory(region: RegionId) -> &[Word];
             state(qp: QpId) -> QpState;
-            raw_fd() -> Option<i32>;
+            descriptor() -> Option<BorrowedFd<'_>>;
         }
         &mut self {
             grant(region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;

@@ -5,6 +5,7 @@ mod common;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -165,7 +166,7 @@ impl Fabric for Broken {
             capabilities() -> &Capabilities;
             memory(region: RegionId) -> &[Word];
             state(qp: QpId) -> QpState;
-            raw_fd() -> Option<i32>;
+            descriptor() -> Option<BorrowedFd<'_>>;
         }
         &mut self {
             grant(region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;

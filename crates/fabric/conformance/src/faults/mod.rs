@@ -4,6 +4,7 @@ mod config;
 mod ledger;
 
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 pub use config::Faults;
@@ -428,7 +429,7 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
             memory(region: RegionId) -> &[Word];
             set_reaches(set: QpId, peer: ProcessId) -> bool;
             set_settled(set: QpId, peer: ProcessId) -> bool;
-            raw_fd() -> Option<i32>;
+            descriptor() -> Option<BorrowedFd<'_>>;
         }
         &mut self {
             grant(region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;

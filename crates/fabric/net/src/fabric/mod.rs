@@ -9,7 +9,7 @@ mod sets;
 mod wait;
 
 use std::fmt;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -289,8 +289,8 @@ impl<D: Device> Fabric for NetFabric<D> {
         self.sleep(timeout)
     }
 
-    fn raw_fd(&self) -> Option<i32> {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         // Without descriptors of the device nobody could wait for what lands.
-        self.device.has_descriptors().then(|| self.epoll.as_raw_fd())
+        self.device.has_descriptors().then(|| self.epoll.as_fd())
     }
 }

@@ -107,7 +107,7 @@ fn a_death_wakes_whoever_sleeps() {
             family.restart();
             in_time
         });
-        assert!(woken, "uses the raw fd: {uses_fd}");
+        assert!(woken, "uses the descriptor: {uses_fd}");
     }
 }
 

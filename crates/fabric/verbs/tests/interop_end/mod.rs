@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -164,7 +164,7 @@ impl Fabric for End {
         }
     }
 
-    fn raw_fd(&self) -> Option<i32> {
-        either!(self, fabric => fabric.raw_fd())
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        either!(self, fabric => fabric.descriptor())
     }
 }

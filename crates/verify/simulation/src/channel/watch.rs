@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -147,7 +148,7 @@ impl Fabric for Watched {
             capabilities() -> &Capabilities;
             memory(region: RegionId) -> &[Word];
             state(qp: QpId) -> QpState;
-            raw_fd() -> Option<i32>;
+            descriptor() -> Option<BorrowedFd<'_>>;
         }
         &mut self {
             register(spec: RegionSpec) -> Result<RegionId, RegisterError>;

@@ -1,5 +1,6 @@
 //! A fabric that notes when writes for other processes have left.
 
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -154,7 +155,7 @@ impl<F: Fabric> Fabric for Stamped<F> {
         self.inner.wait(timeout)
     }
 
-    fn raw_fd(&self) -> Option<i32> {
-        self.inner.raw_fd()
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor()
     }
 }
