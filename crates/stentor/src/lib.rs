@@ -1,12 +1,66 @@
-//! Stentor: group communication at RDMA speed. What a user imports.
+//! Stentor: group communication at RDMA speed.
 //!
-//! [`config`] reads and checks `cluster.toml`: who is in the cluster, on which fabric, with which limits.
-//! [`runtime`] puts a configuration's processes on their fabric, runs their polling loops and records histories.
+//! # Where to begin
+//! A replicated service is a [`StateMachine`]: a value that changes by commands and by nothing else. Every member of a group applies the
+//! same commands in the same order. [`Cluster::load`] reads `cluster.toml`, which names the groups and their members;
+//! [`Cluster::node`] makes a member of a group; [`Node::run`] runs it. A leader that dies is replaced, and a member that is started again
+//! gets the state from another one.
 //!
-//! The protocols themselves are crates of their own: `stentor-multicast` on the contract `stentor-fabric`.
+//! ```no_run
+//! use std::io::{self, Read, Write};
+//! use stentor::{Cluster, Context, Frozen, StateMachine};
+//!
+//! #[derive(Clone, Copy, Default)]
+//! struct Counter(i64);
+//!
+//! impl StateMachine for Counter {
+//!     type Frozen = Counter;
+//!
+//!     fn apply(&mut self, _: &Context<'_>, command: &[u8]) {
+//!         self.0 += command.len() as i64;
+//!     }
+//!
+//!     fn freeze(&self) -> Counter {
+//!         *self
+//!     }
+//!
+//!     fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+//!         let mut bytes = [0; 8];
+//!         from.read_exact(&mut bytes)?;
+//!         self.0 = i64::from_le_bytes(bytes);
+//!         Ok(())
+//!     }
+//! }
+//!
+//! impl Frozen for Counter {
+//!     fn write(self, out: &mut dyn Write) -> io::Result<()> {
+//!         out.write_all(&self.0.to_le_bytes())
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let cluster = Cluster::load("cluster.toml")?;
+//!     cluster.node("g1.1", Counter::default()).start()?.run()?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! `stentor cast` sends commands. A client in Rust is a [`runtime::Client`] for now.
+//!
+//! # Below that
+//! [`config`] reads and checks `cluster.toml`: who is in the cluster, on which fabric, with which limits. [`runtime`] has the parts of which
+//! a [`Node`] is made, for programs that need another loop. The protocols are crates of their own: `stentor-multicast` on the contract
+//! `stentor-fabric`.
 #![forbid(unsafe_code)]
 
+mod cluster;
 pub mod config;
+mod node;
 pub mod runtime;
+mod state_machine;
 
-pub use config::ClusterConfig;
+pub use cluster::{Cluster, ClusterBuilder, Group};
+pub use config::{ClusterConfig, ConfigError};
+pub use node::{MemberStatus, Node, NodeBuilder, NodeError, NodeHandle, Position, StartError, Status, Stopper, Turn};
+pub use state_machine::{Context, Frozen, StateMachine, Stateless};
+pub use stentor_fabric::WaitMode;

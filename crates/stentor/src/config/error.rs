@@ -170,7 +170,13 @@ pub enum Problem {
         /// The largest.
         max: i64,
     },
-    /// A broadcast of a group that there is not.
+    /// The protocol cannot have these groups.
+    #[error("the cluster is impossible: {reason}")]
+    Impossible {
+        /// Why.
+        reason: String,
+    },
+    /// No group has this name.
     #[error("there is no group `{}`", .name.escape_debug())]
     UnknownGroup {
         /// The name.
@@ -272,7 +278,8 @@ impl Problem {
             Problem::UnknownElection { .. } | Problem::AbsentElection { .. } => "use kind = \"heartbeat\"".to_owned(),
             Problem::BadKey => "write \"env:NAME\" or \"file:PATH\"; never the key itself".to_owned(),
             Problem::OutOfRange { key, min, max, .. } => format!("set {key} to a value from {min} to {max}"),
-            Problem::UnknownGroup { .. } => "name a group of this file".to_owned(),
+            Problem::UnknownGroup { .. } => "name a group of this configuration".to_owned(),
+            Problem::Impossible { .. } => "change the groups".to_owned(),
             Problem::Neb { .. } => "change [neb], or the processes of its group".to_owned(),
             Problem::NebUnknown { known, .. } => format!("use {known}"),
             Problem::NebOutOfRange { key, max, .. } => format!("set {key} to a value of at most {max}"),

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stentor_checker::Cluster;
-use stentor_fabric::{Fabric, ProcessId};
+use stentor_election::HeartbeatError;
+use stentor_fabric::{Fabric, OsError, ProcessId};
 use stentor_fabric_ofi::StartError as OfiError;
 use stentor_fabric_roce::StartError as RoceError;
 use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError as ShmError};
@@ -60,6 +61,48 @@ pub enum StartError {
     /// Regions and queue pairs.
     #[error(transparent)]
     Node(#[from] NodeError),
+    /// The election.
+    #[error(transparent)]
+    Election(#[from] HeartbeatError),
+    /// The system refuses a thread.
+    #[error("cannot start a thread: {source}")]
+    Thread {
+        /// What it says.
+        source: std::io::Error,
+    },
+    /// The state machine cannot write the value with which it was started.
+    #[error("the first value cannot be written: {source}")]
+    State {
+        /// What it says.
+        source: std::io::Error,
+    },
+}
+
+impl StartError {
+    /// Returns what to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        const DOCTOR: &str = "`stentor doctor` says what this machine can do";
+        let remedy = match self {
+            StartError::UnknownProcess(_) | StartError::Role(..) => "name a member of a group of the configuration",
+            StartError::Topology(_) => "change the groups",
+            StartError::Election(_) => "change timeout_min_ms and timeout_max_ms in [election]",
+            StartError::Thread { source } => OsError::remedy_in(source).unwrap_or(DOCTOR),
+            StartError::State { .. } => "mend `Frozen::write`",
+            StartError::Room(shortage) => return shortage.remedy(),
+            StartError::Key(_) => {
+                "write `key = \"file:PATH\"` or \"env:NAME\" into the configuration, and give the key 32 random bytes"
+            }
+            StartError::Address(_) => "mend the address in the configuration of all processes",
+            StartError::Fabric(ShmError::AlreadyRunning { .. }) => "stop that process, or give this one another name",
+            StartError::Node(_) => "lower the limits; `Cluster::memory` tells the memory that they take",
+            StartError::Fabric(error) => OsError::remedy_in(error).unwrap_or(DOCTOR),
+            StartError::Roce(error) => OsError::remedy_in(error).unwrap_or(DOCTOR),
+            StartError::Verbs(error) => OsError::remedy_in(error).unwrap_or(DOCTOR),
+            StartError::Ofi(error) => OsError::remedy_in(error).unwrap_or(DOCTOR),
+        };
+        remedy.to_owned()
+    }
 }
 
 /// Makes a member.

@@ -250,6 +250,12 @@ impl<E: Election> ElectionDriver<E> {
         self.others.iter().find(|other| other.process == process)?.beat.map(|(_, at)| at)
     }
 
+    /// Returns how many messages another member had delivered, as it published last. 0: it has published nothing.
+    #[must_use]
+    pub fn delivered(&self, process: ProcessId) -> u64 {
+        self.others.iter().find(|other| other.process == process).map_or(0, |other| other.delivered)
+    }
+
     /// Whether the election names this process.
     #[must_use]
     pub fn is_named(&self) -> bool {

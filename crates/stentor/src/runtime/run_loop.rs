@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use stentor_fabric::{Backoff, Fabric, ProcessId, REST_AFTER, WaitError, WaitMode};
+use stentor_fabric::{Backoff, Fabric, Idle, ProcessId, REST_AFTER, WaitError, WaitMode};
 use stentor_multicast::{Application, Client, Incarnation, Member, RestoreError};
 use thiserror::Error;
 
@@ -168,24 +168,40 @@ impl Repose {
     }
 }
 
-/// Runs a member until `stop`. It is told the wall clock of this host, so the times of a group that it leads follow physical
-/// time. `app` gets every message in the global order, `round` is called after every round
-/// with the time since the start and whether it worked.
-///
-/// # Errors
-/// See [`RunError`].
-pub fn run_member<F: Fabric>(
-    member: &mut Member<F>,
-    mode: WaitMode,
-    stop: &Stop,
-    app: &mut impl Application,
-    mut round: impl FnMut(&mut Member<F>, Duration, bool),
-) -> Result<(), RunError> {
-    let mut backoff = Backoff::new(mode);
-    let mut housekeeper = Housekeeper::default();
-    let mut repose = Repose::default();
-    housekeeper.tell_wall_clock(member);
-    while !stop.is_stopped() {
+/// The loop of one member, round by round. The member is told the wall clock of this host, so the times of a group that it leads follow
+/// physical time.
+#[derive(Debug)]
+pub struct MemberLoop {
+    backoff: Backoff,
+    housekeeper: Housekeeper,
+    repose: Repose,
+    begun: bool,
+}
+
+impl MemberLoop {
+    /// Begins a loop that pauses in this mode.
+    #[must_use]
+    pub fn new(mode: WaitMode) -> Self {
+        let (backoff, housekeeper) = (Backoff::new(mode), Housekeeper::default());
+        MemberLoop { backoff, housekeeper, repose: Repose::default(), begun: false }
+    }
+
+    /// Does one round. `app` gets every message in the global order; `round` is called after the member's step, with the time since the
+    /// start and whether the step did anything. Returns whether the round worked, and for how long the member may sleep if it did not.
+    ///
+    /// # Errors
+    /// Why the member cannot go on; see [`RunError`].
+    #[inline]
+    pub fn round<F: Fabric>(
+        &mut self,
+        member: &mut Member<F>,
+        app: &mut impl Application,
+        round: impl FnOnce(&mut Member<F>, Duration, bool),
+    ) -> Result<(bool, Duration), RunError> {
+        let MemberLoop { backoff, housekeeper, repose, begun } = self;
+        if !std::mem::replace(begun, true) {
+            housekeeper.tell_wall_clock(member);
+        }
         let mut worked = member.step(housekeeper.now(), app);
         let (due, fencing) = (housekeeper.is_due(worked), member.is_fencing());
         if due {
@@ -205,8 +221,56 @@ pub fn run_member<F: Fabric>(
         round(member, housekeeper.now(), worked);
         // What was asked of it begins with the next step, not after a sleep.
         worked |= member.is_fencing() && !fencing;
-        let longest = repose.after(member, &mut backoff, &mut housekeeper);
-        housekeeper.note_sleep(backoff.pause(member.fabric_mut(), worked, longest)?);
+        Ok((worked, repose.after(member, backoff, housekeeper)))
+    }
+
+    /// Pauses after a round as it is due: not at all, or asleep until something lands and for at most `longest`.
+    ///
+    /// # Errors
+    /// [`RunError::Wait`].
+    #[inline]
+    pub fn pause<F: Fabric>(
+        &mut self,
+        member: &mut Member<F>,
+        worked: bool,
+        longest: Duration,
+    ) -> Result<(), RunError> {
+        self.housekeeper.note_sleep(self.backoff.pause(member.fabric_mut(), worked, longest)?);
+        Ok(())
+    }
+
+    /// Does what [`pause`](MemberLoop::pause) does, without the sleep. Returns whether the fabric is armed and the caller may sleep.
+    #[inline]
+    pub fn may_sleep<F: Fabric>(&mut self, member: &mut Member<F>, worked: bool) -> bool {
+        match self.backoff.after(worked) {
+            Idle::Poll => false,
+            Idle::Arm => {
+                member.fabric_mut().arm();
+                false
+            }
+            Idle::Sleep => {
+                self.housekeeper.note_sleep(true);
+                true
+            }
+        }
+    }
+}
+
+/// Runs a member until `stop`: rounds and pauses of a [`MemberLoop`].
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run_member<F: Fabric>(
+    member: &mut Member<F>,
+    mode: WaitMode,
+    stop: &Stop,
+    app: &mut impl Application,
+    mut round: impl FnMut(&mut Member<F>, Duration, bool),
+) -> Result<(), RunError> {
+    let mut turns = MemberLoop::new(mode);
+    while !stop.is_stopped() {
+        let (worked, longest) = turns.round(member, app, &mut round)?;
+        turns.pause(member, worked, longest)?;
     }
     Ok(())
 }

@@ -1,19 +1,12 @@
 //! Starts a process whose port or place another process held a moment ago.
 //!
-//! The kernel gives back what a killed process held, its ports and sockets, when it has torn down the process: that takes
-//! longer the more memory the process has and the busier the machine is. So a start that finds its place in use tries again
-//! for some seconds, and says what it waits for.
+//! The kernel gives back what a killed process held when it has torn down the process ([`InUse`]). So a start that finds its place in use
+//! tries again for some seconds, and says what it waits for.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use stentor::runtime::StartError;
-use stentor_fabric_ofi::StartError as OfiError;
-use stentor_fabric_roce::driver::PortError;
-use stentor_fabric_roce::{NetError, StartError as RoceError};
-use stentor_fabric_verbs::StartError as VerbsError;
+use stentor::runtime::{InUse, StartError, tcp_port};
+use stentor_fabric_roce::StartError as RoceError;
 use stentor_host::StartError as ShmError;
 use stentor_soft_switch::{SessionError, StartError as SwitchError};
 
@@ -23,8 +16,6 @@ const GIVING_BACK: Duration = Duration::from_secs(5);
 const UNNOTICED: Duration = Duration::from_millis(300);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// In the flags of a process: the kernel is tearing it down (`PF_EXITING`, `linux/sched.h`).
-const EXITING: u64 = 4;
 
 /// An error that another process, which holds this one's port or place, may cause.
 pub trait Busy {
@@ -32,79 +23,27 @@ pub trait Busy {
     fn busy(&self) -> Option<String>;
 }
 
-impl Busy for StartError {
-    fn busy(&self) -> Option<String> {
-        match self {
-            StartError::Fabric(error) => error.busy(),
-            StartError::Roce(error) => error.busy(),
-            StartError::Verbs(VerbsError::Net(error)) | StartError::Ofi(OfiError::Net(error)) => listening(error),
-            _ => None,
-        }
-    }
-}
-
-impl Busy for RoceError {
-    fn busy(&self) -> Option<String> {
-        match self {
-            RoceError::Port(error) => taken(error),
-            RoceError::Net(error) => listening(error),
-            _ => None,
-        }
-    }
-}
-
-/// A port for packets.
-fn taken(error: &PortError) -> Option<String> {
-    let PortError::Taken { address } = error else { return None };
-    Some(format!("UDP port 4791 of {address}"))
-}
-
-/// Where connections are made.
-fn listening(error: &NetError) -> Option<String> {
-    let NetError::Listen { address, source } = error else { return None };
-    (source.kind() == ErrorKind::AddrInUse).then(|| tcp(*address))
-}
-
-impl Busy for ShmError {
-    /// A process that runs and is not being torn down stays, so nobody waits for it.
-    fn busy(&self) -> Option<String> {
-        match self {
-            ShmError::AlreadyRunning { name, pid: 0, .. } => Some(format!("the place of `{name}`")),
-            ShmError::AlreadyRunning { name, pid, .. } if is_ending(*pid) => {
-                Some(format!("the place of `{name}`, whose process {pid} is ending,"))
+/// The errors of whatever a node starts on.
+macro_rules! busy {
+    ($($error:ty),*) => {
+        $(impl Busy for $error {
+            fn busy(&self) -> Option<String> {
+                self.in_use()
             }
-            _ => None,
-        }
-    }
+        })*
+    };
 }
+
+busy!(StartError, RoceError, ShmError);
 
 impl Busy for SwitchError {
     fn busy(&self) -> Option<String> {
         match self {
-            SwitchError::Port(error) => taken(error),
-            SwitchError::Session(SessionError::Listen { at, in_use: true, .. }) => Some(tcp(*at)),
+            SwitchError::Port(error) => error.in_use(),
+            SwitchError::Session(SessionError::Listen { at, in_use: true, .. }) => Some(tcp_port(*at)),
             _ => None,
         }
     }
-}
-
-/// Returns a TCP port in words.
-fn tcp(address: SocketAddr) -> String {
-    format!("TCP {address}")
-}
-
-/// Returns whether a process is gone or is being torn down.
-fn is_ending(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| says_ending(&stat))
-}
-
-/// The same of what `/proc/PID/stat` says: pid, name in parentheses, state, four more numbers, terminal's group, flags.
-fn says_ending(stat: &str) -> bool {
-    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next().unwrap_or_default();
-    let flags: u64 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or(0);
-    matches!(state, "Z" | "X") || flags & EXITING != 0
 }
 
 /// Calls `start` until it succeeds, for some seconds while its port or place is in use. `say` hears once what it waits
@@ -179,13 +118,5 @@ mod tests {
         assert!(patiently_for(Duration::from_secs(600), || start(false), |_| panic!("nothing is waited for")).is_err());
         assert!(patiently_for(Duration::from_millis(30), || start(true), |_| ()).is_err());
         assert!(attempts > 2);
-    }
-
-    #[test]
-    fn process_that_is_torn_down_is_told_from_one_that_runs() {
-        assert!(says_ending("7 (a) b) Z 1 7 7 0 -1 4 0 0"));
-        assert!(says_ending("7 (a) R 1 7 7 0 -1 4194564 0 0"));
-        assert!(!says_ending("7 (a) R 1 7 7 0 -1 4194560 0 0"));
-        assert!(!is_ending(std::process::id() as i32));
     }
 }

@@ -6,7 +6,6 @@ mod clocks;
 mod elsewhere;
 #[cfg(feature = "zookeeper")]
 mod ensemble;
-mod goodbye;
 mod hindrance;
 mod keeping;
 mod loss;
@@ -21,15 +20,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use stentor::runtime::{
-    BindConfig, ClusterFabric, ClusterRuntime, FabricDiagnostics, Member, Role, RunError, Stop, run_member,
+    BindConfig, ClusterFabric, ClusterRuntime, FabricDiagnostics, Goodbye, Member, Role, Stop, run_member,
 };
-use stentor::with_fabric;
+use stentor::{NodeError, with_fabric};
 use stentor_fabric::ProcessId;
 use stentor_host::{Beside, StandingSeat};
 
 use crate::args::{self, OnRoce};
 use artificial::Artificial;
-use goodbye::Goodbye;
 use keeping::Keeping;
 use operator::Operator;
 pub(super) use report::Served;
@@ -220,31 +218,9 @@ fn serve<F: FabricDiagnostics>(
     };
     let wait = args.meeting.wait.into();
     let mut app = Told { sink: &sink, state: Artificial::new(args.state_bytes) };
-    run_member(member, wait, stop, &mut app, round).map_err(|error| ended_early(&error, &args.id))?;
+    run_member(member, wait, stop, &mut app, round).map_err(|error| {
+        let error = NodeError::ended(&args.id, error);
+        Failure::run(error.what(), &args.id, error.remedy())
+    })?;
     over.map_or(Ok(()), Err)
-}
-
-fn ended_early(error: &RunError, id: &str) -> Failure {
-    let remedy = match error {
-        RunError::Wait(_) => "`stentor doctor` says what this machine can do",
-        RunError::Ended { .. } => "start it again with the same command: the group takes it in",
-        RunError::Superseded(_) => {
-            "leave the place to the other one; if there is none, the clock was set back: start this one again"
-        }
-        RunError::Restore(..) => "run the same program at all members, and start this one again",
-    };
-    match error {
-        RunError::Wait(_) => Failure::run(error, id, remedy),
-        RunError::Ended { by, .. } => {
-            let what = format_args!("the group of {id} was reset and goes on in incarnation {by}, without its state");
-            Failure::run(what, id, remedy)
-        }
-        RunError::Restore(_, why) => {
-            Failure::run(format_args!("another member's state was not taken over: {why}"), id, remedy)
-        }
-        // It has the name of its place, not its number.
-        RunError::Superseded(_) => {
-            Failure::run(format_args!("another process has taken the place of {id} in its group"), id, remedy)
-        }
-    }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 const STAYS: Duration = Duration::from_millis(150);
 
 /// The time for which a process that was told to stop stays.
-#[derive(Default)]
-pub(super) struct Goodbye {
+#[derive(Debug, Default)]
+pub struct Goodbye {
     rounds: u32,
     since: Duration,
 }
@@ -15,7 +15,8 @@ pub(super) struct Goodbye {
 impl Goodbye {
     /// Returns whether the others had the time to read that this process leaves. Call it in each round from when it was told:
     /// a round after the first publishes that.
-    pub(super) fn is_said(&mut self, now: Duration) -> bool {
+    #[must_use]
+    pub fn is_said(&mut self, now: Duration) -> bool {
         self.rounds = self.rounds.saturating_add(1);
         if self.rounds <= 2 {
             self.since = now;

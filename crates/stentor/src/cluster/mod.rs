@@ -1,0 +1,129 @@
+//! A configuration, as a program uses it.
+
+mod builder;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stentor_host::default_directory;
+use stentor_multicast::GroupId;
+
+use crate::config::{ClusterConfig, ConfigError, MemoryPlan, Problem};
+use crate::node::NodeBuilder;
+use crate::runtime::ClusterRuntime;
+use crate::state_machine::StateMachine;
+
+pub use builder::ClusterBuilder;
+
+/// A checked configuration, the same at every process of the cluster. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    runtime: Arc<ClusterRuntime>,
+    /// The directory of the configuration: the file of a key may be relative to it.
+    origin: PathBuf,
+    /// Where processes of one host meet.
+    sockets: PathBuf,
+}
+
+impl Cluster {
+    /// Reads and checks a file, usually `cluster.toml`. `stentor config init` writes one.
+    ///
+    /// # Errors
+    /// Why the file is refused, with its line and the remedy.
+    pub fn load(path: impl AsRef<Path>) -> Result<Cluster, ConfigError> {
+        let path = path.as_ref();
+        let runtime = runtime(ClusterConfig::load(path)?, path)?.with_file(path);
+        let origin = path.parent().unwrap_or(Path::new("")).to_owned();
+        Ok(Cluster { runtime: Arc::new(runtime), origin, sockets: default_directory() })
+    }
+
+    /// Begins a configuration in code: no file is needed.
+    pub fn builder(name: &str) -> ClusterBuilder {
+        ClusterBuilder::new(name)
+    }
+
+    fn in_code(config: ClusterConfig, sockets: Option<PathBuf>) -> Result<Cluster, ConfigError> {
+        let runtime = Arc::new(runtime(config, Path::new(builder::ORIGIN))?);
+        Ok(Cluster { runtime, origin: PathBuf::new(), sockets: sockets.unwrap_or_else(default_directory) })
+    }
+
+    /// Sets the directory in which the processes of this host meet. Without it that is `$XDG_RUNTIME_DIR/stentor`, or
+    /// `/tmp/stentor-UID`. All processes of the cluster on one host need the same one.
+    #[must_use]
+    pub fn in_directory(self, directory: impl AsRef<Path>) -> Cluster {
+        Cluster { sockets: stentor_host::absolute(directory.as_ref()), ..self }
+    }
+
+    /// Returns the name of the cluster.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.runtime.config().cluster()
+    }
+
+    /// Returns the group with this name.
+    ///
+    /// # Errors
+    /// If the configuration has no such group.
+    pub fn group(&self, name: &str) -> Result<Group, ConfigError> {
+        let unknown = || ConfigError {
+            file: self.runtime.file().unwrap_or(Path::new(builder::ORIGIN)).to_owned(),
+            position: None,
+            problem: Problem::UnknownGroup { name: name.to_owned() },
+        };
+        self.runtime.group(name).map(Group).ok_or_else(unknown)
+    }
+
+    /// Returns all groups, in the order of the configuration.
+    pub fn groups(&self) -> impl Iterator<Item = Group> + '_ {
+        self.runtime.topology().group_ids().map(Group)
+    }
+
+    /// Returns the name of a group of this cluster; `?` for one of another cluster that this one has not.
+    #[must_use]
+    pub fn group_name(&self, group: Group) -> &str {
+        self.runtime.group_name(group.0)
+    }
+
+    /// Returns the names of a group's members.
+    pub fn members(&self, group: Group) -> impl Iterator<Item = &str> + '_ {
+        let group = self.runtime.config().groups().get(usize::from(group.0.0));
+        group.into_iter().flat_map(|group| group.members().iter().map(|member| member.id()))
+    }
+
+    /// Returns the memory that each process of this configuration will register. Nothing needs to run for that.
+    #[must_use]
+    pub fn memory(&self) -> MemoryPlan {
+        self.runtime.config().memory()
+    }
+
+    /// Begins a member of a group with this value. The value counts only where the group begins: a member that is taken in gets the
+    /// others' state.
+    pub fn node<S: StateMachine>(&self, name: &str, state: S) -> NodeBuilder<S> {
+        NodeBuilder::new(self.clone(), name, state)
+    }
+
+    pub(crate) fn runtime(&self) -> &Arc<ClusterRuntime> {
+        &self.runtime
+    }
+
+    pub(crate) fn origin(&self) -> &Path {
+        &self.origin
+    }
+
+    pub(crate) fn sockets(&self) -> &Path {
+        &self.sockets
+    }
+}
+
+fn runtime(config: ClusterConfig, file: &Path) -> Result<ClusterRuntime, ConfigError> {
+    // The limits of a configuration are within the protocol's, so this is the only thing that may be wrong.
+    ClusterRuntime::new(config).map_err(|error| ConfigError {
+        file: file.to_owned(),
+        position: None,
+        problem: Problem::Impossible { reason: error.to_string() },
+    })
+}
+
+/// A group of a cluster. [`Cluster::group`] gives it by its name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Group(pub(crate) GroupId);

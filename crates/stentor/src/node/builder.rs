@@ -1,0 +1,126 @@
+//! What a node is told, and its start.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+use stentor_fabric::{ProcessId, WaitMode};
+use stentor_host::system;
+use stentor_multicast::ProcessRole;
+
+use super::handle::NodeHandle;
+use super::hosted::{Host, Hosted, Mailbox};
+use super::machine::Machine;
+use super::{Node, StartError, Stopper};
+use crate::runtime::{self, BindConfig, ClusterFabric, ClusterRuntime, InUse, Role};
+use crate::state_machine::StateMachine;
+use crate::{Cluster, Group, with_fabric};
+
+/// For so long a start waits for a port or place that another process held a moment ago.
+const GIVING_BACK: Duration = Duration::from_secs(5);
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A node that is being put together. [`Cluster::node`] begins one.
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it starts or spawns"]
+pub struct NodeBuilder<S> {
+    cluster: Cluster,
+    name: String,
+    state: S,
+    wait: WaitMode,
+    bind: Option<IpAddr>,
+}
+
+impl<S: StateMachine> NodeBuilder<S> {
+    pub(crate) fn new(cluster: Cluster, name: &str, state: S) -> Self {
+        NodeBuilder { cluster, name: name.to_owned(), state, wait: WaitMode::ADAPTIVE, bind: None }
+    }
+
+    /// Sets what the node does while it has nothing to do. Without it that is [`WaitMode::ADAPTIVE`].
+    pub fn wait(self, mode: WaitMode) -> Self {
+        NodeBuilder { wait: mode, ..self }
+    }
+
+    /// Chooses among the addresses that the node's name in the configuration has on this host. Fabrics between hosts only.
+    pub fn bind(self, address: IpAddr) -> Self {
+        NodeBuilder { bind: Some(address), ..self }
+    }
+
+    /// Starts the node for this thread. It does nothing until it is run or turned. If its port or its place is still held by a process that
+    /// was killed, this waits for up to five seconds.
+    ///
+    /// # Errors
+    /// Why it does not start, with the remedy.
+    pub fn start(self) -> Result<Node<S>, StartError> {
+        self.start_with(Mailbox::default())
+    }
+
+    /// Starts the node on a thread of its own, which has the name `stentor NAME`.
+    ///
+    /// # Errors
+    /// As [`start`](NodeBuilder::start).
+    pub fn spawn(self) -> Result<NodeHandle<S>, StartError> {
+        let (name, mailbox) = (self.name.clone(), Mailbox::default());
+        let node = self.start_with(mailbox.clone())?;
+        let failed = |source| runtime::StartError::Thread { source };
+        NodeHandle::spawn(name.clone(), node, mailbox)
+            .map_err(|error| StartError { name, cause: Box::new(failed(error)) })
+    }
+
+    fn start_with(self, mailbox: Mailbox<S>) -> Result<Node<S>, StartError> {
+        let name = self.name.clone();
+        let failed = |cause| StartError { name: name.clone(), cause: Box::new(cause) };
+        let stopper = Stopper::default();
+        let never =
+            eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| failed(system("make an eventfd")(error).into()))?;
+        let host = self.host(mailbox).map_err(failed)?;
+        Ok(Node { host, stopper, never, machine: std::marker::PhantomData })
+    }
+
+    fn host(self, mailbox: Mailbox<S>) -> Result<Box<dyn Host<S>>, runtime::StartError> {
+        let NodeBuilder { cluster, name, state, wait, bind } = self;
+        let plan = Arc::clone(cluster.runtime());
+        let me = plan.process(&name)?;
+        plan.check_member(me)?;
+        let group = match plan.topology().role(me) {
+            Some(ProcessRole::Member { group, .. }) => Group(group),
+            _ => return Err(runtime::StartError::Role(name, "member of a group")),
+        };
+        let bind = BindConfig {
+            directory: cluster.origin().to_owned(),
+            sockets: cluster.sockets().to_owned(),
+            bind,
+            seed: 1,
+            ..BindConfig::default()
+        };
+        let machine =
+            Machine::new(state, &name, group, &plan).map_err(|source| runtime::StartError::State { source })?;
+        with_fabric!(plan.config().fabric(), F => {
+            let fabric = patiently::<F>(&plan, me, &bind)?;
+            let member = plan.joining_on(fabric, me)?;
+            Ok(Box::new(Hosted::new(&plan, member, machine, wait, mailbox)?))
+        })
+    }
+}
+
+/// Starts a fabric, perhaps after its predecessor has gone.
+fn patiently<F: ClusterFabric>(
+    plan: &ClusterRuntime,
+    me: ProcessId,
+    bind: &BindConfig,
+) -> Result<F, runtime::StartError> {
+    let (since, mut said) = (Instant::now(), false);
+    loop {
+        let error = match F::start_in(plan, Role::Groups, me, bind) {
+            Ok(fabric) => return Ok(fabric),
+            Err(error) => error,
+        };
+        let Some(what) = error.in_use().filter(|_| since.elapsed() < GIVING_BACK) else { return Err(error) };
+        if !std::mem::replace(&mut said, true) {
+            log::info!("{}: {what} is still in use: waits up to {} s", plan.name(me), GIVING_BACK.as_secs());
+        }
+        std::thread::sleep(PAUSE);
+    }
+}

@@ -1,0 +1,85 @@
+//! Why a node did not start, or ended.
+
+use stentor_election::HandOverError;
+use thiserror::Error;
+
+use crate::runtime::{self, RunError};
+
+/// Why a node did not start. Nothing of it is left then.
+#[derive(Debug, Error)]
+#[error("{name} does not start: {cause}")]
+pub struct StartError {
+    pub(super) name: String,
+    #[source]
+    pub(super) cause: Box<runtime::StartError>,
+}
+
+impl StartError {
+    /// Returns what to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        self.cause.remedy()
+    }
+}
+
+/// Why a node ended by itself, or did not do what it was asked.
+#[derive(Debug, Error)]
+#[error("{name}: {problem}")]
+pub struct NodeError {
+    pub(super) name: String,
+    pub(super) problem: Problem,
+}
+
+#[derive(Debug, Error)]
+pub(super) enum Problem {
+    #[error("{}", ended(.0))]
+    Ended(RunError),
+    #[error("does not hand over to {to}: {}", .why.as_ref().map_or("it is no other member of the group".to_owned(), ToString::to_string))]
+    HandOver { to: String, why: Option<HandOverError> },
+    #[error("its thread has ended")]
+    Gone,
+    #[error("its state machine has panicked")]
+    Panicked,
+}
+
+/// What ended a member, without its number: the name stands before it.
+fn ended(error: &RunError) -> String {
+    match error {
+        RunError::Wait(error) => error.to_string(),
+        RunError::Ended { by, .. } => {
+            format!("its group was reset and goes on in incarnation {by}, without this process's state")
+        }
+        RunError::Superseded(_) => "another process has taken its place in the group".to_owned(),
+        RunError::Restore(_, why) => format!("another member's state was not taken over: {why}"),
+    }
+}
+
+impl NodeError {
+    /// Makes the error of a member whose loop ended.
+    #[must_use]
+    pub fn ended(name: &str, error: RunError) -> Self {
+        NodeError { name: name.to_owned(), problem: Problem::Ended(error) }
+    }
+
+    /// Returns what happened, without the name of the node.
+    #[must_use]
+    pub fn what(&self) -> String {
+        self.problem.to_string()
+    }
+
+    /// Returns what to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match &self.problem {
+            Problem::Ended(RunError::Wait(_)) => "`stentor doctor` says what this machine can do",
+            Problem::Ended(RunError::Ended { .. }) => "start it again with the same command: the group takes it in",
+            Problem::Ended(RunError::Superseded(_)) => {
+                "leave the place to the other one; if there is none, the clock was set back: start this one again"
+            }
+            Problem::Ended(RunError::Restore(..)) => "run the same program at all members, and start this one again",
+            Problem::HandOver { .. } => "ask the leader, and name a connected member of its group",
+            Problem::Gone => "`NodeHandle::stop` returns why",
+            Problem::Panicked => "mend `apply`, and start the node again: the group takes it in",
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A member of a group with everything that it needs: the protocol, the election of the group's leader, the clock, the connections.
+//!
+//! # Calls
+//! [`Cluster::node`](crate::Cluster::node) begins a builder. [`NodeBuilder::start`] gives a [`Node`] for the caller's thread, which
+//! [`Node::run`] runs, or [`Node::turn`] in an event loop of the caller's. [`NodeBuilder::spawn`] gives it a thread of its own.
+//!
+//! # States
+//! *Joining*: it has no state of its group; the group takes it in, or begins when all its members are there. *Follows*, *leads*. *Leaving*:
+//! it was told to stop; it hands over if it leads, and stays until the others have read that it leaves. *Stopped*.
+
+mod builder;
+mod error;
+mod handle;
+mod hosted;
+mod machine;
+mod state_writer;
+mod status;
+
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::runtime::Stop;
+use crate::state_machine::StateMachine;
+use hosted::Host;
+
+pub use builder::NodeBuilder;
+pub use error::{NodeError, StartError};
+pub use handle::NodeHandle;
+pub use machine::Position;
+pub use status::{MemberStatus, Status};
+
+/// A member of a group, on the thread that runs or turns it.
+pub struct Node<S> {
+    host: Box<dyn Host<S>>,
+    stopper: Stopper,
+    /// What [`as_fd`](AsFd::as_fd) returns where the fabric has no descriptor: one that is never readable.
+    never: OwnedFd,
+    machine: PhantomData<S>,
+}
+
+impl<S> std::fmt::Debug for Node<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("status", &self.host.status()).finish_non_exhaustive()
+    }
+}
+
+impl<S: StateMachine> Node<S> {
+    /// Runs the node on this thread until [`Stopper::stop`], or until there is a reason not to go on. A node that is stopped hands over if
+    /// it leads. That takes up to half a second.
+    ///
+    /// # Errors
+    /// Why it cannot go on, with the remedy.
+    pub fn run(&mut self) -> Result<(), NodeError> {
+        let stop = Arc::clone(&self.stopper.0);
+        self.host.run(&stop)
+    }
+
+    /// Does one round, and never sleeps: for an event loop of the caller's. Rounds do what `run` does.
+    ///
+    /// # Errors
+    /// As [`run`](Node::run).
+    pub fn turn(&mut self) -> Result<Turn, NodeError> {
+        let stop = Arc::clone(&self.stopper.0);
+        self.host.turn(&stop)
+    }
+
+    /// Returns what stops the node, from any thread and from handlers of signals.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Returns how the node and its group stand.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.host.status()
+    }
+
+    /// Returns the value after all commands that were applied here.
+    #[must_use]
+    pub fn machine(&self) -> &S {
+        self.host.machine()
+    }
+
+    /// Asks another member to lead. [`status`](Node::status) says when it does.
+    ///
+    /// # Errors
+    /// If this node does not lead, or the other one is no member of the group or cannot lead now.
+    pub fn hand_over(&mut self, to: &str) -> Result<(), NodeError> {
+        self.host.hand_over(to)
+    }
+
+    fn into_machine(self) -> S {
+        self.host.into_machine()
+    }
+}
+
+/// Readable when there may be something to do, after [`Turn::Idle`].
+impl<S> AsFd for Node<S> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.host.descriptor().unwrap_or_else(|| self.never.as_fd())
+    }
+}
+
+/// What a round leaves to do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Turn {
+    /// Turn again before sleeping.
+    Busy,
+    /// Nothing to do: sleep until the node's descriptor is readable, and no longer than until this moment.
+    Idle(Instant),
+    /// The node was told to stop, and has left its group. Drop it.
+    Stopped,
+}
+
+/// Stops a node. Cloning it is cheap.
+#[derive(Clone, Debug, Default)]
+pub struct Stopper(Arc<Stop>);
+
+impl Stopper {
+    /// Asks the node to stop. It does so within its next rounds, for which an event loop that sleeps waits until the moment that
+    /// [`Turn::Idle`] named.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+}

@@ -1,0 +1,192 @@
+//! A frozen value while a thread of its own writes it and the protocol reads it in pieces.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread;
+
+use stentor_multicast::{self as multicast, Readiness};
+
+use crate::state_machine::Frozen;
+
+/// Bytes that are handed over at once.
+const CHUNK: usize = 64 << 10;
+/// Chunks that wait to be read, at most. The writer waits then.
+const WAITING: usize = 16;
+
+/// What the writer says.
+enum News {
+    Bytes(Vec<u8>),
+    /// All bytes were written, or it cannot go on.
+    End(io::Result<()>),
+}
+
+/// The reader's end. The writer ends with it.
+pub(super) struct StateWriter {
+    news: Receiver<News>,
+    /// Bytes that came, and how many of them were read.
+    chunk: (Vec<u8>, usize),
+    state: Readiness,
+    all: bool,
+    hint: Option<u64>,
+}
+
+impl StateWriter {
+    /// Begins to write. `name` is the node's.
+    pub(super) fn begin(name: &str, frozen: impl Frozen) -> StateWriter {
+        let hint = frozen.bytes_hint();
+        let (tell, news) = sync_channel(WAITING);
+        let write = move || {
+            let mut out = Chunks { tell, chunk: Vec::with_capacity(CHUNK) };
+            let written = frozen.write(&mut out).and_then(|()| out.flush());
+            // Whoever reads no more needs no end.
+            let _ = out.tell.send(News::End(written));
+        };
+        let started = thread::Builder::new().name(format!("{name} state")).spawn(write);
+        let mut writer = StateWriter { news, chunk: (Vec::new(), 0), state: Readiness::Pending, all: false, hint };
+        if let Err(error) = started {
+            writer.fail(&error);
+        }
+        writer
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        log::error!("the state cannot be written, and the member that needs it does not get it: {error}");
+        self.state = Readiness::Failed;
+    }
+}
+
+impl multicast::Frozen for StateWriter {
+    fn read(&mut self, out: &mut Vec<u8>, most: usize) {
+        let (chunk, read) = &mut self.chunk;
+        let left = &chunk[*read..];
+        let part = &left[..left.len().min(most)];
+        out.extend_from_slice(part);
+        *read += part.len();
+        if *read == chunk.len() && !self.all {
+            self.state = Readiness::Pending;
+        }
+    }
+
+    fn readiness(&mut self) -> Readiness {
+        if self.state == Readiness::Pending {
+            match self.news.try_recv() {
+                Ok(News::Bytes(bytes)) => (self.chunk, self.state) = ((bytes, 0), Readiness::Ready),
+                Ok(News::End(Ok(()))) => (self.all, self.state) = (true, Readiness::Ready),
+                Ok(News::End(Err(error))) => self.fail(&error),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => self.fail(&io::Error::other("`write` has panicked")),
+            }
+        }
+        self.state
+    }
+
+    fn bytes_hint(&self) -> Option<u64> {
+        self.hint
+    }
+}
+
+/// The writer's end.
+struct Chunks {
+    tell: SyncSender<News>,
+    chunk: Vec<u8>,
+}
+
+impl Write for Chunks {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let part = &bytes[..bytes.len().min(CHUNK - self.chunk.len())];
+        self.chunk.extend_from_slice(part);
+        if self.chunk.len() == CHUNK {
+            self.flush()?;
+        }
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.chunk.is_empty() {
+            return Ok(());
+        }
+        let full = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK));
+        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "nobody reads the state any more");
+        self.tell.send(News::Bytes(full)).map_err(gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use stentor_multicast::Frozen as _;
+
+    use super::*;
+
+    struct Long(usize, bool);
+
+    impl Frozen for Long {
+        fn write(self, out: &mut dyn Write) -> io::Result<()> {
+            let bytes: Vec<u8> = (0..self.0).map(|at| at as u8).collect();
+            out.write_all(&bytes)?;
+            assert!(self.1, "it was to panic");
+            Ok(())
+        }
+    }
+
+    /// Reads to the end, or until it fails.
+    fn read(mut writer: StateWriter) -> Option<Vec<u8>> {
+        let (mut bytes, since) = (Vec::new(), Instant::now());
+        loop {
+            assert!(since.elapsed() < Duration::from_secs(20), "it hangs");
+            match writer.readiness() {
+                Readiness::Pending => thread::yield_now(),
+                Readiness::Failed => return None,
+                Readiness::Ready => {
+                    let before = bytes.len();
+                    writer.read(&mut bytes, 1000);
+                    assert!(bytes.len() - before <= 1000);
+                    if bytes.len() == before {
+                        return Some(bytes);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_bytes_come_in_order_whatever_the_length() {
+        for length in [0, 1, 999, CHUNK, CHUNK + 1, (WAITING + 3) * CHUNK + 5] {
+            let bytes = read(StateWriter::begin("a", Long(length, true))).expect("it can be written");
+            assert_eq!(bytes.len(), length);
+            assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == at as u8));
+        }
+    }
+
+    #[test]
+    fn a_state_that_cannot_be_written_fails() {
+        struct Broken;
+        impl Frozen for Broken {
+            fn write(self, out: &mut dyn Write) -> io::Result<()> {
+                out.write_all(&[1; CHUNK])?;
+                Err(io::Error::other("no"))
+            }
+        }
+        assert_eq!(read(StateWriter::begin("a", Broken)), None);
+        assert_eq!(read(StateWriter::begin("a", Long(CHUNK, false))), None);
+    }
+
+    #[test]
+    fn a_writer_ends_when_nobody_reads() {
+        let (tell, told) = sync_channel(1);
+        struct Endless(SyncSender<io::ErrorKind>);
+        impl Frozen for Endless {
+            fn write(self, out: &mut dyn Write) -> io::Result<()> {
+                loop {
+                    if let Err(error) = out.write_all(&[1; CHUNK]) {
+                        self.0.send(error.kind()).expect("the test waits");
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        drop(StateWriter::begin("a", Endless(tell)));
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(io::ErrorKind::BrokenPipe));
+    }
+}

@@ -1,0 +1,35 @@
+//! How a node stands.
+
+use super::machine::Position;
+
+/// How a node and its group stand, as far as the node knows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// The name of the node.
+    pub name: String,
+    /// Whether the node has no state of its group yet.
+    pub joining: bool,
+    /// The member that leads the group, or led it last. `None`: none is known.
+    pub leader: Option<String>,
+    /// Whether the node leads.
+    pub leads: bool,
+    /// The place of the last command that was applied here. `None`: none was applied by this process.
+    pub applied: Option<Position>,
+    /// Commands that the state here contains.
+    pub commands: u64,
+    /// The other members of the group.
+    pub others: Vec<MemberStatus>,
+}
+
+/// How another member stands, as it has told last.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct MemberStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it is connected.
+    pub connected: bool,
+    /// Commands that its state contained. 0: it has told nothing.
+    pub commands: u64,
+}

@@ -1,0 +1,108 @@
+//! Errors of a start that pass by themselves: the port or the place of the process is still another one's.
+//!
+//! The kernel gives back what a killed process held, its ports and sockets, when it has torn down the process: that takes longer the more
+//! memory the process has and the busier the machine is.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+
+use stentor_fabric_ofi::StartError as OfiError;
+use stentor_fabric_roce::driver::PortError;
+use stentor_fabric_roce::{NetError, StartError as RoceError};
+use stentor_fabric_verbs::StartError as VerbsError;
+use stentor_host::StartError as SeatError;
+
+use super::StartError;
+
+/// In the flags of a process: the kernel is tearing it down (`PF_EXITING`, `linux/sched.h`).
+const EXITING: u64 = 4;
+
+/// An error that another process, which holds this one's port or place, may cause.
+pub trait InUse {
+    /// Returns what is in use, if that is the cause and may pass.
+    fn in_use(&self) -> Option<String>;
+}
+
+impl InUse for StartError {
+    fn in_use(&self) -> Option<String> {
+        match self {
+            StartError::Fabric(error) => error.in_use(),
+            StartError::Roce(error) => error.in_use(),
+            StartError::Verbs(VerbsError::Net(error)) | StartError::Ofi(OfiError::Net(error)) => error.in_use(),
+            _ => None,
+        }
+    }
+}
+
+impl InUse for RoceError {
+    fn in_use(&self) -> Option<String> {
+        match self {
+            RoceError::Port(error) => error.in_use(),
+            RoceError::Net(error) => error.in_use(),
+            _ => None,
+        }
+    }
+}
+
+/// A port for packets.
+impl InUse for PortError {
+    fn in_use(&self) -> Option<String> {
+        let PortError::Taken { address } = self else { return None };
+        Some(format!("UDP port 4791 of {address}"))
+    }
+}
+
+/// Where connections are made.
+impl InUse for NetError {
+    fn in_use(&self) -> Option<String> {
+        let NetError::Listen { address, source } = self else { return None };
+        (source.kind() == ErrorKind::AddrInUse).then(|| tcp_port(*address))
+    }
+}
+
+impl InUse for SeatError {
+    /// A process that runs and is not being torn down stays, so nobody waits for it.
+    fn in_use(&self) -> Option<String> {
+        match self {
+            SeatError::AlreadyRunning { name, pid: 0, .. } => Some(format!("the place of `{name}`")),
+            SeatError::AlreadyRunning { name, pid, .. } if is_ending(*pid) => {
+                Some(format!("the place of `{name}`, whose process {pid} is ending,"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns a TCP port in words.
+#[must_use]
+pub fn tcp_port(address: SocketAddr) -> String {
+    format!("TCP {address}")
+}
+
+/// Returns whether a process is gone or is being torn down.
+fn is_ending(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| says_ending(&stat))
+}
+
+/// The same of what `/proc/PID/stat` says: pid, name in parentheses, state, four more numbers, terminal's group, flags.
+fn says_ending(stat: &str) -> bool {
+    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next().unwrap_or_default();
+    let flags: u64 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or(0);
+    matches!(state, "Z" | "X") || flags & EXITING != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_that_is_torn_down_is_told_from_one_that_runs() {
+        assert!(says_ending("7 (a) b) Z 1 7 7 0 -1 4 0 0"));
+        assert!(says_ending("7 (a) R 1 7 7 0 -1 4194564 0 0"));
+        assert!(!says_ending("7 (a) R 1 7 7 0 -1 4194560 0 0"));
+        assert!(!is_ending(std::process::id() as i32));
+    }
+}

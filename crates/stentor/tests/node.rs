@@ -1,0 +1,229 @@
+//! Nodes as a user runs them: in one process, on threads, in an event loop, and after one is gone.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use stentor::runtime::{ClientId, ClusterRuntime, GroupId, Housekeeper, WaitMode, client_round};
+use stentor::{Cluster, Context, Frozen, NodeHandle, StateMachine, Stateless, Status, Turn};
+use stentor_fabric::Backoff;
+use stentor_testutil::TempDir;
+
+/// Adds what is multicast.
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
+struct Sum {
+    sum: u64,
+    last_time: u64,
+    senders: Vec<String>,
+}
+
+impl StateMachine for Sum {
+    type Frozen = Sum;
+
+    fn apply(&mut self, at: &Context<'_>, command: &[u8]) {
+        assert_ne!(command, b"panic", "as it was told");
+        assert!(at.time() >= self.last_time && at.position().index > 0);
+        self.last_time = at.time();
+        self.sum += u64::from_le_bytes(command.try_into().expect("eight bytes"));
+        if self.senders.iter().all(|sender| sender != at.sender()) {
+            self.senders.push(at.sender().to_owned());
+        }
+    }
+
+    fn freeze(&self) -> Sum {
+        self.clone()
+    }
+
+    fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        let mut words = [0; 16];
+        from.read_exact(&mut words)?;
+        let [sum, last_time] = [0, 8].map(|at| u64::from_le_bytes(words[at..at + 8].try_into().expect("eight bytes")));
+        let mut senders = String::new();
+        from.read_to_string(&mut senders)?;
+        *self = Sum { sum, last_time, senders: senders.split_terminator(' ').map(str::to_owned).collect() };
+        Ok(())
+    }
+}
+
+impl Frozen for Sum {
+    fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.sum.to_le_bytes())?;
+        out.write_all(&self.last_time.to_le_bytes())?;
+        self.senders.iter().try_for_each(|sender| write!(out, "{sender} "))
+    }
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn cluster(name: &str, directory: &Path) -> Cluster {
+    let members = NAMES.iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.1:710{n}")));
+    let silence = Duration::from_millis(400)..=Duration::from_millis(800);
+    Cluster::builder(name).group("g", members).election(silence).directory(directory).build().expect("a sound cluster")
+}
+
+fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = is() {
+            return found;
+        }
+        assert!(since.elapsed() < Duration::from_secs(60), "waits for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Multicasts these numbers, and waits until a majority has each.
+fn send(cluster: &Cluster, directory: &Path, numbers: impl Iterator<Item = u64>) {
+    let members =
+        NAMES.iter().zip(1..).map(|(name, n)| format!("{{ id = \"{name}\", address = \"127.0.0.1:710{n}\" }}"));
+    let members: Vec<_> = members.collect();
+    let text = format!(
+        "cluster = \"{}\"\nfabric = \"shm\"\n[election]\nkind = \"heartbeat\"\ntimeout_min_ms = 400\ntimeout_max_ms = 800\n\
+         [[group]]\nid = \"g\"\nprocess = [ {} ]\n",
+        cluster.name(),
+        members.join(", ")
+    );
+    let config = stentor::ClusterConfig::parse(Path::new("same.toml"), &text).expect("valid");
+    let plan = ClusterRuntime::new(config).expect("possible");
+    let mut client = plan.client(ClientId(0), directory.to_owned()).expect("starts");
+    let (mut backoff, mut housekeeper) = (Backoff::new(WaitMode::ADAPTIVE), Housekeeper::default());
+    let (since, to) = (Instant::now(), [GroupId(0)]);
+    let mut numbers = numbers.peekable();
+    while numbers.peek().is_some() || client.outstanding() > 0 {
+        while let Some(number) = numbers.peek()
+            && client.is_connected(&to)
+            && client.submit(&to, &number.to_le_bytes(), true).is_ok()
+        {
+            numbers.next();
+        }
+        client_round(&mut client, &mut backoff, &mut housekeeper, false).expect("waits");
+        assert!(since.elapsed() < Duration::from_secs(60), "stuck with {} outstanding", client.outstanding());
+    }
+}
+
+fn sum_of(handle: &NodeHandle<Sum>) -> u64 {
+    handle.inspect(|machine| machine.sum).expect("it runs")
+}
+
+fn leads(status: &Status) -> bool {
+    status.leads && !status.joining
+}
+
+#[test]
+fn a_group_goes_on_without_its_leader_and_takes_it_in_again_with_the_state() {
+    let directory = TempDir::new();
+    let cluster = cluster("nodes", &directory);
+    let spawn = |name| cluster.node(name, Sum::default()).spawn().expect("starts");
+    let mut nodes: Vec<NodeHandle<Sum>> = NAMES.iter().map(|name| spawn(name)).collect();
+    let leader =
+        |nodes: &[NodeHandle<Sum>]| nodes.iter().position(|node| node.status().is_ok_and(|status| leads(&status)));
+    let first = until("a leader", || leader(&nodes));
+    send(&cluster, &directory, 1..=100);
+    until("all have applied", || nodes.iter().all(|node| sum_of(node) == 5050).then_some(()));
+    let stopped = nodes.remove(first);
+    let left = stopped.stop().expect("it runs until it is stopped");
+    assert_eq!((left.sum, left.senders), (5050, vec!["c0".to_owned()]));
+    let second = until("another leader", || leader(&nodes));
+    send(&cluster, &directory, 101..=200);
+    until("both have applied", || nodes.iter().all(|node| sum_of(node) == 20_100).then_some(()));
+    nodes.push(spawn(NAMES[first]));
+    until("the state came", || (sum_of(&nodes[2]) == 20_100).then_some(()));
+    let status = nodes[2].status().expect("it runs");
+    assert!(
+        !status.joining && status.commands == 200 && status.others.iter().all(|other| other.connected),
+        "{status:?}"
+    );
+    let all = nodes[second].status().expect("it runs");
+    // A member leads only once it has told that it would.
+    until("it hands over", || nodes[second].hand_over(&status.name).ok());
+    until("the third leads", || nodes[2].status().is_ok_and(|status| leads(&status)).then_some(()));
+    let error = nodes[second].hand_over("nobody").expect_err("there is no such member");
+    assert!(error.to_string().starts_with(&all.name) && error.to_string().contains("no other member"), "{error}");
+    assert!(!error.remedy().is_empty());
+}
+
+#[test]
+fn nodes_turn_in_an_event_loop_of_the_callers_and_stop() {
+    let directory = TempDir::new();
+    let cluster = cluster("loop", &directory);
+    let start = |name: &&str| cluster.node(name, Sum::default()).wait(WaitMode::BLOCK).start().expect("starts");
+    let mut nodes: Vec<_> = NAMES.iter().map(start).collect();
+    let (mut slept, since) = (0, Instant::now());
+    let mut stopped = [false; 3];
+    while !stopped.iter().all(|stopped| *stopped) {
+        assert!(since.elapsed() < Duration::from_secs(60), "{nodes:?}");
+        let mut until = None;
+        for (node, stopped) in nodes.iter_mut().zip(&mut stopped) {
+            match node.turn().expect("it goes on") {
+                Turn::Busy => until = Some(Instant::now()),
+                Turn::Idle(longest) => until = Some(until.map_or(longest, |until: Instant| until.min(longest))),
+                Turn::Stopped => *stopped = true,
+            }
+        }
+        let timeout = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
+        if !timeout.is_zero() {
+            slept += 1;
+            let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos().min(999_999_999) as i64 };
+            let mut descriptors: Vec<_> =
+                nodes.iter().map(|node| PollFd::from_borrowed_fd(node.as_fd(), PollFlags::IN)).collect();
+            poll(&mut descriptors, Some(&timeout)).expect("sleeps");
+        }
+        let all = nodes.iter().map(|node| node.status()).collect::<Vec<_>>();
+        if all.iter().any(leads) && all.iter().all(|status| !status.joining) {
+            nodes.iter().for_each(|node| node.stopper().stop());
+        }
+    }
+    assert!(slept > 0, "an idle node lets its loop sleep");
+    assert!(nodes.iter_mut().all(|node| node.turn().is_ok_and(|turn| turn == Turn::Stopped)));
+    assert_eq!(nodes[0].machine().sum, 0);
+}
+
+#[test]
+fn what_does_not_start_says_why_and_what_to_do() {
+    let directory = TempDir::new();
+    let cluster = cluster("errors", &directory);
+    let error = cluster.node("d", Sum::default()).start().expect_err("there is no such process");
+    assert!(error.to_string().starts_with("d does not start: there is no process `d`"), "{error}");
+    let error = cluster.node("c0", Sum::default()).start().expect_err("that is a client");
+    assert!(error.to_string().contains("is not a member of a group") && !error.remedy().is_empty(), "{error}");
+    let node = cluster.node("a", Sum::default()).start().expect("starts");
+    let error = cluster.node("a", Sum::default()).start().expect_err("it runs already");
+    assert!(error.to_string().contains("is running already") && error.remedy().contains("stop"), "{error}");
+    drop(node);
+}
+
+/// Panics at a command.
+struct Panics;
+
+impl StateMachine for Panics {
+    type Frozen = Stateless;
+
+    fn apply(&mut self, _: &Context<'_>, _: &[u8]) {
+        panic!("as it was told");
+    }
+
+    fn freeze(&self) -> Stateless {
+        Stateless
+    }
+
+    fn restore(&mut self, _: &mut dyn Read) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_machine_that_panics_ends_its_node_and_says_so() {
+    let directory = TempDir::new();
+    let cluster = cluster("panics", &directory);
+    let good: Vec<_> = ["a", "b"].map(|name| cluster.node(name, Sum::default()).spawn().expect("starts")).into();
+    let bad = cluster.node("c", Panics).spawn().expect("starts");
+    send(&cluster, &directory, 1..=2);
+    until("it has ended", || bad.has_ended().then_some(()));
+    let error = bad.status().expect_err("it has ended");
+    assert!(error.to_string().contains("its thread has ended"), "{error}");
+    let error = bad.stop().err().expect("it has panicked");
+    assert_eq!(error.to_string(), "c: its state machine has panicked");
+    until("the others go on", || good.iter().all(|node| sum_of(node) == 3).then_some(()));
+}
