@@ -134,6 +134,9 @@ pub struct BenchChannel {
     #[arg(short = 's', long, value_name = "BYTES,…", value_delimiter = ',', default_value = "8,4096,65536",
           value_parser = channel_payload)]
     pub size: Vec<usize>,
+    /// What is read in place is loaded and checked, every byte of it; otherwise the receiver sees where it is and no more
+    #[arg(long)]
+    pub every_byte: bool,
     /// Round trips of 8 bytes in each row; rows of longer messages have fewer
     #[command(flatten)]
     pub repeats: Repeats,

@@ -78,7 +78,9 @@ fn process(spec: &WorkerSpec) -> Result<Verdict, Failure> {
     let worker = Worker { spec, area: &spec.enter()? };
     match &spec.part {
         Part::Fabric { bytes, carrier } => fabric::process::run(worker, *bytes, *carrier)?,
-        Part::Channel { network, ofi } => channel::process::run(worker, *network, ofi.as_deref())?,
+        Part::Channel { network, ofi, every_byte } => {
+            channel::process::run(worker, *network, ofi.as_deref(), *every_byte)?;
+        }
         Part::Neb(neb) => neb::process::run(worker, neb)?,
         Part::Multicast(cluster) => multicast::process::run(worker, cluster)?,
         Part::CriticalPath { cluster, ends } => multicast::critical_path::process::run(worker, cluster, *ends)?,

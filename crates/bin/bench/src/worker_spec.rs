@@ -50,6 +50,8 @@ pub(super) enum Part {
         network: Option<u8>,
         /// On libfabric: the provider.
         ofi: Option<String>,
+        /// What is read in place is loaded and checked.
+        every_byte: bool,
     },
     /// A member or a client.
     Multicast(Cluster),

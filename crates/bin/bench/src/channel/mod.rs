@@ -82,11 +82,12 @@ impl Subject {
         Config { message_bytes: MAX_MESSAGE_BYTES, piece_bytes, ..base }
     }
 
-    fn name(self, tagged: bool) -> String {
+    fn name(self, tagged: bool, every_byte: bool) -> String {
         let scheme = self.config(tagged).scheme.name();
         match self {
             Subject::Raw => "raw".to_owned(),
             Subject::Default => format!("channel, {scheme}"),
+            Subject::InPlace if every_byte => format!("channel, {scheme}, sent and read in place, every byte"),
             Subject::InPlace => format!("channel, {scheme}, sent and read in place"),
             Subject::Apart if tagged => format!("channel, {scheme} (the notes)"),
             Subject::Apart => format!("channel, {scheme}, length and payload apart (the notes)"),
@@ -161,7 +162,13 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
     let tagged = workers.area.results(0)[2].load(Ordering::Acquire) != 0;
     Ok(Report::of(
         environment,
-        rows(&all, beside.as_ref(), operation(args.fabric, tagged), tagged, (repeats.rounds, a_round)),
+        rows(
+            &all,
+            beside.as_ref(),
+            operation(args.fabric, tagged),
+            (tagged, args.every_byte),
+            (repeats.rounds, a_round),
+        ),
     ))
 }
 
@@ -196,14 +203,15 @@ fn captures(args: &BenchChannel) -> Result<Captures, Failure> {
 /// What the processes are told, and what carries their messages, where that is chosen at start.
 fn part(args: &BenchChannel) -> Result<(Part, Option<String>), Failure> {
     let network = network(LoopbackFabric::Roce);
+    let every_byte = args.every_byte;
     Ok(match args.fabric {
-        ChannelFabric::Shm => (Part::Channel { network: None, ofi: None }, None),
-        ChannelFabric::Roce => (Part::Channel { network, ofi: None }, None),
+        ChannelFabric::Shm => (Part::Channel { network: None, ofi: None, every_byte }, None),
+        ChannelFabric::Roce => (Part::Channel { network, ofi: None, every_byte }, None),
         ChannelFabric::Ofi => {
             args.ofi.refuse_efa("stentor bench channel", "leave out --as-efa: what it restricts is measured here")?;
             let info = ofi::provider(&args.ofi, network.unwrap_or_default())?;
             let ofi = Some(info.provider().to_owned());
-            (Part::Channel { network, ofi }, Some(format!("libfabric's provider {info}")))
+            (Part::Channel { network, ofi, every_byte }, Some(format!("libfabric's provider {info}")))
         }
     })
 }
@@ -260,7 +268,7 @@ fn rows(
     all: &[Measured],
     beside: Option<&PingPong>,
     operation: &str,
-    tagged: bool,
+    (tagged, every_byte): (bool, bool),
     (rounds, a_round): (u32, u64),
 ) -> Vec<Row> {
     let latency = |raw: &Measured| {
@@ -272,7 +280,7 @@ fn rows(
     let mut rows: Vec<_> = subjects
         .filter_map(|measured| {
             let Measured { subject, bytes, way, samples, rates } = measured;
-            let name = subject.name(tagged);
+            let name = subject.name(tagged, every_byte);
             if let Way::Rate(rate) = way {
                 let row = Row::alone(format!("{name}, {}", due_name(*rate)), *bytes, rounds);
                 return Some(row.with_due((*rate).into(), rates).with_samples(samples));
@@ -349,7 +357,7 @@ mod tests {
         ];
         let mut beside = PingPong::new("x", [0, 1], &[]);
         beside.found = vec![(8, vec![3.0, 3.0, 12.0])];
-        let rows = rows(&all, Some(&beside), "WRITE_WITH_IMM", false, (1, 640));
+        let rows = rows(&all, Some(&beside), "WRITE_WITH_IMM", (false, false), (1, 640));
         let told: Vec<_> = rows.iter().map(|row| (row.bytes, (row.ratio.unwrap() * 10.0).round() as u32)).collect();
         // Half of a round trip of 1000 ns is 0.5 us.
         assert_eq!(told, [(8, 15), (8, 20), (8, 60), (LARGE, 30)]);

@@ -16,7 +16,7 @@ use super::super::{ofi, roce};
 use super::bare::Provider;
 use super::line::{self, Messages, tell};
 use super::raw::Raw;
-use super::talk::{Talk, refused};
+use super::talk::{Reading, Talk, refused};
 use super::{Kind, LARGE, Subject};
 
 /// Longest message of the fabric, bytes.
@@ -24,10 +24,15 @@ const FABRIC_BYTES: usize = LARGE + 64;
 /// What answers a stream.
 const ANSWER_BYTES: usize = 8;
 
-pub(in super::super) fn run(worker: Worker<'_>, network: Option<u8>, provider: Option<&str>) -> Result<(), Failure> {
+pub(in super::super) fn run(
+    worker: Worker<'_>,
+    network: Option<u8>,
+    provider: Option<&str>,
+    every_byte: bool,
+) -> Result<(), Failure> {
     let (spec, me) = (worker.spec, worker.id());
     let Some(network) = network else {
-        return play(worker, None, |phase| {
+        return play(worker, (None, every_byte), |phase| {
             // A cluster of its own for each: nobody meets the fabric of the phase before.
             let config = ShmConfig {
                 directory: spec.directory.clone(),
@@ -40,12 +45,12 @@ pub(in super::super) fn run(worker: Worker<'_>, network: Option<u8>, provider: O
     };
     if let Some(provider) = provider {
         let bound = Bound { provider, ip: ofi::address(network, spec.process) };
-        return play(worker, Some(bound), |phase| {
+        return play(worker, (Some(bound), every_byte), |phase| {
             ofi::start(network, me, 2, FABRIC_BYTES, (provider, &format!("bench{phase}")))
         });
     }
     let (captures, mut life) = (Captures::from(spec.traffic.clone()), 0);
-    play(worker, None, |_| {
+    play(worker, (None, every_byte), |_| {
         life += 1;
         roce::start(network, me, 2, FABRIC_BYTES, &captures.of(&roce::name(spec.process), life))
     })
@@ -66,13 +71,17 @@ struct Bound<'a> {
 }
 
 impl<F: Fabric> End<F> {
-    fn new(fabric: F, subject: Subject) -> Result<Self, Failure> {
+    fn new(fabric: F, subject: Subject, every_byte: bool) -> Result<Self, Failure> {
         let tagged = fabric.capabilities().tagged;
         Ok(match subject {
             Subject::Raw => End::Raw(Box::new(Raw::new(fabric)?)),
             subject => {
-                let in_place = subject == Subject::InPlace;
-                End::Channel(Box::new(Talk::new(fabric, subject.config(tagged), in_place)?))
+                let reading = match (subject, every_byte) {
+                    (Subject::InPlace, false) => Reading::Place,
+                    (Subject::InPlace, true) => Reading::EveryByte,
+                    _ => Reading::Copy,
+                };
+                End::Channel(Box::new(Talk::new(fabric, subject.config(tagged), reading)?))
             }
         })
     }
@@ -90,7 +99,7 @@ impl<F: Fabric> End<F> {
 /// A process's part, on any fabric; `start` makes one for a phase.
 fn play<F: Fabric>(
     worker: Worker<'_>,
-    bound: Option<Bound<'_>>,
+    (bound, every_byte): (Option<Bound<'_>>, bool),
     mut start: impl FnMut(u64) -> Result<F, Failure>,
 ) -> Result<(), Failure> {
     let mut end: Option<End<F>> = None;
@@ -105,7 +114,7 @@ fn play<F: Fabric>(
                     None => {
                         let fabric = start(phase)?;
                         area.results(me)[2].store(fabric.capabilities().tagged.into(), Ordering::Release);
-                        End::new(fabric, subject)?
+                        End::new(fabric, subject, every_byte)?
                     }
                 };
                 let open = end.insert(made);

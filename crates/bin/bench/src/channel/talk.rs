@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use stentor_channel::{Config, Endpoint, EndpointConfig, Handle, Notice};
+use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{Fabric, ProcessId, Purpose, RegionId, RegionSpec};
 use stentor_support::Failure;
 
@@ -20,6 +21,33 @@ pub(super) fn refused(error: impl std::error::Error + 'static) -> Failure {
     Failure::refused(&error, "bench channel", "run `stentor doctor`; if it finds nothing, report this as a bug")
 }
 
+/// The content of every message, a word of it.
+const CONTENT: u64 = 0x0707_0707_0707_0707;
+
+/// How messages are read. They are sent from registered memory unless they are copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reading {
+    /// Into memory of the reader's own.
+    Copy,
+    /// Where they arrive: the reader knows where they are, and loads nothing.
+    Place,
+    /// The same, and every byte is loaded and checked.
+    EveryByte,
+}
+
+/// The sum of all words, in four parts that do not wait for each other.
+#[inline]
+fn sum(words: &[Word]) -> u64 {
+    let (fours, rest) = words.as_chunks::<4>();
+    let mut sums = [0_u64; 4];
+    for four in fours {
+        for (sum, word) in sums.iter_mut().zip(four) {
+            *sum = sum.wrapping_add(word.load(Ordering::Relaxed));
+        }
+    }
+    rest.iter().map(|word| word.load(Ordering::Relaxed)).chain(sums).fold(0, u64::wrapping_add)
+}
+
 /// One end of a connection that is alone on its endpoint.
 pub(super) struct Talk<F: Fabric> {
     endpoint: Endpoint<F>,
@@ -30,20 +58,25 @@ pub(super) struct Talk<F: Fabric> {
     /// What is sent from where it is, if nothing is copied.
     region: Option<RegionId>,
     reading: Vec<u8>,
+    every_byte: bool,
 }
 
 impl<F: Fabric> Talk<F> {
-    pub(super) fn new(mut fabric: F, channel: Config, in_place: bool) -> Result<Self, Failure> {
+    pub(super) fn new(mut fabric: F, channel: Config, how: Reading) -> Result<Self, Failure> {
         let me = fabric.me();
         let peer = ProcessId(1 - me.0);
         let spec = RegionSpec { purpose: MESSAGES, writer: me, bytes: LARGE as u64 };
-        let region = if in_place { Some(fabric.register(spec).map_err(refused)?) } else { None };
+        let region = if how == Reading::Copy { None } else { Some(fabric.register(spec).map_err(refused)?) };
+        for word in region.into_iter().flat_map(|region| fabric.memory(region)) {
+            word.store(CONTENT, Ordering::Relaxed);
+        }
         let config = EndpointConfig { connections: 1, ..EndpointConfig::new(channel) };
         let mut endpoint = Endpoint::new(fabric, config, &[peer]).map_err(refused)?;
         let handle = endpoint.open(peer, 0).map_err(refused)?;
         let writing = vec![7; LARGE];
         let reading = Vec::with_capacity(LARGE);
-        Ok(Talk { endpoint, handle, is_open: false, turns: 0, writing, region, reading })
+        let every_byte = how == Reading::EveryByte;
+        Ok(Talk { endpoint, handle, is_open: false, turns: 0, writing, region, reading, every_byte })
     }
 
     #[inline]
@@ -100,12 +133,15 @@ impl<F: Fabric> Exchange for Messages<'_, F> {
     #[inline]
     fn receive(&mut self, _: u64) -> Result<(), Failure> {
         self.talk.reading.clear();
-        let mut read = 0;
+        let (mut read, mut content) = (0, 0_u64);
         loop {
-            let Talk { endpoint, handle, region, reading, .. } = &mut *self.talk;
+            let Talk { endpoint, handle, region, reading, every_byte, .. } = &mut *self.talk;
             let whole = if region.is_some() {
                 endpoint.read_in_place(*handle, |memory, bytes| {
                     black_box(memory);
+                    if *every_byte {
+                        content = content.wrapping_add(sum(memory));
+                    }
                     read += bytes as usize;
                 })
             } else {
@@ -118,10 +154,31 @@ impl<F: Fabric> Exchange for Messages<'_, F> {
             }
             self.talk.turn()?;
         }
+        // Messages are whole words, and so are their pieces.
+        if self.talk.every_byte && content != CONTENT.wrapping_mul((read / WORD) as u64) {
+            return Err(Failure::run(
+                "a message of other bytes than were written",
+                "bench channel",
+                "report this as a bug",
+            ));
+        }
         if read == self.bytes {
             return Ok(());
         }
         let what = format!("a message of {read} bytes where {} were written", self.bytes);
         Err(Failure::run(what, "bench channel", "report this as a bug"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_has_every_word_in_it() {
+        for count in 0..11 {
+            let words: Vec<_> = (0..count).map(|n| Word::new(1 << (4 * n))).collect();
+            assert_eq!(sum(&words), (0..count).map(|n| 1 << (4 * n)).sum::<u64>(), "{count} words");
+        }
     }
 }
