@@ -1,7 +1,8 @@
 //! `stentor bench`.
 
-use std::net::IpAddr;
+use std::net::{AddrParseError, IpAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,10 @@ pub enum BenchCommand {
     Cluster(BenchCluster),
     /// The rows of two runs side by side, each kept with --json: what became slower
     Compare(BenchCompare),
+    /// What a multicast to one group takes without Stentor, on given addresses: plain datagrams. `cargo xtask compare` sets it beside
+    /// a cluster
+    #[command(hide = true)]
+    Bound(BenchBound),
     /// A client that a bench kills; the bench starts it itself
     #[command(hide = true)]
     Load {
@@ -398,4 +403,60 @@ pub struct BenchCluster {
     pub timeout: u64,
     #[command(flatten)]
     pub length: BenchLength,
+}
+
+/// The place of a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct At {
+    /// Its network namespace, as `ip netns` names it; without one it stays in that of the command.
+    pub namespace: Option<String>,
+    /// An address there that no process uses for RoCEv2.
+    pub address: IpAddr,
+}
+
+impl FromStr for At {
+    type Err = AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, AddrParseError> {
+        let (namespace, address) =
+            text.split_once('=').map_or((None, text), |(namespace, address)| (Some(namespace.to_owned()), address));
+        Ok(At { namespace, address: address.parse()? })
+    }
+}
+
+#[derive(Args, Debug)]
+pub struct BenchBound {
+    /// The place of each process, the members' first, their client's last
+    #[arg(long, value_name = "[NAMESPACE=]ADDR,…", value_delimiter = ',', required = true)]
+    pub at: Vec<At>,
+    /// MTU of the links between them
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    pub mtu: u32,
+    /// Payload, bytes
+    #[arg(short = 's', long, value_name = "BYTES", default_value_t = 64,
+          value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub size: u32,
+    /// Messages outstanding; 1: the row is about a latency
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub window: u32,
+    /// Messages of the row
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 2000,
+          value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    pub iterations: u64,
+    /// What an idle process does
+    #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
+    pub wait: Waiting,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_an_address_in_a_namespace_or_here() {
+        let address = "10.9.9.1".parse().unwrap();
+        assert_eq!("h1=10.9.9.1".parse(), Ok(At { namespace: Some("h1".to_owned()), address }));
+        assert_eq!("10.9.9.1".parse(), Ok(At { namespace: None, address }));
+        assert!("h1".parse::<At>().is_err());
+    }
 }

@@ -58,6 +58,7 @@ pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
         BenchCommand::Neb(args) => (neb::run(args)?, Verdict::Good),
         BenchCommand::Channel(args) => (channel::run(args)?, Verdict::Good),
         BenchCommand::Cluster(args) => (cluster::run(args)?, Verdict::Good),
+        BenchCommand::Bound(args) => (multicast::hosts::run(args)?, Verdict::Good),
         BenchCommand::Switch(args) => switch::run(args)?,
         BenchCommand::Failover(args) => failover::run(args, output)?,
         BenchCommand::Compare(args) => {
@@ -83,6 +84,7 @@ fn process(spec: &WorkerSpec) -> Result<Verdict, Failure> {
         }
         Part::Neb(neb) => neb::process::run(worker, neb)?,
         Part::Multicast(cluster) => multicast::process::run(worker, cluster)?,
+        Part::Hosts(hosts) => multicast::hosts::process(worker, hosts)?,
         Part::CriticalPath { cluster, ends } => multicast::critical_path::process::run(worker, cluster, *ends)?,
     }
     Ok(Verdict::Good)

@@ -139,7 +139,7 @@ impl<'a> Packets<'a> {
             let sum = xxh3_64(&record[WORD..RECORD + bytes]);
             record[..WORD].copy_from_slice(&sum.to_le_bytes());
         }
-        let mut left = &record[..];
+        let (mut left, mtu) = (&record[..], self.sockets.mtu());
         let out = &mut self.to[reader];
         while !left.is_empty() {
             if out.packet.is_empty() {
@@ -154,10 +154,10 @@ impl<'a> Packets<'a> {
                 let first = (out.packet.len() - HEADER) as u16;
                 out.packet[10..12].copy_from_slice(&first.to_le_bytes());
             }
-            let (now, later) = left.split_at(left.len().min(HEADER + MTU - out.packet.len()));
+            let (now, later) = left.split_at(left.len().min(HEADER + mtu - out.packet.len()));
             out.packet.extend(now);
             left = later;
-            if out.packet.len() == HEADER + MTU {
+            if out.packet.len() == HEADER + mtu {
                 out.make();
             }
         }
@@ -167,12 +167,13 @@ impl<'a> Packets<'a> {
     fn send(&mut self) {
         let Packets { sockets, inbox: Inbox { area, me, base, .. }, to, going, spare, .. } = self;
         let processes = to.len();
+        let outstanding = OUTSTANDING * (MTU / sockets.mtu()) as u64;
         for (reader, out) in to.iter_mut().enumerate().filter(|(_, out)| out.waits()) {
             let freed = count(area, processes, *me, reader).load(Ordering::Acquire).saturating_sub(*base);
-            if out.sent < freed + OUTSTANDING {
+            if out.sent < freed + outstanding {
                 out.make();
             }
-            while out.sent < freed + OUTSTANDING
+            while out.sent < freed + outstanding
                 && let Some(packet) = out.made.pop_front()
             {
                 out.sent += 1;
@@ -344,8 +345,8 @@ mod tests {
     fn with_two(network: u8, run: impl FnOnce(&mut Packets<'_>, &mut Packets<'_>)) {
         let area = SharedArea::create(Shape { processes: 2, lines: lines(2), samples: 0 }).unwrap();
         let mode = WaitMode::YIELD;
-        let ring = Ring { network, processes: 2, steps: 2, mode };
-        let [mut one, mut other] = [0, 1].map(|me| Sockets::open(ring, me).unwrap());
+        let ring = Ring::loopback(network, 2, 2, mode);
+        let [mut one, mut other] = [0, 1].map(|me| Sockets::open(ring.clone(), me).unwrap());
         let mut one = Packets::new(&area, &mut one, (0, 1 << 32), (2, 2), mode);
         let mut other = Packets::new(&area, &mut other, (1, 1 << 32), (2, 2), mode);
         run(&mut one, &mut other);

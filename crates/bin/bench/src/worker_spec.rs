@@ -62,6 +62,8 @@ pub(super) enum Part {
         /// The processor of whoever is measured, and the one of all others.
         ends: [usize; 2],
     },
+    /// A process of the multicast's bounds alone, on given addresses.
+    Hosts(Hosts),
     /// A process of the broadcast.
     Neb(Neb),
 }
@@ -135,6 +137,16 @@ impl Cluster {
     pub(super) fn processes(&self) -> usize {
         self.members() + usize::from(self.clients)
     }
+}
+
+/// The cluster of bounds alone.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Hosts {
+    pub(super) cluster: Cluster,
+    /// Of each process.
+    pub(super) addresses: Vec<IpAddr>,
+    /// The most that a packet carries, bytes.
+    pub(super) mtu: usize,
 }
 
 /// The processors that this process may use.

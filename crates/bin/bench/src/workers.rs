@@ -1,6 +1,6 @@
 //! The conductor's side: starts the processes, tells them what to do, ends them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -39,6 +39,17 @@ impl Workers {
         processors: &[Option<usize>],
         traffic: impl Fn(usize) -> Network,
     ) -> Result<Self, Failure> {
+        Workers::start_in(part, shape, processors, traffic, |_| None)
+    }
+
+    /// The same, each process in the network namespace of that name. All of them share this host's memory still.
+    pub(super) fn start_in<'a>(
+        part: Part,
+        shape: Shape,
+        processors: &[Option<usize>],
+        traffic: impl Fn(usize) -> Network,
+        namespace: impl Fn(usize) -> Option<&'a str>,
+    ) -> Result<Self, Failure> {
         let area = SharedArea::create(shape).map_err(broken("share memory"))?;
         let directory = format!("{}-{}", unique::name("bench"), STARTED.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(directory);
@@ -52,7 +63,7 @@ impl Workers {
             let spec = WorkerSpec { process, directory, parent, shape, part, processor: *processor, traffic };
             let text = serde_json::to_string(&spec).expect("a specification has string keys");
             let memory = workers.area.memory().descriptor().map_err(broken("share memory"))?;
-            let child = Program::new(&program)
+            let child = command_in(namespace(process), &program)
                 .args(["bench", "process", &text])
                 // Not among the arguments, which everybody may see.
                 .env(KEY, &key)
@@ -88,6 +99,14 @@ impl Workers {
         }
         Ok(())
     }
+}
+
+/// Starts a program in a network namespace. The program takes the place of `ip`, so this process stays its parent.
+fn command_in(namespace: Option<&str>, program: &Path) -> Program {
+    let Some(namespace) = namespace else { return Program::new(program) };
+    let mut command = Program::new("ip");
+    command.args(["netns", "exec", namespace]).arg(program);
+    command
 }
 
 impl Drop for Workers {

@@ -20,7 +20,7 @@ const STEPS: usize = 3;
 
 /// Sockets of one of two processes that spin.
 pub(super) fn open(network: u8, me: usize) -> Result<Sockets, Failure> {
-    Sockets::open(Ring { network, processes: 2, steps: STEPS, mode: WaitMode::POLL }, me)
+    Sockets::open(Ring::loopback(network, 2, STEPS, WaitMode::POLL), me)
 }
 
 /// One process's part in a phase of one of the bounds.

@@ -40,10 +40,30 @@ pub(super) fn steps(cluster: &Cluster) -> usize {
     VECTOR + usize::from(cluster.groups)
 }
 
+/// The event at which a client is done with a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Until {
+    /// All destinations have delivered it.
+    Everywhere,
+    /// The client knows that a majority of each group has delivered it. The client's own samples are then latencies.
+    Known,
+}
+
+impl Until {
+    /// Of a group's members, those that have to tell the client.
+    pub(super) fn enough(self, replicas: usize) -> usize {
+        match self {
+            Until::Everywhere => replicas,
+            Until::Known => replicas / 2 + 1,
+        }
+    }
+}
+
 /// One process of the chain. The client is the process behind the members.
 pub(super) struct Chain<'a, W: Way> {
     pub(super) task: Task<'a>,
     pub(super) cluster: &'a Cluster,
+    pub(super) until: Until,
     pub(super) way: W,
 }
 
@@ -76,26 +96,38 @@ impl<W: Way> Chain<'_, W> {
         self.way.sees(writer, step, number)
     }
 
-    /// The client: one message after the other, each when the last one was delivered everywhere.
+    /// The client: one message after the other, each when it is done with the last one.
     fn multicast(&mut self) -> io::Result<()> {
         let Task { area, me, command, phase } = self.task;
         let samples = area.samples(me);
         let destinations = self.cluster.destinations();
         for n in 0..self.task.total() {
             let number = self.task.base() + n + 1;
-            samples[n as usize].store(now(), Ordering::Relaxed);
+            let start = now();
+            samples[n as usize].store(start, Ordering::Relaxed);
             for member in 0..destinations {
                 self.way.body(member, BODY, command.bytes as usize, number);
             }
             self.way.flush();
-            while !(0..destinations).all(|member| self.sees(member, DONE, number)) {
+            while !self.is_done(number) {
                 self.way.pause(false)?;
                 self.way.look()?;
+            }
+            if self.until == Until::Known {
+                samples[n as usize].store(now() - start, Ordering::Relaxed);
             }
             self.way.pause(true)?;
         }
         area.end(phase);
         Ok(())
+    }
+
+    /// Whether enough members of each group have told the client.
+    fn is_done(&self, number: u64) -> bool {
+        let (replicas, enough) = (self.replicas(), self.until.enough(self.replicas()));
+        let told = |member: &usize| self.sees(*member, DONE, number);
+        (0..usize::from(self.cluster.dest))
+            .all(|group| (group * replicas..(group + 1) * replicas).filter(told).count() >= enough)
     }
 
     /// A member, until the client ends the phase.

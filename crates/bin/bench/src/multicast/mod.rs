@@ -3,6 +3,7 @@
 
 mod chain;
 pub(super) mod critical_path;
+pub(super) mod hosts;
 pub(super) mod process;
 mod stream;
 

@@ -26,7 +26,7 @@ use super::super::schedule::Schedule;
 use super::super::way::Lines;
 use super::super::worker_spec::{Cluster, Task, Worker, broken};
 use super::super::workers::KEY;
-use super::chain::{Chain, steps};
+use super::chain::{Chain, Until, steps};
 use super::stream::{self, Stream};
 use super::{DONE, FIRST, Kind, LAST};
 use crate::args::Protocol;
@@ -56,8 +56,7 @@ pub(in super::super) fn run(worker: Worker<'_>, cluster: &Cluster) -> Result<(),
     };
     let bind = bind_config(Path::new(""), PathBuf::new(), None, &spec.traffic);
     let fabric = RoceFabric::start_in(&plan, Role::Groups, me, &bind).map_err(failed)?;
-    let ring =
-        Ring { network, processes: cluster.processes(), steps: steps(cluster), mode: mode(cluster.setting.wait) };
+    let ring = Ring::loopback(network, cluster.processes(), steps(cluster), mode(cluster.setting.wait));
     let sockets = Sockets::open(ring, spec.process)?;
     play(worker, cluster, &plan, fabric, Some(sockets))
 }
@@ -128,9 +127,10 @@ impl<F: FabricDiagnostics> Process<'_, F> {
         match sockets {
             None => {
                 let shape = (cluster.members() + 1, steps(cluster));
-                Chain { task, cluster, way: Lines::new(task.area, shape, task.me, mode(cluster.setting.wait)) }.run()
+                let way = Lines::new(task.area, shape, task.me, mode(cluster.setting.wait));
+                Chain { task, cluster, until: Until::Everywhere, way }.run()
             }
-            Some(sockets) => Chain { task, cluster, way: Datagrams::new(sockets) }.run(),
+            Some(sockets) => Chain { task, cluster, until: Until::Everywhere, way: Datagrams::new(sockets) }.run(),
         }
     }
 
@@ -141,11 +141,12 @@ impl<F: FabricDiagnostics> Process<'_, F> {
         match sockets {
             None => {
                 let shape = Shape { specs: &stream::rings(cluster), processes, steps, clients };
-                Stream { task, cluster, lane: Rings::new(task.area, shape, end, mode) }.run()
+                let lane = Rings::new(task.area, shape, end, mode);
+                Stream { task, cluster, until: Until::Everywhere, lane }.run()
             }
             Some(sockets) => {
                 let lane = Packets::new(task.area, sockets, end, (steps, clients), mode);
-                Stream { task, cluster, lane }.run()
+                Stream { task, cluster, until: Until::Everywhere, lane }.run()
             }
         }
     }

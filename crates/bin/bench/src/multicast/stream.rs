@@ -11,8 +11,9 @@ use stentor_fabric::memory::{Ordering, WORD};
 use super::super::clock::now;
 use super::super::lane::Lane;
 use super::super::rings::RingSpec;
+use super::super::shared_area::NS;
 use super::super::worker_spec::{Cluster, Task};
-use super::chain::{ACK, ASSIGN, BODY, DONE, TIMESTAMP, VECTOR};
+use super::chain::{ACK, ASSIGN, BODY, DONE, TIMESTAMP, Until, VECTOR};
 use crate::args::Protocol;
 
 /// Payload of a record that is no body, bytes: it fills a line together with its header.
@@ -62,6 +63,7 @@ pub(super) fn rings(cluster: &Cluster) -> Vec<RingSpec> {
 pub(super) struct Stream<'a, L: Lane> {
     pub(super) task: Task<'a>,
     pub(super) cluster: &'a Cluster,
+    pub(super) until: Until,
     pub(super) lane: L,
 }
 
@@ -102,7 +104,7 @@ impl<L: Lane> Stream<'_, L> {
         let (total, window, samples) = (self.task.total(), command.window, area.samples(me));
         let bytes = command.bytes as usize + AROUND_BODY;
         let destinations = self.cluster.destinations();
-        let (mut sent, mut done) = (0, 0);
+        let (mut sent, mut done, start) = (0, 0, now());
         while done < total {
             let first = sent;
             while sent < total && sent - done < window {
@@ -112,9 +114,10 @@ impl<L: Lane> Stream<'_, L> {
             }
             self.lane.flush();
             let worked = self.lane.look()? | (sent > first);
-            done = (0..destinations).map(|member| self.lane.newest(member, DONE, client)).min().unwrap_or(sent);
+            done = self.done(client);
             self.lane.pause(worked)?;
         }
+        area.results(me)[NS].store(now() - start, Ordering::Relaxed);
         // The first client ends the phase, after the others.
         let done = |client: usize| &area.results(self.cluster.members() + client)[super::DONE];
         done(client).store(phase, Ordering::Release);
@@ -126,6 +129,16 @@ impl<L: Lane> Stream<'_, L> {
             area.end(phase);
         }
         Ok(())
+    }
+
+    /// The newest message of which enough members of each group have told the client.
+    fn done(&self, client: usize) -> u64 {
+        let (replicas, enough) = (self.replicas(), self.until.enough(self.replicas()));
+        let of_group = |group: usize| {
+            let told = |member| self.lane.newest(member, DONE, client);
+            newest_of(enough, &(group * replicas..(group + 1) * replicas).map(told))
+        };
+        (0..usize::from(self.cluster.dest)).map(of_group).min().unwrap_or(0)
     }
 
     /// A member, until the clients are done.
@@ -237,13 +250,15 @@ impl<L: Lane> Stream<'_, L> {
             let members = group * replicas..(group + 1) * replicas;
             let followers = members.clone().skip(1).map(vote);
             let leader = vote(members.start).max(followers.clone().max().unwrap_or(0));
-            // The newest that so many voted for: in groups this small, by counting.
-            let votes = || followers.clone().chain([leader]);
-            let majority = replicas / 2 + 1;
-            votes().filter(|n| votes().filter(|other| other >= n).count() >= majority).max().unwrap_or(0)
+            newest_of(replicas / 2 + 1, &followers.chain([leader]))
         };
         (0..usize::from(self.cluster.dest)).map(of_group).min().unwrap_or(0)
     }
+}
+
+/// The newest message that so many have: in groups this small, by counting.
+fn newest_of(enough: usize, all: &(impl Iterator<Item = u64> + Clone)) -> u64 {
+    all.clone().filter(|n| all.clone().filter(|other| other >= n).count() >= enough).max().unwrap_or(0)
 }
 
 /// How far the messages of a client are at a member.
@@ -256,4 +271,17 @@ struct State {
     delivered: u64,
     /// The last message of which the client was told that it is delivered.
     told: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_majority_is_enough_where_the_client_only_knows_and_else_all_are() {
+        let told = [7, 3, 5];
+        assert_eq!(newest_of(Until::Known.enough(3), &told.into_iter()), 5);
+        assert_eq!(newest_of(Until::Everywhere.enough(3), &told.into_iter()), 3);
+        assert_eq!([1, 2, 4, 5].map(|replicas| Until::Known.enough(replicas)), [1, 2, 3, 3]);
+    }
 }

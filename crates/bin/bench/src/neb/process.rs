@@ -42,7 +42,7 @@ pub(in super::super) fn run(worker: Worker<'_>, neb: &Neb) -> Result<(), Failure
         return play(worker, neb, ShmFabric::start(shm).map_err(failed)?, None);
     };
     let fabric = roce::start(network, me, neb.processes(), config(neb).slot_bytes() as usize, &spec.traffic)?;
-    let ring = Ring { network, processes: neb.processes(), steps: steps(neb), mode: mode(neb.setting.wait) };
+    let ring = Ring::loopback(network, neb.processes(), steps(neb), mode(neb.setting.wait));
     play(worker, neb, fabric, Some(Sockets::open(ring, spec.process)?))
 }
 

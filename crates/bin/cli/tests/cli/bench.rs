@@ -63,6 +63,39 @@ fn ways_of_sending_messages_stand_beside_each_other_and_a_bare_operation() {
 }
 
 #[test]
+fn every_byte_that_is_read_in_place_is_loaded_if_that_is_asked_for() {
+    for (asked, wanted) in
+        [(&["--every-byte"][..], "sent and read in place, every byte"), (&[], "sent and read in place")]
+    {
+        let args = ["bench", "channel", "-s", "8,4096", "-n", "200", "--rounds", "1", "--json"];
+        let document = run(args.iter().chain(asked)).document("bench");
+        let in_place = rows(&document).iter().filter(|row| row["name"].as_str().unwrap().ends_with(wanted));
+        assert_eq!(in_place.count(), 3, "{document}");
+    }
+}
+
+#[test]
+fn bounds_of_a_cluster_on_hosts_need_nothing_but_addresses() {
+    let places = |namespace: &str| {
+        let address = |n: u32| format!("{namespace}127.197.{}.{n}", std::process::id() % 251);
+        (1..=4).map(address).collect::<Vec<_>>().join(",")
+    };
+    let bound = |places: &str, more: &[&str]| {
+        run(["bench", "bound", "--at", places, "--wait", "yield", "-n", "200"].iter().chain(more))
+    };
+    for (mtu, window) in [("1500", "1"), ("1500", "16"), ("9000", "16")] {
+        let document =
+            bound(&places(""), &["--mtu", mtu, "-s", "5000", "--window", window, "--json"]).document("bench");
+        let row = &rows(&document)[0];
+        let figure = if window == "1" { &row["p50_us"] } else { &row["msgs_per_s"] };
+        assert!(figure.as_f64().unwrap() > 0.0 && row["iterations"] == 200, "{row}");
+    }
+    let ran = bound(&places("no-such-namespace="), &["--mtu", "1500"]);
+    assert!(ran.code == 1 && ran.stderr.contains("ended early"), "{}", ran.stderr);
+    bound("127.0.0.1", &["--mtu", "1500"]).refused(&["0 members", "--at"]);
+}
+
+#[test]
 fn the_multicast_is_measured_one_at_a_time_and_with_a_window() {
     let args = ["bench", "multicast", "-n", "400", "--rounds", "2", "--window", "16", "--wait", "yield", "--json"];
     // On a busy machine members wait for each other so long that they ask again: those writes are none of an unloaded message's.
