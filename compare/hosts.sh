@@ -68,6 +68,26 @@ each_shape() {
   done
 }
 
+# Lets `$program` send messages to and fro between two processes that spin, on the first and the last processor, for each shape in turn.
+# The one that begins prints a line.
+each_pair() {
+  local shape bytes outstanding messages folder common pong
+  processors
+  for shape in "$@"; do
+    IFS=: read -r bytes outstanding messages <<<"$shape"
+    folder=$work/$bytes-$outstanding
+    mkdir "$folder"
+    common=(--receivers pong --folder "$folder" --bytes "$bytes" --outstanding "$outstanding" --messages "$messages"
+      --warm-up $((messages / 4)) "${extra[@]}")
+    taskset -c "$last" "$program" --role pong --name pong "${common[@]}" &
+    pong=$!
+    started+=("$pong")
+    taskset -c "$first" "$program" --role ping --name ping "${common[@]}"
+    wait "$pong"
+    rm -rf "$folder"
+  done
+}
+
 # Waits until something listens at a TCP port of this host.
 listening() {
   local port

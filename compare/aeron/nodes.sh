@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Messages through shared memory to three subscriptions of Aeron. Prints a line of JSON for each shape.
-# usage: unshare -rnm nodes.sh PROGRAM ipc 0 SIZE:OUTSTANDING:MESSAGES...
+# Messages through shared memory to three subscriptions of Aeron, or to and fro between two processes. Prints a line of JSON for each
+# shape.
+# usage: unshare -rnm nodes.sh PROGRAM ipc|pair 0 SIZE:OUTSTANDING:MESSAGES...
 set -euo pipefail
-program=$1 mtu=$3
+program=$1 how=$2 mtu=$3
 shift 3
 . "$(dirname "$0")/../hosts.sh"
 mount -t tmpfs tmpfs /dev/shm
@@ -12,4 +13,4 @@ for _ in $(seq 100); do
   sleep 0.05
 done
 extra=(--driver /dev/shm/aeron)
-each_shape "$@"
+if [[ $how == pair ]]; then each_pair "$@"; else each_shape "$@"; fi

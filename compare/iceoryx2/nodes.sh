@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Messages through shared memory to three subscribers of iceoryx2. Prints a line of JSON for each shape.
-# usage: unshare -rnm nodes.sh PROGRAM ipc 0 SIZE:OUTSTANDING:MESSAGES...
+# Messages through shared memory to three subscribers of iceoryx2, or to and fro between two processes. Prints a line of JSON for each
+# shape.
+# usage: unshare -rnm nodes.sh PROGRAM ipc|pair 0 SIZE:OUTSTANDING:MESSAGES...
 set -euo pipefail
-program=$1 mtu=$3
+program=$1 how=$2 mtu=$3
 shift 3
 . "$(dirname "$0")/../hosts.sh"
 # It leaves files in both when a process is killed.
@@ -10,4 +11,4 @@ mkdir -p /tmp/iceoryx2
 mount -t tmpfs tmpfs /tmp/iceoryx2
 mount -t tmpfs tmpfs /dev/shm
 extra=()
-each_shape "$@"
+if [[ $how == pair ]]; then each_pair "$@"; else each_shape "$@"; fi

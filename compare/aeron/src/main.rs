@@ -1,15 +1,19 @@
 //! Messages from one publication of Aeron to three subscriptions, one of them in the publisher's process, through shared memory.
 //!
 //! A process that has nothing to do yields its processor and looks again: there are more of them than processors.
+//!
+//! Or, between two processes, to and fro: each publishes to the other one by a stream of its own, and spins.
 #![forbid(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use compare_measure::{Options, Others, Progress, Role, Times, await_ready, finish, now, ready};
+use compare_measure::{
+    Options, Others, Progress, Role, Times, await_ready, check, finish, message, now, ping_pong, ready, spin,
+};
 use rusteron_client::{Aeron, AeronFragmentClosureAssembler, AeronHeader, AeronSubscription, Handlers};
 
 /// How long a process may wait for anything.
@@ -72,6 +76,9 @@ fn main() -> Result<()> {
     // A stream of its own for each shape.
     let stream = (options.bytes as i32) << 11 | options.outstanding as i32;
     let channel = CString::new("aeron:ipc")?;
+    if matches!(options.role, Role::Ping | Role::Pong) {
+        return two(&options, &aeron, &channel, stream);
+    }
     let subscription =
         aeron.async_add_subscription(&channel, stream, Handlers::NONE, Handlers::NONE)?.poll_blocking(PATIENCE)?;
     let got = Got { delivered: Times::with_capacity(options.total()), bytes: options.bytes as usize, wrong: None };
@@ -119,4 +126,50 @@ fn send(options: &Options, taker: &mut Taker, offer: impl Fn(&[u8]) -> Result<bo
     }
     taker.got.delivered.write(options)?;
     finish(options, &sent)
+}
+
+/// What has come to one of two processes: how many messages, and what is wrong with one.
+struct Come {
+    options: Options,
+    count: u64,
+    wrong: Result<()>,
+}
+
+#[inline]
+fn come(come: &mut Come, message: &[u8], _: AeronHeader) {
+    come.count += 1;
+    if let Err(error) = check(&come.options, message) {
+        come.wrong = Err(error);
+    }
+}
+
+/// One of two processes.
+fn two(options: &Options, aeron: &Aeron, channel: &CStr, stream: i32) -> Result<()> {
+    let (out, back) = if options.role == Role::Ping { (stream, stream + 1) } else { (stream + 1, stream) };
+    let subscription =
+        aeron.async_add_subscription(channel, back, Handlers::NONE, Handlers::NONE)?.poll_blocking(PATIENCE)?;
+    let publication = aeron.async_add_exclusive_publication(channel, out)?.poll_blocking(PATIENCE)?;
+    let since = Instant::now();
+    while !(publication.is_connected() && subscription.is_connected()) {
+        ensure!(since.elapsed() < PATIENCE, "the other process is not there after {} s", PATIENCE.as_secs());
+        yield_now();
+    }
+    let (mut whole, payload) = (AeronFragmentClosureAssembler::new()?, message(options));
+    let mut got = Come { options: options.clone(), count: 0, wrong: Ok(()) };
+    let send = || {
+        spin(|| match publication.offer(&payload) {
+            Ok(_) => Ok(Some(())),
+            Err(error) if error.is_retryable() => Ok(None),
+            Err(error) => Err(error.into()),
+        })
+    };
+    let receive = || {
+        let before = got.count;
+        spin(|| {
+            whole.poll(&subscription, &mut got, come, 1)?;
+            Ok((got.count > before).then_some(()))
+        })?;
+        std::mem::replace(&mut got.wrong, Ok(()))
+    };
+    ping_pong(options, send, receive)
 }

@@ -114,6 +114,7 @@ fn main() -> Result<()> {
             Ok(())
         }
         Role::Send => send(&options, &member, cpg.multicast()?),
+        Role::Ping | Role::Pong => bail!("messages go one way here"),
     }
 }
 

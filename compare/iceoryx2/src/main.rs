@@ -2,6 +2,8 @@
 //!
 //! The publisher copies a payload into memory that it has on loan, and subscribers read it there. A process that has nothing to do yields
 //! its processor and looks again: there are more of them than processors.
+//!
+//! Or, between two processes, to and fro: each publishes to the other one by a service of its own, and spins.
 #![forbid(unsafe_code)]
 
 use std::thread::yield_now;
@@ -9,58 +11,93 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::Parser as _;
-use compare_measure::{Options, Others, Progress, Role, Times, await_ready, finish, now, ready};
+use compare_measure::{
+    Options, Others, Progress, Role, Times, await_ready, check, finish, message, now, ping_pong, ready, spin,
+};
+use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
+use iceoryx2::service::port_factory::publish_subscribe::PortFactory as Factory;
 
 /// Subscribers, of which each has room for all that is outstanding.
 const SUBSCRIBERS: usize = 3;
 /// How long nothing may come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+type Service = Factory<ipc::Service, [u8], ()>;
 type Ends = Subscriber<ipc::Service, [u8], ()>;
+type Source = Publisher<ipc::Service, [u8], ()>;
 
 fn main() -> Result<()> {
     let options = Options::parse();
     // Else each process says that it has no file of settings.
     set_log_level(LogLevel::Error);
-    let node = NodeBuilder::new().create::<ipc::Service>()?;
+    let mut config = Config::default();
+    // Each look of a subscriber passes as many places, 128 by default: that is most of what a message takes between two processes. No
+    // publisher leaves here.
+    config.defaults.publish_subscribe.subscriber_expired_connection_buffer = 1;
+    let node = NodeBuilder::new().config(&config).create::<ipc::Service>()?;
     let name = format!("compare/{}/{}", options.bytes, options.outstanding);
-    let service = node
-        .service_builder(&name.as_str().try_into()?)
-        .publish_subscribe::<[u8]>()
-        .max_publishers(1)
-        .max_subscribers(SUBSCRIBERS)
-        .max_nodes(SUBSCRIBERS)
-        .history_size(0)
-        .subscriber_max_buffer_size(options.outstanding as usize)
-        .enable_safe_overflow(false)
-        .open_or_create()?;
+    if matches!(options.role, Role::Ping | Role::Pong) {
+        return two(&options, &node, &name);
+    }
+    let service = service(&options, &node, &name)?;
     let subscriber = service.subscriber_builder().create()?;
     let progress = Progress::of(&options)?;
     if options.role == Role::Receive {
         let since = Instant::now();
-        while service.dynamic_config().number_of_publishers() == 0 {
-            ensure!(since.elapsed() < PATIENCE, "there is no publisher after {} s", PATIENCE.as_secs());
-            yield_now();
-        }
+        await_publisher(&service, since)?;
         connect(&subscriber)?;
         ready(&options)?;
         return receive(&options, &subscriber, &progress);
     }
-    let publisher = service
-        .publisher_builder()
-        .initial_max_slice_len(options.bytes as usize)
-        .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
-        .create()?;
+    let publisher = publisher(&options, &service)?;
     connect(&subscriber)?;
     ready(&options)?;
     await_ready(&options)?;
-    send(&options, &subscriber, |payload| {
-        let sample = publisher.loan_slice_uninit(payload.len())?;
-        sample.write_from_slice(payload).send()?;
-        Ok(())
-    })
+    send(&options, &subscriber, |payload| publish(&publisher, payload))
+}
+
+fn service(options: &Options, node: &Node<ipc::Service>, name: &str) -> Result<Service> {
+    let builder = node.service_builder(&name.try_into()?).publish_subscribe::<[u8]>();
+    let builder = builder.max_publishers(1).max_subscribers(SUBSCRIBERS).max_nodes(SUBSCRIBERS).history_size(0);
+    let builder = builder.subscriber_max_buffer_size(options.outstanding as usize).enable_safe_overflow(false);
+    Ok(builder.open_or_create()?)
+}
+
+fn publisher(options: &Options, service: &Service) -> Result<Source> {
+    let builder = service.publisher_builder().initial_max_slice_len(options.bytes as usize);
+    Ok(builder.backpressure_strategy(BackpressureStrategy::RetryUntilDelivered).create()?)
+}
+
+fn await_publisher(service: &Service, since: Instant) -> Result<()> {
+    while service.dynamic_config().number_of_publishers() == 0 {
+        ensure!(since.elapsed() < PATIENCE, "there is no publisher after {} s", PATIENCE.as_secs());
+        yield_now();
+    }
+    Ok(())
+}
+
+#[inline]
+fn publish(publisher: &Source, payload: &[u8]) -> Result<()> {
+    let sample = publisher.loan_slice_uninit(payload.len())?;
+    sample.write_from_slice(payload).send()?;
+    Ok(())
+}
+
+/// One of two processes.
+fn two(options: &Options, node: &Node<ipc::Service>, name: &str) -> Result<()> {
+    let [ping, pong] = ["ping", "pong"].map(|way| service(options, node, &format!("{name}/{way}")));
+    let (out, back) = if options.role == Role::Ping { (ping?, pong?) } else { (pong?, ping?) };
+    let (publisher, subscriber) = (publisher(options, &out)?, back.subscriber_builder().create()?);
+    await_publisher(&back, Instant::now())?;
+    connect(&subscriber)?;
+    let payload = message(options);
+    let receive = || {
+        let sample = spin(|| Ok(subscriber.receive()?))?;
+        check(options, &sample)
+    };
+    ping_pong(options, || publish(&publisher, &payload), receive)
 }
 
 /// Connects a subscriber to the publisher that is there. Messages that were sent before this may be lost: the strategy for a full

@@ -5,6 +5,8 @@
 //! call to the last delivery at the last receiver, and latencies, from a call to the last receiver's delivery. One at a time means that
 //! the next message is sent when all receivers have delivered the one before: they tell how far they are in files, while in a stream the
 //! sender goes by what it has got itself.
+//!
+//! Between two processes messages go to and fro ([`ping_pong`]), and a latency is half of that. Both spin.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File};
@@ -29,6 +31,10 @@ pub enum Role {
     Send,
     /// Delivers what is sent.
     Receive,
+    /// Sends the first of two messages that go to and fro, and prints the row.
+    Ping,
+    /// Answers it.
+    Pong,
 }
 
 /// The arguments that every program of a comparison takes.
@@ -239,9 +245,9 @@ pub struct Row {
     pub outstanding: u64,
     /// Measured messages.
     pub messages: u64,
-    /// From the first call to the last delivery at the last receiver.
-    pub msgs_per_s: f64,
-    /// From a call to the last receiver's delivery, microseconds.
+    /// From the first call to the last delivery at the last receiver. `None` of messages to and fro.
+    pub msgs_per_s: Option<f64>,
+    /// From a call to the last receiver's delivery, or half of the way to and fro, microseconds.
     pub p50_us: f64,
     /// The same.
     pub p99_us: f64,
@@ -257,6 +263,106 @@ pub fn row(options: &Options, sent: &Times) -> Result<Row> {
     let read = |name: &String| Times::read(&await_file(options, name, name)?);
     let delivered: Vec<_> = options.receivers.iter().map(read).collect::<Result<_>>()?;
     worked_out(options, sent, &delivered)
+}
+
+/// What the words of a message are; a message of another content is an error.
+const CONTENT: u64 = 0x0707_0707_0707_0707;
+
+/// A message that goes to and fro.
+#[must_use]
+pub fn message(options: &Options) -> Vec<u8> {
+    CONTENT.to_ne_bytes().into_iter().cycle().take(options.bytes as usize).collect()
+}
+
+/// Loads every byte of a message.
+///
+/// # Errors
+/// When it is not [`message`].
+#[inline]
+pub fn check(options: &Options, message: &[u8]) -> Result<()> {
+    let (words, rest) = message.as_chunks::<8>();
+    let sum = words.iter().map(|word| u64::from_ne_bytes(*word)).fold(0, u64::wrapping_add);
+    let whole = message.len() == options.bytes as usize && rest.iter().all(|byte| *byte == CONTENT as u8);
+    ensure!(whole && sum == CONTENT.wrapping_mul(words.len() as u64), "a message is not the one that was sent");
+    Ok(())
+}
+
+/// Looks at which nothing may have come, before [`spin`] gives up: some ten seconds.
+const LOOKS: u32 = 1 << 30;
+
+/// Calls `look` until something has come, without a pause.
+///
+/// # Errors
+/// That of `look`, or when nothing comes.
+#[inline]
+pub fn spin<T>(mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    for _ in 0..LOOKS {
+        if let Some(come) = look()? {
+            return Ok(come);
+        }
+    }
+    bail!("nothing came in {LOOKS} looks")
+}
+
+/// Sends messages to and fro between this process and another one. The first one prints the row: half of the way to and fro, less what
+/// the clock costs. Both call this when they are connected to each other.
+///
+/// # Errors
+/// Those of `send` and `receive`; when the other one does not come; when a shape is no ping-pong.
+pub fn ping_pong(
+    options: &Options,
+    mut send: impl FnMut() -> Result<()>,
+    mut receive: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    ensure!(options.outstanding == 1, "messages go to and fro one at a time");
+    if options.role == Role::Pong {
+        ready(options)?;
+        for _ in 0..options.total() {
+            receive()?;
+            send()?;
+        }
+        return Ok(());
+    }
+    await_ready(options)?;
+    let mut times = Times::with_capacity(options.total() + 1);
+    times.push(now());
+    for _ in 0..options.total() {
+        send()?;
+        receive()?;
+        times.push(now());
+    }
+    println!("{}", serde_json::to_string(&to_and_fro(options, &times, clock_cost())?)?);
+    Ok(())
+}
+
+/// What it takes to read the clock, ns: the smallest mean of several batches, as Stentor's benches have it.
+fn clock_cost() -> f64 {
+    const READS: u32 = 200;
+    let batch = |_| {
+        let start = now();
+        for _ in 0..READS {
+            std::hint::black_box(now());
+        }
+        (now() - start) as f64 / f64::from(READS + 1)
+    };
+    (0..100).map(batch).fold(f64::INFINITY, f64::min)
+}
+
+fn to_and_fro(options: &Options, times: &Times, clock_ns: f64) -> Result<Row> {
+    let mut ways = Histogram::<u64>::new(3).context("a histogram")?;
+    for pair in times.0[options.warm_up as usize..].windows(2) {
+        ways.record((pair[1] - pair[0]).max(1))?;
+    }
+    let us = |quantile| ((ways.value_at_quantile(quantile) as f64 - clock_ns) / 2000.0).max(0.0);
+    Ok(Row {
+        bytes: options.bytes,
+        outstanding: options.outstanding,
+        messages: options.messages,
+        msgs_per_s: None,
+        p50_us: us(0.5),
+        p99_us: us(0.99),
+        p999_us: us(0.999),
+    })
 }
 
 /// Works out the row and prints it.
@@ -287,7 +393,7 @@ fn worked_out(options: &Options, sent: &Times, delivered: &[Times]) -> Result<Ro
         bytes: options.bytes,
         outstanding: options.outstanding,
         messages: options.messages,
-        msgs_per_s: options.messages as f64 / seconds,
+        msgs_per_s: Some(options.messages as f64 / seconds),
         p50_us: us(0.5),
         p99_us: us(0.99),
         p999_us: us(0.999),
@@ -309,8 +415,30 @@ mod tests {
         let sent = times([1, 10, 20, 30]);
         let delivered = [times([2, 11, 24, 33]), times([3, 12, 21, 40])];
         let row = worked_out(&options(), &sent, &delivered).unwrap();
-        assert!((row.msgs_per_s - 100.0).abs() < 0.1, "3 messages in 30 ms: {row:?}");
+        assert!((row.msgs_per_s.unwrap() - 100.0).abs() < 0.1, "3 messages in 30 ms: {row:?}");
         assert!((row.p50_us - 4000.0).abs() < 5.0 && (row.p999_us - 10_000.0).abs() < 10.0, "{row:?}");
+    }
+
+    #[test]
+    fn half_of_the_way_to_and_fro_counts_without_the_clock_and_the_first_ways() {
+        let times = Times(vec![0, 9000, 9220, 9420, 9660]);
+        let row = to_and_fro(&options(), &times, 20.0).unwrap();
+        assert_eq!((row.p50_us, row.p99_us, row.msgs_per_s), (0.1, 0.11, None), "ways of 220, 200 and 240 ns");
+    }
+
+    #[test]
+    fn every_byte_of_a_message_counts() {
+        for bytes in [8, 13, 64] {
+            let options = Options { bytes, ..options() };
+            let good = message(&options);
+            check(&options, &good).unwrap();
+            assert!(check(&options, &good[1..]).is_err());
+            for at in 0..good.len() {
+                let mut bad = good.clone();
+                bad[at] ^= 1;
+                assert!(check(&options, &bad).is_err(), "byte {at} of {bytes}");
+            }
+        }
     }
 
     #[test]

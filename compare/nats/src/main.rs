@@ -6,7 +6,7 @@
 
 mod connection;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Parser;
 use compare_measure::{Options, Others, Progress, Role, Times, await_ready, finish, now, ready};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -34,6 +34,7 @@ fn main() -> Result<()> {
     match common.role {
         Role::Receive => receive(&common, subscription, &progress),
         Role::Send => send(&common, subscription, Connection::open(&server, "")?),
+        Role::Ping | Role::Pong => bail!("messages go one way here"),
     }
 }
 
