@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Messages through a group of three on three hosts, by a client beside the first member. Prints a document of `stentor bench cluster` in
-# a line for each shape.
+# a line for each shape. Then it ends the members, and plain programs send the same datagrams, or the same records, between the same
+# addresses: prints a document of `stentor bench bound` in a line for each shape.
 # usage: unshare -rnm nodes.sh STENTOR roce MTU SIZE:OUTSTANDING:MESSAGES...
 set -euo pipefail
 stentor=$1 mtu=$3
@@ -35,5 +36,14 @@ for shape in "$@"; do
     exit 1
   fi
   tr -d '\n' <"$work/document"
+  echo
+done
+kill "${started[@]}"
+wait "${started[@]}" || true
+started=()
+for shape in "$@"; do
+  IFS=: read -r bytes outstanding messages <<<"$shape"
+  "$stentor" bench bound --at h1=10.9.9.1,h2=10.9.9.2,h3=10.9.9.3,h1=10.9.9.11 --mtu "$mtu" \
+    -s "$bytes" --window "$outstanding" -n "$messages" --json | tr -d '\n'
   echo
 done

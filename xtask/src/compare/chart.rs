@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use super::report::{Report, Told};
+use super::system::PAIR;
 
 /// A panel's inner size.
 const WIDTH: f64 = 300.0;
@@ -18,9 +19,10 @@ const BOTTOM: f64 = 26.0;
 const LINE: f64 = 18.0;
 const LEGEND: f64 = 150.0;
 
-/// Colours of systems on light and on dark ground, told apart by people who see few colours too; the first is ours.
-const COLOURS: [(&str, &str); 9] = [
+/// Colours of systems on light and on dark ground, told apart by people who see few colours too; the first two are ours.
+const COLOURS: [(&str, &str); 10] = [
     ("#0072b2", "#56b4e9"),
+    ("#00a0b4", "#a6e6ff"),
     ("#d55e00", "#ff8a3d"),
     ("#009e73", "#35c99e"),
     ("#a0508c", "#e09ccb"),
@@ -30,6 +32,9 @@ const COLOURS: [(&str, &str); 9] = [
     ("#4b3fbb", "#a59bff"),
     ("#c2185b", "#ff7fb0"),
 ];
+
+/// Of the colours, those of ours.
+const OURS: usize = 2;
 
 /// The curve of a system.
 struct Curve {
@@ -99,15 +104,19 @@ fn curves(
     curves
 }
 
-/// The colour of a system, the same at every place: the first is that of ours.
+/// The colour of a system, the same at every place: the first is that of ours, and the second of what is ours beside it.
 fn colour(report: &Report, system: &Told) -> usize {
+    if system.ours {
+        return usize::from(report.at(system.place).find(|own| own.ours).is_some_and(|own| own.name != system.name));
+    }
+    let known = |name: &'static str| name.strip_suffix(PAIR).unwrap_or(name);
     let mut others = Vec::new();
     for other in report.systems.iter().filter(|other| !other.ours) {
-        if !others.contains(&other.name) {
-            others.push(other.name);
+        if !others.contains(&known(other.name)) {
+            others.push(known(other.name));
         }
     }
-    others.iter().position(|name| *name == system.name).map_or(0, |at| 1 + at % (COLOURS.len() - 1))
+    others.iter().position(|name| *name == known(system.name)).map_or(0, |at| OURS + at % (COLOURS.len() - OURS))
 }
 
 /// A panel whose inner left edge is at `left`.
@@ -210,7 +219,16 @@ mod tests {
         let all = [("stentor", 0), ("cpg", 0), ("nats", 0), ("stentor", 2), ("nats", 2), ("etcd", 2)];
         let report = Report::of(&all.map(|(name, setting)| measured(name, setting, &runs)), Vec::new(), Vec::new());
         let colours: Vec<_> = report.systems.iter().map(|system| colour(&report, system)).collect();
-        assert_eq!(colours, [0, 1, 2, 0, 2, 3]);
+        assert_eq!(colours, [0, 2, 3, 0, 3, 4]);
+    }
+
+    #[test]
+    fn two_of_ours_at_a_place_differ_and_a_pair_of_a_system_has_its_colour() {
+        let runs = [[(9.0, 10.0), (900.0, 99.0)]];
+        let all = [("stentor-channel", 1), ("stentor-channel-in-place", 0), ("iceoryx2", 0), ("iceoryx2-pair", 0)];
+        let report = Report::of(&all.map(|(name, setting)| measured(name, setting, &runs)), Vec::new(), Vec::new());
+        let colours: Vec<_> = report.systems.iter().map(|system| colour(&report, system)).collect();
+        assert_eq!(colours, [0, 1, 2, 2]);
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub(super) fn rows(programs: &Programs, system: &System, setting: &Setting, shap
 struct Line {
     bytes: u32,
     outstanding: u64,
-    msgs_per_s: f64,
+    /// Of messages to and fro there is none.
+    msgs_per_s: Option<f64>,
     p50_us: f64,
     p99_us: f64,
 }
@@ -39,7 +40,8 @@ struct Line {
 fn figures_of(line: &str) -> Result<Figures> {
     let Line { bytes, outstanding, msgs_per_s, p50_us, p99_us } =
         serde_json::from_str(line).with_context(|| format!("{line:?} is no row"))?;
-    Ok(Figures { bytes, outstanding, msgs_per_s: Some(msgs_per_s), p50_us: Some(p50_us), p99_us: Some(p99_us) })
+    let (p50_us, p99_us) = (Some(p50_us), Some(p99_us));
+    Ok(Figures { bytes, outstanding, msgs_per_s, p50_us, p99_us, ..Figures::default() })
 }
 
 /// A document of `stentor bench`.
@@ -55,6 +57,13 @@ struct Row {
     msgs_per_s: Option<f64>,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
+    bound: Option<Bound>,
+}
+
+/// What stands beside a row.
+#[derive(Deserialize)]
+struct Bound {
+    value: f64,
 }
 
 /// Our multicast: on hosts to a cluster that runs there, else by the bench that starts all processes.
@@ -65,8 +74,7 @@ pub(super) fn stentor(
     shapes: &[Shape],
 ) -> Result<Vec<Figures>> {
     if setting.mtu > 0 {
-        let lines = lines(programs, system, setting, shapes)?;
-        return shapes.iter().zip(&lines).map(|(shape, line)| figures_in(line, *shape)).collect();
+        return on_hosts(&lines(programs, system, setting, shapes)?, shapes);
     }
     let one = |shape: &Shape| {
         let (bytes, window) = (shape.bytes.to_string(), shape.outstanding.to_string());
@@ -80,27 +88,48 @@ pub(super) fn stentor(
     shapes.iter().map(one).collect()
 }
 
-/// The figures of a shape in a document that has a row for messages one at a time and, if more are outstanding, another.
-fn figures_in(text: &str, shape: Shape) -> Result<Figures> {
+/// The figures in the lines of our script on hosts: documents of the cluster, and as many of its bounds.
+fn on_hosts(lines: &[String], shapes: &[Shape]) -> Result<Vec<Figures>> {
+    ensure!(lines.len() == 2 * shapes.len(), "{} documents of {} shapes and their bounds", lines.len(), shapes.len());
+    let (subjects, bounds) = lines.split_at(shapes.len());
+    let of = |((shape, subject), bound): ((&Shape, &String), &String)| {
+        let row = row_in(bound, *shape).context("the bound")?;
+        let figure = if shape.outstanding == 1 { row.p50_us } else { row.msgs_per_s };
+        let bound = figure.with_context(|| format!("row {} has no figure", row.name))?;
+        Ok(figures_in(subject, *shape)?.beside(bound))
+    };
+    shapes.iter().zip(subjects).zip(bounds).map(of).collect()
+}
+
+/// The row of a shape in a document that has one for messages one at a time and, if more are outstanding, another.
+fn row_in(text: &str, shape: Shape) -> Result<Row> {
     let document: Document = serde_json::from_str(text).with_context(|| format!("{text:?} is no document"))?;
     let outstanding = match shape.outstanding {
         1 => ", one outstanding".to_owned(),
         many => format!(", {many} outstanding"),
     };
-    let row = document.rows.iter().find(|row| row.bytes == shape.bytes && row.name.ends_with(&outstanding));
-    let row = row.with_context(|| format!("no row of {} bytes{outstanding}", shape.bytes))?;
+    let row = document.rows.into_iter().find(|row| row.bytes == shape.bytes && row.name.ends_with(&outstanding));
+    row.with_context(|| format!("no row of {} bytes{outstanding}", shape.bytes))
+}
+
+/// The figures of that row, beside its bound if it has one.
+fn figures_in(text: &str, shape: Shape) -> Result<Figures> {
+    let row = row_in(text, shape)?;
     let figure = |figure: Option<f64>| figure.with_context(|| format!("row {} has no figure", row.name));
-    Ok(Figures {
+    let figures = Figures {
         bytes: shape.bytes,
         outstanding: shape.outstanding,
         msgs_per_s: Some(figure(row.msgs_per_s)?),
         p50_us: Some(figure(row.p50_us)?),
         p99_us: Some(figure(row.p99_us)?),
-    })
+        ..Figures::default()
+    };
+    Ok(row.bound.map_or(figures, |bound| figures.beside(bound.value)))
 }
 
-/// The name of our channel's row, as it is used by default.
+/// The name of our channel's row, as it is used by default; and of what is sent from where it is and read where it arrives.
 const CHANNEL: &str = "channel, counted";
+const IN_PLACE: &str = "channel, counted, sent and read in place, every byte";
 
 /// Our channel, to and fro.
 pub(super) fn channel(
@@ -109,23 +138,43 @@ pub(super) fn channel(
     setting: &Setting,
     shapes: &[Shape],
 ) -> Result<Vec<Figures>> {
+    to_and_fro(programs, system, setting, (CHANNEL, shapes))
+}
+
+/// The same without a copy at either end. The receiver loads every byte.
+pub(super) fn channel_in_place(
+    programs: &Programs,
+    system: &System,
+    setting: &Setting,
+    shapes: &[Shape],
+) -> Result<Vec<Figures>> {
+    to_and_fro(programs, system, setting, (IN_PLACE, shapes))
+}
+
+fn to_and_fro(
+    programs: &Programs,
+    system: &System,
+    setting: &Setting,
+    (row, shapes): (&str, &[Shape]),
+) -> Result<Vec<Figures>> {
     let one = |shape: &Shape| {
         let (bytes, messages) = (shape.bytes.to_string(), shape.messages.to_string());
         let mut command = Command::new(programs.of(system)?);
-        command.args(["bench", "channel", "--rounds", "1", "--json", "--fabric", setting.how]);
+        command.args(["bench", "channel", "--every-byte", "--rounds", "1", "--json", "--fabric", setting.how]);
         let (good, text) = capture(command.args(["-s", &bytes, "-n", &messages]))?;
         ensure!(good, "{text}");
-        to_and_fro_in(&text, *shape)
+        to_and_fro_in(&text, row, *shape)
     };
     shapes.iter().map(one).collect()
 }
 
-fn to_and_fro_in(text: &str, shape: Shape) -> Result<Figures> {
+fn to_and_fro_in(text: &str, name: &str, shape: Shape) -> Result<Figures> {
     let document: Document = serde_json::from_str(text).with_context(|| format!("{text:?} is no document"))?;
-    let row = document.rows.iter().find(|row| row.bytes == shape.bytes && row.name == CHANNEL);
-    let row = row.with_context(|| format!("no row {CHANNEL:?} of {} bytes", shape.bytes))?;
-    let p50_us = Some(row.p50_us.with_context(|| format!("row {CHANNEL:?} has no latency"))?);
-    Ok(Figures { bytes: shape.bytes, outstanding: 1, msgs_per_s: None, p50_us, p99_us: row.p99_us })
+    let row = document.rows.iter().find(|row| row.bytes == shape.bytes && row.name == name);
+    let row = row.with_context(|| format!("no row {name:?} of {} bytes", shape.bytes))?;
+    let p50_us = Some(row.p50_us.with_context(|| format!("row {name:?} has no latency"))?);
+    let figures = Figures { bytes: shape.bytes, outstanding: 1, p50_us, p99_us: row.p99_us, ..Figures::default() };
+    Ok(row.bound.as_ref().map_or(figures, |bound| figures.beside(bound.value)))
 }
 
 /// `fi_pingpong`.
@@ -146,7 +195,7 @@ fn pingpong_of(line: &str) -> Result<Figures> {
     ensure!(again == short(bytes), "{}: it is of another payload", wrong());
     let (bytes, outstanding) = (bytes.parse().with_context(wrong)?, outstanding.parse().with_context(wrong)?);
     let p50_us = Some(mean.parse().with_context(wrong)?);
-    Ok(Figures { bytes, outstanding, msgs_per_s: None, p50_us, p99_us: None })
+    Ok(Figures { bytes, outstanding, p50_us, ..Figures::default() })
 }
 
 /// A payload as `fi_pingpong` writes it: whole KiB with a `k`.
@@ -173,8 +222,8 @@ fn ucx_of(line: &str) -> Result<Figures> {
     let [_, p50, _, _, _, _, _, rate] = words[..] else { bail!(wrong()) };
     let (p50, rate) = (p50.parse().with_context(wrong)?, rate.parse().with_context(wrong)?);
     Ok(match outstanding {
-        1 => Figures { bytes, outstanding, msgs_per_s: None, p50_us: Some(p50), p99_us: None },
-        _ => Figures { bytes, outstanding, msgs_per_s: Some(rate), p50_us: None, p99_us: None },
+        1 => Figures { bytes, outstanding, p50_us: Some(p50), ..Figures::default() },
+        _ => Figures { bytes, outstanding, msgs_per_s: Some(rate), ..Figures::default() },
     })
 }
 
@@ -196,31 +245,60 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_on_hosts_stands_beside_its_bound() {
+        let shapes = [1, 256].map(|outstanding| Shape { bytes: 64, outstanding, messages: 10 });
+        let cluster = |name: &str, rate: f64, p50: f64| {
+            format!(
+                r#"{{"rows": [{{"name": "cluster, to g1, {name}", "bytes": 64, "msgs_per_s": {rate}, "p50_us": {p50}, "p99_us": 9, "bound": null}}]}}"#
+            )
+        };
+        let bound =
+            |name: &str, figure: &str| format!(r#"{{"rows": [{{"name": "bound, {name}", "bytes": 64, {figure}}}]}}"#);
+        let lines = [
+            cluster("one outstanding", 7.0, 6.0),
+            cluster("256 outstanding", 100.0, 8.0),
+            bound("one outstanding", r#""msgs_per_s": 1, "p50_us": 4.0"#),
+            bound("256 outstanding", r#""msgs_per_s": 150.0, "p50_us": null"#),
+        ];
+        let figures = on_hosts(&lines, &shapes).unwrap();
+        let beside: Vec<_> = figures.iter().map(|figures| (figures.bound, figures.ratio)).collect();
+        assert_eq!(beside, [(Some(4.0), Some(1.5)), (Some(150.0), Some(1.5))]);
+        assert!(on_hosts(&lines[..3], &shapes).unwrap_err().to_string().contains("3 documents of 2 shapes"));
+        let swapped = [0, 1, 3, 2].map(|at| lines[at].clone());
+        assert!(on_hosts(&swapped, &shapes).unwrap_err().to_string().contains("the bound"));
+    }
+
+    #[test]
     fn a_line_of_a_program_is_read() {
         let line =
             r#"{"bytes":64,"outstanding":500,"messages":9,"msgs_per_s":1.5,"p50_us":2.5,"p99_us":3.5,"p999_us":4}"#;
-        let figures =
-            Figures { bytes: 64, outstanding: 500, msgs_per_s: Some(1.5), p50_us: Some(2.5), p99_us: Some(3.5) };
+        let (msgs_per_s, p50_us, p99_us) = (Some(1.5), Some(2.5), Some(3.5));
+        let figures = Figures { bytes: 64, outstanding: 500, msgs_per_s, p50_us, p99_us, ..Figures::default() };
         assert_eq!(figures_of(line).unwrap(), figures);
+        let to_and_fro = figures_of(&line.replace("1.5", "null")).unwrap();
+        assert_eq!(to_and_fro, Figures { msgs_per_s: None, ..figures });
         assert!(figures_of("corosync said something").is_err());
     }
 
     #[test]
     fn the_default_of_the_channel_is_taken_and_not_its_variants() {
-        let text = r#"{"rows": [{"name": "channel, counted, sent in place", "bytes": 64, "p50_us": 1.0},
+        let text = r#"{"rows": [{"name": "channel, counted, sent and read in place, every byte", "bytes": 64, "p50_us": 1.0},
+            {"name": "channel, counted, sent and read in place", "bytes": 64, "p50_us": 0.5},
             {"name": "channel, counted", "bytes": 1048576, "msgs_per_s": 3.0},
-            {"name": "channel, counted", "bytes": 64, "p50_us": 2.0, "p99_us": 4.0}]}"#;
+            {"name": "channel, counted", "bytes": 64, "p50_us": 2.0, "p99_us": 4.0, "bound": {"value": 0.5}}]}"#;
         let shape = |bytes| Shape { bytes, outstanding: 1, messages: 10 };
-        let wanted = Figures { bytes: 64, outstanding: 1, msgs_per_s: None, p50_us: Some(2.0), p99_us: Some(4.0) };
-        assert_eq!(to_and_fro_in(text, shape(64)).unwrap(), wanted);
-        assert!(to_and_fro_in(text, shape(1 << 20)).unwrap_err().to_string().contains("no latency"));
-        assert!(to_and_fro_in(text, shape(8)).is_err());
+        let of = |name, bytes| to_and_fro_in(text, name, shape(bytes));
+        let wanted = Figures { bytes: 64, outstanding: 1, p50_us: Some(2.0), p99_us: Some(4.0), ..Figures::default() };
+        assert_eq!(of(CHANNEL, 64).unwrap(), Figures { bound: Some(0.5), ratio: Some(4.0), ..wanted });
+        assert_eq!(of(IN_PLACE, 64).unwrap(), Figures { p50_us: Some(1.0), p99_us: None, ..wanted });
+        assert!(of(CHANNEL, 1 << 20).unwrap_err().to_string().contains("no latency"));
+        assert!(of(CHANNEL, 8).is_err());
     }
 
     #[test]
     fn what_fi_pingpong_prints_is_read() {
         let line = "4096 1 4k 500 =500 3.9m 0.05s 80.01 51.19 0.02";
-        let wanted = Figures { bytes: 4096, outstanding: 1, msgs_per_s: None, p50_us: Some(51.19), p99_us: None };
+        let wanted = Figures { bytes: 4096, outstanding: 1, p50_us: Some(51.19), ..Figures::default() };
         assert_eq!(pingpong_of(line).unwrap(), wanted);
         assert!(pingpong_of("64 1 4k 500 =500 3.9m 0.05s 80.01 51.19 0.02").is_err(), "another payload");
         assert!(pingpong_of("64 1 fi_getinfo: -61").is_err());

@@ -21,13 +21,16 @@ use crate::cargo::{Context, run as run_command};
 use crate::step::Outcome;
 pub(crate) use options::Options;
 use report::{Measured, Report};
-use system::{Programs, Shape, System};
+use system::{Programs, Setting, Shape, System};
 pub(crate) use table::SYSTEMS;
 
 /// Payloads, bytes.
 const SIZES: [u32; 5] = [64, 1024, 4096, 16_384, 65_536];
-/// Messages one at a time, and of a stream, of 64 bytes; longer ones are fewer.
+/// The shortest between two processes, bytes.
+const SHORTEST: u32 = 8;
+/// Messages one at a time, to and fro between two processes, and of a stream, of 64 bytes; longer ones are fewer.
 const ALONE: u64 = 2000;
+const TO_AND_FRO: u64 = 20_000;
 const STREAM: u64 = 40_000;
 
 /// Measures, prints tables, and writes a document if one is asked for.
@@ -54,7 +57,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
         let mut going_on = Vec::new();
         for mut measured in measured {
             println!("run {} of {runs}: {}", n + 1, measured.named());
-            let shapes = shapes(measured.system, options.quick);
+            let shapes = shapes(measured.system, measured.setting, options.quick);
             match measured.system.run(&programs, measured.setting, &shapes) {
                 Ok(figures) => {
                     measured.add(figures);
@@ -103,14 +106,16 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Returns the shapes that a system is measured with: each payload one at a time and in a stream.
-fn shapes(system: &System, quick: bool) -> Vec<Shape> {
+/// Returns the shapes that a system is measured with in a setting: each payload one at a time and in a stream.
+fn shapes(system: &System, setting: &Setting, quick: bool) -> Vec<Shape> {
     let shape = |bytes: u32, outstanding, messages: u64| {
         let messages = messages / (1 + u64::from(bytes) / 2048) / if quick { 10 } else { 1 };
         Shape { bytes, outstanding, messages: messages.max(100) }
     };
     let stream = |bytes| (system.outstanding > 1).then(|| shape(bytes, system.outstanding, STREAM));
-    SIZES.into_iter().flat_map(|bytes| [Some(shape(bytes, 1, ALONE)), stream(bytes)]).flatten().collect()
+    let (shortest, alone) = if setting.is_pair() { (Some(SHORTEST), TO_AND_FRO) } else { (None, ALONE) };
+    let sizes = shortest.into_iter().chain(SIZES);
+    sizes.flat_map(|bytes| [Some(shape(bytes, 1, alone)), stream(bytes)]).flatten().collect()
 }
 
 #[cfg(test)]
@@ -119,13 +124,15 @@ mod tests {
 
     #[test]
     fn every_payload_goes_alone_and_in_a_stream() {
-        for system in SYSTEMS {
-            let all = shapes(system, false);
-            assert_eq!(all.len(), if system.outstanding > 1 { 2 } else { 1 } * SIZES.len());
+        for (system, setting) in SYSTEMS.iter().flat_map(|system| system.settings.iter().map(move |at| (system, at))) {
+            let all = shapes(system, setting, false);
+            let sizes = SIZES.len() + usize::from(setting.is_pair());
+            assert_eq!(all.len(), if system.outstanding > 1 { 2 } else { 1 } * sizes);
+            assert_eq!(all.iter().any(|shape| shape.bytes == 8), setting.place.starts_with("two processes"));
             assert!(
                 all.iter().all(|shape| shape.messages >= 100 && [1, system.outstanding].contains(&shape.outstanding))
             );
-            let quick = shapes(system, true);
+            let quick = shapes(system, setting, true);
             assert!(quick.iter().zip(&all).all(|(quick, all)| quick.messages < all.messages || all.messages == 100));
         }
     }

@@ -28,6 +28,14 @@ impl Measured {
         self.runs.push(figures);
     }
 
+    /// Sets each row of the first run beside a bound.
+    #[cfg(test)]
+    pub(super) fn bounded(&mut self, bounds: &[f64]) {
+        for (row, bound) in self.runs[0].iter_mut().zip(bounds) {
+            *row = row.beside(*bound);
+        }
+    }
+
     /// The medians of the runs, in the order of the first one.
     fn medians(&self) -> Vec<Figures> {
         let of = |at: usize, figure: fn(&Figures) -> Option<f64>| {
@@ -38,6 +46,8 @@ impl Measured {
             msgs_per_s: of(at, |figures| figures.msgs_per_s),
             p50_us: of(at, |figures| figures.p50_us),
             p99_us: of(at, |figures| figures.p99_us),
+            bound: of(at, |figures| figures.bound),
+            ratio: of(at, |figures| figures.ratio),
             ..*first
         });
         medians.collect()
@@ -49,7 +59,7 @@ impl Measured {
 pub(super) struct Report {
     pub(super) systems: Vec<Told>,
     /// By place, own system, other system and payload: how many times as many messages a second as its best setting, and how many
-    /// times as short a latency.
+    /// times as short a latency. The bound is among the others.
     #[serde(serialize_with = "as_object")]
     pub(super) ratios: Vec<(String, Ratio)>,
     /// Systems that were not measured, and the line that installs each.
@@ -83,6 +93,16 @@ impl Told {
     /// The median latency of a payload, one at a time.
     pub(super) fn latency(&self, bytes: u32) -> Option<f64> {
         self.rows.iter().find(|row| row.bytes == bytes && row.outstanding == 1)?.p50_us
+    }
+
+    /// The bound of a payload beside ours, as a ratio of which larger is better.
+    fn to_the_bound(&self, bytes: u32) -> Option<Ratio> {
+        let of = |is_wanted: fn(&Figures) -> bool| {
+            let row = self.rows.iter().find(|row| row.bytes == bytes && is_wanted(row))?;
+            row.ratio.filter(|ratio| *ratio > 0.0).map(|ratio| 1.0 / ratio)
+        };
+        let ratio = Ratio { rate: of(|row| row.outstanding > 1), latency: of(|row| row.outstanding == 1) };
+        (ratio.rate.is_some() || ratio.latency.is_some()).then_some(ratio)
     }
 
     fn streams(&self) -> bool {
@@ -143,11 +163,16 @@ fn as_object<S: Serializer>(ratios: &[(String, Ratio)], serializer: S) -> Result
     serializer.collect_map(ratios.iter().map(|(name, ratio)| (name, ratio)))
 }
 
-/// The best of another system's settings at a place, beside ours. Streams are compared with streams.
+/// The bound, and the best of another system's settings at a place, beside ours. Streams are compared with streams.
 fn ratios(systems: &[Told]) -> Vec<(String, Ratio)> {
     let mut ratios = Vec::new();
     let (ours, others): (Vec<_>, Vec<_>) = systems.iter().partition(|system| system.ours);
     for own in ours {
+        for row in own.rows.iter().filter(|row| row.outstanding == 1) {
+            let to_the_bound = own.to_the_bound(row.bytes).into_iter();
+            let name = format!("{}, {} beside bound, {} bytes", own.place, own.name, row.bytes);
+            ratios.extend(to_the_bound.map(|ratio| (name.clone(), ratio)));
+        }
         let there = || others.iter().filter(|other| other.place == own.place);
         let mut names: Vec<_> = there().map(|other| other.name).collect();
         names.dedup();
@@ -181,6 +206,7 @@ pub(super) mod tests {
             msgs_per_s: Some(msgs_per_s),
             p50_us: Some(p50_us),
             p99_us: Some(2.0 * p50_us),
+            ..Figures::default()
         }
     }
 
@@ -203,6 +229,22 @@ pub(super) mod tests {
         let wanted = Ratio { rate: Some(2.0), latency: Some(4.0) };
         let name = "three hosts, MTU 1500, stentor beside cpg, 64 bytes".to_owned();
         assert_eq!(report.ratios, [(name, wanted)]);
+    }
+
+    #[test]
+    fn each_row_of_ours_has_the_median_ratio_to_its_bound() {
+        let mut ours = measured("stentor", 0, &[[(9.0, 10.0), (900.0, 99.0)]; 3]);
+        // In the second run the machine was slower: bound and ratio are those of the middle run of each.
+        for (run, (alone, many)) in ours.runs.iter_mut().zip([(5.0, 1800.0), (9.0, 1000.0), (4.0, 3600.0)]) {
+            (run[0], run[1]) = (run[0].beside(alone), run[1].beside(many));
+        }
+        let report = Report::of(&[ours], Vec::new(), Vec::new());
+        let beside: Vec<_> = report.systems[0].rows.iter().map(|row| (row.bound, row.ratio)).collect();
+        assert_eq!(beside, [(Some(5.0), Some(2.0)), (Some(1800.0), Some(2.0))]);
+        let document = serde_json::to_value(&report).unwrap();
+        let ratio = &document["ratios"]["three hosts, MTU 1500, stentor beside bound, 64 bytes"];
+        assert_eq!(*ratio, serde_json::json!({ "rate": 0.5, "latency": 0.5 }), "{document}");
+        assert_eq!(document["systems"][0]["rows"][0]["ratio"], 2.0);
     }
 
     #[test]

@@ -10,9 +10,12 @@ use crate::cargo::{Context, capture, run};
 use crate::needs::Needs;
 use crate::programs;
 
+/// The end of the name of a system that is measured between two processes beside another place.
+pub(super) const PAIR: &str = "-pair";
+
 /// A system, and what it promises.
 pub(crate) struct System {
-    /// Its name on the command line, and that of its folder in `compare`.
+    /// Its name on the command line, and, without [`PAIR`], that of its folder in `compare`.
     pub name: &'static str,
     /// The promise that holds when it is done with a message.
     pub guarantee: &'static str,
@@ -67,6 +70,13 @@ pub(crate) struct Setting {
     pub(super) mtu: u32,
 }
 
+impl Setting {
+    /// Whether two processes send messages to and fro.
+    pub(super) fn is_pair(&self) -> bool {
+        self.place.starts_with("two processes")
+    }
+}
+
 pub(super) const fn setting(place: &'static str, how: &'static str, mtu: u32) -> Setting {
     Setting { place, how, mtu }
 }
@@ -80,13 +90,31 @@ pub(crate) struct Shape {
 }
 
 /// The figures of a system for a shape in one run. `None`: the system does not tell it.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub(crate) struct Figures {
     pub bytes: u32,
     pub outstanding: u64,
     pub msgs_per_s: Option<f64>,
     pub p50_us: Option<f64>,
     pub p99_us: Option<f64>,
+    /// The figure of the same processes without the system in the same run: the median latency one at a time, microseconds, or the
+    /// messages a second of a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<f64>,
+    /// The cost of a message by the bound's: 1 is at the bound, larger is worse.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+}
+
+impl Figures {
+    /// Sets them beside a bound.
+    pub(super) fn beside(self, bound: f64) -> Self {
+        let ratio = match self.outstanding {
+            1 => self.p50_us.map(|p50| p50 / bound),
+            _ => self.msgs_per_s.map(|rate| bound / rate),
+        };
+        Figures { bound: Some(bound), ratio: ratio.filter(|ratio| ratio.is_finite()), ..self }
+    }
 }
 
 /// The programs that are run.
@@ -113,9 +141,9 @@ impl Programs {
         })
     }
 
-    /// The script that runs a system.
+    /// The script that runs a system: of what is measured as two systems it is that of both.
     pub(super) fn script(&self, system: &System) -> PathBuf {
-        self.root.join("compare").join(system.name).join("nodes.sh")
+        self.root.join("compare").join(system.folder()).join("nodes.sh")
     }
 
     /// The folder that such a program is built in.
@@ -150,12 +178,17 @@ impl System {
             }
             Program::Apart(name) => {
                 ensure_cmake()?;
-                let manifest = format!("compare/{}/Cargo.toml", self.name);
+                let manifest = format!("compare/{}/Cargo.toml", self.folder());
                 run(&mut build(context, &manifest, &programs.apart(name)))?;
             }
             Program::Stentor | Program::Packaged => {}
         }
         Ok(())
+    }
+
+    /// Its folder in `compare`.
+    fn folder(&self) -> &'static str {
+        self.name.strip_suffix(PAIR).unwrap_or(self.name)
     }
 
     /// Whether it is ours.
@@ -227,6 +260,26 @@ mod tests {
         for setting in of_all(false) {
             assert!(of_all(true).any(|own| own.place == setting.place), "{}", setting.place);
         }
+    }
+
+    #[test]
+    fn every_other_system_has_a_script_and_two_names_share_one() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned();
+        let programs = Programs { others: root.join("target/compare"), root, stentor: None };
+        let script = |name: &str| programs.script(SYSTEMS.iter().find(|system| system.name == name).unwrap());
+        assert_eq!(script("iceoryx2-pair"), script("iceoryx2"));
+        for system in SYSTEMS.iter().filter(|system| !system.is_ours()) {
+            assert!(programs.script(system).is_file(), "{}", system.name);
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_of_costs_and_larger_is_worse() {
+        let figures = Figures { msgs_per_s: Some(10.0), p50_us: Some(6.0), ..Figures::default() };
+        assert_eq!(Figures { outstanding: 1, ..figures }.beside(3.0).ratio, Some(2.0));
+        assert_eq!(Figures { outstanding: 9, ..figures }.beside(25.0).ratio, Some(2.5));
+        assert_eq!(Figures { outstanding: 1, p50_us: None, ..figures }.beside(3.0).ratio, None);
+        assert_eq!(Figures { outstanding: 1, ..figures }.beside(0.0).ratio, None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! All systems of a comparison, ours first.
 
-use super::measure::{channel, pingpong, rows, stentor, ucx};
+use super::measure::{channel, channel_in_place, pingpong, rows, stentor, ucx};
 use super::system::{Program, System, Version, setting};
 use crate::needs::Needs;
 
@@ -92,6 +92,18 @@ pub(crate) const SYSTEMS: &[System] = &[
         version: Version::Own,
     },
     System {
+        name: "stentor-channel-in-place",
+        guarantee: "exactly once, in order, from one process to another; sent from where it is, and read in place, every byte",
+        until: HALF,
+        wait: SPINS,
+        outstanding: 1,
+        settings: &[setting(PAIR_MEMORY, "shm", 0)],
+        needs: &STENTOR,
+        program: Program::Stentor,
+        measure: channel_in_place,
+        version: Version::Own,
+    },
+    System {
         name: "cpg",
         guarantee: "total order (agreed, not safe)",
         until: LAST_OF_THREE,
@@ -145,6 +157,18 @@ pub(crate) const SYSTEMS: &[System] = &[
         version: Version::Locked("compare/Cargo.lock", "iceoryx2"),
     },
     System {
+        name: "iceoryx2-pair",
+        guarantee: "a subscriber gets what one publisher sent, in its order; read in place, every byte",
+        until: HALF,
+        wait: SPINS,
+        outstanding: 1,
+        settings: &[setting(PAIR_MEMORY, "pair", 0)],
+        needs: &ICEORYX2,
+        program: Program::Other("compare-iceoryx2"),
+        measure: rows,
+        version: Version::Locked("compare/Cargo.lock", "iceoryx2"),
+    },
+    System {
         name: "fi_pingpong",
         guarantee: "reliable, from one process to another; in order",
         until: "half of the way to and fro is over, on average: it tells no median",
@@ -191,6 +215,18 @@ pub(crate) const SYSTEMS: &[System] = &[
         wait: "spins and yields the processor; the media driver is beside the way of messages",
         outstanding: 64,
         settings: &[setting(MEMORY, "ipc", 0)],
+        needs: &AERON,
+        program: Program::Apart("compare-aeron"),
+        measure: rows,
+        version: Version::Locked("compare/aeron/Cargo.lock", "rusteron-client"),
+    },
+    System {
+        name: "aeron-pair",
+        guarantee: "a subscription gets what one publication sent, in its order; read in place, or put together, every byte",
+        until: HALF,
+        wait: "spins, each process on a processor of its own; the media driver is beside the way of messages",
+        outstanding: 1,
+        settings: &[setting(PAIR_MEMORY, "pair", 0)],
         needs: &AERON,
         program: Program::Apart("compare-aeron"),
         measure: rows,
