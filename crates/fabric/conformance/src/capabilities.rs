@@ -45,7 +45,7 @@ pub(super) fn honest<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     same("tagged receive", &recv, &capabilities.tagged)?;
     let verb = Verb::TaggedSend { source: Source::Inline(&[1]), tag: 1 };
     same("tagged send", &supported(bed.try_post(A, link.a, 4, verb, true)), &capabilities.tagged)?;
-    let config = QpConfig { kind: QpKind::Unreliable, send_depth: 4, recv_depth: 4 };
+    let config = QpConfig { kind: QpKind::Unreliable, send_depth: 4, recv_depth: 4, merges: false };
     let connected = bed.at(A).connect(B, Service(2), config);
     same("unreliable", &(connected != Err(ConnectError::NoUnreliable)), &capabilities.unreliable)
 }

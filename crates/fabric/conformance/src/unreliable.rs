@@ -7,7 +7,7 @@ use stentor_fabric::{
     Access, Fabric, Opcode, QpConfig, QpKind, QpState, SealedSlot, SendQueue, SlotReader, Status, Verb,
 };
 
-const CONFIG: QpConfig = QpConfig { kind: QpKind::Unreliable, send_depth: 32, recv_depth: 8 };
+const CONFIG: QpConfig = QpConfig { kind: QpKind::Unreliable, send_depth: 32, recv_depth: 8, merges: false };
 
 pub(super) fn lossy_but_unbroken<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     need(bed.at(A).capabilities().unreliable, "unreliable connections")?;

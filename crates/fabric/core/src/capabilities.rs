@@ -30,8 +30,9 @@ pub struct Capabilities {
     /// A tagged receive that ignores bits finds a message that came before it was posted, as one that ignores none always
     /// does. False on `shm` of libfabric 1.17.
     pub masks_find_early: bool,
-    /// WRITEs of one queue pair that adjoin leave as one, if they are posted before the first of them has left. Then a record
-    /// is best written up to the end of its last line, so that the next one adjoins.
+    /// WRITEs of one reliable queue pair that adjoin leave as one, if they are posted before the first of them has left, and
+    /// either the queue pair [allows it](crate::QpConfig::merges) or bytes land in order. Then a record is best written up to
+    /// the end of its last line, so that the next one adjoins.
     pub merges_writes: bool,
     /// A process may connect to itself: then one-sided verbs reach the regions that it granted to itself, through the
     /// same NIC as everybody else's.

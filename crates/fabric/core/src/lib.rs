@@ -9,7 +9,8 @@
 //! These are the rules that real NICs keep, and no more. `fabric-sim` breaks everything that is not written here.
 //!
 //! 1. Writes on one reliable queue pair take effect in posting order. Between two queue pairs: no order at all.
-//! 2. Inside one write the order of bytes is not promised, unless [`Capabilities::ordered_bytes`] says so.
+//! 2. Inside one write the order of bytes is not promised, unless [`Capabilities::ordered_bytes`] says so. Writes that adjoin
+//!    may be one write on queue pairs whose owner allows it ([`QpConfig::merges`]).
 //! 3. A successful completion says that the responder's NIC took the data: a later READ or atomic through that NIC
 //!    sees it, the responder's CPU may not yet. NIC atomics are atomic among themselves, never with the CPU's.
 //! 4. Nothing wider than 8 aligned bytes is atomic. Remotely written memory is only ever read as [`Word`]s.

@@ -65,13 +65,22 @@ pub struct QpConfig {
     pub send_depth: u32,
     /// Receives that may be posted.
     pub recv_depth: u32,
+    /// WRITEs that adjoin may become one where the fabric [merges them](crate::Capabilities::merges_writes). Its bytes may land
+    /// in any order (rule 2), so this is for owners whose WRITEs each validate themselves.
+    pub merges: bool,
 }
 
 impl QpConfig {
     /// A reliable queue pair.
     #[must_use]
     pub const fn reliable(send_depth: u32, recv_depth: u32) -> Self {
-        QpConfig { kind: QpKind::Reliable, send_depth, recv_depth }
+        QpConfig { kind: QpKind::Reliable, send_depth, recv_depth, merges: false }
+    }
+
+    /// The same, whose WRITEs that adjoin may become one.
+    #[must_use]
+    pub const fn merging(self) -> Self {
+        QpConfig { merges: true, ..self }
     }
 }
 

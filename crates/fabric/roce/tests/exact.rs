@@ -74,7 +74,7 @@ fn kinds(b: &Side, setup: &Setup) -> Vec<Kind> {
 /// WRITEs, READs and atomics of A to B, and between them what `flood` gives to B.
 fn work(flood: &mut dyn FnMut(&mut Side)) -> (Side, Side) {
     let (mut a, mut b) = pair(&Setup::default());
-    let config = QpConfig { kind: QpKind::Reliable, send_depth: 1, recv_depth: 1 };
+    let config = QpConfig { kind: QpKind::Reliable, send_depth: 1, recv_depth: 1, merges: false };
     let idle = b.endpoint.create(IDLE_QP, DOMAIN, config).unwrap();
     b.endpoint.init(idle).unwrap();
     for round in 0..ROUNDS {

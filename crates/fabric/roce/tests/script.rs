@@ -325,7 +325,7 @@ fn strangers_are_counted_by_cause_and_change_nothing() {
 #[test]
 fn transitions_that_are_not_there_are_refused_with_both_states() {
     let mut endpoint = Endpoint::new();
-    let config = QpConfig { kind: QpKind::Reliable, send_depth: 4, recv_depth: 4 };
+    let config = QpConfig { kind: QpKind::Reliable, send_depth: 4, recv_depth: 4, merges: false };
     let qp = endpoint.create(17, ProtectionDomain(1), config).unwrap();
     assert_eq!(endpoint.create(17, ProtectionDomain(1), config), None, "the number is taken");
     let (side, _) = pair(&Setup::default());

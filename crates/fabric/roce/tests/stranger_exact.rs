@@ -317,7 +317,7 @@ fn a_wrong_key_or_length_alone_breaks_one_connection_once_and_reaches_nothing() 
 /// A third process, connected to another queue pair of B's endpoint.
 fn bystander(b: &mut Side) -> (Side, stentor_fabric::QpId) {
     let mut c = Side::new(0x33, &SETUP);
-    let config = QpConfig { kind: QpKind::Reliable, send_depth: 16, recv_depth: 16 };
+    let config = QpConfig { kind: QpKind::Reliable, send_depth: 16, recv_depth: 16, merges: false };
     let qp = b.endpoint.create(0x34, DOMAIN, config).unwrap();
     let to = |from, to| Envelope::plain(address(from), 0xc190, address(to)).unwrap();
     c.ready(to(3, 2), 0x34, (SETUP.psn_a, SETUP.psn_b), &SETUP);

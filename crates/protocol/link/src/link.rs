@@ -29,7 +29,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Begins to connect. The send queue is `sends` deep, or as deep as the fabric allows; `receives` can be posted.
+    /// Begins to connect. The send queue is as deep as asked for, or as deep as the fabric allows.
     ///
     /// # Errors
     /// If the fabric refuses the queue pair.
@@ -37,11 +37,10 @@ impl Link {
         fabric: &mut F,
         peer: ProcessId,
         service: Service,
-        sends: u32,
-        receives: u32,
+        config: QpConfig,
     ) -> Result<Self, ConnectError> {
-        let depth = sends.min(fabric.capabilities().max_send_depth);
-        let qp = fabric.connect(peer, service, QpConfig::reliable(depth, receives))?;
+        let depth = config.send_depth.min(fabric.capabilities().max_send_depth);
+        let qp = fabric.connect(peer, service, QpConfig { send_depth: depth, ..config })?;
         Ok(Link::new(qp, peer, depth))
     }
 

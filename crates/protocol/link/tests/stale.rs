@@ -1,8 +1,8 @@
 //! What belongs to a connection that is over counts nothing on the next one, whatever it is: a completion, an event, a region.
 
 use stentor_fabric::{
-    Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpId, QpState, RegionSpec, RemoteSpan, Service,
-    Source, Status,
+    Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionSpec, RemoteSpan,
+    Service, Source, Status,
 };
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 use stentor_link::{Link, LinkEvent, Links, Resolved};
@@ -23,7 +23,7 @@ impl End {
         let region = fabric.register(RegionSpec { purpose: PURPOSE, writer: peer, bytes: 64 }).expect("memory");
         fabric.grant(region, peer, Access::Write).expect("a grant");
         let mut links = Links::default();
-        let link = Link::open(&mut fabric, peer, Service(1), 8, 0).expect("a queue pair");
+        let link = Link::open(&mut fabric, peer, Service(1), QpConfig::reliable(8, 0)).expect("a queue pair");
         assert_eq!(links.push(Box::new(link)), 0);
         End { fabric, links }
     }

@@ -281,7 +281,7 @@ impl<T: SetTransport> SwitchSets<T> {
         let sends = sender == me;
         // A change of the list takes a place besides; the receivers post nothing.
         let (send_depth, recv_depth) = if sends { (config.send_depth + 2, 1) } else { (1, 1) };
-        let raw = QpConfig { kind: QpKind::Reliable, send_depth, recv_depth };
+        let raw = QpConfig { kind: QpKind::Reliable, send_depth, recv_depth, merges: false };
         make(transport, qp, sender, raw)?;
         cm.add_set(raw, n);
         cm.sets.all.push(Set {

@@ -129,7 +129,7 @@ impl Attached {
         let local = endpoint.memory_mut().register(config.words, 0);
         let key = endpoint.memory_mut().grant(shared, DOMAIN, Access::Write, 0x100 + u16::from(config.rank));
         let key = key.ok_or(AttachError::Number)?;
-        let made = QpConfig { kind: QpKind::Reliable, send_depth: DEPTH, recv_depth: DEPTH };
+        let made = QpConfig { kind: QpKind::Reliable, send_depth: DEPTH, recv_depth: DEPTH, merges: false };
         let [send, receive] = config.numbers();
         let sqp = endpoint.create(send, DOMAIN, made).ok_or(AttachError::Number)?;
         let rqp = endpoint.create(receive, DOMAIN, made).ok_or(AttachError::Number)?;

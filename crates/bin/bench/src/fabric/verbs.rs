@@ -152,7 +152,7 @@ impl<F: Pair> Verbs<F> {
         ];
         let mut queues = Vec::new();
         for (service, (kind, recv_depth)) in kinds.into_iter().enumerate() {
-            let config = QpConfig { kind, send_depth: DEPTH, recv_depth };
+            let config = QpConfig { kind, send_depth: DEPTH, recv_depth, merges: false };
             let qp = fabric.connect(peer, Service(service as u16), config).map_err(refused)?;
             queues.push(Queue { qp, sends: SendQueue::new(DEPTH), received: 0 });
             for receive in 0..recv_depth {

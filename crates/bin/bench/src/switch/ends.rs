@@ -41,7 +41,7 @@ impl Ends {
     /// So many queue pairs, connected to nothing yet, and memory for as many receivers.
     pub(super) fn new(address: Ipv4Addr, pairs: usize) -> Result<Ends, Failure> {
         let mut endpoint = Endpoint::new();
-        let config = QpConfig { kind: QpKind::Reliable, send_depth: 256, recv_depth: 16 };
+        let config = QpConfig { kind: QpKind::Reliable, send_depth: 256, recv_depth: 16, merges: false };
         let region = endpoint.memory_mut().register(WORDS * pairs, VA);
         let key = endpoint.memory_mut().grant(region, DOMAIN, Access::Write, 1);
         let key = key.ok_or_else(|| failed("no key"))?;

@@ -93,7 +93,7 @@ mod tests {
         let mut endpoint = Endpoint::new();
         let region = endpoint.memory_mut().register(128, 0);
         let rkey = endpoint.memory_mut().grant(region, ProtectionDomain(1), Access::Read, 1).unwrap();
-        let config = QpConfig { kind: QpKind::Reliable, send_depth: 4, recv_depth: 4 };
+        let config = QpConfig { kind: QpKind::Reliable, send_depth: 4, recv_depth: 4, merges: false };
         let qp = endpoint.create(5, ProtectionDomain(1), config).unwrap();
         endpoint.init(qp).unwrap();
         let path = Path {

@@ -164,7 +164,7 @@ impl Peer {
         }
         pump.inject(config.chances, config.seed);
         let mut endpoint = Endpoint::new();
-        let made = QpConfig { kind: QpKind::Reliable, send_depth: depth, recv_depth: depth };
+        let made = QpConfig { kind: QpKind::Reliable, send_depth: depth, recv_depth: depth, merges: false };
         let number = random() % 0xff_fff0 + 2;
         let qp = endpoint.create(number, DOMAIN, made).ok_or_else(|| PeerError::Other("the number is taken".into()))?;
         endpoint.init(qp)?;

@@ -95,7 +95,7 @@ pub(crate) struct Side {
 impl Side {
     pub(crate) fn new(number: u32, setup: &Setup) -> Side {
         let mut endpoint = Endpoint::new();
-        let config = QpConfig { kind: setup.kind, send_depth: 128, recv_depth: 128 };
+        let config = QpConfig { kind: setup.kind, send_depth: 128, recv_depth: 128, merges: false };
         let qp = endpoint.create(number, DOMAIN, config).unwrap();
         let shared = endpoint.memory_mut().register(setup.words, VA);
         let local = endpoint.memory_mut().register(setup.words, 0);

@@ -47,7 +47,7 @@ fn peer(fabric: &mut SimFabric, id: ProcessId, life: u64) -> Peer {
     let mut lines = Vec::new();
     for service in 0..3 {
         let kind = if service == 2 { QpKind::Unreliable } else { QpKind::Reliable };
-        let config = QpConfig { kind, send_depth: DEPTH, recv_depth: 4 };
+        let config = QpConfig { kind, send_depth: DEPTH, recv_depth: 4, merges: false };
         let qp = fabric.connect(id, Service(service), config).unwrap();
         lines.push(Line { qp, queue: SendQueue::new(DEPTH) });
     }

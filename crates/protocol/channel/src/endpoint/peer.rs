@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 
-use stentor_fabric::{Access, Fabric, ProcessId, RegionId, RegionSpec};
+use stentor_fabric::{Access, Fabric, ProcessId, QpConfig, RegionId, RegionSpec};
 use stentor_link::{Link, Resolved, purpose};
 
 use super::{EndpointConfig, EndpointError};
@@ -64,7 +64,7 @@ impl Peer {
         }
         let receives = config.recvs() * u32::from(config.connections);
         Ok(Peer {
-            link: Link::open(fabric, peer, config.service, config.send_depth, receives)?,
+            link: Link::open(fabric, peer, config.service, QpConfig::reliable(config.send_depth, receives))?,
             inbox,
             outbox,
             target: Resolved::new(purpose::channel(first, me, false)),

@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{
-    Completion, Event, Fabric, Opcode, ProcessId, RegionId, RegionSpec, Service, Source, Span, Status, Verb,
+    Completion, Event, Fabric, Opcode, ProcessId, QpConfig, RegionId, RegionSpec, Service, Source, Span, Status, Verb,
 };
 use stentor_link::purpose::MULTICAST_INBOX;
 use stentor_link::service::MULTICAST_MAIN;
@@ -87,7 +87,8 @@ impl PeerLinks {
         service: Service,
     ) -> Result<usize, NodeError> {
         let receives = if service == MULTICAST_MAIN { RECEIVES } else { 0 };
-        let link = Link::open(fabric, peer, service, SEND_DEPTH, receives)?;
+        let config = QpConfig::reliable(SEND_DEPTH, receives);
+        let link = Link::open(fabric, peer, service, config)?;
         let first = (receives > 0).then_some(self.next_receives);
         self.next_receives += if receives > 0 { CELLS * HELLO_WORDS } else { 0 };
         let index = self.links.push(PeerLink::new(link, first));

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
-use stentor_fabric::{Fabric, ProcessId, Purpose, RemoteRegion, RemoteSpan, Source, Span, Verb};
+use stentor_fabric::{Fabric, ProcessId, Purpose, QpConfig, RemoteRegion, RemoteSpan, Source, Span, Verb};
 use stentor_link::service::NEB;
 use stentor_link::{Link, Links, Resolved};
 
@@ -44,7 +44,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     fn open<F: Fabric>(fabric: &mut F, process: ProcessId) -> Result<Self, NodeError> {
-        let link = Link::open(fabric, process, NEB, SEND_DEPTH, 0)?;
+        let link = Link::open(fabric, process, NEB, QpConfig::reliable(SEND_DEPTH, 0))?;
         let depth = SEND_DEPTH.min(fabric.capabilities().max_send_depth) as usize;
         Ok(Peer { link, awaited: VecDeque::with_capacity(depth), regions: Vec::new() })
     }

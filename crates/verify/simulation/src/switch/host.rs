@@ -109,7 +109,7 @@ impl Host {
         let mut endpoint = Endpoint::new();
         let (sqpn, rqpn) = setup.qpns(rank);
         let (first_psn, expected) = setup.firsts(rank);
-        let config = QpConfig { kind: QpKind::Reliable, send_depth: 256, recv_depth: 256 };
+        let config = QpConfig { kind: QpKind::Reliable, send_depth: 256, recv_depth: 256, merges: false };
         let sqp = endpoint.create(sqpn, DOMAIN, config).expect("a free number");
         let rqp = endpoint.create(rqpn, DOMAIN, config).expect("a free number");
         let shared = endpoint.memory_mut().register(setup.words, Host::va(rank));
