@@ -154,6 +154,11 @@ impl Region {
         self.memory.words()
     }
 
+    /// The memory, which outlives the registration.
+    pub(crate) fn memory(&self) -> &Arc<PageMemory> {
+        &self.memory
+    }
+
     /// Its size.
     #[must_use]
     pub fn bytes(&self) -> u64 {

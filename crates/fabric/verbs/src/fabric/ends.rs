@@ -7,16 +7,17 @@
 use std::sync::Arc;
 
 use rustix::event::epoll;
-use stentor_fabric::{Access, Completion, Opcode, PostError, ProcessId, QpConfig, QpId, QpState, Status};
+use stentor_fabric::{Access, Completion, Opcode, PostError, ProcessId, QpConfig, QpId, QpKind, QpState, Status};
 use stentor_fabric_net::{End, Pair, Transport, nonce};
 
 use super::VerbsDevice;
+use super::held::{self, Holder};
 use super::outstanding::{Name, Outstanding};
 use super::sets::{self, SetEnd};
 use super::trouble::Trouble;
 use crate::device;
 use crate::qp::{Endpoint, QueuePair, Size, Tuning, WorkError};
-use crate::{CompletionQueue, DeviceEvent, Domain, EventKind, MakeError, Mtu, WorkCompletion, WorkStatus};
+use crate::{CompletionQueue, DeviceEvent, Domain, EventKind, MakeError, Mtu, Region, WorkCompletion, WorkStatus};
 
 /// Completions that are taken from a queue in one call.
 const BATCH: usize = 16;
@@ -42,6 +43,9 @@ pub(super) struct Half {
     pub(super) life: u16,
     pub(super) sends: Outstanding,
     pub(super) receives: Outstanding,
+    /// WRITEs that wait for others that adjoin, where the owner allows it, and the memory of their inline data.
+    pub(super) holder: Option<Holder>,
+    pub(super) inline: Option<Region>,
     /// Of an end of a set, which a switch is at the other end of.
     pub(super) set: Option<SetEnd>,
 }
@@ -77,6 +81,10 @@ impl VerbsDevice {
             // Its life did not begin.
             self.queues[half.queue].used -= Half::places(half.config);
         }
+        let merges = config.merges && config.kind == QpKind::Reliable;
+        let inline =
+            if merges { held::register(&self.domain(peer)?, config.send_depth, self.inline_bytes)? } else { None };
+        let holder = merges.then(|| Holder::new(self.inline_bytes, inline.as_ref().map(|it| Arc::clone(it.memory()))));
         let need = Half::places(config);
         let queue = match self.queues.iter().position(|queue| queue.used + need <= queue.entries) {
             Some(queue) => queue,
@@ -89,13 +97,14 @@ impl VerbsDevice {
         };
         self.queues[queue].used += need;
         let (sends, receives) = (Outstanding::new(config.send_depth), Outstanding::new(config.recv_depth));
-        self.halves.push(Half { peer, config, queue, pair: None, life: 0, sends, receives, set: None });
+        self.halves.push(Half { peer, config, queue, pair: None, life: 0, sends, receives, holder, inline, set: None });
         Ok(())
     }
 
     /// Takes completions; returns how many were written to `out`.
     #[inline]
     pub(super) fn poll_queues(&mut self, out: &mut [Completion]) -> usize {
+        self.post_all_held();
         let mut count = 0;
         while count < out.len()
             && let Some(completion) = self.taken.pop_front()
@@ -105,7 +114,8 @@ impl VerbsDevice {
         }
         let mut queue = 0;
         while count < out.len() && queue < self.queues.len() {
-            let (taken, more) = self.poll_queue(queue, &mut out[count..]);
+            let room = BATCH.min(out.len() - count);
+            let (taken, more) = self.poll_queue(queue, room, &mut out[count..]);
             count += taken;
             queue += usize::from(!more);
         }
@@ -115,9 +125,9 @@ impl VerbsDevice {
         count
     }
 
-    /// One batch of a queue: how many completions were written, and whether there may be more.
-    fn poll_queue(&mut self, queue: usize, out: &mut [Completion]) -> (usize, bool) {
-        let room = out.len().min(BATCH);
+    /// One batch of a queue, of at most `room`: how many completions were written, and whether there may be more. For those that
+    /// find no place in `out` one is kept.
+    fn poll_queue(&mut self, queue: usize, room: usize, out: &mut [Completion]) -> (usize, bool) {
         let mut raw = [WorkCompletion::NONE; BATCH];
         let taken = match self.queues[queue].queue.poll(&mut raw[..room]) {
             Ok(taken) => taken,
@@ -128,20 +138,67 @@ impl VerbsDevice {
         };
         let mut count = 0;
         for raw in &raw[..taken] {
-            if let Some(completion) = self.sort(raw) {
-                out[count] = completion;
-                count += 1;
-            }
+            count += self.sort(raw, &mut out[count..]);
         }
         (count, taken == room)
     }
 
-    /// Whose completion it is; `None` if nobody waits for it any more.
-    fn sort(&mut self, raw: &WorkCompletion) -> Option<Completion> {
+    /// Tells whoever waits for a completion of the device. Returns how many of ours were written to `out`; it may be several, of
+    /// requests that became one, and none if nobody waits any more.
+    fn sort(&mut self, raw: &WorkCompletion, out: &mut [Completion]) -> usize {
         let Name { receive, qp, life, sequence } = Name::decode(raw.id);
-        let half = self.halves.get_mut(qp.index()).filter(|half| half.life == life)?;
-        let entry = if receive { half.receives.complete(sequence)? } else { half.sends.complete(sequence)? };
-        let status = match raw.status {
+        let Some(half) = self.halves.get_mut(qp.index()).filter(|half| half.life == life) else { return 0 };
+        let queue = if receive { &mut half.receives } else { &mut half.sends };
+        let Some(parts) = queue.complete(sequence) else { return 0 };
+        let entry = queue.at(sequence);
+        if let Some(holder) = &mut half.holder {
+            holder.free_up_to(entry.taken);
+        }
+        let status = self.status(qp, raw, receive);
+        if parts > 1 {
+            return self.sort_parts(qp, sequence, parts, status, out);
+        }
+        let opcode = if receive { raw.opcode.unwrap_or(Opcode::Recv) } else { entry.opcode };
+        let done = Completion { qp, id: entry.id, opcode, status, bytes: raw.bytes, imm: raw.imm, tag: 0 };
+        self.put(done, out)
+    }
+
+    /// The same of requests that became one. Where it failed nobody knows which of them did: the first counts as the one.
+    fn sort_parts(&mut self, qp: QpId, sequence: u32, parts: u32, mut status: Status, out: &mut [Completion]) -> usize {
+        let mut count = 0;
+        for before in (0..parts).rev() {
+            let entry = self.halves[qp.index()].sends.at(sequence.wrapping_sub(before));
+            if status != Status::Success || entry.signalled {
+                let done = Completion::new(qp, entry.id, entry.opcode, status);
+                count += self.put(done, &mut out[count..]);
+            }
+            if status != Status::Success {
+                status = Status::Flushed;
+            }
+        }
+        count
+    }
+
+    /// Writes a completion to `out`, or keeps it, if there is no room, or others are kept that come before. Returns how many were
+    /// written.
+    #[inline]
+    fn put(&mut self, done: Completion, out: &mut [Completion]) -> usize {
+        match out.first_mut().filter(|_| self.taken.is_empty()) {
+            Some(place) => {
+                *place = done;
+                1
+            }
+            None => {
+                self.taken.push_back(done);
+                0
+            }
+        }
+    }
+
+    /// How a request ended. Of one that failed the queue pair is broken soon.
+    #[inline]
+    fn status(&mut self, qp: QpId, raw: &WorkCompletion, receive: bool) -> Status {
+        match raw.status {
             WorkStatus::SUCCESS => Status::Success,
             failed => {
                 let status = status_of(failed, receive);
@@ -153,18 +210,14 @@ impl VerbsDevice {
                 }
                 status
             }
-        };
-        let opcode = if receive { raw.opcode.unwrap_or(Opcode::Recv) } else { entry.opcode };
-        Some(Completion { qp, id: entry.id, opcode, status, bytes: raw.bytes, imm: raw.imm, tag: 0 })
+        }
     }
 
     /// Takes in what has completed.
     fn take_in(&mut self) {
-        let mut out = [Completion::BLANK; BATCH];
         let mut queue = 0;
         while queue < self.queues.len() {
-            let (taken, more) = self.poll_queue(queue, &mut out);
-            self.taken.extend(&out[..taken]);
+            let (_, more) = self.poll_queue(queue, BATCH, &mut []);
             queue += usize::from(!more);
         }
     }
@@ -219,6 +272,9 @@ impl VerbsDevice {
         drop(pair);
         self.take_in();
         let half = &mut self.halves[qp.index()];
+        if let Some(holder) = &mut half.holder {
+            holder.clear();
+        }
         let over = |id, opcode, status| Completion { qp, id, opcode, status, bytes: 0, imm: None, tag: 0 };
         let mut status = status;
         for entry in half.sends.drain() {

@@ -6,6 +6,7 @@
 
 mod config;
 mod ends;
+mod held;
 mod outstanding;
 mod post;
 mod regions;
@@ -68,6 +69,8 @@ pub struct VerbsDevice {
     domains: Vec<Option<Arc<Domain>>>,
     queues: Vec<Queue>,
     halves: Vec<Half>,
+    /// Ends that hold a WRITE back, or did.
+    holding: Vec<QpId>,
     // Dropped after the queue pairs that use the memory.
     regions: Regions,
     /// Completions that were taken in before anybody polled.
@@ -183,6 +186,9 @@ impl Device for VerbsDevice {
         if let Some(span) = own {
             self.register_for_use(qp, peer, span.region)?;
         }
+        if self.halves[qp.index()].holder.is_some() && self.hold(remotes, qp, request)? {
+            return Ok(());
+        }
         let local = |span: Span| self.regions.local(peer, span);
         let at = |span: &RemoteSpan| remote(remotes, span);
         let work = match &request.verb {
@@ -198,8 +204,7 @@ impl Device for VerbsDevice {
         if let Err(error) = pair.post(name.encode(), &work, request.signalled) {
             return Err(self.not_posted(qp, &error));
         }
-        let entry = Posted { id: request.id, opcode: request.verb.opcode() };
-        self.halves[qp.index()].sends.push(entry);
+        self.halves[qp.index()].push(request);
         Ok(())
     }
 
@@ -220,13 +225,22 @@ impl Device for VerbsDevice {
         if let Err(error) = pair.post_recv(name.encode(), local) {
             return Err(self.not_posted(qp, &error));
         }
-        self.halves[qp.index()].receives.push(Posted { id, opcode: Opcode::Recv });
+        self.halves[qp.index()].receives.push(Posted::new(id, Opcode::Recv, true, 0));
         Ok(())
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        self.post_all_held();
     }
 
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> usize {
         self.poll_queues(out)
+    }
+
+    fn begin_wait(&mut self) {
+        self.post_all_held();
     }
 
     fn handle_events(&mut self) {

@@ -33,9 +33,22 @@ impl Name {
 pub(super) struct Posted {
     pub(super) id: u64,
     pub(super) opcode: Opcode,
+    pub(super) signalled: bool,
+    /// Whether it is part of the device's request that the next one is part of, too.
+    joined: bool,
+    /// Inline data in front of this position is free when it is done.
+    pub(super) taken: u64,
 }
 
-/// The requests of one queue that are not done. A request that is not signalled keeps its place until a later one is.
+impl Posted {
+    #[inline]
+    pub(super) fn new(id: u64, opcode: Opcode, signalled: bool, taken: u64) -> Posted {
+        Posted { id, opcode, signalled, joined: false, taken }
+    }
+}
+
+/// The requests of one queue that are not done. A request that is not signalled keeps its place until a later one is. Requests
+/// that became one are in here one by one; the device knows them by the number of the last.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     entries: Box<[Posted]>,
@@ -46,7 +59,7 @@ pub(super) struct Outstanding {
 
 impl Outstanding {
     pub(super) fn new(depth: u32) -> Outstanding {
-        let entry = Posted { id: 0, opcode: Opcode::Write };
+        let entry = Posted::new(0, Opcode::Write, false, 0);
         let entries = vec![entry; depth.next_power_of_two() as usize].into_boxed_slice();
         Outstanding { entries, depth, posted: 0, done: 0 }
     }
@@ -70,19 +83,44 @@ impl Outstanding {
         self.posted = self.posted.wrapping_add(1);
     }
 
-    /// It is done, and so is all that was posted before it; `None` if it was done before.
+    /// The request that was posted last goes with the next one, as one request of the device.
     #[inline]
-    pub(super) fn complete(&mut self, sequence: u32) -> Option<Posted> {
+    pub(super) fn join_last(&mut self) {
+        let place = self.posted.wrapping_sub(1) as usize & (self.entries.len() - 1);
+        self.entries[place].joined = true;
+    }
+
+    /// The request of a number, which is not done, or was done by the last [`complete`](Outstanding::complete).
+    #[inline]
+    pub(super) fn at(&self, sequence: u32) -> Posted {
+        self.entries[sequence as usize & (self.entries.len() - 1)]
+    }
+
+    /// A request of the device is done, and so is all that was posted before it. Returns how many requests it is: the last has
+    /// this number. `None` if it was done before.
+    #[inline]
+    pub(super) fn complete(&mut self, sequence: u32) -> Option<u32> {
         if sequence.wrapping_sub(self.done) >= self.posted.wrapping_sub(self.done) {
             return None;
         }
+        let mut before = 0;
+        // Whatever is done ended with a request that did not go with the next one.
+        while self.at(sequence.wrapping_sub(before + 1)).joined {
+            before += 1;
+        }
         self.done = sequence.wrapping_add(1);
-        Some(self.entries[sequence as usize & (self.entries.len() - 1)])
+        Some(before + 1)
     }
 
     /// All that is not done, which ends.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Posted> + '_ {
-        std::iter::from_fn(move || if self.done == self.posted { None } else { self.complete(self.done) })
+        std::iter::from_fn(move || {
+            let next = self.done;
+            (next != self.posted).then(|| {
+                self.done = next.wrapping_add(1);
+                self.at(next)
+            })
+        })
     }
 }
 
@@ -91,7 +129,7 @@ mod tests {
     use super::*;
 
     fn entry(id: u64) -> Posted {
-        Posted { id, opcode: Opcode::Write }
+        Posted::new(id, Opcode::Write, true, 0)
     }
 
     #[test]
@@ -111,11 +149,30 @@ mod tests {
             queue.push(entry(id));
         }
         assert!(queue.is_full());
-        assert_eq!(queue.complete(0), Some(entry(1)));
+        assert_eq!((queue.complete(0), queue.at(0)), (Some(1), entry(1)));
         assert_eq!(queue.complete(u32::MAX), None, "done already");
         assert_eq!(queue.complete(2), None, "never posted");
         queue.push(entry(3));
         assert_eq!(queue.drain().map(|entry| entry.id).collect::<Vec<_>>(), [2, 3]);
         assert_eq!((queue.drain().count(), queue.is_full()), (0, false));
+    }
+
+    #[test]
+    fn requests_that_became_one_take_their_places_and_complete_together() {
+        let mut queue = Outstanding::new(4);
+        (queue.posted, queue.done) = (u32::MAX - 1, u32::MAX - 1);
+        queue.push(entry(0));
+        for id in 1..4 {
+            queue.push(entry(id));
+            if id < 3 {
+                queue.join_last();
+            }
+        }
+        assert!(queue.is_full(), "each part takes a place");
+        assert_eq!(queue.complete(1), Some(3), "the first went by itself");
+        assert_eq!([u32::MAX, 0, 1].map(|number| queue.at(number).id), [1, 2, 3]);
+        assert!(!queue.is_full() && queue.drain().next().is_none());
+        queue.push(entry(4));
+        assert_eq!(queue.complete(2), Some(1), "what went before in these places is forgotten");
     }
 }

@@ -84,7 +84,7 @@ impl SetTransport for VerbsDevice {
             let _ = self.not_posted(qp, &error);
             return Err(error.to_string());
         }
-        half.sends.push(Posted { id, opcode: Opcode::Write });
+        half.sends.push(Posted::new(id, Opcode::Write, signalled, 0));
         Ok(())
     }
 }

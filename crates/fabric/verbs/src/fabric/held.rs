@@ -1,0 +1,270 @@
+//! WRITEs that adjoin leave as one: the WRITE that a queue pair holds back, and its inline data.
+//!
+//! A device begins a request as soon as it is posted. So a WRITE waits here, until the process flushes, for others that adjoin:
+//! they go to the place right behind it, and their data comes from right behind its own, or is inline as its own is.
+//!
+//! # Invariants
+//! - What is held is the last request of its queue pair: another one joins it, or is posted behind it.
+//! - All parts are in the send queue ([`Outstanding`](super::outstanding::Outstanding)) from the moment they are posted, and count
+//!   there. Only the device does not know of them yet.
+//! - A part lies within the peer's region, so one that the device would refuse never takes others with it.
+//! - Inline data stays in `short` while the device takes as much inline. What is longer lies in registered memory, which is free
+//!   again when the WRITE, or a later request of the queue pair, completes. If there is no room, the part does not join.
+
+use std::sync::Arc;
+
+use stentor_fabric::memory::WORD;
+use stentor_fabric::{Source, Span};
+use stentor_fabric_net::{InlineRing, MOST_MERGED};
+
+use crate::qp::Remote;
+use crate::{Domain, MakeError, PageMemory, Region};
+
+/// The most bytes of inline data of one queue pair that are registered.
+const MOST_INLINE: u64 = 64 << 10;
+/// The unit in which devices register memory.
+const PAGE: u64 = 4096;
+
+/// Where the data of a held WRITE lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// In memory that the device copies from while the WRITE is posted.
+    Short,
+    /// In registered memory, from this offset on.
+    Long(u64),
+    /// In a region, from the offset of this span on.
+    Region(Span),
+}
+
+/// A WRITE that waits for others that adjoin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Held {
+    pub(super) place: Place,
+    pub(super) remote: Remote,
+    pub(super) bytes: u32,
+    /// Whether a part of it is signalled.
+    pub(super) signalled: bool,
+}
+
+/// What one queue pair holds back.
+#[derive(Debug)]
+pub(super) struct Holder {
+    held: Option<Held>,
+    short: Box<[u8]>,
+    ring: InlineRing,
+    memory: Option<Arc<PageMemory>>,
+    /// Whether the device's list names this queue pair.
+    pub(super) is_listed: bool,
+}
+
+/// The registered memory of a queue pair whose send queue is so deep; `None` if it never needs any.
+pub(super) fn register(domain: &Arc<Domain>, depth: u32, inline_bytes: u32) -> Result<Option<Region>, MakeError> {
+    let bytes = (u64::from(depth) * u64::from(inline_bytes)).min(MOST_INLINE).next_multiple_of(PAGE);
+    if bytes == 0 { Ok(None) } else { Region::register(domain, bytes as usize, None).map(Some) }
+}
+
+impl Holder {
+    /// Of a queue pair that takes so many bytes inline. `memory`: what [`register`] made.
+    pub(super) fn new(inline_bytes: u32, memory: Option<Arc<PageMemory>>) -> Holder {
+        let ring = InlineRing::new(memory.as_ref().map_or(0, |memory| memory.bytes()));
+        Holder { held: None, short: vec![0; inline_bytes as usize].into(), ring, memory, is_listed: false }
+    }
+
+    /// Whether a WRITE may be held.
+    #[inline]
+    pub(super) fn takes(source: &Source<'_>) -> bool {
+        (1..u64::from(MOST_MERGED)).contains(&source.bytes())
+    }
+
+    /// Holds a WRITE. Nothing else is held.
+    #[inline]
+    pub(super) fn hold(&mut self, source: &Source<'_>, remote: Remote, signalled: bool) {
+        debug_assert!(self.held.is_none(), "what is held goes first");
+        let place = match source {
+            Source::Inline(data) => {
+                self.short[..data.len()].copy_from_slice(data);
+                Place::Short
+            }
+            Source::Region(span) => Place::Region(*span),
+        };
+        self.held = Some(Held { place, remote, bytes: source.bytes() as u32, signalled });
+    }
+
+    /// Makes a WRITE part of the one that is held, if they adjoin. Returns whether it did.
+    #[inline]
+    pub(super) fn join(&mut self, source: &Source<'_>, remote: Remote, signalled: bool) -> bool {
+        let Some(mut held) = self.held else { return false };
+        let bytes = source.bytes() as u32;
+        let begin = held.remote.address.wrapping_add(held.bytes.into());
+        if (remote.key, remote.address) != (held.remote.key, begin) || bytes > MOST_MERGED - held.bytes {
+            return false;
+        }
+        let place = match (held.place, source) {
+            (Place::Region(span), Source::Region(next)) => {
+                let end = span.offset + u64::from(held.bytes);
+                (span.region == next.region && end == next.offset).then_some(held.place)
+            }
+            (Place::Short, Source::Inline(data)) => self.append(held.bytes as usize, data),
+            (Place::Long(_), Source::Inline(data)) => self.extend(data).then_some(held.place),
+            _ => None,
+        };
+        let Some(place) = place else { return false };
+        held.place = place;
+        held.bytes += bytes;
+        held.signalled |= signalled;
+        self.held = Some(held);
+        true
+    }
+
+    /// Puts data behind what is in `short`; where it grows too long, all of it moves to registered memory.
+    fn append(&mut self, begin: usize, data: &[u8]) -> Option<Place> {
+        let end = begin + data.len();
+        if end <= self.short.len() {
+            self.short[begin..end].copy_from_slice(data);
+            return Some(Place::Short);
+        }
+        let offset = self.ring.take(end as u64)?;
+        let words = &self.memory.as_ref()?.words()[offset as usize / WORD..];
+        stentor_atomic_copy::store_bytes(words, &self.short[..begin]);
+        stentor_atomic_copy::store_bytes(&words[begin / WORD..], data);
+        Some(Place::Long(offset))
+    }
+
+    fn extend(&mut self, data: &[u8]) -> bool {
+        let Some(offset) = self.ring.extend(data.len() as u64) else { return false };
+        let Some(memory) = &self.memory else { return false };
+        stentor_atomic_copy::store_bytes(&memory.words()[offset as usize / WORD..], data);
+        true
+    }
+
+    /// Takes what is held.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Held> {
+        self.held.take()
+    }
+
+    /// The data of a held WRITE that is short.
+    pub(super) fn short(&self, bytes: u32) -> &[u8] {
+        &self.short[..bytes as usize]
+    }
+
+    /// Which inline data is free when the request that was posted last is done.
+    #[inline]
+    pub(super) fn taken(&self) -> u64 {
+        self.ring.taken()
+    }
+
+    /// A request is done: see [`taken`](Holder::taken).
+    #[inline]
+    pub(super) fn free_up_to(&mut self, taken: u64) {
+        self.ring.free_up_to(taken);
+    }
+
+    /// The queue pair broke, and its requests are over.
+    pub(super) fn clear(&mut self) {
+        self.held = None;
+        self.ring.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_fabric::RegionId;
+    use stentor_fabric::memory::Ordering;
+
+    use super::*;
+
+    const INLINE: u32 = 64;
+
+    fn holder(bytes: usize) -> Holder {
+        Holder::new(INLINE, PageMemory::zeroed(bytes))
+    }
+
+    fn at(address: u64) -> Remote {
+        Remote { address, key: 7 }
+    }
+
+    fn region(offset: u64, bytes: u32) -> Source<'static> {
+        Source::Region(Span { region: RegionId(3), offset, bytes })
+    }
+
+    #[test]
+    fn adjoining_inline_data_is_one_piece_short_or_long() {
+        let mut holder = holder(4096);
+        holder.hold(&Source::Inline(&[1; 40]), at(1000), false);
+        assert!(holder.join(&Source::Inline(&[2; 24]), at(1040), false));
+        assert_eq!(holder.held.map(|held| (held.place, held.bytes)), Some((Place::Short, 64)));
+        assert_eq!(holder.short(64), [&[1; 40][..], &[2; 24]].concat());
+        assert!(
+            holder.join(&Source::Inline(&[3; 8]), at(1064), true)
+                && holder.join(&Source::Inline(&[4; 16]), at(1072), false)
+        );
+        let held = holder.take().unwrap();
+        assert_eq!(held, Held { place: Place::Long(0), remote: at(1000), bytes: 88, signalled: true });
+        let words = holder.memory.as_ref().unwrap().words();
+        let bytes: Vec<u8> = words[..12].iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
+        assert_eq!(bytes, [&[1; 40][..], &[2; 24], &[3; 8], &[4; 16], &[0; 8]].concat());
+        assert!(holder.take().is_none() && !holder.join(&Source::Inline(&[5; 8]), at(1088), false), "nothing is held");
+    }
+
+    #[test]
+    fn adjoining_parts_of_a_region_are_one_span() {
+        let mut holder = holder(4096);
+        holder.hold(&region(128, 64), at(0), true);
+        assert!(holder.join(&region(192, 256), at(64), false));
+        let span = Span { region: RegionId(3), offset: 128, bytes: 64 };
+        let held = Held { place: Place::Region(span), remote: at(0), bytes: 320, signalled: true };
+        assert_eq!(holder.take(), Some(held));
+    }
+
+    #[test]
+    fn whatever_does_not_adjoin_stays_apart() {
+        let mut holder = holder(4096);
+        holder.hold(&region(128, 64), at(512), false);
+        let other = Source::Region(Span { region: RegionId(4), offset: 192, bytes: 64 });
+        for (source, remote) in [
+            (region(192, 64), at(584)),
+            (region(192, 64), at(512)),
+            (region(192, 64), Remote { address: 576, key: 8 }),
+            (region(200, 64), at(576)),
+            (other, at(576)),
+            (Source::Inline(&[1; 8]), at(576)),
+        ] {
+            assert!(!holder.join(&source, remote, false), "{source:?} to {remote:?}");
+        }
+        holder.take();
+        holder.hold(&Source::Inline(&[1; 8]), at(0), false);
+        assert!(!holder.join(&region(0, 8), at(8), false), "inline and not");
+    }
+
+    #[test]
+    fn a_write_grows_to_the_limit_and_no_further() {
+        let mut holder = holder(4096);
+        holder.hold(&region(0, MOST_MERGED - 64), at(0), false);
+        assert!(!holder.join(&region((MOST_MERGED - 64).into(), 72), at((MOST_MERGED - 64).into()), false));
+        assert!(holder.join(&region((MOST_MERGED - 64).into(), 64), at((MOST_MERGED - 64).into()), false));
+        assert!(!holder.join(&region(MOST_MERGED.into(), 8), at(MOST_MERGED.into()), false));
+        assert!(!Holder::takes(&region(0, MOST_MERGED)) && !Holder::takes(&Source::Inline(&[])));
+        assert!(Holder::takes(&region(0, MOST_MERGED - 8)) && Holder::takes(&Source::Inline(&[0; 8])));
+    }
+
+    /// Data of WRITEs that are under way is not written over: without room a part goes by itself.
+    #[test]
+    fn without_room_for_its_data_a_part_does_not_join() {
+        let mut holder = holder(128);
+        holder.hold(&Source::Inline(&[1; 64]), at(0), false);
+        assert!(holder.join(&Source::Inline(&[1; 64]), at(64), false));
+        assert!(!holder.join(&Source::Inline(&[1; 8]), at(128), false));
+        let taken = holder.taken();
+        holder.take();
+        holder.hold(&Source::Inline(&[2; 64]), at(0), false);
+        assert!(!holder.join(&Source::Inline(&[2; 8]), at(64), false), "the first one is under way");
+        assert!(Holder::new(INLINE, None).append(64, &[3; 8]).is_none(), "no memory");
+        holder.free_up_to(taken);
+        assert!(holder.join(&Source::Inline(&[2; 8]), at(64), false));
+        holder.clear();
+        assert!(holder.take().is_none());
+        holder.hold(&Source::Inline(&[4; 64]), at(0), false);
+        assert!(holder.join(&Source::Inline(&[4; 64]), at(64), false), "a new life has all the memory");
+    }
+}
