@@ -42,6 +42,8 @@ pub(super) struct Shared {
     pub(super) waits: bool,
     /// Operations of one endpoint that the provider may have at a time.
     pub(super) depth: usize,
+    /// The most bytes of writes that become one.
+    pub(super) most_merged: usize,
     pub(super) rnr_timeout: Duration,
     /// Whether immediates have 64 bits.
     pub(super) wide: bool,

@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use stentor_fabric::memory::{Ordering, WORD, Word};
+use stentor_fabric_net::InlineRing;
 
 use super::frame::{self, FRAME, FrameKind, HEADER};
 use crate::PageMemory;
@@ -18,8 +19,8 @@ use crate::memory::Registration;
 
 /// The largest inline source, bytes.
 pub(super) const INLINE: usize = 1024;
-/// Bytes of one send's own memory: a frame's header, and what is inline.
-const SLOT: usize = INLINE + 64;
+/// Bytes of one send's own memory: a frame's header.
+const SLOT: usize = 64;
 /// Receives for frames that are posted ahead.
 const FRAMES: usize = 32;
 /// Frames of ours that are under way at the same time.
@@ -71,7 +72,9 @@ pub(super) struct Life {
     peer: Option<PeerAddress>,
     scratch: Scratches,
     sizes: Sizes,
+    /// Headers of frames, by place in the send queue, then inline data.
     sending: Registration,
+    inline: InlineRing,
     frames: Registration,
     speeches: Registration,
     /// Receives for frames that must be posted again, and frames of ours whose places are free.
@@ -113,11 +116,13 @@ impl Life {
             let failed = || MakeError::new(domain.info(), format!("{bytes} bytes for {what}"), Errno::NO_MEMORY);
             Registration::new(domain, &memory.ok_or_else(failed)?, None, super::fresh_key(), None)
         };
+        let inline_bytes = InlineRing::bytes_for(sizes.sends as u64, INLINE as u64);
         let mut life = Life {
             peer: None,
             scratch: Scratches((0..operations).map(|_| Scratch::default()).collect()),
             sizes,
-            sending: own("what is sent", sizes.sends * SLOT)?,
+            sending: own("what is sent", sizes.sends * SLOT + inline_bytes as usize)?,
+            inline: InlineRing::new(inline_bytes),
             frames: own("frames", FRAMES * FRAME)?,
             speeches: own("frames to send", SPEECHES * FRAME)?,
             unposted: (0..FRAMES).rev().collect(),
@@ -219,14 +224,27 @@ impl Life {
         }
     }
 
-    /// The memory of a send: what is inline lies behind a frame's header.
-    pub(super) fn inline(&self, slot: usize, bytes: usize) -> Local {
-        let offset = slot * SLOT + HEADER;
-        Local { start: self.sending.memory().at(offset as u64), bytes, descriptor: self.sending.descriptor() }
+    /// Copies inline data, right behind what was copied before if there is room: the data of WRITEs that adjoin adjoin. Of at most
+    /// as many requests as the send queue holds it is in use.
+    pub(super) fn copy_inline(&mut self, data: &[u8]) -> Local {
+        let bytes = data.len().next_multiple_of(WORD) as u64;
+        let offset = self.inline.take(bytes).expect("there is room for as many as the send queue holds");
+        let offset = self.sizes.sends * SLOT + offset as usize;
+        store(self.sending.memory().words(), offset, data);
+        let (start, descriptor) = (self.sending.memory().at(offset as u64), self.sending.descriptor());
+        Local { start, bytes: data.len(), descriptor }
     }
 
-    pub(super) fn store_inline(&self, slot: usize, data: &[u8]) {
-        store(self.sending.memory().words(), slot * SLOT + HEADER, data);
+    /// Which inline data is free when the requests are over that are posted so far.
+    #[inline]
+    pub(super) fn inline_taken(&self) -> u64 {
+        self.inline.taken()
+    }
+
+    /// Requests are over: see [`inline_taken`](Life::inline_taken).
+    #[inline]
+    pub(super) fn free_inline(&mut self, taken: u64) {
+        self.inline.free_up_to(taken);
     }
 
     /// Sends one piece of a SEND, whose data is `local`.
@@ -238,7 +256,7 @@ impl Life {
         let header = Local { start, bytes: HEADER, descriptor: self.sending.descriptor() };
         let context = self.context(Owner::Send(slot));
         // SAFETY: this life keeps the header and the scratch; the data is memory of a region, which is never given back while
-        // there are lives, or follows the header. The place is free, or its last piece has completed.
+        // there are lives, or inline data. The place is free, or its last piece has completed.
         unsafe { self.endpoint.send_two([header, local], peer, context) }?;
         self.has_one_more();
         Ok(())

@@ -16,6 +16,7 @@ mod life;
 mod post;
 mod queue;
 mod regions;
+mod work;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
@@ -27,7 +28,9 @@ use stentor_fabric::{
     Access, Capabilities, CapabilityMask, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Source, Span,
     Verb, WorkRequest,
 };
-use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, NoSets, RemoteKey, Remotes, Transport, Waiting};
+use stentor_fabric_net::{
+    Device, Fence, MOST_MERGED, NetConfig, NetFabric, NoSets, RemoteKey, Remotes, Transport, Waiting,
+};
 
 use crate::domain::Domain;
 use crate::info::{Info, has_segments};
@@ -124,7 +127,7 @@ fn capabilities(config: &OfiConfig, info: &Info) -> Capabilities {
         unreliable: false,
         tagged: can.tagged,
         masks_find_early: can.tagged && !quirks.masks_miss_unexpected,
-        merges_writes: false,
+        merges_writes: true,
         loopback: true,
         many_readers: true,
         hardware_multicast: false,
@@ -154,6 +157,7 @@ impl Device for OfiDevice {
             ordered: capabilities.ordered_writes,
             waits: config.waits,
             depth,
+            most_merged: u64::from(MOST_MERGED).min(capabilities.max_message_bytes) as usize,
             rnr_timeout: config.rnr_timeout,
             wide,
             epoll,
@@ -236,8 +240,11 @@ impl Device for OfiDevice {
             return Ok(());
         }
         let work = self.work_of(remotes, qp, &request.verb);
-        self.ends[qp.index()].push(request.id, request.verb.opcode(), request.signalled, work);
-        self.ends[qp.index()].advance(&mut self.shared);
+        let end = &mut self.ends[qp.index()];
+        end.push(request.id, request.verb.opcode(), request.signalled, work);
+        if !end.may_wait(self.shared.most_merged) {
+            end.advance(&mut self.shared);
+        }
         Ok(())
     }
 

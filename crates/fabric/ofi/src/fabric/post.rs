@@ -6,7 +6,7 @@ use stentor_fabric_net::Remotes;
 
 use super::OfiDevice;
 use super::life::INLINE;
-use super::queue::{There, Work};
+use super::work::{There, Work};
 use crate::endpoint::Local;
 
 impl OfiDevice {
@@ -35,43 +35,40 @@ impl OfiDevice {
         (enough && inside).then_some(There { key: granted.place.key, address })
     }
 
-    pub(super) fn work_of(&self, remotes: &Remotes, qp: QpId, verb: &Verb<'_>) -> Work {
-        let end = &self.ends[qp.index()];
-        let Some(life) = &end.life else { return Work::Refused };
-        let slot = end.slot();
-        let source = |source: &Source<'_>| match source {
-            Source::Inline(data) => {
-                debug_assert!(data.len() <= INLINE);
-                life.store_inline(slot, data);
-                life.inline(slot, data.len())
+    pub(super) fn work_of(&mut self, remotes: &Remotes, qp: QpId, verb: &Verb<'_>) -> Work {
+        let Some(life) = &mut self.ends[qp.index()].life else { return Work::Refused };
+        let copied = match verb {
+            Verb::FetchAdd { add, .. } => life.copy_inline(&add.to_ne_bytes()),
+            Verb::CompareSwap { expected, new, .. } => {
+                life.copy_inline([new.to_ne_bytes(), expected.to_ne_bytes()].as_flattened())
             }
+            verb => life.copy_inline(verb.inline()),
+        };
+        debug_assert!(copied.bytes <= INLINE);
+        let source = |source: &Source<'_>| match source {
+            Source::Inline(_) => copied,
             Source::Region(span) => self.local(*span),
         };
         let work = match verb {
-            Verb::Write { source: from, target } => self
-                .there(remotes, qp, target, from.bytes(), Access::Write)
-                .map(|to| Work::Write { local: source(from), to, imm: None }),
+            Verb::Write { source: from, target } => {
+                let region = if let Source::Region(span) = from { Some(span.region) } else { None };
+                let to = self.there(remotes, qp, target, from.bytes(), Access::Write);
+                to.map(|to| Work::Write { local: source(from), region, to, imm: None })
+            }
             Verb::WriteImm { source: from, target, imm } => self
                 .there(remotes, qp, target, from.bytes(), Access::Write)
-                .map(|to| Work::Write { local: source(from), to, imm: Some(*imm) }),
+                .map(|to| Work::Write { local: source(from), region: None, to, imm: Some(*imm) }),
             Verb::Read { local, remote } => self
                 .there(remotes, qp, remote, local.bytes.into(), Access::Read)
                 .map(|from| Work::Read { local: self.local(*local), from }),
             Verb::Send { source: from, imm } => Some(Work::Send { local: source(from), imm: *imm, sent: 0 }),
             Verb::TaggedSend { source: from, tag } => Some(Work::Tagged { local: source(from), tag: *tag }),
-            Verb::FetchAdd { local, remote, add } => self.there(remotes, qp, remote, 8, Access::Atomic).map(|to| {
-                life.store_inline(slot, &add.to_ne_bytes());
-                Work::FetchAdd { old: self.local(*local), to }
-            }),
-            Verb::CompareSwap { local, remote, expected, new } => {
-                self.there(remotes, qp, remote, 8, Access::Atomic).map(|to| {
-                    let (mut both, [first, second]) = ([0; 16], [new.to_ne_bytes(), expected.to_ne_bytes()]);
-                    both[..8].copy_from_slice(&first);
-                    both[8..].copy_from_slice(&second);
-                    life.store_inline(slot, &both);
-                    Work::CompareSwap { old: self.local(*local), to }
-                })
-            }
+            Verb::FetchAdd { local, remote, .. } => self
+                .there(remotes, qp, remote, 8, Access::Atomic)
+                .map(|to| Work::FetchAdd { old: self.local(*local), operand: copied, to }),
+            Verb::CompareSwap { local, remote, .. } => self
+                .there(remotes, qp, remote, 8, Access::Atomic)
+                .map(|to| Work::CompareSwap { old: self.local(*local), operands: copied, to }),
         };
         work.unwrap_or(Work::Refused)
     }

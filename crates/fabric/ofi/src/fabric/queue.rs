@@ -2,6 +2,10 @@
 //!
 //! Work is posted to the provider in order, and reported in order, whatever the order of the provider's completions. A request
 //! that needs a receive of the peer's waits until the peer has told of one, and everything behind it with it.
+//!
+//! Where the owner allows it, writes wait for others that adjoin until the process flushes, or something else is posted, or there
+//! are enough bytes. What adjoins is one operation of the provider, under the place of its first request, whose `joined` counts the
+//! others: they are posted, done and over with it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,6 +15,7 @@ use stentor_fabric::{Completion, Opcode, ProcessId, QpConfig, QpId, Span, Status
 use super::ends::Shared;
 use super::frame::{FrameKind, PIECE};
 use super::life::{Came, Life, Owner, store};
+use super::work::{There, Work};
 use crate::cq::{Batch, Success};
 use crate::endpoint::{Completes, Local, Remote};
 use crate::errno::Errno;
@@ -20,59 +25,6 @@ const DOOM: Duration = Duration::from_millis(100);
 
 /// How many times longer a request waits for a receive while nothing at all has come from the peer.
 const UNHEARD: u32 = 20;
-
-/// A place of a peer's memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct There {
-    pub(super) key: u64,
-    pub(super) address: u64,
-}
-
-/// What is to be done.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Work {
-    Write {
-        local: Local,
-        to: There,
-        imm: Option<u32>,
-    },
-    Read {
-        local: Local,
-        from: There,
-    },
-    Send {
-        local: Local,
-        imm: Option<u32>,
-        sent: u32,
-    },
-    Tagged {
-        local: Local,
-        tag: u64,
-    },
-    FetchAdd {
-        old: Local,
-        to: There,
-    },
-    CompareSwap {
-        old: Local,
-        to: There,
-    },
-    /// What the peer would refuse.
-    Refused,
-}
-
-// SAFETY: the pointers are names of memory that is used by posting only, which says why it may.
-unsafe impl Send for Work {}
-
-impl Work {
-    fn key(&self) -> Option<u64> {
-        match self {
-            Work::Write { to, .. } | Work::FetchAdd { to, .. } | Work::CompareSwap { to, .. } => Some(to.key),
-            Work::Read { from, .. } => Some(from.key),
-            Work::Send { .. } | Work::Tagged { .. } | Work::Refused => None,
-        }
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -94,6 +46,10 @@ struct Request {
     signalled: bool,
     state: State,
     work: Work,
+    /// How many requests behind it went with it.
+    joined: usize,
+    /// Inline data in front of this position is free when it is over.
+    taken: u64,
 }
 
 /// A receive that is posted.
@@ -130,6 +86,8 @@ pub(super) struct Qp {
     free_tagged: Vec<usize>,
     fences: Vec<u64>,
     wrote: bool,
+    /// Bytes of writes that wait for others that adjoin.
+    waiting: usize,
     /// Whether a frame has come in this life.
     heard: bool,
 }
@@ -155,6 +113,7 @@ impl Qp {
             free_tagged: Vec::new(),
             fences: Vec::new(),
             wrote: false,
+            waiting: 0,
             heard: false,
         }
     }
@@ -164,7 +123,7 @@ impl Qp {
         let places = self.config.recv_depth as usize;
         (self.life, self.alive, self.wrote, self.heard) = (life, true, false, false);
         self.lives = self.lives.wrapping_add(1);
-        (self.first, self.next, self.freed, self.starving) = (0, 0, 0, None);
+        (self.first, self.next, self.freed, self.starving, self.waiting) = (0, 0, 0, None, 0);
         self.sends.clear();
         self.credits.clear();
         self.receives.clear();
@@ -186,11 +145,6 @@ impl Qp {
         self.posted() - self.freed >= u64::from(self.config.send_depth)
     }
 
-    /// Where the next request's inline data goes.
-    pub(super) fn slot(&self) -> usize {
-        self.slot_of(self.posted())
-    }
-
     #[inline]
     fn slot_of(&self, number: u64) -> usize {
         (number & (self.slots() - 1)) as usize
@@ -209,7 +163,17 @@ impl Qp {
 
     pub(super) fn push(&mut self, id: u64, opcode: Opcode, signalled: bool, work: Work) {
         let state = if matches!(work, Work::Refused) { State::Failing(Status::RemoteAccess) } else { State::Queued };
-        self.sends.push_back(Request { id, opcode, signalled, state, work });
+        let taken = self.life.as_ref().map_or(0, Life::inline_taken);
+        self.sends.push_back(Request { id, opcode, signalled, state, work, joined: 0, taken });
+    }
+
+    /// Whether what was pushed last is a write that may wait for others that adjoin. `most`: how many bytes may.
+    #[inline]
+    pub(super) fn may_wait(&mut self, most: usize) -> bool {
+        let last = self.sends.back().filter(|entry| self.config.merges && entry.state == State::Queued);
+        let Some(bytes) = last.and_then(|entry| entry.work.plain_write()) else { return false };
+        self.waiting += bytes;
+        self.waiting < most
     }
 
     /// A short tagged message goes to the provider at once, which copies it, if nothing is in front of it. Whether it did: then it
@@ -226,7 +190,9 @@ impl Qp {
 
     /// Something was done already.
     pub(super) fn push_done(&mut self, id: u64, opcode: Opcode, signalled: bool) {
-        self.sends.push_back(Request { id, opcode, signalled, state: State::Done, work: Work::Refused });
+        let (state, work) = (State::Done, Work::Refused);
+        let taken = self.life.as_ref().map_or(0, Life::inline_taken);
+        self.sends.push_back(Request { id, opcode, signalled, state, work, joined: 0, taken });
         self.next = self.sends.len();
     }
 
@@ -341,6 +307,7 @@ impl Qp {
     }
 
     fn pump(&mut self, shared: &mut Shared) {
+        self.waiting = 0;
         while self.life.as_ref().is_some_and(|life| life.under_way < shared.depth) {
             let Some(entry) = self.sends.get(self.next) else { return };
             if entry.state != State::Queued {
@@ -369,46 +336,84 @@ impl Qp {
         }
     }
 
+    /// The writes that go with the next one: how many, with how many bytes in all, and whether anybody waits for one of them.
+    fn adjoining(&self, most: usize) -> (usize, usize, bool) {
+        let mut rest = self.sends.range(self.next..);
+        let Some(first) = rest.next() else { return (0, 0, false) };
+        let mut bytes = first.work.plain_write().unwrap_or(0);
+        let (mut joined, mut signalled) = (0, first.signalled);
+        if bytes > 0 && self.config.merges {
+            for entry in rest.take_while(|entry| entry.state == State::Queued) {
+                let more = first.work.adjoining(bytes, &entry.work);
+                let Some(more) = more.filter(|more| bytes + more <= most) else { break };
+                (joined, bytes, signalled) = (joined + 1, bytes + more, signalled | entry.signalled);
+            }
+        }
+        (joined, bytes, signalled)
+    }
+
+    /// Posts the next request, a write, and those that adjoin it.
+    fn post_write(&mut self, shared: &Shared, (local, to, imm): (Local, There, Option<u32>)) -> Result<(), Errno> {
+        let (joined, bytes, signalled) = self.adjoining(shared.most_merged);
+        let slot = self.slot_of(self.first + self.next as u64);
+        let Some(life) = &mut self.life else { return Ok(()) };
+        let sure = local.bytes > 0 && (signalled || imm.is_some() || !shared.ordered);
+        let completes = if sure { Completes::Delivered } else { Completes::Sent };
+        let local = Local { bytes: local.bytes.max(bytes), ..local };
+        let imm = imm.map(|imm| shared.immediate(imm, local.bytes));
+        life.post(slot, |endpoint, peer, context| {
+            let to = Remote { peer, address: to.address, key: to.key };
+            // SAFETY: the source is memory of a region or of the life's own, which outlive the operation; its owner
+            // does not change it until the completion, as the contract asks. Sources that adjoin are of the same memory.
+            unsafe { endpoint.write(local, to, imm, completes, context) }
+        })?;
+        self.wrote |= self.bells;
+        self.note_posted(joined);
+        Ok(())
+    }
+
+    /// The provider has the next request, and with it so many behind it.
+    fn note_posted(&mut self, joined: usize) {
+        self.sends[self.next].joined = joined;
+        self.sends.range_mut(self.next..=self.next + joined).for_each(|entry| entry.state = State::Posted);
+        self.next += joined;
+    }
+
     fn post_next(&mut self, shared: &Shared, takes: bool) -> Result<(), Errno> {
         let slot = self.slot_of(self.first + self.next as u64);
         let (Some(life), Some(entry)) = (&mut self.life, self.sends.get_mut(self.next)) else { return Ok(()) };
         let mut last = true;
         match entry.work {
-            Work::Write { local, to, imm } => {
-                if local.bytes == 0 && imm.is_none() {
-                    // Nothing is nowhere: not all providers know that.
-                    entry.state = State::Done;
-                    self.next += 1;
-                    return Ok(());
+            Work::Write { local, imm: None, .. } if local.bytes == 0 => {
+                // Nothing is nowhere: not all providers know that.
+                entry.state = State::Done;
+                self.next += 1;
+                return Ok(());
+            }
+            Work::Write { local, to, imm, .. } => {
+                self.post_write(shared, (local, to, imm))?;
+                if takes {
+                    self.credits.pop_front();
                 }
-                let sure = local.bytes > 0 && (entry.signalled || imm.is_some() || !shared.ordered);
-                let completes = if sure { Completes::Delivered } else { Completes::Sent };
-                let imm = imm.map(|imm| shared.immediate(imm, local.bytes));
-                life.post(slot, |endpoint, peer, context| {
-                    let to = Remote { peer, address: to.address, key: to.key };
-                    // SAFETY: the source is memory of a region or of the life's own, which outlive the operation; its owner
-                    // does not change it until the completion, as the contract asks.
-                    unsafe { endpoint.write(local, to, imm, completes, context) }
-                })?;
-                self.wrote |= self.bells;
+                self.next += 1;
+                return Ok(());
             }
             Work::Read { local, from } => life.post(slot, |endpoint, peer, context| {
                 let from = Remote { peer, address: from.address, key: from.key };
                 // SAFETY: the target is memory of a region, which outlives the operation and is seen as atomic words only.
                 unsafe { endpoint.read(local, from, context) }
             })?,
-            Work::FetchAdd { old, to } => {
-                let operand = life.inline(slot, 8);
+            Work::FetchAdd { old, operand, to } => {
                 life.post(slot, |endpoint, peer, context| {
                     let to = Remote { peer, address: to.address, key: to.key };
                     // SAFETY: memory of a region and of the life's own, which outlive the operation.
                     unsafe { endpoint.fetch_add(old, operand, to, context) }
                 })?;
             }
-            Work::CompareSwap { old, to } => {
-                let (new, mut expected) = (life.inline(slot, 8), life.inline(slot, 16));
+            Work::CompareSwap { old, operands, to } => {
+                let new = Local { bytes: 8, ..operands };
                 // SAFETY: the second of the two words that were stored there.
-                (expected.start, expected.bytes) = (unsafe { expected.start.add(8) }, 8);
+                let expected = Local { start: unsafe { operands.start.add(8) }, ..new };
                 life.post(slot, |endpoint, peer, context| {
                     let to = Remote { peer, address: to.address, key: to.key };
                     // SAFETY: memory of a region and of the life's own, which outlive the operation.
@@ -489,6 +494,8 @@ impl Qp {
             Work::Send { local, sent, .. } if (sent as usize) < local.bytes => State::Queued,
             _ => State::Done,
         };
+        let joined = entry.joined;
+        self.sends.range_mut(at + 1..=at + joined).for_each(|entry| entry.state = State::Done);
     }
 
     fn matched(&mut self, n: usize, status: Status, entry: Option<&Success>, shared: &mut Shared) {
@@ -573,8 +580,11 @@ impl Qp {
         while let Some(entry) = self.sends.front() {
             match entry.state {
                 State::Done => {
-                    let (id, opcode, signalled) = (entry.id, entry.opcode, entry.signalled);
+                    let Request { id, opcode, signalled, taken, .. } = *entry;
                     self.sends.pop_front();
+                    if let Some(life) = &mut self.life {
+                        life.free_inline(taken);
+                    }
                     self.first += 1;
                     self.next = self.next.saturating_sub(1);
                     if signalled {
@@ -638,4 +648,114 @@ fn send_piece(life: &mut Life, slot: usize, (local, imm): (Local, Option<u32>), 
     life.send_piece(slot, FrameKind::Piece { whole, offset, imm }, Local { start, bytes, ..local })?;
     *sent += bytes as u32;
     Ok(*sent == whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+
+    use rustix::event::epoll;
+
+    use super::*;
+
+    const MOST: usize = 1024;
+
+    fn shared() -> Shared {
+        Shared {
+            ready: VecDeque::new(),
+            broken: VecDeque::new(),
+            fenced: HashSet::new(),
+            answered: Vec::new(),
+            memories: Vec::new(),
+            rung: false,
+            armed: false,
+            ordered: true,
+            waits: false,
+            depth: 16,
+            most_merged: MOST,
+            rnr_timeout: DOOM,
+            wide: true,
+            epoll: Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC).unwrap()),
+        }
+    }
+
+    /// A queue pair with writes of 64 bytes that adjoin, of which these are signalled.
+    fn queue(config: QpConfig, signalled: &[bool]) -> Qp {
+        let mut qp = Qp::new(QpId(0), ProcessId(1), config, false);
+        qp.begin(None);
+        for (n, signalled) in signalled.iter().enumerate() {
+            let start = NonNull::without_provenance((4096 + 64 * n).try_into().unwrap());
+            let local = Local { start, bytes: 64, descriptor: std::ptr::null_mut() };
+            let to = There { key: 1, address: 64 * n as u64 };
+            qp.push(n as u64, Opcode::Write, *signalled, Work::Write { local, region: None, to, imm: None });
+        }
+        qp
+    }
+
+    /// What posting does to the queue.
+    fn posted(qp: &mut Qp) {
+        let (joined, ..) = qp.adjoining(MOST);
+        qp.note_posted(joined);
+        qp.next += 1;
+    }
+
+    fn told(shared: &mut Shared) -> Vec<(u64, Status)> {
+        shared.ready.drain(..).map(|(done, _)| (done.id, done.status)).collect()
+    }
+
+    #[test]
+    fn writes_that_adjoin_are_one_up_to_the_limit_where_the_owner_allows_it() {
+        let config = QpConfig::reliable(16, 0);
+        let qp = queue(config.merging(), &[false, true, false]);
+        assert_eq!(qp.adjoining(MOST), (2, 192, true));
+        assert_eq!((qp.adjoining(191), qp.adjoining(64)), ((1, 128, true), (0, 64, false)));
+        assert_eq!(queue(config, &[false, true]).adjoining(MOST), (0, 64, false));
+        let mut qp = queue(config.merging(), &[false; 3]);
+        qp.push(9, Opcode::Read, true, Work::Refused);
+        assert_eq!(qp.adjoining(MOST), (2, 192, false), "the write that is refused is behind");
+    }
+
+    #[test]
+    fn a_write_waits_for_others_until_there_are_enough_bytes() {
+        let mut qp = queue(QpConfig::reliable(16, 0).merging(), &[false]);
+        assert!(qp.may_wait(129) && qp.may_wait(129) && !qp.may_wait(129));
+        qp.pump(&mut shared());
+        assert!(qp.may_wait(129), "the others have left");
+        qp.push(1, Opcode::Write, true, Work::Refused);
+        assert!(!qp.may_wait(129), "nothing else waits");
+        assert!(!queue(QpConfig::reliable(16, 0), &[false]).may_wait(129));
+    }
+
+    #[test]
+    fn parts_are_done_together_and_each_that_is_signalled_is_told_of() {
+        let (mut qp, mut shared) = (queue(QpConfig::reliable(16, 0).merging(), &[true, false, true]), shared());
+        posted(&mut qp);
+        assert_eq!((qp.next, qp.is_busy()), (3, false));
+        qp.completed(0);
+        qp.report(&mut shared);
+        assert_eq!(told(&mut shared), [(0, Status::Success), (2, Status::Success)]);
+        assert_eq!((qp.sends.len(), qp.first, qp.next), (0, 3, 0));
+    }
+
+    /// Nobody knows which part failed: the first says why.
+    #[test]
+    fn of_parts_that_fail_the_first_says_why_and_all_are_told_of() {
+        let (mut qp, mut shared) = (queue(QpConfig::reliable(16, 0).merging(), &[false, true, false]), shared());
+        posted(&mut qp);
+        qp.take(Came::Failed(Some(Owner::Send(0)), Errno::ACCESS), &mut shared);
+        let flushed = |id| (id, Status::Flushed);
+        assert_eq!(told(&mut shared), [(0, Status::RemoteAccess), flushed(1), flushed(2)]);
+        assert_eq!((qp.alive, shared.broken.len()), (false, 1));
+        qp.begin(None);
+        assert_eq!((qp.adjoining(MOST), qp.is_full()), ((0, 0, false), false), "a new life has empty queues");
+    }
+
+    #[test]
+    fn each_part_takes_a_place() {
+        let mut qp = queue(QpConfig::reliable(4, 0).merging(), &[false; 4]);
+        posted(&mut qp);
+        assert!(qp.is_full());
+    }
 }

@@ -1,0 +1,141 @@
+//! What is to be done, as the provider is asked for it, and which writes become one.
+//!
+//! Writes wait in the send queue until the process flushes. Those next to each other that adjoin, at the peer and here, then go to
+//! the provider as one: inline data was copied behind each other for that.
+
+use stentor_fabric::RegionId;
+
+use crate::endpoint::Local;
+
+/// A place of a peer's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct There {
+    pub(super) key: u64,
+    pub(super) address: u64,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    Write {
+        local: Local,
+        /// Where the data lies; none of inline data.
+        region: Option<RegionId>,
+        to: There,
+        imm: Option<u32>,
+    },
+    Read {
+        local: Local,
+        from: There,
+    },
+    Send {
+        local: Local,
+        imm: Option<u32>,
+        sent: u32,
+    },
+    Tagged {
+        local: Local,
+        tag: u64,
+    },
+    FetchAdd {
+        old: Local,
+        operand: Local,
+        to: There,
+    },
+    CompareSwap {
+        old: Local,
+        /// The new value, then the expected one.
+        operands: Local,
+        to: There,
+    },
+    /// What the peer would refuse.
+    Refused,
+}
+
+// SAFETY: the pointers are names of memory that is used by posting only, which says why it may.
+unsafe impl Send for Work {}
+
+impl Work {
+    pub(super) fn key(&self) -> Option<u64> {
+        match self {
+            Work::Write { to, .. } | Work::FetchAdd { to, .. } | Work::CompareSwap { to, .. } => Some(to.key),
+            Work::Read { from, .. } => Some(from.key),
+            Work::Send { .. } | Work::Tagged { .. } | Work::Refused => None,
+        }
+    }
+
+    /// The bytes of a write that may wait for others; `None` of everything else.
+    #[inline]
+    pub(super) fn plain_write(&self) -> Option<usize> {
+        match self {
+            Work::Write { local, imm: None, .. } if local.bytes > 0 => Some(local.bytes),
+            _ => None,
+        }
+    }
+
+    /// The bytes of `next` if it is a write that adjoins this plain one, which has so many bytes by now.
+    #[inline]
+    pub(super) fn adjoining(&self, bytes: usize, next: &Work) -> Option<usize> {
+        let (Work::Write { local, region, to, .. }, Work::Write { local: source, region: from, to: place, .. }) =
+            (self, next)
+        else {
+            return None;
+        };
+        let behind = There { key: to.key, address: to.address.wrapping_add(bytes as u64) };
+        let adjoins = behind == *place
+            && region == from
+            && local.start.addr().get() + bytes == source.start.addr().get()
+            && local.descriptor == source.descriptor;
+        next.plain_write().filter(|_| adjoins)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::NonNull;
+
+    use super::*;
+
+    fn local(start: usize, bytes: usize) -> Local {
+        let start = NonNull::without_provenance(start.try_into().unwrap());
+        Local { start, bytes, descriptor: std::ptr::null_mut() }
+    }
+
+    fn write(start: usize, bytes: usize, address: u64) -> Work {
+        Work::Write { local: local(start, bytes), region: None, to: There { key: 1, address }, imm: None }
+    }
+
+    #[test]
+    fn a_write_adjoins_right_behind_at_both_ends() {
+        let first = write(4096, 64, 128);
+        assert_eq!(first.adjoining(64, &write(4160, 40, 192)), Some(40));
+        assert_eq!(first.adjoining(104, &write(4200, 8, 232)), Some(8), "behind two");
+        for (start, address) in [(4168, 192), (4152, 192), (4160, 200), (4160, 184)] {
+            assert_eq!(first.adjoining(64, &write(start, 8, address)), None, "from {start} to {address}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_no_plain_write_to_and_from_the_same_memory_stays_apart() {
+        let first = write(4096, 64, 128);
+        let to = There { key: 1, address: 192 };
+        let next = local(4160, 8);
+        let others = [
+            Work::Write { local: next, region: Some(RegionId(0)), to, imm: None },
+            Work::Write { local: next, region: None, to: There { key: 2, ..to }, imm: None },
+            Work::Write { local: next, region: None, to, imm: Some(1) },
+            Work::Write { local: local(4160, 0), region: None, to, imm: None },
+            Work::Write {
+                local: Local { descriptor: NonNull::dangling().as_ptr(), ..next },
+                region: None,
+                to,
+                imm: None,
+            },
+            Work::Read { local: next, from: to },
+            Work::Refused,
+        ];
+        for other in &others {
+            assert_eq!(first.adjoining(64, other), None, "{other:?}");
+        }
+    }
+}
