@@ -1,12 +1,12 @@
 //! Rings and slots of sealed records, over the fabric.
 
 use super::Testbed;
-use super::bed::{A, B, Bed, Outcome, QpPair, bytes_of, called, check, place, same, span};
+use super::bed::{A, B, Bed, Outcome, QpPair, SERVICE, bytes_of, called, check, place, same, span};
 use stentor_fabric::ring::Geometry;
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_words};
 use stentor_fabric::{
-    Access, Fabric, RegionId, RemoteRegion, RingReader, RingWriter, SealedSlot, SendQueue, SlotReader, Source, Status,
-    Verb,
+    Access, Fabric, QpConfig, RegionId, RemoteRegion, RingReader, RingWriter, SealedSlot, SendQueue, SlotReader,
+    Source, Status, Verb,
 };
 
 const DEPTH: u32 = 32;
@@ -120,7 +120,8 @@ pub(super) fn thousands_of_records<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let credits = bed.region(A, B, 2, 8, Some(Access::Write))?;
     let staging_words = (DEPTH as usize * record_words(MAX_WORDS * 8)).next_multiple_of(8);
     let staging = bed.region(A, A, 3, staging_words, None)?;
-    let link = bed.link(DEPTH, 4)?;
+    // Records validate themselves.
+    let link = bed.connect((A, B), SERVICE, QpConfig::reliable(DEPTH, 4).merging())?;
     let seal = Seal::new(A, 5);
     let back = Seal::new(B, 5);
     let mut writing = Writing {

@@ -55,6 +55,7 @@ impl<F: Fabric> Script<F> {
         self.grant_again();
         self.without_receive();
         self.too_long();
+        self.adjoining();
         self.crash();
         self.unreliable();
         self.tagged();
@@ -326,6 +327,43 @@ impl<F: Fabric> Script<F> {
         self.pair.events([1, 1]);
         step("connect again");
         self.reset();
+    }
+
+    fn adjoining(&mut self) {
+        step("a queue pair whose writes may become one");
+        let config = QpConfig::reliable(8, 0).merging();
+        let qp = self.pair.connect(0, 1, 11, config);
+        self.pair.connect(1, 0, 11, config);
+        self.pair.events([1, 1]);
+        step("writes that adjoin");
+        let (own, old) = (self.regions[0], self.remote(0));
+        let pair = &mut self.pair;
+        pair.fill(0, own, 200);
+        let write = |data: &'static [u8], offset| Verb::Write { source: inline(data), target: at(old, offset) };
+        pair.post_silent(0, qp, 160, write(&[1; 64], 0));
+        pair.post(0, qp, 161, write(&[2; 128], 64));
+        pair.post_silent(0, qp, 162, write(&[3; 64], 192));
+        pair.post(0, qp, 163, write(&[4; 64], 256));
+        for (id, offset) in [(164, 0), (165, 512)] {
+            let source = Source::Region(span(own, offset, 512));
+            pair.post(0, qp, id, Verb::Write { source, target: at(old, 1024 + offset) });
+        }
+        pair.post_silent(0, qp, 166, write(&[5; 8], 2048));
+        pair.post(0, qp, 167, write(&[6; 8], 2064));
+        pair.fabric(0).flush();
+        pair.completions(0, 5);
+        pair.memory(1, self.regions[1], &[0, 7, 8, 23, 24, 31, 32, 39, 40, 128, 191, 192, 255, 256, 257, 258, 259]);
+        step("writes that adjoin and are refused");
+        pair.revoke(1, self.regions[1], 0);
+        pair.events([0, 1]);
+        let refused = (170..173).filter(|id| pair.post_silent(0, qp, *id, write(&[7; 8], 8 * (id - 170))));
+        let count = refused.count();
+        pair.completions(0, count);
+        pair.events([1, 1]);
+        pair.memory(1, self.regions[1], &[0, 1, 2]);
+        step("grant again");
+        pair.grant(1, self.regions[1], 0, Access::Write);
+        self.remotes[0] = Some(pair.granted(0, TO_1, Some(old)));
     }
 
     fn crash(&mut self) {
