@@ -462,6 +462,8 @@ impl Outbound {
     pub(super) fn catch_up<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink], scratch: &mut [u64]) -> u64 {
         let Some(staging) = self.staging else { return 0 };
         let (mut writes, end) = (0, self.writer.position());
+        // Whatever is staged was staged up to the end of its last line.
+        let unit = if self.whole_lines { LINE_WORDS } else { 1 };
         for target in self.targets.iter_mut().filter(|target| target.behind.is_some()) {
             if target.before > links[target.link].done() {
                 continue;
@@ -475,7 +477,8 @@ impl Outbound {
             while reader.position() < end && links[target.link].can_post() {
                 let Some(record) = reader.peek(fabric.memory(staging), scratch) else { break };
                 let offset = (record.word * WORD) as u64;
-                let bytes = ((HEADER_WORDS + record.bytes.div_ceil(WORD)) * WORD) as u32;
+                let words = (HEADER_WORDS + record.bytes.div_ceil(WORD)).next_multiple_of(unit);
+                let bytes = (words * WORD) as u32;
                 let source = Source::Region(Span { region: staging, offset, bytes });
                 let span = RemoteSpan { region, offset: self.geometry.offset + offset };
                 let Some(request) = links[target.link].write(fabric, source, span, true) else { break };
@@ -560,7 +563,7 @@ mod tests {
     fn a_record_is_padded_to_whole_lines_where_writes_merge() {
         let mut fabric = World::new(SimConfig::new(1, 1, NetworkModel::calm())).fabric(ProcessId(0));
         let geometry = Geometry::new(0, 64, 256);
-        let shape = Shape { geometry, serial: 0, patient: false, catches_up: false, keeps: 0 };
+        let shape = Shape { geometry, serial: 0, patient: false, catches_up: true, keeps: 0 };
         let mut ring =
             Outbound::new(&mut fabric, shape, Seal::new(ProcessId(0), 1), Mutant::None).expect("a possible ring");
         for (bytes, words) in [(8, 8), (40, 8), (48, 16), (256, 40)] {
@@ -571,6 +574,12 @@ mod tests {
             ring.whole_lines = true;
             assert_eq!(ring.words_to_write(&place, &mut record), words, "{bytes} bytes");
             assert!(record[place.words..words].iter().all(|word| *word == 0), "{bytes} bytes");
+            let staging = ring.staging.expect("who catches up has one");
+            fabric.memory(staging).iter().for_each(|word| word.store(7, Ordering::Relaxed));
+            ring.stage(&fabric, &Place { words, ..place }, &record);
+            let first = (place.offset - geometry.offset) as usize / WORD;
+            let staged = &fabric.memory(staging)[first..first + words];
+            assert!(staged.iter().zip(&record).all(|(word, value)| word.load(Ordering::Relaxed) == *value));
         }
     }
 }

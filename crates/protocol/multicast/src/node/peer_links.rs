@@ -87,7 +87,8 @@ impl PeerLinks {
         service: Service,
     ) -> Result<usize, NodeError> {
         let receives = if service == MULTICAST_MAIN { RECEIVES } else { 0 };
-        let config = QpConfig::reliable(SEND_DEPTH, receives);
+        // Records and credits are sealed, each by itself: in which order the bytes of several land does not matter.
+        let config = QpConfig::reliable(SEND_DEPTH, receives).merging();
         let link = Link::open(fabric, peer, service, config)?;
         let first = (receives > 0).then_some(self.next_receives);
         self.next_receives += if receives > 0 { CELLS * HELLO_WORDS } else { 0 };
