@@ -181,6 +181,17 @@ fn nodes_turn_in_an_event_loop_of_the_callers_and_stop() {
 }
 
 #[test]
+fn a_node_that_is_idle_stays_idle_when_it_is_turned_again() {
+    let directory = TempDir::new();
+    let cluster = cluster("idle", &directory);
+    let mode = WaitMode { spins: 0, yields: 0, sleep: true };
+    let mut node = cluster.node("a", Sum::default()).wait(mode).start().expect("starts");
+    let turns: Vec<_> = (0..200).map(|_| node.turn().expect("it goes on")).collect();
+    let idle = turns.iter().filter(|turn| matches!(turn, Turn::Idle(_))).count();
+    assert!(idle > 150, "a loop with two nodes sleeps only when both are idle: {idle} of 200");
+}
+
+#[test]
 fn what_does_not_start_says_why_and_what_to_do() {
     let directory = TempDir::new();
     let cluster = cluster("errors", &directory);

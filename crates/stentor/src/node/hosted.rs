@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use stentor_election::Heartbeat;
-use stentor_fabric::{ProcessId, WaitMode};
+use stentor_fabric::{Idle, ProcessId, WaitMode};
 use stentor_multicast::Member;
 
 use super::error::Problem;
@@ -80,6 +80,8 @@ pub(super) struct Hosted<F: FabricDiagnostics, S> {
     mailbox: Mailbox<S>,
     leaving: Leaving,
     next_look: Duration,
+    /// Whether the caller may have slept on the descriptor since the last round.
+    sleeps: bool,
 }
 
 /// The end of a node that was told to stop.
@@ -110,6 +112,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
             mailbox,
             leaving: Leaving::default(),
             next_look: Duration::ZERO,
+            sleeps: false,
         })
     }
 
@@ -175,15 +178,25 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Host<S> for Hosted<F, S> {
         if self.leaving.done {
             return Ok(Turn::Stopped);
         }
-        let (worked, longest) = self.round(stop)?;
-        if self.leaving.done {
-            return Ok(Turn::Stopped);
+        if std::mem::take(&mut self.sleeps) {
+            self.turns.woken(&mut self.member).map_err(|error| self.ended(error))?;
         }
-        if !self.turns.may_sleep(&mut self.member, worked) {
-            return Ok(Turn::Busy);
+        loop {
+            let (worked, longest) = self.round(stop)?;
+            if self.leaving.done {
+                return Ok(Turn::Stopped);
+            }
+            match self.turns.idle(&mut self.member, worked) {
+                Idle::Poll => return Ok(Turn::Busy),
+                // Another round at once. Nodes of one loop that took turns in arming would keep it awake.
+                Idle::Arm => {}
+                Idle::Sleep => {
+                    self.sleeps = true;
+                    let longest = if self.descriptor().is_some() { longest } else { longest.min(BLIND) };
+                    return Ok(Turn::Idle(Instant::now() + longest));
+                }
+            }
         }
-        let longest = if self.descriptor().is_some() { longest } else { longest.min(BLIND) };
-        Ok(Turn::Idle(Instant::now() + longest))
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

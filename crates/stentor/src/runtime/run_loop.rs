@@ -239,20 +239,27 @@ impl MemberLoop {
         Ok(())
     }
 
-    /// Does what [`pause`](MemberLoop::pause) does, without the sleep. Returns whether the fabric is armed and the caller may sleep.
+    /// Does what [`pause`](MemberLoop::pause) does, without the sleep, and says what else to do: another round after [`Idle::Poll`], and
+    /// after [`Idle::Arm`], for which the fabric is armed now; after [`Idle::Sleep`] the caller may sleep on the fabric's descriptor, and
+    /// calls [`woken`](MemberLoop::woken) before the next round.
     #[inline]
-    pub fn may_sleep<F: Fabric>(&mut self, member: &mut Member<F>, worked: bool) -> bool {
-        match self.backoff.after(worked) {
-            Idle::Poll => false,
-            Idle::Arm => {
-                member.fabric_mut().arm();
-                false
-            }
-            Idle::Sleep => {
-                self.housekeeper.note_sleep(true);
-                true
-            }
+    pub fn idle<F: Fabric>(&mut self, member: &mut Member<F>, worked: bool) -> Idle {
+        let idle = self.backoff.after(worked);
+        match idle {
+            Idle::Poll => {}
+            Idle::Arm => member.fabric_mut().arm(),
+            Idle::Sleep => self.housekeeper.note_sleep(true),
         }
+        idle
+    }
+
+    /// Has the fabric take what its descriptor tells, after a sleep there. It does not sleep itself.
+    ///
+    /// # Errors
+    /// [`RunError::Wait`].
+    pub fn woken<F: Fabric>(&mut self, member: &mut Member<F>) -> Result<(), RunError> {
+        member.fabric_mut().wait(Duration::ZERO)?;
+        Ok(())
     }
 }
 
