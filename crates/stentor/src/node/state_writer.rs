@@ -22,6 +22,10 @@ enum News {
 
 /// The reader's end. The writer ends with it.
 pub(super) struct StateWriter {
+    /// The node's name.
+    name: String,
+    /// Writes the value; `None` once the thread for that was started.
+    write: Option<Box<dyn FnOnce() + Send>>,
     news: Receiver<News>,
     /// Bytes that came, and how many of them were read.
     chunk: (Vec<u8>, usize),
@@ -31,7 +35,7 @@ pub(super) struct StateWriter {
 }
 
 impl StateWriter {
-    /// Begins to write. `name` is the node's.
+    /// Takes a value that is written from when its bytes are asked for: one that is too large never is. `name` is the node's.
     pub(super) fn begin(name: &str, frozen: impl Frozen) -> StateWriter {
         let hint = frozen.bytes_hint();
         let (tell, news) = sync_channel(WAITING);
@@ -41,16 +45,20 @@ impl StateWriter {
             // Whoever reads no more needs no end.
             let _ = out.tell.send(News::End(written));
         };
-        let started = thread::Builder::new().name(format!("{name} state")).spawn(write);
-        let mut writer = StateWriter { news, chunk: (Vec::new(), 0), state: Readiness::Pending, all: false, hint };
-        if let Err(error) = started {
-            writer.fail(&error);
+        StateWriter {
+            name: name.to_owned(),
+            write: Some(Box::new(write)),
+            news,
+            chunk: (Vec::new(), 0),
+            state: Readiness::Pending,
+            all: false,
+            hint,
         }
-        writer
     }
 
     fn fail(&mut self, error: &io::Error) {
-        log::error!("the state cannot be written, and the member that needs it does not get it: {error}");
+        let name = &self.name;
+        log::error!("{name}: the state cannot be written, and the member that needs it does not get it: {error}");
         self.state = Readiness::Failed;
     }
 }
@@ -68,6 +76,11 @@ impl multicast::Frozen for StateWriter {
     }
 
     fn readiness(&mut self) -> Readiness {
+        if let Some(write) = self.write.take()
+            && let Err(error) = thread::Builder::new().name(format!("{} state", self.name)).spawn(write)
+        {
+            self.fail(&error);
+        }
         if self.state == Readiness::Pending {
             match self.news.try_recv() {
                 Ok(News::Bytes(bytes)) => (self.chunk, self.state) = ((bytes, 0), Readiness::Ready),
@@ -160,6 +173,25 @@ mod tests {
     }
 
     #[test]
+    fn a_state_that_is_refused_for_its_size_is_not_written() {
+        struct Huge(SyncSender<()>);
+        impl Frozen for Huge {
+            fn write(self, _: &mut dyn Write) -> io::Result<()> {
+                self.0.send(()).map_err(io::Error::other)
+            }
+
+            fn bytes_hint(&self) -> Option<u64> {
+                Some(u64::MAX)
+            }
+        }
+        let (tell, told) = sync_channel(1);
+        let writer = StateWriter::begin("a", Huge(tell));
+        assert_eq!(writer.bytes_hint(), Some(u64::MAX));
+        drop(writer);
+        assert!(told.recv_timeout(Duration::from_secs(20)).is_err(), "it was written");
+    }
+
+    #[test]
     fn a_state_that_cannot_be_written_fails() {
         struct Broken;
         impl Frozen for Broken {
@@ -186,7 +218,9 @@ mod tests {
                 }
             }
         }
-        drop(StateWriter::begin("a", Endless(tell)));
+        let mut writer = StateWriter::begin("a", Endless(tell));
+        let _ = writer.readiness();
+        drop(writer);
         assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(io::ErrorKind::BrokenPipe));
     }
 }
