@@ -13,7 +13,8 @@ use super::error::Problem;
 use super::machine::Machine;
 use super::{MemberStatus, NodeError, Status, Turn};
 use crate::runtime::{
-    ClusterRuntime, ElectionDriver, FabricDiagnostics, Goodbye, MemberLoop, Presence, RunError, StartError, Stop,
+    ClusterRuntime, ElectionDriver, FabricDiagnostics, GivenUp, Goodbye, MemberLoop, Presence, RunError, StartError, Stop,
+    TransferOutcome, TransferReport, TransferRole,
 };
 use crate::state_machine::StateMachine;
 
@@ -155,12 +156,27 @@ fn tell<F: FabricDiagnostics>(plan: &ClusterRuntime, me: ProcessId, member: &mut
         log::warn!("{name}: {trouble}");
     }
     while let Some(report) = member.take_transfer_report() {
-        log::info!(
-            "{name}: transfer of state, {:?}, with {}: {:?}",
-            report.role,
-            plan.name(report.peer),
-            report.outcome
-        );
+        let (level, text) = told(&report, plan.name(report.peer));
+        log::log!(level, "{name}: {text}");
+    }
+}
+
+/// Returns what to say of a transfer of state. What needs somebody to look is a warning.
+fn told(report: &TransferReport, peer: &str) -> (log::Level, String) {
+    let TransferReport { position, bytes, .. } = report;
+    let what = match report.role {
+        TransferRole::Donor => format!("gives {peer} its state after {position} commands"),
+        TransferRole::Receiver => format!("takes {peer}'s state after {position} commands"),
+    };
+    match report.outcome {
+        TransferOutcome::Began => (log::Level::Info, what),
+        TransferOutcome::Resumed => (log::Level::Info, format!("{what}: goes on after a broken connection")),
+        TransferOutcome::Complete => (log::Level::Info, format!("{what}: complete, {bytes} bytes")),
+        TransferOutcome::GivenUp(why) => {
+            let passes = matches!(why, GivenUp::Abandoned | GivenUp::LeaderChanged);
+            let level = if passes { log::Level::Info } else { log::Level::Warn };
+            (level, format!("{what}: given up after {bytes} bytes: {why}"))
+        }
     }
 }
 
@@ -241,5 +257,23 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Host<S> for Hosted<F, S> {
         let mut members = self.plan.topology().members(group).filter(|process| *process != self.me);
         let process = members.find(|process| self.plan.name(*process) == to).ok_or_else(|| failed(None))?;
         self.election.hand_over(process).map_err(|why| failed(Some(why)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_that_is_given_up_says_why_and_is_a_warning_if_somebody_must_look() {
+        let told = |outcome| {
+            told(&TransferReport { role: TransferRole::Donor, peer: ProcessId(1), position: 7, bytes: 9, outcome }, "b")
+        };
+        let (level, text) = told(TransferOutcome::GivenUp(GivenUp::TooLarge { bytes: 11, limit: 10 }));
+        assert_eq!(level, log::Level::Warn);
+        assert!(text.starts_with("gives b its state after 7 commands: given up after 9 bytes: ") && text.contains("11"));
+        assert!(!text.contains("TooLarge"), "{text}");
+        assert_eq!(told(TransferOutcome::GivenUp(GivenUp::LeaderChanged)).0, log::Level::Info);
+        assert_eq!(told(TransferOutcome::Began).0, log::Level::Info);
     }
 }
