@@ -2,12 +2,17 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use stentor::runtime::{ClientId, ClusterRuntime, GroupId, Housekeeper, WaitMode, client_round};
-use stentor::{Cluster, Context, Frozen, NodeHandle, StateMachine, Stateless, Status, Turn};
+use stentor::{
+    Cluster, ConfigError, Context, Frozen, Node, NodeError, NodeHandle, StartError, StateMachine, Stateless, Status,
+    Stopper, Turn,
+};
 use stentor_fabric::Backoff;
 use stentor_testutil::TempDir;
 
@@ -142,6 +147,31 @@ fn a_group_goes_on_without_its_leader_and_takes_it_in_again_with_the_state() {
     let error = nodes[second].hand_over("nobody").expect_err("there is no such member");
     assert!(error.to_string().starts_with(&all.name) && error.to_string().contains("no other member"), "{error}");
     assert!(!error.remedy().is_empty());
+}
+
+#[test]
+fn a_look_that_panics_or_asks_the_node_itself_harms_nobody() {
+    let directory = TempDir::new();
+    let node = Arc::new(cluster("looks", &directory).node("a", Sum::default()).spawn().expect("starts"));
+    let looked = catch_unwind(AssertUnwindSafe(|| node.inspect(|_| panic!("as it was told"))));
+    assert!(looked.is_err(), "whoever looks panics");
+    assert_eq!(sum_of(&node), 0, "and the node goes on");
+    let own = Arc::clone(&node);
+    let error = node.inspect(move |_| own.status().map(drop)).expect("it runs").expect_err("it would wait for itself");
+    assert!(error.to_string().contains("its own thread") && error.remedy().contains("another thread"), "{error}");
+}
+
+#[test]
+fn nodes_and_handles_can_be_sent_and_handles_be_shared() {
+    fn is_send<T: Send>() {}
+    fn is_shared<T: Send + Sync + 'static>() {}
+    is_send::<Node<Sum>>();
+    is_shared::<NodeHandle<std::cell::Cell<u8>>>();
+    is_shared::<Stopper>();
+    is_shared::<Cluster>();
+    is_shared::<NodeError>();
+    is_shared::<StartError>();
+    is_shared::<ConfigError>();
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub(super) enum Problem {
     HandOver { to: String, why: Option<HandOverError> },
     #[error("its thread has ended")]
     Gone,
+    #[error("its own thread cannot wait for its answer")]
+    Itself,
     #[error("its state machine has panicked")]
     Panicked,
 }
@@ -79,7 +81,8 @@ impl NodeError {
             Problem::Ended(RunError::Restore(..)) => "run the same program at all members, and start this one again",
             Problem::HandOver { .. } => "ask the leader, and name a connected member of its group",
             Problem::Gone => "`NodeHandle::stop` returns why",
-            Problem::Panicked => "mend `apply`, and start the node again: the group takes it in",
+            Problem::Itself => "ask from another thread, not in a method of the state machine and not in `inspect`",
+            Problem::Panicked => "mend the state machine, and start the node again: the group takes it in",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A node on a thread of its own.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
@@ -43,17 +43,22 @@ impl<S: StateMachine> NodeHandle<S> {
     /// Returns how the node and its group stand. The node answers between two rounds, within 50 ms if it is at rest.
     ///
     /// # Errors
-    /// If the node has ended. [`stop`](NodeHandle::stop) returns why.
+    /// If the node has ended: [`stop`](NodeHandle::stop) returns why. Or if the node's own thread asks, in `apply` for example: it would
+    /// wait for itself.
     pub fn status(&self) -> Result<Status, NodeError> {
         self.ask(|host| host.status())
     }
 
-    /// Looks at the value between two commands, on the node's thread.
+    /// Looks at the value between two commands, on the node's thread, which answers nobody meanwhile.
     ///
     /// # Errors
     /// As [`status`](NodeHandle::status).
+    ///
+    /// # Panics
+    /// If `look` does. The node goes on.
     pub fn inspect<T: Send + 'static>(&self, look: impl FnOnce(&S) -> T + Send + 'static) -> Result<T, NodeError> {
-        self.ask(|host| look(host.machine()))
+        let looked = self.ask(|host| catch_unwind(AssertUnwindSafe(|| look(host.machine()))))?;
+        Ok(looked.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
     /// Asks another member to lead. [`status`](NodeHandle::status) says when it does.
@@ -65,7 +70,7 @@ impl<S: StateMachine> NodeHandle<S> {
         self.ask(move |host| host.hand_over(&to))?
     }
 
-    /// Returns whether the node has ended by itself.
+    /// Returns whether the node has ended, by itself or because a [`stopper`](NodeHandle::stopper) stopped it.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -91,6 +96,9 @@ impl<S: StateMachine> NodeHandle<S> {
         &self,
         question: impl FnOnce(&mut dyn Host<S>) -> T + Send + 'static,
     ) -> Result<T, NodeError> {
+        if self.thread.as_ref().is_some_and(|own| own.thread().id() == thread::current().id()) {
+            return Err(NodeError { name: self.name.clone(), problem: Problem::Itself });
+        }
         let (answer, answered) = sync_channel(1);
         // Whoever asked may have gone.
         self.mailbox.put(Box::new(move |host| drop(answer.send(question(host)))));
