@@ -34,7 +34,8 @@ pub trait StateMachine: Send + 'static {
 
 /// A frozen value.
 pub trait Frozen: Send + 'static {
-    /// Writes the value, so that [`StateMachine::restore`] can read it.
+    /// Writes the value, so that [`StateMachine::restore`] can read it. The transfer is given up and begun again if nothing is written for
+    /// half a minute.
     ///
     /// # Errors
     /// What `out` says, which has no more use for the rest then; or why the value cannot be written.

@@ -96,8 +96,9 @@ impl Cluster {
         self.runtime.config().memory()
     }
 
-    /// Begins a member of a group with this value. The value counts only where the group begins: a member that is taken in gets the
-    /// others' state.
+    /// Begins a member of a group with this value. The value counts only where the group begins, and must be equal at all members: a
+    /// member that is taken in gets the others' state, but not before they have applied a command. The node keeps it in memory, as
+    /// [`Frozen::write`](crate::Frozen::write) writes it.
     pub fn node<S: StateMachine>(&self, name: &str, state: S) -> NodeBuilder<S> {
         NodeBuilder::new(self.clone(), name, state)
     }

@@ -38,7 +38,8 @@ impl<S: StateMachine> NodeBuilder<S> {
         NodeBuilder { cluster, name: name.to_owned(), state, wait: WaitMode::ADAPTIVE, bind: None }
     }
 
-    /// Sets what the node does while it has nothing to do. Without it that is [`WaitMode::ADAPTIVE`].
+    /// Sets what the node does while it has nothing to do. Without it that is [`WaitMode::ADAPTIVE`]. [`Node::turn`] spins and yields in
+    /// this mode, too; in a mode that never sleeps it is never [idle](super::Turn::Idle).
     pub fn wait(self, mode: WaitMode) -> Self {
         NodeBuilder { wait: mode, ..self }
     }

@@ -106,6 +106,7 @@ impl<S> AsFd for Node<S> {
 
 /// What a round leaves to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[must_use = "it says whether to turn again, to sleep or to end"]
 pub enum Turn {
     /// Turn again before sleeping.
     Busy,
