@@ -13,8 +13,8 @@ use super::error::Problem;
 use super::machine::Machine;
 use super::{MemberStatus, NodeError, Status, Turn};
 use crate::runtime::{
-    ClusterRuntime, ElectionDriver, FabricDiagnostics, GivenUp, Goodbye, MemberLoop, Presence, RunError, StartError, Stop,
-    TransferOutcome, TransferReport, TransferRole,
+    ClusterRuntime, ElectionDriver, FabricDiagnostics, GivenUp, Goodbye, MemberLoop, Presence, RunError, StartError,
+    Stop, TransferOutcome, TransferReport, TransferRole,
 };
 use crate::state_machine::StateMachine;
 
@@ -271,7 +271,9 @@ mod tests {
         };
         let (level, text) = told(TransferOutcome::GivenUp(GivenUp::TooLarge { bytes: 11, limit: 10 }));
         assert_eq!(level, log::Level::Warn);
-        assert!(text.starts_with("gives b its state after 7 commands: given up after 9 bytes: ") && text.contains("11"));
+        assert!(
+            text.starts_with("gives b its state after 7 commands: given up after 9 bytes: ") && text.contains("11")
+        );
         assert!(!text.contains("TooLarge"), "{text}");
         assert_eq!(told(TransferOutcome::GivenUp(GivenUp::LeaderChanged)).0, log::Level::Info);
         assert_eq!(told(TransferOutcome::Began).0, log::Level::Info);
