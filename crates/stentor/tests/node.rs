@@ -1,13 +1,16 @@
 //! Nodes as a user runs them: in one process, on threads, in an event loop, and after one is gone.
 
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use stentor::config::FabricKind;
 use stentor::runtime::{ClientId, ClusterRuntime, GroupId, Housekeeper, WaitMode, client_round};
 use stentor::{
     Cluster, ConfigError, Context, Frozen, Node, NodeError, NodeHandle, StartError, StateMachine, Stateless, Status,
@@ -174,6 +177,58 @@ fn nodes_and_handles_can_be_sent_and_handles_be_shared() {
     is_shared::<ConfigError>();
 }
 
+/// Turns all, and sleeps if none is busy. Returns whether it slept.
+fn turn_all(nodes: &mut [Node<Sum>], mut stopped: impl FnMut(usize)) -> bool {
+    let mut until = None;
+    for (at, node) in nodes.iter_mut().enumerate() {
+        match node.turn().expect("it goes on") {
+            Turn::Busy => until = Some(Instant::now()),
+            Turn::Idle(longest) => until = Some(until.map_or(longest, |until: Instant| until.min(longest))),
+            Turn::Stopped => stopped(at),
+        }
+    }
+    let timeout = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
+    if timeout.is_zero() {
+        return false;
+    }
+    let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos().min(999_999_999) as i64 };
+    let mut descriptors: Vec<_> =
+        nodes.iter().map(|node| PollFd::from_borrowed_fd(node.as_fd(), PollFlags::IN)).collect();
+    poll(&mut descriptors, Some(&timeout)).expect("sleeps");
+    true
+}
+
+#[test]
+fn a_connection_wakes_nodes_at_rest_on_roce_and_does_not_keep_them_awake() {
+    let directory = TempDir::new();
+    let key = directory.join("key");
+    std::fs::write(&key, [7; 32]).expect("writes");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("its own file");
+    let address = |n: usize| format!("127.{}.11.{}:7101", 64 + std::process::id() % 128, n + 1);
+    let members = NAMES.iter().zip(0..).map(|(name, n)| (*name, address(n)));
+    let builder = Cluster::builder("rest").fabric(FabricKind::Roce).key(&format!("file:{}", key.display()));
+    let cluster = builder.group("g", members).directory(&*directory).build().expect("a sound cluster");
+    let start = |name: &&str| cluster.node(name, Sum::default()).wait(WaitMode::BLOCK).start().expect("starts");
+    let mut nodes: Vec<_> = NAMES.iter().map(start).collect();
+    let mut sleeps_in = |time: Duration| {
+        let (since, mut sleeps) = (Instant::now(), 0);
+        while since.elapsed() < time {
+            sleeps += u32::from(turn_all(&mut nodes, |_| ()));
+        }
+        sleeps
+    };
+    until("they rest", || (sleeps_in(Duration::from_millis(200)) < 30).then_some(()));
+    // At moments that have nothing to do with those of the nodes.
+    let connect = move |n: usize| {
+        std::thread::sleep(Duration::from_millis(37));
+        TcpStream::connect(address(n % 3)).expect("it listens")
+    };
+    let connections = std::thread::spawn(move || (0..20).map(connect).collect::<Vec<_>>());
+    let sleeps = sleeps_in(Duration::from_millis(800));
+    drop(connections.join().expect("all were made"));
+    assert!(sleeps < 1000, "{sleeps}");
+}
+
 #[test]
 fn nodes_turn_in_an_event_loop_of_the_callers_and_stop() {
     let directory = TempDir::new();
@@ -184,22 +239,7 @@ fn nodes_turn_in_an_event_loop_of_the_callers_and_stop() {
     let mut stopped = [false; 3];
     while !stopped.iter().all(|stopped| *stopped) {
         assert!(since.elapsed() < Duration::from_secs(60), "{nodes:?}");
-        let mut until = None;
-        for (node, stopped) in nodes.iter_mut().zip(&mut stopped) {
-            match node.turn().expect("it goes on") {
-                Turn::Busy => until = Some(Instant::now()),
-                Turn::Idle(longest) => until = Some(until.map_or(longest, |until: Instant| until.min(longest))),
-                Turn::Stopped => *stopped = true,
-            }
-        }
-        let timeout = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
-        if !timeout.is_zero() {
-            slept += 1;
-            let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos().min(999_999_999) as i64 };
-            let mut descriptors: Vec<_> =
-                nodes.iter().map(|node| PollFd::from_borrowed_fd(node.as_fd(), PollFlags::IN)).collect();
-            poll(&mut descriptors, Some(&timeout)).expect("sleeps");
-        }
+        slept += u32::from(turn_all(&mut nodes, |node| stopped[node] = true));
         let all = nodes.iter().map(|node| node.status()).collect::<Vec<_>>();
         if all.iter().any(leads) && all.iter().all(|status| !status.joining) {
             nodes.iter().for_each(|node| node.stopper().stop());
