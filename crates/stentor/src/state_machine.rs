@@ -61,6 +61,7 @@ impl Frozen for Stateless {
 /// What is known of a command where it is applied. It is the same at every member of the group.
 #[derive(Debug)]
 pub struct Context<'a> {
+    pub(crate) group: Group,
     pub(crate) position: Position,
     pub(crate) sender: &'a str,
 }
@@ -69,7 +70,7 @@ impl Context<'_> {
     /// Returns the group that applies the command here.
     #[must_use]
     pub fn group(&self) -> Group {
-        self.position.group
+        self.group
     }
 
     /// Returns the place of the command in the global order.

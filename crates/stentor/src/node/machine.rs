@@ -3,22 +3,25 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use stentor_multicast::{self as multicast, Application, Delivered, RestoreError, StateReader, Topology};
+use stentor_multicast::{
+    self as multicast, Application, Delivered, GroupId, RestoreError, StateReader, Timestamp, Topology,
+};
 
 use super::state_writer::StateWriter;
 use crate::Group;
 use crate::runtime::ClusterRuntime;
 use crate::state_machine::{Context, Frozen, StateMachine};
 
-/// The place of a command in the global order. Places are compared by time and group; the index follows.
+/// The place of a command in the global order, as one group applies it. Places compare as the global order does. A command has the same
+/// time and the same group of its time in all groups that apply it; the index is each group's own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub struct Position {
     /// The time at which the command was ordered, nanoseconds since 1970 where the clocks of most members are right.
     pub time: u64,
-    /// The group that applied it.
+    /// The group that gave the time. Commands of two groups may have the same time, and this tells them apart.
     pub group: Group,
-    /// The number of the command in this group, from 1.
+    /// The number of the command in the group that applies it, from 1.
     pub index: u64,
 }
 
@@ -48,9 +51,10 @@ impl<S: StateMachine> Machine<S> {
 impl<S: StateMachine> Application for Machine<S> {
     #[inline]
     fn deliver(&mut self, delivered: &Delivered<'_>) {
-        let position = Position { time: delivered.timestamp.time, group: self.group, index: delivered.number };
+        let Timestamp { time, group } = delivered.timestamp;
+        let position = Position { time, group: Group(GroupId(group)), index: delivered.number };
         let sender = self.senders.get(usize::from(delivered.id.client.0)).map_or("?", String::as_str);
-        self.machine.apply(&Context { position, sender }, delivered.payload);
+        self.machine.apply(&Context { group: self.group, position, sender }, delivered.payload);
         self.applied = Some(position);
     }
 
@@ -74,5 +78,55 @@ struct Bytes<'a, 'b>(&'a mut StateReader<'b>);
 impl Read for Bytes<'_, '_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         Ok(self.0.read(out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_multicast::{Ballot, ClientId, MessageId};
+
+    use super::*;
+    use crate::{Cluster, Stateless};
+
+    struct Places(Vec<(Group, Position)>);
+
+    impl StateMachine for Places {
+        type Frozen = Stateless;
+
+        fn apply(&mut self, at: &Context<'_>, _: &[u8]) {
+            self.0.push((at.group(), at.position()));
+        }
+
+        fn freeze(&self) -> Stateless {
+            Stateless
+        }
+
+        fn restore(&mut self, _: &mut dyn Read) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn commands_of_the_same_time_have_the_same_order_in_all_groups() {
+        let members = |host: &str| ["a", "b", "c"].map(|name| (format!("{host}{name}"), format!("{host}{name}:1")));
+        let cluster = Cluster::builder("c").group("g1", members("x")).group("g2", members("y")).build();
+        let cluster = cluster.expect("a sound cluster");
+        let groups: Vec<_> = cluster.groups().collect();
+        let places = [groups[0], groups[1]].map(|group| {
+            let mut machine =
+                Machine::new(Places(Vec::new()), "a", group, cluster.runtime()).expect("it has nothing to write");
+            for (number, group) in [(1, 0), (2, 1)] {
+                machine.deliver(&Delivered {
+                    id: MessageId { client: ClientId(0), sequence: number },
+                    timestamp: Timestamp { time: 5, group },
+                    number,
+                    ballot: Ballot::default(),
+                    payload: &[],
+                });
+            }
+            assert!(machine.machine.0.iter().all(|(applies, _)| *applies == group));
+            [machine.machine.0[0].1, machine.machine.0[1].1]
+        });
+        assert!(places[1][0] < places[0][1] && places[0][0] < places[1][1], "{places:?}");
     }
 }
