@@ -36,7 +36,14 @@ impl Frozen for Counter {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
+}
+
+fn run() -> Result<(), Box<dyn std::error::Error>> {
     let name = std::env::args().nth(1).ok_or("name a member of the configuration: counter g1.1")?;
     Cluster::load("cluster.toml")?.node(&name, Counter::default()).start()?.run()?;
     Ok(())
