@@ -125,7 +125,7 @@ fn cases<T: Testbed>() -> Vec<Case<T>> {
         ring: thousands_of_records(2), slots_show_the_newest(2);
         imm: data_then_notification(2), waits_for_a_receive(2), breaks_without_a_receive(2), receives_are_bounded(2),
             late_but_not_lost(2), goes_on_after_the_limit(2);
-        merge: everything_lands_and_is_reported_once(2), other_requests_keep_their_places(2),
+        merge: everything_lands_and_is_reported_once(2), completions_come_in_order(2), other_requests_keep_their_places(2),
             every_part_of_a_refused_one_is_named(2), nothing_is_left_of_a_connection_that_ends(2);
         read: what_a_completed_write_wrote(2), what_the_owner_stored(2), of_many_words(2);
         readers: they_read_and_never_write(3), one_loses_access_and_the_others_keep_it(3);

@@ -13,6 +13,14 @@ use stentor_fabric_sim::{NetworkModel, SimFabric};
 
 type Disordered = SimBed<FaultInjector<SimFabric>>;
 
+/// Cases that count on completions in the order of posts.
+const ORDERED: [&str; 4] = [
+    "imm::late_but_not_lost",
+    "merge::completions_come_in_order",
+    "queue::one_completion_per_signalled",
+    "revoke::keeps_what_completed",
+];
+
 fn disordered(processes: usize, seed: u64, model: &NetworkModel, disorders: Faults) -> Disordered {
     wrapped(processes, seed, model, move |fabric| FaultInjector::new(fabric, disorders))
 }
@@ -24,9 +32,7 @@ fn the_suite_holds_whatever_order_completions_come_in() {
         let report = suite(|processes| {
             disordered(processes, seed, &model, Faults { hold_polls: 3, ..Faults::completions(seed) })
         });
-        // These count on completions in the order of posts.
-        let ordered = ["imm::late_but_not_lost", "queue::one_completion_per_signalled", "revoke::keeps_what_completed"];
-        let failed: Vec<_> = report.failed().into_iter().filter(|case| !ordered.contains(case)).collect();
+        let failed: Vec<_> = report.failed().into_iter().filter(|case| !ORDERED.contains(case)).collect();
         assert!(failed.is_empty(), "seed {seed}:\n{report}");
     }
 }
@@ -181,9 +187,7 @@ fn the_suite_holds_with_what_efa_leaves() {
         // The suite posts short data inline.
         let disorders = Faults { hold_polls: 3, inline_bytes: u32::MAX, ..Faults::efa(seed, u32::MAX, tags) };
         let report = suite(|processes| disordered(processes, seed, &model, disorders));
-        // These count on the order of posts without asking.
-        let ordered = ["imm::late_but_not_lost", "queue::one_completion_per_signalled", "revoke::keeps_what_completed"];
-        let failed: Vec<_> = report.failed().into_iter().filter(|case| !ordered.contains(case)).collect();
+        let failed: Vec<_> = report.failed().into_iter().filter(|case| !ORDERED.contains(case)).collect();
         assert!(failed.is_empty(), "seed {seed}:\n{report}");
     }
 }

@@ -183,7 +183,7 @@ mod tests {
         }
         assert_eq!(TransferLetter::decode(&[4, 0, 0, 0, 0, 0, 0, 0, 1], b""), None, "words behind a query");
         assert_eq!(TransferLetter::decode(&[2, 0, 0, 0, 0, 1, 0, 0], b"x"), None, "bytes behind an end");
-        assert_eq!(TransferLetter::decode(&[6, 0, 0, 0, 0, 6, 0, 0], b""), None, "no such reason");
+        assert_eq!(TransferLetter::decode(&[6, 0, 0, 0, 0, 7, 0, 0], b""), None, "no such reason");
         assert_eq!(TransferLetter::decode(&[2, 0, 0, 1 << 16, 0, 1, 0, 0], b""), None, "no such incarnation");
     }
 }
