@@ -53,6 +53,7 @@ pub(crate) const MAP: &[Place] = &[
         name: "stentor-bench",
         on: &[
             "stentor",
+            "stentor-atomic-copy",
             "stentor-channel",
             "stentor-checker",
             "stentor-election",
