@@ -13,6 +13,7 @@ use super::handle::NodeHandle;
 use super::hosted::{Host, Hosted, Mailbox};
 use super::machine::Machine;
 use super::{Node, StartError, Stopper};
+use crate::config::FabricKind;
 use crate::runtime::{self, BindConfig, ClusterFabric, ClusterRuntime, InUse, Role};
 use crate::state_machine::StateMachine;
 use crate::{Cluster, Group, with_fabric};
@@ -83,6 +84,9 @@ impl<S: StateMachine> NodeBuilder<S> {
     fn host(self, mailbox: Mailbox<S>) -> Result<Box<dyn Host<S>>, runtime::StartError> {
         let NodeBuilder { cluster, name, state, wait, bind } = self;
         let plan = Arc::clone(cluster.runtime());
+        if plan.config().fabric() == FabricKind::Sim {
+            return Err(runtime::StartError::Simulated);
+        }
         let me = plan.process(&name)?;
         plan.check_member(me)?;
         let group = match plan.topology().role(me) {

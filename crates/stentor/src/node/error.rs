@@ -7,10 +7,9 @@ use crate::runtime::{self, RunError};
 
 /// Why a node did not start. Nothing of it is left then.
 #[derive(Debug, Error)]
-#[error("{name} does not start: {cause}")]
+#[error("{name} does not start: {cause}; {}", .cause.remedy())]
 pub struct StartError {
     pub(super) name: String,
-    #[source]
     pub(super) cause: Box<runtime::StartError>,
 }
 
@@ -24,7 +23,7 @@ impl StartError {
 
 /// Why a node ended by itself, or did not do what it was asked.
 #[derive(Debug, Error)]
-#[error("{name}: {problem}")]
+#[error("{name}: {problem}; {}", .problem.remedy())]
 pub struct NodeError {
     pub(super) name: String,
     pub(super) problem: Problem,
@@ -72,7 +71,13 @@ impl NodeError {
     /// Returns what to do about it.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
-        match &self.problem {
+        self.problem.remedy()
+    }
+}
+
+impl Problem {
+    fn remedy(&self) -> &'static str {
+        match self {
             Problem::Ended(RunError::Wait(_)) => "`stentor doctor` says what this machine can do",
             Problem::Ended(RunError::Ended { .. }) => "start it again with the same command: the group takes it in",
             Problem::Ended(RunError::Superseded(_)) => {

@@ -121,14 +121,14 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
     #[inline]
     fn round(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
         let Hosted { plan, me, member, machine, turns, election, leaving, next_look, .. } = self;
-        let round = |member: &mut Member<F>, now: Duration, worked: bool| {
+        let round = |member: &mut Member<F>, now: Duration, _: bool| {
             election.watch(|process| Presence::of(member.fabric(), process));
             election.round(now, member);
             if stop.is_stopped() {
                 let (may_end, is_said) = (election.leave(now, member), leaving.goodbye.is_said(now));
                 leaving.done = may_end && is_said;
             }
-            if !worked && now >= *next_look {
+            if now >= *next_look {
                 *next_look = now + LOOK;
                 tell(plan, *me, member);
             }

@@ -63,13 +63,12 @@ impl<S: StateMachine> Application for Machine<S> {
     }
 
     fn restore_from(&mut self, number: u64, state: &mut StateReader<'_>) -> Result<(), RestoreError> {
-        let restored = if number == 0 {
+        if number == 0 {
             // The group begins here: with the value that the machine was given.
-            self.machine.restore(&mut &self.first[..])
-        } else {
-            self.machine.restore(&mut Bytes(state))
-        };
-        restored.map_err(|error| RestoreError(error.to_string()))
+            let restored = self.machine.restore(&mut &self.first[..]);
+            return restored.map_err(|error| RestoreError(format!("its own first value cannot be read: {error}")));
+        }
+        self.machine.restore(&mut Bytes(state)).map_err(|error| RestoreError(error.to_string()))
     }
 }
 

@@ -41,7 +41,7 @@ impl StateWriter {
         let (tell, news) = sync_channel(WAITING);
         let write = move || {
             let mut out = Chunks { tell, chunk: Vec::with_capacity(CHUNK) };
-            let written = frozen.write(&mut out).and_then(|()| out.flush());
+            let written = frozen.write(&mut out).and_then(|()| out.hand_over());
             // Whoever reads no more needs no end.
             let _ = out.tell.send(News::End(written));
         };
@@ -109,12 +109,19 @@ impl Write for Chunks {
         let part = &bytes[..bytes.len().min(CHUNK - self.chunk.len())];
         self.chunk.extend_from_slice(part);
         if self.chunk.len() == CHUNK {
-            self.flush()?;
+            self.hand_over()?;
         }
         Ok(part.len())
     }
 
+    /// Does nothing: a writer that flushes often would make many short pieces.
     fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Chunks {
+    fn hand_over(&mut self) -> io::Result<()> {
         if self.chunk.is_empty() {
             return Ok(());
         }

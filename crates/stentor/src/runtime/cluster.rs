@@ -64,6 +64,9 @@ pub enum StartError {
     /// The election.
     #[error(transparent)]
     Election(#[from] HeartbeatError),
+    /// The configuration names the simulated fabric, on which no process runs.
+    #[error("fabric `sim` has no processes of a system")]
+    Simulated,
     /// The system refuses a thread.
     #[error("cannot start a thread: {source}")]
     Thread {
@@ -86,6 +89,7 @@ impl StartError {
         let remedy = match self {
             StartError::UnknownProcess(_) | StartError::Role(..) => "name a member of a group of the configuration",
             StartError::Topology(_) => "change the groups",
+            StartError::Simulated => "use fabric `shm`, `roce`, `verbs` or `ofi`",
             StartError::Election(_) => "change timeout_min_ms and timeout_max_ms in [election]",
             StartError::Thread { source } => OsError::remedy_in(source).unwrap_or(DOCTOR),
             StartError::State { .. } => "mend `Frozen::write`",

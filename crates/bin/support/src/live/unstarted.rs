@@ -72,9 +72,10 @@ pub fn unstarted(error: StartError, config: &Path) -> Failure {
             "write `key = \"file:PATH\"` or \"env:NAME\"; `head -c 32 /dev/urandom | base64` makes one",
         ),
         StartError::Address(error) => unresolved(error, config),
-        error @ (StartError::Election(_) | StartError::State { .. } | StartError::Thread { .. }) => {
-            Failure::usage(&error, place, error.remedy())
-        }
+        error @ (StartError::Election(_)
+        | StartError::State { .. }
+        | StartError::Thread { .. }
+        | StartError::Simulated) => Failure::usage(&error, place, error.remedy()),
         StartError::Node(NodeError::Connect(error)) => {
             let plan = super::plan(config).ok();
             let failure = Failure::refused(&error, place, DOCTOR);
