@@ -138,11 +138,11 @@ fn a_group_goes_on_without_its_leader_and_takes_it_in_again_with_the_state() {
     until("both have applied", || nodes.iter().all(|node| sum_of(node) == 20_100).then_some(()));
     nodes.push(spawn(NAMES[first]));
     until("the state came", || (sum_of(&nodes[2]) == 20_100).then_some(()));
-    let status = until("it is connected to both", || {
+    let status = until("it is back, and connected to both", || {
         let status = nodes[2].status().expect("it runs");
-        status.others.iter().all(|other| other.connected).then_some(status)
+        (!status.joining && status.others.iter().all(|other| other.connected)).then_some(status)
     });
-    assert!(!status.joining && status.commands == 200, "{status:?}");
+    assert_eq!(status.commands, 200);
     let all = nodes[second].status().expect("it runs");
     // A member leads only once it has told that it would.
     until("it hands over", || nodes[second].hand_over(&status.name).ok());

@@ -8,7 +8,7 @@ use super::machine::Position;
 pub struct Status {
     /// The name of the node.
     pub name: String,
-    /// Whether the node has no state of its group yet.
+    /// Whether the node does not take part in its group yet. Its machine may have the group's state a moment earlier.
     pub joining: bool,
     /// The member that leads the group, or led it last. `None`: none is known.
     pub leader: Option<String>,
