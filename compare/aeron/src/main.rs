@@ -128,7 +128,7 @@ fn send(options: &Options, taker: &mut Taker, offer: impl Fn(&[u8]) -> Result<bo
     finish(options, &sent)
 }
 
-/// What has come to one of two processes: how many messages, and what is wrong with one.
+/// The messages that one of two processes has received: their number, and what is wrong with one.
 struct Come {
     options: Options,
     count: u64,

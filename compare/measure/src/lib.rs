@@ -265,7 +265,7 @@ pub fn row(options: &Options, sent: &Times) -> Result<Row> {
     worked_out(options, sent, &delivered)
 }
 
-/// What the words of a message are; a message of another content is an error.
+/// Each word of a message. A message with another content is an error.
 const CONTENT: u64 = 0x0707_0707_0707_0707;
 
 /// A message that goes to and fro.
@@ -335,7 +335,7 @@ pub fn ping_pong(
     Ok(())
 }
 
-/// What it takes to read the clock, ns: the smallest mean of several batches, as Stentor's benches have it.
+/// Measures the cost of reading the clock, ns: the smallest mean of several batches, as Stentor's benches do.
 fn clock_cost() -> f64 {
     const READS: u32 = 200;
     let batch = |_| {

@@ -27,8 +27,7 @@ pub enum BenchCommand {
     Cluster(BenchCluster),
     /// The rows of two runs side by side, each kept with --json: what became slower
     Compare(BenchCompare),
-    /// What a multicast to one group takes without Stentor, on given addresses: plain datagrams. `cargo xtask compare` sets it beside
-    /// a cluster
+    /// Plain datagrams between given addresses, as a multicast to one group needs them; `cargo xtask compare` sets them beside a cluster
     #[command(hide = true)]
     Bound(BenchBound),
     /// A client that a bench kills; the bench starts it itself
@@ -139,7 +138,7 @@ pub struct BenchChannel {
     #[arg(short = 's', long, value_name = "BYTES,…", value_delimiter = ',', default_value = "8,4096,65536",
           value_parser = channel_payload)]
     pub size: Vec<usize>,
-    /// What is read in place is loaded and checked, every byte of it; otherwise the receiver sees where it is and no more
+    /// The receiver loads and checks every byte of a message in place; otherwise it learns where the message is, and no more
     #[arg(long)]
     pub every_byte: bool,
     /// Round trips of 8 bytes in each row; rows of longer messages have fewer

@@ -79,7 +79,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// So many processes, each with a loopback address of its own.
+    /// Makes a ring of so many processes, each with a loopback address of its own.
     pub(super) fn loopback(network: u8, processes: usize, steps: usize, mode: WaitMode) -> Self {
         let addresses = (0..processes).map(|process| address(network, process)).collect();
         Ring { addresses, mtu: MTU, steps, mode }

@@ -50,7 +50,7 @@ pub(super) enum Part {
         network: Option<u8>,
         /// On libfabric: the provider.
         ofi: Option<String>,
-        /// What is read in place is loaded and checked.
+        /// Whether the receiver loads and checks every byte of a message in place.
         every_byte: bool,
     },
     /// A member or a client.

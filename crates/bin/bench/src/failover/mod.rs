@@ -31,9 +31,9 @@ use stentor_support::args::{LoopbackFabric, name_of};
 use stentor_support::live::{Captures, Interrupt, refuse_network, unstarted};
 use stentor_support::{Failure, Output, Verdict, verdicts};
 
-/// The target of a simulated fail-over of which nobody is told, µs.
+/// The target of a simulated fail-over that nobody is told of, µs.
 const SILENT_US: f64 = 1000.0;
-/// The target of one that is told, µs, counted from then on.
+/// The target of a simulated fail-over that the members are told of, µs from then on.
 const TOLD_US: f64 = 50.0;
 
 pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdict), Failure> {

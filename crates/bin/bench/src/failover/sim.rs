@@ -32,7 +32,7 @@ pub(super) struct Sign {
     pub(super) timeout_min: Duration,
     /// A longer one always is.
     pub(super) timeout_max: Duration,
-    /// From the crash until the others are told of it; `None`: nobody tells them.
+    /// The time from the crash until the others are told of it. `None`: nobody tells them.
     pub(super) told_after: Option<Duration>,
     /// The group is let work before the crash, ns.
     settles_ns: u64,
