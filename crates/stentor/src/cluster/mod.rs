@@ -19,8 +19,6 @@ pub use builder::ClusterBuilder;
 #[derive(Clone, Debug)]
 pub struct Cluster {
     runtime: Arc<ClusterRuntime>,
-    /// The directory of the configuration: the file of a key may be relative to it.
-    origin: PathBuf,
     /// Where processes of one host meet.
     sockets: PathBuf,
 }
@@ -33,8 +31,7 @@ impl Cluster {
     pub fn load(path: impl AsRef<Path>) -> Result<Cluster, ConfigError> {
         let path = path.as_ref();
         let runtime = runtime(ClusterConfig::load(path)?, path)?.with_file(path);
-        let origin = path.parent().unwrap_or(Path::new("")).to_owned();
-        Ok(Cluster { runtime: Arc::new(runtime), origin, sockets: default_directory() })
+        Ok(Cluster { runtime: Arc::new(runtime), sockets: default_directory() })
     }
 
     /// Begins a configuration in code: no file is needed.
@@ -44,7 +41,7 @@ impl Cluster {
 
     fn in_code(config: ClusterConfig, sockets: Option<PathBuf>) -> Result<Cluster, ConfigError> {
         let runtime = Arc::new(runtime(config, Path::new(builder::ORIGIN))?);
-        Ok(Cluster { runtime, origin: PathBuf::new(), sockets: sockets.unwrap_or_else(default_directory) })
+        Ok(Cluster { runtime, sockets: sockets.unwrap_or_else(default_directory) })
     }
 
     /// Sets the directory in which the processes of this host meet. Without it that is `$XDG_RUNTIME_DIR/stentor`, or
@@ -105,10 +102,6 @@ impl Cluster {
 
     pub(crate) fn runtime(&self) -> &Arc<ClusterRuntime> {
         &self.runtime
-    }
-
-    pub(crate) fn origin(&self) -> &Path {
-        &self.origin
     }
 
     pub(crate) fn sockets(&self) -> &Path {

@@ -1,11 +1,11 @@
 //! What a node is told, and its start.
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
-use stentor_fabric::{ProcessId, WaitMode};
+use stentor_fabric::WaitMode;
 use stentor_host::system;
 use stentor_multicast::ProcessRole;
 
@@ -14,14 +14,9 @@ use super::hosted::{Host, Hosted, Mailbox};
 use super::machine::Machine;
 use super::{Node, StartError, Stopper};
 use crate::config::FabricKind;
-use crate::runtime::{self, BindConfig, ClusterFabric, ClusterRuntime, InUse, Role};
+use crate::runtime::{self, BindConfig, ClusterFabric, InUse, Role, patiently};
 use crate::state_machine::StateMachine;
 use crate::{Cluster, Group, with_fabric};
-
-/// For so long a start waits for a port or place that another process held a moment ago.
-const GIVING_BACK: Duration = Duration::from_secs(5);
-/// The pause between two attempts.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// A node that is being put together. [`Cluster::node`] begins one.
 #[derive(Debug)]
@@ -88,44 +83,20 @@ impl<S: StateMachine> NodeBuilder<S> {
             return Err(runtime::StartError::Simulated);
         }
         let me = plan.process(&name)?;
-        plan.check_member(me)?;
-        let group = match plan.topology().role(me) {
-            Some(ProcessRole::Member { group, .. }) => Group(group),
-            _ => return Err(runtime::StartError::Role(name, "member of a group")),
+        let Some(ProcessRole::Member { group, .. }) = plan.topology().role(me) else {
+            return Err(runtime::StartError::Role(name, "member of a group"));
         };
-        let bind = BindConfig {
-            directory: cluster.origin().to_owned(),
-            sockets: cluster.sockets().to_owned(),
-            bind,
-            seed: 1,
-            ..BindConfig::default()
-        };
+        let group = Group(group);
+        // The file of a key may be relative to that of the configuration.
+        let beside = BindConfig::beside(plan.file().unwrap_or(Path::new("")));
+        let bind = BindConfig { sockets: cluster.sockets().to_owned(), bind, ..beside };
         let machine =
             Machine::new(state, &name, group, &plan).map_err(|source| runtime::StartError::State { source })?;
         with_fabric!(plan.config().fabric(), F => {
-            let fabric = patiently::<F>(&plan, me, &bind)?;
+            let start = || F::start_in(&plan, Role::Groups, me, &bind);
+            let fabric = patiently(start, InUse::in_use, |text| log::info!("{name}: {text}"))?;
             let member = plan.joining_on(fabric, me)?;
             Ok(Box::new(Hosted::new(&plan, member, machine, wait, mailbox)?))
         })
-    }
-}
-
-/// Starts a fabric, perhaps after its predecessor has gone.
-fn patiently<F: ClusterFabric>(
-    plan: &ClusterRuntime,
-    me: ProcessId,
-    bind: &BindConfig,
-) -> Result<F, runtime::StartError> {
-    let (since, mut said) = (Instant::now(), false);
-    loop {
-        let error = match F::start_in(plan, Role::Groups, me, bind) {
-            Ok(fabric) => return Ok(fabric),
-            Err(error) => error,
-        };
-        let Some(what) = error.in_use().filter(|_| since.elapsed() < GIVING_BACK) else { return Err(error) };
-        if !std::mem::replace(&mut said, true) {
-            log::info!("{}: {what} is still in use: waits up to {} s", plan.name(me), GIVING_BACK.as_secs());
-        }
-        std::thread::sleep(PAUSE);
     }
 }

@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use stentor_fabric_ofi::StartError as OfiError;
 use stentor_fabric_roce::driver::PortError;
@@ -15,6 +16,12 @@ use stentor_host::StartError as SeatError;
 
 use super::StartError;
 
+/// The time for which a start waits for its port or place.
+const GIVING_BACK: Duration = Duration::from_secs(5);
+/// The time after which the wait is reported.
+const UNNOTICED: Duration = Duration::from_millis(300);
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
 /// In the flags of a process: the kernel is tearing it down (`PF_EXITING`, `linux/sched.h`).
 const EXITING: u64 = 4;
 
@@ -94,6 +101,42 @@ fn says_ending(stat: &str) -> bool {
     matches!(state, "Z" | "X") || flags & EXITING != 0
 }
 
+/// Calls `start` until it succeeds, for some seconds while something that it needs is `in_use`. `say` hears once what it waits for.
+///
+/// # Errors
+/// What `start` says last.
+pub fn patiently<T, E>(
+    start: impl FnMut() -> Result<T, E>,
+    in_use: impl Fn(&E) -> Option<String>,
+    say: impl FnMut(&str),
+) -> Result<T, E> {
+    patiently_for(GIVING_BACK, start, in_use, say)
+}
+
+fn patiently_for<T, E>(
+    most: Duration,
+    mut start: impl FnMut() -> Result<T, E>,
+    in_use: impl Fn(&E) -> Option<String>,
+    mut say: impl FnMut(&str),
+) -> Result<T, E> {
+    let (since, mut said) = (Instant::now(), false);
+    loop {
+        let error = match start() {
+            Ok(started) => return Ok(started),
+            Err(error) => error,
+        };
+        let Some(what) = in_use(&error).filter(|_| since.elapsed() < most) else { return Err(error) };
+        if !said && since.elapsed() >= UNNOTICED.min(most / 2) {
+            said = true;
+            say(&format!(
+                "{what} is still in use, perhaps by a process that was killed just now: waits up to {} s until it is free",
+                most.as_secs()
+            ));
+        }
+        std::thread::sleep(PAUSE.min(most / 8));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +147,49 @@ mod tests {
         assert!(says_ending("7 (a) R 1 7 7 0 -1 4194564 0 0"));
         assert!(!says_ending("7 (a) R 1 7 7 0 -1 4194560 0 0"));
         assert!(!is_ending(std::process::id() as i32));
+    }
+
+    struct Held(bool);
+
+    impl Held {
+        fn tell(&self) -> Option<String> {
+            self.0.then(|| "TCP 127.0.0.1:7101".to_owned())
+        }
+    }
+
+    #[test]
+    fn start_waits_for_its_place_and_says_so_once() {
+        let (mut attempts, mut said) = (0, Vec::new());
+        let start = || {
+            attempts += 1;
+            if attempts < 7 { Err(Held(true)) } else { Ok(attempts) }
+        };
+        let started = patiently_for(Duration::from_millis(4), start, Held::tell, |text| said.push(text.to_owned()));
+        // It gives up after four milliseconds if they are over; else it has started.
+        assert!(started.is_err() || said.len() == 1, "{said:?}");
+        let (mut attempts, mut said) = (0, Vec::new());
+        let start = || {
+            attempts += 1;
+            if attempts < 20 { Err(Held(true)) } else { Ok(attempts) }
+        };
+        let started = patiently_for(Duration::from_secs(20), start, Held::tell, |text| said.push(text.to_owned()));
+        assert_eq!(started.ok(), Some(20));
+        assert_eq!(said.len(), 1);
+        assert!(said[0].contains("TCP 127.0.0.1:7101 is still in use"), "{said:?}");
+    }
+
+    #[test]
+    fn start_gives_up_and_another_error_is_told_at_once() {
+        let mut attempts = 0;
+        let mut start = |busy| {
+            attempts += 1;
+            Err::<(), _>(Held(busy))
+        };
+        assert!(
+            patiently_for(Duration::from_secs(600), || start(false), Held::tell, |_| panic!("nothing is waited for"))
+                .is_err()
+        );
+        assert!(patiently_for(Duration::from_millis(30), || start(true), Held::tell, |_| ()).is_err());
+        assert!(attempts > 2);
     }
 }

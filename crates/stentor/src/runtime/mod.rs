@@ -20,7 +20,7 @@ pub use cluster::{ClusterRuntime, StartError};
 pub use election_driver::{ElectionDriver, Presence};
 pub use fabric_diagnostics::{DeviceDiagnostics, FabricDiagnostics};
 pub use goodbye::Goodbye;
-pub use in_use::{InUse, tcp_port};
+pub use in_use::{InUse, patiently, tcp_port};
 pub use recorder::Recorder;
 pub use room::{Quota, Room, Shortage};
 pub use run_loop::{Housekeeper, MemberLoop, RunError, Stop, client_round, client_round_within, run_member};
