@@ -1,39 +1,16 @@
 //! Taking a client's place in a running cluster.
 
-use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use stentor::config::FabricKind;
 use stentor::runtime::{
-    Client, ClientId, ClusterRuntime, FabricDiagnostics, GroupId, Housekeeper, StartError, WaitMode, client_round,
+    Client, ClientId, ClusterRuntime, FabricDiagnostics, GroupId, JoinError, JoinWatch, Placing, StartError, WaitMode,
 };
-use stentor_fabric::{Backoff, ProcessId};
-use stentor_fabric_roce::StartError as RoceError;
-use stentor_fabric_roce::driver::PortError;
-use stentor_host::StartError as ShmError;
+use stentor_fabric::ProcessId;
 
-use super::{Busy, MEND_NAME, Missed, Refusals, Waiting, missed, patiently, unstarted, whereabouts};
+use super::{MEND_NAME, Missed, Refusals, Waiting, missed, unstarted, whereabouts};
 use crate::Failure;
-
-/// How long what keeps a process out of a place may last before another one is looked at.
-const PATIENCE: Duration = Duration::from_millis(300);
-/// How long a client that may begin waits for those who are there and do not count yet.
-const MOMENT: Duration = Duration::from_millis(100);
-/// For how long the home group of a place may not be there.
-const HOME_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Since when something has lasted.
-#[derive(Default)]
-struct Lasting(Option<Instant>);
-
-impl Lasting {
-    /// Whether it has lasted for longer than `limit`, if it holds now.
-    fn lasts(&mut self, holds: bool, now: Instant, limit: Duration) -> bool {
-        self.0 = if holds { self.0.or(Some(now)) } else { None };
-        self.0.is_some_and(|since| now - since > limit)
-    }
-}
 
 /// A client that has begun: a majority of each of its groups counts.
 pub struct Joined<F: FabricDiagnostics> {
@@ -65,34 +42,44 @@ pub struct Joining<'a, F: FabricDiagnostics> {
     pub check: &'a dyn Fn() -> Result<(), Failure>,
 }
 
-/// Why a place was not taken.
-enum Refused {
-    /// There is a process in it.
-    Taken,
-    /// A group keeps too much of what earlier processes of it left.
-    Crowded,
-    /// The group that numbers its processes is not there.
-    Homeless(GroupId),
-    /// No place is better.
-    Failed(Failure),
+/// What is to be said and looked at while a client waits.
+struct Watch<'a, 'b, F: FabricDiagnostics, N> {
+    joining: &'a Joining<'b, F>,
+    note: N,
+    refusals: Refusals,
+    waiting: Waiting,
 }
 
-/// Whether there is a process in a client's place already.
-fn is_taken(error: &StartError) -> bool {
-    match error {
-        StartError::Fabric(ShmError::AlreadyRunning { .. }) => true,
-        // On loopback a place has an address; elsewhere somebody else may have it.
-        StartError::Roce(RoceError::Port(PortError::Taken { address: IpAddr::V4(ip) })) => ip.is_loopback(),
-        _ => false,
+impl<F: FabricDiagnostics, N: FnMut(&str)> JoinWatch<F> for Watch<'_, '_, F, N> {
+    type Error = Failure;
+
+    fn begin(&mut self) {
+        (self.refusals, self.waiting) = (Refusals::default(), Waiting::default());
     }
-}
 
-/// Why a client did not start; `None`: another process is in its place, so the next place is tried at once.
-struct Unstarted(Option<StartError>);
+    fn look(&mut self, client: &mut Client<F>) -> Result<(), Failure> {
+        let Joining { plan, config, check, .. } = self.joining;
+        check()?;
+        let named = |process| plan.name(process).to_owned();
+        self.refusals.take(client.fabric_mut(), named, &mut self.note);
+        let is_member = |process: ProcessId| process.index() < plan.topology().all_members();
+        if let Some(failure) = self.refusals.final_word(1, is_member, &config.display()) {
+            return Err(failure);
+        }
+        let whom = || {
+            let where_is = |process| whereabouts(plan, process, client.fabric().unresolved(process));
+            self.joining.absent(client).map(where_is).collect()
+        };
+        self.waiting.look(Instant::now(), whom).iter().for_each(|text| (self.note)(text));
+        Ok(())
+    }
 
-impl Busy for Unstarted {
-    fn busy(&self) -> Option<String> {
-        self.0.as_ref()?.busy()
+    fn late(&mut self, client: &Client<F>) -> Failure {
+        self.joining.nobody(client, self.refusals.last())
+    }
+
+    fn note(&mut self, text: &str) {
+        (self.note)(text);
     }
 }
 
@@ -118,118 +105,29 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
     }
 
     /// Takes the place that is asked for, or the first that is free; `note` hears of those that were skipped.
-    pub fn join(&self, asked: Option<ClientId>, mut note: impl FnMut(&str)) -> Result<Joined<F>, Failure> {
-        let until = Instant::now() + self.timeout;
-        let places = match asked {
-            Some(place) => place.0..place.0 + 1,
-            None => 0..self.plan.topology().clients() as u16,
-        };
-        // Those first whose home is a group that is needed anyway.
-        let (near, far): (Vec<_>, Vec<_>) =
-            places.map(ClientId).partition(|place| self.to.contains(&self.plan.topology().home(*place)));
-        // Home groups that are not there: none of their places can be had.
-        let mut homeless = Vec::new();
-        for place in near.into_iter().chain(far) {
-            if homeless.contains(&self.plan.topology().home(place)) {
-                continue;
-            }
-            let name = self.plan.name(self.plan.topology().client_process(place));
-            match self.take(place, asked, until, &mut note) {
-                Ok(joined) => return Ok(joined),
-                Err(Refused::Taken) => {}
-                Err(Refused::Crowded) => {
-                    note(&format!(
-                        "`{name}`: a group keeps what many earlier processes of it left, until another group answers; it is skipped"
-                    ));
-                }
-                Err(Refused::Homeless(group)) => {
-                    let home = self.plan.group_name(group);
-                    note(&format!(
-                        "`{name}`: its home group {home} is not there; it is skipped, like all others of that home"
-                    ));
-                    homeless.push(group);
-                }
-                Err(Refused::Failed(failure)) => return Err(failure),
-            }
+    pub fn join(&self, asked: Option<ClientId>, note: impl FnMut(&str)) -> Result<Joined<F>, Failure> {
+        let Joining { plan, start, wait, timeout, .. } = *self;
+        let mut watch = Watch { joining: self, note, refusals: Refusals::default(), waiting: Waiting::default() };
+        let placing = Placing { plan, start, to: &self.to, wait, timeout };
+        match placing.join(asked, &mut watch) {
+            Ok(client) => Ok(Joined { id: client.id(), client }),
+            Err(JoinError::Start(error)) => Err(unstarted(error, self.config)),
+            Err(JoinError::Run(error)) => Err(Failure::run(error, "waiting", "report this as a bug")),
+            Err(JoinError::GivenUp(failure)) => Err(failure),
+            Err(JoinError::NoPlace) => Err(self.no_place(asked)),
         }
+    }
+
+    fn no_place(&self, asked: Option<ClientId>) -> Failure {
         let remedy = "wait until a client ends, or start the groups that are down; or give the cluster more places: `clients` in [limits]";
-        Err(match asked {
+        match asked {
             Some(_) => Failure::usage(
                 "this client is running, or a group that it needs is down",
                 "--client",
                 "name another, or none: then a free one is taken",
             ),
             None => Failure::run("no client's place is free", self.config.display(), remedy),
-        })
-    }
-
-    fn take(
-        &self,
-        place: ClientId,
-        asked: Option<ClientId>,
-        until: Instant,
-        note: &mut impl FnMut(&str),
-    ) -> Result<Joined<F>, Refused> {
-        let start = || match (self.start)(place) {
-            Ok(client) => Ok(client),
-            Err(error) if is_taken(&error) => Err(Unstarted(None)),
-            Err(error) => Err(Unstarted(Some(error))),
-        };
-        let mut client = patiently(start, &mut *note).map_err(|Unstarted(error)| match error {
-            None => Refused::Taken,
-            Some(error) => Refused::Failed(unstarted(error, self.config)),
-        })?;
-        let (mut backoff, mut housekeeper) = (Backoff::new(self.wait), Housekeeper::default());
-        client.open_only(&self.to);
-        let (mut crowded, mut displaced, mut homeless) = (Lasting::default(), Lasting::default(), Lasting::default());
-        let home = self.plan.topology().home(place);
-        let may_skip = asked.is_none() && !self.to.contains(&home);
-        let (mut refusals, mut waiting) = (Refusals::default(), Waiting::default());
-        let named = |process| self.plan.name(process).to_owned();
-        while !client.is_connected(&self.to) {
-            client_round(&mut client, &mut backoff, &mut housekeeper, false)
-                .map_err(|error| Refused::Failed(Failure::run(error, "waiting", "report this as a bug")))?;
-            let now = Instant::now();
-            if crowded.lasts(client.is_crowded(), now, PATIENCE) {
-                return Err(Refused::Crowded);
-            }
-            let seen = self.plan.topology().members(home).filter(|process| client.fabric().sees(*process)).count();
-            let is_homeless = may_skip && seen < self.plan.topology().majority(home) as usize;
-            if homeless.lasts(is_homeless, now, HOME_PATIENCE) {
-                return Err(Refused::Homeless(home));
-            }
-            // Another host's process may be in it; one that died just now is not any more.
-            if client.is_superseded() || displaced.lasts(client.fabric().is_displaced(), now, PATIENCE) {
-                return Err(Refused::Taken);
-            }
-            (self.check)().map_err(Refused::Failed)?;
-            refusals.take(client.fabric_mut(), named, &mut *note);
-            let is_member = |process: ProcessId| process.index() < self.plan.topology().all_members();
-            if let Some(failure) = refusals.final_word(1, is_member, &self.config.display()) {
-                return Err(Refused::Failed(failure));
-            }
-            let whom = || {
-                let where_is = |process| whereabouts(self.plan, process, client.fabric().unresolved(process));
-                self.absent(&client).map(where_is).collect()
-            };
-            waiting.look(now, whom).iter().for_each(|text| note(text));
-            if now > until {
-                return Err(Refused::Failed(self.nobody(&client, refusals.last())));
-            }
         }
-        // Whoever is there and does not count yet has to catch up afterwards: it gets a moment.
-        let moment = Instant::now() + MOMENT;
-        let seen = |client: &Client<F>| {
-            self.to
-                .iter()
-                .flat_map(|group| client.topology().members(*group))
-                .all(|process| client.counts_on(process) || !client.fabric().sees(process))
-        };
-        while !seen(&client) && Instant::now() < moment {
-            client_round(&mut client, &mut backoff, &mut housekeeper, false)
-                .map_err(|error| Refused::Failed(Failure::run(error, "waiting", "report this as a bug")))?;
-        }
-        Ok(Joined { client, id: place })
     }
 
     /// Members of the groups that are meant, and of the home group of the place.
