@@ -21,6 +21,10 @@ pub(crate) const MAX_DESTINATIONS: usize = 255;
 const NOTIFY: u64 = 1 << 40;
 /// The client wants to hear at once when it is read.
 const SYNC: u64 = 1 << 41;
+/// The payload begins with a session's envelope.
+const ENVELOPE: u64 = 1 << 42;
+/// Flags that mean something.
+const FLAGS: u8 = ((NOTIFY | SYNC | ENVELOPE) >> 40) as u8;
 
 /// One destination group of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -81,6 +85,8 @@ pub struct Header<'a> {
     pub notify: bool,
     /// The client wants to hear at once when it is read.
     pub sync: bool,
+    /// The payload begins with a session's envelope.
+    pub enveloped: bool,
     destinations: &'a [u64],
 }
 
@@ -117,6 +123,20 @@ impl<'a> Header<'a> {
         out[1] |= SYNC;
     }
 
+    /// Marks an encoded header: the payload begins with a session's envelope.
+    ///
+    /// # Panics
+    /// If `out` is shorter than a header.
+    pub fn mark_enveloped(out: &mut [u64]) {
+        out[1] |= ENVELOPE;
+    }
+
+    /// Whether an encoded header is [marked](Header::mark_enveloped). False if there is none.
+    #[inline]
+    pub(crate) fn is_enveloped(words: &[u64]) -> bool {
+        words.get(1).is_some_and(|sizes| sizes & ENVELOPE != 0)
+    }
+
     /// Reads the header of a record's payload of `bytes`.
     ///
     /// # Errors
@@ -133,7 +153,7 @@ impl<'a> Header<'a> {
             return Err(MessageError::Sequence);
         }
         let flags = (sizes >> 40) as u8;
-        if flags & !(((NOTIFY | SYNC) >> 40) as u8) != 0 {
+        if flags & !FLAGS != 0 {
             return Err(MessageError::Flags(flags));
         }
         let payload_bytes = *sizes as u32 as usize;
@@ -154,6 +174,7 @@ impl<'a> Header<'a> {
             payload_bytes,
             notify: sizes & NOTIFY != 0,
             sync: sizes & SYNC != 0,
+            enveloped: sizes & ENVELOPE != 0,
             destinations,
         })
     }
