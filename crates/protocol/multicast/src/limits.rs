@@ -315,3 +315,35 @@ impl MemoryUse {
         MemoryUse { regions, region_limit: plan.registered, most_queued: 0, queue_limit: plan.all_queues() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_possible_up_to_the_limit() {
+        let limits = |reply_bytes, reply_ring_bytes| Limits { reply_bytes, reply_ring_bytes, ..Limits::default() };
+        let (longest, largest) = (Limits::MAX_REPLY_BYTES, Limits::MAX_RING_BYTES);
+        assert_eq!(limits(longest, largest).check(), Ok(()));
+        assert_eq!(limits(longest + 1, 0).check(), Err(LimitsError::ReplyBytes(longest + 1)));
+        assert_eq!(limits(1, largest + 1).check(), Err(LimitsError::Ring(largest + 1)));
+        let problem = limits(longest + 1, 0).check().expect_err("too long").to_string();
+        assert_eq!(problem, "replies of 1048577 bytes: at most 1048576 are possible");
+        assert!(limits(longest, 0).reply_ring().bytes() > 2 * longest as u64, "two of the longest fit");
+    }
+
+    #[test]
+    fn replies_are_counted_where_they_are_registered() {
+        let topology = Topology::new(&[3, 1], 5).expect("possible");
+        let limits = Limits { reply_bytes: 300, ..Limits::default() };
+        let ring = limits.reply_ring().bytes();
+        // A record of 300 bytes takes six lines.
+        assert_eq!(limits.member_reply_bytes(&topology, 384), 5 * 64);
+        assert_eq!(limits.member_reply_bytes(&topology, 383), 5 * (64 + ring));
+        assert_eq!(limits.client_reply_bytes(&topology), 4 * ring);
+        let none = Limits::default();
+        assert_eq!((none.member_reply_bytes(&topology, 0), none.client_reply_bytes(&topology)), (0, 0));
+        let more = limits.memory(&topology, 3, 0).registered - none.memory(&topology, 3, 0).registered;
+        assert_eq!(more, limits.member_reply_bytes(&topology, 0));
+    }
+}

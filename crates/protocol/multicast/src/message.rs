@@ -192,3 +192,30 @@ impl<'a> Header<'a> {
         self.destinations.iter().map(|word| Destination::from_word(*word))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flag_is_one_bit_and_others_are_refused() {
+        let topology = Topology::new(&[1], 1).expect("possible");
+        let mut words = [0; Header::words(1)];
+        Header::encode(7, 0, false, &[Destination { group: GroupId(0), slot: 3 }], &mut words);
+        let flags = |words: &[u64]| {
+            let header = Header::decode(words, 24, &topology)?;
+            Ok([header.notify, header.sync, header.enveloped])
+        };
+        assert_eq!((flags(&words), Header::is_enveloped(&words)), (Ok([false; 3]), false));
+        Header::mark_enveloped(&mut words);
+        assert_eq!((flags(&words), Header::is_enveloped(&words)), (Ok([false, false, true]), true));
+        Header::ask_sync(&mut words);
+        assert_eq!(flags(&words), Ok([false, true, true]));
+        for bit in 43..48 {
+            let mut other = words;
+            other[1] |= 1 << bit;
+            assert_eq!(flags(&other), Err(MessageError::Flags(6 | 1 << (bit - 40))));
+        }
+        assert!(!Header::is_enveloped(&[u64::MAX]), "no header");
+    }
+}
