@@ -18,6 +18,8 @@ pub const MULTICAST_INBOX: Purpose = Purpose(4);
 pub const MULTICAST_HEARTBEAT: Purpose = Purpose(5);
 /// Multicast: own memory where what is read of the others' words lands.
 pub const MULTICAST_HEARTBEATS_READ: Purpose = Purpose(6);
+/// Multicast: at a client the ring of a member's replies, at a member the client's credit for that ring.
+pub const MULTICAST_REPLY: Purpose = Purpose(7);
 /// Neb: the buffer that a sender writes at a receiver.
 pub const NEB_BROADCAST: Purpose = Purpose(32);
 /// Neb: credits.
@@ -68,6 +70,7 @@ mod tests {
             MULTICAST_INBOX,
             MULTICAST_HEARTBEAT,
             MULTICAST_HEARTBEATS_READ,
+            MULTICAST_REPLY,
         ];
         let mut neb = vec![NEB_BROADCAST, NEB_CONTROL, NEB_STAGING];
         multicast.extend(each(|process| multicast_staging(process.0)));

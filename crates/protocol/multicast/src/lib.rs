@@ -16,6 +16,7 @@
 //!    of its own (`replica/votes.rs`), and delivered when nothing can come before it any more (`replica/agreement.rs`).
 #![forbid(unsafe_code)]
 
+mod destination_groups;
 mod ids;
 mod item;
 mod limits;
@@ -32,6 +33,7 @@ mod state;
 mod topology;
 mod word_reader;
 
+pub use destination_groups::DestinationGroups;
 pub use ids::{Ballot, ClientId, GroupId, GroupSet, Incarnation, MessageId, Timestamp};
 pub use item::{Ack, Head, Item, ItemError, ItemKind, RemoteTimestamp, ShortSlot, StreamEntry, StreamItem, Times};
 pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
@@ -40,8 +42,8 @@ pub use message::{Destination, Header, MessageError};
 pub use mutant::Mutant;
 pub use node::{
     Application, CLIENT_TIMEOUT, Client, ClockCounts, Counts, Delivered, EXPEL_AFTER, Frozen, GivenUp, HeartbeatCell,
-    INBOX_BYTES, Member, NodeError, Readiness, RemoteOp, RestoreError, StateReader, Stateless, Step, SubmitError,
-    Submitted, TransferOutcome, TransferReport, TransferRole, stateless,
+    INBOX_BYTES, Member, NodeError, Readiness, RemoteOp, Reply, ReplySent, RestoreError, StateReader, Stateless, Step,
+    SubmitError, Submitted, TransferOutcome, TransferReport, TransferRole, Wants, stateless,
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};

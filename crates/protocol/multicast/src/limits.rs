@@ -12,6 +12,8 @@ use crate::{Header, Replica, Topology};
 /// Bytes of a cell for credits, in front of the ring in a control region: one for the control ring in the other
 /// direction, one for the stream.
 pub(crate) const CREDIT_CELLS_BYTES: u64 = 128;
+/// Bytes of a client's credit for the ring of replies that a member writes.
+pub(crate) const REPLY_CREDIT_BYTES: u64 = LINE as u64;
 /// Byte offset of the credit for the stream in a control region.
 pub(crate) const STREAM_CREDIT_OFFSET: u64 = 64;
 
@@ -32,6 +34,10 @@ pub struct Limits {
     pub backlog_bytes: u64,
     /// The share of their usual rate down to which clients are slowed when that is nearly full, percent.
     pub slowed_percent: u32,
+    /// The longest reply of a member to a client, bytes; 0: there are no replies, and nothing is registered for them.
+    pub reply_bytes: usize,
+    /// Ring for one member's replies at one client, bytes (rounded up to two of the longest replies).
+    pub reply_ring_bytes: u64,
 }
 
 impl Default for Limits {
@@ -44,6 +50,8 @@ impl Default for Limits {
             snapshot_bytes: 2 << 30,
             backlog_bytes: 256 << 20,
             slowed_percent: 25,
+            reply_bytes: 0,
+            reply_ring_bytes: 64 << 10,
         }
     }
 }
@@ -72,6 +80,9 @@ pub enum LimitsError {
         /// The backlog.
         backlog: u64,
     },
+    /// Replies too long.
+    #[error("replies of {0} bytes: at most {max} are possible", max = Limits::MAX_REPLY_BYTES)]
+    ReplyBytes(usize),
     /// No share.
     #[error("{0} percent: 1 to 100 are possible")]
     Percent(u32),
@@ -80,6 +91,8 @@ pub enum LimitsError {
 impl Limits {
     /// The longest message that can be configured, bytes.
     pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
+    /// The longest reply that can be configured, bytes.
+    pub const MAX_REPLY_BYTES: usize = 1 << 20;
     /// The largest window that can be configured.
     pub const MAX_WINDOW: u32 = 1 << 16;
     /// The largest ring that can be configured, bytes.
@@ -98,7 +111,10 @@ impl Limits {
         if !self.window.is_power_of_two() || self.window > Self::MAX_WINDOW {
             return Err(LimitsError::Window(self.window));
         }
-        let rings = [self.body_ring_bytes, self.control_ring_bytes];
+        if self.reply_bytes > Self::MAX_REPLY_BYTES {
+            return Err(LimitsError::ReplyBytes(self.reply_bytes));
+        }
+        let rings = [self.body_ring_bytes, self.control_ring_bytes, self.reply_ring_bytes];
         if let Some(bytes) = rings.into_iter().find(|bytes| *bytes > Self::MAX_RING_BYTES) {
             return Err(LimitsError::Ring(bytes));
         }
@@ -137,6 +153,36 @@ impl Limits {
         Geometry::new(CREDIT_CELLS_BYTES, self.control_ring_bytes / 64, longest_batch(topology))
     }
 
+    /// Whether members can reply to clients.
+    #[must_use]
+    pub fn has_replies(&self) -> bool {
+        self.reply_bytes > 0
+    }
+
+    /// The ring for one member's replies at one client, if there are [any](Limits::has_replies).
+    #[must_use]
+    pub fn reply_ring(&self) -> Geometry {
+        Geometry::new(0, self.reply_ring_bytes / 64, self.reply_bytes)
+    }
+
+    /// Returns the bytes that a client registers for replies: a ring for each member.
+    #[must_use]
+    pub fn client_reply_bytes(&self, topology: &Topology) -> u64 {
+        if self.has_replies() { topology.all_members() as u64 * self.reply_ring().bytes() } else { 0 }
+    }
+
+    /// Returns the bytes that a member registers for replies: for each client its credit, and staging if the longest reply is
+    /// longer than what the fabric takes inline.
+    #[must_use]
+    pub fn member_reply_bytes(&self, topology: &Topology, inline_bytes: u32) -> u64 {
+        if !self.has_replies() {
+            return 0;
+        }
+        let ring = self.reply_ring();
+        let staged = record_cells(ring.max_payload()) as u64 * LINE as u64 > u64::from(inline_bytes);
+        topology.clients() as u64 * (REPLY_CREDIT_BYTES + if staged { ring.bytes() } else { 0 })
+    }
+
     /// What one member registers and keeps, by the formula that `stentor config check` prints. `inline_bytes` is the
     /// fabric's inline limit: longer records are posted from a staging region as large as their ring.
     #[must_use]
@@ -157,7 +203,8 @@ impl Limits {
                 + followers * stream.bytes()
                 + (others + clients) * INBOX_BYTES
                 + pulses
-                + staging,
+                + staging
+                + self.member_reply_bytes(topology, inline_bytes),
             mirrors: clients * body,
             windows: clients * u64::from(self.window) * (Self::slot_bytes() + Self::slot_heap_bytes(topology)),
             queues: self.queue_bytes(topology, others + followers),
@@ -222,7 +269,7 @@ fn longest_batch(topology: &Topology) -> usize {
 pub struct MemoryPlan {
     /// Regions: per client a body ring, per other member a control ring with credits, per other member of the own group a
     /// stream ring and a line for heartbeats; receives for greetings and peer messages per client and other member; and staging, for the stream and where
-    /// records may be too long for inline.
+    /// records may be too long for inline. If there are replies, per client a line for its credit, and staging likewise.
     pub registered: u64,
     /// Private copies of the messages: per client one body ring.
     pub mirrors: u64,
@@ -266,5 +313,37 @@ impl MemoryUse {
     /// The memory of a member that has registered `regions` bytes so far and queues nothing.
     pub(crate) fn begun(plan: &MemoryPlan, regions: u64) -> Self {
         MemoryUse { regions, region_limit: plan.registered, most_queued: 0, queue_limit: plan.all_queues() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_possible_up_to_the_limit() {
+        let limits = |reply_bytes, reply_ring_bytes| Limits { reply_bytes, reply_ring_bytes, ..Limits::default() };
+        let (longest, largest) = (Limits::MAX_REPLY_BYTES, Limits::MAX_RING_BYTES);
+        assert_eq!(limits(longest, largest).check(), Ok(()));
+        assert_eq!(limits(longest + 1, 0).check(), Err(LimitsError::ReplyBytes(longest + 1)));
+        assert_eq!(limits(1, largest + 1).check(), Err(LimitsError::Ring(largest + 1)));
+        let problem = limits(longest + 1, 0).check().expect_err("too long").to_string();
+        assert_eq!(problem, "replies of 1048577 bytes: at most 1048576 are possible");
+        assert!(limits(longest, 0).reply_ring().bytes() > 2 * longest as u64, "two of the longest fit");
+    }
+
+    #[test]
+    fn replies_are_counted_where_they_are_registered() {
+        let topology = Topology::new(&[3, 1], 5).expect("possible");
+        let limits = Limits { reply_bytes: 300, ..Limits::default() };
+        let ring = limits.reply_ring().bytes();
+        // A record of 300 bytes takes six lines.
+        assert_eq!(limits.member_reply_bytes(&topology, 384), 5 * 64);
+        assert_eq!(limits.member_reply_bytes(&topology, 383), 5 * (64 + ring));
+        assert_eq!(limits.client_reply_bytes(&topology), 4 * ring);
+        let none = Limits::default();
+        assert_eq!((none.member_reply_bytes(&topology, 0), none.client_reply_bytes(&topology)), (0, 0));
+        let more = limits.memory(&topology, 3, 0).registered - none.memory(&topology, 3, 0).registered;
+        assert_eq!(more, limits.member_reply_bytes(&topology, 0));
     }
 }

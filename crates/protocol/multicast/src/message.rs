@@ -21,6 +21,10 @@ pub(crate) const MAX_DESTINATIONS: usize = 255;
 const NOTIFY: u64 = 1 << 40;
 /// The client wants to hear at once when it is read.
 const SYNC: u64 = 1 << 41;
+/// The payload begins with a session's envelope.
+const ENVELOPE: u64 = 1 << 42;
+/// Flags that mean something.
+const FLAGS: u8 = ((NOTIFY | SYNC | ENVELOPE) >> 40) as u8;
 
 /// One destination group of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -81,6 +85,8 @@ pub struct Header<'a> {
     pub notify: bool,
     /// The client wants to hear at once when it is read.
     pub sync: bool,
+    /// The payload begins with a session's envelope.
+    pub enveloped: bool,
     destinations: &'a [u64],
 }
 
@@ -117,6 +123,20 @@ impl<'a> Header<'a> {
         out[1] |= SYNC;
     }
 
+    /// Marks an encoded header: the payload begins with a session's envelope.
+    ///
+    /// # Panics
+    /// If `out` is shorter than a header.
+    pub fn mark_enveloped(out: &mut [u64]) {
+        out[1] |= ENVELOPE;
+    }
+
+    /// Whether an encoded header is [marked](Header::mark_enveloped). False if there is none.
+    #[inline]
+    pub(crate) fn is_enveloped(words: &[u64]) -> bool {
+        words.get(1).is_some_and(|sizes| sizes & ENVELOPE != 0)
+    }
+
     /// Reads the header of a record's payload of `bytes`.
     ///
     /// # Errors
@@ -133,7 +153,7 @@ impl<'a> Header<'a> {
             return Err(MessageError::Sequence);
         }
         let flags = (sizes >> 40) as u8;
-        if flags & !(((NOTIFY | SYNC) >> 40) as u8) != 0 {
+        if flags & !FLAGS != 0 {
             return Err(MessageError::Flags(flags));
         }
         let payload_bytes = *sizes as u32 as usize;
@@ -154,6 +174,7 @@ impl<'a> Header<'a> {
             payload_bytes,
             notify: sizes & NOTIFY != 0,
             sync: sizes & SYNC != 0,
+            enveloped: sizes & ENVELOPE != 0,
             destinations,
         })
     }
@@ -169,5 +190,32 @@ impl<'a> Header<'a> {
     #[inline]
     pub fn destinations(&self) -> impl Iterator<Item = Destination> + use<'a> {
         self.destinations.iter().map(|word| Destination::from_word(*word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flag_is_one_bit_and_others_are_refused() {
+        let topology = Topology::new(&[1], 1).expect("possible");
+        let mut words = [0; Header::words(1)];
+        Header::encode(7, 0, false, &[Destination { group: GroupId(0), slot: 3 }], &mut words);
+        let flags = |words: &[u64]| {
+            let header = Header::decode(words, 24, &topology)?;
+            Ok([header.notify, header.sync, header.enveloped])
+        };
+        assert_eq!((flags(&words), Header::is_enveloped(&words)), (Ok([false; 3]), false));
+        Header::mark_enveloped(&mut words);
+        assert_eq!((flags(&words), Header::is_enveloped(&words)), (Ok([false, false, true]), true));
+        Header::ask_sync(&mut words);
+        assert_eq!(flags(&words), Ok([false, true, true]));
+        for bit in 43..48 {
+            let mut other = words;
+            other[1] |= 1 << bit;
+            assert_eq!(flags(&other), Err(MessageError::Flags(6 | 1 << (bit - 40))));
+        }
+        assert!(!Header::is_enveloped(&[u64::MAX]), "no header");
     }
 }

@@ -122,6 +122,8 @@ mutants! {
     FoundedByMajority, "founded-by-majority", "M5";
     /// A process that hears that somebody remembers the group founds it all the same.
     MemoryIgnored, "memory-ignored", "M2";
+    /// A member goes on with its ring of replies where it was when the client first connected, whoever connects since.
+    ReplyRingKept, "reply-ring-kept", "replies";
     /// Nobody is expelled: whoever stands still is waited for as long as it is connected.
     NobodyExpelled, "nobody-expelled", "held-up";
     /// A client does not wait for a member that stands still, and goes on to write to it on the same connection.
@@ -184,6 +186,7 @@ impl Mutant {
                 | Mutant::ClosedOfOldBallot
                 | Mutant::ClosingForgotten
                 | Mutant::OwnPrefixOnly
+                | Mutant::ReplyRingKept
                 | Mutant::NobodyExpelled
                 | Mutant::ExpelledInPlace
                 | Mutant::ClockSetBack

@@ -115,6 +115,9 @@ fn decode_header(words: &[u64], bytes: usize) {
     if header.sync {
         Header::ask_sync(&mut again);
     }
+    if header.enveloped {
+        Header::mark_enveloped(&mut again);
+    }
     assert_eq!(again, words[..again.len()]);
     assert!(again.len() * 8 + header.payload_bytes <= bytes, "the payload is inside the record");
 }

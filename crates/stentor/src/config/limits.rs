@@ -117,6 +117,7 @@ impl Limits {
             snapshot_bytes: u64::from(self.snapshot_mib) << 20,
             backlog_bytes: u64::from(self.backlog_mib) << 20,
             slowed_percent: self.slowed_percent,
+            ..stentor_multicast::Limits::default()
         }
     }
 }

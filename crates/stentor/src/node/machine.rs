@@ -82,7 +82,7 @@ impl Read for Bytes<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use stentor_multicast::{Ballot, ClientId, MessageId};
+    use stentor_multicast::{Ballot, ClientId, DestinationGroups, MessageId};
 
     use super::*;
     use crate::{Cluster, Stateless};
@@ -120,6 +120,8 @@ mod tests {
                     timestamp: Timestamp { time: 5, group },
                     number,
                     ballot: Ballot::default(),
+                    groups: DestinationGroups::default(),
+                    enveloped: false,
                     payload: &[],
                 });
             }

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::frozen::{Frozen, FrozenBytes};
 use super::transfer::StateReader;
-use crate::{Ballot, MessageId, Timestamp};
+use crate::{Ballot, DestinationGroups, MessageId, Timestamp};
 
 /// A message as it is handed to the application.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,10 @@ pub struct Delivered<'a> {
     pub number: u64,
     /// The own group's ballot; the message was decided under it, or was known by then to be decided.
     pub ballot: Ballot,
+    /// The destination groups, the own one among them.
+    pub groups: DestinationGroups<'a>,
+    /// Whether the client said that the payload begins with a session's envelope. The multicast does not look at that.
+    pub enveloped: bool,
     /// The bytes; valid during the call.
     pub payload: &'a [u8],
 }

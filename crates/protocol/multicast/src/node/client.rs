@@ -1,21 +1,25 @@
 //! A client on a fabric.
 
 mod expel;
+mod replies;
+mod submit;
 mod submit_error;
 mod takeover;
 #[cfg(test)]
 mod tests;
+mod wants;
 
 use std::sync::Arc;
 
-use stentor_fabric::seal::HEADER_WORDS;
 use stentor_fabric::{Completion, Fabric, ProcessId};
 use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL};
 use stentor_link::service::MULTICAST_MAIN;
-use zerocopy::IntoBytes;
 
+use self::replies::Replies;
+pub use self::replies::Reply;
 pub use self::submit_error::SubmitError;
 use self::takeover::Takeover;
+pub use self::wants::Wants;
 use super::NodeError;
 use super::counts::{Counts, RemoteOp, Step};
 use super::expelling::Expelling;
@@ -23,15 +27,14 @@ use super::fanout::FanoutSender;
 use super::hello::{Hello, HelloKind};
 use super::in_flight::InFlight;
 use super::open::Opener;
-use super::outbound::{Outbound, Shape, Way, scratch};
+use super::outbound::{Outbound, Shape, scratch};
 use super::peer_links::{PeerEvent, PeerLinks};
 use super::poll_gate::PollGate;
 use super::seals::Seals;
 use super::target::CreditCell;
 use crate::limits::CREDIT_CELLS_BYTES;
-use crate::message::MAX_DESTINATIONS;
 use crate::{
-    ClientId, Contradiction, Destination, GroupId, Header, Incarnation, Limits, MessageId, Mutant, ProcessRole, Sender,
+    ClientId, Contradiction, Destination, GroupId, Incarnation, Limits, MessageId, Mutant, ProcessRole, Sender,
     Topology,
 };
 
@@ -51,6 +54,7 @@ pub struct Client<F: Fabric> {
     seals: Seals,
     /// By group.
     rings: Vec<Outbound>,
+    replies: Replies,
     /// By group and member: the life that greeted last.
     members: Vec<Vec<Option<u64>>>,
     /// By link: group and member.
@@ -125,7 +129,7 @@ impl<F: Fabric> Client<F> {
         let (topology_, limits_) = (&*topology, &limits);
         let mut opener =
             Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, mutant, registered: 0 };
-        let (mut rings, mut places) = (Vec::new(), Vec::new());
+        let (mut rings, mut places, mut replies) = (Vec::new(), Vec::new(), Vec::new());
         for group in topology.group_ids() {
             let keeps = topology.majority(group) as usize;
             let shape = Shape { geometry, serial: group.0, patient: false, catches_up: false, keeps };
@@ -134,6 +138,9 @@ impl<F: Fabric> Client<F> {
                 let link = opener.link(member, MULTICAST_MAIN)?;
                 let region = opener.region(MULTICAST_CONTROL, member, CREDIT_CELLS_BYTES)?;
                 ring.add_target(member, link, MULTICAST_BODY, CreditCell { region, offset: 0 });
+                if limits.has_replies() {
+                    replies.push(opener.replies_of(member, link)?);
+                }
                 places.push((usize::from(group.0), at));
             }
             rings.push(ring);
@@ -149,6 +156,7 @@ impl<F: Fabric> Client<F> {
             sender,
             members: topology.group_ids().map(|group| vec![None; topology.size(group)]).collect(),
             places,
+            replies: Replies::new(replies),
             takeover: Takeover::new(topology.home(client), topology.groups()),
             record: scratch(&geometry),
             destinations: Vec::with_capacity(topology.groups()),
@@ -340,35 +348,6 @@ impl<F: Fabric> Client<F> {
         all[self.topology.majority(group) as usize - 1]
     }
 
-    /// Multicasts a message to groups, in rising order. `notify`: members tell at once when they delivered it, not only
-    /// when a quarter of the window is free.
-    ///
-    /// # Errors
-    /// See [`SubmitError`]; nothing was done then.
-    #[inline]
-    pub fn submit(&mut self, to: &[GroupId], payload: &[u8], notify: bool) -> Result<Submitted, SubmitError> {
-        self.submit_as(to, payload, notify, false)
-    }
-
-    /// The same; members tell at once when they have read it, see [`synced_up_to`](Client::synced_up_to). It is synced when
-    /// all that was submitted before it is held by majorities, too, to whatever groups: what is multicast after something
-    /// that is lost with its client is lost with it, because each client's messages are delivered without holes.
-    ///
-    /// # Errors
-    /// See [`SubmitError`]; nothing was done then.
-    pub fn submit_synced(&mut self, to: &[GroupId], payload: &[u8], notify: bool) -> Result<Submitted, SubmitError> {
-        let submitted = self.submit_as(to, payload, notify, true)?;
-        self.destinations.clear();
-        for group in self.topology.group_ids() {
-            let next = self.sender.next(group);
-            if next > self.held(group).max(self.takeover.first_at(group)) {
-                self.destinations.push(Destination { group, slot: next - 1 });
-            }
-        }
-        self.unsynced.submitted(submitted.id.sequence, &self.destinations);
-        Ok(submitted)
-    }
-
     /// Slots below this are held or freed by a majority of the group, in one ballot that is installed there.
     fn held(&self, group: GroupId) -> u64 {
         let held = || self.rings[usize::from(group.0)].reports().map(|report| report.held);
@@ -379,127 +358,6 @@ impl<F: Fabric> Client<F> {
         let counts = held().filter(|held| held.ballot != 0);
         let held = counts.map(|held| in_ballot(held.ballot)).max().unwrap_or(0);
         held.max(self.sender.freed(group))
-    }
-
-    /// The id that this message gets if it is submitted next, before another [`step`](Client::step): for who writes down
-    /// what it multicasts before it does.
-    ///
-    /// # Errors
-    /// See [`SubmitError`]: those with which it would be refused now.
-    pub fn next_id(&mut self, to: &[GroupId], payload: &[u8]) -> Result<MessageId, SubmitError> {
-        self.check(to, payload)?;
-        Ok(MessageId { client: self.sender.client(), sequence: self.sender.next_sequence() })
-    }
-
-    fn submit_as(
-        &mut self,
-        to: &[GroupId],
-        payload: &[u8],
-        notify: bool,
-        sync: bool,
-    ) -> Result<Submitted, SubmitError> {
-        self.check(to, payload)?;
-        let sequence = self.sender.number(to, &mut self.destinations);
-        let id = MessageId { client: self.sender.client(), sequence };
-        let header = Header::words(to.len());
-        let bytes = header * 8 + payload.len();
-        let fans_out = self.fanout.as_ref().is_some_and(|fanout| fanout.set.can_post());
-        let mut writes = 0;
-        for group in to {
-            let lap = self.rings[usize::from(group.0)].writer.lap();
-            if self.fanout.as_ref().is_some_and(|fanout| fanout.is_other(lap)) {
-                writes += self.fan_out();
-            }
-            // Sealing fills in the head and leaves the rest, but each group's ring has its own lap.
-            let body = &mut self.record[HEADER_WORDS..HEADER_WORDS + bytes.div_ceil(8)];
-            Header::encode(sequence, payload.len(), notify, &self.destinations, body);
-            if sync {
-                Header::ask_sync(body);
-            }
-            if let Some(last) = body.last_mut().filter(|_| !payload.len().is_multiple_of(8)) {
-                *last = 0;
-            }
-            body[header..].as_mut_bytes()[..payload.len()].copy_from_slice(payload);
-            let ring = &mut self.rings[usize::from(group.0)];
-            let sender = self.fanout.as_mut().filter(|_| fans_out);
-            let fanout = sender.map(|sender| (sender, usize::from(group.0)));
-            let way = Way { wakes: false, fanout };
-            writes += ring.send(&mut self.fabric, &mut self.links, bytes, &mut self.record, way);
-            self.counts.item(Step::Body, self.topology.size(*group) as u64);
-            if let Some(operations) = &mut self.operations {
-                let step = Step::Body;
-                operations.extend(self.topology.members(*group).map(|to| RemoteOp { message: id, step, to }));
-            }
-        }
-        writes += self.fan_out();
-        self.counts.write(Step::Body, writes);
-        self.submitted += 1;
-        self.in_flight.submitted(sequence, &self.destinations);
-        self.gate.disturb();
-        Ok(Submitted { id })
-    }
-
-    /// Writes the record in work to those whom the set reaches. Returns the number of posts.
-    fn fan_out(&mut self) -> u64 {
-        let Some(fanout) = &mut self.fanout else { return 0 };
-        let before = fanout.copies;
-        let writes = fanout.write(&mut self.fabric, &mut self.links, &mut self.rings, &self.record);
-        self.counts.copy(fanout.copies - before);
-        writes
-    }
-
-    /// Returns one of these groups that began anew since this process took its place. What it multicast to it and is not known
-    /// to be delivered may be lost, and is not waited for any more.
-    #[must_use]
-    pub fn reset_of(&self, to: &[GroupId]) -> Option<GroupId> {
-        to.iter().copied().find(|group| self.reset.get(usize::from(group.0)) == Some(&true))
-    }
-
-    fn check(&mut self, to: &[GroupId], payload: &[u8]) -> Result<(), SubmitError> {
-        if payload.len() > self.message_bytes {
-            return Err(SubmitError::TooLong { bytes: payload.len(), limit: self.message_bytes });
-        }
-        if self.superseded {
-            return Err(self.why_superseded());
-        }
-        let known = to.iter().all(|group| self.topology.has_group(*group));
-        if to.is_empty() || to.len() > MAX_DESTINATIONS || !known || !to.is_sorted_by(|a, b| a < b) {
-            return Err(SubmitError::Destinations);
-        }
-        if self.sender.is_exhausted() {
-            return Err(SubmitError::Exhausted { client: self.sender.client().0 });
-        }
-        if let Some(reset) = self.reset_of(to) {
-            return Err(SubmitError::GroupReset { group: reset.0 });
-        }
-        if !to.iter().all(|group| self.takeover.is_opened(*group)) {
-            self.open_now(to)?;
-        }
-        if let Some(lost) = to.iter().find(|group| !self.sender.has_majority(**group)) {
-            return Err(SubmitError::NotConnected { group: lost.0 });
-        }
-        if let Err(full) = self.sender.check(to) {
-            return Err(SubmitError::Busy { group: full.group });
-        }
-        let bytes = Header::words(to.len()) * 8 + payload.len();
-        let full = |group: &&GroupId| {
-            let ring = &mut self.rings[usize::from(group.0)];
-            let clear =
-                self.fanout.as_ref().is_none_or(|fanout| ring.is_clear(&fanout.completed_writes(&self.fabric), bytes));
-            !(clear && ring.ready(&mut self.fabric, &self.links, bytes))
-        };
-        let Some(group) = to.iter().find(full) else { return Ok(()) };
-        self.counts.ring_waits += 1;
-        Err(SubmitError::Busy { group: group.0 })
-    }
-
-    #[cold]
-    fn why_superseded(&self) -> SubmitError {
-        match self.reset.iter().position(|reset| *reset) {
-            // A group that began anew knows nothing of this process: what is lost there ends it at all groups.
-            Some(group) => SubmitError::GroupReset { group: group as u16 },
-            None => SubmitError::Superseded { client: self.sender.client().0 },
-        }
     }
 
     /// Says where the ring at a member begins; what that member said before does not count any more.
@@ -567,7 +425,7 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// One round: completions, credits, connections. Returns whether there was anything.
+    /// One round: completions, credits, replies. Returns whether there was anything.
     pub fn step(&mut self) -> bool {
         if self.gate.skips(&mut self.fabric) {
             return false;
@@ -585,10 +443,11 @@ impl<F: Fabric> Client<F> {
         if worked {
             self.retire_delivered();
         }
+        let replies = self.look_for_replies();
         let late = self.rings.iter().any(Outbound::is_late) && self.catch_up();
         self.fabric.flush();
-        self.gate.after(worked, late);
-        worked
+        self.gate.after(worked | replies, late || self.owes_replies());
+        worked | replies
     }
 
     /// Writes to members that came back what they may not have got. Returns whether more is left.
@@ -719,8 +578,9 @@ impl<F: Fabric> Client<F> {
                     return;
                 }
                 self.links[link].greeted = Some(hello.life);
+                let seal = self.seals.of(self.links[link].peer(), hello.life);
+                self.replies.restart(link, hello.life, hello.start, seal);
                 if self.members[group][member].replace(hello.life) != Some(hello.life) {
-                    let seal = self.seals.of(self.links[link].peer(), hello.life);
                     self.rings[group].hear_credits(member, seal);
                 }
             }

@@ -23,17 +23,27 @@ pub enum Step {
     Credit = 5,
     /// Greetings, letters and what a follower missed; not part of the protocol's counts either.
     PeerMessage = 6,
+    /// A member's replies to clients; not part of the protocol's counts either.
+    Reply = 7,
 }
 
 impl Step {
     /// All steps, in order.
-    pub const ALL: [Step; 7] =
-        [Step::Body, Step::Assign, Step::Timestamp, Step::Vector, Step::Ack, Step::Credit, Step::PeerMessage];
+    pub const ALL: [Step; 8] = [
+        Step::Body,
+        Step::Assign,
+        Step::Timestamp,
+        Step::Vector,
+        Step::Ack,
+        Step::Credit,
+        Step::PeerMessage,
+        Step::Reply,
+    ];
 
     /// As in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
-        ["body", "assign", "timestamp", "vector", "ack", "credit", "letter"][self as usize]
+        ["body", "assign", "timestamp", "vector", "ack", "credit", "letter", "reply"][self as usize]
     }
 }
 

@@ -7,7 +7,7 @@ use stentor_fabric::ProcessId;
 
 use super::app::{Application, Delivered, RestoreError};
 use super::counts::{Counts, RemoteOp, Step};
-use super::store::Store;
+use super::store::{HeldMessage, Store};
 use super::transfer::{Backlog, StateReader};
 use crate::item::Head;
 use crate::mutant::mutant;
@@ -222,12 +222,14 @@ impl<A: Application> Effects for Out<'_, A> {
     #[inline]
     fn deliver(&mut self, delivery: &Delivery) {
         let client = delivery.id.client;
-        let (payload, notify) = self.stores[usize::from(client.0)].payload(delivery.slot);
+        let HeldMessage { payload, groups, enveloped, notify } = self.stores[usize::from(client.0)].held(delivery.slot);
         let message = Delivered {
             id: delivery.id,
             timestamp: delivery.timestamp,
             number: delivery.number,
             ballot: delivery.ballot,
+            groups,
+            enveloped,
             payload,
         };
         self.outputs.apply(&message, self.app);

@@ -12,7 +12,7 @@
 //! | 0 | what (8 bits), format version (8), 0 (16), `STEN` (32) |
 //! | 1 | check of the cluster's salt |
 //! | 2 | life of the sender |
-//! | 3 | ring position at which the sender goes on |
+//! | 3 | ring position at which the sender goes on: to a client a member says where its replies do |
 //! | 4 | generation: the sender's number for this start of that ring; credits name it |
 //! | 5 | of a client: 1 if it has begun to multicast |
 //! | 6 | of a client: its generation, plus 1 (32 bits), 0: it was told none; the smallest that it may have (32) |
@@ -56,6 +56,11 @@ pub(super) struct Start {
     pub(super) position: u64,
     /// The writer's number for this start.
     pub(super) generation: u64,
+}
+
+impl Start {
+    /// Of a ring that is not written.
+    pub(super) const NONE: Start = Start { position: 0, generation: 0 };
 }
 
 /// What one end says.

@@ -8,6 +8,7 @@
 //! | ring | a record is freed | the credit goes |
 //! |---|---|---|
 //! | control | when it is consumed, also if it is refused | when a quarter of the ring is freed |
+//! | reply | when it is consumed, also if nobody looks at its bytes | when a quarter of the ring is freed |
 //! | stream | when its last item is processed, also if it is refused; until then it is not consumed | the same |
 //! | body, message taken | when all messages of the mirror up to it are delivered, or void for good | with a quarter of the window or ring, when the client waits, or when nothing else is to be done |
 //! | body, message refused, held already or delivered | when no undelivered message lies in the mirror before it | the same |
@@ -24,13 +25,13 @@
 //! - A credit that is lost with its connection is not owed: the next start names the position from which both ends count,
 //!   and a new generation. Credits of an earlier generation count nothing.
 //! - A credit that is due and finds no place in a send queue goes in a later round: a client stays touched; a control or
-//!   stream ring is looked at when its peer is heard, and every 64 rounds in any case.
+//!   stream ring is looked at when its peer is heard, and every 64 rounds in any case; a client that owes one for replies
+//!   does not skip rounds.
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
-use stentor_fabric::{Fabric, RegionId, RemoteSpan, RingReader, SealedSlot};
+use stentor_fabric::{Fabric, Purpose, RegionId, RemoteSpan, RingReader, SealedSlot};
 use stentor_link::Resolved;
-use stentor_link::purpose::MULTICAST_CONTROL;
 use zerocopy::IntoBytes;
 
 use super::hello::Start;
@@ -47,7 +48,7 @@ pub(super) struct Inbound {
     writer: Option<(u64, u64)>,
 }
 
-/// Where the credit for a ring goes: a cell in the writer's control region.
+/// Where the credit for a ring goes: a cell in a region of the writer's.
 #[derive(Debug)]
 pub(super) struct CreditOut {
     slot: SealedSlot,
@@ -103,8 +104,9 @@ impl Held {
 }
 
 impl CreditOut {
-    pub(super) fn new(seal: Seal, link: usize, offset: u64) -> Self {
-        CreditOut { slot: SealedSlot::new(seal), link, offset, region: Resolved::new(MULTICAST_CONTROL), last: 0 }
+    /// To `offset` of the peer's region for `purpose`.
+    pub(super) fn new(seal: Seal, link: usize, purpose: Purpose, offset: u64) -> Self {
+        CreditOut { slot: SealedSlot::new(seal), link, offset, region: Resolved::new(purpose), last: 0 }
     }
 
     /// Whether a credit could be sent now.
@@ -175,10 +177,16 @@ impl Inbound {
     #[inline]
     pub(super) fn send_credit<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink]) -> u64 {
         let freed = self.reader.position();
-        if self.reader.uncredited(freed) * 4 < self.reader.geometry().lap_cells() {
+        if !self.owes_credit() {
             return 0;
         }
         self.send_due_credit(fabric, links, freed)
+    }
+
+    /// Whether a quarter of the ring or more was consumed since the last credit.
+    #[inline]
+    pub(super) fn owes_credit(&self) -> bool {
+        self.reader.uncredited(self.reader.position()) * 4 >= self.reader.geometry().lap_cells()
     }
 
     #[cold]
@@ -196,13 +204,14 @@ impl Inbound {
 mod tests {
     use stentor_fabric::ProcessId;
     use stentor_fabric::ring::Geometry;
+    use stentor_link::purpose::MULTICAST_CONTROL;
 
     use super::*;
 
     fn ring() -> (Inbound, Seal) {
         let seal = Seal::new(ProcessId(0), 1);
         let reader = RingReader::new(Geometry::new(0, 64, 8), seal);
-        (Inbound::new(RegionId(0), reader, CreditOut::new(seal, 0, 0)), seal)
+        (Inbound::new(RegionId(0), reader, CreditOut::new(seal, 0, MULTICAST_CONTROL, 0)), seal)
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod links;
 mod opening;
 mod post;
 mod recover;
+mod replies;
 mod take;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,8 @@ use stentor_link::JoinedSets;
 pub use self::absent::CLIENT_TIMEOUT;
 use self::histories::Histories;
 use self::recover::Recovery;
+use self::replies::Replies;
+pub use self::replies::ReplySent;
 pub use self::time::ClockCounts;
 use self::time::MemberTime;
 use super::NodeError;
@@ -83,6 +86,7 @@ pub struct Member<F: Fabric> {
     /// By client.
     bodies: Vec<Body>,
     stores: Vec<Store>,
+    replies: Replies,
     /// By process; `None` at this process.
     peers: Vec<Option<Peer>>,
     assemblers: Vec<MessageAssembler>,
@@ -151,6 +155,7 @@ impl<F: Fabric> Member<F> {
         let heartbeats = Heartbeats::open(&mut opener, group, &peers)?;
         let bodies: Vec<Body> =
             (0..topology.clients() as u16).map(|client| opener.body(ClientId(client))).collect::<Result<_, _>>()?;
+        let replies = Replies::open(&mut opener, &bodies)?;
         let (links, registered) = (opener.links, opener.registered);
         let sets = join_sets(&mut fabric, &topology)?;
         let plan = limits.memory(&topology, topology.size(group), fabric.capabilities().inline_bytes);
@@ -177,6 +182,7 @@ impl<F: Fabric> Member<F> {
             links,
             seals,
             bodies,
+            replies,
             peers,
             streams,
             time: MemberTime::new(topology.all_members()),
@@ -347,6 +353,7 @@ impl<F: Fabric> Member<F> {
             worked |= self.take_bodies(app);
             worked |= self.take_stream(app);
             worked |= self.take_control(app);
+            worked |= self.replies.hear_room(&self.fabric, &self.gate);
             worked |= self.recover(now, app);
             self.had_work |= worked || self.outputs.counts.writes(Step::PeerMessage) != letters;
             worked |= completed;

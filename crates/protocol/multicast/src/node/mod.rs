@@ -1,8 +1,8 @@
 //! The state machines on a fabric: regions, rings, queue pairs, batching, flow control.
 //!
 //! Every ordered pair of members has a control ring (timestamps, acknowledgements) with its credits in front; every
-//! member has a stream ring per other member of its group and a body ring per client. One region per writer and
-//! purpose. What several peers get alike (bodies, stream entries) is sealed once and written to each.
+//! member has a stream ring per other member of its group and a body ring per client. A client has a ring per member for
+//! that member's replies, if the [limits](Limits::reply_bytes) have any. One region per writer and purpose. What several peers get alike (bodies, stream entries) is sealed once and written to each.
 
 mod app;
 mod client;
@@ -33,12 +33,12 @@ mod target;
 mod transfer;
 
 pub use app::{Application, Delivered, RestoreError, Stateless, stateless};
-pub use client::{Client, SubmitError, Submitted};
+pub use client::{Client, Reply, SubmitError, Submitted, Wants};
 pub use counts::{Counts, RemoteOp, Step};
 pub use frozen::{Frozen, Readiness};
 #[doc(hidden)]
 pub use hello::forged_hello;
-pub use member::{CLIENT_TIMEOUT, ClockCounts, HeartbeatCell, Member};
+pub use member::{CLIENT_TIMEOUT, ClockCounts, HeartbeatCell, Member, ReplySent};
 pub use message_assembler::Received;
 pub use pace::EXPEL_AFTER;
 pub use peer_links::INBOX_BYTES;
@@ -79,7 +79,9 @@ pub enum NodeError {
     #[error(transparent)]
     Limits(#[from] crate::LimitsError),
     /// The fabric moves less at a time than these sizes need.
-    #[error("{what} of {needs} bytes, the fabric takes {has}: lower `message_bytes`, or use another fabric")]
+    #[error(
+        "{what} of {needs} bytes, the fabric takes {has}: lower `message_bytes` (for replies `reply_bytes`), or use another fabric"
+    )]
     Fabric {
         /// What is too long.
         what: &'static str,
@@ -96,11 +98,14 @@ pub enum NodeError {
 /// Whether the fabric can carry what these sizes ask of it.
 fn check_fabric(fabric: &Capabilities, limits: &Limits, topology: &Topology) -> Result<(), NodeError> {
     let record = |payload: usize| record_words(payload) as u64 * 8;
-    let rings = [limits.body_ring(topology), limits.control_ring(topology)];
-    let longest = rings.iter().map(|ring| record(ring.max_payload())).max().unwrap_or(0);
+    let longest = limits.body_ring(topology).max_payload().max(limits.control_ring(topology).max_payload());
+    let replies = if limits.has_replies() { record(limits.reply_bytes) } else { 0 };
     let credit = inbound::CREDIT_BYTES as u64;
-    let checks =
-        [("writes", longest, fabric.max_message_bytes), ("inline credits", credit, u64::from(fabric.inline_bytes))];
+    let checks = [
+        ("writes", record(longest), fabric.max_message_bytes),
+        ("replies", replies, fabric.max_message_bytes),
+        ("inline credits", credit, u64::from(fabric.inline_bytes)),
+    ];
     match checks.into_iter().find(|(_, needs, has)| needs > has) {
         Some((what, needs, has)) => Err(NodeError::Fabric { what, needs, has }),
         None => Ok(()),

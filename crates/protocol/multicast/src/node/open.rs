@@ -2,7 +2,7 @@
 
 use stentor_fabric::ring::Geometry;
 use stentor_fabric::{Access, Fabric, ProcessId, Purpose, RegionId, RegionSpec, RingReader};
-use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL, MULTICAST_STREAM};
+use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL, MULTICAST_REPLY, MULTICAST_STREAM};
 use stentor_link::service::{MULTICAST_MAIN, MULTICAST_STREAM as STREAMING};
 
 use super::NodeError;
@@ -14,7 +14,7 @@ use super::peer_links::PeerLinks;
 use super::seals::Seals;
 use super::streams::{Stream, Streams};
 use super::target::CreditCell;
-use crate::limits::{CREDIT_CELLS_BYTES, STREAM_CREDIT_OFFSET};
+use crate::limits::{CREDIT_CELLS_BYTES, REPLY_CREDIT_BYTES, STREAM_CREDIT_OFFSET};
 use crate::{ClientId, GroupId, Limits, Mutant, Topology};
 
 /// One client's ring at this member.
@@ -133,12 +133,15 @@ impl<F: Fabric> Opener<'_, F> {
         self.links.open(self.fabric, peer, service)
     }
 
-    /// A ring that `peer` writes and whose credit goes to `offset` of its control region. What it writes is sealed for an
+    /// A ring that `peer` writes. What it writes is sealed for an
     /// life that is not known before it greets.
-    fn inbound(&mut self, peer: ProcessId, region: RegionId, ring: Geometry, link: usize, offset: u64) -> Inbound {
-        let own = self.seals.of(self.fabric.me(), self.links.life);
-        let reader = RingReader::new(ring, self.seals.of(peer, 0));
-        Inbound::new(region, reader, CreditOut::new(own, link, offset))
+    fn inbound(&self, peer: ProcessId, region: RegionId, ring: Geometry, credit: CreditOut) -> Inbound {
+        Inbound::new(region, RingReader::new(ring, self.seals.of(peer, 0)), credit)
+    }
+
+    /// Where the credit for a ring goes.
+    fn credit(&self, link: usize, purpose: Purpose, offset: u64) -> CreditOut {
+        CreditOut::new(self.seals.of(self.fabric.me(), self.links.life), link, purpose, offset)
     }
 
     pub(super) fn outbound(&mut self, shape: Shape) -> Result<Outbound, NodeError> {
@@ -156,7 +159,7 @@ impl<F: Fabric> Opener<'_, F> {
         let mut outbound =
             self.outbound(Shape { geometry, serial: peer.0, patient: true, catches_up: false, keeps: 0 })?;
         outbound.add_target(peer, main, MULTICAST_CONTROL, CreditCell { region, offset: 0 });
-        let inbound = self.inbound(peer, region, geometry, main, 0);
+        let inbound = self.inbound(peer, region, geometry, self.credit(main, MULTICAST_CONTROL, 0));
         Ok(Peer { outbound, inbound, main, streaming: None })
     }
 
@@ -183,8 +186,8 @@ impl<F: Fabric> Opener<'_, F> {
             peer.streaming = Some(link);
             let cell = CreditCell { region: peer.inbound.region, offset: STREAM_CREDIT_OFFSET };
             outbound.add_target(member, link, MULTICAST_STREAM, cell);
-            let main = peer.main;
-            let ring = self.inbound(member, region, geometry, main, STREAM_CREDIT_OFFSET);
+            let credit = self.credit(peer.main, MULTICAST_CONTROL, STREAM_CREDIT_OFFSET);
+            let ring = self.inbound(member, region, geometry, credit);
             inbound[member.index()] = Some(Stream::new(ring, granted));
         }
         Ok(Streams::new(inbound, (leader != me).then_some(leader), outbound))
@@ -196,6 +199,25 @@ impl<F: Fabric> Opener<'_, F> {
         let process = self.topology.client_process(client);
         let link = self.link(process, MULTICAST_MAIN)?;
         let region = self.region(MULTICAST_BODY, process, ring.bytes())?;
-        Ok(Body::new(self.inbound(process, region, ring, link, 0)))
+        Ok(Body::new(self.inbound(process, region, ring, self.credit(link, MULTICAST_CONTROL, 0))))
+    }
+
+    /// The ring of this member's replies to a client, which it is connected to by `link`.
+    pub(super) fn replies_to(&mut self, client: ClientId, link: usize) -> Result<Outbound, NodeError> {
+        let process = self.topology.client_process(client);
+        let region = self.region(MULTICAST_REPLY, process, REPLY_CREDIT_BYTES)?;
+        let geometry = self.limits.reply_ring();
+        // No other ring of a member has a client's number.
+        let shape = Shape { geometry, serial: process.0, patient: false, catches_up: false, keeps: 0 };
+        let mut ring = self.outbound(shape)?;
+        ring.add_target(process, link, MULTICAST_REPLY, CreditCell { region, offset: 0 });
+        Ok(ring)
+    }
+
+    /// The ring of a member's replies to this client.
+    pub(super) fn replies_of(&mut self, member: ProcessId, link: usize) -> Result<Inbound, NodeError> {
+        let geometry = self.limits.reply_ring();
+        let region = self.region(MULTICAST_REPLY, member, geometry.bytes())?;
+        Ok(self.inbound(member, region, geometry, self.credit(link, MULTICAST_REPLY, 0)))
     }
 }

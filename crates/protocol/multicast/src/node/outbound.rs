@@ -547,6 +547,19 @@ impl Outbound {
     }
 }
 
+/// Copies parts one after the other to the beginning of `to`.
+///
+/// # Panics
+/// If they are longer than that.
+#[inline]
+pub(super) fn copy_parts(parts: &[&[u8]], mut to: &mut [u8]) {
+    for part in parts {
+        let (first, rest) = to.split_at_mut(part.len());
+        first.copy_from_slice(part);
+        to = rest;
+    }
+}
+
 /// Words of a scratch record for a ring.
 pub(super) fn scratch(geometry: &Geometry) -> Vec<u64> {
     vec![0; (HEADER_WORDS + geometry.max_payload().div_ceil(WORD)).next_multiple_of(LINE_WORDS)]

@@ -74,6 +74,12 @@ impl PollGate {
         self.left = self.left.and(PollHint::from(process));
     }
 
+    /// Something is to be written: the next round is not skipped. What it looks at stays the same.
+    #[inline]
+    pub(super) fn resume(&mut self) {
+        self.idle = false;
+    }
+
     /// Something else happened: this round and the next look at everything.
     pub(super) fn disturb(&mut self) {
         (self.heard, self.left) = (PollHint::ANYBODY, PollHint::ANYBODY);

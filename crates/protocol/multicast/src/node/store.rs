@@ -2,8 +2,8 @@
 
 use zerocopy::IntoBytes;
 
-use crate::Header;
 use crate::slot_table::SlotTable;
+use crate::{DestinationGroups, Header};
 
 /// Where a held message lies.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,6 +53,16 @@ pub(super) struct Mirrored {
     /// Its record's positions in the ring.
     pub(super) start: u64,
     pub(super) end: u64,
+}
+
+/// A message as it is held for its delivery.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldMessage<'a> {
+    pub(super) payload: &'a [u8],
+    pub(super) groups: DestinationGroups<'a>,
+    pub(super) enveloped: bool,
+    /// Whether the client waits for the delivery.
+    pub(super) notify: bool,
 }
 
 impl Store {
@@ -169,12 +179,17 @@ impl Store {
         stored.tag == slot + 1 && !stored.released
     }
 
-    /// The payload of a message that is held, and whether the client waits for it.
+    /// A message that is held.
     #[inline]
-    pub(super) fn payload(&self, slot: u64) -> (&[u8], bool) {
+    pub(super) fn held(&self, slot: u64) -> HeldMessage<'_> {
         let (at, stored) = (self.by_slot.at(slot), self.by_slot.get(slot));
-        let words = &self.words_of(stored, at)[stored.header..];
-        (&words.as_bytes()[..stored.bytes], stored.notify)
+        let (header, payload) = self.words_of(stored, at).split_at(stored.header);
+        HeldMessage {
+            payload: &payload.as_bytes()[..stored.bytes],
+            groups: DestinationGroups::from_words(&header[Header::words(0)..]),
+            enveloped: Header::is_enveloped(header),
+            notify: stored.notify,
+        }
     }
 
     /// A message is delivered. Returns the ring position after it, if it is in the mirror.
@@ -299,7 +314,8 @@ mod tests {
         for (slot, held) in [4, 5].into_iter().zip(&held) {
             assert!(store.has(slot));
             assert_eq!(store.record(slot, 0, LAP), Some(&held[..]));
-            assert_eq!(store.payload(slot), (&slot.to_ne_bytes()[..], slot == 5));
+            let message = store.held(slot);
+            assert_eq!((message.payload, message.notify), (&slot.to_ne_bytes()[..], slot == 5));
         }
         assert_eq!(store.aside_bytes(), held.iter().map(|words| words.len() as u64 * 8).sum::<u64>());
         // A record that was moved frees no place of the present ring.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, Fault, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
-    Application, Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, Mutant, ReplicaConfig, SubmitError,
-    Topology, TransferReport,
+    Application, Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, Mutant, ProcessRole, ReplicaConfig,
+    ReplySent, SubmitError, Topology, TransferReport,
 };
 
 pub(crate) const SALT: u64 = 11;
@@ -26,6 +26,14 @@ pub(crate) struct Bed {
     pub(crate) clients: Vec<Client<SimFabric>>,
     /// By member: what its present process delivered.
     pub(crate) delivered: Vec<Vec<(MessageId, Vec<u8>)>>,
+    /// By member: the groups of what its present process was handed, and whether it is enveloped.
+    pub(crate) described: Vec<Vec<(MessageId, Vec<GroupId>, bool)>>,
+    /// By client: what its present process read of members' replies, and from whom.
+    pub(crate) replies: Vec<Vec<(ProcessId, Vec<u8>)>>,
+    /// By client: the life of its present process.
+    pub(crate) client_lives: Vec<u64>,
+    /// Whether clients take replies.
+    pub(crate) takes_replies: bool,
     /// Bytes of every application's state beside what was delivered.
     pub(crate) padding: usize,
     /// By member: what became of its state.
@@ -58,6 +66,10 @@ impl Bed {
         let ticks = vec![0; topology.all_members()];
         let (clients_, incarnation) = (Vec::new(), 1);
         let mut bed = Bed {
+            replies: vec![Vec::new(); usize::from(clients)],
+            client_lives: vec![1; usize::from(clients)],
+            described: vec![Vec::new(); topology.all_members()],
+            takes_replies: true,
             padding: 0,
             tick_ns: TICK_NS,
             handed: vec![Handed::default(); topology.all_members()],
@@ -101,6 +113,7 @@ impl Bed {
         let fabric = self.world.restart(process);
         self.members[member] = self.member_on(fabric, process);
         self.delivered[member].clear();
+        self.described[member].clear();
         self.handed[member].reports.clear();
     }
 
@@ -108,6 +121,8 @@ impl Bed {
         self.incarnation += 1;
         let fabric = self.world.restart(self.topology.client_process(ClientId(client)));
         self.clients[usize::from(client)] = self.client_on(fabric, ClientId(client));
+        self.replies[usize::from(client)].clear();
+        self.client_lives[usize::from(client)] = self.incarnation;
     }
 
     /// Nothing gets through between two processes for a while, either way.
@@ -125,7 +140,8 @@ impl Bed {
             let at = process.index();
             let worked = if let Some(member) = self.members.get_mut(at) {
                 let (delivered, handed) = (&mut self.delivered[at], &mut self.handed[at]);
-                let mut log = Log { delivered, handed, padding: self.padding };
+                let described = &mut self.described[at];
+                let mut log = Log { delivered, described, handed, padding: self.padding };
                 let worked = member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut log);
                 self.handed[at].reports.extend(std::iter::from_fn(|| member.take_transfer_report()));
                 if now_ns >= self.ticks[at] {
@@ -133,9 +149,18 @@ impl Bed {
                 }
                 worked
             } else {
-                let client = &mut self.clients[at - self.members.len()];
+                let place = at - self.members.len();
+                let client = &mut self.clients[place];
                 client.tick(Duration::from_nanos(now_ns));
-                client.housekeep() | client.step()
+                let mut worked = client.housekeep() | client.step();
+                while self.takes_replies
+                    && let Some(reply) = client.next_reply()
+                {
+                    assert_eq!(self.topology.role(reply.member).map(group_of), Some(Some(reply.group)));
+                    self.replies[place].push((reply.member, reply.bytes.to_vec()));
+                    worked = true;
+                }
+                worked
             };
             self.world.stepped(process, worked);
             if let Some(tick) = self.ticks.get(at) {
@@ -152,6 +177,14 @@ impl Bed {
         Ok(submitted.id)
     }
 
+    /// Has a member send a record to a client.
+    pub(crate) fn reply(&mut self, member: u16, client: u16, bytes: &[u8]) -> ReplySent {
+        let (first, second) = bytes.split_at(bytes.len() / 3);
+        let sent = self.members[usize::from(member)].reply(ClientId(client), &[first, b"", second]);
+        self.world.wake_at(ProcessId(member), self.world.now_ns());
+        sent
+    }
+
     /// Has a member write a letter.
     pub(crate) fn letter(&mut self, from: u16, to: u16, words: &[u64], tail: &[u8]) -> bool {
         self.world.wake_at(ProcessId(from), self.world.now_ns());
@@ -160,6 +193,13 @@ impl Bed {
 
     pub(crate) fn rejected(&self) -> u64 {
         self.members.iter().map(|member| member.counts().rejected).sum()
+    }
+}
+
+fn group_of(role: ProcessRole) -> Option<GroupId> {
+    match role {
+        ProcessRole::Member { group, .. } => Some(group),
+        ProcessRole::Client(_) => None,
     }
 }
 
@@ -179,6 +219,7 @@ pub(crate) struct Handed {
 /// An application whose state is what it was given, and so many bytes beside it.
 struct Log<'a> {
     delivered: &'a mut Vec<(MessageId, Vec<u8>)>,
+    described: &'a mut Vec<(MessageId, Vec<GroupId>, bool)>,
     handed: &'a mut Handed,
     padding: usize,
 }
@@ -194,6 +235,7 @@ impl Application for Log<'_> {
     fn deliver(&mut self, message: &Delivered<'_>) {
         self.handed.torn += u32::from(message.number != self.delivered.len() as u64 + 1);
         self.delivered.push((message.id, message.payload.to_vec()));
+        self.described.push((message.id, message.groups.iter().collect(), message.enveloped));
     }
 
     fn snapshot(&mut self, out: &mut Vec<u8>) {

@@ -64,7 +64,9 @@ impl Served {
     pub(in crate::commands) fn protocol_writes(&self) -> u64 {
         self.writes
             .iter()
-            .filter(|(step, _)| *step != Step::Credit.name() && *step != Step::PeerMessage.name())
+            .filter(|(step, _)| {
+                ![Step::Credit, Step::PeerMessage, Step::Reply].map(Step::name).contains(&step.as_str())
+            })
             .map(|(_, count)| count)
             .sum()
     }

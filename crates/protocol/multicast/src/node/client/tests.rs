@@ -62,7 +62,7 @@ fn who_may_come_next_in_a_new_history_of_the_home_supersedes_nobody() {
         hears(&mut client, ANEW, followed_by(generation), freed);
         assert!(!client.superseded, "used: {used}, freed: {freed}");
         let lost = Err(SubmitError::GroupReset { group: HOME.0 });
-        assert_eq!(client.check(&[HOME, OTHER], b""), lost, "used: {used}, freed: {freed}");
+        assert_eq!(client.check(&[HOME, OTHER], 0), lost, "used: {used}, freed: {freed}");
     }
 }
 

@@ -192,7 +192,7 @@ impl<F: Fabric> Member<F> {
     pub(super) fn turn_away(&mut self, client: ClientId) {
         let link = self.bodies[usize::from(client.0)].ring.credit.link;
         if self.links[link].is_met() {
-            self.greet(link, HelloKind::Superseded, Start { position: 0, generation: 0 });
+            self.greet(link, HelloKind::Superseded, Start::NONE);
         }
     }
 }

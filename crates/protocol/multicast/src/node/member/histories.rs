@@ -125,7 +125,8 @@ impl<F: Fabric> Member<F> {
         let process = self.links[link].peer();
         let start = match self.peers.get_mut(process.index()) {
             Some(Some(peer)) => peer.outbound.start(0, &self.links),
-            _ => Start { position: 0, generation: 0 },
+            // A client's ring goes on: it began with the connection.
+            _ => self.client_of(link).map_or(Start::NONE, |client| self.replies.started(client)),
         };
         self.greet(link, HelloKind::Connection, start);
     }

@@ -64,7 +64,8 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    fn client_of(&self, link: usize) -> Option<ClientId> {
+    /// The client at the other end of a link.
+    pub(super) fn client_of(&self, link: usize) -> Option<ClientId> {
         match self.topology.role(self.links[link].peer()) {
             Some(ProcessRole::Client(client)) => Some(client),
             _ => None,
@@ -73,7 +74,7 @@ impl<F: Fabric> Member<F> {
 
     fn up(&mut self, link: usize) {
         let process = self.links[link].peer();
-        let mut start = Start { position: 0, generation: 0 };
+        let mut start = Start::NONE;
         if let Some(Some(peer)) = self.peers.get_mut(process.index()) {
             if peer.streaming == Some(link) {
                 return self.note_connected(process);
@@ -82,6 +83,7 @@ impl<F: Fabric> Member<F> {
         } else if let Some(client) = self.client_of(link) {
             // It may have greeted before, and waits for its credit.
             self.outputs.touch(client);
+            start = self.replies.start(client, &self.links);
         }
         self.greet(link, HelloKind::Connection, start);
         self.note_connected(process);
@@ -96,6 +98,9 @@ impl<F: Fabric> Member<F> {
 
     fn down(&mut self, link: usize) {
         self.forget_greeting(link);
+        if let Some(client) = self.client_of(link) {
+            self.replies.stop(client);
+        }
         self.part_from(link);
     }
 
@@ -121,9 +126,10 @@ impl<F: Fabric> Member<F> {
         if let Some(client) = self.client_of(link) {
             if hello.is_superseded(self.replica.over_below(client)) {
                 self.outputs.counts.rejected += 1;
-                return self.greet(link, HelloKind::Superseded, Start { position: 0, generation: 0 });
+                return self.greet(link, HelloKind::Superseded, Start::NONE);
             }
-            self.links[link].greeted = Some(life);
+            let fresh = self.links[link].greeted.replace(life) != Some(life);
+            self.replies.greeted(client, life, self.seals.of(process, life), fresh);
             self.bodies[usize::from(client.0)].greeted = Some(*hello);
             return;
         }

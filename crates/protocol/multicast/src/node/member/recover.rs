@@ -474,7 +474,7 @@ impl<F: Fabric> Member<F> {
         if installs && self.assemblers[to.index()].has_room(words.len(), 0, self.letter_bytes) {
             // Whoever has this state has everything that was written before: its stream begins anew behind that. Not if
             // the letter is lost here: one before it may arrive yet, and then the stream goes on where that one says.
-            let start = self.start_stream(to).unwrap_or(Start { position: 0, generation: 0 });
+            let start = self.start_stream(to).unwrap_or(Start::NONE);
             words[1..ENVELOPE].copy_from_slice(&[start.position, start.generation]);
         }
         self.send_letter(to, words, &[]);

@@ -1,16 +1,23 @@
 //! What a donor delivers while a transfer is under way.
 
 use std::collections::VecDeque;
+use std::slice::from_ref;
 
 use stentor_fabric::memory::WORD;
 use zerocopy::IntoBytes;
 
 use super::PIECE_BYTES;
 use crate::node::app::Delivered;
-use crate::{Ballot, ClientId, MessageId, Timestamp};
+use crate::{Ballot, ClientId, DestinationGroups, GroupId, MessageId, Timestamp};
 
-/// Words of an entry before its payload: number; client (16 bits) and bytes of payload (32); sequence; time; group; ballot.
+/// Words of an entry before its groups: number; client (16 bits), bytes of payload (32) and how many words of groups follow (16);
+/// sequence; time; group of the time (16) and flags; ballot.
+///
+/// No word of groups follows if the only one is the group of the time. Otherwise each group has a word. Then comes the payload.
 const HEADER: usize = 6;
+const GROUPS_SHIFT: u32 = 48;
+/// [`Delivered::enveloped`].
+const ENVELOPED: u64 = 1 << 16;
 
 /// Deliveries in their order, in blocks that go out as pieces.
 #[derive(Debug)]
@@ -32,7 +39,9 @@ impl Backlog {
         if self.overflowed {
             return;
         }
-        let words = HEADER + message.payload.len().div_ceil(WORD);
+        let implied = message.groups.len() == 1 && message.groups.contains(GroupId(message.timestamp.group));
+        let groups = if implied { 0 } else { message.groups.len() };
+        let words = HEADER + groups + message.payload.len().div_ceil(WORD);
         let fits = |block: &Vec<u64>| block.len() + words <= block.capacity();
         if !self.blocks.back().is_some_and(fits) {
             let block = Vec::with_capacity(words.max(PIECE_BYTES / WORD));
@@ -47,8 +56,10 @@ impl Backlog {
         let Some(block) = self.blocks.back_mut() else { return };
         let MessageId { client, sequence } = message.id;
         let Timestamp { time, group } = message.timestamp;
-        let sizes = u64::from(client.0) | (message.payload.len() as u64) << 16;
-        block.extend_from_slice(&[message.number, sizes, sequence, time, u64::from(group), message.ballot.to_word()]);
+        let sizes = u64::from(client.0) | (message.payload.len() as u64) << 16 | (groups as u64) << GROUPS_SHIFT;
+        let group = u64::from(group) | if message.enveloped { ENVELOPED } else { 0 };
+        block.extend_from_slice(&[message.number, sizes, sequence, time, group, message.ballot.to_word()]);
+        block.extend(message.groups.iter().take(groups).map(|group| u64::from(group.0)));
         let first = block.len();
         block.resize(first + message.payload.len().div_ceil(WORD), 0);
         block[first..].as_mut_bytes()[..message.payload.len()].copy_from_slice(message.payload);
@@ -89,14 +100,21 @@ impl<'a> Entry<'a> {
     /// Reads the first delivery. Returns it and the words behind it; `None` if the words are no deliveries.
     pub(in crate::node) fn read(words: &'a [u64]) -> Option<(Entry<'a>, &'a [u64])> {
         let ([number, sizes, sequence, time, group, ballot], rest) = words.split_first_chunk::<HEADER>()?;
-        let (client, bytes) = (ClientId(*sizes as u16), usize::try_from(sizes >> 16).ok()?);
-        let group = u16::try_from(*group).ok()?;
+        let (client, bytes) = (ClientId(*sizes as u16), (sizes >> 16) as u32 as usize);
+        let (groups, rest) = rest.split_at_checked((sizes >> GROUPS_SHIFT) as usize)?;
+        let rises = |pair: &[u64]| pair[0] < pair[1];
+        let possible = groups.windows(2).all(rises) && groups.last().is_none_or(|last| *last <= u64::from(u16::MAX));
+        if !possible || *group & !(ENVELOPED | u64::from(u16::MAX)) != 0 {
+            return None;
+        }
         let (payload, rest) = rest.split_at_checked(bytes.div_ceil(WORD))?;
         let delivered = Delivered {
             id: MessageId { client, sequence: *sequence },
-            timestamp: Timestamp { time: *time, group },
+            timestamp: Timestamp { time: *time, group: *group as u16 },
             number: *number,
             ballot: Ballot::from_word(*ballot),
+            groups: DestinationGroups::from_words(if groups.is_empty() { from_ref(group) } else { groups }),
+            enveloped: group & ENVELOPED != 0,
             payload: &payload.as_bytes()[..bytes],
         };
         Some((Entry(delivered), rest))
@@ -111,10 +129,15 @@ impl<'a> Entry<'a> {
 mod tests {
     use super::*;
 
+    /// By number.
+    const GROUPS: [&[u64]; 3] = [&[0, 2, 255], &[2], &[1]];
+
     fn delivered(number: u64, payload: &[u8]) -> Delivered<'_> {
         let id = MessageId { client: ClientId(3), sequence: 7 + number };
         let timestamp = Timestamp { time: 9 * number, group: 2 };
-        Delivered { id, timestamp, number, ballot: Ballot::from_word(5), payload }
+        let groups = DestinationGroups::from_words(GROUPS[number as usize % 3]);
+        let enveloped = number.is_multiple_of(3);
+        Delivered { id, timestamp, number, ballot: Ballot::from_word(5), groups, enveloped, payload }
     }
 
     #[test]
@@ -131,6 +154,8 @@ mod tests {
             let mut words = &block[..];
             while let Some((entry, rest)) = Entry::read(words) {
                 let one = entry.delivered();
+                assert_eq!(one.groups, DestinationGroups::from_words(GROUPS[one.number as usize % 3]));
+                assert_eq!((one.enveloped, one.timestamp.group), (one.number == 3, 2));
                 came.push((one.number, one.id.sequence, one.timestamp.time, one.payload.to_vec()));
                 words = rest;
             }
@@ -158,7 +183,7 @@ mod tests {
     #[test]
     fn words_that_are_no_deliveries_are_refused() {
         let mut backlog = Backlog::new(1 << 20);
-        backlog.push(&delivered(1, b"four words of payload in 32 byte"));
+        backlog.push(&delivered(3, b"four words of payload in 32 byte"));
         let block = backlog.pop().expect("one");
         for end in 0..block.len() {
             assert!(Entry::read(&block[..end]).is_none(), "{end} words");
@@ -166,8 +191,10 @@ mod tests {
         let mut lie = block.clone();
         lie[1] = u64::MAX;
         assert!(Entry::read(&lie).is_none());
-        lie = block;
-        lie[4] = 1 << 16;
-        assert!(Entry::read(&lie).is_none());
+        for (word, value) in [(4, 1 << 17), (6, 2), (6, 3), (8, 1 << 16)] {
+            lie.clone_from(&block);
+            lie[word] = value;
+            assert!(Entry::read(&lie).is_none(), "word {word}");
+        }
     }
 }

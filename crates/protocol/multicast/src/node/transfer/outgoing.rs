@@ -238,7 +238,7 @@ mod tests {
     use crate::Incarnation;
     use crate::node::app::Delivered;
     use crate::node::frozen::FrozenBytes;
-    use crate::{Ballot, ClientId, MessageId, Timestamp};
+    use crate::{Ballot, ClientId, DestinationGroups, MessageId, Timestamp};
 
     const NAME: Name = Name { life: 1, freeze: 1, incarnation: Incarnation::FIRST };
 
@@ -268,7 +268,9 @@ mod tests {
 
     fn deliver(backlog: &mut Backlog, number: u64) {
         let (id, timestamp) = (MessageId { client: ClientId(0), sequence: number }, Timestamp { time: 1, group: 0 });
-        backlog.push(&Delivered { id, timestamp, number, ballot: Ballot::from_word(1), payload: b"" });
+        let groups = DestinationGroups::from_words(&[0]);
+        let ballot = Ballot::from_word(1);
+        backlog.push(&Delivered { id, timestamp, number, ballot, groups, enveloped: false, payload: b"" });
     }
 
     #[test]

@@ -1,0 +1,82 @@
+//! The destination groups of a message that is delivered.
+
+use std::fmt;
+
+use crate::GroupId;
+use crate::message::Destination;
+
+/// The destination groups of a message: a view of the words in which they lie.
+///
+/// # Invariants
+/// - The lower 16 bits of each word are a group, and groups rise. The other bits mean nothing here: in a header they are the
+///   message's slot at that group.
+#[derive(Clone, Copy, Default)]
+pub struct DestinationGroups<'a> {
+    words: &'a [u64],
+}
+
+impl<'a> DestinationGroups<'a> {
+    /// Views words whose lower 16 bits are groups in rising order.
+    #[inline]
+    #[must_use]
+    pub const fn from_words(words: &'a [u64]) -> Self {
+        DestinationGroups { words }
+    }
+
+    /// Returns the groups, in rising order.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = GroupId> + use<'a> {
+        self.words.iter().map(|word| Destination::from_word(*word).group)
+    }
+
+    /// Returns the number of groups.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Returns whether there are none: of a delivered message there is at least one.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Returns whether a group is among them.
+    #[must_use]
+    pub fn contains(&self, group: GroupId) -> bool {
+        self.iter().any(|destination| destination == group)
+    }
+}
+
+impl PartialEq for DestinationGroups<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for DestinationGroups<'_> {}
+
+impl fmt::Debug for DestinationGroups<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_the_lower_bits_of_words() {
+        let slots = [(2, 7), (300, 1 << 40)];
+        let words = slots.map(|(group, slot)| Destination { group: GroupId(group), slot }.to_word());
+        let groups = DestinationGroups::from_words(&words);
+        assert_eq!(groups.iter().collect::<Vec<_>>(), [GroupId(2), GroupId(300)]);
+        assert_eq!((groups.len(), groups.is_empty(), DestinationGroups::default().is_empty()), (2, false, true));
+        assert!(groups.contains(GroupId(300)) && !groups.contains(GroupId(7)));
+        assert_eq!(groups, DestinationGroups::from_words(&[2, 300]), "slots make no difference");
+        assert_ne!(groups, DestinationGroups::from_words(&[2]));
+    }
+}
