@@ -144,6 +144,7 @@ pub(crate) const MAP: &[Place] = &[
         ],
         tests_on: &[],
     },
+    Place { name: "stentor-session", on: &["stentor-multicast", "stentor-fabric"], tests_on: &[] },
     Place {
         name: "stentor-multicast",
         on: &["stentor-link", "stentor-fabric"],

@@ -49,6 +49,11 @@ pub(crate) const PURE: &[Pure] = &[
         no_std: false,
     },
     Pure {
+        name: "stentor-session",
+        linked: &["stentor-multicast", "stentor-link", "stentor-fabric", "thiserror", "xxhash-rust", "zerocopy"],
+        no_std: false,
+    },
+    Pure {
         name: "stentor-switch",
         linked: &["cfg-if", "crc32fast", "stentor-wire", "thiserror", "zerocopy"],
         no_std: false,

@@ -1,0 +1,96 @@
+//! What follows the envelope of a session's own commands. See the crate's header for its layout.
+
+use stentor_multicast::{GroupId, Incarnation};
+use thiserror::Error;
+
+use crate::Pair;
+use crate::bytes::{u16_at, u32_at, u64_at};
+
+/// Body of `Open`, `Renew`, `Widen`, `TakeUp`, `End` and `Resolve`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Body {
+    /// How long the session lives from the position of the command on, nanoseconds. 0 for `End` and `Resolve`.
+    pub ttl: u64,
+    /// `Widen`: number of the widening, from 1. `Resolve`: generation of the request. Else 0.
+    pub number: u32,
+    /// `Open` and `Widen`: all pairs of the session, by rising group. Else none.
+    pub pairs: Vec<Pair>,
+}
+
+/// Why bytes are no body of a session's command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// The length is not that of the pairs that the body counts.
+    #[error("{bytes} bytes of body cannot hold {pairs} pairs exactly")]
+    Length {
+        /// How many bytes there are.
+        bytes: usize,
+        /// How many pairs are counted.
+        pairs: u32,
+    },
+    /// A session has at most [`Body::MAX_PAIRS`] pairs.
+    #[error("{0} pairs; a session has at most {max}", max = Body::MAX_PAIRS)]
+    TooMany(u32),
+    /// Groups do not rise, or one is named twice.
+    #[error("pairs are not in rising order of their groups")]
+    Order,
+    /// Bytes that are reserved are not 0.
+    #[error("reserved bytes of the body are not 0")]
+    Reserved,
+}
+
+impl Body {
+    /// Most pairs of a session.
+    pub const MAX_PAIRS: u32 = 256;
+    /// Bytes in front of the pairs.
+    pub const HEAD_BYTES: usize = 16;
+    /// Bytes of a pair.
+    pub const PAIR_BYTES: usize = 16;
+
+    /// Appends the body.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.ttl.to_le_bytes());
+        out.extend(self.number.to_le_bytes());
+        out.extend((self.pairs.len() as u32).to_le_bytes());
+        write_pairs(&self.pairs, out);
+    }
+
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// If the bytes are no body.
+    pub fn parse(bytes: &[u8]) -> Result<Body, BodyError> {
+        let Some((head, rest)) = bytes.split_at_checked(Body::HEAD_BYTES) else {
+            return Err(BodyError::Length { bytes: bytes.len(), pairs: 0 });
+        };
+        let count = u32_at(head, 12);
+        let pairs = parse_pairs(count, rest)?;
+        Ok(Body { ttl: u64_at(head, 0), number: u32_at(head, 8), pairs })
+    }
+}
+
+/// Appends 16 bytes for each pair.
+pub(crate) fn write_pairs(pairs: &[Pair], out: &mut Vec<u8>) {
+    for pair in pairs {
+        out.extend(u64::from(pair.group.0).to_le_bytes());
+        out.extend(pair.incarnation.to_word().to_le_bytes());
+    }
+}
+
+/// Reads exactly `count` pairs, in rising order of groups.
+pub(crate) fn parse_pairs(count: u32, bytes: &[u8]) -> Result<Vec<Pair>, BodyError> {
+    if count > Body::MAX_PAIRS {
+        return Err(BodyError::TooMany(count));
+    }
+    if bytes.len() != count as usize * Body::PAIR_BYTES {
+        return Err(BodyError::Length { bytes: bytes.len(), pairs: count });
+    }
+    let words = bytes.chunks_exact(Body::PAIR_BYTES);
+    if words.clone().any(|pair| pair[2..8] != [0; 6]) {
+        return Err(BodyError::Reserved);
+    }
+    let pair = |pair| Pair { group: GroupId(u16_at(pair, 0)), incarnation: Incarnation::from_word(u64_at(pair, 8)) };
+    let pairs: Vec<Pair> = words.map(pair).collect();
+    if crate::ids::rises(&pairs) { Ok(pairs) } else { Err(BodyError::Order) }
+}

@@ -1,0 +1,680 @@
+//! The caller's side of a session.
+
+mod control;
+mod pending;
+mod ticket;
+
+use stentor_multicast::GroupId;
+use thiserror::Error;
+
+use crate::ids::{pairs_tag, rises};
+use crate::mutant::mutant;
+use crate::{Body, Envelope, Kind, Mutant, Outcome, Pair, Reason, ReplyRecord, SessionId};
+use control::Control;
+use pending::{Combined, Pending, Progress};
+pub use pending::{Fate, GroupReply, NotApplied, Replies, Why};
+use ticket::message;
+pub use ticket::{SessionKey, Ticket, TicketError};
+
+/// What a caller is set up with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallerConfig {
+    /// Requests that may be unanswered; not above the tables' window. At least 1.
+    pub window: u32,
+    /// Time to live that is asked for, nanoseconds; not above the tables' limit.
+    pub ttl: u64,
+    /// How long a renewal is waited for before it is sent again, nanoseconds of the `now` of [`Caller::due`].
+    pub renewal_timeout: u64,
+}
+
+impl Default for CallerConfig {
+    /// 64 requests, a minute, a second.
+    fn default() -> Self {
+        CallerConfig { window: 64, ttl: 60_000_000_000, renewal_timeout: 1_000_000_000 }
+    }
+}
+
+/// Why a caller does not begin something. Nothing was changed, and nothing is to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum CallerError {
+    /// The window is full: wait for an answer, or resolve what is in doubt.
+    #[error("the window is full: wait for an answer, or resolve what is in doubt")]
+    Busy,
+    /// No group was named, or one twice.
+    #[error("name at least one group, and each once")]
+    Groups,
+    /// The session does not use this group: open or widen it first.
+    #[error("the session does not use group {0}: open or widen it first")]
+    SessionNotOpen(u16),
+    /// The session is not open, or not taken up: not yet, or not any more.
+    #[error("the session is not open")]
+    NotOpen,
+    /// Another command of the session is under way.
+    #[error("another command of the session is under way")]
+    UnderWay,
+    /// The ticket is of another session, or of a generation to come.
+    #[error("the ticket is not of this session, or of a generation that it has not reached")]
+    Ticket,
+}
+
+/// A message of the session for its groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Message<'a> {
+    /// Where it goes: all of them, in one multicast.
+    pub to: &'a [GroupId],
+    /// The payload.
+    pub payload: &'a [u8],
+}
+
+/// What an answer changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// It is known what became of a request. A request that was given up may be reported again.
+    Finished(Finished<'a>),
+    /// All groups have answered a command of the session. `refused` is the first that did not agree; those that agreed can be used,
+    /// except after `Open`, where all must.
+    Answered {
+        /// `Open`, `Widen`, `TakeUp` or `End`.
+        kind: Kind,
+        /// Who did not agree, and why.
+        refused: Option<(GroupId, Outcome)>,
+    },
+    /// The session lives longer in this group.
+    Renewed {
+        /// The group.
+        group: GroupId,
+        /// The session's end there.
+        end: u64,
+    },
+    /// The session is not open in this group any more. Widening it uses the group again.
+    Dropped {
+        /// The group.
+        group: GroupId,
+        /// What it said.
+        outcome: Outcome,
+    },
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Finished<'a> {
+    /// Its generation.
+    pub generation: u32,
+    /// Its number.
+    pub request: u64,
+    /// What became of it.
+    pub fate: Fate<'a>,
+}
+
+/// Where a session is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Not opened, or not taken up.
+    New,
+    /// Its groups have agreed.
+    Open,
+    /// It was refused, ended or superseded.
+    Over,
+}
+
+/// A group of the session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Member {
+    pair: Pair,
+    /// The largest end that the group has acknowledged; 0 if it is not used.
+    end: u64,
+    /// When the group agreed last.
+    agreed: u64,
+    /// Since when a renewal is under way, by the `now` of `due`.
+    renewing: Option<u64>,
+}
+
+/// One process's use of a session: numbers requests, tells what every message says, and says what became of each request.
+///
+/// It sends nothing by itself. Calls come in this order: [`open`](Caller::open) (or [`take_up`](Caller::take_up) after
+/// [`resume`](Caller::resume)), its [`message`](Caller::message) until `Answered`; then [`begin`](Caller::begin) for each request, its
+/// [`envelope`](Caller::envelope) in front of every copy, [`on_reply`](Caller::on_reply) for each record; and
+/// [`due`](Caller::due) now and then.
+///
+/// # Invariants
+/// - `low ≤ next ≤ low + window`, and slot `request % window` holds the requests in between.
+/// - Every request below `low` is settled: applied in all its groups, or never to be applied in any. So `responded` never passes one
+///   that one group could still apply and another one has forgotten.
+/// - A request's end, tag and number are fixed when it begins, and the same in all its copies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Caller {
+    id: SessionId,
+    config: CallerConfig,
+    phase: Phase,
+    generation: u32,
+    widening: u32,
+    /// By rising group.
+    members: Vec<Member>,
+    control: Option<Control>,
+    slots: Vec<Pending>,
+    low: u64,
+    next: u64,
+    /// Questions about requests of earlier generations.
+    asked: Vec<Pending>,
+    /// The last of them that was answered: its replies are lent.
+    told: Pending,
+    renewals: u64,
+    /// Holds the message of a renewal.
+    renewal: Vec<u8>,
+    mutant: Mutant,
+}
+
+impl Caller {
+    /// Returns a caller for a new session. `id` is a random word that nobody has used for a session before.
+    #[must_use]
+    pub fn new(id: SessionId, config: CallerConfig) -> Self {
+        let config = CallerConfig { window: config.window.max(1), ..config };
+        Caller {
+            id,
+            config,
+            phase: Phase::New,
+            generation: 0,
+            widening: 0,
+            members: Vec::new(),
+            control: None,
+            slots: vec![Pending::default(); config.window as usize],
+            low: 1,
+            next: 1,
+            asked: Vec::new(),
+            told: Pending::default(),
+            renewals: 0,
+            renewal: Vec::new(),
+            mutant: Mutant::None,
+        }
+    }
+
+    /// Returns a caller for a session that an earlier process opened. [`take_up`](Caller::take_up) comes next.
+    #[must_use]
+    pub fn resume(key: &SessionKey, config: CallerConfig) -> Self {
+        let members = key.pairs.iter().map(|pair| Member { pair: *pair, end: 0, agreed: 0, renewing: None }).collect();
+        Caller { generation: key.generation, widening: key.widening, members, ..Caller::new(key.session, config) }
+    }
+
+    /// Switches a mutant on.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_mutant(self, mutant: Mutant) -> Self {
+        Caller { mutant, ..self }
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// The generation of this process; 0 before the session is opened.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Whether requests can begin.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// The number of requests that may still begin before one is settled.
+    #[must_use]
+    pub fn room(&self) -> u32 {
+        self.config.window - (self.next - self.low) as u32
+    }
+
+    /// The first request that is not settled.
+    #[must_use]
+    pub fn responded(&self) -> u64 {
+        self.low
+    }
+
+    /// The end that a group has acknowledged, if the session uses the group.
+    #[must_use]
+    pub fn end_in(&self, group: GroupId) -> Option<u64> {
+        let member = self.members.iter().find(|member| member.pair.group == group)?;
+        (member.end > 0).then_some(member.end)
+    }
+
+    /// Returns what a later process needs to take the session up.
+    #[must_use]
+    pub fn key(&self) -> SessionKey {
+        let pairs = self.members.iter().map(|member| member.pair).collect();
+        SessionKey { session: self.id, generation: self.generation, widening: self.widening, pairs }
+    }
+
+    /// Opens the session in all these groups. `word` is random. `until` is the last time of the order at which the opening may take
+    /// effect: now and the time to live is a good choice. A session that is refused needs a new caller with a new id.
+    ///
+    /// # Errors
+    /// If it was opened before, or `pairs` names no group or one twice.
+    pub fn open(&mut self, word: u64, pairs: &[Pair], until: u64) -> Result<(), CallerError> {
+        if self.phase != Phase::New || self.control.is_some() || !self.members.is_empty() {
+            return Err(CallerError::UnderWay);
+        }
+        let pairs = merged(&[], pairs)?;
+        self.generation = 1;
+        self.members = pairs.iter().map(|pair| Member { pair: *pair, end: 0, agreed: 0, renewing: None }).collect();
+        self.ask(Kind::Open, word, until, pairs);
+        Ok(())
+    }
+
+    /// Takes the session up: begins its next generation in all its groups. `word` is random, another one for every attempt; `until` as for
+    /// [`open`](Caller::open).
+    ///
+    /// # Errors
+    /// If the caller was not made by [`resume`](Caller::resume), or the session is taken up already.
+    pub fn take_up(&mut self, word: u64, until: u64) -> Result<(), CallerError> {
+        let next = self.generation.checked_add(1).filter(|_| self.generation > 0);
+        let Some(next) = next.filter(|_| self.phase == Phase::New && !self.members.is_empty()) else {
+            return Err(CallerError::NotOpen);
+        };
+        if self.control.is_some() {
+            return Err(CallerError::UnderWay);
+        }
+        self.generation = next;
+        self.ask(Kind::TakeUp, word, until, self.pairs());
+        Ok(())
+    }
+
+    /// Uses more groups, or groups in another incarnation than before. `word` and `until` as for [`open`](Caller::open).
+    ///
+    /// # Errors
+    /// If the session is not open, another command is under way, or `add` names no group or one twice.
+    pub fn widen(&mut self, word: u64, add: &[Pair], until: u64) -> Result<(), CallerError> {
+        self.may_ask()?;
+        let pairs = merged(&self.pairs(), add)?;
+        self.widening = self.widening.saturating_add(1);
+        self.ask(Kind::Widen, word, until, pairs);
+        Ok(())
+    }
+
+    /// Ends the session in all its groups. Requests that are not settled are never applied later.
+    ///
+    /// # Errors
+    /// If the session is not open, or another command is under way.
+    pub fn end(&mut self, word: u64) -> Result<(), CallerError> {
+        self.may_ask()?;
+        self.phase = Phase::Over;
+        self.ask(Kind::End, word, 0, self.pairs());
+        Ok(())
+    }
+
+    fn may_ask(&self) -> Result<(), CallerError> {
+        match self.phase {
+            Phase::Open if self.control.is_some() => Err(CallerError::UnderWay),
+            Phase::Open => Ok(()),
+            Phase::New | Phase::Over => Err(CallerError::NotOpen),
+        }
+    }
+
+    fn pairs(&self) -> Vec<Pair> {
+        self.members.iter().map(|member| member.pair).collect()
+    }
+
+    fn ask(&mut self, kind: Kind, word: u64, until: u64, pairs: Vec<Pair>) {
+        let envelope = Envelope {
+            session: self.id,
+            request: word,
+            end: until,
+            pairs: 0,
+            generation: self.generation,
+            behind: 0,
+            kind,
+        };
+        let number = if kind == Kind::Widen { self.widening } else { 0 };
+        let ttl = if kind == Kind::End { 0 } else { self.config.ttl };
+        self.control = Some(Control::new(envelope, ttl, number, pairs));
+    }
+
+    /// The command of the session that is under way, to be multicast, and again while no answer comes.
+    #[must_use]
+    pub fn message(&self) -> Option<Message<'_>> {
+        let control = self.control.as_ref()?;
+        Some(Message { to: &control.groups, payload: &control.payload })
+    }
+
+    /// Begins a request to these groups, of which one message will be sent, and returns its number.
+    ///
+    /// # Errors
+    /// If the session is not open in one of the groups, or the window is full.
+    pub fn begin(&mut self, to: &[GroupId]) -> Result<u64, CallerError> {
+        let early = mutant!(self.mutant, SendsEarly) && self.generation > 0;
+        if self.phase != Phase::Open && !early {
+            return Err(CallerError::NotOpen);
+        }
+        if self.room() == 0 {
+            return Err(CallerError::Busy);
+        }
+        let index = self.slot_of(self.next);
+        let slot = &mut self.slots[index];
+        slot.ticket.pairs.clear();
+        let mut end = u64::MAX;
+        for member in self.members.iter().filter(|member| to.contains(&member.pair.group)) {
+            if member.end == 0 && !early {
+                return Err(CallerError::SessionNotOpen(member.pair.group.0));
+            }
+            if member.end > 0 {
+                end = end.min(member.end);
+            }
+            slot.ticket.pairs.push(member.pair);
+        }
+        let pairs = &slot.ticket.pairs;
+        if let Some(unknown) = to.iter().find(|group| pairs.iter().all(|pair| pair.group != **group)) {
+            return Err(CallerError::SessionNotOpen(unknown.0));
+        }
+        if to.is_empty() || pairs.len() != to.len() {
+            return Err(CallerError::Groups);
+        }
+        let ticket = &mut slot.ticket;
+        (ticket.session, ticket.generation, ticket.request) = (self.id, self.generation, self.next);
+        (ticket.behind, ticket.end) = ((self.next - self.low) as u32, end);
+        slot.begin(1, false);
+        self.next += 1;
+        Ok(self.next - 1)
+    }
+
+    /// Notes that one more message will carry a request. Returns `false`, and nothing is to be sent, if it is settled.
+    pub fn again(&mut self, request: u64) -> bool {
+        self.slot_mut(request).is_some_and(|slot| {
+            slot.copies += 1;
+            true
+        })
+    }
+
+    /// Writes the envelope of a request, the same for each message that carries it. Returns `false` if the request is settled.
+    pub fn envelope(&self, request: u64, out: &mut [u8; Envelope::BYTES]) -> bool {
+        let Some(slot) = self.slot(request) else { return false };
+        let ticket = &slot.ticket;
+        let end = match mutant!(self.mutant, RenewsRetries) {
+            true => ticket.groups().filter_map(|group| self.end_in(group)).min().unwrap_or(ticket.end),
+            false => ticket.end,
+        };
+        let envelope = Envelope {
+            session: self.id,
+            request,
+            end,
+            pairs: pairs_tag(ticket.pairs.iter().copied()),
+            generation: ticket.generation,
+            behind: ticket.behind,
+            kind: Kind::Command,
+        };
+        envelope.write(out);
+        true
+    }
+
+    /// Returns the ticket of a request that is not settled.
+    #[must_use]
+    pub fn ticket(&self, request: u64) -> Option<&Ticket> {
+        Some(&self.slot(request)?.ticket)
+    }
+
+    /// Notes that a message that would have carried a request was not sent, and never will be. The request was not applied if no other
+    /// message carries it.
+    pub fn not_sent(&mut self, request: u64) -> Option<Finished<'_>> {
+        self.one_copy_less(request, NotApplied::NotSent)
+    }
+
+    /// Notes that a message that carried a request became a no-op for good. The request was not applied if no other message carries it.
+    pub fn void(&mut self, request: u64) -> Option<Finished<'_>> {
+        self.one_copy_less(request, NotApplied::Void)
+    }
+
+    fn one_copy_less(&mut self, request: u64, why: NotApplied) -> Option<Finished<'_>> {
+        let generation = self.generation;
+        let slot = self.slot_mut(request)?;
+        slot.copies = slot.copies.saturating_sub(1);
+        if slot.copies > 0 || slot.is_applied_somewhere() {
+            return None;
+        }
+        slot.progress = Progress::Settled;
+        self.advance();
+        Some(Finished { generation, request, fate: Fate::NotApplied(why) })
+    }
+
+    /// Gives a request up. It stays in the window until it is resolved or its groups answer.
+    pub fn lost(&mut self, request: u64, why: Why) -> Option<Finished<'_>> {
+        let generation = self.generation;
+        let slot = self.slot_mut(request).filter(|slot| slot.progress == Progress::Waiting)?;
+        slot.progress = Progress::InDoubt;
+        self.advance();
+        Some(Finished { generation, request, fate: Fate::Unknown(why) })
+    }
+
+    /// Asks a ticket's groups what became of it. Writes the message for them over what is in `out`; the same again if called again.
+    ///
+    /// # Errors
+    /// If the session is not open, the ticket does not belong to it, or as many tickets are asked for as the window has requests.
+    pub fn resolve(&mut self, ticket: &Ticket, out: &mut Vec<u8>) -> Result<(), CallerError> {
+        if self.phase != Phase::Open {
+            return Err(CallerError::NotOpen);
+        }
+        if ticket.session != self.id || ticket.generation > self.generation || ticket.pairs.is_empty() {
+            return Err(CallerError::Ticket);
+        }
+        let own = ticket.generation == self.generation;
+        if own && ticket.request >= self.next {
+            return Err(CallerError::Ticket);
+        }
+        let is_asked = self.asked.iter().any(|asked| asked.ticket == *ticket);
+        let is_crowded = self.asked.len() >= self.config.window as usize;
+        if let Some(slot) = self.slot_mut(ticket.request).filter(|_| own) {
+            if !slot.resolves {
+                slot.resolves = true;
+                slot.ask_again();
+            }
+        } else if !is_asked {
+            if is_crowded {
+                return Err(CallerError::Busy);
+            }
+            self.asked.push(Pending::question(ticket));
+        }
+        ticket.question(self.generation, out);
+        Ok(())
+    }
+
+    /// Hands over the renewals that are due. `now` is local time, `order_time` an estimate of the order's time, both in nanoseconds.
+    /// A renewal is due when half of the time to live is over, and again when it was not answered for a while.
+    pub fn due(&mut self, now: u64, order_time: u64, mut send: impl FnMut(GroupId, &[u8])) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        let CallerConfig { ttl, renewal_timeout, .. } = self.config;
+        for member in &mut self.members {
+            let is_near = member.end > 0 && member.end < order_time.saturating_add(ttl / 2);
+            let waits = member.renewing.is_some_and(|since| now.saturating_sub(since) < renewal_timeout);
+            if !is_near || waits {
+                continue;
+            }
+            member.renewing = Some(now);
+            self.renewals += 1;
+            let envelope = Envelope {
+                session: self.id,
+                request: self.renewals,
+                end: 0,
+                pairs: pairs_tag([member.pair]),
+                generation: self.generation,
+                behind: 0,
+                kind: Kind::Renew,
+            };
+            message(&envelope, &Body { ttl, ..Body::default() }, &mut self.renewal);
+            send(member.pair.group, &self.renewal);
+        }
+    }
+
+    /// Takes an answer. The first one of each group counts.
+    pub fn on_reply(&mut self, group: GroupId, record: &ReplyRecord<'_>) -> Option<Event<'_>> {
+        if record.session != self.id {
+            return None;
+        }
+        match record.answers {
+            Kind::Command | Kind::Resolve => self.on_request(group, record).map(Event::Finished),
+            Kind::Renew => self.on_renewal(group, record),
+            Kind::Open | Kind::Widen | Kind::TakeUp | Kind::End => {
+                let control = self.control.as_mut()?;
+                if !control.take(group, record) {
+                    return None;
+                }
+                let control = self.control.take()?;
+                Some(self.on_agreed(&control))
+            }
+        }
+    }
+
+    fn on_agreed(&mut self, control: &Control) -> Event<'static> {
+        let refused = control.refusal();
+        let agreed = control.is_agreed_somewhere();
+        match control.kind {
+            Kind::Open if refused.is_some() => self.phase = Phase::Over,
+            Kind::TakeUp if !agreed => {
+                let known = control.answers.iter().flatten().map(|word| word.generation).max().unwrap_or(0);
+                self.generation = known.max(control.generation - 1);
+            }
+            Kind::Open | Kind::TakeUp => self.phase = Phase::Open,
+            Kind::Widen if agreed => self.replace_members(&control.pairs),
+            _ => {}
+        }
+        let counts = agreed && control.kind != Kind::End && self.phase == Phase::Open;
+        if counts {
+            self.use_members(control);
+        }
+        Event::Answered { kind: control.kind, refused }
+    }
+
+    /// Changes the pairs, and uses none of the new ones yet.
+    fn replace_members(&mut self, pairs: &[Pair]) {
+        let old = std::mem::take(&mut self.members);
+        let member = |pair: &Pair| {
+            let same = old.iter().find(|member| member.pair == *pair).copied();
+            same.unwrap_or(Member { pair: *pair, end: 0, agreed: 0, renewing: None })
+        };
+        self.members = pairs.iter().map(member).collect();
+    }
+
+    /// Uses the groups that agreed, and no others. New groups of a widening are used only if all groups agreed.
+    fn use_members(&mut self, control: &Control) {
+        let all = control.refusal().is_none();
+        for (member, word) in self.members.iter_mut().zip(control.answers.iter().flatten()) {
+            let known = member.end > 0 || control.kind != Kind::Widen;
+            member.end = match word.outcome {
+                Outcome::Applied if all || known => member.end.max(word.end),
+                _ => 0,
+            };
+            (member.agreed, member.renewing) = (word.time, None);
+        }
+    }
+
+    fn on_renewal(&mut self, group: GroupId, record: &ReplyRecord<'_>) -> Option<Event<'_>> {
+        if self.phase != Phase::Open || record.outcome == Outcome::Halted {
+            return None;
+        }
+        let member = self.members.iter_mut().find(|member| member.pair.group == group && member.end > 0)?;
+        // An answer from before the group agreed last says nothing of now.
+        if record.position.timestamp.time < member.agreed {
+            return None;
+        }
+        member.renewing = None;
+        if record.outcome == Outcome::Applied && record.position.incarnation == member.pair.incarnation {
+            member.end = member.end.max(record.end);
+            return Some(Event::Renewed { group, end: member.end });
+        }
+        member.end = 0;
+        if record.outcome == Outcome::Refused(Reason::Superseded) {
+            self.phase = Phase::Over;
+        }
+        Some(Event::Dropped { group, outcome: record.outcome })
+    }
+
+    fn on_request(&mut self, group: GroupId, record: &ReplyRecord<'_>) -> Option<Finished<'_>> {
+        let (generation, request) = (record.generation, record.request);
+        if generation == self.generation && self.slot(request).is_some() {
+            let index = self.slot_of(request);
+            let progress = answer(&mut self.slots[index], group, record, self.mutant)?;
+            self.slots[index].progress = progress.0;
+            self.advance();
+            let fate = fate(&self.slots[index], progress.1);
+            return Some(Finished { generation, request, fate });
+        }
+        let is_asked = |asked: &Pending| asked.ticket.generation == generation && asked.ticket.request == request;
+        let index = self.asked.iter().position(is_asked)?;
+        let progress = answer(&mut self.asked[index], group, record, self.mutant)?;
+        if progress.0 != Progress::Settled {
+            let fate = fate(&self.asked[index], progress.1);
+            return Some(Finished { generation, request, fate });
+        }
+        self.told = self.asked.remove(index);
+        Some(Finished { generation, request, fate: fate(&self.told, progress.1) })
+    }
+
+    fn slot_of(&self, request: u64) -> usize {
+        (request % self.slots.len() as u64) as usize
+    }
+
+    /// The slot of a request that is not settled.
+    fn slot(&self, request: u64) -> Option<&Pending> {
+        let is_inside = (self.low..self.next).contains(&request);
+        let slot = self.slots.get(self.slot_of(request)).filter(|_| is_inside)?;
+        (slot.progress != Progress::Settled).then_some(slot)
+    }
+
+    fn slot_mut(&mut self, request: u64) -> Option<&mut Pending> {
+        self.slot(request)?;
+        let index = self.slot_of(request);
+        self.slots.get_mut(index)
+    }
+
+    /// Moves `low` over what is settled.
+    fn advance(&mut self) {
+        while self.low < self.next {
+            let progress = self.slots[self.slot_of(self.low)].progress;
+            let lost = progress == Progress::InDoubt && mutant!(self.mutant, PassesOverLost);
+            if progress != Progress::Settled && !lost {
+                return;
+            }
+            self.low += 1;
+        }
+    }
+}
+
+/// Takes an answer to a request. Returns how far the request is, if that is news.
+fn answer(
+    pending: &mut Pending,
+    group: GroupId,
+    record: &ReplyRecord<'_>,
+    mutant: Mutant,
+) -> Option<(Progress, Result<(), Combined>)> {
+    if record.outcome == Outcome::Halted {
+        let is_news = pending.progress == Progress::Waiting;
+        return is_news.then_some((Progress::InDoubt, Err(Combined::Unknown(Why::Halted(group)))));
+    }
+    if !pending.take(group, record) {
+        return None;
+    }
+    let combined = pending.combined(mutant);
+    let is_settled = match combined {
+        Ok(()) | Err(Combined::NotApplied(_) | Combined::Unknown(Why::Forgotten(_) | Why::Skipped(_))) => true,
+        Err(Combined::Unknown(_)) => pending.resolves,
+    };
+    Some((if is_settled { Progress::Settled } else { Progress::InDoubt }, combined))
+}
+
+fn fate(pending: &Pending, combined: Result<(), Combined>) -> Fate<'_> {
+    match combined {
+        Ok(()) => Fate::Applied(pending.replies()),
+        Err(combined) => combined.into(),
+    }
+}
+
+/// The pairs of `add`, and those of `old` whose groups are not among them, by rising group.
+fn merged(old: &[Pair], add: &[Pair]) -> Result<Vec<Pair>, CallerError> {
+    let kept = old.iter().filter(|old| add.iter().all(|add| add.group != old.group));
+    let mut pairs: Vec<Pair> = kept.chain(add).copied().collect();
+    pairs.sort_unstable();
+    let possible = !add.is_empty() && rises(&pairs) && pairs.len() <= Body::MAX_PAIRS as usize;
+    if possible { Ok(pairs) } else { Err(CallerError::Groups) }
+}

@@ -1,0 +1,231 @@
+//! One request: to whom it went, who has answered, and what follows from the answers together.
+
+use stentor_multicast::GroupId;
+
+use super::ticket::Ticket;
+use crate::mutant::mutant;
+use crate::{Kind, Mutant, Outcome, Position, Reason, ReplyRecord};
+
+/// Why a request was certainly not applied, in any group, and never will be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum NotApplied {
+    /// No message that carried it was sent.
+    NotSent,
+    /// Every message that carried it became a no-op.
+    Void,
+    /// This group refused it.
+    Refused(GroupId, Outcome),
+}
+
+/// Why nobody can say yet whether a request was applied.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Why {
+    /// The caller waited long enough.
+    TimedOut,
+    /// A later process has taken the session, or the client's place, over.
+    Superseded,
+    /// The client ended.
+    ClientEnded,
+    /// The session has ended or run out in this group.
+    SessionEnded(GroupId),
+    /// This group has forgotten what became of the request.
+    Forgotten(GroupId),
+    /// An operator skipped it in this group.
+    Skipped(GroupId),
+    /// This group was reset.
+    GroupReset(GroupId),
+    /// This group stands at a command that it cannot apply.
+    Halted(GroupId),
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate<'a> {
+    /// Applied once in each of its groups.
+    Applied(Replies<'a>),
+    /// Applied nowhere, for good.
+    NotApplied(NotApplied),
+    /// Applied once in each of its groups, or never. The ticket of the request settles it.
+    Unknown(Why),
+}
+
+/// One reply for each group of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Replies<'a>(&'a [Answer]);
+
+/// The reply of one group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupReply<'a> {
+    /// The group.
+    pub group: GroupId,
+    /// Where it was applied. The timestamp is the same in all groups.
+    pub position: Position,
+    /// The reply; `None` if it was longer than the limit.
+    pub bytes: Option<&'a [u8]>,
+}
+
+impl<'a> Replies<'a> {
+    /// Returns the replies, by rising group.
+    pub fn iter(self) -> impl Iterator<Item = GroupReply<'a>> {
+        self.0.iter().map(|answer| GroupReply {
+            group: answer.group,
+            position: answer.position,
+            bytes: (answer.outcome == Some(Outcome::Applied)).then_some(&answer.bytes[..]),
+        })
+    }
+}
+
+/// What one group has answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Answer {
+    group: GroupId,
+    outcome: Option<Outcome>,
+    position: Position,
+    bytes: Vec<u8>,
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) enum Progress {
+    /// Its groups are asked.
+    Waiting,
+    /// It was given up or halted. A copy of it may be applied yet, so `responded` does not pass it.
+    InDoubt,
+    /// No copy of it can be applied any more, or all its groups have applied it.
+    #[default]
+    Settled,
+}
+
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Pending {
+    pub(super) ticket: Ticket,
+    pub(super) progress: Progress,
+    /// Messages that carry it and may be delivered.
+    pub(super) copies: u32,
+    /// Whether its groups are asked what became of it.
+    pub(super) resolves: bool,
+    /// One for each pair of the ticket; those behind are buffers.
+    answers: Vec<Answer>,
+}
+
+impl Pending {
+    /// Returns the question what became of a request of which this caller knows nothing else.
+    pub(super) fn question(ticket: &Ticket) -> Pending {
+        let mut pending = Pending { ticket: ticket.clone(), ..Pending::default() };
+        pending.begin(0, true);
+        pending
+    }
+
+    /// Begins anew with the ticket that was put into it.
+    pub(super) fn begin(&mut self, copies: u32, resolves: bool) {
+        (self.progress, self.copies, self.resolves) = (Progress::Waiting, copies, resolves);
+        self.ask_again();
+    }
+
+    /// Forgets the answers.
+    pub(super) fn ask_again(&mut self) {
+        let empty = |group| Answer { group, outcome: None, position: Position::default(), bytes: Vec::new() };
+        for (index, pair) in self.ticket.pairs.iter().enumerate() {
+            match self.answers.get_mut(index) {
+                Some(answer) => (answer.group, answer.outcome) = (pair.group, None),
+                None => self.answers.push(empty(pair.group)),
+            }
+        }
+    }
+
+    fn answers(&self) -> &[Answer] {
+        &self.answers[..self.ticket.pairs.len()]
+    }
+
+    /// Takes a group's first answer. Returns whether it was the last one that was missing.
+    pub(super) fn take(&mut self, group: GroupId, record: &ReplyRecord<'_>) -> bool {
+        let is_final =
+            matches!(record.outcome, Outcome::Applied | Outcome::Overflow | Outcome::Skipped | Outcome::Closed);
+        let is_asked = record.answers == if self.resolves { Kind::Resolve } else { Kind::Command };
+        let asked = self.ticket.pairs.len();
+        let Some(answer) = self.answers[..asked].iter_mut().find(|answer| answer.group == group) else { return false };
+        if answer.outcome.is_some() || !(is_final || is_asked) {
+            return false;
+        }
+        (answer.outcome, answer.position) = (Some(record.outcome), record.position);
+        answer.bytes.clear();
+        answer.bytes.extend_from_slice(record.bytes);
+        self.answers().iter().all(|answer| answer.outcome.is_some())
+    }
+
+    /// Whether a group has answered that it was applied.
+    pub(super) fn is_applied_somewhere(&self) -> bool {
+        self.answers().iter().any(|answer| matches!(answer.outcome, Some(Outcome::Applied | Outcome::Overflow)))
+    }
+
+    /// The replies, when all groups have applied it.
+    pub(super) fn replies(&self) -> Replies<'_> {
+        Replies(self.answers())
+    }
+
+    fn first(&self, is: impl Fn(Outcome) -> bool) -> Option<(GroupId, Outcome)> {
+        self.answers().iter().find_map(|answer| Some((answer.group, answer.outcome.filter(|outcome| is(*outcome))?)))
+    }
+
+    /// A group that was reset: it answers from another incarnation, or says that the pairs are wrong.
+    fn reset(&self) -> Option<GroupId> {
+        let other = self.answers().iter().zip(&self.ticket.pairs);
+        let other = other.filter(|(answer, pair)| answer.position.incarnation != pair.incarnation);
+        let wrong = self.first(|outcome| outcome == Outcome::WrongPairs);
+        other.map(|(answer, _)| answer.group).next().or(wrong.map(|(group, _)| group))
+    }
+
+    /// Combines the answers of all groups.
+    ///
+    /// All groups judge a message alike, so one that refuses the *only* message that carried the request speaks for all of them.
+    /// Where several messages carried it, another one may have been applied before. Then only what holds for every copy counts:
+    /// `Closed`, and a refusal by its own end or window from a table that would know of an earlier copy.
+    pub(super) fn combined(&self, mutant: Mutant) -> Result<(), Combined> {
+        let applied = |outcome| matches!(outcome, Outcome::Applied | Outcome::Overflow);
+        let Some((group, outcome)) = self.first(|outcome| !applied(outcome)) else { return Ok(()) };
+        let nowhere = !self.is_applied_somewhere();
+        let is_only = (self.copies <= 1 && !self.resolves) || mutant!(mutant, OneCopySpeaksForAll);
+        if let Some((group, _)) = self.first(|outcome| outcome == Outcome::Skipped) {
+            return Err(Combined::Unknown(Why::Skipped(group)));
+        }
+        if nowhere && is_only {
+            return Err(Combined::NotApplied(NotApplied::Refused(group, outcome)));
+        }
+        if let Some(group) = self.reset() {
+            return Err(Combined::Unknown(Why::GroupReset(group)));
+        }
+        let for_all = |outcome| {
+            let by_itself = matches!(outcome, Outcome::Refused(Reason::TooLate | Reason::OutsideWindow));
+            outcome == Outcome::Closed || (by_itself && !self.resolves)
+        };
+        if let (true, Some((group, outcome))) = (nowhere, self.first(for_all)) {
+            return Err(Combined::NotApplied(NotApplied::Refused(group, outcome)));
+        }
+        let why = match outcome {
+            _ if let Some((group, _)) = self.first(|outcome| outcome == Outcome::Forgotten) => Why::Forgotten(group),
+            Outcome::Refused(Reason::Superseded) => Why::Superseded,
+            Outcome::Halted => Why::Halted(group),
+            _ => Why::SessionEnded(group),
+        };
+        Err(Combined::Unknown(why))
+    }
+}
+
+/// A fate without replies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Combined {
+    NotApplied(NotApplied),
+    Unknown(Why),
+}
+
+impl From<Combined> for Fate<'_> {
+    fn from(combined: Combined) -> Self {
+        match combined {
+            Combined::NotApplied(why) => Fate::NotApplied(why),
+            Combined::Unknown(why) => Fate::Unknown(why),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What may be written down: a ticket for one request, a key for a whole session.
+
+use stentor_multicast::GroupId;
+use thiserror::Error;
+
+use crate::body::{parse_pairs, write_pairs};
+use crate::bytes::{u32_at, u64_at, u128_at};
+use crate::ids::pairs_tag;
+use crate::{Body, BodyError, Envelope, Kind, Pair, SessionId};
+
+/// Names a request for ever, so that any later process of its session can ask what became of it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Ticket {
+    /// The session.
+    pub session: SessionId,
+    /// Generation of the session that sent it.
+    pub generation: u32,
+    /// Number of the request in that generation.
+    pub request: u64,
+    /// How far it was ahead of the first unanswered request when it began.
+    pub behind: u32,
+    /// The end that it names.
+    pub end: u64,
+    /// Its destination groups with their incarnations, by rising group.
+    pub pairs: Vec<Pair>,
+}
+
+/// What a process keeps to take its session up later.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct SessionKey {
+    /// The session.
+    pub session: SessionId,
+    /// The last generation that is known.
+    pub generation: u32,
+    /// The number of the last widening.
+    pub widening: u32,
+    /// All pairs of the session, by rising group.
+    pub pairs: Vec<Pair>,
+}
+
+/// Why bytes are no ticket or no key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum TicketError {
+    /// There are too few bytes.
+    #[error("{0} bytes are too few for a ticket or key")]
+    Short(usize),
+    /// It is something else, or of another version.
+    #[error("not what was asked for, or of a version that this process does not read")]
+    Magic,
+    /// The pairs are malformed.
+    #[error(transparent)]
+    Pairs(#[from] BodyError),
+    /// Requests and generations count from 1, and a request is not behind by more than its number.
+    #[error("the numbers of the ticket or key contradict each other")]
+    Numbers,
+}
+
+/// First byte and version of each.
+const TICKET: [u8; 2] = [b't', 1];
+const KEY: [u8; 2] = [b'k', 1];
+const TICKET_HEAD: usize = 46;
+const KEY_HEAD: usize = 30;
+
+impl Ticket {
+    /// Returns the groups to which a question about it goes.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.pairs.iter().map(|pair| pair.group)
+    }
+
+    /// Returns the bytes to write down.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::from(TICKET);
+        out.extend(self.session.0.to_le_bytes());
+        out.extend(self.generation.to_le_bytes());
+        out.extend(self.behind.to_le_bytes());
+        out.extend(self.request.to_le_bytes());
+        out.extend(self.end.to_le_bytes());
+        out.extend((self.pairs.len() as u32).to_le_bytes());
+        write_pairs(&self.pairs, &mut out);
+        out
+    }
+
+    /// Reads a ticket.
+    ///
+    /// # Errors
+    /// If the bytes are no ticket.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Ticket, TicketError> {
+        let (head, rest) = head(bytes, TICKET, TICKET_HEAD)?;
+        let ticket = Ticket {
+            session: SessionId(u128_at(head, 2)),
+            generation: u32_at(head, 18),
+            behind: u32_at(head, 22),
+            request: u64_at(head, 26),
+            end: u64_at(head, 34),
+            pairs: parse_pairs(u32_at(head, 42), rest)?,
+        };
+        let possible = ticket.generation > 0 && ticket.request > u64::from(ticket.behind) && !ticket.pairs.is_empty();
+        if possible { Ok(ticket) } else { Err(TicketError::Numbers) }
+    }
+
+    /// Writes the question what became of it, asked under the generation `by`.
+    pub(crate) fn question(&self, by: u32, out: &mut Vec<u8>) {
+        let envelope = Envelope {
+            session: self.session,
+            request: self.request,
+            end: self.end,
+            pairs: pairs_tag(self.pairs.iter().copied()),
+            generation: by,
+            behind: self.behind,
+            kind: Kind::Resolve,
+        };
+        message(&envelope, &Body { number: self.generation, ..Body::default() }, out);
+    }
+}
+
+impl SessionKey {
+    /// Returns the bytes to write down.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::from(KEY);
+        out.extend(self.session.0.to_le_bytes());
+        out.extend(self.generation.to_le_bytes());
+        out.extend(self.widening.to_le_bytes());
+        out.extend((self.pairs.len() as u32).to_le_bytes());
+        write_pairs(&self.pairs, &mut out);
+        out
+    }
+
+    /// Reads a key.
+    ///
+    /// # Errors
+    /// If the bytes are no key.
+    pub fn from_bytes(bytes: &[u8]) -> Result<SessionKey, TicketError> {
+        let (head, rest) = head(bytes, KEY, KEY_HEAD)?;
+        let key = SessionKey {
+            session: SessionId(u128_at(head, 2)),
+            generation: u32_at(head, 18),
+            widening: u32_at(head, 22),
+            pairs: parse_pairs(u32_at(head, 26), rest)?,
+        };
+        if key.generation > 0 && !key.pairs.is_empty() { Ok(key) } else { Err(TicketError::Numbers) }
+    }
+}
+
+fn head(bytes: &[u8], magic: [u8; 2], length: usize) -> Result<(&[u8], &[u8]), TicketError> {
+    let (head, rest) = bytes.split_at_checked(length).ok_or(TicketError::Short(bytes.len()))?;
+    if head[..2] == magic { Ok((head, rest)) } else { Err(TicketError::Magic) }
+}
+
+/// Writes a session's command over what is in `out`.
+pub(crate) fn message(envelope: &Envelope, body: &Body, out: &mut Vec<u8>) {
+    let mut head = [0; Envelope::BYTES];
+    envelope.write(&mut head);
+    out.clear();
+    out.extend_from_slice(&head);
+    body.write(out);
+}

@@ -1,0 +1,159 @@
+//! The envelope in front of every command of a session. See the crate's header for its layout.
+
+use thiserror::Error;
+
+use crate::SessionId;
+use crate::bytes::{put, u32_at, u64_at, u128_at};
+
+/// What an enveloped message asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Kind {
+    /// Apply the command bytes behind the envelope.
+    #[default]
+    Command = 1,
+    /// Open a session.
+    Open = 2,
+    /// Raise the session's end in one group.
+    Renew = 3,
+    /// Replace the session's pairs by more, or newer, ones.
+    Widen = 4,
+    /// Begin the next generation of the session.
+    TakeUp = 5,
+    /// End the session.
+    End = 6,
+    /// Say what became of a request, or close it for good.
+    Resolve = 7,
+}
+
+impl Kind {
+    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
+        use Kind::{Command, End, Open, Renew, Resolve, TakeUp, Widen};
+        [Command, Open, Renew, Widen, TakeUp, End, Resolve].into_iter().find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// The envelope: who asks, for which request, and by what all destination groups judge alike.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Envelope {
+    /// The session.
+    pub session: SessionId,
+    /// `Command`: number of the request, from 1. `Resolve`: the request that is asked about. Others: a random word that tells
+    /// this command from another one of its kind, the same in all copies.
+    pub request: u64,
+    /// `Command`: the smallest end that all destination groups have acknowledged. `Resolve`: the end that the request named.
+    /// `Open`, `Widen`, `TakeUp`: the last time at which they may take effect. Others: 0.
+    pub end: u64,
+    /// Hash over the pairs of the destination groups ([`pairs_tag`](crate::pairs_tag)).
+    pub pairs: u64,
+    /// Generation of the session whose process asks. `TakeUp`: the generation that begins.
+    pub generation: u32,
+    /// `request` − responded: every request below `responded` has been answered. 0 except for `Command` and `Resolve`.
+    pub behind: u32,
+    /// What is asked for.
+    pub kind: Kind,
+}
+
+/// Why bytes are no envelope.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum EnvelopeError {
+    /// There are fewer bytes than an envelope has.
+    #[error("{0} bytes are shorter than an envelope of {len}", len = Envelope::BYTES)]
+    Short(usize),
+    /// Another version wrote it.
+    #[error("envelope of version {0}; this process reads {version}", version = Envelope::VERSION)]
+    Version(u8),
+    /// The kind is unknown.
+    #[error("no kind of envelope has the number {0}")]
+    Kind(u8),
+    /// Bytes that are reserved are not 0.
+    #[error("reserved bytes of the envelope are not 0")]
+    Reserved,
+    /// A command or question without a request number.
+    #[error("request 0: requests count from 1")]
+    Request,
+    /// `behind` reaches below the first request.
+    #[error("request {request} is {behind} ahead of the first unanswered one, which would be below 1")]
+    Behind {
+        /// The request.
+        request: u64,
+        /// What was said of it.
+        behind: u32,
+    },
+    /// Generations count from 1.
+    #[error("generation 0: generations count from 1")]
+    Generation,
+}
+
+impl Envelope {
+    /// Bytes of an envelope.
+    pub const BYTES: usize = 64;
+    /// The version that is written and read.
+    pub const VERSION: u8 = 1;
+
+    /// Returns the first request that is not known to be answered; 0 for kinds that name none.
+    #[must_use]
+    pub fn responded(&self) -> u64 {
+        if self.names_request() { self.request.saturating_sub(u64::from(self.behind)) } else { 0 }
+    }
+
+    fn names_request(&self) -> bool {
+        matches!(self.kind, Kind::Command | Kind::Resolve)
+    }
+
+    /// Writes the envelope.
+    pub fn write(&self, out: &mut [u8; Envelope::BYTES]) {
+        *out = [0; Envelope::BYTES];
+        put(out, 0, &self.session.0.to_le_bytes());
+        put(out, 16, &self.request.to_le_bytes());
+        put(out, 24, &self.end.to_le_bytes());
+        put(out, 32, &self.pairs.to_le_bytes());
+        put(out, 40, &self.generation.to_le_bytes());
+        put(out, 44, &self.behind.to_le_bytes());
+        out[48] = self.kind as u8;
+        out[49] = Envelope::VERSION;
+    }
+
+    /// Reads an envelope, and returns it with what follows it.
+    ///
+    /// # Errors
+    /// If the bytes are no envelope of this version.
+    pub fn parse(bytes: &[u8]) -> Result<(Envelope, &[u8]), EnvelopeError> {
+        let Some((head, rest)) = bytes.split_at_checked(Envelope::BYTES) else {
+            return Err(EnvelopeError::Short(bytes.len()));
+        };
+        if head[49] != Envelope::VERSION {
+            return Err(EnvelopeError::Version(head[49]));
+        }
+        let kind = Kind::from_byte(head[48]).ok_or(EnvelopeError::Kind(head[48]))?;
+        if head[50..].iter().any(|byte| *byte != 0) {
+            return Err(EnvelopeError::Reserved);
+        }
+        let envelope = Envelope {
+            session: SessionId(u128_at(head, 0)),
+            request: u64_at(head, 16),
+            end: u64_at(head, 24),
+            pairs: u64_at(head, 32),
+            generation: u32_at(head, 40),
+            behind: u32_at(head, 44),
+            kind,
+        };
+        envelope.check()?;
+        Ok((envelope, rest))
+    }
+
+    fn check(&self) -> Result<(), EnvelopeError> {
+        let Envelope { request, behind, .. } = *self;
+        if self.generation == 0 {
+            return Err(EnvelopeError::Generation);
+        }
+        if self.names_request() && request == 0 {
+            return Err(EnvelopeError::Request);
+        }
+        if self.names_request() && u64::from(behind) >= request {
+            return Err(EnvelopeError::Behind { request, behind });
+        }
+        if !self.names_request() && behind != 0 { Err(EnvelopeError::Reserved) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,57 @@
+//! Names: sessions, pairs of a group and its incarnation, positions.
+
+use std::fmt;
+
+use stentor_fabric::SplitMix64;
+use stentor_multicast::{GroupId, Incarnation, Timestamp};
+
+/// A session, by the random word that its caller drew.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct SessionId(pub u128);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// A group in one incarnation. A session uses pairs, so a group that was reset is not the one that it used.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Pair {
+    /// The group.
+    pub group: GroupId,
+    /// The incarnation in which the group's history began (its origin).
+    pub incarnation: Incarnation,
+}
+
+/// Where a command was applied.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Position {
+    /// Final timestamp: the same in all destination groups.
+    pub timestamp: Timestamp,
+    /// Number in the order of the group that answers, from 1.
+    pub index: u64,
+    /// Incarnation of the group that answers.
+    pub incarnation: Incarnation,
+}
+
+/// Returns the tag of these pairs: a hash over groups and incarnations. The order of the pairs matters; callers and tables
+/// name them by rising group.
+#[must_use]
+pub fn pairs_tag(pairs: impl IntoIterator<Item = Pair>) -> u64 {
+    pairs.into_iter().fold(0x5365_7373_696f_6e73, |hash, pair| {
+        let hash = SplitMix64::finish(hash ^ u64::from(pair.group.0));
+        SplitMix64::finish(hash.rotate_left(17) ^ pair.incarnation.to_word())
+    })
+}
+
+/// Returns the tag of those of `pairs` whose group is in `groups`, or `None` if a group has no pair or is named twice.
+pub(crate) fn tag_of(pairs: &[Pair], groups: &[GroupId]) -> Option<u64> {
+    let chosen = || pairs.iter().filter(|pair| groups.contains(&pair.group)).copied();
+    (chosen().count() == groups.len()).then(|| pairs_tag(chosen()))
+}
+
+/// Whether the pairs are in rising order of their groups, each group once.
+pub(crate) fn rises(pairs: &[Pair]) -> bool {
+    pairs.windows(2).all(|pair| pair[0].group < pair[1].group)
+}

@@ -1,0 +1,102 @@
+//! Exactly-once sessions above atomic multicast: a request is applied once in each of its groups, or in none, whatever is sent
+//! again, whichever process asks again, and whoever fails.
+//!
+//! [`Sessions`] is the table of one group, the same at all its members. [`Caller`] is a process's use of one session. Both are pure
+//! state machines: no I/O, no clock, no randomness. Random words and times are arguments.
+//!
+//! # What is assumed
+//! The multicast delivers each message at most once in a group, in one global order, with a timestamp that all destination groups share and
+//! whose time never falls. A *request* may be carried by several messages. All groups have the same [`SessionLimits`].
+//! A group that was reset takes no message that a client multicast to its earlier incarnation.
+//!
+//! # Why all destination groups judge alike
+//! A command is accepted iff the session is known with this generation, the tag of the pairs is that of the session's pairs for the destination
+//! groups, its time is not later than the end *that it names*, the request was not decided before, and it is less than a window ahead of the
+//! first unanswered one. Each of these has the same value in all destination groups:
+//! - *Time, end, window* are in the message, and in the order, which is the same everywhere.
+//! - *Known.* The named end was acknowledged by every destination group, and a table's end never falls. So a table that does not know the session
+//!   any more has seen a time beyond the named end, and every message with that end is too late in all groups. A session that was ended is
+//!   known as such until its end, and `End` goes to all groups of the session.
+//! - *Generation and pairs* change only by `TakeUp` and `Widen`, which go to all groups of the session, in the one order. A group that ran out
+//!   of the session meanwhile is named by no later end.
+//! - *Decided before*: by induction, each earlier message that carried the request had the same destinations and was judged alike. What a
+//!   table drops is below `responded`, and a caller lets `responded` pass a request only when it is applied in all its groups, or no copy can be
+//!   applied in any ([`Caller`]). Then a table that says `Forgotten` and one that would say `Duplicate` both apply nothing.
+//! - *A table that began anew.* An entry that was made at time `since` knows nothing of what an earlier entry applied. That entry had run out before
+//!   `since`, so a request that it applied names an end before `since`. Such a request is refused, and its fate is `Forgotten`.
+//!   `Open`, `Widen` and `TakeUp` name a last time at which they take effect, and a session's end is never before it. So a late copy of one
+//!   of them makes no entry again.
+//!
+//! A reset is the exception: the multicast itself does not promise agreement over it. The table then says `WrongPairs`, the caller
+//! `Unknown(GroupReset)`.
+//!
+//! # Formats
+//! Words are little-endian. Reserved bytes are 0, and a reader refuses others. Every message of a session is an envelope of 64 bytes, followed by the
+//! command's bytes or by a body:
+//!
+//! | envelope | field |
+//! |---|---|
+//! | 0..16 | session |
+//! | 16..24 | request: number, or a random word |
+//! | 24..32 | end that the client names |
+//! | 32..40 | tag of the pairs of the destination groups ([`pairs_tag`]) |
+//! | 40..44 | generation |
+//! | 44..48 | behind: request − responded |
+//! | 48 | kind: 1 `Command`, 2 `Open`, 3 `Renew`, 4 `Widen`, 5 `TakeUp`, 6 `End`, 7 `Resolve` |
+//! | 49 | version, 1 |
+//! | 50..56 | reserved |
+//! | 56..64 | reserved for `not_before` |
+//!
+//! | body | field |
+//! |---|---|
+//! | 0..8 | time to live, nanoseconds |
+//! | 8..12 | number of the widening, or generation of the request that is resolved |
+//! | 12..16 | number of pairs, at most 256 |
+//! | 16.. | for each pair 16 bytes: group (2), reserved (6), incarnation's number (4) and tag (4) |
+//!
+//! | reply record | field |
+//! |---|---|
+//! | 0..16 | session |
+//! | 16..24 | request, as in the envelope |
+//! | 24..32 | time where it was applied |
+//! | 32..40 | index there |
+//! | 40..48 | incarnation of the group that answers |
+//! | 48..56 | largest time that the replier has applied |
+//! | 56..64 | end of the session in this group, after `Open`, `Renew`, `Widen` and `TakeUp`; else 0 |
+//! | 64..68 | generation |
+//! | 68..72 | bytes of the reply |
+//! | 72..74 | group of the timestamp |
+//! | 74 | kind of what is answered |
+//! | 75, 76 | outcome and reason |
+//! | 77 | version, 1 |
+//! | 78..80 | reserved |
+//! | 80.. | reply |
+//!
+//! Outcomes: 1 `Applied`, 2 `Overflow`, 3 `Skipped`, 4 `Refused`, 5 `Closed`, 6 `Forgotten`, 7 `SessionNotOpen`, 8 `TableFull`, 9 `WrongPairs`,
+//! 10 `Halted`. Reasons of `Refused`: 1 `TooLate`, 2 `Superseded`, 3 `GenerationAhead`, 4 `OutsideWindow`, 5 `Taken`, 6 `TimeToLive`; else 0.
+#![forbid(unsafe_code)]
+
+mod body;
+mod bytes;
+mod caller;
+mod envelope;
+mod ids;
+mod limits;
+mod mutant;
+mod record;
+mod reply;
+mod table;
+
+pub use body::{Body, BodyError};
+pub use caller::{
+    Caller, CallerConfig, CallerError, Event, Fate, Finished, GroupReply, Message, NotApplied, Replies, SessionKey,
+    Ticket, TicketError, Why,
+};
+pub use envelope::{Envelope, EnvelopeError, Kind};
+pub use ids::{Pair, Position, SessionId, pairs_tag};
+pub use limits::SessionLimits;
+#[doc(hidden)]
+pub use mutant::Mutant;
+pub use record::{Outcome, Reason, RecordError, ReplyRecord};
+pub use reply::Reply;
+pub use table::{At, Call, Delivered, PayloadError, Service, Sessions, SnapshotError, Verdict};

@@ -1,0 +1,39 @@
+//! Mutants of the sessions, each a rule that is dropped. Compiled in only with the feature `plants`.
+
+pub(crate) use stentor_fabric::mutant;
+use stentor_fabric::mutants;
+
+mutants! {
+    /// A command is judged by the table's own end, not by the end that the command names.
+    TableEnd;
+    /// A request that has its reply already is applied again.
+    AppliesDuplicates;
+    /// The replies of the generation before are dropped when a session is taken up.
+    ForgetsOnTakeUp;
+    /// A full table evicts the session that ends first.
+    EvictsWhenFull;
+    /// Requests are told apart by their number alone, whatever the generation.
+    NumberAlone;
+    /// A request that was resolved is not closed.
+    ClosesNothing;
+    /// The pairs that a command names are not compared with the session's.
+    PairsUnchecked;
+    /// A session that was ended is forgotten at once.
+    NoTombstone;
+    /// A request below the largest `responded` is taken for a new one.
+    ForgottenIsNew;
+    /// A session that lives may be opened again by a late copy after its end.
+    OpensLate;
+    /// A session that is widened into this group again remembers requests that it has never seen.
+    IgnoresSince;
+    /// A repeated taking up counts as another one.
+    TakesUpTwice;
+    /// The caller sends before all groups have said yes.
+    SendsEarly;
+    /// The caller names its newest end in a retry.
+    RenewsRetries;
+    /// The caller counts a request that it gave up as answered.
+    PassesOverLost;
+    /// The caller takes a refusal of one copy for the fate of all copies.
+    OneCopySpeaksForAll;
+}

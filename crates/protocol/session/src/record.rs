@@ -1,0 +1,223 @@
+//! The record that answers a message of a session. See the crate's header for its layout.
+
+use stentor_multicast::{Incarnation, Timestamp};
+use thiserror::Error;
+
+use crate::bytes::{put, u16_at, u32_at, u64_at, u128_at};
+use crate::{Envelope, Kind, Position, SessionId};
+
+/// Why a group refuses. The same in all destination groups, and for good: no later copy of the message is applied either.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Its time is later than the end that it names.
+    TooLate = 1,
+    /// A later process has taken the session up.
+    Superseded = 2,
+    /// The session has not reached that generation.
+    GenerationAhead = 3,
+    /// It is further ahead of the first unanswered request than the window reaches.
+    OutsideWindow = 4,
+    /// The same step was taken already, by another word.
+    Taken = 5,
+    /// A time to live of 0, or above the limit.
+    TimeToLive = 6,
+}
+
+impl Reason {
+    fn from_byte(byte: u8) -> Option<Reason> {
+        use Reason::{GenerationAhead, OutsideWindow, Superseded, Taken, TimeToLive, TooLate};
+        let all = [TooLate, Superseded, GenerationAhead, OutsideWindow, Taken, TimeToLive];
+        all.into_iter().find(|reason| *reason as u8 == byte)
+    }
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// A command was applied, a session's command was carried out. The bytes are the reply.
+    Applied,
+    /// A command was applied, and its reply was longer than the limit. There are no bytes.
+    Overflow,
+    /// An operator skipped the command in this group.
+    Skipped,
+    /// Never applied, and never will be.
+    Refused(Reason),
+    /// Closed for good by a question about it, before it was applied.
+    Closed,
+    /// The table does not remember whether it was applied.
+    Forgotten,
+    /// The table does not know the session: it was never opened here, has ended or has run out.
+    SessionNotOpen,
+    /// The table has no room for another session.
+    TableFull,
+    /// The pairs that it names are not the session's pairs for its destination groups.
+    WrongPairs,
+    /// The group stands at a command that its state machine cannot apply.
+    Halted,
+}
+
+impl Outcome {
+    pub(crate) fn to_bytes(self) -> [u8; 2] {
+        match self {
+            Outcome::Applied => [1, 0],
+            Outcome::Overflow => [2, 0],
+            Outcome::Skipped => [3, 0],
+            Outcome::Refused(reason) => [4, reason as u8],
+            Outcome::Closed => [5, 0],
+            Outcome::Forgotten => [6, 0],
+            Outcome::SessionNotOpen => [7, 0],
+            Outcome::TableFull => [8, 0],
+            Outcome::WrongPairs => [9, 0],
+            Outcome::Halted => [10, 0],
+        }
+    }
+
+    pub(crate) fn from_bytes([kind, reason]: [u8; 2]) -> Result<Outcome, RecordError> {
+        let outcome = match kind {
+            1 => Outcome::Applied,
+            2 => Outcome::Overflow,
+            3 => Outcome::Skipped,
+            4 => return Reason::from_byte(reason).map(Outcome::Refused).ok_or(RecordError::Reason(reason)),
+            5 => Outcome::Closed,
+            6 => Outcome::Forgotten,
+            7 => Outcome::SessionNotOpen,
+            8 => Outcome::TableFull,
+            9 => Outcome::WrongPairs,
+            10 => Outcome::Halted,
+            _ => return Err(RecordError::Outcome(kind)),
+        };
+        if reason == 0 { Ok(outcome) } else { Err(RecordError::Reason(reason)) }
+    }
+}
+
+/// The answer of one group to one message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplyRecord<'a> {
+    /// The session.
+    pub session: SessionId,
+    /// What is answered. A repeated `Command` and a `Resolve` may get the same outcome, but not the same record.
+    pub answers: Kind,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Generation of the request; of other messages, the generation that the session has here. 0 where it is not open.
+    pub generation: u32,
+    /// The `request` of the envelope: a number, or the random word.
+    pub request: u64,
+    /// Where it was applied first. Of what was not applied: where it was judged.
+    pub position: Position,
+    /// The largest time that the replier has applied.
+    pub applied: u64,
+    /// The end of the session in this group, after `Open`, `Renew`, `Widen` and `TakeUp` that were carried out; else 0.
+    pub end: u64,
+    /// The reply.
+    pub bytes: &'a [u8],
+}
+
+/// Why bytes are no reply record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The length is not that of a record with the reply that it counts.
+    #[error("{bytes} bytes cannot be a reply record with {reply} bytes of reply")]
+    Length {
+        /// How many bytes there are.
+        bytes: usize,
+        /// How many bytes of reply are counted.
+        reply: u32,
+    },
+    /// Another version wrote it.
+    #[error("reply record of version {0}; this process reads {version}", version = ReplyRecord::VERSION)]
+    Version(u8),
+    /// What it answers is unknown.
+    #[error("no kind of message has the number {0}")]
+    Kind(u8),
+    /// The outcome is unknown.
+    #[error("no outcome has the number {0}")]
+    Outcome(u8),
+    /// The reason is unknown, or there is one where none belongs.
+    #[error("no reason of this outcome has the number {0}")]
+    Reason(u8),
+    /// Bytes that are reserved are not 0.
+    #[error("reserved bytes of the reply record are not 0")]
+    Reserved,
+}
+
+impl<'a> ReplyRecord<'a> {
+    /// Bytes in front of the reply.
+    pub const HEAD_BYTES: usize = 80;
+    /// The version that is written and read.
+    pub const VERSION: u8 = 1;
+
+    /// Returns the record that a halted group answers with, which judges nothing.
+    #[must_use]
+    pub fn halted(envelope: &Envelope, position: Position, applied: u64) -> ReplyRecord<'static> {
+        ReplyRecord {
+            session: envelope.session,
+            answers: envelope.kind,
+            outcome: Outcome::Halted,
+            generation: envelope.generation,
+            request: envelope.request,
+            position,
+            applied,
+            end: 0,
+            bytes: &[],
+        }
+    }
+
+    /// Writes the record over what is in `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut head = [0; ReplyRecord::HEAD_BYTES];
+        put(&mut head, 0, &self.session.0.to_le_bytes());
+        put(&mut head, 16, &self.request.to_le_bytes());
+        put(&mut head, 24, &self.position.timestamp.time.to_le_bytes());
+        put(&mut head, 32, &self.position.index.to_le_bytes());
+        put(&mut head, 40, &self.position.incarnation.to_word().to_le_bytes());
+        put(&mut head, 48, &self.applied.to_le_bytes());
+        put(&mut head, 56, &self.end.to_le_bytes());
+        put(&mut head, 64, &self.generation.to_le_bytes());
+        put(&mut head, 68, &(self.bytes.len() as u32).to_le_bytes());
+        put(&mut head, 72, &self.position.timestamp.group.to_le_bytes());
+        head[74] = self.answers as u8;
+        put(&mut head, 75, &self.outcome.to_bytes());
+        head[77] = ReplyRecord::VERSION;
+        out.clear();
+        out.extend_from_slice(&head);
+        out.extend_from_slice(self.bytes);
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// If the bytes are no record of this version.
+    pub fn parse(bytes: &'a [u8]) -> Result<ReplyRecord<'a>, RecordError> {
+        let Some((head, reply)) = bytes.split_at_checked(ReplyRecord::HEAD_BYTES) else {
+            return Err(RecordError::Length { bytes: bytes.len(), reply: 0 });
+        };
+        if head[77] != ReplyRecord::VERSION {
+            return Err(RecordError::Version(head[77]));
+        }
+        let counted = u32_at(head, 68);
+        if reply.len() as u64 != u64::from(counted) {
+            return Err(RecordError::Length { bytes: bytes.len(), reply: counted });
+        }
+        if head[78..] != [0; 2] {
+            return Err(RecordError::Reserved);
+        }
+        let timestamp = Timestamp { time: u64_at(head, 24), group: u16_at(head, 72) };
+        let incarnation = Incarnation::from_word(u64_at(head, 40));
+        Ok(ReplyRecord {
+            session: SessionId(u128_at(head, 0)),
+            answers: Kind::from_byte(head[74]).ok_or(RecordError::Kind(head[74]))?,
+            outcome: Outcome::from_bytes([head[75], head[76]])?,
+            generation: u32_at(head, 64),
+            request: u64_at(head, 16),
+            position: Position { timestamp, index: u64_at(head, 32), incarnation },
+            applied: u64_at(head, 48),
+            end: u64_at(head, 56),
+            bytes: reply,
+        })
+    }
+}

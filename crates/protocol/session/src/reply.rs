@@ -1,0 +1,58 @@
+//! The buffer that a state machine writes its reply into.
+
+use std::io;
+
+/// A bounded reply. Writing beyond the limit makes the whole reply an overflow, which every member finds at the same byte: the
+/// command stays applied, and the caller gets [`Outcome::Overflow`](crate::Outcome::Overflow) without bytes.
+#[derive(Debug)]
+pub struct Reply<'a> {
+    bytes: &'a mut Vec<u8>,
+    limit: usize,
+    overflows: bool,
+}
+
+impl<'a> Reply<'a> {
+    /// Returns an empty reply of at most `limit` bytes, over what is in `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a mut Vec<u8>, limit: usize) -> Self {
+        bytes.clear();
+        Reply { bytes, limit, overflows: false }
+    }
+
+    /// Appends bytes, all or none of them. Beyond the limit the reply becomes an overflow.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        if self.overflows || bytes.len() > self.room() {
+            self.overflows = true;
+            self.bytes.clear();
+        } else {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Returns how many bytes may still be written; 0 after an overflow.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        if self.overflows { 0 } else { self.limit - self.bytes.len() }
+    }
+
+    /// Whether more was written than there was room for.
+    #[must_use]
+    pub fn overflows(&self) -> bool {
+        self.overflows
+    }
+}
+
+/// The same as [`Reply::extend`], with an error instead of silence.
+impl io::Write for Reply<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.extend(bytes);
+        if self.overflows {
+            return Err(io::Error::new(io::ErrorKind::WriteZero, "the reply is longer than its limit"));
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,332 @@
+//! One session in the table of one group.
+
+use stentor_multicast::GroupId;
+
+use super::replies::{Kept, Replies};
+use super::{At, Call, Service, Verdict};
+use crate::ids::tag_of;
+use crate::mutant::mutant;
+use crate::{Body, Envelope, Kind, Mutant, Outcome, Pair, Position, Reason, Reply, SessionLimits};
+
+/// What the table lends to a session while it judges.
+pub(super) struct Desk<'a> {
+    pub(super) limits: &'a SessionLimits,
+    /// Buffers of dropped replies.
+    pub(super) spare: &'a mut Vec<Vec<u8>>,
+    pub(super) mutant: Mutant,
+}
+
+/// A judgement and what the record says of it.
+pub(super) struct Judged<'a> {
+    pub(super) verdict: Verdict,
+    pub(super) outcome: Outcome,
+    /// `None`: here.
+    pub(super) position: Option<Position>,
+    pub(super) end: u64,
+    pub(super) bytes: &'a [u8],
+}
+
+impl<'a> Judged<'a> {
+    pub(super) fn refused(outcome: Outcome) -> Judged<'a> {
+        Judged { verdict: Verdict::Refused(outcome), outcome, position: None, end: 0, bytes: &[] }
+    }
+
+    pub(super) fn carried_out(kind: Kind, end: u64) -> Judged<'a> {
+        let verdict = Verdict::CarriedOut(kind);
+        Judged { verdict, outcome: Outcome::Applied, position: None, end, bytes: &[] }
+    }
+
+    pub(super) fn repeated(end: u64) -> Judged<'a> {
+        Judged { verdict: Verdict::Duplicate, outcome: Outcome::Applied, position: None, end, bytes: &[] }
+    }
+
+    fn kept(verdict: Verdict, kept: &'a Kept) -> Judged<'a> {
+        Judged { verdict, outcome: kept.outcome, position: Some(kept.position), end: 0, bytes: &kept.bytes }
+    }
+}
+
+/// What a group knows of a session.
+///
+/// - `end` never falls, and is never below a time that a copy of the `Open` or `Widen` that made the entry may still take effect at.
+/// - Every request of the current generation that was applied at or after `since` is in `current`, or below its `low`.
+/// - `previous` is of the generation before, unless the entry began in the current one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    /// The word of the `Open` that made the entry; `None` if a `Widen` did.
+    pub(crate) opened: Option<u64>,
+    pub(crate) generation: u32,
+    /// The word of the `TakeUp` that began the generation, if it was seen.
+    pub(crate) taken: Option<u64>,
+    /// Number and word of the last `Widen`; 0 if there was none.
+    pub(crate) widening: u32,
+    pub(crate) widened: u64,
+    /// Place of the client whose message was the last of the current generation.
+    pub(crate) client: u16,
+    /// When the entry was made.
+    pub(crate) since: u64,
+    pub(crate) end: u64,
+    /// By rising group.
+    pub(crate) pairs: Vec<Pair>,
+    pub(crate) current: Replies,
+    pub(crate) previous: Option<Replies>,
+}
+
+impl Entry {
+    /// The entry that this `Open` or `Widen` makes.
+    pub(super) fn made(at: &At<'_>, envelope: &Envelope, body: Body) -> Entry {
+        let opens = envelope.kind == Kind::Open;
+        Entry {
+            opened: opens.then_some(envelope.request),
+            generation: envelope.generation,
+            taken: None,
+            widening: body.number,
+            widened: if opens { 0 } else { envelope.request },
+            client: at.client,
+            since: at.time.time,
+            end: end_of(at, envelope, body.ttl),
+            pairs: body.pairs,
+            current: Replies::new(),
+            previous: None,
+        }
+    }
+
+    /// Whether the session uses this group in the incarnation that it has.
+    pub(super) fn is_of(&self, group: GroupId, at: &At<'_>) -> bool {
+        self.pairs.contains(&Pair { group, incarnation: at.incarnation })
+    }
+
+    /// Whether the envelope names the session's pairs for the destination groups.
+    fn names_pairs(&self, at: &At<'_>, envelope: &Envelope, desk: &Desk<'_>) -> bool {
+        mutant!(desk.mutant, PairsUnchecked) || tag_of(&self.pairs, at.destinations) == Some(envelope.pairs)
+    }
+
+    /// Whether it names all pairs of the session, and goes to all its groups.
+    pub(super) fn names_all(&self, at: &At<'_>, envelope: &Envelope) -> bool {
+        at.destinations.len() == self.pairs.len() && tag_of(&self.pairs, at.destinations) == Some(envelope.pairs)
+    }
+
+    /// Why a message of that generation is not of the current one.
+    pub(super) fn generation_refuses(&self, generation: u32) -> Option<Outcome> {
+        match generation.cmp(&self.generation) {
+            std::cmp::Ordering::Less => Some(Outcome::Refused(Reason::Superseded)),
+            std::cmp::Ordering::Equal => None,
+            std::cmp::Ordering::Greater => Some(Outcome::Refused(Reason::GenerationAhead)),
+        }
+    }
+
+    /// Judges a command, and applies it if it is new and accepted.
+    pub(super) fn command(
+        &mut self,
+        at: &At<'_>,
+        envelope: &Envelope,
+        mut task: Task<'_, impl Service>,
+        desk: &mut Desk<'_>,
+    ) -> Judged<'_> {
+        let request = envelope.request;
+        if !mutant!(desk.mutant, NumberAlone)
+            && let Some(outcome) = self.generation_refuses(envelope.generation)
+        {
+            return Judged::refused(outcome);
+        }
+        self.client = at.client;
+        self.current.acknowledge(envelope.responded(), desk.spare);
+        let known = self.current.get(request).is_some() && !mutant!(desk.mutant, AppliesDuplicates);
+        if !known {
+            if let Some(outcome) = self.refuses(at, envelope, desk) {
+                return Judged::refused(outcome);
+            }
+            let kept = task.carry_out(at, envelope, desk);
+            self.current.put(request, kept);
+        }
+        let verdict = match task {
+            _ if known => Verdict::Duplicate,
+            Task::Apply(..) => Verdict::Applied,
+            Task::Skip => Verdict::Skipped,
+        };
+        // It was put there, or found there. A mutant may have had it below the window.
+        self.current.get(request).map_or(Judged::refused(Outcome::Forgotten), |kept| Judged::kept(verdict, kept))
+    }
+
+    /// Why a request that is not kept may not be applied.
+    fn refuses(&self, at: &At<'_>, envelope: &Envelope, desk: &Desk<'_>) -> Option<Outcome> {
+        let end = if mutant!(desk.mutant, TableEnd) { self.end } else { envelope.end };
+        if envelope.request < self.current.low() && !mutant!(desk.mutant, ForgottenIsNew) {
+            return Some(Outcome::Forgotten);
+        }
+        if self.predates(envelope, desk) {
+            return Some(Outcome::SessionNotOpen);
+        }
+        if !self.names_pairs(at, envelope, desk) {
+            return Some(Outcome::WrongPairs);
+        }
+        if at.time.time > end {
+            return Some(Outcome::Refused(Reason::TooLate));
+        }
+        (envelope.behind >= desk.limits.window).then_some(Outcome::Refused(Reason::OutsideWindow))
+    }
+
+    /// Whether the request may have been applied by an entry before this one, which ran out.
+    fn predates(&self, envelope: &Envelope, desk: &Desk<'_>) -> bool {
+        envelope.end < self.since && !mutant!(desk.mutant, IgnoresSince)
+    }
+
+    /// Says what became of a request, or closes it. `generation` is that of the request, and not above the current one.
+    pub(super) fn resolve(
+        &mut self,
+        at: &At<'_>,
+        envelope: &Envelope,
+        generation: u32,
+        desk: &mut Desk<'_>,
+    ) -> Judged<'_> {
+        let request = envelope.request;
+        let is_current = generation == self.generation;
+        let is_predated = self.predates(envelope, desk);
+        let is_named = self.names_pairs(at, envelope, desk);
+        let previous = if generation.checked_add(1) == Some(self.generation) { self.previous.as_mut() } else { None };
+        let Some(replies) = (if is_current { Some(&mut self.current) } else { previous }) else {
+            return Judged::refused(Outcome::Forgotten);
+        };
+        replies.acknowledge(envelope.responded(), desk.spare);
+        if replies.get(request).is_none() {
+            if request < replies.low() || is_predated {
+                return Judged::refused(Outcome::Forgotten);
+            }
+            if !is_named {
+                return Judged::refused(Outcome::WrongPairs);
+            }
+            if envelope.behind >= desk.limits.window {
+                return Judged::refused(Outcome::Refused(Reason::OutsideWindow));
+            }
+            // Requests of an earlier generation are closed already: no copy of them is accepted any more.
+            if !is_current || mutant!(desk.mutant, ClosesNothing) {
+                return Judged::refused(Outcome::Closed);
+            }
+            let closed = Kept { outcome: Outcome::Closed, position: at.position(), bytes: Vec::new() };
+            replies.put(request, closed);
+            let closed = Judged::refused(Outcome::Closed);
+            return Judged { verdict: Verdict::CarriedOut(Kind::Resolve), ..closed };
+        }
+        replies.get(request).map_or(Judged::refused(Outcome::Forgotten), |kept| Judged::kept(Verdict::Duplicate, kept))
+    }
+
+    /// Begins the next generation.
+    pub(super) fn take_up(
+        &mut self,
+        at: &At<'_>,
+        envelope: &Envelope,
+        body: &Body,
+        desk: &mut Desk<'_>,
+    ) -> Judged<'static> {
+        let is_next = self.generation.checked_add(1) == Some(envelope.generation);
+        if envelope.generation == self.generation {
+            let same = self.taken == Some(envelope.request);
+            return match same && !mutant!(desk.mutant, TakesUpTwice) {
+                true => Judged::repeated(self.end),
+                false if same => self.begin_generation(at, envelope, body, desk),
+                false => Judged::refused(Outcome::Refused(Reason::Taken)),
+            };
+        }
+        if !is_next && let Some(outcome) = self.generation_refuses(envelope.generation) {
+            return Judged::refused(outcome);
+        }
+        if !self.names_all(at, envelope) {
+            return Judged::refused(Outcome::WrongPairs);
+        }
+        if let Some(outcome) = bound_refuses(at, envelope, body.ttl, desk) {
+            return Judged::refused(outcome);
+        }
+        self.begin_generation(at, envelope, body, desk)
+    }
+
+    fn begin_generation(
+        &mut self,
+        at: &At<'_>,
+        envelope: &Envelope,
+        body: &Body,
+        desk: &mut Desk<'_>,
+    ) -> Judged<'static> {
+        self.generation = envelope.generation;
+        self.taken = Some(envelope.request);
+        self.client = at.client;
+        self.end = self.end.max(end_of(at, envelope, body.ttl));
+        if !mutant!(desk.mutant, NumberAlone) {
+            let before = std::mem::replace(&mut self.current, Replies::new());
+            self.previous = (!mutant!(desk.mutant, ForgetsOnTakeUp)).then_some(before);
+        }
+        Judged::carried_out(Kind::TakeUp, self.end)
+    }
+
+    /// Replaces the pairs.
+    pub(super) fn widen(
+        &mut self,
+        group: GroupId,
+        at: &At<'_>,
+        envelope: &Envelope,
+        body: Body,
+        desk: &Desk<'_>,
+    ) -> Judged<'static> {
+        if let Some(outcome) = self.generation_refuses(envelope.generation) {
+            return Judged::refused(outcome);
+        }
+        if body.number == self.widening && self.widened == envelope.request && body.pairs == self.pairs {
+            return Judged::repeated(self.end);
+        }
+        if body.number <= self.widening {
+            return Judged::refused(Outcome::Refused(Reason::Taken));
+        }
+        let keeps = |old: &Pair| body.pairs.iter().any(|new| new.group == old.group);
+        if !self.pairs.iter().all(keeps) {
+            return Judged::refused(Outcome::WrongPairs);
+        }
+        if let Some(outcome) = bound_refuses(at, envelope, body.ttl, desk) {
+            return Judged::refused(outcome);
+        }
+        if !self.is_of(group, at) {
+            // This group was reset. What it did under its earlier incarnation binds nobody any more.
+            (self.since, self.current, self.previous) = (at.time.time, Replies::new(), None);
+        }
+        (self.widening, self.widened, self.client) = (body.number, envelope.request, at.client);
+        self.end = self.end.max(end_of(at, envelope, body.ttl));
+        self.pairs = body.pairs;
+        Judged::carried_out(Kind::Widen, self.end)
+    }
+}
+
+/// Why a command that makes, widens or takes up a session may not take effect here, for its time alone.
+pub(super) fn bound_refuses(at: &At<'_>, envelope: &Envelope, ttl: u64, desk: &Desk<'_>) -> Option<Outcome> {
+    let time = at.time.time;
+    if time > envelope.end && !mutant!(desk.mutant, OpensLate) {
+        return Some(Outcome::Refused(Reason::TooLate));
+    }
+    let is_far = envelope.end > time.saturating_add(desk.limits.ttl);
+    (ttl == 0 || ttl > desk.limits.ttl || is_far).then_some(Outcome::Refused(Reason::TimeToLive))
+}
+
+/// The end that such a command gives. It is not before the last time at which a copy of it may take effect: so no copy opens a
+/// session again that ran out.
+fn end_of(at: &At<'_>, envelope: &Envelope, ttl: u64) -> u64 {
+    at.time.time.saturating_add(ttl).max(envelope.end)
+}
+
+/// What is to be done with a command that is accepted.
+pub(super) enum Task<'a, S> {
+    /// Apply these bytes.
+    Apply(&'a [u8], &'a mut S),
+    /// An operator skips it.
+    Skip,
+}
+
+impl<S: Service> Task<'_, S> {
+    fn carry_out(&mut self, at: &At<'_>, envelope: &Envelope, desk: &mut Desk<'_>) -> Kept {
+        let position = at.position();
+        let Task::Apply(command, service) = self else {
+            return Kept { outcome: Outcome::Skipped, position, bytes: Vec::new() };
+        };
+        let mut bytes = desk.spare.pop().unwrap_or_default();
+        let mut reply = Reply::new(&mut bytes, desk.limits.reply_bytes as usize);
+        let (session, generation, request) = (envelope.session, envelope.generation, envelope.request);
+        service.apply(Call { session, generation, request, command }, &mut reply);
+        let outcome = if reply.overflows() { Outcome::Overflow } else { Outcome::Applied };
+        Kept { outcome, position, bytes }
+    }
+}

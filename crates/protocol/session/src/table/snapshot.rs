@@ -1,0 +1,263 @@
+//! A table's snapshot: the same bytes for the same table, taken over whole or not at all.
+//!
+//! ```text
+//! magic "STNSESS" and version (8 bytes) | length of the body u64 | body | digest of the body u64
+//! ```
+//! The body begins with the group, the window and the time. Then come the ended sessions and the open ones, each by rising id.
+
+use std::io::{self, Read, Write};
+
+use stentor_fabric::SplitMix64;
+use stentor_multicast::{GroupId, Incarnation, Timestamp};
+use thiserror::Error;
+
+use super::Sessions;
+use super::entry::Entry;
+use super::replies::{Kept, Replies};
+use crate::body::{parse_pairs, write_pairs};
+use crate::bytes::{u16_at, u32_at, u64_at, u128_at};
+use crate::{Body, Outcome, Position, SessionId, SessionLimits};
+
+/// Magic word and version.
+const MAGIC: [u8; 8] = *b"STNSESS\x01";
+
+/// Why a snapshot was not taken over.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// It could not be read.
+    #[error("cannot read the sessions' snapshot: {0}")]
+    Io(#[from] io::Error),
+    /// It is no snapshot of sessions, or of another version.
+    #[error("not a snapshot of sessions in the version that this process reads")]
+    Magic,
+    /// Its digest is that of other bytes.
+    #[error("the sessions' snapshot is damaged: its digest is wrong")]
+    Digest,
+    /// It belongs to another group.
+    #[error("the snapshot holds the sessions of group {found}, not of group {expected}")]
+    Group {
+        /// The group that it names.
+        found: u16,
+        /// The group that reads it.
+        expected: u16,
+    },
+    /// It does not fit the limits of this table.
+    #[error("the snapshot's {0} is not within this table's limits; all members need the same limits")]
+    Limits(&'static str),
+    /// A field holds what no table has.
+    #[error("the snapshot is malformed: {0}")]
+    Malformed(&'static str),
+}
+
+impl Sessions {
+    /// Writes the table.
+    ///
+    /// # Errors
+    /// If `out` fails.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut body = Vec::new();
+        body.extend(self.group.0.to_le_bytes());
+        body.extend(self.limits.window.to_le_bytes());
+        body.extend(self.time.to_le_bytes());
+        body.extend((self.ended.len() as u64).to_le_bytes());
+        for (session, end) in &self.ended {
+            body.extend(session.0.to_le_bytes());
+            body.extend(end.to_le_bytes());
+        }
+        body.extend((self.open.len() as u64).to_le_bytes());
+        for (session, entry) in &self.open {
+            body.extend(session.0.to_le_bytes());
+            write_entry(entry, &mut body);
+        }
+        out.write_all(&MAGIC)?;
+        out.write_all(&(body.len() as u64).to_le_bytes())?;
+        out.write_all(&body)?;
+        out.write_all(&digest(&body).to_le_bytes())
+    }
+
+    /// Reads a table that [`write`](Sessions::write) wrote, and nothing behind it.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, or does not fit this group and these limits.
+    pub fn read(group: GroupId, limits: SessionLimits, from: &mut dyn Read) -> Result<Sessions, SnapshotError> {
+        let mut head = [0; 16];
+        from.read_exact(&mut head)?;
+        if head[..8] != MAGIC {
+            return Err(SnapshotError::Magic);
+        }
+        let length = u64_at(&head, 8);
+        let mut body = Vec::new();
+        // The length is not trusted: memory grows with what arrives.
+        from.take(length).read_to_end(&mut body)?;
+        if body.len() as u64 != length {
+            return Err(SnapshotError::Io(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let mut sum = [0; 8];
+        from.read_exact(&mut sum)?;
+        if u64::from_le_bytes(sum) != digest(&body) {
+            return Err(SnapshotError::Digest);
+        }
+        let mut sessions = Sessions::new(group, limits);
+        let mut from = Fields(&body);
+        sessions.take_over(&mut from)?;
+        if from.0.is_empty() { Ok(sessions) } else { Err(SnapshotError::Malformed("bytes behind the last session")) }
+    }
+
+    fn take_over(&mut self, from: &mut Fields<'_>) -> Result<(), SnapshotError> {
+        let found = from.u16()?;
+        if found != self.group.0 {
+            return Err(SnapshotError::Group { found, expected: self.group.0 });
+        }
+        if from.u32()? != self.limits.window {
+            return Err(SnapshotError::Limits("window"));
+        }
+        self.time = from.u64()?;
+        for _ in 0..from.u64()? {
+            let (session, end) = (SessionId(from.u128()?), from.u64()?);
+            self.admit(self.ended.keys().next_back().copied(), session, end)?;
+            self.ended.insert(session, end);
+        }
+        let count = from.u64()?;
+        if count > u64::from(self.limits.sessions) {
+            return Err(SnapshotError::Limits("number of sessions"));
+        }
+        for _ in 0..count {
+            let session = SessionId(from.u128()?);
+            let entry = read_entry(&self.limits, from)?;
+            self.admit(self.open.keys().next_back().copied(), session, entry.end)?;
+            self.open.insert(session, entry);
+        }
+        Ok(())
+    }
+
+    /// Enters a session's end. Ids rise within each kind, and a session is of one kind.
+    fn admit(&mut self, last: Option<SessionId>, session: SessionId, end: u64) -> Result<(), SnapshotError> {
+        if last.is_some_and(|last| last >= session) || self.ended.contains_key(&session) || end < self.time {
+            return Err(SnapshotError::Malformed("a session twice, out of order, or past its end"));
+        }
+        self.ends.insert((end, session));
+        Ok(())
+    }
+}
+
+fn write_entry(entry: &Entry, out: &mut Vec<u8>) {
+    let flags = u8::from(entry.opened.is_some())
+        | u8::from(entry.taken.is_some()) << 1
+        | u8::from(entry.previous.is_some()) << 2;
+    out.push(flags);
+    out.extend(entry.opened.unwrap_or(0).to_le_bytes());
+    out.extend(entry.generation.to_le_bytes());
+    out.extend(entry.taken.unwrap_or(0).to_le_bytes());
+    out.extend(entry.widening.to_le_bytes());
+    out.extend(entry.widened.to_le_bytes());
+    out.extend(entry.client.to_le_bytes());
+    out.extend(entry.since.to_le_bytes());
+    out.extend(entry.end.to_le_bytes());
+    out.extend((entry.pairs.len() as u32).to_le_bytes());
+    write_pairs(&entry.pairs, out);
+    write_replies(&entry.current, out);
+    if let Some(previous) = &entry.previous {
+        write_replies(previous, out);
+    }
+}
+
+fn read_entry(limits: &SessionLimits, from: &mut Fields<'_>) -> Result<Entry, SnapshotError> {
+    let flags = from.take(1)?[0];
+    if flags >= 8 {
+        return Err(SnapshotError::Malformed("flags of a session"));
+    }
+    let optional = |bit: u8, word: u64| (flags & bit != 0).then_some(word);
+    let (opened, generation) = (optional(1, from.u64()?), from.u32()?);
+    let (taken, widening, widened) = (optional(2, from.u64()?), from.u32()?, from.u64()?);
+    let (client, since, end) = (from.u16()?, from.u64()?, from.u64()?);
+    let count = from.u32()?;
+    let bytes = from.take(u64::from(count) * Body::PAIR_BYTES as u64)?;
+    let pairs = parse_pairs(count, bytes).map_err(|_| SnapshotError::Malformed("pairs of a session"))?;
+    let current = read_replies(limits, from)?;
+    let previous = if flags & 4 == 0 { None } else { Some(read_replies(limits, from)?) };
+    if generation == 0 {
+        return Err(SnapshotError::Malformed("generation 0"));
+    }
+    Ok(Entry { opened, generation, taken, widening, widened, client, since, end, pairs, current, previous })
+}
+
+fn write_replies(replies: &Replies, out: &mut Vec<u8>) {
+    out.extend(replies.low().to_le_bytes());
+    out.extend((replies.iter().count() as u32).to_le_bytes());
+    for (request, Kept { outcome, position, bytes }) in replies.iter() {
+        out.extend(request.to_le_bytes());
+        out.extend(outcome.to_bytes());
+        out.extend(position.timestamp.time.to_le_bytes());
+        out.extend(position.timestamp.group.to_le_bytes());
+        out.extend(position.index.to_le_bytes());
+        out.extend(position.incarnation.to_word().to_le_bytes());
+        out.extend((bytes.len() as u32).to_le_bytes());
+        out.extend(bytes);
+    }
+}
+
+fn read_replies(limits: &SessionLimits, from: &mut Fields<'_>) -> Result<Replies, SnapshotError> {
+    let low = from.u64()?;
+    let mut replies = Replies::new();
+    replies.acknowledge(low, &mut Vec::new());
+    let mut next = low;
+    for _ in 0..from.u32()? {
+        let request = from.u64()?;
+        if request < next || request - low >= u64::from(limits.window) {
+            return Err(SnapshotError::Malformed("a reply outside the window, or out of order"));
+        }
+        next = request.saturating_add(1);
+        let outcome = from.take(2)?;
+        let outcome = Outcome::from_bytes([outcome[0], outcome[1]]);
+        let Ok(outcome @ (Outcome::Applied | Outcome::Overflow | Outcome::Skipped | Outcome::Closed)) = outcome else {
+            return Err(SnapshotError::Malformed("outcome of a request"));
+        };
+        let timestamp = Timestamp { time: from.u64()?, group: from.u16()? };
+        let (index, incarnation) = (from.u64()?, Incarnation::from_word(from.u64()?));
+        let length = from.u32()?;
+        if length > limits.reply_bytes {
+            return Err(SnapshotError::Limits("reply"));
+        }
+        let bytes = from.take(u64::from(length))?.to_vec();
+        replies.put(request, Kept { outcome, position: Position { timestamp, index, incarnation }, bytes });
+    }
+    if low == 0 { Err(SnapshotError::Malformed("request 0")) } else { Ok(replies) }
+}
+
+/// Words one after the other.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, bytes: u64) -> Result<&'a [u8], SnapshotError> {
+        let split = usize::try_from(bytes).ok().and_then(|bytes| self.0.split_at_checked(bytes));
+        let (taken, rest) = split.ok_or(SnapshotError::Malformed("it ends inside a field"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn u16(&mut self) -> Result<u16, SnapshotError> {
+        Ok(u16_at(self.take(2)?, 0))
+    }
+
+    fn u32(&mut self) -> Result<u32, SnapshotError> {
+        Ok(u32_at(self.take(4)?, 0))
+    }
+
+    fn u64(&mut self) -> Result<u64, SnapshotError> {
+        Ok(u64_at(self.take(8)?, 0))
+    }
+
+    fn u128(&mut self) -> Result<u128, SnapshotError> {
+        Ok(u128_at(self.take(16)?, 0))
+    }
+}
+
+/// A digest against damage; nobody forges snapshots.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(bytes.len() as u64, |hash, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        SplitMix64::finish(hash.rotate_left(7) ^ u64::from_le_bytes(word))
+    })
+}
