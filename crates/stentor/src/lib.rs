@@ -53,12 +53,17 @@
 //! `stentor-fabric`.
 #![forbid(unsafe_code)]
 
+mod client;
 mod cluster;
 pub mod config;
 mod node;
 pub mod runtime;
 mod state_machine;
 
+pub use client::{
+    Answer, Call, CallError, Client, ClientBuilder, ClientError, Groups, LocalClient, Outcome, Refused, Replies, Request, Session, Ticket,
+    Why,
+};
 pub use cluster::{Cluster, ClusterBuilder, Group};
 pub use config::{ClusterConfig, ConfigError};
 pub use node::{MemberStatus, Node, NodeBuilder, NodeError, NodeHandle, Position, StartError, Status, Stopper, Turn};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use stentor_host::default_directory;
 use stentor_multicast::GroupId;
 
+use crate::client::ClientBuilder;
 use crate::config::{ClusterConfig, ConfigError, MemoryPlan, Problem};
 use crate::node::NodeBuilder;
 use crate::runtime::ClusterRuntime;
@@ -98,6 +99,11 @@ impl Cluster {
     /// [`Frozen::write`](crate::Frozen::write) writes it.
     pub fn node<S: StateMachine>(&self, name: &str, state: S) -> NodeBuilder<S> {
         NodeBuilder::new(self.clone(), name, state)
+    }
+
+    /// Begins a client. It takes the first of the cluster's places for clients that is free.
+    pub fn client(&self) -> ClientBuilder {
+        ClientBuilder::new(self.clone())
     }
 
     pub(crate) fn runtime(&self) -> &Arc<ClusterRuntime> {

@@ -32,6 +32,11 @@ pub fn life_now() -> u64 {
 /// Tells a process from those that had its place before: the time of its start, nanoseconds of the calendar. Two are
 /// alike only if the clock is set back to the very nanosecond.
 pub(super) fn incarnation() -> u64 {
+    wall_ns()
+}
+
+/// The wall clock of this host, nanoseconds since 1970; 0 before that.
+pub(crate) fn wall_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_nanos() as u64
 }

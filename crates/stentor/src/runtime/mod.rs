@@ -16,6 +16,7 @@ mod run_loop;
 mod start;
 
 pub use address::AddressError;
+pub(crate) use clock::wall_ns;
 pub use clock::{clock_name, life_now, now_ns};
 pub use cluster::{ClusterRuntime, StartError};
 pub use election_driver::{ElectionDriver, Presence};
@@ -25,6 +26,7 @@ pub use in_use::{InUse, patiently, tcp_port};
 pub use placing::{JoinError, JoinWatch, Placing};
 pub use recorder::Recorder;
 pub use room::{Quota, Room, Shortage};
+pub(crate) use run_loop::LONGEST_SLEEP;
 pub use run_loop::{Housekeeper, MemberLoop, RunError, Stop, client_round, client_round_within, run_member};
 pub use start::{BindConfig, ClusterFabric, Role};
 

@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::clock::wall_clock;
 
 /// Longest sleep of an idle process; a peer's write wakes it earlier.
-const LONGEST_SLEEP: Duration = Duration::from_millis(20);
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 /// The same of a member, which looks after what makes no progress and is looked at by others.
 const LONGEST_MEMBER_SLEEP: Duration = Duration::from_millis(2);
 /// The shortest sleep of a member that rests, when a tick is due.

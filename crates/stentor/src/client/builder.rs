@@ -1,0 +1,170 @@
+//! What a client is told, and its start.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stentor_fabric::WaitMode;
+use stentor_multicast::{Client as Sender, ClientId, GroupId};
+
+use super::core::Core;
+use super::error::Problem;
+use super::{Client, ClientError, Groups, LocalClient, Session};
+use crate::config::FabricKind;
+use crate::runtime::{
+    self, BindConfig, ClusterFabric, ClusterRuntime, FabricDiagnostics, JoinError, JoinWatch, Placing,
+};
+use crate::{Cluster, with_fabric};
+
+/// For how long a client waits by default.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Calls that may wait at a time by default.
+const CALLS: u32 = 4096;
+
+/// A client that is being put together. [`Cluster::client`] begins one.
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it connects"]
+pub struct ClientBuilder {
+    pub(super) cluster: Cluster,
+    groups: Option<Groups>,
+    session: Option<Session>,
+    pub(super) wait: WaitMode,
+    bind: Option<IpAddr>,
+    pub(super) patience: Duration,
+    pub(super) calls: u32,
+}
+
+impl ClientBuilder {
+    pub(crate) fn new(cluster: Cluster) -> Self {
+        ClientBuilder {
+            cluster,
+            groups: None,
+            session: None,
+            wait: WaitMode::ADAPTIVE,
+            bind: None,
+            patience: PATIENCE,
+            calls: CALLS,
+        }
+    }
+
+    /// Names the groups with which the session begins. A majority of each must be there. Without this it begins with all groups of the
+    /// cluster. Calls to other groups are possible: the first one to a group takes it into the session.
+    pub fn groups(self, groups: impl Into<Groups>) -> Self {
+        ClientBuilder { groups: Some(groups.into()), ..self }
+    }
+
+    /// Takes up a session that an earlier process had. Whoever has it now can call nothing under it any more. Without this a new session is
+    /// opened.
+    pub fn session(self, session: Session) -> Self {
+        ClientBuilder { session: Some(session), ..self }
+    }
+
+    /// Sets what the client does while it has nothing to do. Without it that is [`WaitMode::ADAPTIVE`].
+    pub fn wait(self, mode: WaitMode) -> Self {
+        ClientBuilder { wait: mode, ..self }
+    }
+
+    /// Chooses this process's address. Fabrics between hosts only.
+    pub fn bind(self, address: IpAddr) -> Self {
+        ClientBuilder { bind: Some(address), ..self }
+    }
+
+    /// Sets for how long the client waits to be let in, and for how long a call waits for its outcome; 10 s without it.
+    pub fn patience(self, patience: Duration) -> Self {
+        ClientBuilder { patience, ..self }
+    }
+
+    /// Sets how many calls of a [`Client`] may wait at a time, in the order in which they were made; 4096 without it. More are refused with
+    /// [`Busy`](super::Refused::Busy). How many of them are under way to a group at a time is `window` in `[limits]`.
+    pub fn calls(self, most: u32) -> Self {
+        ClientBuilder { calls: most.max(1), ..self }
+    }
+
+    /// Connects, opens the session, and starts the thread that serves the client.
+    ///
+    /// # Errors
+    /// Why it is not let in, with the remedy.
+    pub fn connect(self) -> Result<Client, ClientError> {
+        with_fabric!(self.cluster.runtime().config().fabric(), F => Client::serve(self.core::<F>()?, &self))
+    }
+
+    /// Connects and opens the session of a client that the caller turns: it has no thread and no lock, and allocates nothing for a command.
+    ///
+    /// # Errors
+    /// Why it is not let in, with the remedy.
+    pub fn connect_local(self) -> Result<LocalClient, ClientError> {
+        with_fabric!(self.cluster.runtime().config().fabric(), F => LocalClient::new(self.core::<F>()?.into()))
+    }
+
+    fn core<F: ClusterFabric>(&self) -> Result<Core<F>, ClientError> {
+        let plan = self.cluster.runtime();
+        if plan.config().fabric() == FabricKind::Sim {
+            return Err(Problem::Start(runtime::StartError::Simulated).into());
+        }
+        let mut to = self.groups.as_ref().map_or(Vec::new(), |groups| groups.ids().to_vec());
+        to.extend(self.session.iter().flat_map(Session::groups));
+        if to.is_empty() {
+            to.extend(plan.topology().group_ids());
+        }
+        to.sort_unstable();
+        to.dedup();
+        if let Some(unknown) = to.iter().find(|group| !plan.topology().has_group(**group)) {
+            let why = format!("group number {} is none of this cluster", unknown.0);
+            return Err(Problem::Bytes { what: "groups of this cluster", why }.into());
+        }
+        let sender = self.join::<F>(plan, &to)?;
+        let mut core = Core::new(plan, sender, self.wait, self.patience);
+        core.open(&to, self.session.as_ref())?;
+        Ok(core)
+    }
+
+    fn join<F: ClusterFabric>(&self, plan: &Arc<ClusterRuntime>, to: &[GroupId]) -> Result<Sender<F>, ClientError> {
+        // The file of a key may be relative to that of the configuration.
+        let beside = BindConfig::beside(plan.file().unwrap_or(Path::new("")));
+        let bind = BindConfig { sockets: self.cluster.sockets().to_owned(), bind: self.bind, ..beside };
+        let start = |client: ClientId| plan.start_client::<F>(client, &bind);
+        let placing = Placing { plan, start: &start, to, wait: self.wait, timeout: self.patience };
+        placing.join(None, &mut Watch { plan, to }).map_err(|error| {
+            let problem = match error {
+                JoinError::Start(error) => Problem::Start(error),
+                JoinError::Run(error) => Problem::Run(error),
+                JoinError::NoPlace => Problem::NoPlace,
+                JoinError::GivenUp(problem) => problem,
+            };
+            problem.into()
+        })
+    }
+}
+
+/// Says in the log what a client waits for.
+struct Watch<'a> {
+    plan: &'a ClusterRuntime,
+    to: &'a [GroupId],
+}
+
+impl<F: FabricDiagnostics> JoinWatch<F> for Watch<'_> {
+    type Error = Problem;
+
+    fn look(&mut self, client: &mut Sender<F>) -> Result<(), Problem> {
+        let name = self.plan.name(client.fabric().me());
+        while let Some(refusal) = client.fabric_mut().next_refusal() {
+            log::warn!("{name}: {}", refusal.tell(|process| self.plan.name(process).to_owned()));
+        }
+        Ok(())
+    }
+
+    fn late(&mut self, client: &Sender<F>) -> Problem {
+        let topology = self.plan.topology();
+        let home = topology.home(client.id());
+        let needed = topology.group_ids().filter(|group| *group == home || self.to.contains(group));
+        let members = needed.flat_map(|group| topology.members(group));
+        let absent = members.filter(|process| !client.fabric().sees(*process));
+        let absent: Vec<_> = absent.map(|process| self.plan.name(process).to_owned()).collect();
+        if absent.is_empty() { Problem::Unanswered } else { Problem::Late { absent } }
+    }
+
+    fn note(&mut self, text: &str) {
+        log::info!("{text}");
+    }
+}

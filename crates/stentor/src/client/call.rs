@@ -1,0 +1,162 @@
+//! A call under way, and its answer.
+
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::calls::Calls;
+use super::{CallError, Refused, Ticket};
+use crate::{Group, Position};
+
+/// A command under way: a future of its outcome.
+///
+/// The future runs on any runtime, and [`wait`](Call::wait) needs none. To drop it cancels nothing: the command goes on.
+#[derive(Debug)]
+#[must_use = "nobody hears of a command that failed if its call is dropped"]
+pub struct Call(State);
+
+#[derive(Debug)]
+enum State {
+    /// It was refused at once.
+    Refused(Refused),
+    /// It is in a slot.
+    Made { calls: Arc<Calls>, slot: u32 },
+    /// Its outcome was taken.
+    Taken,
+}
+
+impl Call {
+    pub(super) fn made(calls: Arc<Calls>, slot: u32) -> Self {
+        Call(State::Made { calls, slot })
+    }
+
+    pub(super) fn refused(why: Refused) -> Self {
+        Call(State::Refused(why))
+    }
+
+    /// Returns what names the command for ever: write it down, and [resolve](super::Client::resolve) it if this process dies. `None` while
+    /// the command is not sent: then it is not applied if this process dies now.
+    #[must_use]
+    pub fn ticket(&self) -> Option<Ticket> {
+        match &self.0 {
+            State::Made { calls, slot } => calls.ticket(*slot),
+            State::Refused(_) | State::Taken => None,
+        }
+    }
+
+    /// Waits for the outcome, for as long as the client's [patience](super::ClientBuilder::patience) lasts.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub fn wait(self) -> Result<Answer, CallError> {
+        self.wait_until(None)
+    }
+
+    /// Waits for the outcome, and for no longer than this. A command that was sent by then goes on, and the error has its ticket; one that
+    /// was not sent is not applied.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub fn wait_for(self, at_most: Duration) -> Result<Answer, CallError> {
+        self.wait_until(Some(Instant::now() + at_most))
+    }
+
+    fn wait_until(mut self, until: Option<Instant>) -> Result<Answer, CallError> {
+        match std::mem::replace(&mut self.0, State::Taken) {
+            State::Made { calls, slot } => {
+                let outcome = calls.wait(slot, until);
+                Answer::of(calls, slot, outcome)
+            }
+            State::Refused(why) => Err(CallError::NotApplied(why)),
+            State::Taken => unreachable!("a call that is waited for was not taken before"),
+        }
+    }
+}
+
+impl Future for Call {
+    type Output = Result<Answer, CallError>;
+
+    /// # Panics
+    /// If it is polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &self.0 {
+            State::Made { calls, slot } => {
+                let Some(outcome) = calls.poll(*slot, context.waker()) else { return Poll::Pending };
+                let State::Made { calls, slot } = std::mem::replace(&mut self.0, State::Taken) else { unreachable!() };
+                Poll::Ready(Answer::of(calls, slot, outcome))
+            }
+            State::Refused(why) => {
+                let why = *why;
+                self.0 = State::Taken;
+                Poll::Ready(Err(CallError::NotApplied(why)))
+            }
+            State::Taken => panic!("a call is polled after it was ready"),
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let State::Made { calls, slot } = &self.0 {
+            calls.desert(*slot);
+        }
+    }
+}
+
+/// What the groups replied to a command.
+#[derive(Debug)]
+pub struct Answer {
+    calls: Arc<Calls>,
+    slot: u32,
+    position: Position,
+    bytes: Vec<u8>,
+    replies: Vec<(Group, Range<usize>)>,
+}
+
+impl Answer {
+    /// Takes the replies with the outcome. Of a call without replies the slot is free from here on.
+    fn of(calls: Arc<Calls>, slot: u32, outcome: Result<Position, CallError>) -> Result<Answer, CallError> {
+        match outcome {
+            Ok(position) => {
+                let (bytes, replies) = calls.take_replies(slot);
+                Ok(Answer { calls, slot, position, bytes, replies })
+            }
+            Err(error) => {
+                calls.desert(slot);
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the reply of the only group; of several groups that of the first one, in the order of the configuration.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.replies.first().map_or(&[], |(_, range)| &self.bytes[range.clone()])
+    }
+
+    /// Returns the reply of a group; `None` if the command did not go to it.
+    #[must_use]
+    pub fn of_group(&self, group: Group) -> Option<&[u8]> {
+        self.replies().find_map(|(replier, bytes)| (replier == group).then_some(bytes))
+    }
+
+    /// Returns the replies of all groups, in the order of the configuration.
+    pub fn replies(&self) -> impl Iterator<Item = (Group, &[u8])> {
+        self.replies.iter().map(|(group, range)| (*group, &self.bytes[range.clone()]))
+    }
+
+    /// Returns the place of the command in the global order. Its index is that of the first group.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.position
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.calls.give_back(self.slot, std::mem::take(&mut self.bytes), std::mem::take(&mut self.replies));
+    }
+}

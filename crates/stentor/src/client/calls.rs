@@ -1,0 +1,356 @@
+//! The calls of a client, between the threads that make them and the one that serves them.
+//!
+//! # States of a slot
+//! | state | who has it | next |
+//! |---|---|---|
+//! | free | its number lies in `free` | *queued*, by a caller |
+//! | queued | its number lies in `queue`, then with the serving thread | *sent*; *done* if it is refused or its wait has ended |
+//! | sent | the serving thread | *done*, with an outcome |
+//! | done | the caller, which takes the outcome | *free* |
+//!
+//! # Invariants
+//! - A number lies in one of the two queues, or one thread has it. So neither queue is ever full.
+//! - A slot becomes free when its call is done *and* its caller has gone or has dropped the answer. A caller that goes earlier leaves the
+//!   slot deserted, and whoever brings the outcome frees it.
+//! - All changes of a slot are made under its lock. The lock is free but for the moment in which an outcome is handed over.
+//! - Buffers stay with their slots, so a call allocates nothing once its slot has been used for one as long.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Instant;
+
+use crossbeam_queue::ArrayQueue;
+use rustix::event::{EventfdFlags, eventfd};
+use stentor_session as session;
+
+use super::{CallError, Groups, Refused, Session, Ticket, Why};
+use crate::{Group, Position};
+
+/// How far a call is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Free,
+    Queued,
+    Sent,
+    Done,
+}
+
+/// What is asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Job {
+    /// To apply the command in `bytes`.
+    Command,
+    /// To settle an earlier command.
+    Resolve(Box<Ticket>),
+}
+
+/// A call, under its slot's lock.
+#[derive(Debug)]
+pub(super) struct CallState {
+    pub(super) phase: Phase,
+    pub(super) job: Job,
+    pub(super) to: Groups,
+    /// The command; then the replies, one behind the other.
+    pub(super) bytes: Vec<u8>,
+    /// Where the reply of each group lies in `bytes`.
+    pub(super) replies: Vec<(Group, Range<usize>)>,
+    pub(super) outcome: Option<Result<Position, CallError>>,
+    /// What names it, once it was sent. Its buffer stays with the slot.
+    pub(super) ticket: session::Ticket,
+    /// Whether it was sent, so that the ticket is its own.
+    pub(super) is_named: bool,
+    /// The moment after which nobody waits any more.
+    pub(super) until: Option<Instant>,
+    /// How often the slot was used.
+    pub(super) uses: u64,
+    waker: Option<Waker>,
+    /// Whether the caller has gone.
+    deserted: bool,
+}
+
+impl CallState {
+    fn new() -> Self {
+        CallState {
+            phase: Phase::Free,
+            job: Job::Command,
+            to: Groups::none(),
+            bytes: Vec::new(),
+            replies: Vec::new(),
+            outcome: None,
+            ticket: session::Ticket::default(),
+            is_named: false,
+            until: None,
+            uses: 0,
+            waker: None,
+            deserted: false,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Slot {
+    state: Mutex<CallState>,
+    done: Condvar,
+}
+
+/// Wakes the serving thread.
+#[derive(Debug)]
+struct Bell {
+    event: OwnedFd,
+    /// Whether the serving thread sleeps, or is about to.
+    sleeps: AtomicBool,
+}
+
+/// All calls of one client.
+#[derive(Debug)]
+pub(super) struct Calls {
+    slots: Box<[Slot]>,
+    free: ArrayQueue<u32>,
+    queue: ArrayQueue<u32>,
+    bell: Bell,
+    /// Whether no call comes any more.
+    closing: AtomicBool,
+    session: Mutex<session::SessionKey>,
+    /// Whether the serving thread serves no more.
+    ended: AtomicBool,
+}
+
+impl Calls {
+    /// Makes room for so many calls at a time.
+    pub(super) fn new(most: u32) -> io::Result<Calls> {
+        let slot = |_| Slot { state: Mutex::new(CallState::new()), done: Condvar::new() };
+        let (free, queue) = (ArrayQueue::new(most as usize), ArrayQueue::new(most as usize));
+        for at in 0..most {
+            put(&free, at);
+        }
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from);
+        let event = event.map_err(|error| io::Error::new(error.kind(), format!("make an eventfd: {error}")))?;
+        Ok(Calls {
+            slots: (0..most).map(slot).collect(),
+            free,
+            queue,
+            bell: Bell { event, sleeps: AtomicBool::new(false) },
+            closing: AtomicBool::new(false),
+            session: Mutex::default(),
+            ended: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn lock(&self, at: u32) -> MutexGuard<'_, CallState> {
+        // A lock is poisoned if a waker or an allocation panics under it; the state is whole then.
+        self.slots[at as usize].state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ------------------------------------------------------------------------------------------------------- callers
+
+    /// Leaves a call for the serving thread. Returns its slot.
+    pub(super) fn put(&self, job: Job, to: Groups, command: &[u8], until: Instant) -> Result<u32, Refused> {
+        let Some(first) = to.iter().next() else { return Err(Refused::NoGroups) };
+        if self.ended.load(Ordering::Acquire) || self.is_closing() {
+            return Err(Refused::ClientEnded);
+        }
+        let at = self.free.pop().ok_or(Refused::Busy(first))?;
+        {
+            let mut state = self.lock(at);
+            state.bytes.clear();
+            state.bytes.extend_from_slice(command);
+            state.replies.clear();
+            (state.phase, state.job, state.to, state.until) = (Phase::Queued, job, to, Some(until));
+            (state.outcome, state.is_named, state.waker, state.deserted) = (None, false, None, false);
+            state.uses += 1;
+        }
+        put(&self.queue, at);
+        self.ring();
+        // Who ended meanwhile may not have seen it.
+        if self.ended.load(Ordering::Acquire) {
+            self.end_all();
+        }
+        Ok(at)
+    }
+
+    /// Wakes the serving thread if it sleeps.
+    fn ring(&self) {
+        // Pairs with the fence in `may_sleep`: either this sees that the thread sleeps, or the thread sees the call.
+        fence(Ordering::SeqCst);
+        if self.bell.sleeps.load(Ordering::Relaxed) && self.bell.sleeps.swap(false, Ordering::Relaxed) {
+            // A full counter wakes it, too.
+            let _ = rustix::io::write(&self.bell.event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Takes the outcome of a call that is done; otherwise leaves `waker` to be woken.
+    pub(super) fn poll(&self, at: u32, waker: &Waker) -> Option<Result<Position, CallError>> {
+        let mut state = self.lock(at);
+        let outcome = state.outcome.take();
+        if outcome.is_none() && !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            state.waker = Some(waker.clone());
+        }
+        outcome
+    }
+
+    /// Waits for the outcome of a call, until then at the latest; `None` waits as long as it takes. A call that was not sent by then never
+    /// is.
+    pub(super) fn wait(&self, at: u32, until: Option<Instant>) -> Result<Position, CallError> {
+        let slot = &self.slots[at as usize];
+        let mut state = self.lock(at);
+        loop {
+            if let Some(outcome) = state.outcome.take() {
+                return outcome;
+            }
+            let Some(until) = until else {
+                state = slot.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Self::give_up(&mut state));
+            }
+            state = slot.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The wait for a call ends, which goes on if it was sent.
+    fn give_up(state: &mut CallState) -> CallError {
+        if state.phase == Phase::Sent {
+            return CallError::Unknown(Ticket(state.ticket.clone()), Why::TimedOut);
+        }
+        // The serving thread sees that nobody waits for it, and does not send it.
+        state.until = None;
+        CallError::NotApplied(state.to.iter().next().map_or(Refused::NoGroups, Refused::Busy))
+    }
+
+    /// Returns what names a call; `None` if it was not sent.
+    pub(super) fn ticket(&self, at: u32) -> Option<Ticket> {
+        let state = self.lock(at);
+        state.is_named.then(|| Ticket(state.ticket.clone()))
+    }
+
+    /// Takes the replies of a call that is done; [`give_back`](Calls::give_back) is due for them.
+    pub(super) fn take_replies(&self, at: u32) -> (Vec<u8>, Vec<(Group, Range<usize>)>) {
+        let mut state = self.lock(at);
+        (std::mem::take(&mut state.bytes), std::mem::take(&mut state.replies))
+    }
+
+    /// The caller has gone. What was under way goes on.
+    pub(super) fn desert(&self, at: u32) {
+        let mut state = self.lock(at);
+        if state.phase == Phase::Done {
+            self.release(at, &mut state);
+        } else {
+            state.deserted = true;
+            state.waker = None;
+        }
+    }
+
+    /// The caller gives the buffers back, which it took with the outcome.
+    pub(super) fn give_back(&self, at: u32, bytes: Vec<u8>, replies: Vec<(Group, Range<usize>)>) {
+        let mut state = self.lock(at);
+        (state.bytes, state.replies) = (bytes, replies);
+        self.release(at, &mut state);
+    }
+
+    fn release(&self, at: u32, state: &mut CallState) {
+        (state.phase, state.outcome, state.waker) = (Phase::Free, None, None);
+        put(&self.free, at);
+    }
+
+    /// No call comes any more: the serving thread ends when it has served those that there are.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Returns the session, as the serving thread has told it.
+    pub(super) fn session(&self) -> Session {
+        Session(self.session.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// Returns the number of calls for which there is room.
+    pub(super) fn room(&self) -> usize {
+        self.free.len()
+    }
+
+    // --------------------------------------------------------------------------------------------- the serving thread
+
+    /// Tells the session, which has changed.
+    pub(super) fn know(&self, session: session::SessionKey) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = session;
+    }
+
+    /// Moves what came to `to`, in the order in which it came.
+    pub(super) fn take(&self, to: &mut VecDeque<u32>) {
+        while let Some(at) = self.queue.pop() {
+            to.push_back(at);
+        }
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Returns whether nothing came, and whoever leaves a call from here on makes [`bell`](Calls::bell) readable.
+    pub(super) fn may_sleep(&self) -> bool {
+        self.bell.sleeps.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let may = self.queue.is_empty() && !self.is_closing();
+        if !may {
+            self.bell.sleeps.store(false, Ordering::Relaxed);
+        }
+        may
+    }
+
+    /// The serving thread is awake.
+    pub(super) fn woke(&self) {
+        self.bell.sleeps.store(false, Ordering::Relaxed);
+        let mut count = [0; 8];
+        // Nothing there: it was woken by something else.
+        let _ = rustix::io::read(&self.bell.event, &mut count);
+    }
+
+    /// Readable when a call came while the serving thread slept.
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.event.as_fd()
+    }
+
+    /// Hands an outcome over.
+    pub(super) fn finish(&self, at: u32, state: &mut CallState, outcome: Result<Position, CallError>) {
+        state.phase = Phase::Done;
+        if state.deserted {
+            return self.release(at, state);
+        }
+        state.outcome = Some(outcome);
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+        self.slots[at as usize].done.notify_one();
+    }
+
+    /// The serving thread has ended: whatever is under way ends, too.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.end_all();
+    }
+
+    fn end_all(&self) {
+        while self.queue.pop().is_some() {}
+        for at in 0..self.slots.len() as u32 {
+            let mut state = self.lock(at);
+            let outcome = match state.phase {
+                Phase::Queued => CallError::NotApplied(Refused::ClientEnded),
+                Phase::Sent => CallError::Unknown(Ticket(state.ticket.clone()), Why::ClientEnded),
+                Phase::Free | Phase::Done => continue,
+            };
+            self.finish(at, &mut state, Err(outcome));
+        }
+    }
+}
+
+fn put(queue: &ArrayQueue<u32>, at: u32) {
+    let full = queue.push(at);
+    debug_assert!(full.is_ok(), "each number lies in one queue at most");
+}

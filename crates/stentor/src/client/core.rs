@@ -1,0 +1,512 @@
+//! A client with its session, on its fabric: what a thread serves, and what a local client turns.
+//!
+//! # What is said again
+//! A reply can be lost with a connection or with the member that sent it. Members say replies again to a client that connects, and a member
+//! that begins to lead says again what was not acknowledged. Where that does not help, because the leader is not connected to this client,
+//! the client asks: once a majority of each group has delivered a command and no reply has come for [`UNANSWERED`], it asks the groups what
+//! became of it, which all members answer. A command that is delivered is in the table of each group, so the question closes nothing.
+//!
+//! A command of the session (its opening, say) goes out again every [`AGAIN`] until all groups have answered.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stentor_fabric::{Backoff, Idle, WaitMode};
+use stentor_multicast::{Client as Sender, GroupId, SubmitError, Wants};
+use stentor_session::{
+    Caller, CallerConfig, CallerError, Envelope, Event, Fate, Kind, NotApplied, Outcome as Answered, Pair, Reason,
+    ReplyRecord, SessionId, SessionKey,
+};
+
+use super::error::Problem;
+use super::{ClientError, Outcome, Refused, Replies, Session, Ticket, Why};
+use crate::Group;
+use crate::runtime::{ClusterRuntime, FabricDiagnostics, Housekeeper, LONGEST_SLEEP, RunError, wall_ns};
+
+/// How long a delivered command may be without a reply.
+const UNANSWERED: Duration = Duration::from_millis(100);
+/// After that a command of the session goes out again.
+const AGAIN: Duration = Duration::from_millis(250);
+/// How long a session lives that nobody renews.
+const TTL: Duration = Duration::from_secs(30);
+/// How often a session is opened anew because the groups' time was ahead of this host's clock.
+const ATTEMPTS: u32 = 4;
+/// How long a client that ends waits for its session's end.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+const COMMAND: Wants = Wants { notify: true, sync: false, enveloped: true };
+
+/// A request that was sent and not answered.
+#[derive(Clone, Copy, Default)]
+struct Sent {
+    sequence: u64,
+    /// Since when it is known to be delivered, by the housekeeper's clock.
+    delivered: Option<Duration>,
+}
+
+/// What became of a request, and its name.
+#[derive(Debug)]
+pub(super) struct Finished<'a> {
+    pub(super) generation: u32,
+    pub(super) request: u64,
+    pub(super) outcome: Outcome<'a>,
+}
+
+/// A client with its session.
+pub(super) struct Core<F: FabricDiagnostics> {
+    plan: Arc<ClusterRuntime>,
+    client: Sender<F>,
+    caller: Caller,
+    backoff: Backoff,
+    housekeeper: Housekeeper,
+    patience: Duration,
+    /// The largest time of the order that a reply has told.
+    order_time: u64,
+    /// By request, as often as the window goes round.
+    sent: Vec<Sent>,
+    envelope: [u8; Envelope::BYTES],
+    question: Vec<u8>,
+    /// The longest command, bytes.
+    longest: usize,
+    /// Groups that the session is to use besides.
+    wanted: Vec<GroupId>,
+    /// When the session's command that is under way went out last.
+    asked: Option<Duration>,
+    /// What the groups said to the session's last command.
+    agreed: Option<(Kind, Option<(GroupId, Answered)>)>,
+    /// The groups of which it is known that they began anew.
+    reset: Vec<GroupId>,
+    /// How often the session's key has changed.
+    changes: u64,
+}
+
+impl<F: FabricDiagnostics> Core<F> {
+    pub(super) fn new(plan: &Arc<ClusterRuntime>, client: Sender<F>, wait: WaitMode, patience: Duration) -> Self {
+        let limits = plan.config().limits();
+        let config = caller_config(limits.window);
+        Core {
+            plan: Arc::clone(plan),
+            client,
+            caller: Caller::new(SessionId::default(), config),
+            backoff: Backoff::new(wait),
+            housekeeper: Housekeeper::default(),
+            patience,
+            order_time: 0,
+            sent: vec![Sent::default(); limits.window as usize],
+            envelope: [0; Envelope::BYTES],
+            question: Vec::new(),
+            longest: (limits.message_bytes as usize).saturating_sub(Envelope::BYTES),
+            wanted: Vec::new(),
+            asked: None,
+            agreed: None,
+            reset: Vec::new(),
+            changes: 0,
+        }
+    }
+
+    /// Returns the name of the client's place.
+    pub(super) fn name(&self) -> &str {
+        self.plan.name(self.client.fabric().me())
+    }
+
+    /// Returns the most requests that are under way.
+    pub(super) fn window(&self) -> usize {
+        self.sent.len()
+    }
+
+    pub(super) fn key(&self) -> SessionKey {
+        self.caller.key()
+    }
+
+    /// Returns how often the [key](Core::key) has changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        self.caller.generation()
+    }
+
+    /// Returns what names a request that is not settled.
+    pub(super) fn ticket(&self, request: u64) -> Option<&stentor_session::Ticket> {
+        self.caller.ticket(request)
+    }
+
+    // -------------------------------------------------------------------------------------------------- the session
+
+    /// Opens a session in these groups, or takes one up, and waits for that.
+    pub(super) fn open(&mut self, to: &[GroupId], session: Option<&Session>) -> Result<(), ClientError> {
+        let until = Instant::now() + self.patience;
+        let config = caller_config(self.window() as u32);
+        for _ in 0..ATTEMPTS {
+            let [word, high, low] = random().map_err(Problem::Random)?;
+            let at_the_latest = self.order_now().saturating_add(TTL.as_nanos() as u64);
+            let began = if let Some(Session(key)) = session {
+                self.caller = Caller::resume(key, config);
+                self.caller.take_up(word, at_the_latest)
+            } else {
+                self.caller = Caller::new(SessionId(u128::from(high) << 64 | u128::from(low)), config);
+                self.caller.open(word, &self.pairs(to), at_the_latest)
+            };
+            began.map_err(|error| Problem::Session(self.refused(error, to)))?;
+            self.asked = None;
+            match self.agree(until)? {
+                None => {
+                    self.changes += 1;
+                    return Ok(());
+                }
+                Some((_, Answered::Refused(Reason::TooLate | Reason::Taken))) => {}
+                Some((group, outcome)) => return Err(Problem::Session(not_applied(group, outcome)).into()),
+            }
+        }
+        Err(Problem::Session(Refused::SessionNotOpen).into())
+    }
+
+    /// Waits until the groups have answered the session's command. Returns who refused it, if it is not carried out.
+    fn agree(&mut self, until: Instant) -> Result<Option<(GroupId, Answered)>, ClientError> {
+        self.agreed = None;
+        loop {
+            let worked = self.round(|_| {})?;
+            if let Some((_, refused)) = self.agreed.take() {
+                return Ok(if self.caller.is_open() { None } else { refused });
+            }
+            if Instant::now() > until {
+                return Err(Problem::Unanswered.into());
+            }
+            let slept = self.backoff.pause(self.client.fabric_mut(), worked, LONGEST_SLEEP);
+            self.housekeeper.note_sleep(slept.map_err(RunError::Wait).map_err(Problem::Run)?);
+        }
+    }
+
+    fn pairs(&self, to: &[GroupId]) -> Vec<Pair> {
+        to.iter().map(|group| Pair { group: *group, incarnation: self.client.incarnation(*group) }).collect()
+    }
+
+    /// Returns the time of the order, as far as it can be known here.
+    fn order_now(&self) -> u64 {
+        self.order_time.max(wall_ns())
+    }
+
+    /// Ends the session, and waits a moment for that.
+    pub(super) fn close(&mut self) -> Result<(), Problem> {
+        let Ok([word, ..]) = random() else { return Ok(()) };
+        if self.caller.end(word).is_err() {
+            return Ok(());
+        }
+        self.asked = None;
+        // If the groups do not answer, the session ends when its time is over.
+        match self.agree(Instant::now() + FAREWELL.min(self.patience)) {
+            Err(ClientError { problem: problem @ Problem::Run(_) }) => Err(problem),
+            _ => Ok(()),
+        }
+    }
+
+    // ----------------------------------------------------------------------------------------------------- commands
+
+    /// Sends a command. Returns the number of its request.
+    #[inline]
+    pub(super) fn submit(&mut self, to: &[GroupId], command: &[u8]) -> Result<u64, Refused> {
+        if command.len() > self.longest {
+            return Err(Refused::TooLong { bytes: command.len(), limit: self.longest });
+        }
+        let request = match self.caller.begin(to) {
+            Ok(request) => request,
+            Err(error) => return Err(self.refused(error, to)),
+        };
+        self.caller.envelope(request, &mut self.envelope);
+        match self.client.submit_parts(to, &[&self.envelope, command], COMMAND) {
+            Ok(submitted) => {
+                let at = request as usize % self.sent.len();
+                self.sent[at] = Sent { sequence: submitted.id.sequence, delivered: None };
+                Ok(request)
+            }
+            Err(error) => {
+                self.caller.not_sent(request);
+                Err(refusal(&error))
+            }
+        }
+    }
+
+    /// Asks what became of a command.
+    pub(super) fn resolve(&mut self, ticket: &Ticket) -> Result<(), Refused> {
+        let to: Vec<GroupId> = ticket.0.groups().collect();
+        self.ask(&ticket.0, &to)
+    }
+
+    fn ask(&mut self, ticket: &stentor_session::Ticket, to: &[GroupId]) -> Result<(), Refused> {
+        self.caller.resolve(ticket, &mut self.question).map_err(|error| self.refused(error, to))?;
+        let sent = self.client.submit_parts(to, &[&self.question], COMMAND);
+        sent.map(drop).map_err(|error| refusal(&error))
+    }
+
+    /// Why a command cannot begin now. Groups that the session does not use yet are taken into it.
+    #[cold]
+    fn refused(&mut self, error: CallerError, to: &[GroupId]) -> Refused {
+        let first = first(to);
+        match error {
+            CallerError::Busy | CallerError::UnderWay => Refused::Busy(first),
+            CallerError::SessionNotOpen(group) if self.plan.topology().has_group(GroupId(group)) => {
+                if !self.wanted.contains(&GroupId(group)) {
+                    self.wanted.push(GroupId(group));
+                }
+                Refused::Unavailable(Group(GroupId(group)))
+            }
+            CallerError::NotOpen => Refused::SessionNotOpen,
+            CallerError::Ticket => Refused::OtherSession,
+            _ => Refused::NoGroups,
+        }
+    }
+
+    /// Why a command to these groups waits.
+    pub(super) fn why_waiting(&self, to: &[GroupId]) -> Refused {
+        let reached = |group: &&GroupId| self.client.is_connected(&[**group]) && self.caller.end_in(**group).is_some();
+        let first = first(to);
+        to.iter().find(|group| !reached(group)).map_or(Refused::Busy(first), |group| Refused::Unavailable(Group(*group)))
+    }
+
+    // ------------------------------------------------------------------------------------------------------- rounds
+
+    /// One round: takes what came, hands over what is known of requests, looks after the session. Returns whether there was anything.
+    #[inline]
+    pub(super) fn round(&mut self, mut each: impl FnMut(Finished<'_>)) -> Result<bool, Problem> {
+        let mut worked = self.client.step();
+        worked |= self.take_replies(&mut each);
+        if self.housekeeper.is_due(worked) {
+            worked |= self.client.housekeep();
+            self.client.tick(self.housekeeper.now());
+            self.keep_session(&mut each)?;
+        }
+        Ok(worked)
+    }
+
+    #[inline]
+    fn take_replies(&mut self, each: &mut impl FnMut(Finished<'_>)) -> bool {
+        let Core { client, caller, order_time, agreed, changes, .. } = self;
+        let mut any = false;
+        while let Some(reply) = client.next_reply() {
+            any = true;
+            // What is no record is of another version, or of a member that lies.
+            let Ok(record) = ReplyRecord::parse(reply.bytes) else { continue };
+            *order_time = (*order_time).max(record.applied);
+            match caller.on_reply(reply.group, &record) {
+                Some(Event::Finished(finished)) => {
+                    let stentor_session::Finished { generation, request, fate } = finished;
+                    each(Finished { generation, request, outcome: outcome(fate) });
+                }
+                Some(Event::Answered { kind, refused }) => {
+                    *changes += 1;
+                    *agreed = Some((kind, refused));
+                }
+                Some(_) | None => {}
+            }
+        }
+        any
+    }
+
+    /// Looks after the session and after what is not answered; every few milliseconds.
+    fn keep_session(&mut self, each: &mut impl FnMut(Finished<'_>)) -> Result<(), Problem> {
+        if self.client.is_superseded() && self.client.reset_of(&self.all_groups()).is_none() {
+            self.give_up(Why::Superseded, |_| true, each);
+            return Err(Problem::Superseded);
+        }
+        self.look_for_resets(each);
+        let now = self.housekeeper.now();
+        if self.caller.message().is_none() && !self.wanted.is_empty() && self.caller.is_open() {
+            self.widen()?;
+        }
+        if let Some(message) = self.caller.message()
+            && self.asked.is_none_or(|asked| now.saturating_sub(asked) >= AGAIN)
+            && self.client.submit_parts(message.to, &[message.payload], COMMAND).is_ok()
+        {
+            self.asked = Some(now);
+        }
+        let (order_now, Core { caller, client, .. }) = (self.order_now(), &mut *self);
+        // One that is not sent is due again.
+        caller.due(now.as_nanos() as u64, order_now, |group, payload| {
+            let _ = client.submit_parts(&[group], &[payload], COMMAND);
+        });
+        self.ask_for_replies(now);
+        Ok(())
+    }
+
+    /// Takes the groups into the session that are wanted and answer.
+    fn widen(&mut self) -> Result<(), Problem> {
+        let mut wanted = self.wanted.clone();
+        wanted.retain(|group| self.opens(*group));
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let [word, ..] = random().map_err(Problem::Random)?;
+        let until = self.order_now().saturating_add(TTL.as_nanos() as u64);
+        if self.caller.widen(word, &self.pairs(&wanted), until).is_ok() {
+            self.asked = None;
+            self.wanted.retain(|group| !wanted.contains(group));
+        }
+        Ok(())
+    }
+
+    /// Whether a group can be multicast to; asks it to be let in, if not.
+    fn opens(&mut self, group: GroupId) -> bool {
+        self.client.is_connected(&[group]) || self.client.next_id(&[group], &[]).is_ok()
+    }
+
+    fn all_groups(&self) -> Vec<GroupId> {
+        self.plan.topology().group_ids().collect()
+    }
+
+    /// What was under way to a group that began anew is not waited for.
+    fn look_for_resets(&mut self, each: &mut impl FnMut(Finished<'_>)) {
+        for group in self.plan.topology().group_ids() {
+            if !self.reset.contains(&group) && self.client.reset_of(&[group]).is_some() {
+                self.reset.push(group);
+                self.give_up(Why::GroupReset(Group(group)), |ticket| ticket.groups().any(|to| to == group), each);
+            }
+        }
+    }
+
+    fn give_up(
+        &mut self,
+        why: Why,
+        is_meant: impl Fn(&stentor_session::Ticket) -> bool,
+        each: &mut impl FnMut(Finished<'_>),
+    ) {
+        let from = self.caller.responded();
+        let generation = self.caller.generation();
+        for request in from..from + self.window() as u64 {
+            let told = match why {
+                Why::GroupReset(Group(group)) => stentor_session::Why::GroupReset(group),
+                _ => stentor_session::Why::Superseded,
+            };
+            if self.caller.ticket(request).is_some_and(&is_meant) && self.caller.lost(request, told).is_some() {
+                each(Finished { generation, request, outcome: Outcome::Unknown(why) });
+            }
+        }
+    }
+
+    /// Gives a request up that nobody waits for any more. It is settled when an answer comes.
+    pub(super) fn lose(&mut self, request: u64) {
+        let _ = self.caller.lost(request, stentor_session::Why::TimedOut);
+    }
+
+    /// Asks what became of requests that are delivered and not answered.
+    fn ask_for_replies(&mut self, now: Duration) {
+        let delivered = self.client.delivered_up_to();
+        let first = self.caller.responded();
+        for request in first..first + self.window() as u64 {
+            let at = request as usize % self.sent.len();
+            let Some(ticket) = self.caller.ticket(request) else { continue };
+            if self.sent[at].sequence > delivered {
+                return;
+            }
+            match self.sent[at].delivered {
+                None => self.sent[at].delivered = Some(now),
+                Some(since) if now.saturating_sub(since) >= UNANSWERED => {
+                    let (ticket, to): (_, Vec<GroupId>) = (ticket.clone(), ticket.groups().collect());
+                    if self.ask(&ticket, &to).is_ok() {
+                        self.sent[at].delivered = Some(now);
+                    }
+                    return;
+                }
+                Some(_) => return,
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------------- pauses
+
+    /// Says what to do after a round; see [`MemberLoop::idle`](crate::runtime::MemberLoop::idle).
+    #[inline]
+    pub(super) fn idle(&mut self, worked: bool) -> Idle {
+        let idle = self.backoff.after(worked);
+        match idle {
+            Idle::Poll => {}
+            Idle::Arm => self.client.fabric_mut().arm(),
+            Idle::Sleep => self.housekeeper.note_sleep(true),
+        }
+        idle
+    }
+
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.client.fabric().descriptor()
+    }
+
+    /// Returns for how long the client may sleep.
+    pub(super) fn longest_sleep(&self) -> Duration {
+        if self.descriptor().is_some() { LONGEST_SLEEP } else { Duration::from_millis(1) }
+    }
+
+    /// Has the fabric take what its descriptor tells, after a sleep there.
+    pub(super) fn woken(&mut self) -> Result<(), Problem> {
+        self.client.fabric_mut().wait(Duration::ZERO).map_err(|error| Problem::Run(RunError::Wait(error)))?;
+        Ok(())
+    }
+}
+
+/// Stands for all groups of a command where one is named.
+fn first(to: &[GroupId]) -> Group {
+    Group(to.first().copied().unwrap_or(GroupId(0)))
+}
+
+fn caller_config(window: u32) -> CallerConfig {
+    CallerConfig { window, ttl: TTL.as_nanos() as u64, ..CallerConfig::default() }
+}
+
+/// Draws random words.
+fn random() -> Result<[u64; 3], std::io::Error> {
+    let mut bytes = [0; 24];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[8 * at + byte]));
+    Ok([word(0), word(1), word(2)])
+}
+
+fn refusal(error: &SubmitError) -> Refused {
+    let of = |group: u16| Group(GroupId(group));
+    match *error {
+        SubmitError::Busy { group } => Refused::Busy(of(group)),
+        SubmitError::NotConnected { group } | SubmitError::Crowded { group, .. } => Refused::Unavailable(of(group)),
+        SubmitError::TooLong { bytes, limit } => Refused::TooLong { bytes, limit },
+        SubmitError::Destinations => Refused::NoGroups,
+        SubmitError::GroupReset { group } => Refused::GroupReset(of(group)),
+        SubmitError::Exhausted { .. } | SubmitError::Superseded { .. } => Refused::ClientEnded,
+    }
+}
+
+fn outcome(fate: Fate<'_>) -> Outcome<'_> {
+    match fate {
+        Fate::Applied(replies) => {
+            let long = replies.iter().find(|reply| reply.bytes.is_none()).map(|reply| Group(reply.group));
+            long.map_or(Outcome::Applied(Replies(replies)), Outcome::ReplyTooLong)
+        }
+        Fate::NotApplied(NotApplied::Refused(group, why)) => Outcome::NotApplied(not_applied(group, why)),
+        Fate::NotApplied(_) => Outcome::NotApplied(Refused::Closed),
+        Fate::Unknown(why) => Outcome::Unknown(unknown(why)),
+    }
+}
+
+fn not_applied(group: GroupId, why: Answered) -> Refused {
+    match why {
+        Answered::Closed => Refused::Closed,
+        Answered::TableFull => Refused::TooManySessions(Group(group)),
+        Answered::WrongPairs => Refused::GroupReset(Group(group)),
+        Answered::Halted => Refused::Halted(Group(group)),
+        _ => Refused::SessionNotOpen,
+    }
+}
+
+fn unknown(why: stentor_session::Why) -> Why {
+    use stentor_session::Why as Told;
+    match why {
+        Told::Superseded => Why::Superseded,
+        Told::ClientEnded => Why::ClientEnded,
+        Told::SessionEnded(_) => Why::SessionEnded,
+        Told::Forgotten(_) => Why::Forgotten,
+        Told::Skipped(group) => Why::Skipped(Group(group)),
+        Told::GroupReset(group) => Why::GroupReset(Group(group)),
+        Told::Halted(group) => Why::Halted(Group(group)),
+        _ => Why::TimedOut,
+    }
+}

@@ -1,0 +1,165 @@
+//! How a command ended that was not answered with a reply.
+
+use thiserror::Error;
+
+use super::Ticket;
+use crate::Group;
+use crate::runtime::{self, RunError};
+
+/// How a command ended that has no reply.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The command is certainly not applied, anywhere, ever.
+    #[error("not applied: {0}")]
+    NotApplied(Refused),
+    /// The command is applied once, or never; nobody here knows. [`Client::resolve`](super::Client::resolve) settles it, in this process or
+    /// in a later one that takes up the session.
+    #[error("it is not known whether it is applied: {1}")]
+    Unknown(Ticket, Why),
+    /// The command is applied, and the reply of this group is longer than `reply_bytes` in `[limits]`. The reply is lost.
+    #[error("it is applied, but a reply is longer than `reply_bytes` in [limits]")]
+    ReplyTooLong(Group),
+}
+
+/// Why a command is not applied.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// Too many commands are under way to this group, or in this process. Wait for one of them.
+    #[error("no room for one more command now; wait for an answer to an earlier one")]
+    Busy(Group),
+    /// The command is longer than the cluster takes.
+    #[error("a command of {bytes} bytes; the cluster takes up to {limit} (`message_bytes` in [limits], less an envelope of 64)")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest.
+        limit: usize,
+    },
+    /// The command names no group, or one that this cluster has not.
+    #[error("a command goes to one group or more, all of this cluster")]
+    NoGroups,
+    /// The session has these groups not yet, or no majority of this group was reached in time.
+    #[error("a group was not reached in time; `stentor leader show` says what it lacks")]
+    Unavailable(Group),
+    /// The command was closed before anybody applied it: by a later [`resolve`](super::Client::resolve), or because it was lost on its way.
+    #[error("it was closed before anybody applied it")]
+    Closed,
+    /// The session has ended: it was not renewed in time, or another process has taken it up.
+    #[error("the session has ended; open another one")]
+    SessionNotOpen,
+    /// A group has as many sessions as it may have.
+    #[error("the group has as many sessions as `sessions` in [limits] allows; wait until one ends")]
+    TooManySessions(Group),
+    /// The group stands at a command that its state machine cannot apply.
+    #[error("the group stands at a command that its state machine cannot apply")]
+    Halted(Group),
+    /// The ticket is of another session. Take that session up, and ask again.
+    #[error("the ticket is of another session; take that one up")]
+    OtherSession,
+    /// This client ended before the command was sent; [`Client::failure`](super::Client::failure) says why.
+    #[error("this client has ended")]
+    ClientEnded,
+    /// The group was reset since this client connected. Connect again.
+    #[error("the group began anew since this client connected; connect again")]
+    GroupReset(Group),
+}
+
+/// Why nobody here knows whether a command is applied.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
+pub enum Why {
+    /// The wait ended first.
+    #[error("no answer came in time")]
+    TimedOut,
+    /// Another process has this client's place.
+    #[error("another process took this client's place")]
+    Superseded,
+    /// This client ended.
+    #[error("this client has ended")]
+    ClientEnded,
+    /// The session ended while the command was under way.
+    #[error("the session ended meanwhile")]
+    SessionEnded,
+    /// The group does not keep what came of it any more.
+    #[error("the group does not keep its outcome any more")]
+    Forgotten,
+    /// The group was reset.
+    #[error("the group began anew meanwhile")]
+    GroupReset(Group),
+    /// An operator had the group skip the command.
+    #[error("an operator had the group skip it")]
+    Skipped(Group),
+    /// The group stands at a command that its state machine cannot apply.
+    #[error("the group stands at a command that its state machine cannot apply")]
+    Halted(Group),
+}
+
+/// Why a client did not connect, or ended.
+#[derive(Debug, Error)]
+#[error("{problem}; {}", .problem.remedy())]
+pub struct ClientError {
+    pub(super) problem: Problem,
+}
+
+#[derive(Debug, Error)]
+pub(super) enum Problem {
+    #[error("the client does not start: {0}")]
+    Start(runtime::StartError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error("no client's place is free")]
+    NoPlace,
+    #[error("not reached in time: {}", .absent.join(", "))]
+    Late { absent: Vec<String> },
+    #[error("all members are there, but they do not answer")]
+    Unanswered,
+    #[error("the session was not opened: {0}")]
+    Session(Refused),
+    #[error("these bytes are no {what}: {why}")]
+    Bytes { what: &'static str, why: String },
+    #[error("no random number is to be had: {0}")]
+    Random(std::io::Error),
+    #[error("{0}")]
+    System(std::io::Error),
+    #[error("another process took the client's place")]
+    Superseded,
+    #[error("the client's thread has panicked")]
+    Panicked,
+}
+
+impl ClientError {
+    /// Returns what to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        self.problem.remedy()
+    }
+}
+
+impl From<Problem> for ClientError {
+    fn from(problem: Problem) -> Self {
+        ClientError { problem }
+    }
+}
+
+impl Problem {
+    fn remedy(&self) -> String {
+        let remedy = match self {
+            Problem::Start(error) => return error.remedy(),
+            Problem::Run(_) | Problem::Random(_) | Problem::System(_) => "`stentor doctor` says what this machine can do",
+            Problem::NoPlace => {
+                "wait until a client ends, start the groups that are down, or give the cluster more places: `clients` in [limits]"
+            }
+            Problem::Late { .. } => {
+                "start a majority of each group that the client calls; `stentor leader show` says what a group lacks"
+            }
+            Problem::Unanswered => "`stentor leader show` says which group does not work, and why",
+            Problem::Session(_) => "connect again",
+            Problem::Bytes { .. } => "give the bytes that `to_bytes` returned, whole",
+            Problem::Superseded => "connect again",
+            Problem::Panicked => "report this as a bug",
+        };
+        remedy.to_owned()
+    }
+}

@@ -1,0 +1,194 @@
+//! A client that its owner turns.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use rustix::event::{EventfdFlags, eventfd};
+use stentor_fabric::Idle;
+use stentor_multicast::GroupId;
+use stentor_session as session;
+
+use super::core::{Core, Finished};
+use super::error::Problem;
+use super::{ClientError, Groups, Refused, Session, Ticket, Why};
+use crate::node::Turn;
+use crate::runtime::{OfiFabric, RoceFabric, ShmFabric, VerbsFabric};
+use crate::{Group, Position};
+
+/// The number of a command of a [`LocalClient`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Request {
+    generation: u32,
+    number: u64,
+}
+
+/// How a command ended: done, not done, or nobody here knows.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome<'a> {
+    /// It is applied, once in each of its groups.
+    Applied(Replies<'a>),
+    /// It is applied, and the reply of this group is longer than `reply_bytes` in `[limits]`.
+    ReplyTooLong(Group),
+    /// It is applied nowhere, and never will be.
+    NotApplied(Refused),
+    /// It is applied once, or never.
+    Unknown(Why),
+}
+
+/// One reply for each group of a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Replies<'a>(pub(super) session::Replies<'a>);
+
+impl<'a> Replies<'a> {
+    /// Returns the reply of the only group; of several groups that of the first one, in the order of the configuration.
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.iter().next().map_or(&[], |(_, bytes)| bytes)
+    }
+
+    /// Returns the replies of all groups, in the order of the configuration.
+    pub fn iter(&self) -> impl Iterator<Item = (Group, &'a [u8])> + use<'a> {
+        self.0.iter().map(|reply| (Group(reply.group), reply.bytes.unwrap_or(&[])))
+    }
+
+    /// Returns the place of the command in the global order. Its index is that of the first group.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        let place = self.0.iter().next().map(|reply| reply.position).unwrap_or_default();
+        Position { time: place.timestamp.time, group: Group(GroupId(place.timestamp.group)), index: place.index }
+    }
+}
+
+/// A client without a thread: its owner submits commands and turns it. It takes no lock, and allocates nothing for a command once each place
+/// of its window was used.
+pub struct LocalClient {
+    core: AnyCore,
+    /// What stands for the descriptor of a fabric that has none: never readable.
+    never: OwnedFd,
+    sleeps: bool,
+}
+
+impl std::fmt::Debug for LocalClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalClient").finish_non_exhaustive()
+    }
+}
+
+/// A client on one of the fabrics. Which one is decided once in each call.
+pub(super) enum AnyCore {
+    Shm(Box<Core<ShmFabric>>),
+    Roce(Box<Core<RoceFabric>>),
+    Verbs(Box<Core<VerbsFabric>>),
+    Ofi(Box<Core<OfiFabric>>),
+}
+
+macro_rules! on {
+    ($core:expr, $inner:ident => $body:expr) => {
+        match $core {
+            AnyCore::Shm($inner) => $body,
+            AnyCore::Roce($inner) => $body,
+            AnyCore::Verbs($inner) => $body,
+            AnyCore::Ofi($inner) => $body,
+        }
+    };
+}
+
+macro_rules! any {
+    ($($variant:ident($fabric:ty)),*) => {
+        $(impl From<Core<$fabric>> for AnyCore {
+            fn from(core: Core<$fabric>) -> Self {
+                AnyCore::$variant(Box::new(core))
+            }
+        })*
+    };
+}
+
+any!(Shm(ShmFabric), Roce(RoceFabric), Verbs(VerbsFabric), Ofi(OfiFabric));
+
+impl LocalClient {
+    pub(super) fn new(core: AnyCore) -> Result<Self, ClientError> {
+        let never = eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| Problem::System(error.into()))?;
+        Ok(LocalClient { core, never, sleeps: false })
+    }
+
+    /// Sends a command. Its outcome comes in a later [`turn`](LocalClient::turn).
+    ///
+    /// # Errors
+    /// Why it is not sent, and never will be. After [`Refused::Busy`] and [`Refused::Unavailable`] turn, and try again.
+    #[inline]
+    pub fn submit(&mut self, to: impl Into<Groups>, command: &[u8]) -> Result<Request, Refused> {
+        let to = to.into();
+        on!(&mut self.core, core => {
+            let number = core.submit(to.ids(), command)?;
+            Ok(Request { generation: core.generation(), number })
+        })
+    }
+
+    /// Settles a command whose outcome is not known. The outcome comes in a later [`turn`](LocalClient::turn), under the number that is
+    /// returned.
+    ///
+    /// # Errors
+    /// As [`submit`](LocalClient::submit).
+    pub fn resolve(&mut self, ticket: &Ticket) -> Result<Request, Refused> {
+        on!(&mut self.core, core => core.resolve(ticket))?;
+        Ok(Request { generation: ticket.0.generation, number: ticket.0.request })
+    }
+
+    /// Returns what names a command whose outcome is not known yet, to be written down.
+    #[must_use]
+    pub fn ticket(&self, request: Request) -> Option<Ticket> {
+        let ticket = on!(&self.core, core => core.ticket(request.number));
+        ticket.filter(|ticket| ticket.generation == request.generation).cloned().map(Ticket)
+    }
+
+    /// Returns the session: write it down to take it up in a later process.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        on!(&self.core, core => Session(core.key()))
+    }
+
+    /// Does one round. Each outcome is handed over as it comes. Says whether to turn again or to sleep on the client's descriptor.
+    ///
+    /// # Errors
+    /// Why the client has ended. What was under way is unknown then.
+    #[inline]
+    pub fn turn(&mut self, mut each: impl FnMut(Request, Outcome<'_>)) -> Result<Turn, ClientError> {
+        let LocalClient { core, sleeps, .. } = self;
+        let slept = std::mem::take(sleeps);
+        on!(core, core => {
+            if slept {
+                core.woken()?;
+            }
+            loop {
+                let worked = core.round(|finished| {
+                    let Finished { generation, request, outcome } = finished;
+                    each(Request { generation, number: request }, outcome);
+                })?;
+                match core.idle(worked) {
+                    Idle::Poll => return Ok(Turn::Busy),
+                    Idle::Arm => {}
+                    Idle::Sleep => {
+                        *sleeps = true;
+                        return Ok(Turn::Idle(Instant::now() + core.longest_sleep()));
+                    }
+                }
+            }
+        })
+    }
+
+    /// Ends the session, and waits for that for a second at most.
+    ///
+    /// # Errors
+    /// Why the client had ended before.
+    pub fn close(mut self) -> Result<(), ClientError> {
+        on!(&mut self.core, core => core.close()).map_err(ClientError::from)
+    }
+}
+
+/// Readable when there may be something to do, after [`Turn::Idle`].
+impl AsFd for LocalClient {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        on!(&self.core, core => core.descriptor()).unwrap_or_else(|| self.never.as_fd())
+    }
+}

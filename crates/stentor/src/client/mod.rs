@@ -1,0 +1,145 @@
+//! Clients: programs that send commands and get replies.
+//!
+//! A [`Client`] is for threads and async tasks: cheap to clone, served by a thread of its own. A [`LocalClient`] is for one thread that
+//! turns it. Both have a session, under which each command is applied once: see [`Session`].
+
+mod builder;
+mod call;
+mod calls;
+mod core;
+mod error;
+mod groups;
+mod local;
+mod serve;
+mod session;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+pub use self::builder::ClientBuilder;
+pub use self::call::{Answer, Call};
+use self::calls::{Calls, Job};
+use self::core::Core;
+pub use self::error::{CallError, ClientError, Refused, Why};
+use self::error::Problem;
+pub use self::groups::Groups;
+pub use self::local::{LocalClient, Outcome, Replies, Request};
+use self::serve::Server;
+pub use self::session::{Session, Ticket};
+use crate::runtime::FabricDiagnostics;
+
+/// A client of a cluster: sends commands to groups and gets their replies. Cloning it is cheap; all clones share a session, and a thread
+/// that serves them.
+///
+/// When the last clone is dropped, what is under way goes on, and the session ends after it.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<Handle>);
+
+#[derive(Debug)]
+struct Handle {
+    calls: Arc<Calls>,
+    patience: Duration,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    failure: Arc<Mutex<Option<ClientError>>>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.calls.close();
+    }
+}
+
+/// Ends the calls with the thread, even if that panics.
+struct Ending(Arc<Calls>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl Client {
+    fn serve<F: FabricDiagnostics + Send + 'static>(
+        core: Core<F>,
+        builder: &ClientBuilder,
+    ) -> Result<Client, ClientError> {
+        let thread_failed = |source| ClientError::from(Problem::Start(crate::runtime::StartError::Thread { source }));
+        let calls = Arc::new(Calls::new(builder.calls).map_err(thread_failed)?);
+        calls.know(core.key());
+        let failure = Arc::new(Mutex::new(None));
+        let (served, failed, name) = (Arc::clone(&calls), Arc::clone(&failure), core.name().to_owned());
+        let serve = move || {
+            let _ending = Ending(Arc::clone(&served));
+            if let Err(problem) = Server::new(core, served).run() {
+                log::error!("{name}: the client has ended: {problem}");
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem.into());
+            }
+        };
+        let thread = thread::Builder::new().name("stentor client".to_owned()).spawn(serve).map_err(thread_failed)?;
+        Ok(Client(Arc::new(Handle { calls, patience: builder.patience, thread: Mutex::new(Some(thread)), failure })))
+    }
+
+    /// Sends a command to a group, or to several groups in one place of the global order. It waits its turn if there is no room for it now.
+    ///
+    /// The [`Call`] is a future, and can be waited for without a runtime, too. To drop it cancels nothing.
+    #[inline]
+    pub fn call(&self, to: impl Into<Groups>, command: &[u8]) -> Call {
+        self.put(Job::Command, to.into(), command)
+    }
+
+    /// Settles a command whose outcome was [not known](CallError::Unknown), here or in an earlier process that had the session: returns the
+    /// reply if it was applied, or closes it for good, which is [`Refused::Closed`].
+    pub fn resolve(&self, ticket: &Ticket) -> Call {
+        self.put(Job::Resolve(Box::new(ticket.clone())), ticket.groups(), &[])
+    }
+
+    fn put(&self, job: Job, to: Groups, command: &[u8]) -> Call {
+        let Handle { calls, patience, .. } = &*self.0;
+        match calls.put(job, to, command, Instant::now() + *patience) {
+            Ok(slot) => Call::made(Arc::clone(calls), slot),
+            Err(why) => Call::refused(why),
+        }
+    }
+
+    /// Returns the number of calls that may be made now without being [`Busy`](Refused::Busy).
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.0.calls.room()
+    }
+
+    /// Returns the session: write it down to take it up in a later process.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        self.0.calls.session()
+    }
+
+    /// Returns why the client has ended, if it did by itself.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ToString::to_string)
+    }
+
+    /// Ends the session when all calls have ended, and waits for that, for as long as the client's patience lasts. Other clones can call
+    /// nothing any more.
+    ///
+    /// # Errors
+    /// Why the client had ended before.
+    pub fn close(self) -> Result<(), ClientError> {
+        self.0.calls.close();
+        let thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            return Err(Problem::Panicked.into());
+        }
+        self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+}
+
+const _: () = {
+    const fn shared<T: Clone + Send + Sync>() {}
+    const fn sent<T: Send + Unpin>() {}
+    shared::<Client>();
+    sent::<Call>();
+    sent::<Answer>();
+    sent::<LocalClient>();
+};

@@ -1,0 +1,263 @@
+//! The thread that serves the calls of a client.
+//!
+//! # Invariants
+//! - Calls to one group are sent in the order in which they were made. A group that takes nothing now holds up the calls to it, and those to
+//!   several groups with it among them, and no others.
+//! - A call that was sent has its slot in `under_way` until its outcome comes, or its time is over.
+//! - Each call ends within the client's patience, and a round more.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use stentor_fabric::Idle;
+use stentor_multicast::GroupSet;
+use stentor_session as session;
+
+use super::calls::{CallState, Calls, Job, Phase};
+use super::core::{Core, Finished};
+use super::error::Problem;
+use super::{CallError, Outcome, Refused, Ticket, Why};
+use crate::Group;
+use crate::runtime::FabricDiagnostics;
+
+/// How often it is looked for calls whose time is over.
+const LOOK: Duration = Duration::from_millis(1);
+/// Calls that are looked at in one round because earlier ones wait.
+const SCAN: usize = 64;
+/// No call.
+const NONE: u32 = u32::MAX;
+
+/// A client with the calls that it serves.
+pub(super) struct Server<F: FabricDiagnostics> {
+    core: Core<F>,
+    calls: Arc<Calls>,
+    /// Calls that are not sent yet, in order.
+    pending: VecDeque<u32>,
+    /// By the number of the request, as often as the window goes round: the slot of its call.
+    under_way: Vec<u32>,
+    /// Questions about commands: what was asked about, and the slot of the call.
+    questions: Vec<(u32, u64, u32)>,
+    /// Calls that were sent and are not done.
+    waiting: usize,
+    /// How often the session's key had changed when it was told last.
+    changes: u64,
+    /// When the time of each call is over: its slot, and the use of it.
+    ends: VecDeque<(Instant, u32, u64)>,
+    next_look: Instant,
+}
+
+impl<F: FabricDiagnostics> Server<F> {
+    pub(super) fn new(core: Core<F>, calls: Arc<Calls>) -> Self {
+        Server {
+            under_way: vec![NONE; core.window()],
+            core,
+            calls,
+            pending: VecDeque::new(),
+            questions: Vec::new(),
+            waiting: 0,
+            changes: u64::MAX,
+            ends: VecDeque::new(),
+            next_look: Instant::now(),
+        }
+    }
+
+    /// Serves until nobody calls any more, or it cannot go on.
+    pub(super) fn run(&mut self) -> Result<(), Problem> {
+        loop {
+            let known = self.pending.len();
+            self.calls.take(&mut self.pending);
+            for at in known..self.pending.len() {
+                self.note_end(self.pending[at]);
+            }
+            let sent = self.send();
+            let worked = self.round()? | sent;
+            let now = Instant::now();
+            if now >= self.next_look {
+                self.next_look = now + LOOK;
+                self.end_late(now);
+            }
+            if self.calls.is_closing() && self.pending.is_empty() && self.waiting == 0 {
+                return self.core.close();
+            }
+            match self.core.idle(worked) {
+                Idle::Poll | Idle::Arm => {}
+                Idle::Sleep => self.sleep()?,
+            }
+        }
+    }
+
+    fn note_end(&mut self, slot: u32) {
+        let state = self.calls.lock(slot);
+        if let Some(until) = state.until {
+            self.ends.push_back((until, slot, state.uses));
+        }
+    }
+
+    /// Sends what may go. Returns whether anything went.
+    fn send(&mut self) -> bool {
+        let (mut sent, mut at) = (false, 0);
+        let mut blocked = GroupSet::default();
+        while at < self.pending.len().min(SCAN) {
+            let slot = self.pending[at];
+            let Server { core, calls, under_way, questions, waiting, .. } = self;
+            let mut state = calls.lock(slot);
+            let waits = state.to.ids().iter().any(|group| blocked.contains(*group));
+            let started = if waits { Err(Refused::Busy(Group(state.to.ids()[0]))) } else { start(core, &mut state) };
+            match started {
+                Ok(()) => {
+                    let (generation, request) = (state.ticket.generation, state.ticket.request);
+                    match state.job {
+                        Job::Command => under_way[request as usize % core.window()] = slot,
+                        Job::Resolve(_) => questions.push((generation, request, slot)),
+                    }
+                    (state.phase, state.is_named) = (Phase::Sent, true);
+                    *waiting += 1;
+                    sent = true;
+                }
+                Err(Refused::Busy(_) | Refused::Unavailable(_)) => {
+                    state.to.ids().iter().for_each(|group| blocked.insert(*group));
+                    at += 1;
+                    continue;
+                }
+                Err(why) => calls.finish(slot, &mut state, Err(CallError::NotApplied(why))),
+            }
+            drop(state);
+            self.pending.remove(at);
+        }
+        sent
+    }
+
+    fn round(&mut self) -> Result<bool, Problem> {
+        let Server { core, calls, under_way, questions, waiting, changes, .. } = self;
+        let (window, generation) = (core.window(), core.generation());
+        let worked = core.round(|finished| {
+            let own = &mut under_way[finished.request as usize % window];
+            if finished.generation == generation && *own != NONE {
+                let slot = std::mem::replace(own, NONE);
+                *waiting -= 1;
+                hand_over(calls, slot, &finished);
+            }
+            let named = (finished.generation, finished.request);
+            questions.retain(|(generation, request, slot)| {
+                let is_meant = (*generation, *request) == named;
+                if is_meant {
+                    *waiting -= 1;
+                    hand_over(calls, *slot, &finished);
+                }
+                !is_meant
+            });
+        });
+        if *changes != core.changes() {
+            *changes = core.changes();
+            calls.know(core.key());
+        }
+        worked
+    }
+
+    /// Ends the calls whose time is over.
+    fn end_late(&mut self, now: Instant) {
+        while let Some((_, slot, uses)) = self.ends.front().copied().filter(|(until, ..)| *until <= now) {
+            self.ends.pop_front();
+            let Server { core, calls, under_way, questions, waiting, pending, .. } = self;
+            let mut state = calls.lock(slot);
+            if state.uses != uses {
+                continue;
+            }
+            let outcome = match state.phase {
+                Phase::Free | Phase::Done => continue,
+                Phase::Queued => {
+                    pending.retain(|pending| *pending != slot);
+                    CallError::NotApplied(core.why_waiting(state.to.ids()))
+                }
+                Phase::Sent => {
+                    match state.job {
+                        Job::Command => {
+                            under_way[state.ticket.request as usize % core.window()] = NONE;
+                            core.lose(state.ticket.request);
+                        }
+                        Job::Resolve(_) => questions.retain(|(.., asked)| *asked != slot),
+                    }
+                    *waiting -= 1;
+                    CallError::Unknown(Ticket(state.ticket.clone()), Why::TimedOut)
+                }
+            };
+            calls.finish(slot, &mut state, Err(outcome));
+        }
+    }
+
+    /// Sleeps until something lands, a call comes, or something is due.
+    fn sleep(&mut self) -> Result<(), Problem> {
+        if self.calls.may_sleep() {
+            let mut longest = self.core.longest_sleep();
+            if let Some((until, ..)) = self.ends.front() {
+                longest = longest.min(until.saturating_duration_since(Instant::now()));
+            }
+            let time = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
+            let bell = PollFd::from_borrowed_fd(self.calls.bell(), PollFlags::IN);
+            let slept = match self.core.descriptor() {
+                Some(fabric) => poll(&mut [bell, PollFd::from_borrowed_fd(fabric, PollFlags::IN)], Some(&time)),
+                None => poll(&mut [bell], Some(&time)),
+            };
+            match slept {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(Problem::System(error.into())),
+            }
+        }
+        self.calls.woke();
+        self.core.woken()
+    }
+}
+
+/// Sends a call, and notes its ticket.
+fn start<F: FabricDiagnostics>(core: &mut Core<F>, state: &mut CallState) -> Result<(), Refused> {
+    if state.until.is_none() {
+        // Its caller waited, and was told that it is not applied.
+        return Err(Refused::Closed);
+    }
+    match &state.job {
+        Job::Command => {
+            let request = core.submit(state.to.ids(), &state.bytes)?;
+            if let Some(ticket) = core.ticket(request) {
+                copy(ticket, &mut state.ticket);
+            }
+        }
+        Job::Resolve(ticket) => {
+            core.resolve(ticket)?;
+            copy(&ticket.0, &mut state.ticket);
+        }
+    }
+    Ok(())
+}
+
+/// Copies a ticket into the buffer of another one.
+fn copy(from: &session::Ticket, to: &mut session::Ticket) {
+    let mut pairs = std::mem::take(&mut to.pairs);
+    pairs.clear();
+    pairs.extend_from_slice(&from.pairs);
+    let session::Ticket { session, generation, request, behind, end, pairs: _ } = *from;
+    *to = session::Ticket { session, generation, request, behind, end, pairs };
+}
+
+/// Hands an outcome over to the call in a slot.
+fn hand_over(calls: &Calls, slot: u32, finished: &Finished<'_>) {
+    let mut state = calls.lock(slot);
+    let state = &mut *state;
+    let outcome = match &finished.outcome {
+        Outcome::Applied(replies) => {
+            state.bytes.clear();
+            state.replies.clear();
+            for (group, bytes) in replies.iter() {
+                let from = state.bytes.len();
+                state.bytes.extend_from_slice(bytes);
+                state.replies.push((group, from..state.bytes.len()));
+            }
+            Ok(replies.position())
+        }
+        Outcome::ReplyTooLong(group) => Err(CallError::ReplyTooLong(*group)),
+        Outcome::NotApplied(why) => Err(CallError::NotApplied(*why)),
+        Outcome::Unknown(why) => Err(CallError::Unknown(Ticket(state.ticket.clone()), *why)),
+    };
+    calls.finish(slot, state, outcome);
+}

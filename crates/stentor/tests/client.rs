@@ -1,0 +1,399 @@
+//! Clients as a user runs them: replies, several groups, failures of leaders, sessions, and every way to drop a call.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use stentor::{
+    CallError, Client, Cluster, Context, Frozen, Group, NodeHandle, Refused, Reply, Session, StateMachine, Ticket, Why,
+};
+use stentor_testutil::TempDir;
+
+/// Appends each command to a log, and replies with the number of times that this command was applied so far and its place in the log.
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
+struct Log(Vec<Vec<u8>>);
+
+impl StateMachine for Log {
+    type Frozen = Log;
+
+    fn apply(&mut self, _: &Context<'_>, command: &[u8], reply: &mut Reply) {
+        if command.starts_with(b"slow") {
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.0.push(command.to_vec());
+        let times = self.0.iter().rev().take(4096).filter(|known| *known == command).count() as u64;
+        reply.extend(&times.to_le_bytes());
+        reply.extend(&(self.0.len() as u64).to_le_bytes());
+        if command.starts_with(b"long") {
+            reply.extend(&[7; 100_000]);
+        }
+    }
+
+    fn freeze(&self) -> Log {
+        self.clone()
+    }
+
+    fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        let (mut bytes, mut log) = (Vec::new(), Vec::new());
+        from.read_to_end(&mut bytes)?;
+        let mut rest = &bytes[..];
+        while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+            let (command, behind) = behind.split_at(u32::from_le_bytes(*length) as usize);
+            log.push(command.to_vec());
+            rest = behind;
+        }
+        self.0 = log;
+        Ok(())
+    }
+}
+
+impl Frozen for Log {
+    fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        self.0.iter().try_for_each(|command| {
+            out.write_all(&(command.len() as u32).to_le_bytes())?;
+            out.write_all(command)
+        })
+    }
+}
+
+const GROUPS: [(&str, [&str; 3]); 2] = [("g1", ["a", "b", "c"]), ("g2", ["x", "y", "z"])];
+
+/// A cluster of two groups in one process.
+struct Running {
+    cluster: Cluster,
+    nodes: BTreeMap<&'static str, NodeHandle<Log>>,
+    _directory: TempDir,
+}
+
+impl Running {
+    fn new(name: &str, groups: usize) -> Running {
+        let directory = TempDir::new();
+        let cluster = cluster(name, groups, &directory);
+        let mut running = Running { cluster, nodes: BTreeMap::new(), _directory: directory };
+        GROUPS[..groups].iter().flat_map(|(_, names)| names).for_each(|name| running.start(name));
+        running
+    }
+
+    fn start(&mut self, name: &'static str) {
+        let node = self.cluster.node(name, Log::default()).spawn().expect("it starts");
+        self.nodes.insert(name, node);
+    }
+
+    fn stop(&mut self, name: &str) {
+        self.nodes.remove(name).expect("it runs").stop().expect("it ran until now");
+    }
+
+    fn group(&self, name: &str) -> Group {
+        self.cluster.group(name).expect("it is in the configuration")
+    }
+
+    fn connect(&self) -> Client {
+        self.cluster.client().connect().expect("it is let in")
+    }
+
+    fn leader(&self, group: usize) -> &'static str {
+        let names = GROUPS[group].1;
+        until("a leader", || {
+            let leads = |name: &&str| {
+                let status = self.nodes.get(*name).and_then(|node| node.status().ok());
+                status.is_some_and(|status| status.leads && !status.joining)
+            };
+            names.into_iter().find(leads)
+        })
+    }
+}
+
+fn cluster(name: &str, groups: usize, directory: &Path) -> Cluster {
+    let silence = Duration::from_millis(400)..=Duration::from_millis(800);
+    let mut builder = Cluster::builder(name).election(silence).directory(directory);
+    for (at, (group, names)) in GROUPS[..groups].iter().enumerate() {
+        let members = names.iter().zip(1..).map(|(name, n)| (*name, format!("127.0.{at}.{n}:7101")));
+        builder = builder.group(group, members);
+    }
+    builder.build().expect("a sound cluster")
+}
+
+fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = is() {
+            return found;
+        }
+        assert!(since.elapsed() < Duration::from_secs(60), "waits for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// How often the command was applied, and its place in the log of the group.
+fn numbers(reply: &[u8]) -> (u64, u64) {
+    let word = |at: usize| u64::from_le_bytes(reply[at..at + 8].try_into().expect("a word"));
+    (word(0), word(8))
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The smallest runtime.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        if let Poll::Ready(ready) = future.as_mut().poll(&mut TaskContext::from_waker(&waker)) {
+            return ready;
+        }
+        thread::park_timeout(Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn each_command_is_applied_once_in_order_and_answered() {
+    let running = Running::new("client-replies", 1);
+    let (client, group) = (running.connect(), running.group("g1"));
+    let mut last = None;
+    for number in 1..=200_u64 {
+        let answer = client.call(group, &number.to_le_bytes()).wait().expect("it is applied");
+        assert_eq!(numbers(answer.bytes()), (1, number));
+        assert_eq!(answer.of_group(group), Some(answer.bytes()));
+        assert!(last < Some(answer.position()), "{last:?}");
+        last = Some(answer.position());
+    }
+    let calls: Vec<_> = (201..=3000_u64).map(|number| client.call(group, &number.to_le_bytes())).collect();
+    for (number, call) in (201..).zip(calls) {
+        let answer = block_on(call).expect("it is applied");
+        assert_eq!(numbers(answer.bytes()), (1, number));
+    }
+    client.close().expect("it ends in order");
+    for node in running.nodes.values() {
+        until("all have applied", || (node.inspect(|log| log.0.len()).expect("it runs") == 3000).then_some(()));
+    }
+}
+
+#[test]
+fn many_threads_share_a_client() {
+    let running = Running::new("client-threads", 1);
+    let (client, group) = (running.connect(), running.group("g1"));
+    thread::scope(|scope| {
+        for thread in 0..8_u64 {
+            let client = client.clone();
+            scope.spawn(move || {
+                for number in 0..200_u64 {
+                    let command = [thread.to_le_bytes(), number.to_le_bytes()].concat();
+                    let answer = client.call(group, &command).wait().expect("it is applied");
+                    assert_eq!(numbers(answer.bytes()).0, 1);
+                }
+            });
+        }
+    });
+    let answer = client.call(group, b"last").wait().expect("it is applied");
+    assert_eq!(numbers(answer.bytes()), (1, 1601));
+}
+
+#[test]
+fn a_command_to_two_groups_has_a_reply_of_each() {
+    let running = Running::new("client-groups", 2);
+    let (g1, g2) = (running.group("g1"), running.group("g2"));
+    let client = running.connect();
+    for number in 1..=50_u64 {
+        let both = client.call([g2, g1], &number.to_le_bytes()).wait().expect("it is applied");
+        assert_eq!(both.replies().map(|(group, _)| group).collect::<Vec<_>>(), [g1, g2]);
+        assert_eq!(numbers(both.of_group(g1).expect("it went there")), (1, 2 * number - 1));
+        assert_eq!(numbers(both.of_group(g2).expect("it went there")), (1, number));
+        let one = client.call(g1, &[number as u8]).wait().expect("it is applied");
+        assert_eq!(numbers(one.bytes()), (1, 2 * number));
+        assert!(one.position() > both.position() && one.of_group(g2).is_none());
+    }
+}
+
+#[test]
+fn no_command_is_lost_or_doubled_when_leaders_stop_and_come_back() {
+    let mut running = Running::new("client-failover", 2);
+    let groups = [running.group("g1"), running.group("g2")];
+    let client = running.cluster.client().patience(Duration::from_secs(60)).connect().expect("it is let in");
+    thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let (mut number, since) = (0_u64, Instant::now());
+            while since.elapsed() < Duration::from_secs(6) {
+                let calls: Vec<_> = (0..20)
+                    .map(|_| {
+                        number += 1;
+                        match number % 3 {
+                            0 => client.call(groups, &number.to_le_bytes()),
+                            one => client.call(groups[one as usize - 1], &number.to_le_bytes()),
+                        }
+                    })
+                    .collect();
+                for call in calls {
+                    let answer = call.wait().expect("somebody leads again before its time is over");
+                    assert!(answer.replies().all(|(_, reply)| numbers(reply).0 == 1), "applied twice");
+                }
+            }
+            number
+        });
+        for round in 0..4 {
+            let leader = running.leader(round % 2);
+            running.stop(leader);
+            thread::sleep(Duration::from_millis(700));
+            running.start(leader);
+        }
+        let sent = load.join().expect("the load ends");
+        for (at, (_, names)) in GROUPS.iter().enumerate() {
+            let logs: Vec<_> = names
+                .iter()
+                .map(|name| {
+                    let expected = (1..=sent).filter(|n| n % 3 == 0 || n % 3 == at as u64 + 1).count();
+                    let node = &running.nodes[name];
+                    until("all have applied", || {
+                        let log = node.inspect(|log| log.clone()).expect("it runs");
+                        (log.0.len() >= expected).then_some(log)
+                    })
+                })
+                .collect();
+            let mut once = logs[0].0.clone();
+            once.sort_unstable();
+            once.dedup();
+            assert_eq!(once.len(), logs[0].0.len(), "a command was applied twice");
+            assert!(logs.iter().all(|log| *log == logs[0]), "the members differ");
+        }
+    });
+}
+
+#[test]
+fn nobody_there_is_an_error_with_a_remedy() {
+    let directory = TempDir::new();
+    let cluster = cluster("client-alone", 1, &directory);
+    let since = Instant::now();
+    let error = cluster.client().patience(Duration::from_millis(500)).connect().expect_err("nobody is there");
+    assert!(since.elapsed() < Duration::from_secs(5));
+    let text = error.to_string();
+    assert!(text.contains("a, b, c") && text.contains("start a majority"), "{text}");
+}
+
+#[test]
+fn calls_end_in_time_without_a_majority() {
+    let mut running = Running::new("client-minority", 1);
+    let group = running.group("g1");
+    let client = running.cluster.client().patience(Duration::from_secs(2)).connect().expect("it is let in");
+    client.call(group, b"first").wait().expect("it is applied");
+    let leader = running.leader(0);
+    let others: Vec<_> = GROUPS[0].1.into_iter().filter(|name| *name != leader).collect();
+    others.iter().for_each(|name| running.stop(name));
+    let since = Instant::now();
+    let calls: Vec<_> = (0..20).map(|n: u64| client.call(group, &n.to_le_bytes())).collect();
+    let mut tickets = Vec::new();
+    for call in calls {
+        match call.wait().expect_err("there is no majority") {
+            CallError::Unknown(ticket, Why::TimedOut) => tickets.push(ticket),
+            CallError::NotApplied(Refused::Unavailable(of) | Refused::Busy(of)) => assert_eq!(of, group),
+            other => panic!("{other}"),
+        }
+    }
+    assert!(since.elapsed() < Duration::from_secs(10));
+    running.start(others[0]);
+    running.start(others[1]);
+    let client = client;
+    for ticket in tickets {
+        let outcome = until("a majority", || match client.resolve(&ticket).wait() {
+            Err(CallError::NotApplied(Refused::Unavailable(_) | Refused::Busy(_)) | CallError::Unknown(_, Why::TimedOut)) => None,
+            other => Some(other),
+        });
+        match outcome {
+            Ok(answer) => assert_eq!(numbers(answer.bytes()).0, 1),
+            Err(CallError::NotApplied(Refused::Closed)) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn a_call_that_is_dropped_goes_on_and_its_place_is_free_again() {
+    let running = Running::new("client-drops", 1);
+    let group = running.group("g1");
+    let client = running.cluster.client().calls(64).connect().expect("it is let in");
+    for round in 0..40_u64 {
+        for number in 0..16_u64 {
+            let mut call = client.call(group, &[round.to_le_bytes(), number.to_le_bytes()].concat());
+            match number % 4 {
+                0 => drop(call),
+                1 => drop(call.wait_for(Duration::ZERO)),
+                2 => {
+                    let waker = Waker::noop();
+                    let _ = std::pin::Pin::new(&mut call).poll(&mut TaskContext::from_waker(waker));
+                }
+                _ => drop(call.wait().expect("it is applied")),
+            }
+        }
+        until("room", || (client.room() == 64).then_some(()));
+    }
+    let length = numbers(client.call(group, b"last").wait().expect("it is applied").bytes()).1;
+    assert!((1 + 40 * 12..=1 + 40 * 16).contains(&length), "{length}");
+    let call = client.call(group, b"slow and left alone");
+    drop(client);
+    assert_eq!(numbers(call.wait().expect("it goes on without the client").bytes()).0, 1);
+}
+
+#[test]
+fn more_calls_than_there_is_room_for_are_refused() {
+    let running = Running::new("client-busy", 1);
+    let group = running.group("g1");
+    let client = running.cluster.client().calls(8).connect().expect("it is let in");
+    let calls: Vec<_> = (0..9).map(|_| client.call(group, b"slow")).collect();
+    let outcomes: Vec<_> = calls.into_iter().map(|call| call.wait()).collect();
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 8);
+    assert!(matches!(&outcomes[8], Err(CallError::NotApplied(Refused::Busy(of))) if *of == group));
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_by_name() {
+    let running = Running::new("client-refusals", 1);
+    let client = running.connect();
+    let group = running.group("g1");
+    let refused = |call: stentor::Call| match call.wait() {
+        Err(CallError::NotApplied(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(client.call(&[][..], b"x")), Refused::NoGroups);
+    let other = cluster("client-other", 2, Path::new("/nowhere"));
+    let foreign = other.group("g2").expect("it is there");
+    assert_eq!(refused(client.call(foreign, b"x")), Refused::NoGroups);
+    let Refused::TooLong { bytes, limit } = refused(client.call(group, &vec![0; 1 << 20])) else { panic!() };
+    assert_eq!(bytes, 1 << 20);
+    client.call(group, &vec![0; limit]).wait().expect("the longest command is applied");
+    assert_eq!(refused(client.call(group, &vec![0; limit + 1])), Refused::TooLong { bytes: limit + 1, limit });
+    let long = client.call(group, b"long").wait();
+    assert!(matches!(long, Err(CallError::Unknown(_, Why::ReplyTooLong(of))) if of == group), "{long:?}");
+}
+
+#[test]
+fn a_later_process_takes_up_the_session_and_settles_what_was_unknown() {
+    let running = Running::new("client-takeup", 1);
+    let group = running.group("g1");
+    let first = running.connect();
+    first.call(group, b"one").wait().expect("it is applied");
+    let call = first.call(group, b"slow two");
+    let ticket = until("it is sent", || call.ticket());
+    let ticket = Ticket::from_bytes(&ticket.to_bytes()).expect("its own bytes");
+    let session = Session::from_bytes(&first.session().to_bytes()).expect("its own bytes");
+    let second = running.cluster.client().session(session).connect().expect("it takes the session up");
+    match second.resolve(&ticket).wait() {
+        Ok(answer) => assert_eq!(numbers(answer.bytes()), (1, 2)),
+        Err(CallError::NotApplied(Refused::Closed)) => {}
+        Err(other) => panic!("{other}"),
+    }
+    drop(call);
+    let error = first.call(group, b"three").wait().expect_err("the session is another's");
+    assert!(matches!(error, CallError::NotApplied(Refused::SessionNotOpen)), "{error}");
+    second.call(group, b"four").wait().expect("it is applied");
+    let log = running.nodes["a"].inspect(|log| log.0.clone()).expect("it runs");
+    assert!(!log.contains(&b"three".to_vec()));
+}
