@@ -52,6 +52,15 @@ pub trait Application {
     /// Takes a message, in the global order.
     fn deliver(&mut self, message: &Delivered<'_>);
 
+    /// Returns whether the application takes one more message, of any length. While it does not, nothing is delivered: what is
+    /// decided waits in its order, and everything else goes on. Clients are slowed down, because their slots are not freed. The
+    /// member asks again in each step. An application that takes over a state on another thread has no room until it has done so:
+    /// the donor is told then.
+    #[inline]
+    fn has_room(&self) -> bool {
+        true
+    }
+
     /// Appends the state after everything delivered so far.
     fn snapshot(&mut self, out: &mut Vec<u8>) {
         let _ = out;
@@ -101,6 +110,11 @@ impl<A: Application> Application for &mut A {
     #[inline]
     fn deliver(&mut self, message: &Delivered<'_>) {
         (**self).deliver(message);
+    }
+
+    #[inline]
+    fn has_room(&self) -> bool {
+        (**self).has_room()
     }
 
     fn snapshot(&mut self, out: &mut Vec<u8>) {

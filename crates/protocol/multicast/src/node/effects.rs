@@ -220,6 +220,11 @@ impl<A: Application> Effects for Out<'_, A> {
     }
 
     #[inline]
+    fn has_room(&self) -> bool {
+        self.app.has_room()
+    }
+
+    #[inline]
     fn deliver(&mut self, delivery: &Delivery) {
         let client = delivery.id.client;
         let (payload, notify) = self.stores[usize::from(client.0)].payload(delivery.slot);

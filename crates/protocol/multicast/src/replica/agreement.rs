@@ -270,7 +270,8 @@ impl Agreement {
         }
     }
 
-    /// Delivers, in order, every decided message that no other message of the stream can still come before.
+    /// Delivers, in order, every decided message that no other message of the stream can still come before. A message for which the
+    /// application has no room stays where it is, with those behind it: decided and not delivered, as while it waits for another one.
     pub(super) fn deliver_due<E: Effects>(&mut self, effects: &mut E) {
         if !self.ballots.is_current() {
             // Another ballot decides what comes first now.
@@ -315,6 +316,10 @@ impl Agreement {
             // with other times, the leader may have given times that come before.
             let dense = message.is_final() || message.vector && mutant!(mutant, AnyVectorIsDense);
             if !dense && !mutant!(mutant, NoDensity) {
+                return;
+            }
+            if !effects.has_room() {
+                self.messages.held_back = true;
                 return;
             }
             self.messages.order.pop();

@@ -13,6 +13,12 @@ pub trait Effects {
     fn timestamp(&mut self, to: ProcessId, item: &RemoteTimestamp);
     /// Write an acknowledgement to another destination process.
     fn acknowledge(&mut self, to: ProcessId, ack: &Ack<'_>);
+    /// Whether the application takes one more message, of any length. What is due stays undelivered until
+    /// [`go_on_delivering`](super::Replica::go_on_delivering) is called when it does.
+    #[inline]
+    fn has_room(&self) -> bool {
+        true
+    }
     /// Hand a message to the application.
     fn deliver(&mut self, delivery: &Delivery);
     /// Slots of a client are free that were not delivered: its process may wait for them.

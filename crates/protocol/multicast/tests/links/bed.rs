@@ -26,6 +26,8 @@ pub(crate) struct Bed {
     pub(crate) clients: Vec<Client<SimFabric>>,
     /// By member: what its present process delivered.
     pub(crate) delivered: Vec<Vec<(MessageId, Vec<u8>)>>,
+    /// By member: the deliveries for which its application has room.
+    pub(crate) room: Vec<u64>,
     /// Bytes of every application's state beside what was delivered.
     pub(crate) padding: usize,
     /// By member: what became of its state.
@@ -59,6 +61,7 @@ impl Bed {
         let (clients_, incarnation) = (Vec::new(), 1);
         let mut bed = Bed {
             padding: 0,
+            room: vec![u64::MAX; topology.all_members()],
             tick_ns: TICK_NS,
             handed: vec![Handed::default(); topology.all_members()],
             world,
@@ -125,7 +128,7 @@ impl Bed {
             let at = process.index();
             let worked = if let Some(member) = self.members.get_mut(at) {
                 let (delivered, handed) = (&mut self.delivered[at], &mut self.handed[at]);
-                let mut log = Log { delivered, handed, padding: self.padding };
+                let mut log = Log { delivered, handed, room: &mut self.room[at], padding: self.padding };
                 let worked = member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut log);
                 self.handed[at].reports.extend(std::iter::from_fn(|| member.take_transfer_report()));
                 if now_ns >= self.ticks[at] {
@@ -172,6 +175,8 @@ pub(crate) struct Handed {
     pub(crate) restores: Vec<u64>,
     /// States that were not as they were frozen, and deliveries that were not the next ones.
     pub(crate) torn: u32,
+    /// Deliveries for which there was no room.
+    pub(crate) beyond: u32,
     /// Of the present process.
     pub(crate) reports: Vec<TransferReport>,
 }
@@ -180,6 +185,7 @@ pub(crate) struct Handed {
 struct Log<'a> {
     delivered: &'a mut Vec<(MessageId, Vec<u8>)>,
     handed: &'a mut Handed,
+    room: &'a mut u64,
     padding: usize,
 }
 
@@ -193,7 +199,13 @@ impl Log<'_> {
 impl Application for Log<'_> {
     fn deliver(&mut self, message: &Delivered<'_>) {
         self.handed.torn += u32::from(message.number != self.delivered.len() as u64 + 1);
+        self.handed.beyond += u32::from(*self.room == 0);
+        *self.room -= u64::from(*self.room != u64::MAX && *self.room != 0);
         self.delivered.push((message.id, message.payload.to_vec()));
+    }
+
+    fn has_room(&self) -> bool {
+        *self.room > 0
     }
 
     fn snapshot(&mut self, out: &mut Vec<u8>) {

@@ -16,6 +16,7 @@ mod fences;
 mod heartbeats;
 mod letters;
 mod members;
+mod room;
 mod sets;
 mod settling;
 mod stopped;
