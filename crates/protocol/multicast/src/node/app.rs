@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::frozen::{Frozen, FrozenBytes};
 use super::transfer::StateReader;
-use crate::{Ballot, DestinationGroups, MessageId, Timestamp};
+use crate::{Ballot, DestinationGroups, Incarnation, MessageId, Timestamp};
 
 /// A message as it is handed to the application.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,9 @@ pub struct Delivered<'a> {
     pub number: u64,
     /// The own group's ballot; the message was decided under it, or was known by then to be decided.
     pub ballot: Ballot,
+    /// Where the history of the own group began that this is part of: the group was founded or reset there last. The same at
+    /// every member of the group.
+    pub origin: Incarnation,
     /// The destination groups, the own one among them.
     pub groups: DestinationGroups<'a>,
     /// Whether the client said that the payload begins with a session's envelope. The multicast does not look at that.
@@ -55,6 +58,15 @@ pub struct RestoreError(pub String);
 pub trait Application {
     /// Takes a message, in the global order.
     fn deliver(&mut self, message: &Delivered<'_>);
+
+    /// Returns whether the application takes one more message, of any length. While it does not, nothing is delivered: what is
+    /// decided waits in its order, and everything else goes on. Clients are slowed down, because their slots are not freed. The
+    /// member asks again in each step. An application that takes over a state on another thread has no room until it has done so:
+    /// the donor is told then.
+    #[inline]
+    fn has_room(&self) -> bool {
+        true
+    }
 
     /// Appends the state after everything delivered so far.
     fn snapshot(&mut self, out: &mut Vec<u8>) {
@@ -105,6 +117,11 @@ impl<A: Application> Application for &mut A {
     #[inline]
     fn deliver(&mut self, message: &Delivered<'_>) {
         (**self).deliver(message);
+    }
+
+    #[inline]
+    fn has_room(&self) -> bool {
+        (**self).has_room()
     }
 
     fn snapshot(&mut self, out: &mut Vec<u8>) {

@@ -220,6 +220,11 @@ impl<A: Application> Effects for Out<'_, A> {
     }
 
     #[inline]
+    fn has_room(&self) -> bool {
+        self.app.has_room()
+    }
+
+    #[inline]
     fn deliver(&mut self, delivery: &Delivery) {
         let client = delivery.id.client;
         let HeldMessage { payload, groups, enveloped, notify } = self.stores[usize::from(client.0)].held(delivery.slot);
@@ -228,6 +233,7 @@ impl<A: Application> Effects for Out<'_, A> {
             timestamp: delivery.timestamp,
             number: delivery.number,
             ballot: delivery.ballot,
+            origin: delivery.origin,
             groups,
             enveloped,
             payload,

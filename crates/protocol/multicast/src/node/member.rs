@@ -288,6 +288,13 @@ impl<F: Fabric> Member<F> {
         &self.replica
     }
 
+    /// Returns whether deliveries wait until the application has [room](Application::has_room).
+    #[inline]
+    #[must_use]
+    pub fn waits_for_room(&self) -> bool {
+        self.replica.is_held_back() || self.transfers.is_held_back()
+    }
+
     /// Remote writes so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {
@@ -339,7 +346,8 @@ impl<F: Fabric> Member<F> {
         let skips = self.gate.skips(&mut self.fabric);
         let ticks = self.recovery.ticks(now);
         self.had_work = false;
-        if skips && !ticks || self.replica.is_superseded() || self.outputs.failure.is_some() {
+        let goes_on = self.waits_for_room() && app.has_room();
+        if skips && !ticks && !goes_on || self.replica.is_superseded() || self.outputs.failure.is_some() {
             return false;
         }
         if self.time.has_passed(now) {
@@ -347,7 +355,10 @@ impl<F: Fabric> Member<F> {
         }
         let mut worked = false;
         let letters = self.outputs.counts.writes(Step::PeerMessage);
-        if ticks || !self.gate.looks_at_nothing() {
+        if goes_on {
+            worked |= self.go_on_delivering(app);
+        }
+        if ticks || goes_on || !self.gate.looks_at_nothing() {
             let completed = self.poll_completions();
             self.outputs.counts.write(Step::PeerMessage, self.links.send_hellos(&mut self.fabric));
             worked |= self.take_bodies(app);

@@ -201,6 +201,17 @@ impl Transfers {
         self.throttle.tick(applied, fill, percent, silence < HEEDS);
     }
 
+    /// Whether the application has not taken everything that came.
+    #[inline]
+    pub(super) fn is_held_back(&self) -> bool {
+        self.incoming.as_ref().is_some_and(IncomingTransfer::is_held_back)
+    }
+
+    /// Whether the application has been handed another member's state, and has not taken it over.
+    pub(super) fn is_restoring(&self) -> bool {
+        self.incoming.as_ref().is_some_and(IncomingTransfer::is_restoring)
+    }
+
     /// Bytes that wait here, but for the backlog.
     pub(super) fn bytes(&self) -> u64 {
         let out = self.outgoing.as_ref().map_or(0, OutgoingTransfer::bytes);

@@ -270,7 +270,8 @@ impl Agreement {
         }
     }
 
-    /// Delivers, in order, every decided message that no other message of the stream can still come before.
+    /// Delivers, in order, every decided message that no other message of the stream can still come before. A message for which the
+    /// application has no room stays where it is, with those behind it: decided and not delivered, as while it waits for another one.
     pub(super) fn deliver_due<E: Effects>(&mut self, effects: &mut E) {
         if !self.ballots.is_current() {
             // Another ballot decides what comes first now.
@@ -317,6 +318,10 @@ impl Agreement {
             if !dense && !mutant!(mutant, NoDensity) {
                 return;
             }
+            if !effects.has_room() {
+                self.messages.held_back = true;
+                return;
+            }
             self.messages.order.pop();
             self.deliver(first.client, first.slot, last, effects);
         }
@@ -330,7 +335,8 @@ impl Agreement {
         message.finish();
         let id = MessageId { client, sequence: message.sequence };
         window.pass_delivered();
-        effects.deliver(&Delivery { id, slot, timestamp, number, ballot: self.ballots.installed });
+        let (ballot, origin) = (self.ballots.installed, self.ballots.origin_of(number));
+        effects.deliver(&Delivery { id, slot, timestamp, number, ballot, origin });
     }
 
     /// For the mutants that order a message as soon as it is decided.

@@ -116,6 +116,12 @@ impl Ballots {
         self.origins.last().is_some_and(|last| last.incarnation == self.installed_in && last.kept == 0)
     }
 
+    /// Returns where the history began that a delivery is part of.
+    #[inline]
+    pub(super) fn origin_of(&self, number: u64) -> Incarnation {
+        self.origins.iter().rfind(|origin| origin.kept < number).map_or(Incarnation::NONE, |origin| origin.incarnation)
+    }
+
     /// Installs what is promised, with a history of these beginnings.
     pub(super) fn install(&mut self, origins: &[Origin]) {
         (self.installed, self.installed_in) = (self.promised, self.promised_in);

@@ -3,7 +3,7 @@
 use stentor_fabric::ProcessId;
 
 use crate::peer_message::PeerMessage;
-use crate::{Ack, Ballot, ClientId, MessageId, RemoteTimestamp, StreamItem, Timestamp};
+use crate::{Ack, Ballot, ClientId, Incarnation, MessageId, RemoteTimestamp, StreamItem, Timestamp};
 
 /// Where the output of a step goes.
 pub trait Effects {
@@ -13,6 +13,12 @@ pub trait Effects {
     fn timestamp(&mut self, to: ProcessId, item: &RemoteTimestamp);
     /// Write an acknowledgement to another destination process.
     fn acknowledge(&mut self, to: ProcessId, ack: &Ack<'_>);
+    /// Whether the application takes one more message, of any length. What is due stays undelivered until
+    /// [`go_on_delivering`](super::Replica::go_on_delivering) is called when it does.
+    #[inline]
+    fn has_room(&self) -> bool {
+        true
+    }
     /// Hand a message to the application.
     fn deliver(&mut self, delivery: &Delivery);
     /// Slots of a client are free that were not delivered: its process may wait for them.
@@ -61,4 +67,7 @@ pub struct Delivery {
     pub number: u64,
     /// The own group's ballot; the message was decided under it, or was known by then to be decided.
     pub ballot: Ballot,
+    /// Where the history that it is part of began: the group was founded or reset there last. The same at every member of the
+    /// group.
+    pub origin: Incarnation,
 }

@@ -24,6 +24,8 @@ pub(super) struct Messages {
     windows: Vec<Window>,
     pub(super) order: Order,
     pub(super) delivered: u64,
+    /// Whether a delivery was due for which the application had no room.
+    pub(super) held_back: bool,
     /// States of other members that were taken over.
     pub(super) states: u64,
     pub(super) catch_ups: CatchUps,
@@ -37,6 +39,7 @@ impl Messages {
             windows: (0..clients).map(|_| Window::new(window)).collect(),
             order: Order::with_capacity(clients * window as usize),
             delivered: 0,
+            held_back: false,
             states: 0,
             catch_ups: CatchUps::default(),
             settlements: Settlements::default(),

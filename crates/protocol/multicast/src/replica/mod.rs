@@ -245,6 +245,21 @@ impl Replica {
         self.agreement.messages.delivered
     }
 
+    /// Returns whether a delivery was due for which the application had no [room](Effects::has_room), at the last attempt.
+    #[inline]
+    #[must_use]
+    pub fn is_held_back(&self) -> bool {
+        self.agreement.messages.held_back
+    }
+
+    /// Delivers what was [held back](Replica::is_held_back), as far as the application has room now.
+    pub fn go_on_delivering<E: Effects>(&mut self, effects: &mut E) {
+        self.agreement.messages.held_back = false;
+        if !self.is_superseded() {
+            self.agreement.deliver_due(effects);
+        }
+    }
+
     /// Returns how often this member caught up in a rare way.
     #[must_use]
     pub fn catch_ups(&self) -> CatchUps {

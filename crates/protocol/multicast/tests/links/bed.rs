@@ -34,6 +34,8 @@ pub(crate) struct Bed {
     pub(crate) client_lives: Vec<u64>,
     /// Whether clients take replies.
     pub(crate) takes_replies: bool,
+    /// By member: the deliveries for which its application has room.
+    pub(crate) room: Vec<u64>,
     /// Bytes of every application's state beside what was delivered.
     pub(crate) padding: usize,
     /// By member: what became of its state.
@@ -71,6 +73,7 @@ impl Bed {
             described: vec![Vec::new(); topology.all_members()],
             takes_replies: true,
             padding: 0,
+            room: vec![u64::MAX; topology.all_members()],
             tick_ns: TICK_NS,
             handed: vec![Handed::default(); topology.all_members()],
             world,
@@ -141,7 +144,8 @@ impl Bed {
             let worked = if let Some(member) = self.members.get_mut(at) {
                 let (delivered, handed) = (&mut self.delivered[at], &mut self.handed[at]);
                 let described = &mut self.described[at];
-                let mut log = Log { delivered, described, handed, padding: self.padding };
+                let room = &mut self.room[at];
+                let mut log = Log { delivered, described, handed, room, padding: self.padding };
                 let worked = member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut log);
                 self.handed[at].reports.extend(std::iter::from_fn(|| member.take_transfer_report()));
                 if now_ns >= self.ticks[at] {
@@ -212,6 +216,8 @@ pub(crate) struct Handed {
     pub(crate) restores: Vec<u64>,
     /// States that were not as they were frozen, and deliveries that were not the next ones.
     pub(crate) torn: u32,
+    /// Deliveries for which there was no room.
+    pub(crate) beyond: u32,
     /// Of the present process.
     pub(crate) reports: Vec<TransferReport>,
 }
@@ -221,6 +227,7 @@ struct Log<'a> {
     delivered: &'a mut Vec<(MessageId, Vec<u8>)>,
     described: &'a mut Vec<(MessageId, Vec<GroupId>, bool)>,
     handed: &'a mut Handed,
+    room: &'a mut u64,
     padding: usize,
 }
 
@@ -234,8 +241,14 @@ impl Log<'_> {
 impl Application for Log<'_> {
     fn deliver(&mut self, message: &Delivered<'_>) {
         self.handed.torn += u32::from(message.number != self.delivered.len() as u64 + 1);
+        self.handed.beyond += u32::from(*self.room == 0);
+        *self.room -= u64::from(*self.room != u64::MAX && *self.room != 0);
         self.delivered.push((message.id, message.payload.to_vec()));
         self.described.push((message.id, message.groups.iter().collect(), message.enveloped));
+    }
+
+    fn has_room(&self) -> bool {
+        *self.room > 0
     }
 
     fn snapshot(&mut self, out: &mut Vec<u8>) {

@@ -18,6 +18,7 @@ mod heartbeats;
 mod letters;
 mod members;
 mod replies;
+mod room;
 mod sets;
 mod settling;
 mod stopped;

@@ -40,7 +40,10 @@ impl<F: Fabric> Member<F> {
         let now = self.recovery.now;
         let receives = |incoming: &IncomingTransfer| {
             let goes_on = self.is_served_by(incoming.from);
-            goes_on && !incoming.done && now - incoming.began >= ASIDE_AFTER && now - incoming.heard < STALLED
+            goes_on
+                && !incoming.done
+                && now - incoming.began >= ASIDE_AFTER
+                && (now - incoming.heard < STALLED || incoming.is_restoring())
         };
         self.transfers.incoming.as_ref().is_some_and(receives)
     }
@@ -48,7 +51,8 @@ impl<F: Fabric> Member<F> {
     /// Whether the application is as far as a state that comes with its own.
     pub(super) fn meets_application(&self, letter: &PeerMessage) -> bool {
         let ahead = letter.state().is_some_and(|state| state.delivered > self.outputs.applied);
-        !(letter.carries_snapshot() && ahead) || mutant!(self.mutant, StateAheadOfApplication)
+        let has_it = !ahead && !self.transfers.is_restoring();
+        !letter.carries_snapshot() || has_it || mutant!(self.mutant, StateAheadOfApplication)
     }
 
     /// The state machine has taken a letter.
@@ -143,7 +147,11 @@ impl<F: Fabric> Member<F> {
         Some(())
     }
 
+    /// Says nothing while the application takes over a state on another thread: it has not made those deliveries yet.
     pub(super) fn say_standing(&mut self, to: ProcessId) {
+        if self.transfers.is_restoring() {
+            return;
+        }
         let incoming = self.transfers.incoming.as_ref().filter(|incoming| incoming.from == to);
         let under_way = incoming.map(|incoming| (incoming.name, incoming.next()));
         let standing = Standing { applied: self.outputs.applied, under_way };
@@ -207,6 +215,7 @@ impl<F: Fabric> Member<F> {
         let now = self.recovery.now;
         if let Some(incoming) = &self.transfers.incoming
             && now - incoming.heard > RECEIVER_PATIENCE
+            && !incoming.is_held_back()
         {
             self.transfers.incoming = None;
             self.count_rare_bytes();
@@ -377,6 +386,26 @@ impl<F: Fabric> Member<F> {
 
 /// The receiver.
 impl<F: Fabric> Member<F> {
+    /// The application has room again: it makes the deliveries of pieces that came meanwhile, and those of the state machine. Returns
+    /// whether there were any.
+    pub(super) fn go_on_delivering<A: Application>(&mut self, app: &mut A) -> bool {
+        let before = self.outputs.applied;
+        let now = self.recovery.now;
+        let held_back = self.transfers.incoming.as_mut().is_some_and(|incoming| incoming.settle(now));
+        self.transfers.is_due |= held_back;
+        while app.has_room()
+            && let Some(words) = self.transfers.incoming.as_mut().and_then(IncomingTransfer::next_held_back)
+        {
+            if self.apply_deliveries(&words, app).is_none() {
+                self.refuse_incoming(GivenUp::Abandoned);
+            }
+        }
+        if self.replica.is_held_back() {
+            self.with_replica(app, |replica, out| replica.go_on_delivering(out));
+        }
+        self.outputs.applied != before || held_back
+    }
+
     /// The other end ended a transfer.
     fn take_given_up(&mut self, from: ProcessId, name: Name, why: GivenUp) {
         if self.transfers.outgoing.as_ref().is_some_and(|outgoing| outgoing.to == from && outgoing.name == name) {
@@ -418,6 +447,10 @@ impl<F: Fabric> Member<F> {
             Taken::Ignored => {}
             Taken::Kept => self.count_rare_bytes(),
             Taken::Whole => self.restore_snapshot(app),
+            Taken::Deliveries(words) if incoming.is_held_back() || !app.has_room() => {
+                incoming.hold_back(words.to_vec());
+                self.count_rare_bytes();
+            }
             Taken::Deliveries(words) => {
                 if self.apply_deliveries(words, app).is_none() {
                     self.refuse_incoming(GivenUp::Abandoned);
@@ -467,6 +500,9 @@ impl<F: Fabric> Member<F> {
             self.outputs.restore(incoming.position, incoming.snapshot(), app);
             self.transfers.applied_in = incoming.name.incarnation;
         }
+        if !app.has_room() {
+            incoming.restores();
+        }
         incoming.forget_snapshot();
         self.count_rare_bytes();
     }
@@ -498,7 +534,7 @@ impl<F: Fabric> Member<F> {
 
     /// Acknowledges pieces.
     fn answer_pieces(&mut self) {
-        if let Some(incoming) = &mut self.transfers.incoming
+        if let Some(incoming) = self.transfers.incoming.as_mut().filter(|incoming| !incoming.is_restoring())
             && std::mem::take(&mut incoming.answers)
         {
             let to = incoming.from;

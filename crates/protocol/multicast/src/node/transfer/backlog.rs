@@ -8,13 +8,13 @@ use zerocopy::IntoBytes;
 
 use super::PIECE_BYTES;
 use crate::node::app::Delivered;
-use crate::{Ballot, ClientId, DestinationGroups, GroupId, MessageId, Timestamp};
+use crate::{Ballot, ClientId, DestinationGroups, GroupId, Incarnation, MessageId, Timestamp};
 
 /// Words of an entry before its groups: number; client (16 bits), bytes of payload (32) and how many words of groups follow (16);
-/// sequence; time; group of the time (16) and flags; ballot.
+/// sequence; time; group of the time (16) and flags; ballot; origin.
 ///
 /// No word of groups follows if the only one is the group of the time. Otherwise each group has a word. Then comes the payload.
-const HEADER: usize = 6;
+const HEADER: usize = 7;
 const GROUPS_SHIFT: u32 = 48;
 /// [`Delivered::enveloped`].
 const ENVELOPED: u64 = 1 << 16;
@@ -58,7 +58,8 @@ impl Backlog {
         let Timestamp { time, group } = message.timestamp;
         let sizes = u64::from(client.0) | (message.payload.len() as u64) << 16 | (groups as u64) << GROUPS_SHIFT;
         let group = u64::from(group) | if message.enveloped { ENVELOPED } else { 0 };
-        block.extend_from_slice(&[message.number, sizes, sequence, time, group, message.ballot.to_word()]);
+        let (ballot, origin) = (message.ballot.to_word(), message.origin.to_word());
+        block.extend_from_slice(&[message.number, sizes, sequence, time, group, ballot, origin]);
         block.extend(message.groups.iter().take(groups).map(|group| u64::from(group.0)));
         let first = block.len();
         block.resize(first + message.payload.len().div_ceil(WORD), 0);
@@ -99,12 +100,13 @@ pub(in crate::node) struct Entry<'a>(Delivered<'a>);
 impl<'a> Entry<'a> {
     /// Reads the first delivery. Returns it and the words behind it; `None` if the words are no deliveries.
     pub(in crate::node) fn read(words: &'a [u64]) -> Option<(Entry<'a>, &'a [u64])> {
-        let ([number, sizes, sequence, time, group, ballot], rest) = words.split_first_chunk::<HEADER>()?;
+        let ([number, sizes, sequence, time, group, ballot, origin], rest) = words.split_first_chunk::<HEADER>()?;
         let (client, bytes) = (ClientId(*sizes as u16), (sizes >> 16) as u32 as usize);
         let (groups, rest) = rest.split_at_checked((sizes >> GROUPS_SHIFT) as usize)?;
         let rises = |pair: &[u64]| pair[0] < pair[1];
         let possible = groups.windows(2).all(rises) && groups.last().is_none_or(|last| *last <= u64::from(u16::MAX));
-        if !possible || *group & !(ENVELOPED | u64::from(u16::MAX)) != 0 {
+        let origin = Incarnation::from_word(*origin);
+        if !(possible && origin.is_possible()) || *group & !(ENVELOPED | u64::from(u16::MAX)) != 0 {
             return None;
         }
         let (payload, rest) = rest.split_at_checked(bytes.div_ceil(WORD))?;
@@ -113,6 +115,7 @@ impl<'a> Entry<'a> {
             timestamp: Timestamp { time: *time, group: *group as u16 },
             number: *number,
             ballot: Ballot::from_word(*ballot),
+            origin,
             groups: DestinationGroups::from_words(if groups.is_empty() { from_ref(group) } else { groups }),
             enveloped: group & ENVELOPED != 0,
             payload: &payload.as_bytes()[..bytes],
@@ -137,7 +140,8 @@ mod tests {
         let timestamp = Timestamp { time: 9 * number, group: 2 };
         let groups = DestinationGroups::from_words(GROUPS[number as usize % 3]);
         let enveloped = number.is_multiple_of(3);
-        Delivered { id, timestamp, number, ballot: Ballot::from_word(5), groups, enveloped, payload }
+        let origin = Incarnation { number: 1, tag: number as u32 };
+        Delivered { id, timestamp, number, ballot: Ballot::from_word(5), origin, groups, enveloped, payload }
     }
 
     #[test]
@@ -156,6 +160,7 @@ mod tests {
                 let one = entry.delivered();
                 assert_eq!(one.groups, DestinationGroups::from_words(GROUPS[one.number as usize % 3]));
                 assert_eq!((one.enveloped, one.timestamp.group), (one.number == 3, 2));
+                assert_eq!(one.origin, Incarnation { number: 1, tag: one.number as u32 });
                 came.push((one.number, one.id.sequence, one.timestamp.time, one.payload.to_vec()));
                 words = rest;
             }

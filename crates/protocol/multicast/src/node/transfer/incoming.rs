@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use stentor_fabric::ProcessId;
+use stentor_fabric::memory::WORD;
 
 use super::outgoing::is_acknowledged;
 use super::{GivenUp, Name, StateReader, Subject, TransferLetter};
@@ -41,6 +42,10 @@ pub(in crate::node) struct IncomingTransfer {
     next: u64,
     /// The application has taken the snapshot.
     restored: bool,
+    /// Whether the application has not taken over the snapshot yet that it was handed.
+    restoring: bool,
+    /// Deliveries for which the application had no room, by piece.
+    held_back: VecDeque<Vec<u64>>,
     /// The snapshot, as it came.
     chunks: VecDeque<Vec<u8>>,
     received: u64,
@@ -60,6 +65,8 @@ impl IncomingTransfer {
             done: false,
             next: 1,
             restored: false,
+            restoring: false,
+            held_back: VecDeque::new(),
             chunks: VecDeque::new(),
             received: 0,
             limit,
@@ -71,9 +78,46 @@ impl IncomingTransfer {
         self.from == from && self.name == name
     }
 
-    /// The number of the piece that it waits for.
+    /// The number of the piece that it waits for, as the donor is told: the application has taken everything before it.
     pub(in crate::node) fn next(&self) -> u64 {
-        self.next
+        self.next - self.held_back.len() as u64 - u64::from(self.restoring)
+    }
+
+    /// Whether the application has not taken everything that came.
+    pub(in crate::node) fn is_held_back(&self) -> bool {
+        self.restoring || !self.held_back.is_empty()
+    }
+
+    /// Whether the application has been handed the snapshot, and has not taken it over.
+    pub(in crate::node) fn is_restoring(&self) -> bool {
+        self.restoring
+    }
+
+    /// The application takes over the snapshot, and tells by its room that it has done so. The donor hears nothing before that.
+    pub(in crate::node) fn restores(&mut self) {
+        (self.restoring, self.answers) = (true, false);
+    }
+
+    /// Keeps deliveries for which the application has no room. They are at most a window of pieces, which the donor does not exceed.
+    pub(in crate::node) fn hold_back(&mut self, words: Vec<u64>) {
+        self.answers = false;
+        self.held_back.push_back(words);
+    }
+
+    /// The application has room again. Returns whether it had not taken everything: the donor is told how far it is.
+    pub(in crate::node) fn settle(&mut self, now: u64) -> bool {
+        let any = self.is_held_back();
+        if any {
+            self.heard = now;
+        }
+        self.restoring = false;
+        self.answers |= any;
+        any
+    }
+
+    /// Returns the next deliveries that were held back.
+    pub(in crate::node) fn next_held_back(&mut self) -> Option<Vec<u64>> {
+        self.held_back.pop_front()
     }
 
     /// Bytes of the snapshot that came.
@@ -83,7 +127,8 @@ impl IncomingTransfer {
 
     /// Bytes that are kept.
     pub(in crate::node) fn bytes(&self) -> u64 {
-        if self.restored { 0 } else { self.received }
+        let held_back: usize = self.held_back.iter().map(|words| words.capacity() * WORD).sum();
+        (if self.restored { 0 } else { self.received }) + held_back as u64
     }
 
     /// Takes a piece of this transfer.

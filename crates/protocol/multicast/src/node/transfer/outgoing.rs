@@ -269,8 +269,8 @@ mod tests {
     fn deliver(backlog: &mut Backlog, number: u64) {
         let (id, timestamp) = (MessageId { client: ClientId(0), sequence: number }, Timestamp { time: 1, group: 0 });
         let groups = DestinationGroups::from_words(&[0]);
-        let ballot = Ballot::from_word(1);
-        backlog.push(&Delivered { id, timestamp, number, ballot, groups, enveloped: false, payload: b"" });
+        let (ballot, origin) = (Ballot::from_word(1), Incarnation::FIRST);
+        backlog.push(&Delivered { id, timestamp, number, ballot, origin, groups, enveloped: false, payload: b"" });
     }
 
     #[test]
