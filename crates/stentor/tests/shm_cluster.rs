@@ -2,14 +2,16 @@
 
 mod common;
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use stentor::runtime::{
-    ClientId, ClusterRuntime, GroupId, Housekeeper, Recorder, Stop, WaitMode, client_round, now_ns, run_member,
-    stateless,
+    ClientId, ClusterRuntime, Delivered, GroupId, Housekeeper, Recorder, ReplySent, Stop, WaitMode, client_round,
+    now_ns, run_member, stateless,
 };
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_testutil::TempDir;
@@ -99,4 +101,59 @@ fn two_clients_and_four_members_deliver_everything_in_one_order() {
     let report = stentor_checker::check_inputs(inputs, true).expect("histories are well-formed");
     assert!(report.ok(), "{:?}", report.counter_example);
     assert_eq!(report.counts.messages, 6000);
+}
+
+/// A member that sends each message back to its client, with its own number before it.
+fn echo(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop) {
+    let mut member = plan.member(me, directory).expect("starts");
+    let owed = RefCell::new(VecDeque::new());
+    let deliver = |delivered: &Delivered<'_>| {
+        owed.borrow_mut().push_back((delivered.id.client, delivered.number, delivered.payload.to_vec()));
+    };
+    let mut app = stateless(deliver);
+    run_member(&mut member, WaitMode::BLOCK, stop, &mut app, |member, _, _| {
+        let mut owed = owed.borrow_mut();
+        while let Some((client, number, payload)) = owed.front()
+            && member.reply(*client, &[&number.to_le_bytes(), payload]) == ReplySent::Sent
+        {
+            owed.pop_front();
+        }
+    })
+    .expect("runs");
+}
+
+/// Everybody sleeps when there is nothing to do, and the rings hold a few replies.
+#[test]
+fn every_member_replies_to_every_message_through_small_rings() {
+    const MESSAGES: u64 = 2_000;
+    let directory = TempDir::new();
+    let limits = "clients = 1\nreply_bytes = 500\nreply_ring_kib = 1";
+    let (plan, stop) = (cluster("echoes", 1, "", limits), Stop::default());
+    thread::scope(|scope| {
+        for me in 0..3_u16 {
+            let (plan, stop, path) = (&plan, &stop, directory.to_path_buf());
+            scope.spawn(move || echo(plan, ProcessId(me), path, stop));
+        }
+        let mut client = plan.client(ClientId(0), directory.to_path_buf()).expect("starts");
+        let (mut backoff, mut housekeeper) = (Backoff::new(WaitMode::BLOCK), Housekeeper::default());
+        let payload = |number: u64| vec![number as u8; (number * 37 % 492) as usize];
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let (mut sent, mut next, mut begun) = (0, [1_u64; 3], false);
+        while next.iter().any(|next| *next <= MESSAGES) {
+            begun = begun || client.reaches_all(&[GroupId(0)]);
+            let mut worked = false;
+            while begun && sent < MESSAGES && client.submit(&[GroupId(0)], &payload(sent + 1), false).is_ok() {
+                (sent, worked) = (sent + 1, true);
+            }
+            client_round(&mut client, &mut backoff, &mut housekeeper, worked).expect("waits");
+            while let Some(reply) = client.next_reply() {
+                let next = &mut next[reply.member.index()];
+                let (number, rest) = reply.bytes.split_at(8);
+                assert_eq!((number, rest), (&next.to_le_bytes()[..], &payload(*next)[..]));
+                *next += 1;
+            }
+            assert!(Instant::now() < deadline, "stuck: {sent} sent, and next are {next:?}");
+        }
+        stop.stop();
+    });
 }

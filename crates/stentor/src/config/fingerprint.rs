@@ -23,8 +23,15 @@ fn canonical(config: &ClusterConfig) -> Vec<u8> {
     form.text(config.fabric.name());
     form.text(config.election.name());
     let limits = config.limits;
-    for value in [limits.message_bytes, limits.window, u32::from(limits.clients), limits.ring_kib, limits.body_ring_kib]
-    {
+    for value in [
+        limits.message_bytes,
+        limits.window,
+        u32::from(limits.clients),
+        limits.ring_kib,
+        limits.body_ring_kib,
+        limits.reply_bytes,
+        limits.reply_ring_kib,
+    ] {
         form.number(u64::from(value));
     }
     form.number(config.groups.len() as u64);

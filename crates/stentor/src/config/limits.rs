@@ -32,6 +32,10 @@ pub const EXPEL_MS: RangeInclusive<u32> = 50..=600_000;
 pub const RING_KIB: RangeInclusive<u32> = 16..=65_536;
 /// Size of the ring for one client's messages at one member, KiB.
 pub const BODY_RING_KIB: RangeInclusive<u32> = 16..=1_048_576;
+/// Longest reply of a member to a client, bytes; 0: there are none.
+pub const REPLY_BYTES: RangeInclusive<u32> = 0..=1 << 20;
+/// Size of the ring for one member's replies at one client, KiB.
+pub const REPLY_RING_KIB: RangeInclusive<u32> = 1..=65_536;
 
 /// The largest state of an application that one member gives another, MiB.
 pub const SNAPSHOT_MIB: RangeInclusive<u32> = 1..=1_048_576;
@@ -45,6 +49,8 @@ const _: () = assert!(*MESSAGE_BYTES.end() as usize == stentor_multicast::Limits
 const _: () = assert!(*WINDOW.end() == stentor_multicast::Limits::MAX_WINDOW);
 const _: () = assert!((*BODY_RING_KIB.end() as u64) << 10 <= stentor_multicast::Limits::MAX_RING_BYTES);
 const _: () = assert!((*RING_KIB.end() as u64) << 10 <= stentor_multicast::Limits::MAX_RING_BYTES);
+const _: () = assert!(*REPLY_BYTES.end() as usize == stentor_multicast::Limits::MAX_REPLY_BYTES);
+const _: () = assert!((*REPLY_RING_KIB.end() as u64) << 10 <= stentor_multicast::Limits::MAX_RING_BYTES);
 const _: () = assert!((*SNAPSHOT_MIB.end() as u64) << 20 <= stentor_multicast::Limits::MAX_SNAPSHOT_BYTES);
 const _: () = assert!((*BACKLOG_MIB.end() as u64) << 20 <= stentor_multicast::Limits::MAX_SNAPSHOT_BYTES);
 const _: () = assert!((*BACKLOG_MIB.start() as u64) << 20 > *MESSAGE_BYTES.end() as u64 + 64);
@@ -68,6 +74,11 @@ pub struct Limits {
     /// Size of the ring for one client's messages at one member, KiB; within [`BODY_RING_KIB`]. Rounded up to two of
     /// the longest messages.
     pub body_ring_kib: u32,
+    /// Longest reply of a member to a client, bytes; within [`REPLY_BYTES`]. If it is 0 there are no replies.
+    pub reply_bytes: u32,
+    /// Size of the ring for one member's replies at one client, KiB; within [`REPLY_RING_KIB`]. Rounded up to two of the
+    /// longest replies.
+    pub reply_ring_kib: u32,
     /// The largest state of an application that one member gives another, MiB; within [`SNAPSHOT_MIB`].
     pub snapshot_mib: u32,
     /// Deliveries that a member keeps for another one that gets its state, MiB; within [`BACKLOG_MIB`].
@@ -94,6 +105,8 @@ impl Limits {
         clients: 16,
         ring_kib: 64,
         body_ring_kib: 1024,
+        reply_bytes: 1024,
+        reply_ring_kib: 64,
         snapshot_mib: 2048,
         backlog_mib: 256,
         slowed_percent: 25,
@@ -117,7 +130,8 @@ impl Limits {
             snapshot_bytes: u64::from(self.snapshot_mib) << 20,
             backlog_bytes: u64::from(self.backlog_mib) << 20,
             slowed_percent: self.slowed_percent,
-            ..stentor_multicast::Limits::default()
+            reply_bytes: self.reply_bytes as usize,
+            reply_ring_bytes: u64::from(self.reply_ring_kib) << 10,
         }
     }
 }

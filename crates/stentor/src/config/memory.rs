@@ -87,6 +87,10 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
     // Records that are longer than what the fabric takes inline are posted from a ring of one's own.
     let staged = matches!(config.fabric(), FabricKind::Verbs | FabricKind::Ofi);
     let others_staged = if staged { members - 1 } else { 0 };
+    // So are the replies' ones, all of them together.
+    let inline_bytes = if staged { 0 } else { u32::MAX };
+    let replies_written = limits.member_reply_bytes(&topology, inline_bytes);
+    let replies_read = if limits.has_replies() { limits.reply_ring().bytes() } else { 0 };
     let window = u64::from(limits.window);
     let (place, named) = (Limits::slot_bytes(), Limits::slot_heap_bytes(&topology));
     let row = |what, formula, count, bytes_each, registered| {
@@ -104,6 +108,7 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
             row("stream rings", "other members of the group", size as u64 - 1, stream, true),
             row("the stream as it was written", "one", 1, stream, false),
             row("control rings before they are sent", "other members", others_staged, control_ring.bytes(), true),
+            row("replies before they are sent, and their credits", "clients", clients, replies_written / clients, true),
             row("places of messages", "clients × window", clients * window, place, false),
             row("their groups, times and votes", "clients × window", clients * window, named, false),
             row("receives and greetings", "clients and other members", clients + members - 1, INBOX_BYTES, false),
@@ -117,6 +122,7 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
         rows: vec![
             row("credits", "members", members, credits, true),
             row("message rings", "groups", groups, body, true),
+            row("reply rings", "members", members, replies_read, true),
             row("messages that are awaited", "groups × window", groups * window, Limits::awaited_bytes(), false),
             row("receives and greetings", "members", members, INBOX_BYTES, false),
         ],

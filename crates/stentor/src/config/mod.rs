@@ -18,6 +18,8 @@
 //! clients = 16                   # places for clients: c0, c1, …
 //! ring_kib = 64                  # each control ring between two members
 //! body_ring_kib = 1024           # the ring for one client's messages at one member
+//! reply_bytes = 1024             # longest reply of a member to a client; 0: there are none
+//! reply_ring_kib = 64            # the ring for one member's replies at one client
 //! snapshot_mib = 2048            # the largest state that one member gives another
 //! backlog_mib = 256              # what is delivered meanwhile and kept for the other
 //! slowed_percent = 25            # as that fills up, clients are slowed, at most to this share of their rate
@@ -107,7 +109,7 @@ pub use template::{Ground, Template};
 pub use verbs::VerbsSettings;
 
 /// Version of the file's format and of everything that is derived from it; part of the fingerprint.
-pub const FORMAT_VERSION: u16 = 1;
+pub const FORMAT_VERSION: u16 = 2;
 
 /// Which fabric a cluster runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -141,6 +141,8 @@ window = {window}    # messages one client may have in flight at a group; a powe
 clients = {clients}    # places for clients: c0, c1, …
 ring_kib = {ring_kib}    # each control ring between two members
 body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one member
+reply_bytes = {reply_bytes}    # longest reply of a member to a client; 0: there are none
+reply_ring_kib = {reply_ring_kib}    # the ring for one member's replies at one client
 # Memory that is taken only while a member that was away gets another one's state:
 snapshot_mib = {snapshot_mib}    # the largest state
 backlog_mib = {backlog_mib}    # what is delivered meanwhile
@@ -160,6 +162,8 @@ expel_ms = {expel_ms}    # a member that takes nothing for so long holds nobody 
             clients = limits.clients,
             ring_kib = limits.ring_kib,
             body_ring_kib = limits.body_ring_kib,
+            reply_bytes = limits.reply_bytes,
+            reply_ring_kib = limits.reply_ring_kib,
             snapshot_mib = limits.snapshot_mib,
             backlog_mib = limits.backlog_mib,
             slowed_percent = limits.slowed_percent,

@@ -138,6 +138,14 @@ fn every_refusal_names_line_problem_and_remedy() {
         ("1024", "1000", 8, 10, "limits.window = 1000 is not a power of two", "use 512 or 1024"),
         ("clients = 2", "clients = 1025", 9, 11, "limits.clients = 1025 is outside 1..=1024", "from 1 to 1024"),
         ("clients = 2", "ring_kib = 8", 9, 12, "limits.ring_kib = 8 is outside 16..=65536", "from 16"),
+        (
+            "clients = 2",
+            "reply_bytes = 1048577",
+            9,
+            15,
+            "limits.reply_bytes = 1048577 is outside 0..=1048576",
+            "from 0",
+        ),
         ("[election]", "total_loss = \"go\"\n[election]", 4, 14, "unknown total_loss `go`", "use `begin` or `refuse`"),
         ("clients = 2", "expel_ms = 49", 9, 12, "limits.expel_ms = 49 is outside 50..=600000", "from 50"),
         ("[election]", "client_timeout_ms = 99\n[election]", 4, 21, "client_timeout_ms = 99 is outside", "from 100"),
@@ -320,6 +328,8 @@ fn the_fingerprint_follows_what_must_be_agreed() {
         ("clients = 2", "clients = 3"),
         ("clients = 2", "clients = 2\nring_kib = 512"),
         ("clients = 2", "clients = 2\nbody_ring_kib = 512"),
+        ("clients = 2", "clients = 2\nreply_bytes = 0"),
+        ("clients = 2", "clients = 2\nreply_ring_kib = 128"),
         ("\"g2\"", "\"g3\""),
         ("\"g2.1\"", "\"g2.7\""),
         (", { id = \"g1.2\", address = \"localhost:7102\" }", ""),
@@ -494,9 +504,9 @@ fn a_switch_has_an_address_and_may_differ_from_process_to_process() {
 
 /// The form is part of the protocol between processes: a change of it must come with a new format version.
 #[test]
-fn the_fingerprint_of_format_1_is_what_it_was() {
-    assert_eq!(FORMAT_VERSION, 1);
-    assert_eq!(format!("{:016x}", good().fingerprint()), "b6b9c1cd295f9dfe");
+fn the_fingerprint_of_format_2_is_what_it_was() {
+    assert_eq!(FORMAT_VERSION, 2);
+    assert_eq!(format!("{:016x}", good().fingerprint()), "86465de7d6f509bb");
 }
 
 #[test]
@@ -507,6 +517,8 @@ fn memory_grows_with_each_limit_and_adds_up() {
         ("clients = 2", "clients = 3"),
         ("clients = 2", "clients = 2\nring_kib = 512"),
         ("clients = 2", "clients = 2\nbody_ring_kib = 2048"),
+        ("clients = 2", "clients = 2\nreply_ring_kib = 128"),
+        ("clients = 2", "clients = 2\nreply_bytes = 100000"),
         ("window = 1024", "window = 2048"),
     ] {
         assert!(grow(from, to) > base.total_bytes(), "{to}");
@@ -515,6 +527,20 @@ fn memory_grows_with_each_limit_and_adds_up() {
     let [(Some(1), 1, single), (Some(2), 2, pair), (None, 2, client)] = each[..] else { panic!("{each:?}") };
     assert_eq!(base.total_bytes(), single + 2 * pair + 2 * client);
     assert!(pair > single, "a member of a larger group has stream rings");
+}
+
+/// A member registers a line for each client, and a client a ring for each of three members.
+#[test]
+fn memory_for_replies_is_counted_at_both_ends() {
+    let bytes = |limits: &str| {
+        let config = parse(&GOOD.replacen("clients = 2", limits, 1)).expect("sound");
+        let memory = config.memory();
+        [Some(1), None].map(|size| memory.of(size).expect("there are some").bytes())
+    };
+    let (without, with) = (bytes("clients = 2\nreply_bytes = 0"), bytes("clients = 2\nreply_ring_kib = 128"));
+    let ring = Limits { reply_ring_kib: 128, ..Limits::DEFAULT }.multicast().reply_ring().bytes();
+    assert!(ring > 128 << 10);
+    assert_eq!([with[0] - without[0], with[1] - without[1]], [2 * 64, 3 * ring]);
 }
 
 #[test]
@@ -541,11 +567,11 @@ proptest! {
         groups in 1usize..20, replicas in 1usize..8, window in 0u32..=16, clients in 1u16..=1024,
         message_bytes in 1u32..=16 << 20, ring_kib in 16u32..=65_536, body_ring_kib in 16u32..=1_048_576,
         snapshot_mib in 1u32..=1_048_576, backlog_mib in 32u32..=1_048_576, slowed_percent in 1u32..=100,
-        expel_ms in 50u32..=600_000,
+        expel_ms in 50u32..=600_000, reply_bytes in 0u32..=1 << 20, reply_ring_kib in 1u32..=65_536,
     ) {
         let window = 1 << window;
         let rings = Limits { message_bytes, window, clients, ring_kib, body_ring_kib, ..Limits::DEFAULT };
-        let limits = Limits { snapshot_mib, backlog_mib, slowed_percent, expel_ms, ..rings };
+        let limits = Limits { snapshot_mib, backlog_mib, slowed_percent, expel_ms, reply_bytes, reply_ring_kib, ..rings };
         let text = Template { cluster: "a-b.c_9".into(), groups, replicas, limits, ground: Ground::Shm }.render();
         let config = parse(&text).unwrap();
         prop_assert_eq!(config.limits(), &limits);

@@ -37,6 +37,7 @@ pub use stentor_fabric_roce::driver::Faults;
 pub use stentor_fabric_shm::ShmFabric;
 pub use stentor_fabric_verbs::VerbsFabric;
 pub use stentor_multicast::{
-    Application, Client, ClientId, Counts, Delivered, Frozen, GivenUp, GroupId, Member, MessageId, RestoreError,
-    StateReader, SubmitError, TransferOutcome, TransferReport, TransferRole, Variant, stateless,
+    Application, Client, ClientId, Counts, Delivered, DestinationGroups, Frozen, GivenUp, GroupId, Member, MessageId,
+    Reply, ReplySent, RestoreError, StateReader, SubmitError, TransferOutcome, TransferReport, TransferRole, Variant,
+    Wants, stateless,
 };

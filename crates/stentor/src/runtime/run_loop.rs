@@ -220,7 +220,7 @@ impl MemberLoop {
         }
         round(member, housekeeper.now(), worked);
         // What was asked of it begins with the next step, not after a sleep.
-        worked |= member.is_fencing() && !fencing;
+        worked |= member.is_fencing() && !fencing || member.has_unflushed();
         Ok((worked, repose.after(member, backoff, housekeeper)))
     }
 

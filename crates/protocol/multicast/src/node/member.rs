@@ -378,6 +378,7 @@ impl<F: Fabric> Member<F> {
         let done = !worked || self.outputs.touched.is_empty() || self.gate.is_done(&mut self.fabric);
         self.send_credits(done);
         self.fabric.flush();
+        self.replies.flushed();
         self.gate.after(!done, left_over || !self.outputs.touched.is_empty());
         worked
     }

@@ -146,9 +146,9 @@ impl Replies {
 
 impl<F: Fabric> Client<F> {
     /// Takes the next record that a member sent to this client, of the members in turn. Each member's come in order, and each
-    /// once. What was under way when a connection ended is lost. [`step`](Client::step) finds them: it returns true when it
-    /// found some, and they stay until they are taken here. Take all before you wait. A member whose ring is full sends nothing
-    /// more until its records are taken.
+    /// once. What was under way when a connection ended is lost. [`step`](Client::step) finds records, and this takes them: call
+    /// it after every step until it returns `None`, also before a wait. A member whose ring is full sends nothing more until its
+    /// records are taken. Copies, and allocates nothing.
     pub fn next_reply(&mut self) -> Option<Reply<'_>> {
         let taken = self.replies.take(&mut self.fabric, &mut self.links);
         if self.replies.owed || taken.is_some_and(|taken| taken.credits > 0) {

@@ -59,6 +59,8 @@ pub(super) struct Replies {
     /// The record in work.
     record: Vec<u64>,
     longest: usize,
+    /// Something was written since the last flush.
+    unflushed: bool,
     /// Clients that connected since somebody looked.
     met: Vec<ClientId>,
     mutant: Mutant,
@@ -67,8 +69,14 @@ pub(super) struct Replies {
 impl Replies {
     /// Registers what `limits` of the opener ask for.
     pub(super) fn open<F: Fabric>(opener: &mut Opener<'_, F>, bodies: &[Body]) -> Result<Self, NodeError> {
-        let mut replies =
-            Replies { rings: Vec::new(), record: Vec::new(), longest: 0, met: Vec::new(), mutant: opener.mutant };
+        let mut replies = Replies {
+            rings: Vec::new(),
+            record: Vec::new(),
+            longest: 0,
+            unflushed: false,
+            met: Vec::new(),
+            mutant: opener.mutant,
+        };
         if !opener.limits.has_replies() {
             return Ok(replies);
         }
@@ -98,6 +106,12 @@ impl Replies {
     /// Returns where the ring of the present connection with a client began.
     pub(super) fn started(&self, client: ClientId) -> Start {
         self.rings.get(usize::from(client.0)).map_or(Start::NONE, |ring| ring.start)
+    }
+
+    /// All that was written goes out now.
+    #[inline]
+    pub(super) fn flushed(&mut self) {
+        self.unflushed = false;
     }
 
     /// A connection with a client ended.
@@ -158,6 +172,7 @@ impl Replies {
             *last = 0;
         }
         copy_parts(parts, payload.as_mut_bytes());
+        self.unflushed = true;
         (ReplySent::Sent, ring.outbound.send(fabric, links, bytes, &mut self.record, Way::default()))
     }
 }
@@ -175,6 +190,14 @@ impl<F: Fabric> Member<F> {
             self.gate.resume();
         }
         sent
+    }
+
+    /// Returns whether replies were sent since the last [`step`](Member::step): they go out with the next one, so this is no time
+    /// to sleep.
+    #[inline]
+    #[must_use]
+    pub fn has_unflushed(&self) -> bool {
+        self.replies.unflushed
     }
 
     /// Returns whether a client is connected now, and has greeted: a [`reply`](Member::reply) may reach it.
