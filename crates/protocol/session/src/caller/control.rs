@@ -4,7 +4,8 @@ use stentor_multicast::GroupId;
 
 use super::ticket::message;
 use crate::ids::pairs_tag;
-use crate::{Body, Envelope, Kind, Outcome, Pair, ReplyRecord};
+use crate::mutant::mutant;
+use crate::{Body, Envelope, Kind, Mutant, Outcome, Pair, ReplyRecord};
 
 /// What a group has answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +55,7 @@ impl Control {
     /// Takes a group's answer to one copy of the command. Returns whether all groups have answered the same copy.
     ///
     /// Answers to different copies say nothing together: between two copies, one group may have gone on to another generation.
-    pub(super) fn take(&mut self, group: GroupId, record: &ReplyRecord<'_>) -> bool {
+    pub(super) fn take(&mut self, group: GroupId, record: &ReplyRecord<'_>, mutant: Mutant) -> bool {
         let is_ours = record.answers == self.kind && record.request == self.word && record.outcome != Outcome::Halted;
         let index = self.groups.iter().position(|to| *to == group).filter(|_| is_ours);
         let Some(index) = index else { return false };
@@ -69,7 +70,9 @@ impl Control {
             return false;
         }
         self.answers[index] = Some(Word { outcome, end: record.end, time, generation: record.generation });
-        self.answers.iter().all(|answer| answer.is_some_and(|word| word.time == time))
+        self.answers
+            .iter()
+            .all(|answer| answer.is_some_and(|word| word.time == time || mutant!(mutant, CopiesTogether)))
     }
 
     /// The group that refused first, by rising group.

@@ -512,7 +512,7 @@ impl Caller {
             let envelope = Envelope {
                 session: self.id,
                 request: self.renewals,
-                end: 0,
+                end: member.end,
                 pairs: pairs_tag(self.word, [member.pair]),
                 generation: self.generation,
                 behind: 0,
@@ -533,7 +533,7 @@ impl Caller {
             Kind::Renew => self.on_renewal(group, record),
             Kind::Open | Kind::Widen | Kind::TakeUp | Kind::End => {
                 let control = self.control.as_mut()?;
-                if !control.take(group, record) {
+                if !control.take(group, record, self.mutant) {
                     return None;
                 }
                 let control = self.control.take()?;

@@ -163,8 +163,9 @@ impl Entry {
         (envelope.behind >= desk.limits.window).then_some(Outcome::Refused(Reason::OutsideWindow))
     }
 
-    /// Whether the request may have been applied by an entry before this one, which ran out.
-    fn predates(&self, envelope: &Envelope, desk: &Desk<'_>) -> bool {
+    /// Whether the named end was acknowledged by an entry before this one, which ran out. A request with that end may have been applied
+    /// there. A renewal with that end must not count: this entry may not agree with the other groups that the caller uses.
+    pub(super) fn predates(&self, envelope: &Envelope, desk: &Desk<'_>) -> bool {
         envelope.end < self.since && !mutant!(desk.mutant, IgnoresSince)
     }
 

@@ -458,6 +458,9 @@ fn renew(entry: &mut Entry, at: &At<'_>, envelope: &Envelope, ttl: u64, desk: &D
     if !entry.names_pairs(entry.word, at, envelope, desk.mutant) {
         return Judged::refused(Outcome::WrongPairs);
     }
+    if entry.predates(envelope, desk) && !mutant!(desk.mutant, RenewsAnother) {
+        return Judged::refused(Outcome::SessionNotOpen);
+    }
     if ttl == 0 || ttl > desk.limits.ttl {
         return Judged::refused(Outcome::Refused(Reason::TimeToLive));
     }
