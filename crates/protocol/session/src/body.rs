@@ -11,7 +11,9 @@ use crate::bytes::{u16_at, u32_at, u64_at};
 pub struct Body {
     /// How long the session lives from the position of the command on, nanoseconds. 0 for `End` and `Resolve`.
     pub ttl: u64,
-    /// `Widen`: number of the widening, from 1. `Resolve`: generation of the request. Else 0.
+    /// `Widen`: the word that the generation began with. Else 0.
+    pub word: u64,
+    /// `Widen`: number of the widening, from 1. `TakeUp`: number of the last widening. `Resolve`: generation of the request. Else 0.
     pub number: u32,
     /// `Open` and `Widen`: all pairs of the session, by rising group. Else none.
     pub pairs: Vec<Pair>,
@@ -44,13 +46,14 @@ impl Body {
     /// Most pairs of a session.
     pub const MAX_PAIRS: u32 = 256;
     /// Bytes in front of the pairs.
-    pub const HEAD_BYTES: usize = 16;
+    pub const HEAD_BYTES: usize = 24;
     /// Bytes of a pair.
     pub const PAIR_BYTES: usize = 16;
 
     /// Appends the body.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend(self.ttl.to_le_bytes());
+        out.extend(self.word.to_le_bytes());
         out.extend(self.number.to_le_bytes());
         out.extend((self.pairs.len() as u32).to_le_bytes());
         write_pairs(&self.pairs, out);
@@ -64,9 +67,9 @@ impl Body {
         let Some((head, rest)) = bytes.split_at_checked(Body::HEAD_BYTES) else {
             return Err(BodyError::Length { bytes: bytes.len(), pairs: 0 });
         };
-        let count = u32_at(head, 12);
+        let count = u32_at(head, 20);
         let pairs = parse_pairs(count, rest)?;
-        Ok(Body { ttl: u64_at(head, 0), number: u32_at(head, 8), pairs })
+        Ok(Body { ttl: u64_at(head, 0), word: u64_at(head, 8), number: u32_at(head, 16), pairs })
     }
 }
 

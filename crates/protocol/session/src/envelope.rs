@@ -42,7 +42,8 @@ pub struct Envelope {
     /// this command from another one of its kind, the same in all copies.
     pub request: u64,
     /// `Command`: the smallest end that all destination groups have acknowledged. `Resolve`: the end that the request named.
-    /// `Open`, `Widen`, `TakeUp`: the last time at which they may take effect. Others: 0.
+    /// `Renew`: the end that the group has acknowledged. `Open`, `Widen`, `TakeUp`: the last time at which they may take effect.
+    /// `End`: 0.
     pub end: u64,
     /// Hash over the pairs of the destination groups ([`pairs_tag`](crate::pairs_tag)).
     pub pairs: u64,

@@ -35,20 +35,23 @@ pub struct Position {
     pub incarnation: Incarnation,
 }
 
-/// Returns the tag of these pairs: a hash over groups and incarnations. The order of the pairs matters; callers and tables
-/// name them by rising group.
+/// Returns the tag of these pairs in a generation that began with this random word: a hash over the word, groups and incarnations.
+/// The order of the pairs matters; callers and tables name them by rising group.
+///
+/// The word is part of it because two generations can have one number: two processes may take a session up in groups that have nothing
+/// in common any more.
 #[must_use]
-pub fn pairs_tag(pairs: impl IntoIterator<Item = Pair>) -> u64 {
-    pairs.into_iter().fold(0x5365_7373_696f_6e73, |hash, pair| {
+pub fn pairs_tag(word: u64, pairs: impl IntoIterator<Item = Pair>) -> u64 {
+    pairs.into_iter().fold(SplitMix64::finish(word ^ 0x5365_7373_696f_6e73), |hash, pair| {
         let hash = SplitMix64::finish(hash ^ u64::from(pair.group.0));
         SplitMix64::finish(hash.rotate_left(17) ^ pair.incarnation.to_word())
     })
 }
 
 /// Returns the tag of those of `pairs` whose group is in `groups`, or `None` if a group has no pair or is named twice.
-pub(crate) fn tag_of(pairs: &[Pair], groups: &[GroupId]) -> Option<u64> {
+pub(crate) fn tag_of(word: u64, pairs: &[Pair], groups: &[GroupId]) -> Option<u64> {
     let chosen = || pairs.iter().filter(|pair| groups.contains(&pair.group)).copied();
-    (chosen().count() == groups.len()).then(|| pairs_tag(chosen()))
+    (chosen().count() == groups.len()).then(|| pairs_tag(word, chosen()))
 }
 
 /// Whether the pairs are in rising order of their groups, each group once.

@@ -50,9 +50,10 @@
 //! | body | field |
 //! |---|---|
 //! | 0..8 | time to live, nanoseconds |
-//! | 8..12 | number of the widening, or generation of the request that is resolved |
-//! | 12..16 | number of pairs, at most 256 |
-//! | 16.. | for each pair 16 bytes: group (2), reserved (6), incarnation's number (4) and tag (4) |
+//! | 8..16 | `Widen`: word that the generation began with; else 0 |
+//! | 16..20 | number of the widening, or generation of the request that is resolved |
+//! | 20..24 | number of pairs, at most 256 |
+//! | 24.. | for each pair 16 bytes: group (2), reserved (6), incarnation's number (4) and tag (4) |
 //!
 //! | reply record | field |
 //! |---|---|

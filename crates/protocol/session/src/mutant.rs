@@ -26,6 +26,10 @@ mutants! {
     OpensLate;
     /// A session that is widened into this group again remembers requests that it has never seen.
     IgnoresSince;
+    /// A renewal of a session that ran out prolongs the entry that came after it.
+    RenewsAnother;
+    /// Answers to different copies of a session's command count together.
+    CopiesTogether;
     /// A repeated taking up counts as another one.
     TakesUpTwice;
     /// The caller sends before all groups have said yes.

@@ -4,7 +4,8 @@ use stentor_multicast::GroupId;
 
 use super::ticket::message;
 use crate::ids::pairs_tag;
-use crate::{Body, Envelope, Kind, Outcome, Pair, ReplyRecord};
+use crate::mutant::mutant;
+use crate::{Body, Envelope, Kind, Mutant, Outcome, Pair, ReplyRecord};
 
 /// What a group has answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,11 +32,12 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Writes the command.
-    pub(super) fn new(envelope: Envelope, ttl: u64, number: u32, pairs: Vec<Pair>) -> Control {
+    /// Writes the command of a generation that began, or begins, with `word`.
+    pub(super) fn new(envelope: Envelope, word: u64, ttl: u64, number: u32, pairs: Vec<Pair>) -> Control {
         let names = matches!(envelope.kind, Kind::Open | Kind::Widen);
-        let body = Body { ttl, number, pairs: if names { pairs.clone() } else { Vec::new() } };
-        let envelope = Envelope { pairs: pairs_tag(pairs.iter().copied()), ..envelope };
+        let carried = if envelope.kind == Kind::Widen { word } else { 0 };
+        let body = Body { ttl, word: carried, number, pairs: if names { pairs.clone() } else { Vec::new() } };
+        let envelope = Envelope { pairs: pairs_tag(word, pairs.iter().copied()), ..envelope };
         let mut payload = Vec::new();
         message(&envelope, &body, &mut payload);
         Control {
@@ -50,11 +52,13 @@ impl Control {
         }
     }
 
-    /// Takes a group's first answer. Returns whether it was the last one that was missing.
-    pub(super) fn take(&mut self, group: GroupId, record: &ReplyRecord<'_>) -> bool {
+    /// Takes a group's answer to one copy of the command. Returns whether all groups have answered the same copy.
+    ///
+    /// Answers to different copies say nothing together: between two copies, one group may have gone on to another generation.
+    pub(super) fn take(&mut self, group: GroupId, record: &ReplyRecord<'_>, mutant: Mutant) -> bool {
         let is_ours = record.answers == self.kind && record.request == self.word && record.outcome != Outcome::Halted;
         let index = self.groups.iter().position(|to| *to == group).filter(|_| is_ours);
-        let Some(index) = index.filter(|index| self.answers[*index].is_none()) else { return false };
+        let Some(index) = index else { return false };
         let same = record.position.incarnation == self.pairs[index].incarnation;
         let outcome = match record.outcome {
             // Another history of the group agreed to something else.
@@ -62,8 +66,13 @@ impl Control {
             outcome => outcome,
         };
         let time = record.position.timestamp.time;
+        if self.answers[index].is_some_and(|word| word.time >= time) {
+            return false;
+        }
         self.answers[index] = Some(Word { outcome, end: record.end, time, generation: record.generation });
-        self.answers.iter().all(Option::is_some)
+        self.answers
+            .iter()
+            .all(|answer| answer.is_some_and(|word| word.time == time || mutant!(mutant, CopiesTogether)))
     }
 
     /// The group that refused first, by rising group.

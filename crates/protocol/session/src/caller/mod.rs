@@ -149,6 +149,8 @@ pub struct Caller {
     config: CallerConfig,
     phase: Phase,
     generation: u32,
+    /// The random word that the generation began with.
+    word: u64,
     widening: u32,
     /// By rising group.
     members: Vec<Member>,
@@ -176,6 +178,7 @@ impl Caller {
             config,
             phase: Phase::New,
             generation: 0,
+            word: 0,
             widening: 0,
             members: Vec::new(),
             control: None,
@@ -214,6 +217,12 @@ impl Caller {
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.generation
+    }
+
+    /// The random word that this process's generation began with.
+    #[must_use]
+    pub fn word(&self) -> u64 {
+        self.word
     }
 
     /// Whether requests can begin.
@@ -327,9 +336,12 @@ impl Caller {
             behind: 0,
             kind,
         };
-        let number = if kind == Kind::Widen { self.widening } else { 0 };
+        if matches!(kind, Kind::Open | Kind::TakeUp) {
+            self.word = word;
+        }
+        let number = if matches!(kind, Kind::Widen | Kind::TakeUp) { self.widening } else { 0 };
         let ttl = if kind == Kind::End { 0 } else { self.config.ttl };
-        self.control = Some(Control::new(envelope, ttl, number, pairs));
+        self.control = Some(Control::new(envelope, self.word, ttl, number, pairs));
     }
 
     /// The command of the session that is under way, to be multicast, and again while no answer comes.
@@ -373,7 +385,7 @@ impl Caller {
         }
         let ticket = &mut slot.ticket;
         (ticket.session, ticket.generation, ticket.request) = (self.id, self.generation, self.next);
-        (ticket.behind, ticket.end) = ((self.next - self.low) as u32, end);
+        (ticket.word, ticket.behind, ticket.end) = (self.word, (self.next - self.low) as u32, end);
         slot.begin(1, false);
         self.next += 1;
         Ok(self.next - 1)
@@ -399,7 +411,7 @@ impl Caller {
             session: self.id,
             request,
             end,
-            pairs: pairs_tag(ticket.pairs.iter().copied()),
+            pairs: pairs_tag(ticket.word, ticket.pairs.iter().copied()),
             generation: ticket.generation,
             behind: ticket.behind,
             kind: Kind::Command,
@@ -458,7 +470,11 @@ impl Caller {
             return Err(CallerError::Ticket);
         }
         let own = ticket.generation == self.generation;
-        if own && ticket.request >= self.next {
+        // Two processes that took the session up in different groups may have one number of their generations.
+        let same =
+            |asked: &Pending| (asked.ticket.generation, asked.ticket.request) == (ticket.generation, ticket.request);
+        let is_other = self.asked.iter().any(|asked| same(asked) && asked.ticket != *ticket);
+        if is_other || (own && (ticket.request >= self.next || ticket.word != self.word)) {
             return Err(CallerError::Ticket);
         }
         let is_asked = self.asked.iter().any(|asked| asked.ticket == *ticket);
@@ -496,8 +512,8 @@ impl Caller {
             let envelope = Envelope {
                 session: self.id,
                 request: self.renewals,
-                end: 0,
-                pairs: pairs_tag([member.pair]),
+                end: member.end,
+                pairs: pairs_tag(self.word, [member.pair]),
                 generation: self.generation,
                 behind: 0,
                 kind: Kind::Renew,
@@ -517,7 +533,7 @@ impl Caller {
             Kind::Renew => self.on_renewal(group, record),
             Kind::Open | Kind::Widen | Kind::TakeUp | Kind::End => {
                 let control = self.control.as_mut()?;
-                if !control.take(group, record) {
+                if !control.take(group, record, self.mutant) {
                     return None;
                 }
                 let control = self.control.take()?;

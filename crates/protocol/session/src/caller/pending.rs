@@ -28,7 +28,7 @@ pub enum Why {
     Superseded,
     /// The client ended.
     ClientEnded,
-    /// The session has ended or run out in this group.
+    /// The session has ended or run out in this group, or another process has taken it up there.
     SessionEnded(GroupId),
     /// This group has forgotten what became of the request.
     Forgotten(GroupId),
@@ -170,12 +170,11 @@ impl Pending {
         self.answers().iter().find_map(|answer| Some((answer.group, answer.outcome.filter(|outcome| is(*outcome))?)))
     }
 
-    /// A group that was reset: it answers from another incarnation, or says that the pairs are wrong.
+    /// A group that was reset: it answers from another incarnation.
     fn reset(&self) -> Option<GroupId> {
         let other = self.answers().iter().zip(&self.ticket.pairs);
-        let other = other.filter(|(answer, pair)| answer.position.incarnation != pair.incarnation);
-        let wrong = self.first(|outcome| outcome == Outcome::WrongPairs);
-        other.map(|(answer, _)| answer.group).next().or(wrong.map(|(group, _)| group))
+        let mut other = other.filter(|(answer, pair)| answer.position.incarnation != pair.incarnation);
+        other.next().map(|(answer, _)| answer.group)
     }
 
     /// Combines the answers of all groups.

@@ -15,6 +15,8 @@ pub struct Ticket {
     pub session: SessionId,
     /// Generation of the session that sent it.
     pub generation: u32,
+    /// The random word that the generation began with.
+    pub word: u64,
     /// Number of the request in that generation.
     pub request: u64,
     /// How far it was ahead of the first unanswered request when it began.
@@ -59,7 +61,7 @@ pub enum TicketError {
 /// First byte and version of each.
 const TICKET: [u8; 2] = [b't', 1];
 const KEY: [u8; 2] = [b'k', 1];
-const TICKET_HEAD: usize = 46;
+const TICKET_HEAD: usize = 54;
 const KEY_HEAD: usize = 30;
 
 impl Ticket {
@@ -77,6 +79,7 @@ impl Ticket {
         out.extend(self.behind.to_le_bytes());
         out.extend(self.request.to_le_bytes());
         out.extend(self.end.to_le_bytes());
+        out.extend(self.word.to_le_bytes());
         out.extend((self.pairs.len() as u32).to_le_bytes());
         write_pairs(&self.pairs, &mut out);
         out
@@ -94,7 +97,8 @@ impl Ticket {
             behind: u32_at(head, 22),
             request: u64_at(head, 26),
             end: u64_at(head, 34),
-            pairs: parse_pairs(u32_at(head, 42), rest)?,
+            word: u64_at(head, 42),
+            pairs: parse_pairs(u32_at(head, 50), rest)?,
         };
         let possible = ticket.generation > 0 && ticket.request > u64::from(ticket.behind) && !ticket.pairs.is_empty();
         if possible { Ok(ticket) } else { Err(TicketError::Numbers) }
@@ -106,7 +110,7 @@ impl Ticket {
             session: self.session,
             request: self.request,
             end: self.end,
-            pairs: pairs_tag(self.pairs.iter().copied()),
+            pairs: pairs_tag(self.word, self.pairs.iter().copied()),
             generation: by,
             behind: self.behind,
             kind: Kind::Resolve,

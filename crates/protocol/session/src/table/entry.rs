@@ -52,11 +52,9 @@ impl<'a> Judged<'a> {
 /// - `previous` is of the generation before, unless the entry began in the current one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// The word of the `Open` that made the entry; `None` if a `Widen` did.
-    pub(crate) opened: Option<u64>,
     pub(crate) generation: u32,
-    /// The word of the `TakeUp` that began the generation, if it was seen.
-    pub(crate) taken: Option<u64>,
+    /// The random word that began the generation, of its `Open` or `TakeUp`.
+    pub(crate) word: u64,
     /// Number and word of the last `Widen`; 0 if there was none.
     pub(crate) widening: u32,
     pub(crate) widened: u64,
@@ -68,7 +66,8 @@ pub(crate) struct Entry {
     /// By rising group.
     pub(crate) pairs: Vec<Pair>,
     pub(crate) current: Replies,
-    pub(crate) previous: Option<Replies>,
+    /// With the word of that generation.
+    pub(crate) previous: Option<(u64, Replies)>,
 }
 
 impl Entry {
@@ -76,9 +75,8 @@ impl Entry {
     pub(super) fn made(at: &At<'_>, envelope: &Envelope, body: Body) -> Entry {
         let opens = envelope.kind == Kind::Open;
         Entry {
-            opened: opens.then_some(envelope.request),
             generation: envelope.generation,
-            taken: None,
+            word: if opens { envelope.request } else { body.word },
             widening: body.number,
             widened: if opens { 0 } else { envelope.request },
             client: at.client,
@@ -95,14 +93,14 @@ impl Entry {
         self.pairs.contains(&Pair { group, incarnation: at.incarnation })
     }
 
-    /// Whether the envelope names the session's pairs for the destination groups.
-    fn names_pairs(&self, at: &At<'_>, envelope: &Envelope, desk: &Desk<'_>) -> bool {
-        mutant!(desk.mutant, PairsUnchecked) || tag_of(&self.pairs, at.destinations) == Some(envelope.pairs)
+    /// Whether the envelope names the session's pairs for the destination groups, in a generation that began with `word`.
+    pub(super) fn names_pairs(&self, word: u64, at: &At<'_>, envelope: &Envelope, mutant: Mutant) -> bool {
+        mutant!(mutant, PairsUnchecked) || tag_of(word, &self.pairs, at.destinations) == Some(envelope.pairs)
     }
 
     /// Whether it names all pairs of the session, and goes to all its groups.
-    pub(super) fn names_all(&self, at: &At<'_>, envelope: &Envelope) -> bool {
-        at.destinations.len() == self.pairs.len() && tag_of(&self.pairs, at.destinations) == Some(envelope.pairs)
+    pub(super) fn names_all(&self, word: u64, at: &At<'_>, envelope: &Envelope) -> bool {
+        at.destinations.len() == self.pairs.len() && tag_of(word, &self.pairs, at.destinations) == Some(envelope.pairs)
     }
 
     /// Why a message of that generation is not of the current one.
@@ -127,6 +125,9 @@ impl Entry {
             && let Some(outcome) = self.generation_refuses(envelope.generation)
         {
             return Judged::refused(outcome);
+        }
+        if !self.names_pairs(self.word, at, envelope, desk.mutant) && !mutant!(desk.mutant, NumberAlone) {
+            return Judged::refused(Outcome::WrongPairs);
         }
         self.client = at.client;
         self.current.acknowledge(envelope.responded(), desk.spare);
@@ -156,17 +157,15 @@ impl Entry {
         if self.predates(envelope, desk) {
             return Some(Outcome::SessionNotOpen);
         }
-        if !self.names_pairs(at, envelope, desk) {
-            return Some(Outcome::WrongPairs);
-        }
         if at.time.time > end {
             return Some(Outcome::Refused(Reason::TooLate));
         }
         (envelope.behind >= desk.limits.window).then_some(Outcome::Refused(Reason::OutsideWindow))
     }
 
-    /// Whether the request may have been applied by an entry before this one, which ran out.
-    fn predates(&self, envelope: &Envelope, desk: &Desk<'_>) -> bool {
+    /// Whether the named end was acknowledged by an entry before this one, which ran out. A request with that end may have been applied
+    /// there. A renewal with that end must not count: this entry may not agree with the other groups that the caller uses.
+    pub(super) fn predates(&self, envelope: &Envelope, desk: &Desk<'_>) -> bool {
         envelope.end < self.since && !mutant!(desk.mutant, IgnoresSince)
     }
 
@@ -181,18 +180,19 @@ impl Entry {
         let request = envelope.request;
         let is_current = generation == self.generation;
         let is_predated = self.predates(envelope, desk);
-        let is_named = self.names_pairs(at, envelope, desk);
-        let previous = if generation.checked_add(1) == Some(self.generation) { self.previous.as_mut() } else { None };
-        let Some(replies) = (if is_current { Some(&mut self.current) } else { previous }) else {
+        let previous = self.previous.as_ref().filter(|_| generation.checked_add(1) == Some(self.generation));
+        let Some(word) = (if is_current { Some(self.word) } else { previous.map(|previous| previous.0) }) else {
             return Judged::refused(Outcome::Forgotten);
         };
+        if !self.names_pairs(word, at, envelope, desk.mutant) {
+            return Judged::refused(Outcome::WrongPairs);
+        }
+        let previous = self.previous.as_mut().filter(|_| !is_current);
+        let replies = previous.map_or(&mut self.current, |previous| &mut previous.1);
         replies.acknowledge(envelope.responded(), desk.spare);
         if replies.get(request).is_none() {
             if request < replies.low() || is_predated {
                 return Judged::refused(Outcome::Forgotten);
-            }
-            if !is_named {
-                return Judged::refused(Outcome::WrongPairs);
             }
             if envelope.behind >= desk.limits.window {
                 return Judged::refused(Outcome::Refused(Reason::OutsideWindow));
@@ -219,7 +219,7 @@ impl Entry {
     ) -> Judged<'static> {
         let is_next = self.generation.checked_add(1) == Some(envelope.generation);
         if envelope.generation == self.generation {
-            let same = self.taken == Some(envelope.request);
+            let same = self.word == envelope.request && self.is_taken_up_by(at, envelope, body);
             return match same && !mutant!(desk.mutant, TakesUpTwice) {
                 true => Judged::repeated(self.end),
                 false if same => self.begin_generation(at, envelope, body, desk),
@@ -229,13 +229,18 @@ impl Entry {
         if !is_next && let Some(outcome) = self.generation_refuses(envelope.generation) {
             return Judged::refused(outcome);
         }
-        if !self.names_all(at, envelope) {
+        if !self.is_taken_up_by(at, envelope, body) {
             return Judged::refused(Outcome::WrongPairs);
         }
         if let Some(outcome) = bound_refuses(at, envelope, body.ttl, desk) {
             return Judged::refused(outcome);
         }
         self.begin_generation(at, envelope, body, desk)
+    }
+
+    /// Whether the `TakeUp` names all pairs of the session, as of its last widening.
+    fn is_taken_up_by(&self, at: &At<'_>, envelope: &Envelope, body: &Body) -> bool {
+        self.names_all(envelope.request, at, envelope) && body.number == self.widening
     }
 
     fn begin_generation(
@@ -245,13 +250,13 @@ impl Entry {
         body: &Body,
         desk: &mut Desk<'_>,
     ) -> Judged<'static> {
+        let word = std::mem::replace(&mut self.word, envelope.request);
         self.generation = envelope.generation;
-        self.taken = Some(envelope.request);
         self.client = at.client;
         self.end = self.end.max(end_of(at, envelope, body.ttl));
         if !mutant!(desk.mutant, NumberAlone) {
             let before = std::mem::replace(&mut self.current, Replies::new());
-            self.previous = (!mutant!(desk.mutant, ForgetsOnTakeUp)).then_some(before);
+            self.previous = (!mutant!(desk.mutant, ForgetsOnTakeUp)).then_some((word, before));
         }
         Judged::carried_out(Kind::TakeUp, self.end)
     }
@@ -267,6 +272,9 @@ impl Entry {
     ) -> Judged<'static> {
         if let Some(outcome) = self.generation_refuses(envelope.generation) {
             return Judged::refused(outcome);
+        }
+        if body.word != self.word {
+            return Judged::refused(Outcome::Refused(Reason::Taken));
         }
         if body.number == self.widening && self.widened == envelope.request && body.pairs == self.pairs {
             return Judged::repeated(self.end);

@@ -194,6 +194,12 @@ impl Sessions {
         Some(self.open.get(&session)?.end)
     }
 
+    /// The generation that a session has here, if it is open.
+    #[must_use]
+    pub fn generation_of(&self, session: SessionId) -> Option<u32> {
+        Some(self.open.get(&session)?.generation)
+    }
+
     /// The earliest end: a session runs out at the first position whose time is later.
     #[must_use]
     pub fn next_end(&self) -> Option<u64> {
@@ -319,12 +325,16 @@ impl Sessions {
 
     fn open(&mut self, at: &At<'_>, envelope: &Envelope, body: Body, service: &mut impl Service) -> Judged<'static> {
         if let Some(entry) = self.open.get(&envelope.session) {
-            if entry.opened != Some(envelope.request) {
-                return Judged::refused(Outcome::Refused(Reason::Taken));
+            if let Some(outcome) = entry.generation_refuses(envelope.generation) {
+                return Judged::refused(outcome);
             }
-            return entry.generation_refuses(envelope.generation).map_or(Judged::repeated(entry.end), Judged::refused);
+            let same = entry.word == envelope.request && entry.widening == 0 && entry.pairs == body.pairs;
+            return match same {
+                true => Judged::repeated(entry.end),
+                false => Judged::refused(Outcome::Refused(Reason::Taken)),
+            };
         }
-        if envelope.generation != 1 || body.number != 0 {
+        if envelope.generation != 1 || body.number != 0 || body.word != 0 {
             return Judged::refused(Outcome::Refused(Reason::GenerationAhead));
         }
         self.make(at, envelope, body, service)
@@ -334,7 +344,7 @@ impl Sessions {
         let Some(entry) = self.open.get_mut(&envelope.session) else {
             return self.make(at, envelope, body, &mut Nobody);
         };
-        if !is_whole(self.group, at, envelope, &body.pairs) {
+        if !is_whole(self.group, at, envelope, &body) {
             return Judged::refused(Outcome::WrongPairs);
         }
         let desk = Desk { limits: &self.limits, spare: &mut self.spare, mutant: self.mutant };
@@ -351,7 +361,7 @@ impl Sessions {
         if self.ended.contains_key(&envelope.session) {
             return Judged::refused(Outcome::SessionNotOpen);
         }
-        if !is_whole(self.group, at, envelope, &body.pairs) {
+        if !is_whole(self.group, at, envelope, &body) {
             return Judged::refused(Outcome::WrongPairs);
         }
         if let Some(outcome) = bound_refuses(at, envelope, body.ttl, &desk) {
@@ -386,7 +396,7 @@ impl Sessions {
         if let Some(outcome) = entry.generation_refuses(envelope.generation) {
             return Judged::refused(outcome);
         }
-        if !entry.is_of(self.group, at) || !entry.names_all(at, envelope) {
+        if !entry.is_of(self.group, at) || !entry.names_all(entry.word, at, envelope) {
             return Judged::refused(Outcome::WrongPairs);
         }
         let end = entry.end;
@@ -432,16 +442,24 @@ impl Sessions {
 
 /// Whether these are all pairs of a session, the message went to exactly their groups, and this group is one in the incarnation that
 /// it has.
-fn is_whole(group: GroupId, at: &At<'_>, envelope: &Envelope, pairs: &[Pair]) -> bool {
+fn is_whole(group: GroupId, at: &At<'_>, envelope: &Envelope, body: &Body) -> bool {
+    let pairs = &body.pairs;
+    let word = if envelope.kind == Kind::Open { envelope.request } else { body.word };
     rises(pairs)
         && pairs.len() == at.destinations.len()
-        && tag_of(pairs, at.destinations) == Some(envelope.pairs)
+        && tag_of(word, pairs, at.destinations) == Some(envelope.pairs)
         && pairs.contains(&Pair { group, incarnation: at.incarnation })
 }
 
 fn renew(entry: &mut Entry, at: &At<'_>, envelope: &Envelope, ttl: u64, desk: &Desk<'_>) -> Judged<'static> {
     if let Some(outcome) = entry.generation_refuses(envelope.generation) {
         return Judged::refused(outcome);
+    }
+    if !entry.names_pairs(entry.word, at, envelope, desk.mutant) {
+        return Judged::refused(Outcome::WrongPairs);
+    }
+    if entry.predates(envelope, desk) && !mutant!(desk.mutant, RenewsAnother) {
+        return Judged::refused(Outcome::SessionNotOpen);
     }
     if ttl == 0 || ttl > desk.limits.ttl {
         return Judged::refused(Outcome::Refused(Reason::TimeToLive));

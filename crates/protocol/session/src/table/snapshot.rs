@@ -142,13 +142,9 @@ impl Sessions {
 }
 
 fn write_entry(entry: &Entry, out: &mut Vec<u8>) {
-    let flags = u8::from(entry.opened.is_some())
-        | u8::from(entry.taken.is_some()) << 1
-        | u8::from(entry.previous.is_some()) << 2;
-    out.push(flags);
-    out.extend(entry.opened.unwrap_or(0).to_le_bytes());
+    out.push(u8::from(entry.previous.is_some()));
     out.extend(entry.generation.to_le_bytes());
-    out.extend(entry.taken.unwrap_or(0).to_le_bytes());
+    out.extend(entry.word.to_le_bytes());
     out.extend(entry.widening.to_le_bytes());
     out.extend(entry.widened.to_le_bytes());
     out.extend(entry.client.to_le_bytes());
@@ -157,29 +153,29 @@ fn write_entry(entry: &Entry, out: &mut Vec<u8>) {
     out.extend((entry.pairs.len() as u32).to_le_bytes());
     write_pairs(&entry.pairs, out);
     write_replies(&entry.current, out);
-    if let Some(previous) = &entry.previous {
+    if let Some((word, previous)) = &entry.previous {
+        out.extend(word.to_le_bytes());
         write_replies(previous, out);
     }
 }
 
 fn read_entry(limits: &SessionLimits, from: &mut Fields<'_>) -> Result<Entry, SnapshotError> {
     let flags = from.take(1)?[0];
-    if flags >= 8 {
+    if flags > 1 {
         return Err(SnapshotError::Malformed("flags of a session"));
     }
-    let optional = |bit: u8, word: u64| (flags & bit != 0).then_some(word);
-    let (opened, generation) = (optional(1, from.u64()?), from.u32()?);
-    let (taken, widening, widened) = (optional(2, from.u64()?), from.u32()?, from.u64()?);
+    let (generation, word) = (from.u32()?, from.u64()?);
+    let (widening, widened) = (from.u32()?, from.u64()?);
     let (client, since, end) = (from.u16()?, from.u64()?, from.u64()?);
     let count = from.u32()?;
     let bytes = from.take(u64::from(count) * Body::PAIR_BYTES as u64)?;
     let pairs = parse_pairs(count, bytes).map_err(|_| SnapshotError::Malformed("pairs of a session"))?;
     let current = read_replies(limits, from)?;
-    let previous = if flags & 4 == 0 { None } else { Some(read_replies(limits, from)?) };
+    let previous = if flags == 0 { None } else { Some((from.u64()?, read_replies(limits, from)?)) };
     if generation == 0 {
         return Err(SnapshotError::Malformed("generation 0"));
     }
-    Ok(Entry { opened, generation, taken, widening, widened, client, since, end, pairs, current, previous })
+    Ok(Entry { generation, word, widening, widened, client, since, end, pairs, current, previous })
 }
 
 fn write_replies(replies: &Replies, out: &mut Vec<u8>) {

@@ -1,0 +1,162 @@
+//! What must hold of every run, judged while it runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stentor_multicast::GroupId;
+use stentor_session::{Call, Fate, Finished, Outcome, Reply, Service, SessionId, Why};
+
+/// A request for ever: session, generation, number.
+pub(crate) type Name = (SessionId, u32, u64);
+
+/// The state machine of one group in one incarnation: remembers what it applied.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Machine {
+    pub(crate) group: u16,
+    /// By name and process: how often.
+    pub(crate) applied: BTreeMap<(Name, u64), u32>,
+    pub(crate) ended: BTreeSet<SessionId>,
+    /// The generations of the sessions that are open in the table above it.
+    pub(crate) generations: BTreeMap<SessionId, u32>,
+    /// A command that was not the one of its request.
+    pub(crate) foreign: Option<Name>,
+}
+
+/// The command of a request of the process that this word stands for.
+pub(crate) fn command(by: u64, (session, generation, request): Name) -> Vec<u8> {
+    let mut bytes = by.to_le_bytes().to_vec();
+    bytes.extend(session.0.to_le_bytes());
+    bytes.extend(generation.to_le_bytes());
+    bytes.extend(request.to_le_bytes());
+    bytes
+}
+
+/// The reply of a group to a request.
+fn reply(group: u16, by: u64, name: Name) -> Vec<u8> {
+    let mut bytes = group.to_le_bytes().to_vec();
+    bytes.extend(command(by, name));
+    bytes
+}
+
+impl Service for Machine {
+    fn apply(&mut self, call: Call<'_>, out: &mut Reply<'_>) {
+        let name = (call.session, call.generation, call.request);
+        let by = call.command.first_chunk().map_or(0, |by| u64::from_le_bytes(*by));
+        *self.applied.entry((name, by)).or_default() += 1;
+        if call.command.get(8..) != Some(&command(0, name)[8..]) {
+            self.foreign = Some(name);
+        }
+        out.extend(&self.group.to_le_bytes());
+        out.extend(call.command);
+    }
+
+    fn ended(&mut self, session: SessionId) {
+        self.ended.insert(session);
+    }
+}
+
+/// What callers were told.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Audit {
+    /// Requests that were reported as applied nowhere.
+    pub(crate) never: BTreeSet<(Name, u64)>,
+    /// Requests that were reported as applied, and where.
+    pub(crate) done: BTreeMap<(Name, u64), Vec<u16>>,
+    /// Sessions that were taken up: the largest generation.
+    pub(crate) generations: BTreeMap<SessionId, u32>,
+    pub(crate) resets: BTreeSet<u16>,
+    pub(crate) skips: BTreeSet<Name>,
+    pub(crate) fault: Option<String>,
+}
+
+impl Audit {
+    pub(crate) fn fail(&mut self, text: String) {
+        self.fault.get_or_insert(text);
+    }
+
+    /// A caller, of this session and generation, was told what became of a request that the process `hearer.2` sent.
+    pub(crate) fn hear(&mut self, hearer: (SessionId, u32, u64), finished: &Finished<'_>, machines: &[&Machine]) {
+        let (session, own, by) = hearer;
+        let name = (session, finished.generation, finished.request);
+        match finished.fate {
+            Fate::Applied(replies) => {
+                for from in replies.iter() {
+                    if from.bytes != Some(&reply(from.group.0, by, name)[..]) {
+                        self.fail(format!("{name:?}: a reply of another request, from {:?}", from.group));
+                    }
+                }
+                let groups = replies.iter().map(|reply| reply.group.0).collect();
+                self.done.insert((name, by), groups);
+            }
+            Fate::NotApplied(_) => drop(self.never.insert((name, by))),
+            Fate::Unknown(why) => self.hear_unknown(name, own, why, machines),
+        }
+    }
+
+    /// Unknown is said only for its reason.
+    fn hear_unknown(&mut self, name: Name, own: u32, why: Why, machines: &[&Machine]) {
+        let (session, generation, _) = name;
+        let is_true = match why {
+            Why::Superseded => self.generations.get(&session).is_some_and(|last| *last > generation),
+            Why::SessionEnded(GroupId(group)) => {
+                let machine = machines[group as usize];
+                machine.ended.contains(&session) || machine.generations.get(&session) != Some(&own)
+            }
+            Why::GroupReset(_) => !self.resets.is_empty(),
+            Why::Skipped(_) => self.skips.contains(&name),
+            Why::TimedOut | Why::Forgotten(_) => true,
+            Why::ClientEnded | Why::Halted(_) => false,
+            _ => false,
+        };
+        if !is_true {
+            self.fail(format!("{name:?}: unknown without its reason: {why:?}"));
+        }
+    }
+
+    /// All groups of a delivered command did the same.
+    pub(crate) fn alike(&mut self, name: Name, applied: &[bool]) {
+        if applied.windows(2).any(|pair| pair[0] != pair[1]) {
+            self.fail(format!("{name:?}: applied in one group of a message and not in another: {applied:?}"));
+        }
+    }
+
+    /// What holds of the whole at any time.
+    pub(crate) fn check(&mut self, machines: &[&Machine]) {
+        let mut faults = Vec::new();
+        for machine in machines {
+            let twice = machine.applied.iter().filter(|(_, count)| **count > 1);
+            faults.extend(twice.map(|(name, count)| format!("{name:?}: applied {count} times in {}", machine.group)));
+            let denied = machine.applied.keys().filter(|name| self.never.contains(name));
+            faults.extend(denied.map(|name| format!("{name:?}: applied in {}, but reported as never", machine.group)));
+            faults.extend(machine.foreign.map(|name| format!("{name:?}: another command was applied")));
+            let done = self.done.iter().filter(|(_, groups)| groups.contains(&machine.group));
+            let mut missing = done.filter(|(name, _)| !machine.applied.contains_key(name));
+            if !self.resets.contains(&machine.group) {
+                faults.extend(missing.next().map(|(name, _)| format!("{name:?}: reported, not applied")));
+            }
+        }
+        faults.into_iter().for_each(|fault| self.fail(fault));
+    }
+}
+
+/// What an outcome is called in counts.
+pub(crate) fn label(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Applied => "applied",
+        Outcome::Overflow => "overflow",
+        Outcome::Skipped => "skipped",
+        Outcome::Refused(reason) => match reason {
+            stentor_session::Reason::TooLate => "too late",
+            stentor_session::Reason::Superseded => "superseded",
+            stentor_session::Reason::GenerationAhead => "generation ahead",
+            stentor_session::Reason::OutsideWindow => "outside window",
+            stentor_session::Reason::Taken => "taken",
+            _ => "time to live",
+        },
+        Outcome::Closed => "closed",
+        Outcome::Forgotten => "forgotten",
+        Outcome::SessionNotOpen => "session not open",
+        Outcome::TableFull => "table full",
+        Outcome::WrongPairs => "wrong pairs",
+        _ => "halted",
+    }
+}

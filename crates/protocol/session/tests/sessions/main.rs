@@ -1,0 +1,6 @@
+//! Sessions and callers together, under a total order that loses, repeats and delays.
+#![forbid(unsafe_code)]
+
+mod audit;
+mod random;
+mod world;
