@@ -4,7 +4,7 @@
 
 use std::io::{self, Read, Write};
 
-use stentor::{Cluster, Context, Frozen, StateMachine};
+use stentor::{Cluster, Context, Frozen, Reply, StateMachine};
 
 #[derive(Clone, Copy, Default)]
 struct Counter(u64);
@@ -12,8 +12,9 @@ struct Counter(u64);
 impl StateMachine for Counter {
     type Frozen = Counter;
 
-    fn apply(&mut self, at: &Context<'_>, command: &[u8]) {
+    fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
         self.0 += 1;
+        reply.extend(&self.0.to_le_bytes());
         println!("{} commands; {} sent {:?}", self.0, at.sender(), String::from_utf8_lossy(command));
     }
 
