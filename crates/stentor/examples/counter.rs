@@ -1,20 +1,21 @@
-//! A replicated counter: `counter g1.1`, `counter g1.2` and `counter g1.3`, each in a terminal of its own, in a directory with a
-//! `cluster.toml` (`stentor config init` writes one). `echo hello | stentor cast --to g1` counts a command. Kill any of the three with
-//! `kill -9`, cast again, and start it again: it gets the state from the others.
+//! A replicated counter. `counter g1.1`, `counter g1.2` and `counter g1.3` run its nodes, each in a terminal of its own, in a directory with
+//! a `cluster.toml` (`stentor config init` writes one). `counter` adds 5, and says what the counter is then. Kill any node with `kill -9`,
+//! and add again.
 
 use std::io::{self, Read, Write};
 
-use stentor::{Cluster, Context, Frozen, StateMachine};
+use stentor::{Cluster, Context, Frozen, Reply, StateMachine};
 
 #[derive(Clone, Copy, Default)]
-struct Counter(u64);
+struct Counter(i64);
 
 impl StateMachine for Counter {
     type Frozen = Counter;
 
-    fn apply(&mut self, at: &Context<'_>, command: &[u8]) {
-        self.0 += 1;
-        println!("{} commands; {} sent {:?}", self.0, at.sender(), String::from_utf8_lossy(command));
+    fn apply(&mut self, _: &Context<'_>, command: &[u8], reply: &mut Reply) {
+        let Ok(bytes) = command.try_into() else { return reply.extend(b"not eight bytes") };
+        self.0 = self.0.wrapping_add(i64::from_le_bytes(bytes));
+        reply.extend(&self.0.to_le_bytes());
     }
 
     fn freeze(&self) -> Counter {
@@ -24,8 +25,7 @@ impl StateMachine for Counter {
     fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
         let mut bytes = [0; 8];
         from.read_exact(&mut bytes)?;
-        self.0 = u64::from_le_bytes(bytes);
-        println!("goes on after {} commands", self.0);
+        self.0 = i64::from_le_bytes(bytes);
         Ok(())
     }
 }
@@ -36,15 +36,16 @@ impl Frozen for Counter {
     }
 }
 
-fn main() {
-    if let Err(error) = run() {
-        eprintln!("{error}");
-        std::process::exit(1);
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let cluster = Cluster::load("cluster.toml")?;
+    match std::env::args().nth(1) {
+        Some(name) => cluster.node(&name, Counter::default()).start()?.run()?,
+        None => {
+            let (group, client) = (cluster.group("g1")?, cluster.client());
+            let client = client.groups(group).connect()?;
+            let answer = client.call(group, &5_i64.to_le_bytes()).wait()?;
+            println!("{} at {:?}", i64::from_le_bytes(answer.bytes().try_into()?), answer.position());
+        }
     }
-}
-
-fn run() -> Result<(), Box<dyn std::error::Error>> {
-    let name = std::env::args().nth(1).ok_or("name a member of the configuration: counter g1.1")?;
-    Cluster::load("cluster.toml")?.node(&name, Counter::default()).start()?.run()?;
     Ok(())
 }

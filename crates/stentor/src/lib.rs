@@ -8,7 +8,7 @@
 //!
 //! ```no_run
 //! use std::io::{self, Read, Write};
-//! use stentor::{Cluster, Context, Frozen, StateMachine};
+//! use stentor::{Cluster, Context, Frozen, Reply, StateMachine};
 //!
 //! #[derive(Clone, Copy, Default)]
 //! struct Counter(i64);
@@ -16,8 +16,9 @@
 //! impl StateMachine for Counter {
 //!     type Frozen = Counter;
 //!
-//!     fn apply(&mut self, _: &Context<'_>, command: &[u8]) {
+//!     fn apply(&mut self, _: &Context<'_>, command: &[u8], reply: &mut Reply) {
 //!         self.0 += command.len() as i64;
+//!         reply.extend(&self.0.to_le_bytes());
 //!     }
 //!
 //!     fn freeze(&self) -> Counter {
@@ -57,6 +58,7 @@ mod client;
 mod cluster;
 pub mod config;
 mod node;
+mod reply;
 pub mod runtime;
 mod state_machine;
 
@@ -66,6 +68,9 @@ pub use client::{
 };
 pub use cluster::{Cluster, ClusterBuilder, Group};
 pub use config::{ClusterConfig, ConfigError};
-pub use node::{MemberStatus, Node, NodeBuilder, NodeError, NodeHandle, Position, StartError, Status, Stopper, Turn};
-pub use state_machine::{Context, Frozen, StateMachine, Stateless};
+pub use node::{
+    ApplyThread, MemberStatus, Node, NodeBuilder, NodeError, NodeHandle, Position, StartError, Status, Stopper, Turn,
+};
+pub use reply::Reply;
+pub use state_machine::{Context, Frozen, SessionId, StateMachine, Stateless};
 pub use stentor_fabric::WaitMode;

@@ -1,7 +1,11 @@
 //! What a user replicates.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 
+use stentor_multicast::GroupId;
+
+pub(crate) use crate::reply::Reply;
 use crate::{Group, Position};
 
 /// What is replicated: a value that changes by commands alone.
@@ -10,14 +14,22 @@ use crate::{Group, Position};
 /// the value, the context and the command. It must not look at a clock, at random numbers, at files, or at the order in which a `HashMap`
 /// iterates.
 ///
-/// All methods run on the thread of the [`Node`](crate::Node), between two rounds of the protocol. While one of them runs, the member
-/// answers nobody. A call that takes longer than the shortest time-out of the election (one second by default) makes a leader suspected.
+/// All methods run on the apply thread of the [`Node`](crate::Node), one after the other, behind a bounded queue. A method that takes long
+/// delays what waits in the queue, and in the end the clients: the member goes on to vote and to answer others. With
+/// [`ApplyThread::Protocol`](crate::ApplyThread::Protocol) they run on the thread of the protocol, between two of its rounds; then the
+/// member answers nobody while one of them runs.
+///
+/// # Panics
+/// A machine that panics is *poisoned*: it gets no command, is not frozen and cannot be inspected. Its node goes on to vote, and hands
+/// over if it leads. If a majority of the group has applied the command without it, the node starts over in its process, and the machine
+/// gets the state of the others by [`restore`](StateMachine::restore). If not, the group is halted at that command: see
+/// [`Status::halted`](crate::Status::halted).
 pub trait StateMachine: Send + 'static {
     /// The value at one moment, as [`freeze`](StateMachine::freeze) gives it.
     type Frozen: Frozen;
 
-    /// Applies a command, in the global order. A command comes once.
-    fn apply(&mut self, at: &Context<'_>, command: &[u8]);
+    /// Applies a command, in the global order. A command comes once. What is written to `reply` is for the client that sent the command.
+    fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply);
 
     /// Freezes the value after all commands that were applied so far, for a member that lacks it. Make it cheap: clone an `Arc`, and let
     /// `apply` copy what a frozen value still holds (`Arc::make_mut`). The frozen value is written on a thread of its own.
@@ -25,7 +37,8 @@ pub trait StateMachine: Send + 'static {
     /// A machine that has nothing to keep returns [`Stateless`].
     fn freeze(&self) -> Self::Frozen;
 
-    /// Replaces the value by one that another member has written, or by the one that this machine was started with.
+    /// Replaces the value by one that another member has written, or by the one that this machine was started with. After a panic the
+    /// value may be broken: nothing of it may be kept.
     ///
     /// # Errors
     /// If the bytes are no value. The node stops then: it never goes on with half of a state.
@@ -63,7 +76,19 @@ impl Frozen for Stateless {
 pub struct Context<'a> {
     pub(crate) group: Group,
     pub(crate) position: Position,
+    pub(crate) groups: &'a [GroupId],
+    pub(crate) session: Option<SessionId>,
     pub(crate) sender: &'a str,
+}
+
+/// A session of a client, as state machines see it. It stays the same when another process takes the session up.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SessionId(pub(crate) stentor_session::SessionId);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 impl Context<'_> {
@@ -71,6 +96,18 @@ impl Context<'_> {
     #[must_use]
     pub fn group(&self) -> Group {
         self.group
+    }
+
+    /// Returns all groups that apply the command, in the order of the configuration.
+    pub fn groups(&self) -> impl Iterator<Item = Group> + '_ {
+        self.groups.iter().copied().map(Group)
+    }
+
+    /// Returns the session under which the command was sent. `None`: it was sent without one, by `stentor cast` for example, and nobody is
+    /// answered.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionId> {
+        self.session
     }
 
     /// Returns the place of the command in the global order.

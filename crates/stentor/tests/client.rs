@@ -371,7 +371,7 @@ fn what_cannot_be_sent_is_refused_by_name() {
     client.call(group, &vec![0; limit]).wait().expect("the longest command is applied");
     assert_eq!(refused(client.call(group, &vec![0; limit + 1])), Refused::TooLong { bytes: limit + 1, limit });
     let long = client.call(group, b"long").wait();
-    assert!(matches!(long, Err(CallError::Unknown(_, Why::ReplyTooLong(of))) if of == group), "{long:?}");
+    assert!(matches!(long, Err(CallError::ReplyTooLong(of)) if of == group), "{long:?}");
 }
 
 #[test]

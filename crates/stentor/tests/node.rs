@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use stentor::config::FabricKind;
 use stentor::runtime::{ClientId, ClusterRuntime, GroupId, Housekeeper, WaitMode, client_round};
 use stentor::{
-    Cluster, ConfigError, Context, Frozen, Node, NodeError, NodeHandle, StartError, StateMachine, Stateless, Status,
-    Stopper, Turn,
+    Cluster, ConfigError, Context, Frozen, Node, NodeError, NodeHandle, Reply, StartError, StateMachine, Stateless,
+    Status, Stopper, Turn,
 };
 use stentor_fabric::Backoff;
 use stentor_testutil::TempDir;
@@ -30,7 +30,7 @@ struct Sum {
 impl StateMachine for Sum {
     type Frozen = Sum;
 
-    fn apply(&mut self, at: &Context<'_>, command: &[u8]) {
+    fn apply(&mut self, at: &Context<'_>, command: &[u8], _: &mut Reply) {
         assert_ne!(command, b"panic", "as it was told");
         assert!(at.time() >= self.last_time && at.position().index > 0);
         self.last_time = at.time();
@@ -247,7 +247,7 @@ fn nodes_turn_in_an_event_loop_of_the_callers_and_stop() {
     }
     assert!(slept > 0, "an idle node lets its loop sleep");
     assert!(nodes.iter_mut().all(|node| node.turn().is_ok_and(|turn| turn == Turn::Stopped)));
-    assert_eq!(nodes[0].machine().sum, 0);
+    assert_eq!(nodes[0].inspect(|machine| machine.sum).expect("it has not panicked"), 0);
 }
 
 #[test]
@@ -286,7 +286,7 @@ struct Panics;
 impl StateMachine for Panics {
     type Frozen = Stateless;
 
-    fn apply(&mut self, _: &Context<'_>, _: &[u8]) {
+    fn apply(&mut self, _: &Context<'_>, _: &[u8], _: &mut Reply) {
         panic!("as it was told");
     }
 

@@ -92,7 +92,7 @@ impl Limits {
     /// The longest message that can be configured, bytes.
     pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
     /// The longest reply that can be configured, bytes.
-    pub const MAX_REPLY_BYTES: usize = 1 << 20;
+    pub const MAX_REPLY_BYTES: usize = 2 << 20;
     /// The largest window that can be configured.
     pub const MAX_WINDOW: u32 = 1 << 16;
     /// The largest ring that can be configured, bytes.

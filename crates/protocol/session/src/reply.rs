@@ -35,6 +35,12 @@ impl<'a> Reply<'a> {
         if self.overflows { 0 } else { self.limit - self.bytes.len() }
     }
 
+    /// Makes the reply an overflow, as a longer one does.
+    pub fn overflow(&mut self) {
+        self.overflows = true;
+        self.bytes.clear();
+    }
+
     /// Whether more was written than there was room for.
     #[must_use]
     pub fn overflows(&self) -> bool {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{Backoff, Idle, WaitMode};
-use stentor_multicast::{Client as Sender, GroupId, SubmitError, Wants};
+use stentor_multicast::{Client as Sender, GroupId, Incarnation, SubmitError, Wants};
 use stentor_session::{
     Caller, CallerConfig, CallerError, Envelope, Event, Fate, Kind, NotApplied, Outcome as Answered, Pair, Reason,
     ReplyRecord, SessionId, SessionKey,
@@ -30,7 +30,7 @@ const UNANSWERED: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_millis(250);
 /// How long a session lives that nobody renews.
 const TTL: Duration = Duration::from_secs(30);
-/// How often a session is opened anew because the groups' time was ahead of this host's clock.
+/// How often a session is opened anew because a group's time or history was not what was assumed.
 const ATTEMPTS: u32 = 4;
 /// How long a client that ends waits for its session's end.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -63,6 +63,8 @@ pub(super) struct Core<F: FabricDiagnostics> {
     patience: Duration,
     /// The largest time of the order that a reply has told.
     order_time: u64,
+    /// By group: where its history began, as replies have told.
+    origins: Vec<Incarnation>,
     /// By request, as often as the window goes round.
     sent: Vec<Sent>,
     envelope: [u8; Envelope::BYTES],
@@ -93,6 +95,7 @@ impl<F: FabricDiagnostics> Core<F> {
             housekeeper: Housekeeper::default(),
             patience,
             order_time: 0,
+            origins: vec![Incarnation::NONE; plan.topology().groups()],
             sent: vec![Sent::default(); limits.window as usize],
             envelope: [0; Envelope::BYTES],
             question: Vec::new(),
@@ -156,7 +159,8 @@ impl<F: FabricDiagnostics> Core<F> {
                     self.changes += 1;
                     return Ok(());
                 }
-                Some((_, Answered::Refused(Reason::TooLate | Reason::Taken))) => {}
+                // Its answer has told the group's time, or where its history began.
+                Some((_, Answered::Refused(Reason::TooLate | Reason::Taken) | Answered::WrongPairs)) => {}
                 Some((group, outcome)) => return Err(Problem::Session(not_applied(group, outcome)).into()),
             }
         }
@@ -180,7 +184,13 @@ impl<F: FabricDiagnostics> Core<F> {
     }
 
     fn pairs(&self, to: &[GroupId]) -> Vec<Pair> {
-        to.iter().map(|group| Pair { group: *group, incarnation: self.client.incarnation(*group) }).collect()
+        // A group that moved above another history of itself greets with an incarnation that is not the origin of its history. Then its
+        // first answer tells that.
+        let origin = |group: GroupId| match self.origins.get(usize::from(group.0)) {
+            Some(told) if !told.is_none() => *told,
+            _ => self.client.incarnation(group),
+        };
+        to.iter().map(|group| Pair { group: *group, incarnation: origin(*group) }).collect()
     }
 
     /// Returns the time of the order, as far as it can be known here.
@@ -282,13 +292,16 @@ impl<F: FabricDiagnostics> Core<F> {
 
     #[inline]
     fn take_replies(&mut self, each: &mut impl FnMut(Finished<'_>)) -> bool {
-        let Core { client, caller, order_time, agreed, changes, .. } = self;
+        let Core { client, caller, order_time, origins, agreed, changes, .. } = self;
         let mut any = false;
         while let Some(reply) = client.next_reply() {
             any = true;
             // What is no record is of another version, or of a member that lies.
             let Ok(record) = ReplyRecord::parse(reply.bytes) else { continue };
             *order_time = (*order_time).max(record.applied);
+            if let Some(origin) = origins.get_mut(usize::from(reply.group.0)) {
+                *origin = record.position.incarnation;
+            }
             match caller.on_reply(reply.group, &record) {
                 Some(Event::Finished(finished)) => {
                     let stentor_session::Finished { generation, request, fate } = finished;

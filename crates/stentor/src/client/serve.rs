@@ -236,8 +236,7 @@ fn copy(from: &session::Ticket, to: &mut session::Ticket) {
     let mut pairs = std::mem::take(&mut to.pairs);
     pairs.clear();
     pairs.extend_from_slice(&from.pairs);
-    let session::Ticket { session, generation, request, behind, end, pairs: _ } = *from;
-    *to = session::Ticket { session, generation, request, behind, end, pairs };
+    *to = session::Ticket { pairs, ..*from };
 }
 
 /// Hands an outcome over to the call in a slot.

@@ -107,6 +107,7 @@ impl ClusterBuilder {
             body_ring_kib,
             reply_bytes,
             reply_ring_kib,
+            sessions,
             snapshot_mib,
             backlog_mib,
             slowed_percent,
@@ -114,7 +115,7 @@ impl ClusterBuilder {
         } = self.limits;
         line(format_args!(
             "[limits]\nmessage_bytes = {message_bytes}\nwindow = {window}\nclients = {clients}\nring_kib = {ring_kib}\n\
-             body_ring_kib = {body_ring_kib}\nreply_bytes = {reply_bytes}\nreply_ring_kib = {reply_ring_kib}\n\
+             body_ring_kib = {body_ring_kib}\nreply_bytes = {reply_bytes}\nreply_ring_kib = {reply_ring_kib}\nsessions = {sessions}\n\
              snapshot_mib = {snapshot_mib}\nbacklog_mib = {backlog_mib}\n\
              slowed_percent = {slowed_percent}\nexpel_ms = {expel_ms}\n"
         ));

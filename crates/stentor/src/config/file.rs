@@ -43,6 +43,7 @@ pub(super) struct FileLimits {
     pub(super) body_ring_kib: Option<Spanned<i64>>,
     pub(super) reply_bytes: Option<Spanned<i64>>,
     pub(super) reply_ring_kib: Option<Spanned<i64>>,
+    pub(super) sessions: Option<Spanned<i64>>,
     pub(super) snapshot_mib: Option<Spanned<i64>>,
     pub(super) backlog_mib: Option<Spanned<i64>>,
     pub(super) slowed_percent: Option<Spanned<i64>>,

@@ -31,6 +31,7 @@ fn canonical(config: &ClusterConfig) -> Vec<u8> {
         limits.body_ring_kib,
         limits.reply_bytes,
         limits.reply_ring_kib,
+        limits.sessions,
     ] {
         form.number(u64::from(value));
     }

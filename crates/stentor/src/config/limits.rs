@@ -3,6 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use stentor_session::{ReplyRecord, SessionLimits};
+
 /// Groups in a cluster, at most.
 pub const MAX_GROUPS: usize = 256;
 /// Processes in a group, at most.
@@ -34,6 +36,8 @@ pub const RING_KIB: RangeInclusive<u32> = 16..=65_536;
 pub const BODY_RING_KIB: RangeInclusive<u32> = 16..=1_048_576;
 /// Longest reply of a member to a client, bytes; 0: there are none.
 pub const REPLY_BYTES: RangeInclusive<u32> = 0..=1 << 20;
+/// Sessions of clients that a group keeps.
+pub const SESSIONS: RangeInclusive<u32> = 1..=65_536;
 /// Size of the ring for one member's replies at one client, KiB.
 pub const REPLY_RING_KIB: RangeInclusive<u32> = 1..=65_536;
 
@@ -49,7 +53,8 @@ const _: () = assert!(*MESSAGE_BYTES.end() as usize == stentor_multicast::Limits
 const _: () = assert!(*WINDOW.end() == stentor_multicast::Limits::MAX_WINDOW);
 const _: () = assert!((*BODY_RING_KIB.end() as u64) << 10 <= stentor_multicast::Limits::MAX_RING_BYTES);
 const _: () = assert!((*RING_KIB.end() as u64) << 10 <= stentor_multicast::Limits::MAX_RING_BYTES);
-const _: () = assert!(*REPLY_BYTES.end() as usize == stentor_multicast::Limits::MAX_REPLY_BYTES);
+const _: () =
+    assert!(*REPLY_BYTES.end() as usize + ReplyRecord::HEAD_BYTES <= stentor_multicast::Limits::MAX_REPLY_BYTES);
 const _: () = assert!((*REPLY_RING_KIB.end() as u64) << 10 <= stentor_multicast::Limits::MAX_RING_BYTES);
 const _: () = assert!((*SNAPSHOT_MIB.end() as u64) << 20 <= stentor_multicast::Limits::MAX_SNAPSHOT_BYTES);
 const _: () = assert!((*BACKLOG_MIB.end() as u64) << 20 <= stentor_multicast::Limits::MAX_SNAPSHOT_BYTES);
@@ -74,11 +79,15 @@ pub struct Limits {
     /// Size of the ring for one client's messages at one member, KiB; within [`BODY_RING_KIB`]. Rounded up to two of
     /// the longest messages.
     pub body_ring_kib: u32,
-    /// Longest reply of a member to a client, bytes; within [`REPLY_BYTES`]. If it is 0 there are no replies.
+    /// Longest reply of a state machine to a client, bytes; within [`REPLY_BYTES`]. If it is 0 there are no replies, and no clients with
+    /// sessions.
     pub reply_bytes: u32,
     /// Size of the ring for one member's replies at one client, KiB; within [`REPLY_RING_KIB`]. Rounded up to two of the
     /// longest replies.
     pub reply_ring_kib: u32,
+    /// Sessions that a group keeps at a time; within [`SESSIONS`]. For each of them a member keeps the replies to up to a window of
+    /// commands.
+    pub sessions: u32,
     /// The largest state of an application that one member gives another, MiB; within [`SNAPSHOT_MIB`].
     pub snapshot_mib: u32,
     /// Deliveries that a member keeps for another one that gets its state, MiB; within [`BACKLOG_MIB`].
@@ -107,6 +116,7 @@ impl Limits {
         body_ring_kib: 1024,
         reply_bytes: 1024,
         reply_ring_kib: 64,
+        sessions: 256,
         snapshot_mib: 2048,
         backlog_mib: 256,
         slowed_percent: 25,
@@ -117,6 +127,23 @@ impl Limits {
     #[must_use]
     pub fn expel_after(&self) -> Duration {
         Duration::from_millis(u64::from(self.expel_ms))
+    }
+
+    /// The longest record in which a reply travels, bytes.
+    fn reply_record_bytes(&self) -> usize {
+        if self.reply_bytes == 0 { 0 } else { ReplyRecord::HEAD_BYTES + self.reply_bytes as usize }
+    }
+
+    /// The bounds of a group's table of sessions.
+    #[must_use]
+    pub fn sessions(&self) -> SessionLimits {
+        SessionLimits {
+            sessions: self.sessions,
+            ended: 4 * self.sessions,
+            window: self.window,
+            reply_bytes: self.reply_bytes,
+            ..SessionLimits::default()
+        }
     }
 
     /// The sizes as the multicast takes them.
@@ -130,7 +157,7 @@ impl Limits {
             snapshot_bytes: u64::from(self.snapshot_mib) << 20,
             backlog_bytes: u64::from(self.backlog_mib) << 20,
             slowed_percent: self.slowed_percent,
-            reply_bytes: self.reply_bytes as usize,
+            reply_bytes: self.reply_record_bytes(),
             reply_ring_bytes: u64::from(self.reply_ring_kib) << 10,
         }
     }

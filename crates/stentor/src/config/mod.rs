@@ -20,6 +20,7 @@
 //! body_ring_kib = 1024           # the ring for one client's messages at one member
 //! reply_bytes = 1024             # longest reply of a member to a client; 0: there are none
 //! reply_ring_kib = 64            # the ring for one member's replies at one client
+//! sessions = 256                 # sessions of clients that a group keeps at a time
 //! snapshot_mib = 2048            # the largest state that one member gives another
 //! backlog_mib = 256              # what is delivered meanwhile and kept for the other
 //! slowed_percent = 25            # as that fills up, clients are slowed, at most to this share of their rate

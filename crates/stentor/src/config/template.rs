@@ -143,6 +143,7 @@ ring_kib = {ring_kib}    # each control ring between two members
 body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one member
 reply_bytes = {reply_bytes}    # longest reply of a member to a client; 0: there are none
 reply_ring_kib = {reply_ring_kib}    # the ring for one member's replies at one client
+sessions = {sessions}         # sessions of clients that a group keeps at a time
 # Memory that is taken only while a member that was away gets another one's state:
 snapshot_mib = {snapshot_mib}    # the largest state
 backlog_mib = {backlog_mib}    # what is delivered meanwhile
@@ -164,6 +165,7 @@ expel_ms = {expel_ms}    # a member that takes nothing for so long holds nobody 
             body_ring_kib = limits.body_ring_kib,
             reply_bytes = limits.reply_bytes,
             reply_ring_kib = limits.reply_ring_kib,
+            sessions = limits.sessions,
             snapshot_mib = limits.snapshot_mib,
             backlog_mib = limits.backlog_mib,
             slowed_percent = limits.slowed_percent,

@@ -330,6 +330,7 @@ fn the_fingerprint_follows_what_must_be_agreed() {
         ("clients = 2", "clients = 2\nbody_ring_kib = 512"),
         ("clients = 2", "clients = 2\nreply_bytes = 0"),
         ("clients = 2", "clients = 2\nreply_ring_kib = 128"),
+        ("clients = 2", "clients = 2\nsessions = 7"),
         ("\"g2\"", "\"g3\""),
         ("\"g2.1\"", "\"g2.7\""),
         (", { id = \"g1.2\", address = \"localhost:7102\" }", ""),
@@ -518,6 +519,7 @@ fn memory_grows_with_each_limit_and_adds_up() {
         ("clients = 2", "clients = 2\nring_kib = 512"),
         ("clients = 2", "clients = 2\nbody_ring_kib = 2048"),
         ("clients = 2", "clients = 2\nreply_ring_kib = 128"),
+        ("clients = 2", "clients = 2\nsessions = 7"),
         ("clients = 2", "clients = 2\nreply_bytes = 100000"),
         ("window = 1024", "window = 2048"),
     ] {
@@ -567,11 +569,11 @@ proptest! {
         groups in 1usize..20, replicas in 1usize..8, window in 0u32..=16, clients in 1u16..=1024,
         message_bytes in 1u32..=16 << 20, ring_kib in 16u32..=65_536, body_ring_kib in 16u32..=1_048_576,
         snapshot_mib in 1u32..=1_048_576, backlog_mib in 32u32..=1_048_576, slowed_percent in 1u32..=100,
-        expel_ms in 50u32..=600_000, reply_bytes in 0u32..=1 << 20, reply_ring_kib in 1u32..=65_536,
+        expel_ms in 50u32..=600_000, reply_bytes in 0u32..=1 << 20, reply_ring_kib in 1u32..=65_536, sessions in 1u32..=65_536,
     ) {
         let window = 1 << window;
         let rings = Limits { message_bytes, window, clients, ring_kib, body_ring_kib, ..Limits::DEFAULT };
-        let limits = Limits { snapshot_mib, backlog_mib, slowed_percent, expel_ms, reply_bytes, reply_ring_kib, ..rings };
+        let limits = Limits { snapshot_mib, backlog_mib, slowed_percent, expel_ms, reply_bytes, reply_ring_kib, sessions, ..rings };
         let text = Template { cluster: "a-b.c_9".into(), groups, replicas, limits, ground: Ground::Shm }.render();
         let config = parse(&text).unwrap();
         prop_assert_eq!(config.limits(), &limits);

@@ -15,7 +15,7 @@ use super::error::{Misplaced, Problem};
 use super::file::{Election, File, FileLimits, Group, Process};
 use super::limits::{
     BACKLOG_MIB, BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, CLOCK_BOUND_MS, EXPEL_MS, Limits, MAX_GROUP_PROCESSES,
-    MAX_GROUPS, MESSAGE_BYTES, REPLY_BYTES, REPLY_RING_KIB, RING_KIB, SLOWED_PERCENT, SNAPSHOT_MIB, TIMEOUT_MS, WINDOW,
+    MAX_GROUPS, MESSAGE_BYTES, REPLY_BYTES, REPLY_RING_KIB, RING_KIB, SESSIONS, SLOWED_PERCENT, SNAPSHOT_MIB, TIMEOUT_MS, WINDOW,
 };
 use super::number::number;
 use super::{
@@ -144,6 +144,7 @@ fn limits(file: &FileLimits) -> Result<Limits, Misplaced> {
             default.body_ring_kib,
         )?,
         reply_bytes: number("limits.reply_bytes", file.reply_bytes.as_ref(), &REPLY_BYTES, default.reply_bytes)?,
+        sessions: number("limits.sessions", file.sessions.as_ref(), &SESSIONS, default.sessions)?,
         reply_ring_kib: number(
             "limits.reply_ring_kib",
             file.reply_ring_kib.as_ref(),

@@ -3,6 +3,7 @@
 use stentor_election::HandOverError;
 use thiserror::Error;
 
+use super::Position;
 use crate::runtime::{self, RunError};
 
 /// Why a node did not start. Nothing of it is left then.
@@ -39,8 +40,14 @@ pub(super) enum Problem {
     Gone,
     #[error("its own thread cannot wait for its answer")]
     Itself,
-    #[error("its state machine has panicked")]
-    Panicked,
+    #[error("its state machine has panicked{}", .0.map_or(String::new(), |at| format!(" at command {}", at.index)))]
+    Panicked(Option<Position>),
+    #[error(
+        "its state machine has not applied {0} of the commands that were delivered, and was not waited for any longer"
+    )]
+    Slow(usize),
+    #[error("it cannot start over after its state machine has panicked: {0}")]
+    StartOver(Box<runtime::StartError>),
 }
 
 /// What ended a member, without its number: the name stands before it.
@@ -87,7 +94,9 @@ impl Problem {
             Problem::HandOver { .. } => "ask the leader, and name a connected member of its group",
             Problem::Gone => "`NodeHandle::stop` returns why",
             Problem::Itself => "ask from another thread, not in a method of the state machine and not in `inspect`",
-            Problem::Panicked => "mend the state machine, and start the node again: the group takes it in",
+            Problem::Slow(_) => "start the node again: it takes the state of the others",
+            Problem::StartOver(_) => "mend the state machine, and start the node again: the group takes it in",
+            Problem::Panicked(_) => "mend the state machine, and start the node again: the group takes it in",
         }
     }
 }

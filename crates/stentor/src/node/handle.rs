@@ -2,12 +2,14 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use super::apply::Looks;
 use super::error::Problem;
 use super::hosted::{Host, Mailbox};
-use super::{Node, NodeError, Status, Stopper};
+use super::{Node, NodeError, Position, Status, Stopper};
 use crate::state_machine::StateMachine;
 
 /// A node that runs on a thread of its own. If this is dropped, the node is told to stop, and nobody waits for that.
@@ -16,6 +18,7 @@ pub struct NodeHandle<S> {
     name: String,
     stopper: Stopper,
     mailbox: Mailbox<S>,
+    looks: Looks<S>,
     thread: Option<JoinHandle<Result<S, NodeError>>>,
 }
 
@@ -27,38 +30,37 @@ impl<S> std::fmt::Debug for NodeHandle<S> {
 
 impl<S: StateMachine> NodeHandle<S> {
     pub(super) fn spawn(name: String, mut node: Node<S>, mailbox: Mailbox<S>) -> io::Result<Self> {
-        let stopper = node.stopper();
+        let (stopper, looks) = (node.stopper(), node.looks.clone());
         let own = name.clone();
-        let run = move || {
-            // A machine that has panicked is not used again.
-            match catch_unwind(AssertUnwindSafe(|| node.run())) {
-                Ok(ended) => ended.map(|()| node.into_machine()),
-                Err(_) => Err(NodeError { name: own, problem: Problem::Panicked }),
-            }
+        let run = move || match catch_unwind(AssertUnwindSafe(|| node.run())) {
+            Ok(ended) => ended.and_then(|()| node.into_machine()),
+            Err(_) => Err(NodeError { name: own, problem: Problem::Panicked(None) }),
         };
         let thread = thread::Builder::new().name(format!("stentor {name}")).spawn(run)?;
-        Ok(NodeHandle { name, stopper, mailbox, thread: Some(thread) })
+        Ok(NodeHandle { name, stopper, mailbox, looks, thread: Some(thread) })
     }
 
     /// Returns how the node and its group stand. The node answers between two rounds, within 50 ms if it is at rest.
     ///
     /// # Errors
-    /// If the node has ended: [`stop`](NodeHandle::stop) returns why. Or if the node's own thread asks, in `apply` for example: it would
-    /// wait for itself.
+    /// If the node has ended: [`stop`](NodeHandle::stop) returns why. Or if the node's own thread asks, in `apply` for example where that is
+    /// the thread that [applies](super::NodeBuilder::apply_on): it would wait for itself.
     pub fn status(&self) -> Result<Status, NodeError> {
         self.ask(|host| host.status())
     }
 
-    /// Looks at the value between two commands, on the node's thread, which answers nobody meanwhile.
+    /// Looks at the value between two commands, on the thread that applies them. The protocol goes on meanwhile.
     ///
     /// # Errors
-    /// As [`status`](NodeHandle::status).
+    /// If the node has ended, or its state machine has panicked. Or if the apply thread itself asks: it would wait for itself.
     ///
     /// # Panics
     /// If `look` does. The node goes on.
     pub fn inspect<T: Send + 'static>(&self, look: impl FnOnce(&S) -> T + Send + 'static) -> Result<T, NodeError> {
-        let looked = self.ask(|host| catch_unwind(AssertUnwindSafe(|| look(host.machine()))))?;
-        Ok(looked.unwrap_or_else(|panic| resume_unwind(panic)))
+        if self.looks.is_own_thread() || self.is_own_thread() {
+            return Err(self.failed(Problem::Itself));
+        }
+        looked(&self.looks, look).wait(&self.name, || self.has_ended())
     }
 
     /// Asks another member to lead. [`status`](NodeHandle::status) says when it does.
@@ -82,10 +84,11 @@ impl<S: StateMachine> NodeHandle<S> {
         self.stopper.clone()
     }
 
-    /// Stops the node, which hands over if it leads, and waits for its end. Returns the value.
+    /// Stops the node, which hands over if it leads, and waits for its end. Returns the value after all commands that were delivered, for
+    /// which it waits up to 10 s.
     ///
     /// # Errors
-    /// Why the node had ended before.
+    /// Why the node had ended before; or if its state machine has panicked, or takes longer.
     pub fn stop(mut self) -> Result<S, NodeError> {
         self.stopper.stop();
         let gone = || Err(NodeError { name: self.name.clone(), problem: Problem::Gone });
@@ -96,22 +99,58 @@ impl<S: StateMachine> NodeHandle<S> {
         &self,
         question: impl FnOnce(&mut dyn Host<S>) -> T + Send + 'static,
     ) -> Result<T, NodeError> {
-        if self.thread.as_ref().is_some_and(|own| own.thread().id() == thread::current().id()) {
-            return Err(NodeError { name: self.name.clone(), problem: Problem::Itself });
+        if self.is_own_thread() {
+            return Err(self.failed(Problem::Itself));
         }
         let (answer, answered) = sync_channel(1);
         // Whoever asked may have gone.
         self.mailbox.put(Box::new(move |host| drop(answer.send(question(host)))));
-        let gone = || NodeError { name: self.name.clone(), problem: Problem::Gone };
-        loop {
-            match answered.recv_timeout(std::time::Duration::from_millis(100)) {
-                Ok(answer) => return Ok(answer),
-                // What was asked for after the last round is never answered.
-                Err(_) if self.has_ended() => return answered.try_recv().map_err(|_| gone()),
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return Err(gone()),
-            }
+        wait(&answered, || self.has_ended()).ok_or_else(|| self.failed(Problem::Gone))
+    }
+
+    /// Whether the thread of the protocol asks itself.
+    fn is_own_thread(&self) -> bool {
+        self.thread.as_ref().is_some_and(|own| own.thread().id() == thread::current().id())
+    }
+
+    fn failed(&self, problem: Problem) -> NodeError {
+        NodeError { name: self.name.clone(), problem }
+    }
+}
+
+/// Waits for an answer. `None`: it does not come any more.
+fn wait<T>(answered: &Receiver<T>, has_ended: impl Fn() -> bool) -> Option<T> {
+    loop {
+        match answered.recv_timeout(Duration::from_millis(100)) {
+            Ok(answer) => return Some(answer),
+            // What was asked for after the last round is never answered.
+            Err(_) if has_ended() => return answered.try_recv().ok(),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
         }
+    }
+}
+
+/// The answer of a look.
+pub(super) struct Looked<T>(Receiver<Result<thread::Result<T>, Position>>);
+
+/// Leaves a look for the thread that applies.
+pub(super) fn looked<S, T: Send + 'static>(looks: &Looks<S>, look: impl FnOnce(&S) -> T + Send + 'static) -> Looked<T> {
+    let (answer, answered) = sync_channel(1);
+    looks.put(Box::new(move |machine| {
+        let looked = machine.map(|machine| catch_unwind(AssertUnwindSafe(|| look(machine))));
+        // Whoever asked may have gone.
+        let _ = answer.send(looked);
+    }));
+    Looked(answered)
+}
+
+impl<T> Looked<T> {
+    pub(super) fn wait(self, name: &str, has_ended: impl Fn() -> bool) -> Result<T, NodeError> {
+        let failed = |problem| NodeError { name: name.to_owned(), problem };
+        let looked = wait(&self.0, has_ended).ok_or_else(|| failed(Problem::Gone))?;
+        let looked = looked.map_err(|at| failed(Problem::Panicked(Some(at))))?;
+        Ok(looked.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 }
 

@@ -7,14 +7,17 @@ use std::time::{Duration, Instant};
 
 use stentor_election::Heartbeat;
 use stentor_fabric::{Idle, ProcessId, WaitMode};
-use stentor_multicast::Member;
+use stentor_multicast::{GroupId, Member, Replica};
 
+use super::answers::Answers;
+use super::apply::Looks;
 use super::error::Problem;
 use super::machine::Machine;
-use super::{MemberStatus, NodeError, Status, Turn};
+use super::poison::{Poison, Sight};
+use super::{MemberStatus, NodeError, Position, Status, Turn};
 use crate::runtime::{
-    ClusterRuntime, ElectionDriver, FabricDiagnostics, GivenUp, Goodbye, MemberLoop, Presence, RunError, StartError,
-    Stop, TransferOutcome, TransferReport, TransferRole,
+    Applied, ClusterRuntime, ElectionDriver, FabricDiagnostics, GivenUp, Goodbye, MemberLoop, Presence, RunError,
+    StartError, Stop, TransferOutcome, TransferReport, TransferRole,
 };
 use crate::state_machine::StateMachine;
 
@@ -29,8 +32,10 @@ pub(super) trait Host<S>: Send {
     fn turn(&mut self, stop: &Stop) -> Result<Turn, NodeError>;
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
     fn status(&self) -> Status;
-    fn machine(&self) -> &S;
-    fn into_machine(self: Box<Self>) -> S;
+    /// Answers who looks at the machine, if that is on this thread.
+    fn answer(&self);
+    fn looks(&self) -> Looks<S>;
+    fn into_machine(self: Box<Self>) -> Result<S, NodeError>;
     fn hand_over(&mut self, to: &str) -> Result<(), NodeError>;
 }
 
@@ -70,12 +75,21 @@ impl<S> Mailbox<S> {
     }
 }
 
+/// Makes the member, at the start of the node and when it starts over.
+pub(super) type StartMember<F> = Box<dyn Fn() -> Result<Member<F>, StartError> + Send>;
+
 /// A member with its election and its machine.
 pub(super) struct Hosted<F: FabricDiagnostics, S> {
     plan: Arc<ClusterRuntime>,
     me: ProcessId,
-    member: Member<F>,
+    group: GroupId,
+    /// `None` between two lives, while the node starts over.
+    member: Option<Member<F>>,
+    start: StartMember<F>,
     machine: Machine<S>,
+    answers: Answers,
+    poison: Poison,
+    wait: WaitMode,
     turns: MemberLoop,
     election: ElectionDriver<Heartbeat>,
     mailbox: Mailbox<S>,
@@ -96,19 +110,25 @@ struct Leaving {
 impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
     pub(super) fn new(
         plan: &Arc<ClusterRuntime>,
-        member: Member<F>,
+        (member, start): (Member<F>, StartMember<F>),
         machine: Machine<S>,
         wait: WaitMode,
         mailbox: Mailbox<S>,
     ) -> Result<Self, StartError> {
         let me = member.fabric().me();
+        let plan_clients = plan.topology().clients();
         member.fabric().carrier().iter().for_each(|line| log::info!("{}: {line}", plan.name(me)));
         Ok(Hosted {
             election: ElectionDriver::heartbeat(plan, me)?,
             plan: Arc::clone(plan),
             me,
-            member,
+            group: member.replica().group(),
+            member: Some(member),
+            start,
             machine,
+            answers: Answers::new(plan_clients),
+            poison: Poison::default(),
+            wait,
             turns: MemberLoop::new(wait),
             mailbox,
             leaving: Leaving::default(),
@@ -120,8 +140,15 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
     /// One round; see [`MemberLoop::round`].
     #[inline]
     fn round(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
-        let Hosted { plan, me, member, machine, turns, election, leaving, next_look, .. } = self;
+        let Hosted { plan, me, member, machine, answers, turns, election, leaving, next_look, .. } = self;
+        let Some(member) = member else { return self.begin_again(stop) };
+        machine.begin_round(|replies| answers.send(member, replies));
+        let poisoned = machine.progress().poisoned();
+        let poisoned_at = poisoned.map(|at| at.index);
+        election.set_applied(Applied { commands: machine.progress().commands(), poisoned: poisoned_at });
+        let mut since_start = Duration::ZERO;
         let round = |member: &mut Member<F>, now: Duration, _: bool| {
+            since_start = now;
             election.watch(|process| Presence::of(member.fabric(), process));
             election.round(now, member);
             if stop.is_stopped() {
@@ -134,11 +161,70 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
             }
         };
         let done = turns.round(member, machine, round);
-        let done = done.map_err(|error| NodeError::ended(self.plan.name(self.me), error))?;
+        let again = answers.look(member, machine);
+        machine.end_round(|replies| answers.send(member, replies));
+        let goes_on = again || member.has_unflushed();
+        let (worked, longest) = done.map_err(|error| self.ended(error))?;
+        let worked = worked || goes_on;
+        if let Some(error) = self.machine.progress().failure() {
+            return Err(self.ended(RunError::Restore(self.me, error)));
+        }
+        if !stop.is_stopped() && self.starts_over(since_start, poisoned) {
+            // Its connections end here, as those of a process that dies.
+            self.member = None;
+        }
         for request in self.mailbox.take() {
             request(self);
         }
-        Ok(done)
+        Ok((worked, longest.min(self.machine.longest_sleep())))
+    }
+
+    /// Returns whether the node, whose machine is poisoned `at` a command, starts over.
+    #[inline]
+    fn starts_over(&mut self, now: Duration, at: Option<Position>) -> bool {
+        let Hosted { plan, me, group, member, poison, election, .. } = self;
+        let (Some(member), topology) = (member, plan.topology()) else { return false };
+        poison.starts_over(now, at, || {
+            let is_beyond = |process: &ProcessId| {
+                let applied = at.is_some_and(|at| election.delivered(*process) >= at.index);
+                *process != *me && applied && member.is_connected_to(*process) && election.poisoned(*process).is_none()
+            };
+            let beyond = topology.members(*group).filter(is_beyond).count();
+            Sight { beyond, majority: topology.majority(*group) as usize, leads: member.replica().is_leader() }
+        })
+    }
+
+    /// Begins again as a process without memory: the group takes it in, and its machine gets the state of the others.
+    #[cold]
+    fn begin_again(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
+        if stop.is_stopped() {
+            self.leaving.done = true;
+            return Ok((true, Duration::ZERO));
+        }
+        let name = self.plan.name(self.me).to_owned();
+        log::info!("{name}: starts over, and takes the state of the others");
+        let failed = |error| NodeError { name: name.clone(), problem: Problem::StartOver(Box::new(error)) };
+        let member = (self.start)().map_err(failed)?;
+        let election = ElectionDriver::heartbeat(&self.plan, self.me);
+        self.election = election.map_err(|error| failed(error.into()))?;
+        self.turns = MemberLoop::new(self.wait);
+        self.next_look = Duration::ZERO;
+        self.sleeps = false;
+        self.machine.start_over();
+        self.answers = Answers::new(self.plan.topology().clients());
+        self.member = Some(member);
+        Ok((true, Duration::ZERO))
+    }
+
+    /// Returns the command at which the group is halted: the machines of a majority have panicked.
+    fn halted(&self, own: Option<Position>) -> Option<u64> {
+        let topology = self.plan.topology();
+        let mark = |process: ProcessId| {
+            if process == self.me { own.map(|at| at.index) } else { self.election.poisoned(process) }
+        };
+        let panicked = topology.members(self.group).filter_map(mark).count();
+        let first = topology.members(self.group).filter_map(mark).min();
+        first.filter(|_| panicked >= topology.majority(self.group) as usize)
     }
 
     fn ended(&self, error: RunError) -> NodeError {
@@ -184,7 +270,8 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Host<S> for Hosted<F, S> {
     fn run(&mut self, stop: &Stop) -> Result<(), NodeError> {
         while !self.leaving.done {
             let (worked, longest) = self.round(stop)?;
-            let paused = self.turns.pause(&mut self.member, worked, longest);
+            let Some(member) = &mut self.member else { continue };
+            let paused = self.turns.pause(member, worked, longest);
             paused.map_err(|error| self.ended(error))?;
         }
         Ok(())
@@ -194,15 +281,18 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Host<S> for Hosted<F, S> {
         if self.leaving.done {
             return Ok(Turn::Stopped);
         }
-        if std::mem::take(&mut self.sleeps) {
-            self.turns.woken(&mut self.member).map_err(|error| self.ended(error))?;
+        if std::mem::take(&mut self.sleeps)
+            && let Some(member) = &mut self.member
+        {
+            self.turns.woken(member).map_err(|error| self.ended(error))?;
         }
         loop {
             let (worked, longest) = self.round(stop)?;
             if self.leaving.done {
                 return Ok(Turn::Stopped);
             }
-            match self.turns.idle(&mut self.member, worked) {
+            let Some(member) = &mut self.member else { return Ok(Turn::Busy) };
+            match self.turns.idle(member, worked) {
                 Idle::Poll => return Ok(Turn::Busy),
                 // Another round at once. Nodes of one loop that took turns in arming would keep it awake.
                 Idle::Arm => {}
@@ -216,36 +306,48 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Host<S> for Hosted<F, S> {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.member.fabric().descriptor()
+        self.member.as_ref()?.fabric().descriptor()
     }
 
     fn status(&self) -> Status {
-        let Hosted { plan, me, member, election, .. } = self;
-        let replica = member.replica();
-        let joining = replica.is_joining();
-        let members = plan.topology().members(replica.group());
+        let Hosted { plan, me, member, election, machine, .. } = self;
+        let replica = member.as_ref().map(Member::replica);
+        let taken_in = replica.filter(|replica| !replica.is_joining());
         let other = |process| MemberStatus {
             name: plan.name(process).to_owned(),
-            connected: member.is_connected_to(process),
+            connected: member.as_ref().is_some_and(|member| member.is_connected_to(process)),
             commands: election.delivered(process),
+            poisoned: election.poisoned(process),
         };
+        let (commands, poisoned) = (machine.progress().commands(), machine.progress().poisoned());
         Status {
             name: plan.name(*me).to_owned(),
-            joining,
-            leader: (!joining).then(|| plan.name(replica.ballot().leader()).to_owned()),
-            leads: replica.is_leader(),
-            applied: self.machine.applied,
-            commands: member.applied(),
-            others: members.filter(|process| process != me).map(other).collect(),
+            joining: taken_in.is_none(),
+            leader: taken_in.map(|replica| plan.name(replica.ballot().leader()).to_owned()),
+            leads: replica.is_some_and(Replica::is_leader),
+            applied: machine.progress().applied(),
+            commands,
+            queued: member.as_ref().map_or(0, |member| member.applied().saturating_sub(commands)),
+            poisoned,
+            halted: self.halted(poisoned),
+            others: plan.topology().members(self.group).filter(|process| process != me).map(other).collect(),
         }
     }
 
-    fn machine(&self) -> &S {
-        &self.machine.machine
+    fn answer(&self) {
+        self.machine.answer();
     }
 
-    fn into_machine(self: Box<Self>) -> S {
-        self.machine.machine
+    fn looks(&self) -> Looks<S> {
+        self.machine.looks().clone()
+    }
+
+    fn into_machine(self: Box<Self>) -> Result<S, NodeError> {
+        let Hosted { machine, plan, me, .. } = *self;
+        let failed = |problem| NodeError { name: plan.name(me).to_owned(), problem };
+        let applier = machine.stop().map_err(|left| failed(Problem::Slow(left)))?;
+        let poisoned = applier.progress().poisoned();
+        applier.into_machine().ok_or_else(|| failed(Problem::Panicked(poisoned)))
     }
 
     fn hand_over(&mut self, to: &str) -> Result<(), NodeError> {
@@ -253,7 +355,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Host<S> for Hosted<F, S> {
             name: self.plan.name(self.me).to_owned(),
             problem: Problem::HandOver { to: to.to_owned(), why },
         };
-        let group = self.member.replica().group();
+        let group = self.group;
         let mut members = self.plan.topology().members(group).filter(|process| *process != self.me);
         let process = members.find(|process| self.plan.name(*process) == to).ok_or_else(|| failed(None))?;
         self.election.hand_over(process).map_err(|why| failed(Some(why)))

@@ -1,16 +1,15 @@
 //! A state machine as the application of a member.
 
-use std::io::{self, Read};
+use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
-use stentor_multicast::{
-    self as multicast, Application, Delivered, GroupId, RestoreError, StateReader, Timestamp, Topology,
-};
+use stentor_fabric::WaitMode;
+use stentor_multicast::{self as multicast, Application, ClientId, Delivered, Readiness, RestoreError, StateReader};
 
-use super::state_writer::StateWriter;
+use super::apply::{Applier, ApplyThread, Bounds, Looks, Progress, Queue, Record, Replies};
 use crate::Group;
-use crate::runtime::ClusterRuntime;
-use crate::state_machine::{Context, Frozen, StateMachine};
+use crate::state_machine::StateMachine;
 
 /// The place of a command in the global order, as one group applies it. Places compare as the global order does. A command has the same
 /// time and the same group of its time in all groups that apply it; the index is each group's own.
@@ -25,109 +24,151 @@ pub struct Position {
     pub index: u64,
 }
 
-/// A machine, and what its group was delivered.
+/// A machine, as the protocol's thread sees it.
 pub(super) struct Machine<S> {
-    pub(super) machine: S,
-    pub(super) applied: Option<Position>,
-    name: String,
-    group: Group,
-    /// The names of the clients.
-    senders: Vec<String>,
-    /// The value with which the machine was started, written.
-    first: Arc<[u8]>,
+    side: Side<S>,
+    progress: Arc<Progress>,
+    looks: Looks<S>,
+}
+
+/// Where the machine runs.
+enum Side<S> {
+    /// Behind a queue, on a thread of its own.
+    Own(Queue<S>),
+    /// On this thread. What it replied in this round is kept.
+    Here(Box<Applier<S>>, Vec<u8>),
 }
 
 impl<S: StateMachine> Machine<S> {
-    pub(super) fn new(machine: S, name: &str, group: Group, plan: &ClusterRuntime) -> io::Result<Self> {
-        let topology: &Topology = plan.topology();
-        let clients = (0..topology.clients() as u16).map(multicast::ClientId);
-        let senders = clients.map(|client| plan.name(topology.client_process(client)).to_owned()).collect();
-        let mut first = Vec::new();
-        machine.freeze().write(&mut first)?;
-        Ok(Machine { machine, applied: None, name: name.to_owned(), group, senders, first: first.into() })
+    pub(super) fn start(applier: Applier<S>, on: ApplyThread, bounds: Bounds, wait: WaitMode) -> io::Result<Self> {
+        let (progress, looks) = (Arc::clone(applier.progress()), applier.looks().clone());
+        let side = match on {
+            ApplyThread::Own => Side::Own(Queue::start(applier, bounds, wait)?),
+            ApplyThread::Protocol => Side::Here(Box::new(applier), Vec::new()),
+        };
+        Ok(Machine { side, progress, looks })
+    }
+
+    pub(super) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    pub(super) fn looks(&self) -> &Looks<S> {
+        &self.looks
+    }
+
+    /// Takes what was applied, before a round of the protocol.
+    #[inline]
+    pub(super) fn begin_round(&mut self, replied: impl FnMut(Replies<'_>)) {
+        if let Side::Own(queue) = &mut self.side {
+            queue.begin_round(replied);
+        }
+    }
+
+    /// Hands over what was delivered, after a round of the protocol.
+    #[inline]
+    pub(super) fn end_round(&mut self, mut replied: impl FnMut(Replies<'_>)) {
+        match &mut self.side {
+            Side::Own(queue) => queue.end_round(),
+            Side::Here(applier, replies) => {
+                applier.answer();
+                if !replies.is_empty() {
+                    replied(Replies(replies));
+                    replies.clear();
+                }
+            }
+        }
+    }
+
+    /// Answers who asks, if the machine is on this thread.
+    pub(super) fn answer(&self) {
+        if let Side::Here(applier, _) = &self.side {
+            applier.answer();
+        }
+    }
+
+    /// Returns how long this thread may sleep, as far as the machine goes.
+    #[inline]
+    pub(super) fn longest_sleep(&self) -> std::time::Duration {
+        match &self.side {
+            Side::Own(queue) => queue.longest_sleep(),
+            Side::Here(..) => std::time::Duration::MAX,
+        }
+    }
+
+    /// Has the replies said again that this client has not acknowledged.
+    pub(super) fn say_again(&mut self, client: ClientId) {
+        match &mut self.side {
+            Side::Own(queue) => queue.say_again(client),
+            Side::Here(applier, replies) => applier.say_again(client, replies),
+        }
+    }
+
+    /// Begins with the first value, after a panic.
+    pub(super) fn start_over(&mut self) {
+        match &mut self.side {
+            Side::Own(queue) => queue.start_over(),
+            Side::Here(applier, _) => applier.restore(0, VecDeque::new()),
+        }
+    }
+
+    /// Returns the applier after everything that was delivered.
+    ///
+    /// # Errors
+    /// The number of commands that are not applied, if that takes too long.
+    pub(super) fn stop(self) -> Result<Applier<S>, usize> {
+        match self.side {
+            Side::Own(queue) => queue.stop(),
+            Side::Here(applier, _) => Ok(*applier),
+        }
     }
 }
 
 impl<S: StateMachine> Application for Machine<S> {
     #[inline]
     fn deliver(&mut self, delivered: &Delivered<'_>) {
-        let Timestamp { time, group } = delivered.timestamp;
-        let position = Position { time, group: Group(GroupId(group)), index: delivered.number };
-        let sender = self.senders.get(usize::from(delivered.id.client.0)).map_or("?", String::as_str);
-        self.machine.apply(&Context { group: self.group, position, sender }, delivered.payload);
-        self.applied = Some(position);
+        let record = Record::of(delivered);
+        match &mut self.side {
+            Side::Own(queue) => queue.push(&record),
+            Side::Here(applier, replies) => applier.apply(&record, replies),
+        }
+    }
+
+    #[inline]
+    fn has_room(&self) -> bool {
+        match &self.side {
+            Side::Own(queue) => queue.has_room(),
+            Side::Here(..) => !self.progress.is_ill(),
+        }
     }
 
     fn freeze(&mut self) -> Box<dyn multicast::Frozen> {
-        Box::new(StateWriter::begin(&self.name, self.machine.freeze()))
-    }
-
-    fn restore_from(&mut self, number: u64, state: &mut StateReader<'_>) -> Result<(), RestoreError> {
-        if number == 0 {
-            // The group begins here: with the value that the machine was given.
-            let restored = self.machine.restore(&mut &self.first[..]);
-            return restored.map_err(|error| RestoreError(format!("its own first value cannot be read: {error}")));
-        }
-        self.machine.restore(&mut Bytes(state)).map_err(|error| RestoreError(error.to_string()))
-    }
-}
-
-struct Bytes<'a, 'b>(&'a mut StateReader<'b>);
-
-impl Read for Bytes<'_, '_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        Ok(self.0.read(out))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use stentor_multicast::{Ballot, ClientId, DestinationGroups, MessageId};
-
-    use super::*;
-    use crate::{Cluster, Stateless};
-
-    struct Places(Vec<(Group, Position)>);
-
-    impl StateMachine for Places {
-        type Frozen = Stateless;
-
-        fn apply(&mut self, at: &Context<'_>, _: &[u8]) {
-            self.0.push((at.group(), at.position()));
-        }
-
-        fn freeze(&self) -> Stateless {
-            Stateless
-        }
-
-        fn restore(&mut self, _: &mut dyn Read) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn commands_of_the_same_time_have_the_same_order_in_all_groups() {
-        let members = |host: &str| ["a", "b", "c"].map(|name| (format!("{host}{name}"), format!("{host}{name}:1")));
-        let cluster = Cluster::builder("c").group("g1", members("x")).group("g2", members("y")).build();
-        let cluster = cluster.expect("a sound cluster");
-        let groups: Vec<_> = cluster.groups().collect();
-        let places = [groups[0], groups[1]].map(|group| {
-            let mut machine =
-                Machine::new(Places(Vec::new()), "a", group, cluster.runtime()).expect("it has nothing to write");
-            for (number, group) in [(1, 0), (2, 1)] {
-                machine.deliver(&Delivered {
-                    id: MessageId { client: ClientId(0), sequence: number },
-                    timestamp: Timestamp { time: 5, group },
-                    number,
-                    ballot: Ballot::default(),
-                    groups: DestinationGroups::default(),
-                    enveloped: false,
-                    payload: &[],
-                });
+        match &mut self.side {
+            Side::Own(queue) => queue.freeze(),
+            Side::Here(applier, _) => {
+                applier.freeze().map_or_else(|| Box::new(Unfrozen) as _, |state| Box::new(state) as _)
             }
-            assert!(machine.machine.0.iter().all(|(applies, _)| *applies == group));
-            [machine.machine.0[0].1, machine.machine.0[1].1]
-        });
-        assert!(places[1][0] < places[0][1] && places[0][0] < places[1][1], "{places:?}");
+        }
+    }
+
+    /// Has the state taken over. A failure ends the node, which finds it in the [`Progress`].
+    fn restore_from(&mut self, number: u64, state: &mut StateReader<'_>) -> Result<(), RestoreError> {
+        let chunks = std::iter::from_fn(|| state.next_chunk()).collect();
+        match &mut self.side {
+            Side::Own(queue) => queue.restore(number, chunks),
+            Side::Here(applier, _) => applier.restore(number, chunks),
+        }
+        Ok(())
+    }
+}
+
+/// The state of a machine that is poisoned.
+struct Unfrozen;
+
+impl multicast::Frozen for Unfrozen {
+    fn read(&mut self, _: &mut Vec<u8>, _: usize) {}
+
+    fn readiness(&mut self) -> Readiness {
+        Readiness::Failed
     }
 }

@@ -6,25 +6,31 @@
 //!
 //! # States
 //! *Joining*: it has no state of its group; the group takes it in, or begins when all its members are there. *Follows*, *leads*. *Leaving*:
-//! it was told to stop; it hands over if it leads, and stays until the others have read that it leaves. *Stopped*.
+//! it was told to stop; it hands over if it leads, and stays until the others have read that it leaves. *Stopped*. *Poisoned*, beside any of
+//! these: its state machine has panicked; it votes, and applies nothing. *Starts over*: from that, as if the process were started again.
 
+mod answers;
+mod apply;
 mod builder;
 mod error;
 mod handle;
 mod hosted;
 mod machine;
+mod poison;
 mod state_writer;
 mod status;
 
-use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::runtime::Stop;
 use crate::state_machine::StateMachine;
+use apply::Looks;
+use handle::looked;
 use hosted::Host;
 
+pub use apply::ApplyThread;
 pub use builder::NodeBuilder;
 pub use error::{NodeError, StartError};
 pub use handle::NodeHandle;
@@ -37,7 +43,7 @@ pub struct Node<S> {
     stopper: Stopper,
     /// What [`as_fd`](AsFd::as_fd) returns where the fabric has no descriptor: one that is never readable.
     never: OwnedFd,
-    machine: PhantomData<S>,
+    looks: Looks<S>,
 }
 
 impl<S> std::fmt::Debug for Node<S> {
@@ -78,10 +84,17 @@ impl<S: StateMachine> Node<S> {
         self.host.status()
     }
 
-    /// Returns the value after all commands that were applied here.
-    #[must_use]
-    pub fn machine(&self) -> &S {
-        self.host.machine()
+    /// Looks at the value between two commands, on the thread that applies them, and waits for that. The protocol is not turned meanwhile.
+    ///
+    /// # Errors
+    /// If the state machine has panicked.
+    ///
+    /// # Panics
+    /// If `look` does. The node goes on.
+    pub fn inspect<T: Send + 'static>(&self, look: impl FnOnce(&S) -> T + Send + 'static) -> Result<T, NodeError> {
+        let answer = looked(&self.looks, look);
+        self.host.answer();
+        answer.wait(&self.host.status().name, || false)
     }
 
     /// Asks another member to lead. [`status`](Node::status) says when it does.
@@ -92,7 +105,11 @@ impl<S: StateMachine> Node<S> {
         self.host.hand_over(to)
     }
 
-    fn into_machine(self) -> S {
+    /// Returns the value after all commands that were delivered, which it waits for, but for no longer than 10 s.
+    ///
+    /// # Errors
+    /// If that takes longer, or the state machine has panicked.
+    pub fn into_machine(self) -> Result<S, NodeError> {
         self.host.into_machine()
     }
 }

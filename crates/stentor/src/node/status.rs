@@ -18,6 +18,13 @@ pub struct Status {
     pub applied: Option<Position>,
     /// Commands that the state here contains.
     pub commands: u64,
+    /// Commands that were delivered and are not applied yet.
+    pub queued: u64,
+    /// Where the state machine has panicked. It applies nothing more, until the node has taken the state of the others.
+    pub poisoned: Option<Position>,
+    /// The command at which the group is halted, by its number in the group: the state machines of a majority have panicked there. Mend the
+    /// state machine, and reset the group with `stentor reset`.
+    pub halted: Option<u64>,
     /// The other members of the group.
     pub others: Vec<MemberStatus>,
 }
@@ -32,4 +39,6 @@ pub struct MemberStatus {
     pub connected: bool,
     /// Commands that its state contained. 0: it has told nothing.
     pub commands: u64,
+    /// The command at which its state machine has panicked, by its number in the group.
+    pub poisoned: Option<u64>,
 }

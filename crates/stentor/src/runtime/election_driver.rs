@@ -15,7 +15,8 @@
 //!   a leader that it doubts. So a member can take over as soon as it has the state and knows who leads. It stands until
 //!   it joins anew or leaves.
 //! - *Named* by the election: it campaigns until it *leads*.
-//! - *Stands back*: its wall clock is off the median of those it hears by more than the bound, and a connected member of its
+//! - *Stands back*: its state machine has panicked, and that of a connected member of its group has not. Or its wall clock is
+//!   off the median of those it hears by more than the bound, and a connected member of its
 //!   group has one that is right. It does not stand. If it leads, it goes on: an election replaces a leader that does not
 //!   stand as soon as somebody can come forward, and not before. If nobody leads for two patiences, a leader whose clock is
 //!   off is better than none: it stands for a while, whatever its clock says.
@@ -41,6 +42,8 @@ const UNLED: u32 = 2;
 const INSISTING: u32 = 64;
 /// The word, after those of the heartbeat, in which a member publishes how much it has delivered.
 const DELIVERED: usize = Beat::WORDS;
+/// The word, after that, in which a member publishes where its state machine has panicked: the number of the command and 1; 0: nowhere.
+const POISONED: usize = DELIVERED + 1;
 
 /// Whether the process of a member is there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -79,6 +82,8 @@ struct Other {
     presence: Presence,
     /// The number of deliveries that it published last.
     delivered: u64,
+    /// Where its state machine has panicked, as it published last.
+    poisoned: Option<u64>,
     /// Its last heartbeat, and when that was first read.
     beat: Option<([u64; 2], Duration)>,
 }
@@ -114,6 +119,18 @@ pub struct ElectionDriver<E> {
     /// Whether it stands for leader, as an election was told last that is told only of changes.
     stood: Option<bool>,
     leaving: Option<Leaving>,
+    /// How far the application is, if it is told.
+    applied: Option<Applied>,
+}
+
+/// How far a member's application is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Applied {
+    /// The commands that its state contains.
+    pub commands: u64,
+    /// The number of the command at which the state machine has panicked. Such a member does not stand while another one can lead whose
+    /// state machine has not.
+    pub poisoned: Option<u64>,
 }
 
 /// The end of this process that is being prepared.
@@ -152,12 +169,13 @@ impl ElectionDriver<Heartbeat> {
             return;
         }
         self.next = now + self.interval;
-        for Other { process, connected, beat: last, delivered, .. } in &mut self.others {
+        for Other { process, connected, beat: last, delivered, poisoned, .. } in &mut self.others {
             let Some(heartbeat) = member.heartbeat(*process) else { continue };
             // A leader writes its stream on other links than those on which beats are read.
             self.election.link(*process, member.is_connected_to(*process));
             if let Some(words) = heartbeat.words {
                 *delivered = words[DELIVERED];
+                *poisoned = words[POISONED].checked_sub(1);
                 let beat = Beat::from_words(std::array::from_fn(|word| words[word]));
                 let count = [beat.incarnation, beat.counter];
                 if last.is_none_or(|(before, _)| before != count) {
@@ -173,10 +191,13 @@ impl ElectionDriver<Heartbeat> {
         let stands = self.stands(now, member);
         self.election.stand(stands);
         self.poll(now, member);
-        member.set_aside(self.election.is_cut_off());
+        let applied = self.applied.unwrap_or(Applied { commands: member.replica().delivered(), poisoned: None });
+        // A machine that has panicked frees nothing.
+        member.set_aside(self.election.is_cut_off() || applied.poisoned.is_some());
         let mut words = [0; HeartbeatCell::WORDS];
         words[..Beat::WORDS].copy_from_slice(&self.election.beat().to_words());
-        words[DELIVERED] = member.replica().delivered();
+        words[DELIVERED] = applied.commands;
+        words[POISONED] = applied.poisoned.map_or(0, |command| command.saturating_add(1));
         member.publish(&words);
     }
 
@@ -213,6 +234,7 @@ impl<E: Election> ElectionDriver<E> {
             lost: false,
             presence: Presence::Absent,
             delivered: 0,
+            poisoned: None,
             beat: None,
         };
         let others = members.iter().filter(|process| **process != me).map(other).collect();
@@ -234,6 +256,7 @@ impl<E: Election> ElectionDriver<E> {
             stands: false,
             stood: None,
             leaving: None,
+            applied: None,
         }
     }
 
@@ -254,6 +277,17 @@ impl<E: Election> ElectionDriver<E> {
     #[must_use]
     pub fn delivered(&self, process: ProcessId) -> u64 {
         self.others.iter().find(|other| other.process == process).map_or(0, |other| other.delivered)
+    }
+
+    /// Returns the number of the command at which another member's state machine has panicked, as it published last.
+    #[must_use]
+    pub fn poisoned(&self, process: ProcessId) -> Option<u64> {
+        self.others.iter().find(|other| other.process == process)?.poisoned
+    }
+
+    /// Sets how far this member's application is, which the next rounds publish. Without that they publish what the member has delivered.
+    pub fn set_applied(&mut self, applied: Applied) {
+        self.applied = Some(applied);
     }
 
     /// Whether the election names this process.
@@ -296,20 +330,26 @@ impl<E: Election> ElectionDriver<E> {
         self.stands && self.leaving.is_none() && !self.stands_back
     }
 
-    /// Returns whether this member's clock is off and another one could lead whose clock is right; see the states above.
+    /// Returns whether this member's clock is off, or its state machine has panicked, and another one could lead that is better off; see
+    /// the states above.
     fn must_stand_back<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
         let clock = member.physical_clock();
-        if !clock.is_off() || now < self.insists {
+        let poisoned = self.applied.is_some_and(|applied| applied.poisoned.is_some());
+        if !(clock.is_off() || poisoned) || now < self.insists {
             return false;
         }
         if self.unled.is_some_and(|since| now.saturating_sub(since) >= UNLED * self.patience) {
             self.insists = now + INSISTING * self.patience;
             return false;
         }
-        self.others.iter().any(|other| member.is_connected_to(other.process) && clock.is_right(other.process))
+        let is_better = |other: &Other| {
+            let is_right = !clock.is_off() || clock.is_right(other.process);
+            is_right && (!poisoned || other.poisoned.is_none())
+        };
+        self.others.iter().any(|other| member.is_connected_to(other.process) && is_better(other))
     }
 
-    /// Whether this member does not stand because its wall clock is off.
+    /// Whether this member does not stand because its wall clock is off, or its state machine has panicked.
     #[must_use]
     pub fn stands_back(&self) -> bool {
         self.stands_back
@@ -337,7 +377,7 @@ impl<E: Election> ElectionDriver<E> {
             return false;
         }
         let mut heirs: Vec<&Other> = self.others.iter().filter(|other| member.is_connected_to(other.process)).collect();
-        heirs.sort_by_key(|other| std::cmp::Reverse(other.delivered));
+        heirs.sort_by_key(|other| (other.poisoned.is_some(), std::cmp::Reverse(other.delivered)));
         let election = &mut self.election;
         // The election may not have named this leader yet; then it does so in a moment.
         let mut early = false;

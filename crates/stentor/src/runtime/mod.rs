@@ -19,7 +19,7 @@ pub use address::AddressError;
 pub(crate) use clock::wall_ns;
 pub use clock::{clock_name, life_now, now_ns};
 pub use cluster::{ClusterRuntime, StartError};
-pub use election_driver::{ElectionDriver, Presence};
+pub use election_driver::{Applied, ElectionDriver, Presence};
 pub use fabric_diagnostics::{DeviceDiagnostics, FabricDiagnostics};
 pub use goodbye::Goodbye;
 pub use in_use::{InUse, patiently, tcp_port};

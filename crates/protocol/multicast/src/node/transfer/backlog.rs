@@ -196,7 +196,7 @@ mod tests {
         let mut lie = block.clone();
         lie[1] = u64::MAX;
         assert!(Entry::read(&lie).is_none());
-        for (word, value) in [(4, 1 << 17), (6, 2), (6, 3), (8, 1 << 16)] {
+        for (word, value) in [(4, 1 << 17), (6, 1 << 16), (7, 2), (7, 3), (9, 1 << 16)] {
             lie.clone_from(&block);
             lie[word] = value;
             assert!(Entry::read(&lie).is_none(), "word {word}");

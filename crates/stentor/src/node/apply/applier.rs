@@ -1,0 +1,281 @@
+//! A machine on the thread that applies.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use stentor_multicast::{ClientId, GroupId, RestoreError, StateReader, Timestamp};
+use stentor_session::{self as session, At, Call, Service, SessionLimits, Sessions, Verdict};
+
+use super::batch::{Answer, Batch, Records};
+use super::{Looks, Progress, Record};
+use crate::node::Position;
+use crate::node::state_writer::StateWriter;
+use crate::state_machine::{Context, Frozen, Reply, SessionId, StateMachine};
+use crate::{Group, runtime::ClusterRuntime};
+
+/// The owner of a machine and of its group's sessions: it applies deliveries one by one, and keeps what is to be said to clients.
+///
+/// # Invariants
+/// - A command that came in an envelope is applied if the table of sessions says so, and its reply is kept there. What came without one is
+///   applied, and nobody is answered.
+/// - A state is the table of sessions, and the machine's value behind it.
+/// - A machine that has panicked is not called again before it has taken over a state.
+/// - What follows a panic is not applied: the next command is the one at which it panicked, or none.
+pub(in crate::node) struct Applier<S> {
+    machine: S,
+    name: String,
+    group: Group,
+    /// The names of the clients.
+    senders: Vec<String>,
+    /// The value with which the machine was started, written.
+    first: Arc<[u8]>,
+    sessions: Sessions,
+    limits: SessionLimits,
+    reply: Reply,
+    /// The destination groups of the present command.
+    groups: Vec<GroupId>,
+    progress: Arc<Progress>,
+    looks: Looks<S>,
+    /// Whether the machine has panicked, or has not taken over a state.
+    ill: bool,
+}
+
+impl<S: StateMachine> Applier<S> {
+    pub(in crate::node) fn new(machine: S, name: &str, group: Group, plan: &ClusterRuntime) -> io::Result<Self> {
+        let topology = plan.topology();
+        let clients = (0..topology.clients() as u16).map(stentor_multicast::ClientId);
+        let senders = clients.map(|client| plan.name(topology.client_process(client)).to_owned()).collect();
+        let mut first = Vec::new();
+        machine.freeze().write(&mut first)?;
+        let limits = plan.config().limits().sessions();
+        Ok(Applier {
+            machine,
+            name: name.to_owned(),
+            group,
+            senders,
+            first: first.into(),
+            sessions: Sessions::new(group.0, limits),
+            limits,
+            reply: Reply::new(limits.reply_bytes as usize),
+            groups: Vec::new(),
+            progress: Arc::default(),
+            looks: Looks::default(),
+            ill: false,
+        })
+    }
+
+    pub(in crate::node) fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    pub(in crate::node) fn looks(&self) -> &Looks<S> {
+        &self.looks
+    }
+
+    pub(in crate::node) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Applies a command. What is to be said to its client is appended to `replies`.
+    #[inline]
+    pub(in crate::node) fn apply(&mut self, record: &Record<'_>, replies: &mut Vec<u8>) {
+        if self.ill {
+            return;
+        }
+        let Timestamp { time, group } = record.timestamp;
+        let position = Position { time, group: Group(GroupId(group)), index: record.number };
+        let Applier { machine, group, senders, sessions, reply, groups, .. } = self;
+        record.groups.copy_to(groups);
+        let client = record.id.client;
+        let sender = senders.get(usize::from(client.0)).map_or("?", String::as_str);
+        let at = Context { group: *group, position, groups, session: None, sender };
+        let applied = catch_unwind(AssertUnwindSafe(|| {
+            let mut service = Served { machine, reply, at };
+            if !record.enveloped {
+                sessions.expire(time, &mut service);
+                service.apply_bare(record.command);
+                return;
+            }
+            let origin = record.origin;
+            let at = At {
+                time: record.timestamp,
+                index: record.number,
+                incarnation: origin,
+                destinations: groups,
+                client: client.0,
+            };
+            // What no member can read, no member applies; nobody is answered.
+            let Ok(delivered) = sessions.deliver(&at, record.command, &mut service) else { return };
+            let by_all = !matches!(delivered.verdict, Verdict::Applied | Verdict::Skipped);
+            Answer { client, by_all, record: delivered.record }.write(replies);
+        }));
+        match applied {
+            Ok(()) => self.progress.note_applied(position),
+            Err(panic) => self.poison(position, "apply", &*panic),
+        }
+    }
+
+    /// Says again what this client has not acknowledged.
+    pub(in crate::node) fn say_again(&mut self, client: ClientId, replies: &mut Vec<u8>) {
+        if !self.ill {
+            self.sessions.replies_of(client.0, |record| Answer { client, by_all: true, record }.write(replies));
+        }
+    }
+
+    /// Applies a batch. Between two commands it looks whether somebody asks something, or whether it is to end.
+    pub(super) fn apply_all(&mut self, batch: &mut Batch, ends: impl Fn() -> bool) {
+        let records = batch.take();
+        for record in Records(&records) {
+            if ends() {
+                break;
+            }
+            self.apply(&record, &mut batch.replies);
+            self.answer();
+        }
+        batch.put_back(records);
+        for at in 0..batch.again.len() {
+            self.say_again(batch.again[at], &mut batch.replies);
+        }
+    }
+
+    /// Answers who asks.
+    #[inline]
+    pub(in crate::node) fn answer(&self) {
+        for look in self.looks.take() {
+            let poisoned = if self.ill { self.progress.poisoned() } else { None };
+            look(poisoned.map_or(Ok(&self.machine), Err));
+        }
+    }
+
+    /// Freezes the value after everything that was applied. `None`: it is poisoned.
+    pub(in crate::node) fn freeze(&mut self) -> Option<StateWriter> {
+        if self.ill {
+            return None;
+        }
+        let Applier { machine, name, sessions, .. } = self;
+        let frozen = || {
+            let mut table = Vec::new();
+            sessions.write(&mut table).expect("a vector takes everything");
+            StateWriter::begin(name, WithSessions { table, value: machine.freeze() })
+        };
+        match catch_unwind(AssertUnwindSafe(frozen)) {
+            Ok(writer) => Some(writer),
+            Err(panic) => {
+                self.poison(self.last(self.progress.commands()), "freeze", &*panic);
+                None
+            }
+        }
+    }
+
+    /// Takes over a state of `number` commands; of 0: the value with which the machine was started.
+    pub(in crate::node) fn restore(&mut self, number: u64, mut chunks: VecDeque<Vec<u8>>) {
+        let Applier { machine, first, group, limits, sessions, .. } = self;
+        let restored = catch_unwind(AssertUnwindSafe(|| match number {
+            0 => {
+                *sessions = Sessions::new(group.0, *limits);
+                let restored = machine.restore(&mut &first[..]);
+                restored.map_err(|error| RestoreError(format!("its own first value cannot be read: {error}")))
+            }
+            _ => {
+                let mut from = Bytes(StateReader::new(&mut chunks));
+                let table = Sessions::read(group.0, *limits, &mut from);
+                *sessions = table.map_err(|error| RestoreError(error.to_string()))?;
+                let restored = machine.restore(&mut from);
+                restored.map_err(|error| RestoreError(error.to_string()))
+            }
+        }));
+        match restored {
+            Ok(restored) => {
+                self.ill = restored.is_err();
+                self.progress.note_restored(restored.map(|()| number));
+            }
+            Err(panic) => self.poison(self.last(number), "restore", &*panic),
+        }
+        self.progress.note_restore_over();
+    }
+
+    /// The place of the last of `commands` commands, as far as it is known.
+    fn last(&self, commands: u64) -> Position {
+        let last = self.progress.applied().filter(|last| last.index == commands);
+        last.unwrap_or(Position { time: 0, group: self.group, index: commands })
+    }
+
+    #[cold]
+    fn poison(&mut self, at: Position, method: &str, panic: &(dyn Any + Send)) {
+        self.ill = true;
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why");
+        let (name, index, time) = (&self.name, at.index, at.time);
+        log::error!(
+            "{name}: its state machine has panicked in `{method}` at command {index} (time {time}) and is poisoned: {said}; the node \
+             votes, and takes the state of the others if a majority of them has applied that command; otherwise mend the state \
+             machine, and start the node again"
+        );
+        self.progress.note_poisoned(at);
+    }
+
+    /// Returns the machine, unless it is poisoned or has half of a state.
+    pub(in crate::node) fn into_machine(self) -> Option<S> {
+        (!self.ill).then_some(self.machine)
+    }
+}
+
+/// The machine where the table of sessions calls it, for one delivery.
+struct Served<'a, S> {
+    machine: &'a mut S,
+    reply: &'a mut Reply,
+    at: Context<'a>,
+}
+
+impl<S: StateMachine> Served<'_, S> {
+    /// Applies a command that nobody is answered to.
+    #[inline]
+    fn apply_bare(&mut self, command: &[u8]) {
+        self.reply.clear();
+        self.machine.apply(&self.at, command, self.reply);
+    }
+}
+
+impl<S: StateMachine> Service for Served<'_, S> {
+    #[inline]
+    fn apply(&mut self, call: Call<'_>, reply: &mut session::Reply<'_>) {
+        self.at.session = Some(SessionId(call.session));
+        self.apply_bare(call.command);
+        if self.reply.has_overflowed() {
+            reply.overflow();
+        } else {
+            reply.extend(self.reply.as_bytes());
+        }
+    }
+
+    fn ended(&mut self, _: session::SessionId) {}
+}
+
+/// A frozen value with the table of sessions before it.
+struct WithSessions<T> {
+    table: Vec<u8>,
+    value: T,
+}
+
+impl<T: Frozen> Frozen for WithSessions<T> {
+    fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.table)?;
+        drop(self.table);
+        self.value.write(out)
+    }
+
+    fn bytes_hint(&self) -> Option<u64> {
+        Some(self.value.bytes_hint()? + self.table.len() as u64)
+    }
+}
+
+struct Bytes<'a>(StateReader<'a>);
+
+impl Read for Bytes<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        Ok(self.0.read(out))
+    }
+}

@@ -1,0 +1,57 @@
+//! Where the state machine runs: behind a bounded queue, on a thread of its own.
+//!
+//! # The way of a command
+//! The member delivers a command to the [`Queue`], which copies it into a [`Batch`]. A round of the protocol ends with the hand-over of
+//! the batch. The [`worker`] has its [`Applier`] apply the commands one after the other, and sends the batch back with the replies. A
+//! batch is used again, so nothing is allocated for a command.
+//!
+//! # Invariants
+//! - One queue carries commands, freezes and states that are to be taken over, so each of them meets the value after everything that was
+//!   delivered before it.
+//! - The protocol's thread never waits for the apply thread. A queue that is full has no room
+//!   ([`has_room`](stentor_multicast::Application::has_room)): the member delivers nothing, and everything else goes on.
+//! - A machine that has panicked is *poisoned*: nothing applies, freezes or inspects it, until it has taken over a state.
+
+mod applier;
+mod batch;
+mod looks;
+mod progress;
+mod queue;
+mod queued_state;
+mod worker;
+
+pub(super) use applier::Applier;
+pub(super) use batch::{Answer, Record, Replies};
+pub(super) use looks::Looks;
+pub(super) use progress::Progress;
+pub(super) use queue::Queue;
+
+/// The thread on which a node applies commands.
+///
+/// On its own thread, a command that takes long delays commands only: the member answers others, and is not suspected. On the thread of
+/// the protocol there is no hand-over between two threads, which is faster for a machine that needs less than about a microsecond for a
+/// command. Its price is that the member answers nobody while `apply`, `freeze` or `restore` runs: one that takes longer than the shortest
+/// time-out of the election makes a leader suspected.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum ApplyThread {
+    /// A thread of its own, with the name `stentor NAME apply`.
+    #[default]
+    Own,
+    /// The thread that runs or turns the node.
+    Protocol,
+}
+
+/// How much may wait to be applied before the member delivers no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Bounds {
+    /// Commands.
+    pub(super) commands: usize,
+    /// Bytes of commands. The last of them may exceed it.
+    pub(super) bytes: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds { commands: 1024, bytes: 4 << 20 }
+    }
+}

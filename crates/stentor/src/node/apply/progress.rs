@@ -1,0 +1,150 @@
+//! How far a machine is, as other threads see it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, PoisonError};
+
+use stentor_multicast::{GroupId, RestoreError};
+
+use crate::Group;
+use crate::node::Position;
+
+/// How far a machine is. The apply thread writes, and others read at any time.
+///
+/// # Invariants
+/// - The place of the last command is read whole: its version is odd while it is written, and rises with each one.
+/// - A command costs stores only. What is rare stands behind a lock.
+#[derive(Debug, Default)]
+pub(in crate::node) struct Progress {
+    version: AtomicU64,
+    time: AtomicU64,
+    group: AtomicU64,
+    index: AtomicU64,
+    /// Commands that the value contains.
+    commands: AtomicU64,
+    /// States that were taken over, or could not be.
+    restores: AtomicU64,
+    /// Whether the machine is poisoned, or a state was not taken over.
+    ill: AtomicBool,
+    rare: Mutex<Rare>,
+}
+
+#[derive(Debug, Default)]
+struct Rare {
+    poisoned: Option<Position>,
+    failure: Option<RestoreError>,
+}
+
+impl Progress {
+    fn rare<T>(&self, look: impl FnOnce(&mut Rare) -> T) -> T {
+        look(&mut self.rare.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A command was applied. Only the thread that applies calls this.
+    #[inline]
+    pub(super) fn note_applied(&self, position: Position) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.time.store(position.time, Ordering::Relaxed);
+        self.group.store(u64::from(position.group.0.0), Ordering::Relaxed);
+        self.index.store(position.index, Ordering::Relaxed);
+        self.version.store(version + 2, Ordering::Release);
+        self.commands.store(position.index, Ordering::Release);
+    }
+
+    /// A state was taken over that contains so many commands; or it could not be.
+    pub(super) fn note_restored(&self, commands: Result<u64, RestoreError>) {
+        match commands {
+            Ok(commands) => {
+                self.rare(|rare| rare.poisoned = None);
+                self.ill.store(false, Ordering::Release);
+                self.commands.store(commands, Ordering::Release);
+            }
+            Err(error) => {
+                self.rare(|rare| rare.failure = Some(error));
+                self.ill.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// A restore is over, whatever became of it.
+    pub(super) fn note_restore_over(&self) {
+        self.restores.fetch_add(1, Ordering::Release);
+    }
+
+    pub(super) fn note_poisoned(&self, at: Position) {
+        self.rare(|rare| rare.poisoned = Some(at));
+        self.ill.store(true, Ordering::Release);
+    }
+
+    /// Returns the place of the last command that was applied.
+    pub(in crate::node) fn applied(&self) -> Option<Position> {
+        loop {
+            let version = self.version.load(Ordering::Acquire);
+            let (time, group) = (self.time.load(Ordering::Relaxed), self.group.load(Ordering::Relaxed));
+            let index = self.index.load(Ordering::Relaxed);
+            fence(Ordering::Acquire);
+            if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
+                return (version > 0).then_some(Position { time, group: Group(GroupId(group as u16)), index });
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Returns the number of commands that the value contains.
+    #[inline]
+    pub(in crate::node) fn commands(&self) -> u64 {
+        self.commands.load(Ordering::Acquire)
+    }
+
+    /// Returns how many states were taken over, or could not be.
+    pub(super) fn restores(&self) -> u64 {
+        self.restores.load(Ordering::Acquire)
+    }
+
+    /// Whether the machine takes nothing any more.
+    #[inline]
+    pub(in crate::node) fn is_ill(&self) -> bool {
+        self.ill.load(Ordering::Acquire)
+    }
+
+    /// Returns where the machine has panicked, if it is poisoned.
+    pub(in crate::node) fn poisoned(&self) -> Option<Position> {
+        if self.is_ill() { self.rare(|rare| rare.poisoned) } else { None }
+    }
+
+    /// Returns why a state was not taken over.
+    pub(in crate::node) fn failure(&self) -> Option<RestoreError> {
+        if self.is_ill() { self.rare(|rare| rare.failure.clone()) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_whole_while_it_changes() {
+        let (progress, ends) = (Arc::new(Progress::default()), Arc::new(AtomicBool::new(false)));
+        assert_eq!(progress.applied(), None);
+        let writer = std::thread::spawn({
+            let (progress, ends) = (Arc::clone(&progress), Arc::clone(&ends));
+            move || {
+                let mut index = 0;
+                while !ends.load(Ordering::Relaxed) {
+                    index += 1;
+                    progress.note_applied(Position { time: 3 * index, group: Group(GroupId(index as u16)), index });
+                }
+            }
+        });
+        for _ in 0..200_000 {
+            if let Some(Position { time, group, index }) = progress.applied() {
+                assert_eq!((time, group.0.0), (3 * index, index as u16));
+            }
+        }
+        ends.store(true, Ordering::Relaxed);
+        writer.join().expect("it ends");
+    }
+}

@@ -1,0 +1,228 @@
+//! The protocol's end of the queue.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use stentor_fabric::WaitMode;
+use stentor_multicast::{ClientId, Frozen};
+
+use super::batch::{Batch, Replies};
+use super::queued_state::QueuedState;
+use super::worker::{self, Ends};
+use super::{Applier, Bounds, Progress, Record};
+use crate::node::state_writer::StateWriter;
+use crate::state_machine::StateMachine;
+
+/// Pieces of work that are handed over and not begun, at most. What comes then waits at the protocol's end, where commands join a batch.
+const HANDED: usize = 16;
+/// Batches that are kept for later.
+const SPARE: usize = 2 * HANDED;
+/// How long the end of a node waits until everything that was delivered is applied.
+const LEFT_OVER: Duration = Duration::from_secs(10);
+/// The longest sleep of the protocol's thread while a batch is about to come back.
+const SHORT: Duration = Duration::from_micros(200);
+/// Rounds without a batch that comes back, after which the machine is slow: the protocol's thread sleeps as usual.
+const SLOW: u32 = 100;
+
+/// What the apply thread does, in this order.
+pub(super) enum Work {
+    Commands(Batch),
+    /// Freezes the value, and sends it here.
+    Freeze(SyncSender<StateWriter>),
+    /// Takes over a state of so many commands.
+    Restore {
+        number: u64,
+        chunks: VecDeque<Vec<u8>>,
+    },
+    /// Somebody asks something.
+    Look,
+    /// Ends, having done everything before.
+    Stop,
+}
+
+/// The protocol's end of the queue to the apply thread.
+///
+/// # Invariants
+/// - What is delivered is applied in that order. A freeze and a state that is taken over keep their places in it.
+/// - Commands that were delivered and are not known to be applied are within the bounds, or one command beyond them.
+pub(in crate::node) struct Queue<S> {
+    work: SyncSender<Work>,
+    done: Receiver<Batch>,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Applier<S>>>,
+    progress: Arc<Progress>,
+    bounds: Bounds,
+    /// Commands and bytes that were delivered and have not come back.
+    waiting: (usize, usize),
+    /// Clients to which replies are to be said again, and that have not come back.
+    again: usize,
+    /// What is not handed over yet.
+    outbox: VecDeque<Work>,
+    spare: Vec<Batch>,
+    /// States that were to be taken over.
+    restores: u64,
+    /// Nothing is taken: a state is being taken over, or the machine is ill.
+    closed: bool,
+    /// Rounds since a batch came back.
+    rounds: u32,
+}
+
+impl<S: StateMachine> Queue<S> {
+    pub(in crate::node) fn start(applier: Applier<S>, bounds: Bounds, wait: WaitMode) -> io::Result<Self> {
+        let (work, to_do) = sync_channel(HANDED);
+        let (give_back, done) = sync_channel(2 * HANDED);
+        let ends = Arc::new(AtomicBool::new(false));
+        let progress = Arc::clone(applier.progress());
+        let own = Ends { work: to_do, wake: work.clone(), done: give_back, ends: Arc::clone(&ends) };
+        let thread = Some(worker::spawn(applier, own, wait)?);
+        Ok(Queue {
+            work,
+            done,
+            ends,
+            thread,
+            progress,
+            bounds,
+            waiting: (0, 0),
+            again: 0,
+            outbox: VecDeque::with_capacity(HANDED),
+            spare: Vec::with_capacity(SPARE),
+            restores: 0,
+            closed: false,
+            rounds: 0,
+        })
+    }
+
+    #[inline]
+    pub(in crate::node) fn has_room(&self) -> bool {
+        let (commands, bytes) = self.waiting;
+        !self.closed && commands < self.bounds.commands && bytes < self.bounds.bytes
+    }
+
+    #[inline]
+    pub(in crate::node) fn push(&mut self, record: &Record<'_>) {
+        if !matches!(self.outbox.back(), Some(Work::Commands(batch)) if !batch.is_full()) {
+            self.outbox.push_back(Work::Commands(self.spare.pop().unwrap_or_default()));
+        }
+        if let Some(Work::Commands(batch)) = self.outbox.back_mut() {
+            let before = batch.bytes();
+            batch.push(record);
+            self.waiting.0 += 1;
+            self.waiting.1 += batch.bytes() - before;
+        }
+    }
+
+    /// Has the replies said again that this client has not acknowledged, behind everything delivered so far.
+    pub(in crate::node) fn say_again(&mut self, client: ClientId) {
+        if !matches!(self.outbox.back(), Some(Work::Commands(_))) {
+            self.outbox.push_back(Work::Commands(self.spare.pop().unwrap_or_default()));
+        }
+        if let Some(Work::Commands(batch)) = self.outbox.back_mut() {
+            batch.again.push(client);
+        }
+        self.again += 1;
+    }
+
+    /// Asks for the value after everything delivered so far.
+    pub(in crate::node) fn freeze(&mut self) -> Box<dyn Frozen> {
+        let (freezes, frozen) = sync_channel(1);
+        self.outbox.push_back(Work::Freeze(freezes));
+        Box::new(QueuedState::new(frozen))
+    }
+
+    /// Has a state taken over. Until that is done there is no room.
+    pub(in crate::node) fn restore(&mut self, number: u64, chunks: VecDeque<Vec<u8>>) {
+        self.outbox.push_back(Work::Restore { number, chunks });
+        self.restores += 1;
+        self.closed = true;
+    }
+
+    /// Takes the batches that are done, and looks whether there is room again. Called before each round.
+    #[inline]
+    pub(in crate::node) fn begin_round(&mut self, mut replied: impl FnMut(Replies<'_>)) {
+        if self.waiting.0 + self.again > 0 {
+            self.rounds = self.rounds.saturating_add(1);
+            while let Ok(mut batch) = self.done.try_recv() {
+                self.rounds = 0;
+                self.waiting.0 -= batch.count();
+                self.waiting.1 -= batch.bytes();
+                self.again -= batch.again.len();
+                if !batch.replies.is_empty() {
+                    replied(Replies(&batch.replies));
+                }
+                batch.clear();
+                if self.spare.len() < SPARE {
+                    self.spare.push(batch);
+                }
+            }
+        }
+        self.closed = self.progress.is_ill() || self.restores != self.progress.restores();
+    }
+
+    /// Hands over what was delivered, as far as the apply thread takes it. Called after each round.
+    #[inline]
+    pub(in crate::node) fn end_round(&mut self) {
+        while let Some(work) = self.outbox.pop_front() {
+            if let Err(TrySendError::Full(work) | TrySendError::Disconnected(work)) = self.work.try_send(work) {
+                self.outbox.push_front(work);
+                return;
+            }
+        }
+    }
+
+    /// Returns how long the protocol's thread may sleep, so that replies and room are not noticed late.
+    #[inline]
+    pub(in crate::node) fn longest_sleep(&self) -> Duration {
+        let soon = self.waiting.0 + self.again > 0 && self.rounds < SLOW || !self.outbox.is_empty() && !self.closed;
+        if soon { SHORT } else { Duration::MAX }
+    }
+
+    /// Forgets what was delivered and not handed over: the node starts over.
+    pub(in crate::node) fn start_over(&mut self) {
+        for work in std::mem::take(&mut self.outbox) {
+            match work {
+                Work::Commands(batch) => {
+                    self.waiting.0 -= batch.count();
+                    self.waiting.1 -= batch.bytes();
+                    self.again -= batch.again.len();
+                }
+                Work::Restore { .. } => self.restores -= 1,
+                Work::Freeze(_) | Work::Look | Work::Stop => {}
+            }
+        }
+        self.restore(0, VecDeque::new());
+    }
+
+    /// Ends the thread when everything that was delivered is applied.
+    ///
+    /// # Errors
+    /// The number of commands that were not, if that takes too long. The thread ends behind the one that it applies.
+    pub(in crate::node) fn stop(mut self) -> Result<Applier<S>, usize> {
+        let since = Instant::now();
+        self.outbox.push_back(Work::Stop);
+        let left = |queue: &Self| queue.waiting.0.max(1);
+        while since.elapsed() < LEFT_OVER {
+            self.begin_round(|_| ());
+            self.end_round();
+            if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+                let applier = self.thread.take().and_then(|thread| thread.join().ok());
+                return applier.ok_or(left(&self));
+            }
+            thread::sleep(SHORT);
+        }
+        Err(left(&self))
+    }
+}
+
+impl<S> Drop for Queue<S> {
+    /// The thread ends behind the command that it applies.
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        // If it is full, the thread does not sleep.
+        let _ = self.work.try_send(Work::Stop);
+    }
+}

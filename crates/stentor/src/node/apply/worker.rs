@@ -1,0 +1,80 @@
+//! The apply thread.
+
+use std::hint::spin_loop;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError};
+use std::thread::{self, JoinHandle};
+
+use stentor_fabric::WaitMode;
+
+use super::Applier;
+use super::batch::Batch;
+use super::queue::Work;
+use crate::state_machine::StateMachine;
+
+/// The thread's ends of the queue.
+pub(super) struct Ends {
+    pub(super) work: Receiver<Work>,
+    /// Wakes this thread.
+    pub(super) wake: SyncSender<Work>,
+    /// Where batches go back.
+    pub(super) done: SyncSender<Batch>,
+    /// The thread is to end at once: what waits is not applied.
+    pub(super) ends: Arc<AtomicBool>,
+}
+
+/// Starts the thread. It returns the applier at its end.
+pub(super) fn spawn<S: StateMachine>(
+    applier: Applier<S>,
+    ends: Ends,
+    wait: WaitMode,
+) -> io::Result<JoinHandle<Applier<S>>> {
+    let name = format!("stentor {} apply", applier.name());
+    thread::Builder::new().name(name).spawn(move || run(applier, &ends, wait))
+}
+
+fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) -> Applier<S> {
+    applier.looks().open(thread::current().id(), ends.wake.clone());
+    let is_over = || ends.ends.load(Ordering::Relaxed);
+    while let Ok(work) = next(&ends.work, wait) {
+        if is_over() {
+            break;
+        }
+        match work {
+            Work::Commands(mut batch) => {
+                applier.apply_all(&mut batch, is_over);
+                // Nobody waits for it if the node has ended.
+                let _ = ends.done.send(batch);
+            }
+            Work::Freeze(to) => {
+                if let Some(writer) = applier.freeze() {
+                    let _ = to.send(writer);
+                }
+            }
+            Work::Restore { number, chunks } => applier.restore(number, chunks),
+            Work::Look => {}
+            Work::Stop => break,
+        }
+        applier.answer();
+    }
+    applier.looks().close();
+    applier
+}
+
+/// Waits for work as the mode says: spins, yields, then sleeps. A mode that never sleeps sleeps here, too, when it has yielded long
+/// enough: the protocol's thread is the one that answers others.
+fn next(work: &Receiver<Work>, wait: WaitMode) -> Result<Work, RecvError> {
+    const MOST: u32 = 2000;
+    let (spins, yields) = (wait.spins.min(MOST), if wait.sleep { wait.yields.min(MOST) } else { MOST });
+    for round in 0..spins.saturating_add(yields) {
+        match work.try_recv() {
+            Ok(work) => return Ok(work),
+            Err(TryRecvError::Disconnected) => return Err(RecvError),
+            Err(TryRecvError::Empty) if round < spins => spin_loop(),
+            Err(TryRecvError::Empty) => thread::yield_now(),
+        }
+    }
+    work.recv()
+}

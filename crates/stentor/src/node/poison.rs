@@ -1,0 +1,93 @@
+//! When a node whose machine has panicked starts over.
+
+use std::time::Duration;
+
+use super::Position;
+
+/// How long a node that leads waits until another one does, before it starts over.
+const HANDING_OVER: Duration = Duration::from_secs(2);
+
+/// What a node knows of its group when its machine is poisoned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight {
+    /// The other members that are connected, have not panicked, and have applied the command.
+    pub(super) beyond: usize,
+    /// The members that decide.
+    pub(super) majority: usize,
+    pub(super) leads: bool,
+}
+
+/// Decides when a node whose machine has panicked starts over: when the group does without it. A group that would lose its majority needs
+/// the node's vote more than its machine.
+///
+/// # Invariant
+/// A node starts over once for each command: a machine that panics there again would do so for ever.
+#[derive(Debug, Default)]
+pub(super) struct Poison {
+    since: Option<Duration>,
+    /// The last command for which the node started over.
+    over: Option<u64>,
+}
+
+impl Poison {
+    /// Returns whether the node starts over now, if its machine is poisoned `at` a command.
+    pub(super) fn starts_over(&mut self, now: Duration, at: Option<Position>, sight: impl FnOnce() -> Sight) -> bool {
+        let Some(at) = at else {
+            self.since = None;
+            return false;
+        };
+        let since = *self.since.get_or_insert(now);
+        if self.over == Some(at.index) {
+            return false;
+        }
+        let Sight { beyond, majority, leads } = sight();
+        let waits = leads && now.saturating_sub(since) < HANDING_OVER;
+        if beyond < majority || waits {
+            return false;
+        }
+        (self.since, self.over) = (None, Some(at.index));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_multicast::GroupId;
+
+    use super::*;
+    use crate::Group;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn at(index: u64) -> Option<Position> {
+        Some(Position { time: 9, group: Group(GroupId(0)), index })
+    }
+
+    fn sight(beyond: usize, leads: bool) -> impl Fn() -> Sight {
+        move || Sight { beyond, majority: 2, leads }
+    }
+
+    #[test]
+    fn a_node_starts_over_only_if_a_majority_does_without_it() {
+        let mut poison = Poison::default();
+        assert!(!poison.starts_over(MS, None, sight(2, false)));
+        assert!(!poison.starts_over(MS, at(3), sight(1, false)));
+        assert!(poison.starts_over(2 * MS, at(3), sight(2, false)));
+    }
+
+    #[test]
+    fn a_leader_hands_over_first_but_not_for_ever() {
+        let mut poison = Poison::default();
+        assert!(!poison.starts_over(MS, at(3), sight(2, true)));
+        assert!(!poison.starts_over(HANDING_OVER, at(3), sight(2, true)));
+        assert!(poison.starts_over(HANDING_OVER + MS, at(3), sight(2, true)));
+    }
+
+    #[test]
+    fn a_machine_that_panics_at_the_same_command_again_stays_poisoned() {
+        let mut poison = Poison::default();
+        assert!(poison.starts_over(MS, at(3), sight(2, false)));
+        assert!(!poison.starts_over(MS, at(3), sight(2, false)));
+        assert!(poison.starts_over(MS, at(4), sight(2, false)), "that is another one");
+    }
+}

@@ -1,0 +1,99 @@
+//! What a machine replies to a command.
+
+use std::io::{self, Write};
+
+/// The reply to one command, as [`StateMachine::apply`](crate::StateMachine::apply) writes it. It takes a bounded number of bytes, and is
+/// used again for the next command.
+#[derive(Debug)]
+pub struct Reply {
+    bytes: Vec<u8>,
+    most: usize,
+    overflowed: bool,
+}
+
+impl Reply {
+    /// An empty reply that takes so many bytes.
+    pub(crate) fn new(most: usize) -> Self {
+        Reply { bytes: Vec::new(), most, overflowed: false }
+    }
+
+    /// Appends bytes. If there is no room for all of them, none is appended, and the sender is told that the reply was too long.
+    #[inline]
+    pub fn extend(&mut self, bytes: &[u8]) {
+        if bytes.len() > self.room() {
+            self.overflowed = true;
+        } else {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Returns how many more bytes the reply takes.
+    #[inline]
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.most - self.bytes.len()
+    }
+
+    /// Begins anew, for the next command.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.overflowed = false;
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn has_overflowed(&self) -> bool {
+        self.overflowed
+    }
+}
+
+impl Write for Reply {
+    /// Appends bytes, as many as there is room for.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] if there is none.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let part = &bytes[..bytes.len().min(self.room())];
+        if part.is_empty() && !bytes.is_empty() {
+            self.overflowed = true;
+            let most = self.most;
+            return Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                format!("a reply has at most {most} bytes: reply less, or raise `reply_bytes`"),
+            ));
+        }
+        self.bytes.extend_from_slice(part);
+        Ok(part.len())
+    }
+
+    /// Does nothing: what is written is there.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_takes_no_more_than_its_bytes_and_says_so() {
+        let mut reply = Reply::new(4);
+        assert!(reply.room() == 4);
+        reply.extend(b"abc");
+        assert!(!reply.has_overflowed() && reply.room() == 1);
+        reply.extend(b"de");
+        assert!(reply.has_overflowed() && reply.as_bytes() == b"abc");
+        reply.clear();
+        assert!(reply.as_bytes().is_empty() && !reply.has_overflowed());
+        let error = write!(reply, "{}", 12_345).expect_err("it is too long");
+        assert!(error.kind() == io::ErrorKind::StorageFull && error.to_string().contains("4 bytes"), "{error}");
+        assert!(reply.has_overflowed() && reply.as_bytes() == b"1234");
+        reply.clear();
+        write!(reply, "1234").expect("it fits");
+        assert!(!reply.has_overflowed() && reply.room() == 0);
+    }
+}
