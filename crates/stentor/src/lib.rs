@@ -63,7 +63,7 @@ pub mod runtime;
 mod state_machine;
 
 pub use client::{
-    Answer, Call, CallError, Client, ClientBuilder, ClientError, Groups, LocalClient, Outcome, Refused, Replies, Request, Session, Ticket,
+    Answer, Call, CallError, Client, ClientBuilder, ClientError, Groups, LocalClient, Outcome, Prepared, Preparing, Refused, Replies, Request, Session, Ticket,
     Why,
 };
 pub use cluster::{Cluster, ClusterBuilder, Group};

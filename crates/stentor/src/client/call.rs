@@ -33,6 +33,15 @@ impl Call {
         Call(State::Made { calls, slot })
     }
 
+    /// Takes the slot out: whoever gets it looks after it.
+    pub(super) fn into_slot(mut self) -> Result<(Arc<Calls>, u32), CallError> {
+        match std::mem::replace(&mut self.0, State::Taken) {
+            State::Made { calls, slot } => Ok((calls, slot)),
+            State::Refused(why) => Err(CallError::NotApplied(why)),
+            State::Taken => unreachable!("a slot is taken out of a call that nobody has polled"),
+        }
+    }
+
     pub(super) fn refused(why: Refused) -> Self {
         Call(State::Refused(why))
     }

@@ -4,7 +4,8 @@
 //! | state | who has it | next |
 //! |---|---|---|
 //! | free | its number lies in `free` | *queued*, by a caller |
-//! | queued | its number lies in `queue`, then with the serving thread | *sent*; *done* if it is refused or its wait has ended |
+//! | queued | its number lies in `queue`, then with the serving thread | *sent*; *held*, if it was asked to be; *done* if it is refused or its wait has ended |
+//! | held | the caller, which has its ticket | *queued* again, to be sent or to be given up; *done* if that takes too long |
 //! | sent | the serving thread | *done*, with an outcome |
 //! | done | the caller, which takes the outcome | *free* |
 //!
@@ -36,8 +37,22 @@ use crate::{Group, Position};
 pub(super) enum Phase {
     Free,
     Queued,
+    Held,
     Sent,
     Done,
+}
+
+/// Whether a command waits for its caller's word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Hold {
+    /// It is sent when it is its turn.
+    Not,
+    /// It is numbered when it is its turn, and sent when the caller says so.
+    Until,
+    /// The caller has said so.
+    Over,
+    /// The caller has given it up.
+    GivenUp,
 }
 
 /// What is asked for.
@@ -54,6 +69,7 @@ pub(super) enum Job {
 pub(super) struct CallState {
     pub(super) phase: Phase,
     pub(super) job: Job,
+    pub(super) hold: Hold,
     pub(super) to: Groups,
     /// The command; then the replies, one behind the other.
     pub(super) bytes: Vec<u8>,
@@ -78,6 +94,7 @@ impl CallState {
         CallState {
             phase: Phase::Free,
             job: Job::Command,
+            hold: Hold::Not,
             to: Groups::none(),
             bytes: Vec::new(),
             replies: Vec::new(),
@@ -149,7 +166,7 @@ impl Calls {
     // ------------------------------------------------------------------------------------------------------- callers
 
     /// Leaves a call for the serving thread. Returns its slot.
-    pub(super) fn put(&self, job: Job, to: Groups, command: &[u8], until: Instant) -> Result<u32, Refused> {
+    pub(super) fn put(&self, job: Job, hold: Hold, to: Groups, command: &[u8], until: Instant) -> Result<u32, Refused> {
         let Some(first) = to.iter().next() else { return Err(Refused::NoGroups) };
         if self.ended.load(Ordering::Acquire) || self.is_closing() {
             return Err(Refused::ClientEnded);
@@ -162,6 +179,7 @@ impl Calls {
             state.replies.clear();
             (state.phase, state.job, state.to, state.until) = (Phase::Queued, job, to, Some(until));
             (state.outcome, state.is_named, state.waker, state.deserted) = (None, false, None, false);
+            state.hold = hold;
             state.uses += 1;
         }
         put(&self.queue, at);
@@ -191,6 +209,48 @@ impl Calls {
             state.waker = Some(waker.clone());
         }
         outcome
+    }
+
+    /// Returns whether a call is held now, so that it has its ticket, or why it never will be. Otherwise leaves `waker` to be woken.
+    pub(super) fn poll_held(&self, at: u32, waker: Option<&Waker>) -> Option<Result<(), CallError>> {
+        let mut state = self.lock(at);
+        if state.phase == Phase::Held {
+            return Some(Ok(()));
+        }
+        let outcome = state.outcome.take();
+        if outcome.is_none() {
+            state.waker = waker.cloned();
+        }
+        outcome.map(|outcome| outcome.map(drop))
+    }
+
+    /// Waits until a call is held.
+    pub(super) fn wait_held(&self, at: u32) -> Result<(), CallError> {
+        let mut state = self.lock(at);
+        loop {
+            if state.phase == Phase::Held {
+                return Ok(());
+            }
+            if let Some(outcome) = state.outcome.take() {
+                return outcome.map(drop);
+            }
+            state = self.slots[at as usize].done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The caller gives its word on a call that is held.
+    pub(super) fn release_hold(&self, at: u32, sends: bool) {
+        let mut state = self.lock(at);
+        state.hold = if sends { Hold::Over } else { Hold::GivenUp };
+        if state.phase == Phase::Held {
+            state.phase = Phase::Queued;
+            put(&self.queue, at);
+        }
+        drop(state);
+        self.ring();
+        if self.ended.load(Ordering::Acquire) {
+            self.end_all();
+        }
     }
 
     /// Waits for the outcome of a call, until then at the latest; `None` waits as long as it takes. A call that was not sent by then never
@@ -317,6 +377,15 @@ impl Calls {
         self.bell.event.as_fd()
     }
 
+    /// A call has its ticket, and waits for its caller's word.
+    pub(super) fn hold(&self, at: u32, state: &mut CallState) {
+        (state.phase, state.is_named) = (Phase::Held, true);
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+        self.slots[at as usize].done.notify_one();
+    }
+
     /// Hands an outcome over.
     pub(super) fn finish(&self, at: u32, state: &mut CallState, outcome: Result<Position, CallError>) {
         state.phase = Phase::Done;
@@ -341,7 +410,7 @@ impl Calls {
         for at in 0..self.slots.len() as u32 {
             let mut state = self.lock(at);
             let outcome = match state.phase {
-                Phase::Queued => CallError::NotApplied(Refused::ClientEnded),
+                Phase::Queued | Phase::Held => CallError::NotApplied(Refused::ClientEnded),
                 Phase::Sent => CallError::Unknown(Ticket(state.ticket.clone()), Why::ClientEnded),
                 Phase::Free | Phase::Done => continue,
             };

@@ -45,6 +45,10 @@ struct Sent {
     delivered: Option<Duration>,
 }
 
+impl Sent {
+    const NOT: Sent = Sent { sequence: u64::MAX, delivered: None };
+}
+
 /// What became of a request, and its name.
 #[derive(Debug)]
 pub(super) struct Finished<'a> {
@@ -217,25 +221,46 @@ impl<F: FabricDiagnostics> Core<F> {
     /// Sends a command. Returns the number of its request.
     #[inline]
     pub(super) fn submit(&mut self, to: &[GroupId], command: &[u8]) -> Result<u64, Refused> {
+        let request = self.begin(to, command)?;
+        let sent = self.send(request, to, command);
+        if sent.is_err() {
+            self.caller.not_sent(request);
+        }
+        sent.map(|()| request)
+    }
+
+    /// Numbers a command, so that it has a ticket. Returns the number of its request, which is sent once, or [dropped](Core::not_sent).
+    #[inline]
+    pub(super) fn begin(&mut self, to: &[GroupId], command: &[u8]) -> Result<u64, Refused> {
         if command.len() > self.longest {
             return Err(Refused::TooLong { bytes: command.len(), limit: self.longest });
         }
-        let request = match self.caller.begin(to) {
-            Ok(request) => request,
-            Err(error) => return Err(self.refused(error, to)),
-        };
-        self.caller.envelope(request, &mut self.envelope);
-        match self.client.submit_parts(to, &[&self.envelope, command], COMMAND) {
-            Ok(submitted) => {
+        match self.caller.begin(to) {
+            Ok(request) => {
                 let at = request as usize % self.sent.len();
-                self.sent[at] = Sent { sequence: submitted.id.sequence, delivered: None };
+                self.sent[at] = Sent::NOT;
                 Ok(request)
             }
-            Err(error) => {
-                self.caller.not_sent(request);
-                Err(refusal(&error))
-            }
+            Err(error) => Err(self.refused(error, to)),
         }
+    }
+
+    /// Sends a command that has begun.
+    #[inline]
+    pub(super) fn send(&mut self, request: u64, to: &[GroupId], command: &[u8]) -> Result<(), Refused> {
+        if !self.caller.envelope(request, &mut self.envelope) {
+            return Err(Refused::Closed);
+        }
+        let submitted = self.client.submit_parts(to, &[&self.envelope, command], COMMAND);
+        let submitted = submitted.map_err(|error| refusal(&error))?;
+        let at = request as usize % self.sent.len();
+        self.sent[at].sequence = submitted.id.sequence;
+        Ok(())
+    }
+
+    /// A command that has begun is not sent, and never will be.
+    pub(super) fn not_sent(&mut self, request: u64) {
+        self.caller.not_sent(request);
     }
 
     /// Asks what became of a command.
@@ -410,6 +435,9 @@ impl<F: FabricDiagnostics> Core<F> {
             let at = request as usize % self.sent.len();
             let Some(ticket) = self.caller.ticket(request) else { continue };
             if self.sent[at].sequence > delivered {
+                if self.sent[at].sequence == u64::MAX {
+                    continue;
+                }
                 return;
             }
             match self.sent[at].delivered {

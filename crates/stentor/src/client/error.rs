@@ -46,6 +46,9 @@ pub enum Refused {
     /// The command was closed before anybody applied it: by a later [`resolve`](super::Client::resolve), or because it was lost on its way.
     #[error("it was closed before anybody applied it")]
     Closed,
+    /// The command was [prepared](super::Client::prepare), and not sent in time.
+    #[error("it was prepared, and not sent in time")]
+    TooLate,
     /// The session has ended: it was not renewed in time, or another process has taken it up.
     #[error("the session has ended; open another one")]
     SessionNotOpen,

@@ -125,6 +125,32 @@ impl LocalClient {
         })
     }
 
+    /// Numbers a command, so that it has a [ticket](LocalClient::ticket) before it is [sent](LocalClient::send).
+    ///
+    /// # Errors
+    /// As [`submit`](LocalClient::submit).
+    pub fn prepare(&mut self, to: impl Into<Groups>, command: &[u8]) -> Result<Request, Refused> {
+        let to = to.into();
+        on!(&mut self.core, core => {
+            let number = core.begin(to.ids(), command)?;
+            Ok(Request { generation: core.generation(), number })
+        })
+    }
+
+    /// Sends a command that was prepared: the same command, to the same groups.
+    ///
+    /// # Errors
+    /// As [`submit`](LocalClient::submit). After [`Refused::Busy`] and [`Refused::Unavailable`] turn, and try again.
+    pub fn send(&mut self, request: Request, to: impl Into<Groups>, command: &[u8]) -> Result<(), Refused> {
+        let to = to.into();
+        on!(&mut self.core, core => {
+            if request.generation != core.generation() {
+                return Err(Refused::OtherSession);
+            }
+            core.send(request.number, to.ids(), command)
+        })
+    }
+
     /// Settles a command whose outcome is not known. The outcome comes in a later [`turn`](LocalClient::turn), under the number that is
     /// returned.
     ///

@@ -10,6 +10,7 @@ mod core;
 mod error;
 mod groups;
 mod local;
+mod prepared;
 mod serve;
 mod session;
 
@@ -19,12 +20,13 @@ use std::time::{Duration, Instant};
 
 pub use self::builder::ClientBuilder;
 pub use self::call::{Answer, Call};
-use self::calls::{Calls, Job};
+use self::calls::{Calls, Hold, Job};
 use self::core::Core;
 pub use self::error::{CallError, ClientError, Refused, Why};
 use self::error::Problem;
 pub use self::groups::Groups;
 pub use self::local::{LocalClient, Outcome, Replies, Request};
+pub use self::prepared::{Prepared, Preparing};
 use self::serve::Server;
 pub use self::session::{Session, Ticket};
 use crate::runtime::FabricDiagnostics;
@@ -85,18 +87,26 @@ impl Client {
     /// The [`Call`] is a future, and can be waited for without a runtime, too. To drop it cancels nothing.
     #[inline]
     pub fn call(&self, to: impl Into<Groups>, command: &[u8]) -> Call {
-        self.put(Job::Command, to.into(), command)
+        self.put(Job::Command, Hold::Not, to.into(), command)
+    }
+
+    /// Prepares a command: it gets its [`Ticket`], and is not sent before [`Prepared::send`]. A program that writes the ticket down between
+    /// the two can say in its next life what became of the command, whenever it dies.
+    ///
+    /// What is prepared has a place in the window. It is given up when it is dropped, or not sent within the client's patience.
+    pub fn prepare(&self, to: impl Into<Groups>, command: &[u8]) -> Preparing {
+        Preparing::new(self.put(Job::Command, Hold::Until, to.into(), command))
     }
 
     /// Settles a command whose outcome was [not known](CallError::Unknown), here or in an earlier process that had the session: returns the
     /// reply if it was applied, or closes it for good, which is [`Refused::Closed`].
     pub fn resolve(&self, ticket: &Ticket) -> Call {
-        self.put(Job::Resolve(Box::new(ticket.clone())), ticket.groups(), &[])
+        self.put(Job::Resolve(Box::new(ticket.clone())), Hold::Not, ticket.groups(), &[])
     }
 
-    fn put(&self, job: Job, to: Groups, command: &[u8]) -> Call {
+    fn put(&self, job: Job, hold: Hold, to: Groups, command: &[u8]) -> Call {
         let Handle { calls, patience, .. } = &*self.0;
-        match calls.put(job, to, command, Instant::now() + *patience) {
+        match calls.put(job, hold, to, command, Instant::now() + *patience) {
             Ok(slot) => Call::made(Arc::clone(calls), slot),
             Err(why) => Call::refused(why),
         }

@@ -15,7 +15,7 @@ use stentor_fabric::Idle;
 use stentor_multicast::GroupSet;
 use stentor_session as session;
 
-use super::calls::{CallState, Calls, Job, Phase};
+use super::calls::{CallState, Calls, Hold, Job, Phase};
 use super::core::{Core, Finished};
 use super::error::Problem;
 use super::{CallError, Outcome, Refused, Ticket, Why};
@@ -90,7 +90,7 @@ impl<F: FabricDiagnostics> Server<F> {
 
     fn note_end(&mut self, slot: u32) {
         let state = self.calls.lock(slot);
-        if let Some(until) = state.until {
+        if let Some(until) = state.until.filter(|_| matches!(state.hold, Hold::Not | Hold::Until)) {
             self.ends.push_back((until, slot, state.uses));
         }
     }
@@ -106,6 +106,7 @@ impl<F: FabricDiagnostics> Server<F> {
             let waits = state.to.ids().iter().any(|group| blocked.contains(*group));
             let started = if waits { Err(Refused::Busy(Group(state.to.ids()[0]))) } else { start(core, &mut state) };
             match started {
+                Ok(()) if state.hold == Hold::Until => calls.hold(slot, &mut state),
                 Ok(()) => {
                     let (generation, request) = (state.ticket.generation, state.ticket.request);
                     match state.job {
@@ -167,9 +168,18 @@ impl<F: FabricDiagnostics> Server<F> {
             }
             let outcome = match state.phase {
                 Phase::Free | Phase::Done => continue,
+                Phase::Queued if state.hold == Hold::Over || state.hold == Hold::GivenUp => {
+                    // It is on its way through the queue.
+                    self.ends.push_back((now + LOOK, slot, uses));
+                    continue;
+                }
                 Phase::Queued => {
                     pending.retain(|pending| *pending != slot);
                     CallError::NotApplied(core.why_waiting(state.to.ids()))
+                }
+                Phase::Held => {
+                    core.not_sent(state.ticket.request);
+                    CallError::NotApplied(Refused::TooLate)
                 }
                 Phase::Sent => {
                     match state.job {
@@ -217,18 +227,35 @@ fn start<F: FabricDiagnostics>(core: &mut Core<F>, state: &mut CallState) -> Res
         return Err(Refused::Closed);
     }
     match &state.job {
-        Job::Command => {
-            let request = core.submit(state.to.ids(), &state.bytes)?;
-            if let Some(ticket) = core.ticket(request) {
-                copy(ticket, &mut state.ticket);
+        Job::Command => match state.hold {
+            Hold::Not => {
+                let request = core.submit(state.to.ids(), &state.bytes)?;
+                note_ticket(core, request, state);
             }
-        }
+            Hold::Until => {
+                let request = core.begin(state.to.ids(), &state.bytes)?;
+                note_ticket(core, request, state);
+            }
+            Hold::Over => core.send(state.ticket.request, state.to.ids(), &state.bytes)?,
+            Hold::GivenUp => {
+                if state.is_named {
+                    core.not_sent(state.ticket.request);
+                }
+                return Err(Refused::Closed);
+            }
+        },
         Job::Resolve(ticket) => {
             core.resolve(ticket)?;
             copy(&ticket.0, &mut state.ticket);
         }
     }
     Ok(())
+}
+
+fn note_ticket<F: FabricDiagnostics>(core: &Core<F>, request: u64, state: &mut CallState) {
+    if let Some(ticket) = core.ticket(request) {
+        copy(ticket, &mut state.ticket);
+    }
 }
 
 /// Copies a ticket into the buffer of another one.

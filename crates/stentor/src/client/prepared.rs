@@ -1,0 +1,90 @@
+//! Commands that have a ticket before they are sent.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::calls::Calls;
+use super::{Call, CallError, Ticket};
+
+/// A command on its way to a ticket: a future of [`Prepared`].
+#[derive(Debug)]
+#[must_use = "the command is given up when this is dropped"]
+pub struct Preparing(Option<Result<Slot, CallError>>);
+
+/// A slot whose call is held, or about to be. It is given up when this is dropped.
+#[derive(Debug)]
+struct Slot {
+    calls: Arc<Calls>,
+    at: u32,
+    /// Whether the call goes on without this.
+    goes_on: bool,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if !self.goes_on {
+            self.calls.release_hold(self.at, false);
+            self.calls.desert(self.at);
+        }
+    }
+}
+
+impl Preparing {
+    pub(super) fn new(call: Call) -> Self {
+        Preparing(Some(call.into_slot().map(|(calls, at)| Slot { calls, at, goes_on: false })))
+    }
+
+    /// Waits until the command has its ticket, for as long as the client's [patience](super::ClientBuilder::patience) lasts.
+    ///
+    /// # Errors
+    /// Why it never will be sent.
+    ///
+    /// # Panics
+    /// If it was polled, and was ready.
+    pub fn wait(mut self) -> Result<Prepared, CallError> {
+        let slot = self.0.take().expect("a command that is waited for was not handed over before")?;
+        slot.calls.wait_held(slot.at)?;
+        Ok(Prepared(slot))
+    }
+}
+
+impl Future for Preparing {
+    type Output = Result<Prepared, CallError>;
+
+    /// # Panics
+    /// If it is polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let ready = match self.0.as_ref().expect("a command is polled after it was ready") {
+            Ok(slot) => slot.calls.poll_held(slot.at, Some(context.waker())),
+            Err(_) => Some(Ok(())),
+        };
+        let Some(held) = ready else { return Poll::Pending };
+        let slot = self.0.take().expect("it was there just now");
+        Poll::Ready(slot.and_then(|slot| held.map(|()| Prepared(slot))))
+    }
+}
+
+/// A command that has its ticket, and is not sent.
+#[derive(Debug)]
+#[must_use = "the command is given up when this is dropped"]
+pub struct Prepared(Slot);
+
+impl Prepared {
+    /// Returns what names the command for ever.
+    ///
+    /// # Panics
+    /// Never: what is prepared has a ticket.
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        self.0.calls.ticket(self.0.at).expect("what is held was named")
+    }
+
+    /// Sends the command.
+    pub fn send(mut self) -> Call {
+        self.0.goes_on = true;
+        self.0.calls.release_hold(self.0.at, true);
+        Call::made(Arc::clone(&self.0.calls), self.0.at)
+    }
+}
