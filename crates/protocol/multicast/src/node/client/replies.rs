@@ -74,8 +74,6 @@ impl Replies {
     pub(super) fn restart(&mut self, link: usize, life: u64, start: Start, seal: Seal) {
         let Some(ring) = self.rings.get_mut(link) else { return };
         ring.restart(life, start, seal);
-        // A greeting that says the same again makes it owe what it has read since.
-        self.owed |= ring.owes_credit();
         // Records may have come before the greeting, whose writer is not announced again.
         self.put_due(link);
     }
