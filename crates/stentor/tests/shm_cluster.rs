@@ -103,8 +103,8 @@ fn two_clients_and_four_members_deliver_everything_in_one_order() {
     assert_eq!(report.counts.messages, 6000);
 }
 
-/// A member that sends each message back to its client, with its own number before it.
-fn echo(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop) {
+/// A member that sends each message back to its client, with its own number before it and `padding` behind it.
+fn echo(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop, padding: &[u8]) {
     let mut member = plan.member(me, directory).expect("starts");
     let owed = RefCell::new(VecDeque::new());
     let deliver = |delivered: &Delivered<'_>| {
@@ -114,7 +114,7 @@ fn echo(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop) {
     run_member(&mut member, WaitMode::BLOCK, stop, &mut app, |member, _, _| {
         let mut owed = owed.borrow_mut();
         while let Some((client, number, payload)) = owed.front()
-            && member.reply(*client, &[&number.to_le_bytes(), payload]) == ReplySent::Sent
+            && member.reply(*client, &[&number.to_le_bytes(), payload, padding]) == ReplySent::Sent
         {
             owed.pop_front();
         }
@@ -122,38 +122,51 @@ fn echo(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop) {
     .expect("runs");
 }
 
-/// Everybody sleeps when there is nothing to do, and the rings hold a few replies.
-#[test]
-fn every_member_replies_to_every_message_through_small_rings() {
-    const MESSAGES: u64 = 2_000;
+/// Three members reply to each message of a client. Everybody sleeps when there is nothing to do.
+fn all_reply(reply_bytes: usize, messages: u64, padding: &[u8]) {
     let directory = TempDir::new();
-    let limits = "clients = 1\nreply_bytes = 500\nreply_ring_kib = 1";
-    let (plan, stop) = (cluster("echoes", 1, "", limits), Stop::default());
+    let limits = format!("clients = 1\nreply_bytes = {reply_bytes}\nreply_ring_kib = 1");
+    let (plan, stop) = (cluster("echoes", 1, "", &limits), Stop::default());
     thread::scope(|scope| {
         for me in 0..3_u16 {
             let (plan, stop, path) = (&plan, &stop, directory.to_path_buf());
-            scope.spawn(move || echo(plan, ProcessId(me), path, stop));
+            scope.spawn(move || echo(plan, ProcessId(me), path, stop, padding));
         }
         let mut client = plan.client(ClientId(0), directory.to_path_buf()).expect("starts");
         let (mut backoff, mut housekeeper) = (Backoff::new(WaitMode::BLOCK), Housekeeper::default());
         let payload = |number: u64| vec![number as u8; (number * 37 % 492) as usize];
         let deadline = Instant::now() + Duration::from_secs(60);
         let (mut sent, mut next, mut begun) = (0, [1_u64; 3], false);
-        while next.iter().any(|next| *next <= MESSAGES) {
+        while next.iter().any(|next| *next <= messages) {
             begun = begun || client.reaches_all(&[GroupId(0)]);
             let mut worked = false;
-            while begun && sent < MESSAGES && client.submit(&[GroupId(0)], &payload(sent + 1), false).is_ok() {
+            while begun && sent < messages && client.submit(&[GroupId(0)], &payload(sent + 1), false).is_ok() {
                 (sent, worked) = (sent + 1, true);
             }
             client_round(&mut client, &mut backoff, &mut housekeeper, worked).expect("waits");
             while let Some(reply) = client.next_reply() {
                 let next = &mut next[reply.member.index()];
                 let (number, rest) = reply.bytes.split_at(8);
-                assert_eq!((number, rest), (&next.to_le_bytes()[..], &payload(*next)[..]));
+                let (echoed, behind) = rest.split_at(rest.len() - padding.len());
+                assert_eq!((number, echoed), (&next.to_le_bytes()[..], &payload(*next)[..]));
+                assert!(behind == padding);
                 *next += 1;
             }
             assert!(Instant::now() < deadline, "stuck: {sent} sent, and next are {next:?}");
         }
         stop.stop();
     });
+}
+
+/// The rings hold a few replies.
+#[test]
+fn every_member_replies_to_every_message_through_small_rings() {
+    all_reply(500, 2_000, b"");
+}
+
+/// The longest replies that can be configured are far longer than all messages.
+#[test]
+fn the_longest_replies_arrive() {
+    let padding: Vec<u8> = (0..(1 << 20) - 500_u32).map(|at| (at / 3) as u8).collect();
+    all_reply(1 << 20, 5, &padding);
 }

@@ -5,14 +5,17 @@ use std::fmt;
 use crate::GroupId;
 use crate::message::Destination;
 
-/// The destination groups of a message: a view of the words in which they lie.
+/// The destination groups of a message: a view of the words in which they lie, or a few bits.
 ///
 /// # Invariants
 /// - The lower 16 bits of each word are a group, and groups rise. The other bits mean nothing here: in a header they are the
 ///   message's slot at that group.
+/// - Where there are words no bit is set.
 #[derive(Clone, Copy, Default)]
 pub struct DestinationGroups<'a> {
     words: &'a [u64],
+    /// Group n has bit n.
+    bits: u64,
 }
 
 impl<'a> DestinationGroups<'a> {
@@ -20,27 +23,44 @@ impl<'a> DestinationGroups<'a> {
     #[inline]
     #[must_use]
     pub const fn from_words(words: &'a [u64]) -> Self {
-        DestinationGroups { words }
+        DestinationGroups { words, bits: 0 }
+    }
+
+    /// Groups whose bits are set.
+    #[inline]
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        DestinationGroups { words: &[], bits }
+    }
+
+    /// Returns the groups as bits, if all are smaller than `limit`, which is at most 64.
+    pub(crate) fn to_bits(self, limit: u16) -> Option<u64> {
+        self.iter().try_fold(0, |bits, group| (group.0 < limit).then(|| bits | 1 << group.0))
     }
 
     /// Returns the groups, in rising order.
     #[inline]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = GroupId> + use<'a> {
-        self.words.iter().map(|word| Destination::from_word(*word).group)
+    pub fn iter(&self) -> impl Iterator<Item = GroupId> + use<'a> {
+        let mut bits = self.bits;
+        let of_bits = std::iter::from_fn(move || {
+            let group = bits.trailing_zeros() as u16;
+            bits &= bits.checked_sub(1)?;
+            Some(GroupId(group))
+        });
+        self.words.iter().map(|word| Destination::from_word(*word).group).chain(of_bits)
     }
 
     /// Returns the number of groups.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        self.words.len()
+        self.words.len() + self.bits.count_ones() as usize
     }
 
     /// Returns whether there are none: of a delivered message there is at least one.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
+        self.words.is_empty() && self.bits == 0
     }
 
     /// Returns whether a group is among them.
@@ -67,6 +87,16 @@ impl fmt::Debug for DestinationGroups<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_are_a_few_bits_as_well() {
+        let groups = DestinationGroups::from_bits(1 << 2 | 1 << 46 | 1 << 63);
+        assert_eq!(groups, DestinationGroups::from_words(&[2, 46, 63]));
+        assert_eq!((groups.len(), groups.is_empty(), groups.contains(GroupId(0))), (3, false, false));
+        assert_eq!((groups.to_bits(64), groups.to_bits(63)), (Some(1 << 2 | 1 << 46 | 1 << 63), None));
+        assert_eq!(DestinationGroups::from_words(&[1 << 20 | 3, 300]).to_bits(64), None);
+        assert_eq!(DestinationGroups::default().to_bits(0), Some(0));
+    }
 
     #[test]
     fn groups_are_the_lower_bits_of_words() {

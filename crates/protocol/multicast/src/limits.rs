@@ -165,6 +165,13 @@ impl Limits {
         Geometry::new(0, self.reply_ring_bytes / 64, self.reply_bytes)
     }
 
+    /// Returns the payload of the longest record in any ring, bytes.
+    #[must_use]
+    pub fn longest_payload(&self, topology: &Topology) -> usize {
+        let between = self.control_ring(topology).max_payload().max(self.stream_ring(topology).max_payload());
+        self.body_ring(topology).max_payload().max(between).max(self.reply_bytes)
+    }
+
     /// Returns the bytes that a client registers for replies: a ring for each member.
     #[must_use]
     pub fn client_reply_bytes(&self, topology: &Topology) -> u64 {
@@ -341,6 +348,10 @@ mod tests {
         assert_eq!(limits.member_reply_bytes(&topology, 384), 5 * 64);
         assert_eq!(limits.member_reply_bytes(&topology, 383), 5 * (64 + ring));
         assert_eq!(limits.client_reply_bytes(&topology), 4 * ring);
+        assert_eq!(limits.longest_payload(&topology), limits.body_ring(&topology).max_payload());
+        let long = Limits { message_bytes: 8, reply_bytes: 5000, ..limits };
+        assert_eq!(long.longest_payload(&topology), 5000);
+        assert_eq!(Limits { reply_bytes: 0, ..long }.longest_payload(&topology), 4096);
         let none = Limits::default();
         assert_eq!((none.member_reply_bytes(&topology, 0), none.client_reply_bytes(&topology)), (0, 0));
         let more = limits.memory(&topology, 3, 0).registered - none.memory(&topology, 3, 0).registered;

@@ -235,7 +235,7 @@ impl ClusterRuntime {
     /// # Errors
     /// [`StartError::Fabric`].
     pub fn shm(&self, me: ProcessId, directory: PathBuf) -> Result<ShmFabric, StartError> {
-        let longest = self.limits().body_ring(&self.topology).max_payload() as u32;
+        let longest = self.limits().longest_payload(&self.topology) as u32;
         let most = self.most_bytes(me)?;
         let processes = self.topology.processes() as u32;
         let message_bytes = (longest + 4096).max(256 << 10);

@@ -111,7 +111,7 @@ impl OnNetwork {
         let (addresses, most, longest) = match role {
             Role::Groups => {
                 let addresses = cluster.addresses(me, bind.bind)?;
-                (addresses, cluster.most_bytes(me)?, cluster.limits().body_ring(cluster.topology()).max_payload())
+                (addresses, cluster.most_bytes(me)?, cluster.limits().longest_payload(cluster.topology()))
             }
             Role::Broadcast(neb) => {
                 let addresses = cluster.neb_addresses(neb, me, bind.bind)?;

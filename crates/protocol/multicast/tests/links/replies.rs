@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use stentor_fabric::{ProcessId, SplitMix64};
+use stentor_fabric::memory::Ordering;
+use stentor_fabric::{Fabric, ProcessId, RegionId, SplitMix64};
 use stentor_fabric_sim::{Delay, Fault, NetworkModel};
 use stentor_multicast::{ClientId, Limits, Mutant, ReplySent, Step};
 
@@ -297,6 +298,52 @@ fn a_group_that_is_reset_goes_on_with_its_rings() {
         bed.run(SETTLED_NS);
     }
     assert_eq!(bed.read_of(0, 0).len(), 42);
+}
+
+/// The client greets again on the same connection, and its own ring starts anew. The ring of replies does not, and nobody says
+/// that the client connected.
+#[test]
+fn a_client_that_greets_again_on_its_connection_goes_on_reading() {
+    let mut bed = calm(1, small());
+    assert_eq!(bed.met(2), [ClientId(0)]);
+    for round in 0..20_u8 {
+        for aside in [true, false] {
+            assert_eq!(bed.reply(2, 0, &[round; LONGEST]), ReplySent::Sent, "round {round}");
+            bed.members[2].set_aside(aside);
+            bed.run(SETTLED_NS);
+            assert_eq!(bed.clients[0].counts_on(ProcessId(2)), !aside, "round {round}");
+        }
+        assert_eq!(bed.met(2), []);
+    }
+    assert_eq!(bed.read_of(0, 2), (0..40).map(|n| vec![n / 2; LONGEST]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_reply_goes_out_with_the_next_step() {
+    let mut bed = calm(1, small());
+    let mut app = stentor_multicast::stateless(|_: &stentor_multicast::Delivered<'_>| ());
+    let now = std::time::Duration::from_nanos(bed.world.now_ns());
+    // It has nothing to do but that.
+    while bed.members[0].step(now, &mut app) {}
+    assert!(!bed.members[0].has_unflushed());
+    assert_eq!(bed.members[0].reply(ClientId(0), &[b"now"]), ReplySent::Sent);
+    assert!(bed.members[0].has_unflushed());
+    bed.members[0].step(now, &mut app);
+    assert!(!bed.members[0].has_unflushed(), "the round was not skipped");
+}
+
+/// The bytes that fill up the last word of a record may be those of another client's.
+#[test]
+fn a_reply_says_nothing_of_the_one_before() {
+    let mut bed = calm(2, small());
+    assert_eq!(bed.reply(0, 0, &[0xaa; 8]), ReplySent::Sent);
+    assert_eq!(bed.reply(0, 1, &[0x01]), ReplySent::Sent);
+    bed.run(SETTLED_NS);
+    assert_eq!(bed.read_of(1, 0), [[0x01]]);
+    let region = bed.clients[1].fabric();
+    let words = (0..8).map(RegionId).flat_map(|id| region.memory(id)).map(|word| word.load(Ordering::Relaxed));
+    let found: Vec<_> = words.filter(|word| word >> 8 == 0xaa_aaaa_aaaa_aaaa || *word == 1).collect();
+    assert!(found.contains(&1) && found.iter().all(|word| *word == 1), "{found:x?}");
 }
 
 /// A record as the faulty runs send it.

@@ -74,8 +74,6 @@ impl Replies {
     pub(super) fn restart(&mut self, link: usize, life: u64, start: Start, seal: Seal) {
         let Some(ring) = self.rings.get_mut(link) else { return };
         ring.restart(life, start, seal);
-        // A greeting that says the same again makes it owe what it has read since.
-        self.owed |= ring.owes_credit();
         // Records may have come before the greeting, whose writer is not announced again.
         self.put_due(link);
     }
@@ -89,17 +87,19 @@ impl Replies {
     /// Looks which rings have something now. Returns whether any was found that had nothing before.
     #[inline]
     pub(super) fn look<F: Fabric>(&mut self, fabric: &F, links: &[PeerLink], gate: &PollGate) -> bool {
-        let before = self.due.len();
-        for link in 0..self.rings.len() {
-            if !self.is_due[link]
-                && gate.looks_at(links[link].peer())
-                && self.rings[link].reader.looks_ready(fabric.memory(self.rings[link].region))
-                && links[link].is_met()
+        let Replies { rings, due, is_due, .. } = self;
+        let before = due.len();
+        for (at, (ring, link)) in rings.iter().zip(links).enumerate() {
+            if !is_due[at]
+                && gate.looks_at(link.peer())
+                && ring.reader.looks_ready(fabric.memory(ring.region))
+                && link.is_met()
             {
-                self.put_due(link);
+                is_due[at] = true;
+                due.push_back(at);
             }
         }
-        self.due.len() > before
+        due.len() > before
     }
 
     /// Takes the next record, of the member whose turn it is, to the beginning of `record`.

@@ -11,13 +11,17 @@ use crate::node::app::Delivered;
 use crate::{Ballot, ClientId, DestinationGroups, GroupId, Incarnation, MessageId, Timestamp};
 
 /// Words of an entry before its groups: number; client (16 bits), bytes of payload (32) and how many words of groups follow (16);
-/// sequence; time; group of the time (16) and flags; ballot; origin.
+/// sequence; time; group of the time (16), whether it is enveloped (1) and groups (47); ballot; origin.
 ///
-/// No word of groups follows if the only one is the group of the time. Otherwise each group has a word. Then comes the payload.
+/// Group n has bit 17 + n. If a group has none, each has a word behind the entry instead. Without bits and words the only one is
+/// the group of the time. Then comes the payload.
 const HEADER: usize = 7;
 const GROUPS_SHIFT: u32 = 48;
 /// [`Delivered::enveloped`].
 const ENVELOPED: u64 = 1 << 16;
+const BITS_SHIFT: u32 = 17;
+/// Groups that have a bit.
+const BITS: u16 = 47;
 
 /// Deliveries in their order, in blocks that go out as pieces.
 #[derive(Debug)]
@@ -40,7 +44,8 @@ impl Backlog {
             return;
         }
         let implied = message.groups.len() == 1 && message.groups.contains(GroupId(message.timestamp.group));
-        let groups = if implied { 0 } else { message.groups.len() };
+        let bits = if implied { Some(0) } else { message.groups.to_bits(BITS) };
+        let groups = if bits.is_some() { 0 } else { message.groups.len() };
         let words = HEADER + groups + message.payload.len().div_ceil(WORD);
         let fits = |block: &Vec<u64>| block.len() + words <= block.capacity();
         if !self.blocks.back().is_some_and(fits) {
@@ -57,7 +62,8 @@ impl Backlog {
         let MessageId { client, sequence } = message.id;
         let Timestamp { time, group } = message.timestamp;
         let sizes = u64::from(client.0) | (message.payload.len() as u64) << 16 | (groups as u64) << GROUPS_SHIFT;
-        let group = u64::from(group) | if message.enveloped { ENVELOPED } else { 0 };
+        let enveloped = if message.enveloped { ENVELOPED } else { 0 };
+        let group = u64::from(group) | enveloped | bits.unwrap_or(0) << BITS_SHIFT;
         let (ballot, origin) = (message.ballot.to_word(), message.origin.to_word());
         block.extend_from_slice(&[message.number, sizes, sequence, time, group, ballot, origin]);
         block.extend(message.groups.iter().take(groups).map(|group| u64::from(group.0)));
@@ -105,8 +111,14 @@ impl<'a> Entry<'a> {
         let (groups, rest) = rest.split_at_checked((sizes >> GROUPS_SHIFT) as usize)?;
         let rises = |pair: &[u64]| pair[0] < pair[1];
         let possible = groups.windows(2).all(rises) && groups.last().is_none_or(|last| *last <= u64::from(u16::MAX));
+        let groups = match (group >> BITS_SHIFT, groups) {
+            (0, []) => DestinationGroups::from_words(from_ref(group)),
+            (0, words) if possible => DestinationGroups::from_words(words),
+            (bits, []) => DestinationGroups::from_bits(bits),
+            _ => return None,
+        };
         let origin = Incarnation::from_word(*origin);
-        if !(possible && origin.is_possible()) || *group & !(ENVELOPED | u64::from(u16::MAX)) != 0 {
+        if !origin.is_possible() {
             return None;
         }
         let (payload, rest) = rest.split_at_checked(bytes.div_ceil(WORD))?;
@@ -116,7 +128,7 @@ impl<'a> Entry<'a> {
             number: *number,
             ballot: Ballot::from_word(*ballot),
             origin,
-            groups: DestinationGroups::from_words(if groups.is_empty() { from_ref(group) } else { groups }),
+            groups,
             enveloped: group & ENVELOPED != 0,
             payload: &payload.as_bytes()[..bytes],
         };
@@ -133,12 +145,12 @@ mod tests {
     use super::*;
 
     /// By number.
-    const GROUPS: [&[u64]; 3] = [&[0, 2, 255], &[2], &[1]];
+    const GROUPS: [&[u64]; 4] = [&[0, 2, 255], &[2], &[1], &[0, 46]];
 
     fn delivered(number: u64, payload: &[u8]) -> Delivered<'_> {
         let id = MessageId { client: ClientId(3), sequence: 7 + number };
         let timestamp = Timestamp { time: 9 * number, group: 2 };
-        let groups = DestinationGroups::from_words(GROUPS[number as usize % 3]);
+        let groups = DestinationGroups::from_words(GROUPS[number as usize % 4]);
         let enveloped = number.is_multiple_of(3);
         let origin = Incarnation { number: 1, tag: number as u32 };
         Delivered { id, timestamp, number, ballot: Ballot::from_word(5), origin, groups, enveloped, payload }
@@ -158,7 +170,7 @@ mod tests {
             let mut words = &block[..];
             while let Some((entry, rest)) = Entry::read(words) {
                 let one = entry.delivered();
-                assert_eq!(one.groups, DestinationGroups::from_words(GROUPS[one.number as usize % 3]));
+                assert_eq!(one.groups, DestinationGroups::from_words(GROUPS[one.number as usize % 4]));
                 assert_eq!((one.enveloped, one.timestamp.group), (one.number == 3, 2));
                 assert_eq!(one.origin, Incarnation { number: 1, tag: one.number as u32 });
                 came.push((one.number, one.id.sequence, one.timestamp.time, one.payload.to_vec()));
@@ -188,7 +200,7 @@ mod tests {
     #[test]
     fn words_that_are_no_deliveries_are_refused() {
         let mut backlog = Backlog::new(1 << 20);
-        backlog.push(&delivered(3, b"four words of payload in 32 byte"));
+        backlog.push(&delivered(4, b"four words of payload in 32 byte"));
         let block = backlog.pop().expect("one");
         for end in 0..block.len() {
             assert!(Entry::read(&block[..end]).is_none(), "{end} words");
@@ -196,7 +208,7 @@ mod tests {
         let mut lie = block.clone();
         lie[1] = u64::MAX;
         assert!(Entry::read(&lie).is_none());
-        for (word, value) in [(4, 1 << 17), (6, 1 << 16), (7, 2), (7, 3), (9, 1 << 16)] {
+        for (word, value) in [(4, 1 << 17 | 2), (6, 1 << 16), (7, 2), (7, 3), (9, 1 << 16)] {
             lie.clone_from(&block);
             lie[word] = value;
             assert!(Entry::read(&lie).is_none(), "word {word}");
