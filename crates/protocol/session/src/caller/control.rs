@@ -61,8 +61,8 @@ impl Control {
         let Some(index) = index else { return false };
         let same = record.position.incarnation == self.pairs[index].incarnation;
         let outcome = match record.outcome {
-            // Another history of the group agreed to something else.
-            Outcome::Applied if !same => Outcome::WrongPairs,
+            // Another history of the group does not know this session, whatever it says.
+            _ if !same => Outcome::SessionNotOpen,
             outcome => outcome,
         };
         let time = record.position.timestamp.time;
@@ -79,6 +79,12 @@ impl Control {
     pub(super) fn refusal(&self) -> Option<(GroupId, Outcome)> {
         let words = self.groups.iter().zip(self.answers.iter().flatten());
         words.map(|(group, word)| (*group, word.outcome)).find(|(_, outcome)| *outcome != Outcome::Applied)
+    }
+
+    /// Whether a group that knows the session refused.
+    pub(super) fn is_denied(&self) -> bool {
+        let outcomes = self.answers.iter().flatten().map(|word| word.outcome);
+        outcomes.into_iter().any(|outcome| !matches!(outcome, Outcome::Applied | Outcome::SessionNotOpen))
     }
 
     /// Whether a group agreed.

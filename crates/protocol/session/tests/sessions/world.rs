@@ -167,7 +167,7 @@ impl World {
         }
         let to = caller.ticket(request).map(|ticket| ticket.groups().collect()).unwrap_or_default();
         let mut payload = head.to_vec();
-        payload.extend(command(word(caller), (caller.id(), caller.generation(), request)));
+        payload.extend(command(caller.word(), (caller.id(), caller.generation(), request)));
         self.flights.push(Flight { to, payload, from: process, request: Some(request) });
     }
 
@@ -271,7 +271,7 @@ impl World {
         let flight = self.flights.swap_remove(flight);
         let process = &mut self.processes[flight.from];
         let (true, Some(request)) = (process.alive, flight.request) else { return };
-        let hearer = (process.caller.id(), process.caller.generation(), word(&process.caller));
+        let hearer = (process.caller.id(), process.caller.generation());
         if let Some(finished) = process.caller.void(request) {
             let machines: Vec<&Machine> = self.groups.iter().map(|group| &group.machine).collect();
             self.audit.hear(hearer, &finished, &machines);
@@ -292,18 +292,14 @@ impl World {
             return;
         }
         let record = ReplyRecord::parse(&record).expect("tables write valid records");
-        let (session, own) = (process.caller.id(), word(&process.caller));
+        let session = process.caller.id();
         let generation = process.caller.generation();
         let event = process.caller.on_reply(group, &record);
         let mut what = None;
         match event {
             Some(Event::Finished(finished)) => {
                 let machines: Vec<&Machine> = self.groups.iter().map(|group| &group.machine).collect();
-                let earlier = |ticket: &&Ticket| name_of(ticket) == (session, finished.generation, finished.request);
-                // Tickets of two processes have the same name only if they are in no table together.
-                let asked = self.tickets.iter().rev().find(earlier).map_or(0, |ticket| ticket.word);
-                let by = if finished.generation == generation { own } else { asked };
-                self.audit.hear((session, generation, by), &finished, &machines);
+                self.audit.hear((session, generation), &finished, &machines);
                 what = Some(told(&finished, record.answers));
             }
             Some(Event::Answered { kind, refused }) => {
@@ -366,11 +362,6 @@ fn told(finished: &Finished<'_>, answers: Kind) -> &'static str {
         (Fate::Unknown(Why::GroupReset(_)), _) => "told reset",
         (Fate::Unknown(_), _) => "told unknown",
     }
-}
-
-/// The word of the caller's generation: what tells its requests from those of any other process.
-fn word(caller: &Caller) -> u64 {
-    caller.word()
 }
 
 /// The name of a ticket's request.
