@@ -8,7 +8,7 @@ use crate::mutant::mutant;
 use crate::{Body, Envelope, Kind, Mutant, Outcome, Pair, ReplyRecord};
 
 /// What a group has answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Word {
     pub(super) outcome: Outcome,
     pub(super) end: u64,
@@ -18,7 +18,7 @@ pub(super) struct Word {
 }
 
 /// A command and the answers to it. All copies of it are the same bytes.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Control {
     pub(super) kind: Kind,
     word: u64,

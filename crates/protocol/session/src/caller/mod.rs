@@ -17,7 +17,7 @@ use ticket::message;
 pub use ticket::{SessionKey, Ticket, TicketError};
 
 /// What a caller is set up with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CallerConfig {
     /// Requests that may be unanswered; not above the tables' window. At least 1.
     pub window: u32,
@@ -112,7 +112,7 @@ pub struct Finished<'a> {
 }
 
 /// Where a session is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
     /// Not opened, or not taken up.
     New,
@@ -123,7 +123,7 @@ enum Phase {
 }
 
 /// A group of the session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Member {
     pair: Pair,
     /// The largest end that the group has acknowledged; 0 if it is not used.
@@ -146,7 +146,7 @@ struct Member {
 /// - Every request below `low` is settled: applied in all its groups, or never to be applied in any. So `responded` never passes one
 ///   that one group could still apply and another one has forgotten.
 /// - A request's end, tag and number are fixed when it begins, and the same in all its copies.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Caller {
     id: SessionId,
     config: CallerConfig,

@@ -2,5 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod model;
 mod random;
 mod world;

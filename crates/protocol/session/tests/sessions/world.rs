@@ -1,6 +1,7 @@
 //! Groups under an abstract total order, and processes that use sessions in them.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 use stentor_multicast::{GroupId, Incarnation, Timestamp};
 use stentor_session::{
@@ -42,7 +43,7 @@ pub(crate) struct Answer {
 }
 
 /// A process: one caller.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Process {
     pub(crate) caller: Caller,
     pub(crate) alive: bool,
@@ -62,6 +63,21 @@ pub(crate) struct World {
     pub(crate) mutant: Mutant,
     /// How often each kind of thing happened. Not part of the state.
     pub(crate) seen: BTreeMap<&'static str, u64>,
+}
+
+impl Hash for Group {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mut bytes = Vec::new();
+        self.sessions.write(&mut bytes).expect("memory");
+        (bytes, &self.machine, self.clock, self.index, self.incarnation).hash(state);
+    }
+}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.groups, &self.flights, &self.answers, &self.processes).hash(state);
+        (&self.keys, &self.tickets, &self.audit).hash(state);
+    }
 }
 
 impl World {
