@@ -4,4 +4,5 @@
 mod audit;
 mod model;
 mod random;
+mod script;
 mod world;
