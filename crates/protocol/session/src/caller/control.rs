@@ -3,6 +3,7 @@
 use stentor_multicast::GroupId;
 
 use super::ticket::message;
+use crate::body::parse_version;
 use crate::ids::pairs_tag;
 use crate::mutant::mutant;
 use crate::{Body, Envelope, Kind, Mutant, Outcome, Pair, ReplyRecord};
@@ -29,6 +30,8 @@ pub(super) struct Control {
     pub(super) groups: Vec<GroupId>,
     pub(super) payload: Vec<u8>,
     pub(super) answers: Vec<Option<Word>>,
+    /// The last widening that a group knows of, and the pairs that it left.
+    pub(super) version: Option<(u32, Vec<Pair>)>,
 }
 
 impl Control {
@@ -49,6 +52,7 @@ impl Control {
             pairs,
             number,
             payload,
+            version: None,
         }
     }
 
@@ -65,6 +69,12 @@ impl Control {
             _ if !same => Outcome::SessionNotOpen,
             outcome => outcome,
         };
+        if outcome == Outcome::WrongPairs
+            && let Some(version) = parse_version(record.bytes)
+            && self.version.as_ref().is_none_or(|known| known.0 < version.0)
+        {
+            self.version = Some(version);
+        }
         let time = record.position.timestamp.time;
         if self.answers[index].is_some_and(|word| word.time >= time) {
             return false;

@@ -277,7 +277,7 @@ impl Caller {
     }
 
     /// Takes the session up: begins its next generation in all its groups. `word` is random, another one for every attempt; `until` as for
-    /// [`open`](Caller::open).
+    /// [`open`](Caller::open). If it is refused, the caller has learnt what it did not know, and another attempt may succeed.
     ///
     /// # Errors
     /// If the caller was not made by [`resume`](Caller::resume), or the session is taken up already.
@@ -555,6 +555,10 @@ impl Caller {
             Kind::TakeUp if !agreed => {
                 let known = control.answers.iter().flatten().map(|word| word.generation).max().unwrap_or(0);
                 self.generation = known.max(control.generation - 1);
+                if let Some((widening, pairs)) = control.version.as_ref().filter(|known| known.0 > self.widening) {
+                    self.widening = *widening;
+                    self.replace_members(pairs);
+                }
             }
             Kind::Open | Kind::TakeUp => self.phase = Phase::Open,
             Kind::Widen if agreed => self.replace_members(&control.pairs),

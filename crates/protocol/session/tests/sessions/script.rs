@@ -3,7 +3,7 @@
 use stentor_multicast::GroupId;
 use stentor_session::{
     Caller, CallerConfig, CallerError, Envelope, Event, Fate, Kind, Mutant, NotApplied, Outcome, Reason, ReplyRecord,
-    SessionId, SessionLimits, Sessions, Ticket, Why,
+    SessionId, SessionLimits, Sessions, Ticket, Why, pairs_tag,
 };
 
 use crate::world::{TTL, World};
@@ -290,6 +290,57 @@ fn a_lost_request_is_not_passed_over(mutant: Mutant) {
     let told = resolved(&mut world, 0, &ticket);
     assert!(told.is_err_and(|told| told.contains("Closed")));
     assert_eq!(world.processes[0].caller.room(), 4);
+}
+
+#[test]
+fn a_generation_is_known_by_its_word() {
+    let mut world = opened(Mutant::None, &[0]);
+    let next = world.succeed(SESSION, CONFIG, 50);
+    settle(&mut world);
+    world.begin(next, &[0]);
+    let (envelope, rest) = Envelope::parse(&world.flights[0].payload).expect("an envelope");
+    let mut head = [0; Envelope::BYTES];
+    let pairs = pairs_tag(51, world.pairs(&[0]));
+    assert_eq!(envelope.pairs, pairs_tag(50, world.pairs(&[0])));
+    Envelope { pairs, ..envelope }.write(&mut head);
+    world.flights[0].payload = [&head[..], rest].concat();
+    assert_eq!(outcome(&mut world), Outcome::WrongPairs);
+}
+
+#[test]
+fn a_key_from_before_a_widening_learns_of_it() {
+    let mut world = opened(Mutant::None, &[0]);
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.send_control(0);
+    deliver(&mut world);
+    world.answers.clear();
+    world.processes[0].alive = false;
+    assert_eq!(world.keys[&SESSION].pairs.len(), 1, "the key was written down before");
+    let next = world.succeed(SESSION, CONFIG, 61);
+    settle(&mut world);
+    assert!(!world.processes[next].caller.is_open());
+    let until = world.now() + TTL;
+    world.processes[next].caller.take_up(62, until).expect("a key");
+    world.send_control(next);
+    settle(&mut world);
+    assert_eq!(world.begin(next, &[0, 1]), Some(1));
+    settle(&mut world);
+    assert_eq!((applied(&world, 0), applied(&world, 1)), (1, 1));
+}
+
+#[test]
+fn a_new_group_is_not_used_before_all_agree_to_the_widening() {
+    let mut world = opened(Mutant::None, &[0]);
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.send_control(0);
+    deliver(&mut world);
+    let at = world.answers.iter().position(|answer| answer.group == GroupId(1)).expect("both answer");
+    world.answer(at);
+    assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
+    settle(&mut world);
+    assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Ok(1));
 }
 
 type Script = fn(Mutant);
