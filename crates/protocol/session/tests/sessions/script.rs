@@ -293,6 +293,29 @@ fn a_lost_request_is_not_passed_over(mutant: Mutant) {
 }
 
 #[test]
+fn a_group_that_was_reset_with_its_table_refuses_until_it_is_widened() {
+    let mut world = opened(Mutant::None, &[0]);
+    world.begin(0, &[0]);
+    settle(&mut world);
+    world.groups[0].incarnation.number += 1;
+    world.audit.resets.insert(0);
+    world.begin(0, &[0]);
+    world.again(0, 2);
+    assert_eq!(outcome(&mut world), Outcome::WrongPairs);
+    settle(&mut world);
+    let (pairs, until) = (world.pairs(&[0]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.send_control(0);
+    settle(&mut world);
+    world.begin(0, &[0]);
+    assert_eq!(outcome(&mut world), Outcome::Applied);
+    // What the earlier incarnation applied binds nobody, and its name is not of this one.
+    let ticket = world.tickets[0].clone();
+    let told = resolved(&mut world, 0, &ticket);
+    assert_eq!(told, Err(format!("{:?}", Fate::Unknown(Why::GroupReset(GroupId(0))))));
+}
+
+#[test]
 fn a_generation_is_known_by_its_word() {
     let mut world = opened(Mutant::None, &[0]);
     let next = world.succeed(SESSION, CONFIG, 50);
