@@ -309,6 +309,7 @@ fn a_group_that_was_reset_with_its_table_refuses_until_it_is_widened() {
     settle(&mut world);
     world.begin(0, &[0]);
     assert_eq!(outcome(&mut world), Outcome::Applied);
+    settle(&mut world);
     // What the earlier incarnation applied binds nobody, and its name is not of this one.
     let ticket = world.tickets[0].clone();
     let told = resolved(&mut world, 0, &ticket);
