@@ -132,7 +132,7 @@ proptest! {
         let _ = ReplyRecord::parse(&bytes);
         let _ = Ticket::from_bytes(&bytes);
         let _ = SessionKey::from_bytes(&bytes);
-        let _ = Sessions::read(GroupId(0), SessionLimits::default(), &mut &bytes[..]);
+        let _ = Sessions::read(GroupId(0), SessionLimits::default(), &bytes);
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub(crate) struct World {
 impl Hash for Group {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let mut bytes = Vec::new();
-        self.sessions.write(&mut bytes).expect("memory");
+        self.sessions.write(&mut bytes);
         (bytes, &self.machine, self.clock, self.index, self.incarnation).hash(state);
     }
 }
