@@ -357,7 +357,7 @@ impl Sessions {
         }
         let desk = Desk { limits: &self.limits, spare: &mut self.spare, mutant: self.mutant };
         let before = entry.end;
-        let judged = entry.widen(self.group, at, envelope, body, &desk);
+        let judged = entry.widen(at, envelope, body, &desk);
         let after = entry.end;
         self.move_end(envelope.session, before, after);
         judged

@@ -204,12 +204,16 @@ fn replies_outlive_one_taking_up(mutant: Mutant) {
 fn a_command_with_other_pairs_is_refused(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
     world.begin(0, &[0]);
-    let payload = &mut world.flights[0].payload;
-    let (envelope, _) = Envelope::parse(payload).expect("an envelope");
-    let mut head = [0; Envelope::BYTES];
-    Envelope { pairs: envelope.pairs + 1, ..envelope }.write(&mut head);
-    payload[..Envelope::BYTES].copy_from_slice(&head);
-    assert_eq!(outcome(&mut world), Outcome::WrongPairs);
+    world.resolve(0, 0);
+    // A command, then a question.
+    for _ in 0..2 {
+        let payload = &mut world.flights[0].payload;
+        let (envelope, _) = Envelope::parse(payload).expect("an envelope");
+        let mut head = [0; Envelope::BYTES];
+        Envelope { pairs: envelope.pairs ^ 1, ..envelope }.write(&mut head);
+        payload[..Envelope::BYTES].copy_from_slice(&head);
+        assert_eq!(outcome(&mut world), Outcome::WrongPairs);
+    }
 }
 
 /// A late copy of an opening takes no place.
@@ -351,6 +355,39 @@ fn a_key_from_before_a_widening_learns_of_it() {
     assert_eq!(world.begin(next, &[0, 1]), Some(1));
     settle(&mut world);
     assert_eq!((applied(&world, 0), applied(&world, 1)), (1, 1));
+}
+
+#[test]
+fn a_taking_up_names_the_last_widening_even_if_the_pairs_are_the_same() {
+    let mut world = opened(Mutant::None, &[0]);
+    let (pairs, until) = (world.pairs(&[0]), world.now() + TTL);
+    let key = world.keys[&SESSION].clone();
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.send_control(0);
+    settle(&mut world);
+    world.keys.insert(SESSION, key);
+    world.succeed(SESSION, CONFIG, 61);
+    assert_eq!(outcome(&mut world), Outcome::WrongPairs);
+}
+
+/// A superseded process widens the session: the old group refuses, the new one cannot know.
+#[test]
+fn what_one_group_refuses_counts_in_no_other() {
+    let mut world = opened(Mutant::None, &[0]);
+    world.succeed(SESSION, CONFIG, 50);
+    settle(&mut world);
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("it does not know yet");
+    world.send_control(0);
+    settle(&mut world);
+    assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
+    // Nor does a successor of the superseded process begin, because one group agrees and another denies it.
+    let key = world.processes[0].caller.key();
+    world.keys.insert(SESSION, key);
+    let rival = world.succeed(SESSION, CONFIG, 61);
+    settle(&mut world);
+    assert_eq!(world.groups[1].sessions.generation_of(SESSION), Some(2), "this group agreed");
+    assert!(!world.processes[rival].caller.is_open());
 }
 
 #[test]
