@@ -73,6 +73,20 @@ impl Body {
     }
 }
 
+/// Appends what a session's last widening made of it: the answer to a taking up that names something else.
+pub(crate) fn write_version(widening: u32, pairs: &[Pair], out: &mut Vec<u8>) {
+    out.extend(widening.to_le_bytes());
+    out.extend((pairs.len() as u32).to_le_bytes());
+    write_pairs(pairs, out);
+}
+
+/// Reads what `write_version` wrote.
+pub(crate) fn parse_version(bytes: &[u8]) -> Option<(u32, Vec<Pair>)> {
+    let (head, rest) = bytes.split_at_checked(8)?;
+    let pairs = parse_pairs(u32_at(head, 4), rest).ok().filter(|pairs| !pairs.is_empty())?;
+    Some((u32_at(head, 0), pairs))
+}
+
 /// Appends 16 bytes for each pair.
 pub(crate) fn write_pairs(pairs: &[Pair], out: &mut Vec<u8>) {
     for pair in pairs {

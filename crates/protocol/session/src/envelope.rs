@@ -45,7 +45,7 @@ pub struct Envelope {
     /// `Renew`: the end that the group has acknowledged. `Open`, `Widen`, `TakeUp`: the last time at which they may take effect.
     /// `End`: 0.
     pub end: u64,
-    /// Hash over the pairs of the destination groups ([`pairs_tag`](crate::pairs_tag)).
+    /// Hash over the generation's word and the pairs of the destination groups ([`pairs_tag`](crate::pairs_tag)).
     pub pairs: u64,
     /// Generation of the session whose process asks. `TakeUp`: the generation that begins.
     pub generation: u32,

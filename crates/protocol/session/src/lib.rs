@@ -10,19 +10,23 @@
 //! A group that was reset takes no message that a client multicast to its earlier incarnation.
 //!
 //! # Why all destination groups judge alike
-//! A command is accepted iff the session is known with this generation, the tag of the pairs is that of the session's pairs for the destination
-//! groups, its time is not later than the end *that it names*, the request was not decided before, and it is less than a window ahead of the
-//! first unanswered one. Each of these has the same value in all destination groups:
+//! A command is accepted iff the session is known in this generation, the tag is that of the generation's word and the session's pairs for the
+//! destination groups, its time is not later than the end *that it names*, the request was not decided before, and it is less than a window
+//! ahead of the first unanswered one. Each of these has the same value in all destination groups:
 //! - *Time, end, window* are in the message, and in the order, which is the same everywhere.
 //! - *Known.* The named end was acknowledged by every destination group, and a table's end never falls. So a table that does not know the session
 //!   any more has seen a time beyond the named end, and every message with that end is too late in all groups. A session that was ended is
 //!   known as such until its end, and `End` goes to all groups of the session.
-//! - *Generation and pairs* change only by `TakeUp` and `Widen`, which go to all groups of the session, in the one order. A group that ran out
-//!   of the session meanwhile is named by no later end.
+//! - *Generation and pairs.* A caller uses groups together only after all of them agreed to one copy of `Open`, `Widen` or `TakeUp`. At that position
+//!   they have the same generation, word, widening and pairs. These change only by `Widen`, `TakeUp` and `End`, which each of the
+//!   groups accepts only if it went to all groups of the session and names all that it has. So the groups go on in step.
+//!   The exception is a group in which the session ran out: no end that is named later includes it, and a renewal from before does not prolong
+//!   an entry that was made since (*predates*, below).
+//! - *Whose generation.* A number may be taken twice, in groups that have parted. The word in the tag tells the two apart.
 //! - *Decided before*: by induction, each earlier message that carried the request had the same destinations and was judged alike. What a
 //!   table drops is below `responded`, and a caller lets `responded` pass a request only when it is applied in all its groups, or no copy can be
 //!   applied in any ([`Caller`]). Then a table that says `Forgotten` and one that would say `Duplicate` both apply nothing.
-//! - *A table that began anew.* An entry that was made at time `since` knows nothing of what an earlier entry applied. That entry had run out before
+//! - *Predates.* An entry that was made at time `since` knows nothing of what an earlier entry applied. That entry had run out before
 //!   `since`, so a request that it applied names an end before `since`. Such a request is refused, and its fate is `Forgotten`.
 //!   `Open`, `Widen` and `TakeUp` name a last time at which they take effect, and a session's end is never before it. So a late copy of one
 //!   of them makes no entry again.
@@ -39,7 +43,7 @@
 //! | 0..16 | session |
 //! | 16..24 | request: number, or a random word |
 //! | 24..32 | end that the client names |
-//! | 32..40 | tag of the pairs of the destination groups ([`pairs_tag`]) |
+//! | 32..40 | tag of the generation's word and the pairs of the destination groups ([`pairs_tag`]) |
 //! | 40..44 | generation |
 //! | 44..48 | behind: request − responded |
 //! | 48 | kind: 1 `Command`, 2 `Open`, 3 `Renew`, 4 `Widen`, 5 `TakeUp`, 6 `End`, 7 `Resolve` |

@@ -1,6 +1,6 @@
 //! The buffer that a state machine writes its reply into.
 
-use std::io;
+use std::fmt;
 
 /// A bounded reply. Writing beyond the limit makes the whole reply an overflow, which every member finds at the same byte: the
 /// command stays applied, and the caller gets [`Outcome::Overflow`](crate::Outcome::Overflow) without bytes.
@@ -49,16 +49,9 @@ impl<'a> Reply<'a> {
 }
 
 /// The same as [`Reply::extend`], with an error instead of silence.
-impl io::Write for Reply<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.extend(bytes);
-        if self.overflows {
-            return Err(io::Error::new(io::ErrorKind::WriteZero, "the reply is longer than its limit"));
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+impl fmt::Write for Reply<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.extend(text.as_bytes());
+        if self.overflows { Err(fmt::Error) } else { Ok(()) }
     }
 }

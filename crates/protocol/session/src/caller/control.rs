@@ -3,12 +3,13 @@
 use stentor_multicast::GroupId;
 
 use super::ticket::message;
+use crate::body::parse_version;
 use crate::ids::pairs_tag;
 use crate::mutant::mutant;
 use crate::{Body, Envelope, Kind, Mutant, Outcome, Pair, ReplyRecord};
 
 /// What a group has answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Word {
     pub(super) outcome: Outcome,
     pub(super) end: u64,
@@ -18,7 +19,7 @@ pub(super) struct Word {
 }
 
 /// A command and the answers to it. All copies of it are the same bytes.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Control {
     pub(super) kind: Kind,
     word: u64,
@@ -29,6 +30,8 @@ pub(super) struct Control {
     pub(super) groups: Vec<GroupId>,
     pub(super) payload: Vec<u8>,
     pub(super) answers: Vec<Option<Word>>,
+    /// The last widening that a group knows of, and the pairs that it left.
+    pub(super) version: Option<(u32, Vec<Pair>)>,
 }
 
 impl Control {
@@ -49,6 +52,7 @@ impl Control {
             pairs,
             number,
             payload,
+            version: None,
         }
     }
 
@@ -61,10 +65,16 @@ impl Control {
         let Some(index) = index else { return false };
         let same = record.position.incarnation == self.pairs[index].incarnation;
         let outcome = match record.outcome {
-            // Another history of the group agreed to something else.
-            Outcome::Applied if !same => Outcome::WrongPairs,
+            // Another history of the group does not know this session, whatever it says.
+            _ if !same => Outcome::SessionNotOpen,
             outcome => outcome,
         };
+        if outcome == Outcome::WrongPairs
+            && let Some(version) = parse_version(record.bytes)
+            && self.version.as_ref().is_none_or(|known| known.0 < version.0)
+        {
+            self.version = Some(version);
+        }
         let time = record.position.timestamp.time;
         if self.answers[index].is_some_and(|word| word.time >= time) {
             return false;
@@ -79,6 +89,12 @@ impl Control {
     pub(super) fn refusal(&self) -> Option<(GroupId, Outcome)> {
         let words = self.groups.iter().zip(self.answers.iter().flatten());
         words.map(|(group, word)| (*group, word.outcome)).find(|(_, outcome)| *outcome != Outcome::Applied)
+    }
+
+    /// Whether a group that knows the session refused.
+    pub(super) fn is_denied(&self) -> bool {
+        let outcomes = self.answers.iter().flatten().map(|word| word.outcome);
+        outcomes.into_iter().any(|outcome| !matches!(outcome, Outcome::Applied | Outcome::SessionNotOpen))
     }
 
     /// Whether a group agreed.

@@ -17,7 +17,7 @@ use ticket::message;
 pub use ticket::{SessionKey, Ticket, TicketError};
 
 /// What a caller is set up with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CallerConfig {
     /// Requests that may be unanswered; not above the tables' window. At least 1.
     pub window: u32,
@@ -73,8 +73,9 @@ pub struct Message<'a> {
 pub enum Event<'a> {
     /// It is known what became of a request. A request that was given up may be reported again.
     Finished(Finished<'a>),
-    /// All groups have answered a command of the session. `refused` is the first that did not agree; those that agreed can be used,
-    /// except after `Open`, where all must.
+    /// All groups have answered a command of the session. `refused` is the first that did not agree. After `Open` the session is open only if all
+    /// agreed. After `TakeUp` it is if the others do not know the session any more; else take it up again, with another word. After
+    /// `Widen` the new groups are used only if all agreed.
     Answered {
         /// `Open`, `Widen`, `TakeUp` or `End`.
         kind: Kind,
@@ -102,6 +103,8 @@ pub enum Event<'a> {
 pub struct Finished<'a> {
     /// Its generation.
     pub generation: u32,
+    /// The random word that began the generation.
+    pub word: u64,
     /// Its number.
     pub request: u64,
     /// What became of it.
@@ -109,7 +112,7 @@ pub struct Finished<'a> {
 }
 
 /// Where a session is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
     /// Not opened, or not taken up.
     New,
@@ -120,7 +123,7 @@ enum Phase {
 }
 
 /// A group of the session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Member {
     pair: Pair,
     /// The largest end that the group has acknowledged; 0 if it is not used.
@@ -143,7 +146,7 @@ struct Member {
 /// - Every request below `low` is settled: applied in all its groups, or never to be applied in any. So `responded` never passes one
 ///   that one group could still apply and another one has forgotten.
 /// - A request's end, tag and number are fixed when it begins, and the same in all its copies.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Caller {
     id: SessionId,
     config: CallerConfig,
@@ -274,7 +277,7 @@ impl Caller {
     }
 
     /// Takes the session up: begins its next generation in all its groups. `word` is random, another one for every attempt; `until` as for
-    /// [`open`](Caller::open).
+    /// [`open`](Caller::open). If it is refused, the caller has learnt what it did not know, and another attempt may succeed.
     ///
     /// # Errors
     /// If the caller was not made by [`resume`](Caller::resume), or the session is taken up already.
@@ -438,7 +441,7 @@ impl Caller {
     }
 
     fn one_copy_less(&mut self, request: u64, why: NotApplied) -> Option<Finished<'_>> {
-        let generation = self.generation;
+        let (generation, word) = (self.generation, self.word);
         let slot = self.slot_mut(request)?;
         slot.copies = slot.copies.saturating_sub(1);
         if slot.copies > 0 || slot.is_applied_somewhere() {
@@ -446,16 +449,16 @@ impl Caller {
         }
         slot.progress = Progress::Settled;
         self.advance();
-        Some(Finished { generation, request, fate: Fate::NotApplied(why) })
+        Some(Finished { generation, word, request, fate: Fate::NotApplied(why) })
     }
 
     /// Gives a request up. It stays in the window until it is resolved or its groups answer.
     pub fn lost(&mut self, request: u64, why: Why) -> Option<Finished<'_>> {
-        let generation = self.generation;
+        let (generation, word) = (self.generation, self.word);
         let slot = self.slot_mut(request).filter(|slot| slot.progress == Progress::Waiting)?;
         slot.progress = Progress::InDoubt;
         self.advance();
-        Some(Finished { generation, request, fate: Fate::Unknown(why) })
+        Some(Finished { generation, word, request, fate: Fate::Unknown(why) })
     }
 
     /// Asks a ticket's groups what became of it. Writes the message for them over what is in `out`; the same again if called again.
@@ -544,12 +547,18 @@ impl Caller {
 
     fn on_agreed(&mut self, control: &Control) -> Event<'static> {
         let refused = control.refusal();
-        let agreed = control.is_agreed_somewhere();
+        // Groups that have lost the session do not stop its next process from using the others.
+        let denied = control.kind == Kind::TakeUp && control.is_denied();
+        let agreed = control.is_agreed_somewhere() && !denied;
         match control.kind {
             Kind::Open if refused.is_some() => self.phase = Phase::Over,
             Kind::TakeUp if !agreed => {
                 let known = control.answers.iter().flatten().map(|word| word.generation).max().unwrap_or(0);
                 self.generation = known.max(control.generation - 1);
+                if let Some((widening, pairs)) = control.version.as_ref().filter(|known| known.0 > self.widening) {
+                    self.widening = *widening;
+                    self.replace_members(pairs);
+                }
             }
             Kind::Open | Kind::TakeUp => self.phase = Phase::Open,
             Kind::Widen if agreed => self.replace_members(&control.pairs),
@@ -610,21 +619,20 @@ impl Caller {
         let (generation, request) = (record.generation, record.request);
         if generation == self.generation && self.slot(request).is_some() {
             let index = self.slot_of(request);
-            let progress = answer(&mut self.slots[index], group, record, self.mutant)?;
-            self.slots[index].progress = progress.0;
+            let (progress, combined) = answer(&mut self.slots[index], group, record, self.mutant)?;
+            self.slots[index].progress = progress;
             self.advance();
-            let fate = fate(&self.slots[index], progress.1);
-            return Some(Finished { generation, request, fate });
+            return Some(finished(&self.slots[index], combined));
         }
         let is_asked = |asked: &Pending| asked.ticket.generation == generation && asked.ticket.request == request;
         let index = self.asked.iter().position(is_asked)?;
-        let progress = answer(&mut self.asked[index], group, record, self.mutant)?;
-        if progress.0 != Progress::Settled {
-            let fate = fate(&self.asked[index], progress.1);
-            return Some(Finished { generation, request, fate });
+        let (progress, combined) = answer(&mut self.asked[index], group, record, self.mutant)?;
+        self.asked[index].progress = progress;
+        if progress != Progress::Settled {
+            return Some(finished(&self.asked[index], combined));
         }
         self.told = self.asked.remove(index);
-        Some(Finished { generation, request, fate: fate(&self.told, progress.1) })
+        Some(finished(&self.told, combined))
     }
 
     fn slot_of(&self, request: u64) -> usize {
@@ -679,11 +687,13 @@ fn answer(
     Some((if is_settled { Progress::Settled } else { Progress::InDoubt }, combined))
 }
 
-fn fate(pending: &Pending, combined: Result<(), Combined>) -> Fate<'_> {
-    match combined {
+fn finished(pending: &Pending, combined: Result<(), Combined>) -> Finished<'_> {
+    let Ticket { generation, word, request, .. } = pending.ticket;
+    let fate = match combined {
         Ok(()) => Fate::Applied(pending.replies()),
         Err(combined) => combined.into(),
-    }
+    };
+    Finished { generation, word, request, fate }
 }
 
 /// The pairs of `add`, and those of `old` whose groups are not among them, by rising group.

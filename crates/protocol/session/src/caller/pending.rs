@@ -78,7 +78,7 @@ impl<'a> Replies<'a> {
 }
 
 /// What one group has answered.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Answer {
     group: GroupId,
     outcome: Option<Outcome>,
@@ -99,7 +99,7 @@ pub(super) enum Progress {
 }
 
 /// A request.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Pending {
     pub(super) ticket: Ticket,
     pub(super) progress: Progress,
@@ -130,7 +130,10 @@ impl Pending {
         let empty = |group| Answer { group, outcome: None, position: Position::default(), bytes: Vec::new() };
         for (index, pair) in self.ticket.pairs.iter().enumerate() {
             match self.answers.get_mut(index) {
-                Some(answer) => (answer.group, answer.outcome) = (pair.group, None),
+                Some(answer) => {
+                    (answer.group, answer.outcome, answer.position) = (pair.group, None, Position::default());
+                    answer.bytes.clear();
+                }
                 None => self.answers.push(empty(pair.group)),
             }
         }

@@ -261,15 +261,8 @@ impl Entry {
         Judged::carried_out(Kind::TakeUp, self.end)
     }
 
-    /// Replaces the pairs.
-    pub(super) fn widen(
-        &mut self,
-        group: GroupId,
-        at: &At<'_>,
-        envelope: &Envelope,
-        body: Body,
-        desk: &Desk<'_>,
-    ) -> Judged<'static> {
+    /// Replaces the pairs. What was applied under a pair that is replaced stays, and nobody can ask for it: its tag is not right any more.
+    pub(super) fn widen(&mut self, at: &At<'_>, envelope: &Envelope, body: Body, desk: &Desk<'_>) -> Judged<'static> {
         if let Some(outcome) = self.generation_refuses(envelope.generation) {
             return Judged::refused(outcome);
         }
@@ -288,10 +281,6 @@ impl Entry {
         }
         if let Some(outcome) = bound_refuses(at, envelope, body.ttl, desk) {
             return Judged::refused(outcome);
-        }
-        if !self.is_of(group, at) {
-            // This group was reset. What it did under its earlier incarnation binds nobody any more.
-            (self.since, self.current, self.previous) = (at.time.time, Replies::new(), None);
         }
         (self.widening, self.widened, self.client) = (body.number, envelope.request, at.client);
         self.end = self.end.max(end_of(at, envelope, body.ttl));

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stentor_multicast::{GroupId, Incarnation, Timestamp};
 use thiserror::Error;
 
+use crate::body::write_version;
 use crate::ids::{rises, tag_of};
 use crate::mutant::mutant;
 use crate::{
@@ -270,7 +271,7 @@ impl Sessions {
             return Ok(self.command(at, &envelope, task));
         }
         let body = Body::parse(rest)?;
-        let judged = match envelope.kind {
+        let mut judged = match envelope.kind {
             Kind::Open => self.open(at, &envelope, body, service),
             Kind::Widen => self.widen(at, &envelope, body),
             Kind::End => self.end(at, &envelope, service),
@@ -278,6 +279,13 @@ impl Sessions {
             Kind::Command | Kind::Renew | Kind::TakeUp => self.prolong(at, &envelope, &body),
         };
         let generation = self.open.get(&envelope.session).map_or(0, |entry| entry.generation);
+        let mut version = Vec::new();
+        if (envelope.kind, judged.outcome) == (Kind::TakeUp, Outcome::WrongPairs)
+            && let Some(entry) = self.open.get(&envelope.session)
+        {
+            write_version(entry.widening, &entry.pairs, &mut version);
+            judged.bytes = &version;
+        }
         Ok(finish(&mut self.record, self.time, at, &envelope, generation, &judged))
     }
 
@@ -349,7 +357,7 @@ impl Sessions {
         }
         let desk = Desk { limits: &self.limits, spare: &mut self.spare, mutant: self.mutant };
         let before = entry.end;
-        let judged = entry.widen(self.group, at, envelope, body, &desk);
+        let judged = entry.widen(at, envelope, body, &desk);
         let after = entry.end;
         self.move_end(envelope.session, before, after);
         judged

@@ -5,8 +5,6 @@
 //! ```
 //! The body begins with the group, the window and the time. Then come the ended sessions and the open ones, each by rising id.
 
-use std::io::{self, Read, Write};
-
 use stentor_fabric::SplitMix64;
 use stentor_multicast::{GroupId, Incarnation, Timestamp};
 use thiserror::Error;
@@ -22,12 +20,17 @@ use crate::{Body, Outcome, Position, SessionId, SessionLimits};
 const MAGIC: [u8; 8] = *b"STNSESS\x01";
 
 /// Why a snapshot was not taken over.
-#[derive(Debug, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// It could not be read.
-    #[error("cannot read the sessions' snapshot: {0}")]
-    Io(#[from] io::Error),
+    /// There are fewer bytes than it says.
+    #[error("the sessions' snapshot has {length} bytes, but {bytes} are there")]
+    Short {
+        /// How many bytes there are.
+        bytes: usize,
+        /// How many it has.
+        length: u64,
+    },
     /// It is no snapshot of sessions, or of another version.
     #[error("not a snapshot of sessions in the version that this process reads")]
     Magic,
@@ -51,11 +54,11 @@ pub enum SnapshotError {
 }
 
 impl Sessions {
-    /// Writes the table.
-    ///
-    /// # Errors
-    /// If `out` fails.
-    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+    /// Bytes from which the length of a snapshot follows.
+    pub const SNAPSHOT_HEAD: usize = 16;
+
+    /// Appends the table's snapshot.
+    pub fn write(&self, out: &mut Vec<u8>) {
         let mut body = Vec::new();
         body.extend(self.group.0.to_le_bytes());
         body.extend(self.limits.window.to_le_bytes());
@@ -70,38 +73,44 @@ impl Sessions {
             body.extend(session.0.to_le_bytes());
             write_entry(entry, &mut body);
         }
-        out.write_all(&MAGIC)?;
-        out.write_all(&(body.len() as u64).to_le_bytes())?;
-        out.write_all(&body)?;
-        out.write_all(&digest(&body).to_le_bytes())
+        out.extend(MAGIC);
+        out.extend((body.len() as u64).to_le_bytes());
+        out.extend(&body);
+        out.extend(digest(&body).to_le_bytes());
     }
 
-    /// Reads a table that [`write`](Sessions::write) wrote, and nothing behind it.
+    /// Returns how many bytes the snapshot that begins with this head has in all.
     ///
     /// # Errors
-    /// If it cannot be read, is damaged, or does not fit this group and these limits.
-    pub fn read(group: GroupId, limits: SessionLimits, from: &mut dyn Read) -> Result<Sessions, SnapshotError> {
-        let mut head = [0; 16];
-        from.read_exact(&mut head)?;
-        if head[..8] != MAGIC {
-            return Err(SnapshotError::Magic);
-        }
-        let length = u64_at(&head, 8);
-        let mut body = Vec::new();
-        // The length is not trusted: memory grows with what arrives.
-        from.take(length).read_to_end(&mut body)?;
-        if body.len() as u64 != length {
-            return Err(SnapshotError::Io(io::ErrorKind::UnexpectedEof.into()));
-        }
-        let mut sum = [0; 8];
-        from.read_exact(&mut sum)?;
-        if u64::from_le_bytes(sum) != digest(&body) {
+    /// If it is no snapshot of sessions.
+    pub fn snapshot_length(head: &[u8; Sessions::SNAPSHOT_HEAD]) -> Result<u64, SnapshotError> {
+        let around = Sessions::SNAPSHOT_HEAD as u64 + 8;
+        let length = u64_at(head, 8).checked_add(around);
+        length.filter(|_| head[..8] == MAGIC).ok_or(SnapshotError::Magic)
+    }
+
+    /// Reads a table that [`write`](Sessions::write) wrote, and returns it with what follows it.
+    ///
+    /// # Errors
+    /// If it is cut off, damaged, or does not fit this group and these limits.
+    pub fn read(group: GroupId, limits: SessionLimits, bytes: &[u8]) -> Result<(Sessions, &[u8]), SnapshotError> {
+        let short = |length| SnapshotError::Short { bytes: bytes.len(), length };
+        let head = bytes.first_chunk().ok_or(short(Sessions::SNAPSHOT_HEAD as u64))?;
+        let length = Sessions::snapshot_length(head)?;
+        let split = usize::try_from(length).ok().and_then(|length| bytes.split_at_checked(length));
+        let (whole, rest) = split.ok_or(short(length))?;
+        let (body, sum) = whole[Sessions::SNAPSHOT_HEAD..].split_at(whole.len() - Sessions::SNAPSHOT_HEAD - 8);
+        if u64_at(sum, 0) != digest(body) {
             return Err(SnapshotError::Digest);
         }
         let mut sessions = Sessions::new(group, limits);
-        let mut from = Fields(&body);
+        let mut from = Fields(body);
         sessions.take_over(&mut from)?;
-        if from.0.is_empty() { Ok(sessions) } else { Err(SnapshotError::Malformed("bytes behind the last session")) }
+        if from.0.is_empty() {
+            Ok((sessions, rest))
+        } else {
+            Err(SnapshotError::Malformed("bytes behind the last session"))
+        }
     }
 
     fn take_over(&mut self, from: &mut Fields<'_>) -> Result<(), SnapshotError> {

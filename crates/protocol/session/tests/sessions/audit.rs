@@ -73,9 +73,9 @@ impl Audit {
         self.fault.get_or_insert(text);
     }
 
-    /// A caller, of this session and generation, was told what became of a request that the process `hearer.2` sent.
-    pub(crate) fn hear(&mut self, hearer: (SessionId, u32, u64), finished: &Finished<'_>, machines: &[&Machine]) {
-        let (session, own, by) = hearer;
+    /// A caller, of this session and generation, was told what became of a request.
+    pub(crate) fn hear(&mut self, hearer: (SessionId, u32), finished: &Finished<'_>, machines: &[&Machine]) {
+        let ((session, own), by) = (hearer, finished.word);
         let name = (session, finished.generation, finished.request);
         match finished.fate {
             Fate::Applied(replies) => {

@@ -2,5 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod model;
 mod random;
+mod script;
 mod world;

@@ -172,13 +172,13 @@ impl Run {
         let group = self.draw.index(3);
         let group = &mut self.world.groups[group];
         let mut bytes = Vec::new();
-        group.sessions.write(&mut bytes).expect("memory");
-        let read = Sessions::read(group.sessions.group(), LIMITS, &mut &bytes[..]).expect("what was written");
+        group.sessions.write(&mut bytes);
+        let read = Sessions::read(group.sessions.group(), LIMITS, &bytes).expect("what was written").0;
         if read != group.sessions {
             self.world.audit.fail("a snapshot holds another table".into());
         }
         let mut again = Vec::new();
-        read.write(&mut again).expect("memory");
+        read.write(&mut again);
         if again != bytes {
             self.world.audit.fail("a table that was read is written differently".into());
         }
@@ -237,7 +237,6 @@ fn run(seed: u64, mutant: Mutant, seen: &mut BTreeMap<&'static str, u64>) -> Opt
 /// What some run must reach.
 const RARE: &[&str] = &[
     "accepted",
-    "applied",
     "closed",
     "closes",
     "dropped",
@@ -271,7 +270,7 @@ const RARE: &[&str] = &[
 
 #[test]
 fn drawn_runs_apply_each_request_once_and_tell_the_truth() {
-    let seeds = number_of_environment("STENTOR_SESSION_SEEDS", 4000);
+    let seeds = number_of_environment("STENTOR_SESSION_SEEDS", 20_000);
     let first = number_of_environment("STENTOR_SESSION_SEED", 0);
     let mut seen = BTreeMap::new();
     for seed in first..first + seeds {
@@ -280,15 +279,17 @@ fn drawn_runs_apply_each_request_once_and_tell_the_truth() {
         }
     }
     println!("{seen:#?}");
-    let missing: Vec<_> = RARE.iter().filter(|what| seeds >= 4000 && !seen.contains_key(*what)).collect();
+    let missing: Vec<_> = RARE.iter().filter(|what| seeds >= 20_000 && !seen.contains_key(*what)).collect();
     assert!(missing.is_empty(), "no run reached {missing:?}: {seen:#?}");
 }
 
 #[cfg(feature = "plants")]
 #[test]
 fn drawn_runs_find_each_mutant() {
+    // These change no fate, only who remembers what for how long: `script.rs` finds them.
+    let scripted = [Mutant::ForgetsOnTakeUp, Mutant::PairsUnchecked, Mutant::OpensLate, Mutant::RenewsAnother];
     let mut missed = Vec::new();
-    for &mutant in Mutant::ALL {
+    for &mutant in Mutant::ALL.iter().filter(|mutant| !scripted.contains(mutant)) {
         let found = (0..20_000).find_map(|seed| Some((seed, run(seed, mutant, &mut BTreeMap::new())?)));
         match found {
             Some((seed, fault)) => println!("{mutant:?}: seed {seed}: {fault}"),

@@ -1,6 +1,7 @@
 //! Groups under an abstract total order, and processes that use sessions in them.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 use stentor_multicast::{GroupId, Incarnation, Timestamp};
 use stentor_session::{
@@ -42,7 +43,7 @@ pub(crate) struct Answer {
 }
 
 /// A process: one caller.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Process {
     pub(crate) caller: Caller,
     pub(crate) alive: bool,
@@ -62,6 +63,21 @@ pub(crate) struct World {
     pub(crate) mutant: Mutant,
     /// How often each kind of thing happened. Not part of the state.
     pub(crate) seen: BTreeMap<&'static str, u64>,
+}
+
+impl Hash for Group {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mut bytes = Vec::new();
+        self.sessions.write(&mut bytes);
+        (bytes, &self.machine, self.clock, self.index, self.incarnation).hash(state);
+    }
+}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.groups, &self.flights, &self.answers, &self.processes).hash(state);
+        (&self.keys, &self.tickets, &self.audit).hash(state);
+    }
 }
 
 impl World {
@@ -167,7 +183,7 @@ impl World {
         }
         let to = caller.ticket(request).map(|ticket| ticket.groups().collect()).unwrap_or_default();
         let mut payload = head.to_vec();
-        payload.extend(command(word(caller), (caller.id(), caller.generation(), request)));
+        payload.extend(command(caller.word(), (caller.id(), caller.generation(), request)));
         self.flights.push(Flight { to, payload, from: process, request: Some(request) });
     }
 
@@ -271,7 +287,7 @@ impl World {
         let flight = self.flights.swap_remove(flight);
         let process = &mut self.processes[flight.from];
         let (true, Some(request)) = (process.alive, flight.request) else { return };
-        let hearer = (process.caller.id(), process.caller.generation(), word(&process.caller));
+        let hearer = (process.caller.id(), process.caller.generation());
         if let Some(finished) = process.caller.void(request) {
             let machines: Vec<&Machine> = self.groups.iter().map(|group| &group.machine).collect();
             self.audit.hear(hearer, &finished, &machines);
@@ -292,18 +308,14 @@ impl World {
             return;
         }
         let record = ReplyRecord::parse(&record).expect("tables write valid records");
-        let (session, own) = (process.caller.id(), word(&process.caller));
+        let session = process.caller.id();
         let generation = process.caller.generation();
         let event = process.caller.on_reply(group, &record);
         let mut what = None;
         match event {
             Some(Event::Finished(finished)) => {
                 let machines: Vec<&Machine> = self.groups.iter().map(|group| &group.machine).collect();
-                let earlier = |ticket: &&Ticket| name_of(ticket) == (session, finished.generation, finished.request);
-                // Tickets of two processes have the same name only if they are in no table together.
-                let asked = self.tickets.iter().rev().find(earlier).map_or(0, |ticket| ticket.word);
-                let by = if finished.generation == generation { own } else { asked };
-                self.audit.hear((session, generation, by), &finished, &machines);
+                self.audit.hear((session, generation), &finished, &machines);
                 what = Some(told(&finished, record.answers));
             }
             Some(Event::Answered { kind, refused }) => {
@@ -366,11 +378,6 @@ fn told(finished: &Finished<'_>, answers: Kind) -> &'static str {
         (Fate::Unknown(Why::GroupReset(_)), _) => "told reset",
         (Fate::Unknown(_), _) => "told unknown",
     }
-}
-
-/// The word of the caller's generation: what tells its requests from those of any other process.
-fn word(caller: &Caller) -> u64 {
-    caller.word()
 }
 
 /// The name of a ticket's request.

@@ -1,0 +1,182 @@
+//! Whatever arrives is parsed without panic, and what was written is read as it was. 256 cases each; `PROPTEST_CASES` asks for more.
+#![forbid(unsafe_code)]
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use stentor_multicast::{GroupId, Incarnation, Timestamp};
+use stentor_session::{
+    At, Body, Call, Envelope, EnvelopeError, Kind, Outcome, Pair, Position, Reason, RecordError, Reply, ReplyRecord,
+    Service, SessionId, SessionKey, SessionLimits, Sessions, Ticket,
+};
+
+struct Nothing;
+
+impl Service for Nothing {
+    fn apply(&mut self, _: Call<'_>, _: &mut Reply<'_>) {}
+    fn ended(&mut self, _: SessionId) {}
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop::sample::select(vec![
+        Kind::Command,
+        Kind::Open,
+        Kind::Renew,
+        Kind::Widen,
+        Kind::TakeUp,
+        Kind::End,
+        Kind::Resolve,
+    ])
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    prop::sample::select(vec![
+        Outcome::Applied,
+        Outcome::Overflow,
+        Outcome::Skipped,
+        Outcome::Refused(Reason::TooLate),
+        Outcome::Refused(Reason::Superseded),
+        Outcome::Refused(Reason::GenerationAhead),
+        Outcome::Refused(Reason::OutsideWindow),
+        Outcome::Refused(Reason::Taken),
+        Outcome::Refused(Reason::TimeToLive),
+        Outcome::Closed,
+        Outcome::Forgotten,
+        Outcome::SessionNotOpen,
+        Outcome::TableFull,
+        Outcome::WrongPairs,
+        Outcome::Halted,
+    ])
+}
+
+fn envelope() -> impl Strategy<Value = Envelope> {
+    let parts = (any::<u128>(), 1..u64::MAX, any::<(u64, u64)>(), 1..u32::MAX, any::<u32>(), kind());
+    parts.prop_map(|(session, request, (end, pairs), generation, behind, kind)| {
+        let named = matches!(kind, Kind::Command | Kind::Resolve);
+        let behind = if named { u64::from(behind).min(request - 1) as u32 } else { 0 };
+        Envelope { session: SessionId(session), request, end, pairs, generation, behind, kind }
+    })
+}
+
+fn pairs() -> impl Strategy<Value = Vec<Pair>> {
+    prop::collection::btree_map(any::<u16>(), any::<(u32, u32)>(), 1..20).prop_map(|pairs| {
+        let pair = |(group, (number, tag))| Pair { group: GroupId(group), incarnation: Incarnation { number, tag } };
+        pairs.into_iter().map(pair).collect()
+    })
+}
+
+fn written(envelope: &Envelope) -> [u8; Envelope::BYTES] {
+    let mut bytes = [0; Envelope::BYTES];
+    envelope.write(&mut bytes);
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn envelopes_are_read_as_written(envelope in envelope(), rest in vec(any::<u8>(), 0..40)) {
+        let bytes = [&written(&envelope)[..], &rest].concat();
+        prop_assert_eq!(Envelope::parse(&bytes), Ok((envelope, &rest[..])));
+    }
+
+    #[test]
+    fn bodies_are_read_as_written(ttl: u64, word: u64, number: u32, pairs in pairs(), extra in 1..20_usize) {
+        let body = Body { ttl, word, number, pairs };
+        let mut bytes = Vec::new();
+        body.write(&mut bytes);
+        prop_assert_eq!(Body::parse(&bytes), Ok(body));
+        prop_assert!(Body::parse(&bytes[..bytes.len() - extra]).is_err());
+        bytes.resize(bytes.len() + extra, 0);
+        prop_assert!(Body::parse(&bytes).is_err());
+    }
+
+    #[test]
+    fn records_are_read_as_written(
+        words in any::<(u128, u64, u64, u64, u64, u64)>(), numbers in any::<(u32, u32, u32, u16)>(),
+        outcome in outcome(), answers in kind(), bytes in vec(any::<u8>(), 0..100),
+    ) {
+        let (session, request, time, index, applied, end) = words;
+        let (generation, number, tag, group) = numbers;
+        let incarnation = Incarnation { number, tag };
+        let position = Position { timestamp: Timestamp { time, group }, index, incarnation };
+        let session = SessionId(session);
+        let record =
+            ReplyRecord { session, answers, outcome, generation, request, position, applied, end, bytes: &bytes };
+        let mut out = vec![1, 2, 3];
+        record.write(&mut out);
+        prop_assert_eq!(ReplyRecord::parse(&out), Ok(record));
+        out.push(0);
+        let (bytes, reply) = (out.len(), bytes.len() as u32);
+        prop_assert_eq!(ReplyRecord::parse(&out), Err(RecordError::Length { bytes, reply }));
+    }
+
+    #[test]
+    fn tickets_and_keys_are_read_as_written(
+        session: u128, generation in 1..u32::MAX, widening: u32, words in any::<(u64, u64)>(), behind: u32,
+        ahead in 1..u64::from(u32::MAX), pairs in pairs(),
+    ) {
+        let (session, (word, end), request) = (SessionId(session), words, u64::from(behind) + ahead);
+        let key = SessionKey { session, generation, widening, pairs: pairs.clone() };
+        let ticket = Ticket { session, generation, word, request, behind, end, pairs };
+        let bytes = ticket.to_bytes();
+        prop_assert_eq!(Ticket::from_bytes(&bytes), Ok(ticket));
+        prop_assert!(SessionKey::from_bytes(&bytes).is_err());
+        prop_assert!(Ticket::from_bytes(&bytes[..bytes.len() - 1]).is_err());
+        let bytes = key.to_bytes();
+        prop_assert_eq!(SessionKey::from_bytes(&bytes), Ok(key));
+        prop_assert!(Ticket::from_bytes(&bytes).is_err());
+    }
+
+    #[test]
+    fn noise_is_refused_without_panic(bytes in vec(any::<u8>(), 0..200)) {
+        let _ = Envelope::parse(&bytes);
+        let _ = Body::parse(&bytes);
+        let _ = ReplyRecord::parse(&bytes);
+        let _ = Ticket::from_bytes(&bytes);
+        let _ = SessionKey::from_bytes(&bytes);
+        let _ = Sessions::read(GroupId(0), SessionLimits::default(), &bytes);
+    }
+
+    #[test]
+    fn tables_take_changed_messages_without_panic(
+        messages in vec((envelope(), any::<(u64, u32)>(), pairs(), any::<(u8, u8)>()), 1..20),
+    ) {
+        let mut sessions = Sessions::new(GroupId(0), SessionLimits { sessions: 3, ..SessionLimits::default() });
+        for (index, (envelope, (ttl, number), pairs, (at, bit))) in messages.into_iter().enumerate() {
+            // Few sessions and generations, so that messages meet.
+            let session = SessionId(envelope.session.0 % 3);
+            let envelope = Envelope { session, generation: envelope.generation % 3 + 1, ..envelope };
+            let mut payload = written(&envelope).to_vec();
+            Body { ttl, word: 0, number: number % 4, pairs }.write(&mut payload);
+            let length = payload.len();
+            payload[usize::from(at) % length] ^= bit & 1;
+            let time = Timestamp { time: index as u64, group: 0 };
+            let at = At {
+                time, index: index as u64, incarnation: Incarnation::FIRST, destinations: &[GroupId(0)], client: 0,
+            };
+            if let Ok(delivered) = sessions.deliver(&at, &payload, &mut Nothing) {
+                prop_assert!(ReplyRecord::parse(delivered.record).is_ok());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_envelope_is_named() {
+    let good = Envelope { request: 5, generation: 1, behind: 4, ..Envelope::default() };
+    let parse = |envelope: &Envelope| Envelope::parse(&written(envelope)).map(|_| ());
+    assert_eq!(parse(&good), Ok(()));
+    assert_eq!(parse(&Envelope { request: 0, behind: 0, ..good }), Err(EnvelopeError::Request));
+    assert_eq!(parse(&Envelope { behind: 5, ..good }), Err(EnvelopeError::Behind { request: 5, behind: 5 }));
+    assert_eq!(parse(&Envelope { generation: 0, ..good }), Err(EnvelopeError::Generation));
+    assert_eq!(parse(&Envelope { kind: Kind::Open, ..good }), Err(EnvelopeError::Reserved));
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = written(&good);
+        bytes[at] = byte;
+        Envelope::parse(&bytes).map(|_| ())
+    };
+    assert_eq!(changed(48, 8), Err(EnvelopeError::Kind(8)));
+    assert_eq!(changed(49, 2), Err(EnvelopeError::Version(2)));
+    for at in 50..64 {
+        assert_eq!(changed(at, 1), Err(EnvelopeError::Reserved), "byte {at}");
+    }
+    assert_eq!(Envelope::parse(&[0; 63]), Err(EnvelopeError::Short(63)));
+}

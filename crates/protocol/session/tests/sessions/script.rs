@@ -1,0 +1,582 @@
+//! Scripts: one for each attack that the rules answer, and for what a table promises by itself.
+
+use stentor_multicast::GroupId;
+use stentor_session::{
+    Caller, CallerConfig, CallerError, Envelope, Event, Fate, Kind, Mutant, NotApplied, Outcome, Reason, ReplyRecord,
+    SessionId, SessionLimits, Sessions, Ticket, Why, pairs_tag,
+};
+
+use crate::world::{TTL, World};
+
+const CONFIG: CallerConfig = CallerConfig { window: 4, ttl: TTL, renewal_timeout: 10 };
+const LIMITS: SessionLimits = SessionLimits { sessions: 4, ended: 1, window: 4, reply_bytes: 64, ttl: 2 * TTL };
+const SESSION: SessionId = SessionId(7);
+
+/// Two groups, and a process with a session that is open in `groups`.
+fn opened(mutant: Mutant, groups: &[u16]) -> World {
+    let mut world = World::new(2, LIMITS, mutant);
+    world.start(SESSION, CONFIG, groups);
+    settle(&mut world);
+    assert!(world.processes[0].caller.is_open());
+    world
+}
+
+/// Delivers and answers everything, in the order in which it was sent.
+fn settle(world: &mut World) {
+    while !world.flights.is_empty() || !world.answers.is_empty() {
+        deliver(world);
+        while !world.answers.is_empty() {
+            world.answers.rotate_left(1);
+            world.answer(world.answers.len() - 1);
+        }
+    }
+    assert_eq!(world.audit.fault, None);
+}
+
+/// Delivers what was sent first.
+fn deliver(world: &mut World) {
+    if !world.flights.is_empty() {
+        world.flights.rotate_left(1);
+        world.deliver(world.flights.len() - 1, 0, false);
+    }
+}
+
+/// Lets so much time pass in a group that sessions run out that were not renewed.
+fn pass(world: &mut World, group: usize, by: u64) {
+    let group = &mut world.groups[group];
+    group.clock += by;
+    group.sessions.expire(group.clock, &mut group.machine);
+}
+
+/// Delivers the message that was sent first, and returns what the first group says of it.
+fn outcome(world: &mut World) -> Outcome {
+    world.answers.clear();
+    deliver(world);
+    ReplyRecord::parse(&world.answers[0].record).expect("a record").outcome
+}
+
+fn applied(world: &World, group: usize) -> u32 {
+    world.groups[group].machine.applied.values().sum()
+}
+
+/// Asks for a ticket, and returns what the process is told.
+fn resolved(world: &mut World, process: usize, ticket: &Ticket) -> Result<Vec<u8>, String> {
+    let mut payload = Vec::new();
+    world.processes[process].caller.resolve(ticket, &mut payload).map_err(|error| error.to_string())?;
+    let to: Vec<GroupId> = ticket.groups().collect();
+    world.flights.push(crate::world::Flight { to, payload, from: process, request: None });
+    while !world.flights.is_empty() {
+        deliver(world);
+    }
+    let answers = std::mem::take(&mut world.answers);
+    let caller = &mut world.processes[process].caller;
+    for answer in &answers {
+        let record = ReplyRecord::parse(&answer.record).expect("a record");
+        if let Some(Event::Finished(finished)) = caller.on_reply(answer.group, &record) {
+            return match finished.fate {
+                Fate::Applied(replies) => {
+                    Ok(replies.iter().next().and_then(|reply| reply.bytes).unwrap_or(&[]).to_vec())
+                }
+                other => Err(format!("{other:?}")),
+            };
+        }
+    }
+    Err("nothing".into())
+}
+
+/// A process sends requests 1 to 3 and dies. Its successor sends another request 1.
+fn a_successor_counts_anew(mutant: Mutant) {
+    let mut world = opened(mutant, &[0]);
+    for _ in 0..3 {
+        world.begin(0, &[0]);
+    }
+    deliver(&mut world);
+    world.processes[0].alive = false;
+    let late = std::mem::take(&mut world.flights);
+    let next = world.succeed(SESSION, CONFIG, 50);
+    settle(&mut world);
+    assert_eq!(world.begin(next, &[0]), Some(1));
+    settle(&mut world);
+    assert_eq!(applied(&world, 0), 2, "the first request of each process");
+    // The others of the first process come late, and are of a generation that is over.
+    world.flights = late;
+    assert_eq!(outcome(&mut world), Outcome::Refused(Reason::Superseded));
+    assert_eq!(applied(&world, 0), 2);
+    let tickets = world.tickets.clone();
+    world.flights.clear();
+    let reply = resolved(&mut world, next, &tickets[0]).expect("the first one was applied");
+    assert_eq!(reply.len(), 2 + 8 + 16 + 4 + 8);
+    let closed = resolved(&mut world, next, &tickets[1]);
+    assert!(closed.as_ref().is_err_and(|told| told.contains("Closed")), "{closed:?}");
+}
+
+/// A request goes out once more from another client's place.
+fn a_request_under_two_client_ids_is_applied_once(mutant: Mutant) {
+    let mut world = opened(mutant, &[0, 1]);
+    world.begin(0, &[0, 1]);
+    world.again(0, 1);
+    world.start(SessionId(8), CONFIG, &[0]);
+    world.flights.swap(1, 2);
+    world.flights[2].from = 1;
+    settle(&mut world);
+    assert_eq!((applied(&world, 0), applied(&world, 1)), (1, 1));
+    assert_eq!(world.groups[0].sessions.place_of(SESSION), Some(1), "replies go to the place that asked last");
+}
+
+/// The table is full in one of two groups.
+fn a_table_that_is_full_in_one_group_opens_nothing(mutant: Mutant) {
+    let mut world = World::new(2, SessionLimits { sessions: 1, ..LIMITS }, mutant);
+    world.start(SESSION, CONFIG, &[1]);
+    settle(&mut world);
+    let second = world.start(SessionId(8), CONFIG, &[0, 1]);
+    let early = world.processes[second].caller.begin(&[GroupId(0)]);
+    assert_eq!(early, Err(CallerError::NotOpen), "nothing is sent before all have said yes");
+    settle(&mut world);
+    assert!(!world.processes[second].caller.is_open());
+    assert!(world.groups[1].sessions.end_of(SESSION).is_some(), "nothing is evicted");
+    assert_eq!(world.begin(0, &[1]), Some(1));
+    settle(&mut world);
+    assert_eq!(applied(&world, 1), 1);
+}
+
+/// One group is down while the session is renewed in the other.
+fn renewals_do_not_wait_for_a_group_that_is_down(mutant: Mutant) {
+    let mut world = opened(mutant, &[0, 1]);
+    pass(&mut world, 0, TTL / 2 + 10);
+    world.renew(0, 1000);
+    let to: Vec<_> = world.flights.iter().map(|flight| flight.to.clone()).collect();
+    assert_eq!(to, [[GroupId(0)], [GroupId(1)]], "a renewal goes to one group");
+    world.flights.truncate(1);
+    settle(&mut world);
+    // Group 0 goes on beyond the end that group 1 has.
+    pass(&mut world, 0, TTL / 2);
+    world.begin(0, &[0]);
+    assert_eq!(outcome(&mut world), Outcome::Applied);
+    // Both groups judge by the end that the command names: the smaller one. Group 1 alone knows that it is over.
+    world.begin(0, &[0, 1]);
+    assert_eq!(outcome(&mut world), Outcome::Refused(Reason::TooLate));
+    assert_eq!((applied(&world, 0), applied(&world, 1)), (1, 0));
+}
+
+/// A group is reset under a session.
+fn a_group_that_was_reset_is_used_again_after_widening(mutant: Mutant) {
+    let mut world = opened(mutant, &[0, 1]);
+    world.begin(0, &[0, 1]);
+    settle(&mut world);
+    world.reset(1, LIMITS);
+    let next = world.succeed(SESSION, CONFIG, 50);
+    settle(&mut world);
+    let caller = &world.processes[next].caller;
+    assert!(caller.is_open(), "a reset ends no session elsewhere");
+    assert_eq!((caller.end_in(GroupId(0)).is_some(), caller.end_in(GroupId(1))), (true, None));
+    assert_eq!(world.processes[next].caller.begin(&[GroupId(0), GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
+    assert_eq!(world.begin(next, &[0]), Some(1));
+    settle(&mut world);
+    let ticket = world.tickets[0].clone();
+    let told = resolved(&mut world, next, &ticket);
+    assert_eq!(told, Err(format!("{:?}", Fate::Unknown(Why::GroupReset(GroupId(1))))));
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    world.processes[next].caller.widen(60, &pairs, until).expect("open");
+    world.send_control(next);
+    settle(&mut world);
+    assert_eq!(world.begin(next, &[0, 1]), Some(2));
+    settle(&mut world);
+    assert_eq!((applied(&world, 0), applied(&world, 1)), (3, 1));
+}
+
+/// Replies are kept through one taking up, and through no second one.
+fn replies_outlive_one_taking_up(mutant: Mutant) {
+    let mut world = opened(mutant, &[0]);
+    world.begin(0, &[0]);
+    deliver(&mut world);
+    let ticket = world.tickets[0].clone();
+    let next = world.succeed(SESSION, CONFIG, 50);
+    settle(&mut world);
+    let told = resolved(&mut world, next, &ticket);
+    assert!(told.is_ok(), "{told:?}");
+    let last = world.succeed(SESSION, CONFIG, 51);
+    settle(&mut world);
+    let told = resolved(&mut world, last, &ticket);
+    assert_eq!(told, Err(format!("{:?}", Fate::Unknown(Why::Forgotten(GroupId(0))))));
+}
+
+/// A command names pairs that are not the session's.
+fn a_command_with_other_pairs_is_refused(mutant: Mutant) {
+    let mut world = opened(mutant, &[0]);
+    world.begin(0, &[0]);
+    world.resolve(0, 0);
+    // A command, then a question.
+    for _ in 0..2 {
+        let payload = &mut world.flights[0].payload;
+        let (envelope, _) = Envelope::parse(payload).expect("an envelope");
+        let mut head = [0; Envelope::BYTES];
+        Envelope { pairs: envelope.pairs ^ 1, ..envelope }.write(&mut head);
+        payload[..Envelope::BYTES].copy_from_slice(&head);
+        assert_eq!(outcome(&mut world), Outcome::WrongPairs);
+    }
+}
+
+/// A late copy of an opening takes no place.
+fn a_late_copy_opens_nothing(mutant: Mutant) {
+    let mut world = World::new(1, LIMITS, mutant);
+    world.start(SESSION, CONFIG, &[0]);
+    world.send_control(0);
+    deliver(&mut world);
+    pass(&mut world, 0, 2 * TTL);
+    assert!(world.groups[0].machine.ended.contains(&SESSION), "it ran out");
+    assert_eq!(outcome(&mut world), Outcome::Refused(Reason::TooLate));
+    assert!(world.groups[0].sessions.is_empty());
+}
+
+/// A session runs out in a group, and is widened into it again. A renewal from before does not count.
+fn a_renewal_from_before_does_not_count(mutant: Mutant) {
+    let mut world = opened(mutant, &[0]);
+    pass(&mut world, 0, TTL / 2 + 10);
+    world.renew(0, 1000);
+    pass(&mut world, 0, TTL);
+    let renewal = world.flights.remove(0);
+    let (pairs, until) = (world.pairs(&[0]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.send_control(0);
+    settle(&mut world);
+    world.flights.push(renewal);
+    assert_eq!(outcome(&mut world), Outcome::SessionNotOpen);
+}
+
+/// A repeated taking up finds the first one, and another word is refused.
+fn a_repeated_taking_up_finds_the_first(mutant: Mutant) {
+    let mut world = opened(mutant, &[0]);
+    let next = world.succeed(SESSION, CONFIG, 50);
+    world.send_control(next);
+    let rival = Caller::resume(&opened(Mutant::None, &[0]).keys[&SESSION], CONFIG);
+    let copy = world.flights.pop().expect("two copies");
+    settle(&mut world);
+    world.begin(next, &[0]);
+    world.again(next, 1);
+    deliver(&mut world);
+    world.flights.insert(0, copy);
+    assert_eq!(outcome(&mut world), Outcome::Applied);
+    deliver(&mut world);
+    assert_eq!(applied(&world, 0), 1);
+    let mut rival = rival;
+    rival.take_up(51, world.now() + TTL).expect("a key");
+    let message = rival.message().map(|message| (message.to.to_vec(), message.payload.to_vec()));
+    let (to, payload) = message.expect("under way");
+    world.flights.push(crate::world::Flight { to, payload, from: 0, request: None });
+    assert_eq!(outcome(&mut world), Outcome::Refused(Reason::Taken));
+}
+
+/// Every copy of a request names the end that the first one named.
+fn a_retry_names_the_end_of_the_first(mutant: Mutant) {
+    let mut world = opened(mutant, &[0]);
+    world.begin(0, &[0]);
+    let first = world.flights.remove(0);
+    pass(&mut world, 0, TTL / 2 + 10);
+    world.renew(0, 1000);
+    settle(&mut world);
+    world.again(0, 1);
+    assert_eq!(world.flights[0].payload, first.payload);
+}
+
+/// A request that was given up keeps its place in the window.
+fn a_lost_request_is_not_passed_over(mutant: Mutant) {
+    let mut world = opened(mutant, &[0]);
+    world.begin(0, &[0]);
+    world.flights.clear();
+    world.lose(0, 1);
+    for _ in 0..3 {
+        assert!(world.begin(0, &[0]).is_some());
+    }
+    settle(&mut world);
+    assert_eq!(world.processes[0].caller.responded(), 1);
+    assert_eq!(world.processes[0].caller.begin(&[GroupId(0)]), Err(CallerError::Busy));
+    let ticket = world.tickets[0].clone();
+    let told = resolved(&mut world, 0, &ticket);
+    assert!(told.is_err_and(|told| told.contains("Closed")));
+    assert_eq!(world.processes[0].caller.room(), 4);
+}
+
+#[test]
+fn a_group_that_was_reset_with_its_table_refuses_until_it_is_widened() {
+    let mut world = opened(Mutant::None, &[0]);
+    world.begin(0, &[0]);
+    settle(&mut world);
+    world.groups[0].incarnation.number += 1;
+    world.audit.resets.insert(0);
+    world.begin(0, &[0]);
+    world.again(0, 2);
+    assert_eq!(outcome(&mut world), Outcome::WrongPairs);
+    settle(&mut world);
+    let (pairs, until) = (world.pairs(&[0]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.send_control(0);
+    settle(&mut world);
+    world.begin(0, &[0]);
+    assert_eq!(outcome(&mut world), Outcome::Applied);
+    settle(&mut world);
+    // What the earlier incarnation applied binds nobody, and its name is not of this one.
+    let ticket = world.tickets[0].clone();
+    let told = resolved(&mut world, 0, &ticket);
+    assert_eq!(told, Err(format!("{:?}", Fate::Unknown(Why::GroupReset(GroupId(0))))));
+}
+
+#[test]
+fn a_generation_is_known_by_its_word() {
+    let mut world = opened(Mutant::None, &[0]);
+    let next = world.succeed(SESSION, CONFIG, 50);
+    settle(&mut world);
+    world.begin(next, &[0]);
+    let (envelope, rest) = Envelope::parse(&world.flights[0].payload).expect("an envelope");
+    let mut head = [0; Envelope::BYTES];
+    let pairs = pairs_tag(51, world.pairs(&[0]));
+    assert_eq!(envelope.pairs, pairs_tag(50, world.pairs(&[0])));
+    Envelope { pairs, ..envelope }.write(&mut head);
+    world.flights[0].payload = [&head[..], rest].concat();
+    assert_eq!(outcome(&mut world), Outcome::WrongPairs);
+}
+
+#[test]
+fn a_key_from_before_a_widening_learns_of_it() {
+    let mut world = opened(Mutant::None, &[0]);
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.send_control(0);
+    deliver(&mut world);
+    world.answers.clear();
+    world.processes[0].alive = false;
+    assert_eq!(world.keys[&SESSION].pairs.len(), 1, "the key was written down before");
+    let next = world.succeed(SESSION, CONFIG, 61);
+    settle(&mut world);
+    assert!(!world.processes[next].caller.is_open());
+    let until = world.now() + TTL;
+    world.processes[next].caller.take_up(62, until).expect("a key");
+    world.send_control(next);
+    settle(&mut world);
+    assert_eq!(world.begin(next, &[0, 1]), Some(1));
+    settle(&mut world);
+    assert_eq!((applied(&world, 0), applied(&world, 1)), (1, 1));
+}
+
+#[test]
+fn a_taking_up_names_the_last_widening_even_if_the_pairs_are_the_same() {
+    let mut world = opened(Mutant::None, &[0]);
+    let (pairs, until) = (world.pairs(&[0]), world.now() + TTL);
+    let key = world.keys[&SESSION].clone();
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.send_control(0);
+    settle(&mut world);
+    world.keys.insert(SESSION, key);
+    world.succeed(SESSION, CONFIG, 61);
+    assert_eq!(outcome(&mut world), Outcome::WrongPairs);
+}
+
+/// A superseded process widens the session: the old group refuses, the new one cannot know.
+#[test]
+fn what_one_group_refuses_counts_in_no_other() {
+    let mut world = opened(Mutant::None, &[0]);
+    world.succeed(SESSION, CONFIG, 50);
+    settle(&mut world);
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("it does not know yet");
+    world.send_control(0);
+    settle(&mut world);
+    assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
+    // Nor does a successor of the superseded process begin, because one group agrees and another denies it.
+    let key = world.processes[0].caller.key();
+    world.keys.insert(SESSION, key);
+    let rival = world.succeed(SESSION, CONFIG, 61);
+    settle(&mut world);
+    assert_eq!(world.groups[1].sessions.generation_of(SESSION), Some(2), "this group agreed");
+    assert!(!world.processes[rival].caller.is_open());
+}
+
+#[test]
+fn a_new_group_is_not_used_before_all_agree_to_the_widening() {
+    let mut world = opened(Mutant::None, &[0]);
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.send_control(0);
+    deliver(&mut world);
+    let at = world.answers.iter().position(|answer| answer.group == GroupId(1)).expect("both answer");
+    world.answer(at);
+    assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
+    settle(&mut world);
+    assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Ok(1));
+}
+
+type Script = fn(Mutant);
+
+const SCRIPTS: &[(&str, Script)] = &[
+    ("a successor counts anew", a_successor_counts_anew),
+    ("a request under two client ids", a_request_under_two_client_ids_is_applied_once),
+    ("a table that is full in one group", a_table_that_is_full_in_one_group_opens_nothing),
+    ("renewals", renewals_do_not_wait_for_a_group_that_is_down),
+    ("a reset", a_group_that_was_reset_is_used_again_after_widening),
+    ("one taking up", replies_outlive_one_taking_up),
+    ("other pairs", a_command_with_other_pairs_is_refused),
+    ("a late opening", a_late_copy_opens_nothing),
+    ("a late renewal", a_renewal_from_before_does_not_count),
+    ("a repeated taking up", a_repeated_taking_up_finds_the_first),
+    ("a retry", a_retry_names_the_end_of_the_first),
+    ("a lost request", a_lost_request_is_not_passed_over),
+];
+
+#[test]
+fn scripts_end_as_written() {
+    for (name, script) in SCRIPTS {
+        println!("{name}");
+        script(Mutant::None);
+    }
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn scripts_find_their_mutants() {
+    let hunts: &[(Mutant, Script)] = &[
+        (Mutant::TableEnd, renewals_do_not_wait_for_a_group_that_is_down),
+        (Mutant::AppliesDuplicates, a_request_under_two_client_ids_is_applied_once),
+        (Mutant::ForgetsOnTakeUp, replies_outlive_one_taking_up),
+        (Mutant::EvictsWhenFull, a_table_that_is_full_in_one_group_opens_nothing),
+        (Mutant::NumberAlone, a_successor_counts_anew),
+        (Mutant::PairsUnchecked, a_command_with_other_pairs_is_refused),
+        (Mutant::OpensLate, a_late_copy_opens_nothing),
+        (Mutant::RenewsAnother, a_renewal_from_before_does_not_count),
+        (Mutant::TakesUpTwice, a_repeated_taking_up_finds_the_first),
+        (Mutant::SendsEarly, a_table_that_is_full_in_one_group_opens_nothing),
+        (Mutant::RenewsRetries, a_retry_names_the_end_of_the_first),
+        (Mutant::PassesOverLost, a_lost_request_is_not_passed_over),
+    ];
+    for &(mutant, script) in hunts {
+        assert!(std::panic::catch_unwind(|| script(mutant)).is_err(), "{mutant:?} goes unseen");
+    }
+}
+
+#[test]
+fn an_overlong_reply_is_an_overflow_and_stays_applied() {
+    let mut world = World::new(1, SessionLimits { reply_bytes: 10, ..LIMITS }, Mutant::None);
+    world.start(SESSION, CONFIG, &[0]);
+    settle(&mut world);
+    world.begin(0, &[0]);
+    world.again(0, 1);
+    assert_eq!(outcome(&mut world), Outcome::Overflow);
+    assert_eq!(outcome(&mut world), Outcome::Overflow, "the same to a copy");
+    assert_eq!(applied(&world, 0), 1);
+}
+
+#[test]
+fn ended_sessions_take_places_beyond_their_own_until_their_end() {
+    let mut world = World::new(1, SessionLimits { sessions: 1, ended: 1, ..LIMITS }, Mutant::None);
+    for id in 0..3 {
+        world.start(SessionId(id + 1), CONFIG, &[0]);
+        settle(&mut world);
+        let opened = world.processes[id as usize].caller.is_open();
+        assert_eq!(opened, id < 2, "session {id}");
+        if opened {
+            world.processes[id as usize].caller.end(90).expect("open");
+            world.send_control(id as usize);
+            settle(&mut world);
+        }
+    }
+    pass(&mut world, 0, 2 * TTL);
+    let last = world.start(SessionId(9), CONFIG, &[0]);
+    settle(&mut world);
+    assert!(world.processes[last].caller.is_open());
+}
+
+#[test]
+fn a_skipped_command_is_decided_and_unknown() {
+    let mut world = opened(Mutant::None, &[0]);
+    world.begin(0, &[0]);
+    world.again(0, 1);
+    world.deliver(0, 0, true);
+    deliver(&mut world);
+    assert_eq!(applied(&world, 0), 0);
+    let ticket = world.tickets[0].clone();
+    world.answers.clear();
+    let told = resolved(&mut world, 0, &ticket);
+    assert_eq!(told, Err(format!("{:?}", Fate::Unknown(Why::Skipped(GroupId(0))))));
+}
+
+#[test]
+fn a_halted_group_leaves_a_request_in_doubt() {
+    let mut world = opened(Mutant::None, &[0]);
+    world.begin(0, &[0]);
+    let (envelope, _) = Envelope::parse(&world.flights[0].payload).expect("an envelope");
+    let record = ReplyRecord::halted(&envelope, Default::default(), 5);
+    let caller = &mut world.processes[0].caller;
+    let Some(Event::Finished(finished)) = caller.on_reply(GroupId(0), &record) else { panic!("nothing was told") };
+    assert_eq!(finished.fate, Fate::Unknown(Why::Halted(GroupId(0))));
+    assert_eq!(caller.responded(), 1, "it may be applied yet");
+    settle(&mut world);
+    assert_eq!(world.processes[0].caller.responded(), 2);
+}
+
+#[test]
+fn a_request_that_was_never_sent_is_not_applied() {
+    let mut world = opened(Mutant::None, &[0]);
+    let caller = &mut world.processes[0].caller;
+    let request = caller.begin(&[GroupId(0)]).expect("open");
+    assert!(caller.again(request));
+    assert_eq!(caller.not_sent(request), None, "another message may carry it");
+    let finished = caller.not_sent(request).expect("no message carries it");
+    assert_eq!(finished.fate, Fate::NotApplied(NotApplied::NotSent));
+    assert_eq!(caller.room(), 4);
+}
+
+#[test]
+fn a_new_leader_says_unacknowledged_replies_again() {
+    let mut world = opened(Mutant::None, &[0]);
+    world.begin(0, &[0]);
+    settle(&mut world);
+    world.begin(0, &[0]);
+    world.begin(0, &[0]);
+    deliver(&mut world);
+    deliver(&mut world);
+    world.answers.clear();
+    let mut requests = Vec::new();
+    let sessions = &mut world.groups[0].sessions;
+    sessions.replies_of(0, |record| requests.push(ReplyRecord::parse(record).expect("a record").request));
+    assert_eq!(requests, [2, 3], "request 1 is acknowledged");
+    sessions.replies_of(1, |_| panic!("no session is at that place"));
+}
+
+#[test]
+fn requests_to_unknown_groups_and_to_none_are_refused() {
+    let mut world = opened(Mutant::None, &[0]);
+    let caller = &mut world.processes[0].caller;
+    assert_eq!(caller.begin(&[]), Err(CallerError::Groups));
+    assert_eq!(caller.begin(&[GroupId(0), GroupId(0)]), Err(CallerError::Groups));
+    assert_eq!(caller.begin(&[GroupId(9)]), Err(CallerError::SessionNotOpen(9)));
+    assert_eq!(caller.widen(1, &[], 1), Err(CallerError::Groups));
+    assert_eq!(caller.room(), 4);
+}
+
+#[test]
+fn a_damaged_snapshot_is_refused_whole() {
+    let mut world = opened(Mutant::None, &[0]);
+    world.begin(0, &[0]);
+    settle(&mut world);
+    let sessions = &world.groups[0].sessions;
+    let mut bytes = Vec::new();
+    sessions.write(&mut bytes);
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        assert!(Sessions::read(GroupId(0), LIMITS, &damaged).is_err(), "byte {at}");
+        assert!(Sessions::read(GroupId(0), LIMITS, &bytes[..at]).is_err(), "cut at {at}");
+    }
+    assert!(Sessions::read(GroupId(1), LIMITS, &bytes).is_err(), "another group");
+    let narrow = SessionLimits { window: 3, ..LIMITS };
+    assert!(Sessions::read(GroupId(0), narrow, &bytes).is_err(), "another window");
+    bytes.push(9);
+    let head = bytes.first_chunk().expect("a snapshot");
+    assert_eq!(Sessions::snapshot_length(head), Ok(bytes.len() as u64 - 1));
+    let (read, rest) = Sessions::read(GroupId(0), LIMITS, &bytes).expect("whole");
+    assert_eq!((&read, rest), (sessions, &[9][..]), "what follows is left to the next reader");
+}
+
+#[test]
+fn kinds_of_messages_are_those_of_the_table() {
+    let all = [Kind::Command, Kind::Open, Kind::Renew, Kind::Widen, Kind::TakeUp, Kind::End, Kind::Resolve];
+    assert_eq!(all.map(|kind| kind as u8), [1, 2, 3, 4, 5, 6, 7]);
+}
