@@ -226,9 +226,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
 
 /// Sends replies to the clients that wait for them. Nobody does yet: this is where the rings for replies begin.
 #[inline]
-fn send_replies(replies: Replies<'_>) {
-    drop(replies);
-}
+fn send_replies(_: Replies<'_>) {}
 
 /// Logs what the fabric and the transfers of state have to tell.
 fn tell<F: FabricDiagnostics>(plan: &ClusterRuntime, me: ProcessId, member: &mut Member<F>) {
