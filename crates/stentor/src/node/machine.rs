@@ -352,4 +352,17 @@ mod tests {
             assert!(!machine.has_room() && machine.stop().is_ok_and(|applier| applier.into_machine().is_none()));
         }
     }
+
+    #[test]
+    fn a_look_from_before_the_thread_began_is_answered() {
+        let members = ["a", "b", "c"].map(|name| (name, format!("{name}:1")));
+        let cluster = Cluster::builder("c").group("g", members).build().expect("a sound cluster");
+        let group = cluster.groups().next().expect("there is one");
+        let applier = Applier::new(Count(3), "a", group, cluster.runtime()).expect("it can be written");
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        applier.looks().put(Box::new(move |machine| drop(tell.send(machine.map(|machine| machine.0)))));
+        let machine = Machine::start(applier, ApplyThread::Own, Bounds::default(), WaitMode::BLOCK).expect("starts");
+        assert_eq!(told.recv_timeout(std::time::Duration::from_secs(20)), Ok(Ok(3)));
+        drop(machine);
+    }
 }
