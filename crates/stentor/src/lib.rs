@@ -63,8 +63,8 @@ pub mod runtime;
 mod state_machine;
 
 pub use client::{
-    Answer, Call, CallError, Client, ClientBuilder, ClientError, Groups, LocalClient, Outcome, Prepared, Preparing, Refused, Replies, Request, Session, Ticket,
-    Why,
+    Answer, Call, CallError, Client, ClientBuilder, ClientError, Groups, LocalClient, Outcome, Prepared, Preparing,
+    Refused, Replies, Request, Session, Ticket, Why,
 };
 pub use cluster::{Cluster, ClusterBuilder, Group};
 pub use config::{ClusterConfig, ConfigError};

@@ -242,7 +242,10 @@ fn calls_end_in_time_without_a_majority() {
     let client = client;
     for ticket in tickets {
         let outcome = until("a majority", || match client.resolve(&ticket).wait() {
-            Err(CallError::NotApplied(Refused::Unavailable(_) | Refused::Busy(_)) | CallError::Unknown(_, Why::TimedOut)) => None,
+            Err(
+                CallError::NotApplied(Refused::Unavailable(_) | Refused::Busy(_))
+                | CallError::Unknown(_, Why::TimedOut),
+            ) => None,
             other => Some(other),
         });
         match outcome {

@@ -63,7 +63,9 @@ fn a_process_takes_its_role() {
     let cluster = cluster(directory);
     match role.strip_prefix("client ") {
         Some(first) => client(&cluster, directory, first.parse().expect("a number")),
-        None => cluster.node(&role, Log::default()).start().expect("it starts").run().expect("it runs until it is killed"),
+        None => {
+            cluster.node(&role, Log::default()).start().expect("it starts").run().expect("it runs until it is killed")
+        }
     }
 }
 

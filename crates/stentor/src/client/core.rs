@@ -49,11 +49,24 @@ impl Sent {
     const NOT: Sent = Sent { sequence: u64::MAX, delivered: None };
 }
 
+/// Names a request of the session. Two processes can reach the same generation in groups that have parted; then their words differ.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Name {
+    pub(super) generation: u32,
+    pub(super) word: u64,
+    pub(super) request: u64,
+}
+
+impl Name {
+    pub(super) fn of(ticket: &stentor_session::Ticket) -> Self {
+        Name { generation: ticket.generation, word: ticket.word, request: ticket.request }
+    }
+}
+
 /// What became of a request, and its name.
 #[derive(Debug)]
 pub(super) struct Finished<'a> {
-    pub(super) generation: u32,
-    pub(super) request: u64,
+    pub(super) name: Name,
     pub(super) outcome: Outcome<'a>,
 }
 
@@ -131,8 +144,10 @@ impl<F: FabricDiagnostics> Core<F> {
         self.changes
     }
 
-    pub(super) fn generation(&self) -> u32 {
-        self.caller.generation()
+    /// Returns the name that a request of this process has.
+    #[inline]
+    pub(super) fn name_of(&self, request: u64) -> Name {
+        Name { generation: self.caller.generation(), word: self.caller.word(), request }
     }
 
     /// Returns what names a request that is not settled.
@@ -297,7 +312,9 @@ impl<F: FabricDiagnostics> Core<F> {
     pub(super) fn why_waiting(&self, to: &[GroupId]) -> Refused {
         let reached = |group: &&GroupId| self.client.is_connected(&[**group]) && self.caller.end_in(**group).is_some();
         let first = first(to);
-        to.iter().find(|group| !reached(group)).map_or(Refused::Busy(first), |group| Refused::Unavailable(Group(*group)))
+        to.iter()
+            .find(|group| !reached(group))
+            .map_or(Refused::Busy(first), |group| Refused::Unavailable(Group(*group)))
     }
 
     // ------------------------------------------------------------------------------------------------------- rounds
@@ -329,8 +346,8 @@ impl<F: FabricDiagnostics> Core<F> {
             }
             match caller.on_reply(reply.group, &record) {
                 Some(Event::Finished(finished)) => {
-                    let stentor_session::Finished { generation, request, fate } = finished;
-                    each(Finished { generation, request, outcome: outcome(fate) });
+                    let stentor_session::Finished { generation, word, request, fate } = finished;
+                    each(Finished { name: Name { generation, word, request }, outcome: outcome(fate) });
                 }
                 Some(Event::Answered { kind, refused }) => {
                     *changes += 1;
@@ -410,14 +427,13 @@ impl<F: FabricDiagnostics> Core<F> {
         each: &mut impl FnMut(Finished<'_>),
     ) {
         let from = self.caller.responded();
-        let generation = self.caller.generation();
         for request in from..from + self.window() as u64 {
             let told = match why {
                 Why::GroupReset(Group(group)) => stentor_session::Why::GroupReset(group),
                 _ => stentor_session::Why::Superseded,
             };
             if self.caller.ticket(request).is_some_and(&is_meant) && self.caller.lost(request, told).is_some() {
-                each(Finished { generation, request, outcome: Outcome::Unknown(why) });
+                each(Finished { name: self.name_of(request), outcome: Outcome::Unknown(why) });
             }
         }
     }

@@ -8,7 +8,7 @@ use stentor_fabric::Idle;
 use stentor_multicast::GroupId;
 use stentor_session as session;
 
-use super::core::{Core, Finished};
+use super::core::{Core, Finished, Name};
 use super::error::Problem;
 use super::{ClientError, Groups, Refused, Session, Ticket, Why};
 use crate::node::Turn;
@@ -17,10 +17,7 @@ use crate::{Group, Position};
 
 /// The number of a command of a [`LocalClient`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Request {
-    generation: u32,
-    number: u64,
-}
+pub struct Request(Name);
 
 /// How a command ended: done, not done, or nobody here knows.
 #[derive(Debug)]
@@ -121,7 +118,7 @@ impl LocalClient {
         let to = to.into();
         on!(&mut self.core, core => {
             let number = core.submit(to.ids(), command)?;
-            Ok(Request { generation: core.generation(), number })
+            Ok(Request(core.name_of(number)))
         })
     }
 
@@ -133,7 +130,7 @@ impl LocalClient {
         let to = to.into();
         on!(&mut self.core, core => {
             let number = core.begin(to.ids(), command)?;
-            Ok(Request { generation: core.generation(), number })
+            Ok(Request(core.name_of(number)))
         })
     }
 
@@ -144,10 +141,10 @@ impl LocalClient {
     pub fn send(&mut self, request: Request, to: impl Into<Groups>, command: &[u8]) -> Result<(), Refused> {
         let to = to.into();
         on!(&mut self.core, core => {
-            if request.generation != core.generation() {
+            if request.0 != core.name_of(request.0.request) {
                 return Err(Refused::OtherSession);
             }
-            core.send(request.number, to.ids(), command)
+            core.send(request.0.request, to.ids(), command)
         })
     }
 
@@ -158,14 +155,14 @@ impl LocalClient {
     /// As [`submit`](LocalClient::submit).
     pub fn resolve(&mut self, ticket: &Ticket) -> Result<Request, Refused> {
         on!(&mut self.core, core => core.resolve(ticket))?;
-        Ok(Request { generation: ticket.0.generation, number: ticket.0.request })
+        Ok(Request(Name::of(&ticket.0)))
     }
 
     /// Returns what names a command whose outcome is not known yet, to be written down.
     #[must_use]
     pub fn ticket(&self, request: Request) -> Option<Ticket> {
-        let ticket = on!(&self.core, core => core.ticket(request.number));
-        ticket.filter(|ticket| ticket.generation == request.generation).cloned().map(Ticket)
+        let ticket = on!(&self.core, core => core.ticket(request.0.request));
+        ticket.filter(|ticket| Name::of(ticket) == request.0).cloned().map(Ticket)
     }
 
     /// Returns the session: write it down to take it up in a later process.
@@ -188,8 +185,8 @@ impl LocalClient {
             }
             loop {
                 let worked = core.round(|finished| {
-                    let Finished { generation, request, outcome } = finished;
-                    each(Request { generation, number: request }, outcome);
+                    let Finished { name, outcome } = finished;
+                    each(Request(name), outcome);
                 })?;
                 match core.idle(worked) {
                     Idle::Poll => return Ok(Turn::Busy),

@@ -16,7 +16,7 @@ use stentor_multicast::GroupSet;
 use stentor_session as session;
 
 use super::calls::{CallState, Calls, Hold, Job, Phase};
-use super::core::{Core, Finished};
+use super::core::{Core, Finished, Name};
 use super::error::Problem;
 use super::{CallError, Outcome, Refused, Ticket, Why};
 use crate::Group;
@@ -38,7 +38,7 @@ pub(super) struct Server<F: FabricDiagnostics> {
     /// By the number of the request, as often as the window goes round: the slot of its call.
     under_way: Vec<u32>,
     /// Questions about commands: what was asked about, and the slot of the call.
-    questions: Vec<(u32, u64, u32)>,
+    questions: Vec<(Name, u32)>,
     /// Calls that were sent and are not done.
     waiting: usize,
     /// How often the session's key had changed when it was told last.
@@ -108,10 +108,10 @@ impl<F: FabricDiagnostics> Server<F> {
             match started {
                 Ok(()) if state.hold == Hold::Until => calls.hold(slot, &mut state),
                 Ok(()) => {
-                    let (generation, request) = (state.ticket.generation, state.ticket.request);
+                    let name = Name::of(&state.ticket);
                     match state.job {
-                        Job::Command => under_way[request as usize % core.window()] = slot,
-                        Job::Resolve(_) => questions.push((generation, request, slot)),
+                        Job::Command => under_way[name.request as usize % core.window()] = slot,
+                        Job::Resolve(_) => questions.push((name, slot)),
                     }
                     (state.phase, state.is_named) = (Phase::Sent, true);
                     *waiting += 1;
@@ -132,17 +132,17 @@ impl<F: FabricDiagnostics> Server<F> {
 
     fn round(&mut self) -> Result<bool, Problem> {
         let Server { core, calls, under_way, questions, waiting, changes, .. } = self;
-        let (window, generation) = (core.window(), core.generation());
+        let (window, present) = (core.window(), core.name_of(0));
         let worked = core.round(|finished| {
-            let own = &mut under_way[finished.request as usize % window];
-            if finished.generation == generation && *own != NONE {
+            let own = &mut under_way[finished.name.request as usize % window];
+            let is_own = Name { request: 0, ..finished.name } == present;
+            if is_own && *own != NONE {
                 let slot = std::mem::replace(own, NONE);
                 *waiting -= 1;
                 hand_over(calls, slot, &finished);
             }
-            let named = (finished.generation, finished.request);
-            questions.retain(|(generation, request, slot)| {
-                let is_meant = (*generation, *request) == named;
+            questions.retain(|(name, slot)| {
+                let is_meant = *name == finished.name;
                 if is_meant {
                     *waiting -= 1;
                     hand_over(calls, *slot, &finished);
@@ -187,7 +187,7 @@ impl<F: FabricDiagnostics> Server<F> {
                             under_way[state.ticket.request as usize % core.window()] = NONE;
                             core.lose(state.ticket.request);
                         }
-                        Job::Resolve(_) => questions.retain(|(.., asked)| *asked != slot),
+                        Job::Resolve(_) => questions.retain(|(_, asked)| *asked != slot),
                     }
                     *waiting -= 1;
                     CallError::Unknown(Ticket(state.ticket.clone()), Why::TimedOut)

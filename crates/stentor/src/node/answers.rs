@@ -58,7 +58,11 @@ impl Answers {
 
     /// Says what waits, and what is to be said again; after each round of the protocol. Returns whether there was anything.
     #[inline]
-    pub(super) fn look<F: Fabric, S: StateMachine>(&mut self, member: &mut Member<F>, machine: &mut Machine<S>) -> bool {
+    pub(super) fn look<F: Fabric, S: StateMachine>(
+        &mut self,
+        member: &mut Member<F>,
+        machine: &mut Machine<S>,
+    ) -> bool {
         let mut worked = self.busy > 0 && self.send_waiting(member);
         let leads = member.replica().is_leader();
         while let Some(client) = member.take_met_client() {

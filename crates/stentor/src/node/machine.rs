@@ -172,3 +172,211 @@ impl multicast::Frozen for Unfrozen {
         Readiness::Failed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use stentor_multicast::{Ballot, DestinationGroups, GroupId, Incarnation, MessageId, Timestamp};
+    use stentor_session::Sessions;
+
+    use super::*;
+    use crate::config::Limits;
+    use crate::{Cluster, Context, Reply, Stateless};
+
+    struct Places(Vec<(Group, Position)>);
+
+    impl StateMachine for Places {
+        type Frozen = Stateless;
+
+        fn apply(&mut self, at: &Context<'_>, _: &[u8], _: &mut Reply) {
+            self.0.push((at.group(), at.position()));
+        }
+
+        fn freeze(&self) -> Stateless {
+            Stateless
+        }
+
+        fn restore(&mut self, _: &mut dyn Read) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn commands_of_the_same_time_have_the_same_order_in_all_groups() {
+        let members = |host: &str| ["a", "b", "c"].map(|name| (format!("{host}{name}"), format!("{host}{name}:1")));
+        let cluster = Cluster::builder("c").group("g1", members("x")).group("g2", members("y")).build();
+        let cluster = cluster.expect("a sound cluster");
+        let groups: Vec<_> = cluster.groups().collect();
+        let places = [groups[0], groups[1]].map(|group| {
+            let applier = Applier::new(Places(Vec::new()), "a", group, cluster.runtime());
+            let applier = applier.expect("it has nothing to write");
+            let machine = Machine::start(applier, ApplyThread::Own, Bounds::default(), WaitMode::ADAPTIVE);
+            let mut machine = machine.expect("starts");
+            for (number, group) in [(1, 0), (2, 1)] {
+                machine.deliver(&Delivered {
+                    id: MessageId { client: ClientId(0), sequence: number },
+                    timestamp: Timestamp { time: 5, group },
+                    number,
+                    ballot: Ballot::default(),
+                    origin: Incarnation::FIRST,
+                    groups: DestinationGroups::default(),
+                    enveloped: false,
+                    payload: &[],
+                });
+            }
+            machine.end_round(|_| ());
+            let places = stopped(machine).0;
+            assert!(places.iter().all(|(applies, _)| *applies == group));
+            [places[0].1, places[1].1]
+        });
+        assert!(places[1][0] < places[0][1] && places[0][0] < places[1][1], "{places:?}");
+    }
+
+    fn stopped<S: StateMachine>(machine: Machine<S>) -> S {
+        machine.stop().ok().and_then(Applier::into_machine).expect("it is well")
+    }
+
+    /// Counts, and replies the count.
+    #[derive(Clone, Default)]
+    struct Count(u64);
+
+    impl StateMachine for Count {
+        type Frozen = Count;
+
+        fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
+            self.0 += 1;
+            assert_eq!((at.position().index, command), (self.0, &[7; 9][..]));
+            reply.extend(&self.0.to_le_bytes());
+        }
+
+        fn freeze(&self) -> Count {
+            self.clone()
+        }
+
+        fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+            let mut bytes = [0; 8];
+            from.read_exact(&mut bytes)?;
+            self.0 = u64::from_le_bytes(bytes);
+            Ok(())
+        }
+    }
+
+    impl crate::Frozen for Count {
+        fn write(self, out: &mut dyn io::Write) -> io::Result<()> {
+            out.write_all(&self.0.to_le_bytes())
+        }
+    }
+
+    /// A machine on either thread, with room for four commands where that is its own.
+    fn counts() -> [Machine<Count>; 2] {
+        let members = ["a", "b", "c"].map(|name| (name, format!("{name}:1")));
+        let cluster = Cluster::builder("c").group("g", members).build().expect("a sound cluster");
+        let group = cluster.groups().next().expect("there is one");
+        [ApplyThread::Own, ApplyThread::Protocol].map(|on| {
+            let applier = Applier::new(Count::default(), "a", group, cluster.runtime()).expect("it can be written");
+            let bounds = Bounds { commands: 4, bytes: 1 << 20 };
+            Machine::start(applier, on, bounds, WaitMode::ADAPTIVE).expect("starts")
+        })
+    }
+
+    fn deliver(machine: &mut Machine<Count>, numbers: std::ops::RangeInclusive<u64>) {
+        for number in numbers {
+            machine.deliver(&Delivered {
+                id: MessageId { client: ClientId(0), sequence: 2 * number },
+                timestamp: Timestamp { time: number, group: 0 },
+                number,
+                ballot: Ballot::default(),
+                origin: Incarnation::FIRST,
+                groups: DestinationGroups::from_words(&[0]),
+                enveloped: false,
+                payload: &[7; 9],
+            });
+        }
+    }
+
+    /// Rounds until this is so. Nobody is answered, because nothing came in an envelope.
+    fn rounds(machine: &mut Machine<Count>, mut until: impl FnMut(&Machine<Count>) -> bool) {
+        let (mut done, since) = (false, std::time::Instant::now());
+        while !done {
+            assert!(since.elapsed() < std::time::Duration::from_secs(20), "it hangs");
+            done = until(machine);
+            machine.begin_round(|_| panic!("nobody is to be answered"));
+            machine.end_round(|_| panic!("nobody is to be answered"));
+        }
+    }
+
+    #[test]
+    fn room_ends_at_the_bound_and_comes_back_when_commands_are_applied() {
+        let [mut own, mut here] = counts();
+        deliver(&mut own, 1..=3);
+        assert!(own.has_room());
+        deliver(&mut own, 4..=4);
+        assert!(!own.has_room());
+        rounds(&mut own, Machine::has_room);
+        deliver(&mut own, 5..=5);
+        rounds(&mut own, |machine| machine.progress().commands() == 5);
+        deliver(&mut here, 1..=5);
+        rounds(&mut here, |_| true);
+        assert_eq!(here.progress().commands(), 5);
+        assert_eq!(own.progress().applied().map(|at| at.index), Some(5));
+    }
+
+    #[test]
+    fn a_frozen_value_has_what_was_delivered_before_and_nothing_behind() {
+        for mut machine in counts() {
+            deliver(&mut machine, 1..=3);
+            let mut state = machine.freeze();
+            deliver(&mut machine, 4..=4);
+            let mut bytes = Vec::new();
+            rounds(&mut machine, |_| {
+                if state.readiness() == Readiness::Ready {
+                    state.read(&mut bytes, 100);
+                }
+                bytes.len() > 8
+            });
+            // Behind the table of sessions.
+            assert_eq!(bytes[bytes.len() - 8..], 3_u64.to_le_bytes());
+            assert_eq!(stopped(machine).0, 4);
+        }
+    }
+
+    #[test]
+    fn a_state_is_taken_over_in_its_turn_and_one_that_is_none_is_a_failure() {
+        for mut machine in counts() {
+            deliver(&mut machine, 1..=2);
+            let mut restore = |number: u64, bytes: &[u8]| {
+                let mut chunks = VecDeque::from([bytes[..3].to_vec(), bytes[3..].to_vec()]);
+                machine.restore_from(number, &mut StateReader::new(&mut chunks)).expect("it is told later");
+                let here = matches!(machine.side, Side::Here(..));
+                assert!(here || !machine.has_room(), "it is not taken over yet");
+                rounds(&mut machine, |machine| machine.has_room() || machine.progress().failure().is_some());
+                (machine.progress().commands(), machine.progress().failure().is_some())
+            };
+            let mut state = Vec::new();
+            Sessions::new(GroupId(0), Limits::DEFAULT.sessions()).write(&mut state);
+            let table = state.len();
+            state.extend_from_slice(&40_u64.to_le_bytes());
+            assert_eq!(restore(40, &state), (40, false));
+            assert_eq!(restore(50, &state[..table + 5]), (40, true));
+            deliver(&mut machine, 41..=41);
+            rounds(&mut machine, |_| true);
+            assert!(!machine.has_room() && machine.stop().is_ok_and(|applier| applier.into_machine().is_none()));
+        }
+    }
+
+    #[test]
+    fn a_look_from_before_the_thread_began_is_answered() {
+        let members = ["a", "b", "c"].map(|name| (name, format!("{name}:1")));
+        let cluster = Cluster::builder("c").group("g", members).build().expect("a sound cluster");
+        let group = cluster.groups().next().expect("there is one");
+        let applier = Applier::new(Count(3), "a", group, cluster.runtime()).expect("it can be written");
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        applier.looks().put(Box::new(move |machine| {
+            let _ = tell.send(machine.map(|machine| machine.0));
+        }));
+        let machine = Machine::start(applier, ApplyThread::Own, Bounds::default(), WaitMode::BLOCK).expect("starts");
+        assert_eq!(told.recv_timeout(std::time::Duration::from_secs(20)), Ok(Ok(3)));
+        drop(machine);
+    }
+}

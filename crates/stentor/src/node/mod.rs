@@ -114,7 +114,8 @@ impl<S: StateMachine> Node<S> {
     }
 }
 
-/// Readable when there may be something to do, after [`Turn::Idle`].
+/// Readable when there may be something to do, after [`Turn::Idle`]. A node that starts over after a panic of its state machine has another
+/// descriptor from then on: ask for it before each sleep.
 impl<S> AsFd for Node<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.host.descriptor().unwrap_or_else(|| self.never.as_fd())

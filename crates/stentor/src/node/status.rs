@@ -22,8 +22,8 @@ pub struct Status {
     pub queued: u64,
     /// Where the state machine has panicked. It applies nothing more, until the node has taken the state of the others.
     pub poisoned: Option<Position>,
-    /// The command at which the group is halted, by its number in the group: the state machines of a majority have panicked there. Mend the
-    /// state machine, and reset the group with `stentor reset`.
+    /// The command at which the group is halted, by its number in the group: the state machines of a majority have panicked there. The
+    /// remedy is to stop its members, mend the state machine, and begin the group anew.
     pub halted: Option<u64>,
     /// The other members of the group.
     pub others: Vec<MemberStatus>,

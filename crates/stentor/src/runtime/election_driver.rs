@@ -18,7 +18,7 @@
 //! - *Stands back*: its state machine has panicked, and that of a connected member of its group has not. Or its wall clock is
 //!   off the median of those it hears by more than the bound, and a connected member of its
 //!   group has one that is right. It does not stand. If it leads, it goes on: an election replaces a leader that does not
-//!   stand as soon as somebody can come forward, and not before. If nobody leads for two patiences, a leader whose clock is
+//!   stand as soon as somebody can come forward, and not before. One whose state machine has panicked hands over by itself. If nobody leads for two patiences, a leader whose clock is
 //!   off is better than none: it stands for a while, whatever its clock says.
 //! - *Leaving*: it stands no longer. If it leads, it hands over first, for at most 500 ms.
 
@@ -121,6 +121,8 @@ pub struct ElectionDriver<E> {
     leaving: Option<Leaving>,
     /// How far the application is, if it is told.
     applied: Option<Applied>,
+    /// When a leader whose state machine has panicked hands over next.
+    hands_over_at: Duration,
 }
 
 /// How far a member's application is.
@@ -191,6 +193,7 @@ impl ElectionDriver<Heartbeat> {
         let stands = self.stands(now, member);
         self.election.stand(stands);
         self.poll(now, member);
+        self.hand_over_if_poisoned(now, member);
         let applied = self.applied.unwrap_or(Applied { commands: member.replica().delivered(), poisoned: None });
         // A machine that has panicked frees nothing.
         member.set_aside(self.election.is_cut_off() || applied.poisoned.is_some());
@@ -257,6 +260,7 @@ impl<E: Election> ElectionDriver<E> {
             stood: None,
             leaving: None,
             applied: None,
+            hands_over_at: Duration::ZERO,
         }
     }
 
@@ -376,20 +380,37 @@ impl<E: Election> ElectionDriver<E> {
         if leaving.heir.is_some_and(|heir| member.is_connected_to(heir)) {
             return false;
         }
+        let (heir, early) = self.nominate(member);
+        leaving.heir = heir;
+        self.leaving = Some(leaving);
+        leaving.heir.is_none() && !early
+    }
+
+    /// Hands over to the connected member that has applied most, of those whose state machines have not panicked, if there are any.
+    /// Returns which one that is, and whether it is too early: the election may not have named this leader yet.
+    fn nominate<F: Fabric>(&mut self, member: &Member<F>) -> (Option<ProcessId>, bool) {
         let mut heirs: Vec<&Other> = self.others.iter().filter(|other| member.is_connected_to(other.process)).collect();
         heirs.sort_by_key(|other| (other.poisoned.is_some(), std::cmp::Reverse(other.delivered)));
         let election = &mut self.election;
-        // The election may not have named this leader yet; then it does so in a moment.
         let mut early = false;
-        leaving.heir = heirs.iter().map(|other| other.process).find(|heir| match election.hand_over(*heir) {
+        let heir = heirs.iter().map(|other| other.process).find(|heir| match election.hand_over(*heir) {
             Ok(()) => true,
             Err(error) => {
                 early |= error == HandOverError::NotLeader;
                 false
             }
         });
-        self.leaving = Some(leaving);
-        leaving.heir.is_none() && !early
+        (heir, early)
+    }
+
+    /// A leader whose state machine has panicked hands over, as soon as there is somebody who can lead, and again after a patience if
+    /// that did not help. That it no longer stands is not enough: it takes a majority without it to replace it.
+    fn hand_over_if_poisoned<F: Fabric>(&mut self, now: Duration, member: &Member<F>) {
+        let poisoned = self.applied.is_some_and(|applied| applied.poisoned.is_some());
+        if poisoned && self.stands_back && member.replica().is_leader() && now >= self.hands_over_at {
+            let (heir, _) = self.nominate(member);
+            self.hands_over_at = heir.map_or(now, |_| now + self.patience);
+        }
     }
 
     /// Returns the member to which this process hands over before it ends.

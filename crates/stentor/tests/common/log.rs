@@ -70,4 +70,3 @@ pub(crate) fn numbers(reply: &[u8]) -> (u64, u64) {
     let word = |at: usize| u64::from_le_bytes(reply[at..at + 8].try_into().expect("a word"));
     (word(0), word(8))
 }
-

@@ -158,7 +158,7 @@ impl<S: StateMachine> Applier<S> {
         let Applier { machine, name, sessions, .. } = self;
         let frozen = || {
             let mut table = Vec::new();
-            sessions.write(&mut table).expect("a vector takes everything");
+            sessions.write(&mut table);
             StateWriter::begin(name, WithSessions { table, value: machine.freeze() })
         };
         match catch_unwind(AssertUnwindSafe(frozen)) {
@@ -181,8 +181,12 @@ impl<S: StateMachine> Applier<S> {
             }
             _ => {
                 let mut from = Bytes(StateReader::new(&mut chunks));
-                let table = Sessions::read(group.0, *limits, &mut from);
-                *sessions = table.map_err(|error| RestoreError(error.to_string()))?;
+                let table = read_table(&mut from).and_then(|table| {
+                    let read = Sessions::read(group.0, *limits, &table);
+                    read.map(|(sessions, _)| sessions).map_err(|error| error.to_string())
+                });
+                *sessions =
+                    table.map_err(|why| RestoreError(format!("the sessions of clients cannot be read: {why}")))?;
                 let restored = machine.restore(&mut from);
                 restored.map_err(|error| RestoreError(error.to_string()))
             }
@@ -270,6 +274,18 @@ impl<T: Frozen> Frozen for WithSessions<T> {
     fn bytes_hint(&self) -> Option<u64> {
         Some(self.value.bytes_hint()? + self.table.len() as u64)
     }
+}
+
+/// Reads the table of sessions from the beginning of a state.
+fn read_table(from: &mut impl Read) -> Result<Vec<u8>, String> {
+    let mut table = vec![0; Sessions::SNAPSHOT_HEAD];
+    from.read_exact(&mut table).map_err(|error| error.to_string())?;
+    let head = table[..].try_into().map_err(|_| "its head is short".to_owned())?;
+    let length = Sessions::snapshot_length(head).map_err(|error| error.to_string())?;
+    // The length is not trusted: memory grows with what is there.
+    let rest = length - Sessions::SNAPSHOT_HEAD as u64;
+    let read = from.take(rest).read_to_end(&mut table).map_err(|error| error.to_string())?;
+    if read as u64 == rest { Ok(table) } else { Err(format!("{read} of {rest} bytes are there")) }
 }
 
 struct Bytes<'a>(StateReader<'a>);

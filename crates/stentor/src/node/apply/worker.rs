@@ -37,6 +37,8 @@ pub(super) fn spawn<S: StateMachine>(
 
 fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) -> Applier<S> {
     applier.looks().open(thread::current().id(), ends.wake.clone());
+    // What was asked before woke nobody.
+    applier.answer();
     let is_over = || ends.ends.load(Ordering::Relaxed);
     while let Ok(work) = next(&ends.work, wait) {
         if is_over() {
