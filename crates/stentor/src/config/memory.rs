@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use stentor_multicast::{INBOX_BYTES, Limits};
+use stentor_session::Sessions;
 
 use super::{ClusterConfig, FabricKind};
 
@@ -19,7 +20,7 @@ pub struct MemoryRow {
     pub bytes_each: u64,
     /// Whether peers write it (a region), or only its owner.
     pub registered: bool,
-    /// Whether it is taken only while a member gets another one's state.
+    /// Whether it is taken rarely: while a member gets another one's state, or where all sessions use their windows.
     pub rare: bool,
 }
 
@@ -90,6 +91,13 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
     // So are the replies' ones, all of them together.
     let inline_bytes = if staged { 0 } else { u32::MAX };
     let replies_written = limits.member_reply_bytes(&topology, inline_bytes);
+    // For each, where it was applied and the buffer's head come on top of its bytes.
+    let each_kept = u64::from(config.limits().reply_bytes) + Sessions::KEPT_BYTES;
+    let replies_kept = if limits.has_replies() {
+        u64::from(config.limits().sessions) * u64::from(limits.window) * each_kept
+    } else {
+        0
+    };
     let replies_read = if limits.has_replies() { limits.reply_ring().bytes() } else { 0 };
     let window = u64::from(limits.window);
     let (place, named) = (Limits::slot_bytes(), Limits::slot_heap_bytes(&topology));
@@ -114,6 +122,7 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
             row("receives and greetings", "clients and other members", clients + members - 1, INBOX_BYTES, false),
             rare("while it gets a state: that state", "at most", limits.snapshot_bytes),
             rare("while it gives its state: what it delivers meanwhile", "at most", limits.backlog_bytes),
+            rare("replies that clients of sessions have not acknowledged", "at most", replies_kept),
         ],
     };
     let client = ProcessMemory {

@@ -54,6 +54,8 @@ pub enum SnapshotError {
 }
 
 impl Sessions {
+    /// Bytes that a reply takes in the table besides its own.
+    pub const KEPT_BYTES: u64 = size_of::<Option<Kept>>() as u64;
     /// Bytes from which the length of a snapshot follows.
     pub const SNAPSHOT_HEAD: usize = 16;
 
