@@ -63,10 +63,28 @@ fn a_process_takes_its_role() {
     let cluster = cluster(directory);
     match role.strip_prefix("client ") {
         Some(first) => client(&cluster, directory, first.parse().expect("a number")),
-        None => {
-            cluster.node(&role, Log::default()).start().expect("it starts").run().expect("it runs until it is killed")
-        }
+        None => node(&cluster, directory, &role),
     }
+}
+
+/// Runs a node until it is killed. It says in a file when it takes part: before that it is none of a majority.
+fn node(cluster: &Cluster, directory: &Path, name: &str) {
+    let node = cluster.node(name, Log::default()).spawn().expect("it starts");
+    until("it takes part", || node.status().ok().filter(|status| !status.joining));
+    replace(&directory.join(name), b"takes part");
+    while !node.has_ended() {
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("it ended: {:?}", node.status());
+}
+
+/// Starts a node, and waits until it takes part.
+fn started(name: &str, directory: &Path) -> Process {
+    let said = directory.join(name);
+    let _ = std::fs::remove_file(&said);
+    let process = Process::start(name, directory);
+    until("it takes part", || said.exists().then_some(()));
+    process
 }
 
 /// Calls numbers from `first` on, for ever, and writes down before each one what it needs to go on: the session, and the ticket.
@@ -134,7 +152,7 @@ fn no_command_is_lost_or_doubled_whoever_is_killed_or_stopped() {
             0 => {
                 nodes.remove(name);
                 goes_on(&directory);
-                nodes.insert(name, Process::start(name, &directory));
+                nodes.insert(name, started(name, &directory));
             }
             _ => {
                 nodes[name].signal("-STOP");
@@ -147,7 +165,6 @@ fn no_command_is_lost_or_doubled_whoever_is_killed_or_stopped() {
             client = Process::start("client 1", &directory);
         }
         goes_on(&directory);
-        thread::sleep(Duration::from_millis(300));
     }
     drop(client);
     let since = Instant::now();
