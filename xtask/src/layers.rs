@@ -124,6 +124,7 @@ pub(crate) const MAP: &[Place] = &[
             "stentor-host",
             "stentor-multicast",
             "stentor-neb",
+            "stentor-session",
         ],
         tests_on: &[],
     },

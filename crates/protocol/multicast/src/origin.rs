@@ -22,9 +22,24 @@ pub(crate) fn common(one: &[Origin], other: &[Origin]) -> u64 {
     kept(one).min(kept(other))
 }
 
+/// Returns where the history began that a delivery with this number is part of, told by the beginnings, the oldest first.
+#[inline]
+pub(crate) fn of_delivery(beginnings: &[Origin], number: u64) -> Incarnation {
+    beginnings.iter().rfind(|origin| origin.kept < number).map_or(Incarnation::NONE, |origin| origin.incarnation)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn deliveries_that_a_reset_kept_are_of_the_history_before_it() {
+        let begun = |number, kept| Origin { incarnation: Incarnation { number, tag: number }, kept };
+        let beginnings = [begun(1, 0), begun(3, 40), begun(4, 40)];
+        let origin = |number| of_delivery(&beginnings, number).number;
+        assert_eq!([origin(1), origin(40), origin(41), origin(u64::MAX)], [1, 1, 4, 4]);
+        assert!(of_delivery(&[], 1).is_none());
+    }
 
     #[test]
     fn histories_part_where_one_was_reset_without_the_other() {

@@ -14,6 +14,7 @@
 //! | (n, t) | (m, u), m < n | nothing; this member tells n to the process that says it |
 //! | (n, t) | (n, u), u ≠ t | noted as a contradiction; nothing of it counts |
 
+use crate::origin;
 use crate::peer_message::PeerMessage;
 use crate::{Ballot, GroupId, Incarnation, Origin, Topology, Word};
 
@@ -119,7 +120,7 @@ impl Ballots {
     /// Returns where the history began that a delivery is part of.
     #[inline]
     pub(super) fn origin_of(&self, number: u64) -> Incarnation {
-        self.origins.iter().rfind(|origin| origin.kept < number).map_or(Incarnation::NONE, |origin| origin.incarnation)
+        origin::of_delivery(&self.origins, number)
     }
 
     /// Installs what is promised, with a history of these beginnings.

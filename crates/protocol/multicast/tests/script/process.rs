@@ -65,7 +65,7 @@ impl Effects for Recorder {
     }
 
     fn deliver(&mut self, delivery: &Delivery) {
-        self.0.push(Effect::Deliver(Delivery { ballot: Ballot::NONE, ..*delivery }));
+        self.0.push(Effect::Deliver(Delivery { ballot: Ballot::NONE, origin: Incarnation::NONE, ..*delivery }));
     }
 
     fn begin_stream(&mut self, ballot: Ballot) {
@@ -312,7 +312,8 @@ pub(crate) fn head(sequence: u64, slot: u64, groups: u8) -> Head {
 
 pub(crate) fn delivery(sequence: u64, slot: u64, time: u64, group: u16, number: u64) -> Effect {
     let id = MessageId { client: ClientId(0), sequence };
-    Effect::Deliver(Delivery { id, slot, timestamp: Timestamp { time, group }, number, ballot: Ballot::NONE })
+    let (ballot, origin) = (Ballot::NONE, Incarnation::NONE);
+    Effect::Deliver(Delivery { id, slot, timestamp: Timestamp { time, group }, number, ballot, origin })
 }
 
 /// The acknowledgements of member `me` of [`TWO_GROUPS`] for client 0's message to [`BOTH`]: each names the slot at its

@@ -4,7 +4,6 @@ use stentor_fabric::{Fabric, ProcessId};
 
 use super::Member;
 use super::recover::{ENVELOPE, TRANSFER};
-use crate::PeerMessage;
 use crate::mutant::mutant;
 use crate::node::app::Application;
 use crate::node::transfer::{
@@ -12,6 +11,7 @@ use crate::node::transfer::{
     OutgoingTransfer, PAUSE, RECEIVER_PATIENCE, RESUME_PATIENCE, STALLED, Stage, Standing, Subject, Taken,
     TransferLetter, TransferOutcome, TransferReport, TransferRole, Want, YIELD,
 };
+use crate::{Incarnation, PeerMessage};
 
 /// Pieces that wait to be written, so that other peer messages do not wait for long.
 const WAITING: usize = 2;
@@ -142,7 +142,9 @@ impl<F: Fabric> Member<F> {
             Subject::Query => self.say_standing(from),
             Subject::Standing(standing) => self.take_standing(from, standing),
             Subject::GivenUp(why) => self.take_given_up(from, letter.name, why),
-            Subject::Snapshot(_) | Subject::End(_) | Subject::Deliveries(_) => self.take_piece_from(from, &letter, app),
+            Subject::Snapshot(_) | Subject::End(_) | Subject::Deliveries(..) => {
+                self.take_piece_from(from, &letter, app)
+            }
         }
         Some(())
     }
@@ -509,11 +511,12 @@ impl<F: Fabric> Member<F> {
 
     /// The application makes the deliveries of a piece. `None`: they are none, or some are missing before them.
     fn apply_deliveries<A: Application>(&mut self, mut words: &[u64], app: &mut A) -> Option<()> {
+        let mut origin = Incarnation::NONE;
         if let Some(incoming) = &self.transfers.incoming {
-            self.transfers.applied_in = incoming.name.incarnation;
+            (self.transfers.applied_in, origin) = (incoming.name.incarnation, incoming.origin);
         }
         while !words.is_empty() {
-            let (entry, rest) = Entry::read(words)?;
+            let (entry, rest) = Entry::read(words, origin)?;
             let delivered = entry.delivered();
             if delivered.number > self.outputs.applied + 1 {
                 return None;

@@ -11,11 +11,11 @@ use crate::node::app::Delivered;
 use crate::{Ballot, ClientId, DestinationGroups, GroupId, Incarnation, MessageId, Timestamp};
 
 /// Words of an entry before its groups: number; client (16 bits), bytes of payload (32) and how many words of groups follow (16);
-/// sequence; time; group of the time (16), whether it is enveloped (1) and groups (47); ballot; origin.
+/// sequence; time; group of the time (16), whether it is enveloped (1) and groups (47); ballot.
 ///
 /// Group n has bit 17 + n. If a group has none, each has a word behind the entry instead. Without bits and words the only one is
 /// the group of the time. Then comes the payload.
-const HEADER: usize = 7;
+const HEADER: usize = 6;
 const GROUPS_SHIFT: u32 = 48;
 /// [`Delivered::enveloped`].
 const ENVELOPED: u64 = 1 << 16;
@@ -26,7 +26,8 @@ const BITS: u16 = 47;
 /// Deliveries in their order, in blocks that go out as pieces.
 #[derive(Debug)]
 pub(in crate::node) struct Backlog {
-    blocks: VecDeque<Vec<u64>>,
+    /// Each of one history, with its origin.
+    blocks: VecDeque<(Incarnation, Vec<u64>)>,
     bytes: u64,
     limit: u64,
     overflowed: bool,
@@ -47,7 +48,9 @@ impl Backlog {
         let bits = if implied { Some(0) } else { message.groups.to_bits(BITS) };
         let groups = if bits.is_some() { 0 } else { message.groups.len() };
         let words = HEADER + groups + message.payload.len().div_ceil(WORD);
-        let fits = |block: &Vec<u64>| block.len() + words <= block.capacity();
+        let fits = |(origin, block): &(Incarnation, Vec<u64>)| {
+            *origin == message.origin && block.len() + words <= block.capacity()
+        };
         if !self.blocks.back().is_some_and(fits) {
             let block = Vec::with_capacity(words.max(PIECE_BYTES / WORD));
             self.bytes += (block.capacity() * WORD) as u64;
@@ -56,27 +59,26 @@ impl Backlog {
                 self.bytes = 0;
                 return;
             }
-            self.blocks.push_back(block);
+            self.blocks.push_back((message.origin, block));
         }
-        let Some(block) = self.blocks.back_mut() else { return };
+        let Some((_, block)) = self.blocks.back_mut() else { return };
         let MessageId { client, sequence } = message.id;
         let Timestamp { time, group } = message.timestamp;
         let sizes = u64::from(client.0) | (message.payload.len() as u64) << 16 | (groups as u64) << GROUPS_SHIFT;
         let enveloped = if message.enveloped { ENVELOPED } else { 0 };
         let group = u64::from(group) | enveloped | bits.unwrap_or(0) << BITS_SHIFT;
-        let (ballot, origin) = (message.ballot.to_word(), message.origin.to_word());
-        block.extend_from_slice(&[message.number, sizes, sequence, time, group, ballot, origin]);
+        block.extend_from_slice(&[message.number, sizes, sequence, time, group, message.ballot.to_word()]);
         block.extend(message.groups.iter().take(groups).map(|group| u64::from(group.0)));
         let first = block.len();
         block.resize(first + message.payload.len().div_ceil(WORD), 0);
         block[first..].as_mut_bytes()[..message.payload.len()].copy_from_slice(message.payload);
     }
 
-    /// Takes the first deliveries, as many as go into one piece.
-    pub(in crate::node) fn pop(&mut self) -> Option<Vec<u64>> {
-        let block = self.blocks.pop_front()?;
+    /// Takes the first deliveries, as many as go into one piece, and where their history began.
+    pub(in crate::node) fn pop(&mut self) -> Option<(Incarnation, Vec<u64>)> {
+        let (origin, block) = self.blocks.pop_front()?;
         self.bytes -= (block.capacity() * WORD) as u64;
-        Some(block)
+        Some((origin, block))
     }
 
     pub(in crate::node) fn is_empty(&self) -> bool {
@@ -104,9 +106,10 @@ impl Backlog {
 pub(in crate::node) struct Entry<'a>(Delivered<'a>);
 
 impl<'a> Entry<'a> {
-    /// Reads the first delivery. Returns it and the words behind it; `None` if the words are no deliveries.
-    pub(in crate::node) fn read(words: &'a [u64]) -> Option<(Entry<'a>, &'a [u64])> {
-        let ([number, sizes, sequence, time, group, ballot, origin], rest) = words.split_first_chunk::<HEADER>()?;
+    /// Reads the first delivery, of a history with this origin. Returns it and the words behind it; `None` if the words are no
+    /// deliveries.
+    pub(in crate::node) fn read(words: &'a [u64], origin: Incarnation) -> Option<(Entry<'a>, &'a [u64])> {
+        let ([number, sizes, sequence, time, group, ballot], rest) = words.split_first_chunk::<HEADER>()?;
         let (client, bytes) = (ClientId(*sizes as u16), (sizes >> 16) as u32 as usize);
         let (groups, rest) = rest.split_at_checked((sizes >> GROUPS_SHIFT) as usize)?;
         let rises = |pair: &[u64]| pair[0] < pair[1];
@@ -117,10 +120,6 @@ impl<'a> Entry<'a> {
             (bits, []) => DestinationGroups::from_bits(bits),
             _ => return None,
         };
-        let origin = Incarnation::from_word(*origin);
-        if !origin.is_possible() {
-            return None;
-        }
         let (payload, rest) = rest.split_at_checked(bytes.div_ceil(WORD))?;
         let delivered = Delivered {
             id: MessageId { client, sequence: *sequence },
@@ -152,7 +151,7 @@ mod tests {
         let timestamp = Timestamp { time: 9 * number, group: 2 };
         let groups = DestinationGroups::from_words(GROUPS[number as usize % 4]);
         let enveloped = number.is_multiple_of(3);
-        let origin = Incarnation { number: 1, tag: number as u32 };
+        let origin = Incarnation { number: 1, tag: u32::from(number > 3) };
         Delivered { id, timestamp, number, ballot: Ballot::from_word(5), origin, groups, enveloped, payload }
     }
 
@@ -165,14 +164,14 @@ mod tests {
             backlog.push(&delivered(number, payload));
         }
         let (mut came, mut blocks) = (Vec::new(), 0);
-        while let Some(block) = backlog.pop() {
+        while let Some((origin, block)) = backlog.pop() {
             blocks += 1;
             let mut words = &block[..];
-            while let Some((entry, rest)) = Entry::read(words) {
+            while let Some((entry, rest)) = Entry::read(words, origin) {
                 let one = entry.delivered();
                 assert_eq!(one.groups, DestinationGroups::from_words(GROUPS[one.number as usize % 4]));
                 assert_eq!((one.enveloped, one.timestamp.group), (one.number == 3, 2));
-                assert_eq!(one.origin, Incarnation { number: 1, tag: one.number as u32 });
+                assert_eq!((one.origin, origin.tag), (origin, u32::from(one.number > 3)));
                 came.push((one.number, one.id.sequence, one.timestamp.time, one.payload.to_vec()));
                 words = rest;
             }
@@ -180,7 +179,7 @@ mod tests {
         }
         let expected: Vec<_> = (1..).zip(payloads).map(|(n, bytes)| (n, 7 + n, 9 * n, bytes.to_vec())).collect();
         assert_eq!((came, backlog.bytes(), backlog.is_empty()), (expected, 0, true));
-        assert_eq!(blocks, 3, "a long one has a piece of its own");
+        assert_eq!(blocks, 3, "a long one has a piece of its own, and so has another history");
     }
 
     #[test]
@@ -201,17 +200,17 @@ mod tests {
     fn words_that_are_no_deliveries_are_refused() {
         let mut backlog = Backlog::new(1 << 20);
         backlog.push(&delivered(4, b"four words of payload in 32 byte"));
-        let block = backlog.pop().expect("one");
+        let (origin, block) = backlog.pop().expect("one");
         for end in 0..block.len() {
-            assert!(Entry::read(&block[..end]).is_none(), "{end} words");
+            assert!(Entry::read(&block[..end], origin).is_none(), "{end} words");
         }
         let mut lie = block.clone();
         lie[1] = u64::MAX;
-        assert!(Entry::read(&lie).is_none());
-        for (word, value) in [(4, 1 << 17 | 2), (6, 1 << 16), (7, 2), (7, 3), (9, 1 << 16)] {
+        assert!(Entry::read(&lie, origin).is_none());
+        for (word, value) in [(4, 1 << 17 | 2), (6, 2), (6, 3), (8, 1 << 16)] {
             lie.clone_from(&block);
             lie[word] = value;
-            assert!(Entry::read(&lie).is_none(), "word {word}");
+            assert!(Entry::read(&lie, origin).is_none(), "word {word}");
         }
     }
 }

@@ -7,6 +7,7 @@ use stentor_fabric::memory::WORD;
 
 use super::outgoing::is_acknowledged;
 use super::{GivenUp, Name, StateReader, Subject, TransferLetter};
+use crate::Incarnation;
 
 /// What follows from a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +47,8 @@ pub(in crate::node) struct IncomingTransfer {
     restoring: bool,
     /// Deliveries for which the application had no room, by piece.
     held_back: VecDeque<Vec<u64>>,
+    /// Where the history of the deliveries began: it does not change during a transfer.
+    pub(in crate::node) origin: Incarnation,
     /// The snapshot, as it came.
     chunks: VecDeque<Vec<u8>>,
     received: u64,
@@ -67,6 +70,7 @@ impl IncomingTransfer {
             restored: false,
             restoring: false,
             held_back: VecDeque::new(),
+            origin: Incarnation::NONE,
             chunks: VecDeque::new(),
             received: 0,
             limit,
@@ -152,8 +156,8 @@ impl IncomingTransfer {
                 (self.restored, self.answers) = (true, true);
                 Taken::Whole
             }
-            Subject::Deliveries(words) if self.restored => {
-                self.answers = true;
+            Subject::Deliveries(origin, words) if self.restored => {
+                (self.answers, self.origin) = (true, origin);
                 Taken::Deliveries(words)
             }
             _ => return Taken::Refused(GivenUp::Abandoned),
@@ -188,7 +192,6 @@ impl IncomingTransfer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Incarnation;
 
     const NAME: Name = Name { life: 3, freeze: 1, incarnation: Incarnation::FIRST };
 
@@ -209,7 +212,7 @@ mod tests {
         assert_eq!(take(piece(1, Subject::Snapshot(b"first "))), Taken::Ignored);
         assert_eq!(take(piece(2, Subject::Snapshot(b"second"))), Taken::Kept);
         assert_eq!(take(piece(3, Subject::End(12))), Taken::Whole);
-        assert_eq!(take(piece(4, Subject::Deliveries(&[1]))), Taken::Deliveries(&[1]));
+        assert_eq!(take(piece(4, Subject::Deliveries(Incarnation::FIRST, &[1]))), Taken::Deliveries(&[1]));
         assert_eq!((incoming.next(), incoming.bytes()), (5, 0));
         assert_eq!(incoming.snapshot().read_to_end(), b"first second");
     }
@@ -219,7 +222,7 @@ mod tests {
         let too_large = Taken::Refused(GivenUp::TooLarge { bytes: 5, limit: 4 });
         assert_eq!(incoming(4).take(&piece(1, Subject::Snapshot(b"12345")), 0), too_large);
         let refused = Taken::Refused(GivenUp::Abandoned);
-        for lie in [Subject::End(1), Subject::Deliveries(&[1]), Subject::Query] {
+        for lie in [Subject::End(1), Subject::Deliveries(Incarnation::FIRST, &[1]), Subject::Query] {
             assert_eq!(incoming(4).take(&piece(1, lie), 0), refused, "{lie:?}");
         }
         let mut incoming = incoming(4);

@@ -8,7 +8,7 @@
 //! | 3 | incarnation of the group that the name has, number (32) and tag (32): the frozen state and the deliveries are of its history |
 //! | 4 | deliveries that the frozen state contains; in `Standing`: that the sender's application has made |
 //! | 5 | number of the piece, from 1; in `Standing`: of the piece that the sender waits for, 0: it takes part in no transfer |
-//! | 6, 7 | `End`: bytes of the whole state, 0; `GivenUp`: bytes and limit; else 0 |
+//! | 6, 7 | `End`: bytes of the whole state, 0; `Deliveries`: where their history began, number (32) and tag (32), 0; `GivenUp`: bytes and limit; else 0 |
 //! | 8… | `Deliveries`: the deliveries |
 //!
 //! The bytes of a frozen state are the tail of the letter.
@@ -42,8 +42,8 @@ pub(in crate::node) enum Subject<'a> {
     Snapshot(&'a [u8]),
     /// The frozen state has so many bytes, and all of them were sent.
     End(u64),
-    /// The next deliveries of the donor.
-    Deliveries(&'a [u64]),
+    /// The next deliveries of the donor, and where their history began.
+    Deliveries(Incarnation, &'a [u64]),
     /// Where does the receiver stand?
     Query,
     /// There.
@@ -77,7 +77,7 @@ impl<'a> TransferLetter<'a> {
         let (kind, name, position, number, extra, words, tail) = match subject {
             Subject::Snapshot(bytes) => (1, name, position, number, [0; 2], no_deliveries, bytes),
             Subject::End(total) => (2, name, position, number, [total, 0], no_deliveries, no_bytes),
-            Subject::Deliveries(words) => (3, name, position, number, [0; 2], words, no_bytes),
+            Subject::Deliveries(origin, words) => (3, name, position, number, [origin.to_word(), 0], words, no_bytes),
             Subject::Query => (4, Name::NONE, 0, 0, [0; 2], no_deliveries, no_bytes),
             Subject::Standing(Standing { applied, under_way }) => {
                 let (name, next) = under_way.unwrap_or((Name::NONE, 0));
@@ -114,7 +114,10 @@ impl<'a> TransferLetter<'a> {
         let subject = match *kind {
             1 => Subject::Snapshot(tail),
             2 => Subject::End(extra[0]),
-            3 => Subject::Deliveries(rest),
+            3 => {
+                let origin = Some(Incarnation::from_word(extra[0])).filter(|one| one.is_possible())?;
+                Subject::Deliveries(origin, rest)
+            }
             4 => Subject::Query,
             5 => {
                 let under_way = (number != 0).then_some((name, number));
@@ -131,7 +134,7 @@ impl<'a> TransferLetter<'a> {
             }),
             _ => return None,
         };
-        let is_piece = matches!(subject, Subject::Snapshot(_) | Subject::End(_) | Subject::Deliveries(_));
+        let is_piece = matches!(subject, Subject::Snapshot(_) | Subject::End(_) | Subject::Deliveries(..));
         (!is_piece || number != 0).then_some(TransferLetter { name, position, number, subject })
     }
 }
@@ -148,7 +151,7 @@ mod tests {
         let subjects = [
             Subject::Snapshot(b"bytes"),
             Subject::End(1 << 40),
-            Subject::Deliveries(&[1, 2, 3]),
+            Subject::Deliveries(Incarnation { number: 3, tag: 9 }, &[1, 2, 3]),
             Subject::Query,
             standing(None),
             standing(Some((NAME, 4))),
@@ -165,7 +168,7 @@ mod tests {
             let tail = letter.encode(&mut words);
             let read = TransferLetter::decode(&words, tail).expect("a letter");
             assert_eq!(read.subject, subject);
-            if let Subject::Snapshot(_) | Subject::End(_) | Subject::Deliveries(_) = subject {
+            if let Subject::Snapshot(_) | Subject::End(_) | Subject::Deliveries(..) = subject {
                 assert_eq!(read, letter);
                 words[5] = 0;
                 assert_eq!(TransferLetter::decode(&words, tail), None, "pieces have numbers");

@@ -7,6 +7,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric::memory::WORD;
 
 use super::{ACKNOWLEDGED_EVERY, Backlog, GivenUp, Name, PIECE_BYTES, Standing, Subject, TransferLetter, WINDOW};
+use crate::Incarnation;
 use crate::node::frozen::{Frozen, Readiness};
 
 /// How far a donor is.
@@ -24,7 +25,7 @@ pub(in crate::node) enum Stage {
 enum Piece {
     Snapshot(Vec<u8>),
     End(u64),
-    Deliveries(Vec<u64>),
+    Deliveries(Incarnation, Vec<u64>),
 }
 
 impl Piece {
@@ -32,7 +33,7 @@ impl Piece {
         (match self {
             Piece::Snapshot(bytes) => bytes.capacity(),
             Piece::End(_) => 0,
-            Piece::Deliveries(words) => words.capacity() * WORD,
+            Piece::Deliveries(_, words) => words.capacity() * WORD,
         }) as u64
     }
 }
@@ -129,7 +130,7 @@ impl OutgoingTransfer {
         let subject = piece.map(|piece| match piece {
             Piece::Snapshot(bytes) => Subject::Snapshot(bytes),
             Piece::End(total) => Subject::End(*total),
-            Piece::Deliveries(words) => Subject::Deliveries(words),
+            Piece::Deliveries(origin, words) => Subject::Deliveries(*origin, words),
         });
         Ok(subject.map(|subject| TransferLetter { name, position, number, subject }))
     }
@@ -140,7 +141,9 @@ impl OutgoingTransfer {
     }
 
     fn make_piece(&mut self, backlog: &mut Backlog) -> Result<Option<Piece>, GivenUp> {
-        let Some(frozen) = &mut self.frozen else { return Ok(backlog.pop().map(Piece::Deliveries)) };
+        let Some(frozen) = &mut self.frozen else {
+            return Ok(backlog.pop().map(|(origin, words)| Piece::Deliveries(origin, words)));
+        };
         if let Some(bytes) = frozen.bytes_hint().filter(|bytes| *bytes > self.limit) {
             return Err(GivenUp::TooLarge { bytes, limit: self.limit });
         }
@@ -235,7 +238,6 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::Incarnation;
     use crate::node::app::Delivered;
     use crate::node::frozen::FrozenBytes;
     use crate::{Ballot, ClientId, DestinationGroups, MessageId, Timestamp};
