@@ -5,7 +5,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 
-use super::queue::Work;
+use super::work::Work;
 use crate::node::Position;
 
 /// A question: it gets the value, or where the machine has panicked.

@@ -18,6 +18,7 @@ mod looks;
 mod progress;
 mod queue;
 mod queued_state;
+mod work;
 mod worker;
 
 pub(super) use applier::Applier;

@@ -13,9 +13,9 @@ use stentor_multicast::{ClientId, Frozen};
 
 use super::batch::{Batch, Replies};
 use super::queued_state::QueuedState;
+use super::work::Work;
 use super::worker::{self, Ends};
 use super::{Applier, Bounds, Progress, Record};
-use crate::node::state_writer::StateWriter;
 use crate::state_machine::StateMachine;
 
 /// Pieces of work that are handed over and not begun, at most. What comes then waits at the protocol's end, where commands join a batch.
@@ -28,22 +28,6 @@ const LEFT_OVER: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_micros(200);
 /// Rounds without a batch that comes back, after which the machine is slow: the protocol's thread sleeps as usual.
 const SLOW: u32 = 100;
-
-/// What the apply thread does, in this order.
-pub(super) enum Work {
-    Commands(Batch),
-    /// Freezes the value, and sends it here.
-    Freeze(SyncSender<StateWriter>),
-    /// Takes over a state of so many commands.
-    Restore {
-        number: u64,
-        chunks: VecDeque<Vec<u8>>,
-    },
-    /// Somebody asks something.
-    Look,
-    /// Ends, having done everything before.
-    Stop,
-}
 
 /// The protocol's end of the queue to the apply thread.
 ///

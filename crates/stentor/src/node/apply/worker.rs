@@ -11,7 +11,7 @@ use stentor_fabric::WaitMode;
 
 use super::Applier;
 use super::batch::Batch;
-use super::queue::Work;
+use super::work::Work;
 use crate::state_machine::StateMachine;
 
 /// The thread's ends of the queue.
