@@ -143,7 +143,7 @@ impl<F: Fabric> Member<F> {
             Subject::Standing(standing) => self.take_standing(from, standing),
             Subject::GivenUp(why) => self.take_given_up(from, letter.name, why),
             Subject::Snapshot(_) | Subject::End(_) | Subject::Deliveries(..) => {
-                self.take_piece_from(from, &letter, app)
+                self.take_piece_from(from, &letter, app);
             }
         }
         Some(())
