@@ -360,7 +360,9 @@ mod tests {
         let group = cluster.groups().next().expect("there is one");
         let applier = Applier::new(Count(3), "a", group, cluster.runtime()).expect("it can be written");
         let (tell, told) = std::sync::mpsc::sync_channel(1);
-        applier.looks().put(Box::new(move |machine| drop(tell.send(machine.map(|machine| machine.0)))));
+        applier.looks().put(Box::new(move |machine| {
+            let _ = tell.send(machine.map(|machine| machine.0));
+        }));
         let machine = Machine::start(applier, ApplyThread::Own, Bounds::default(), WaitMode::BLOCK).expect("starts");
         assert_eq!(told.recv_timeout(std::time::Duration::from_secs(20)), Ok(Ok(3)));
         drop(machine);
