@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Calls that are looked at in one round because earlier ones wait.
 const SCAN: usize = 64;
 /// No call.
-const NONE: u32 = u32::MAX;
+const NONE: (u64, u32) = (u64::MAX, u32::MAX);
 
 /// A client with the calls that it serves.
 pub(super) struct Server<F: FabricDiagnostics> {
@@ -35,8 +35,8 @@ pub(super) struct Server<F: FabricDiagnostics> {
     calls: Arc<Calls>,
     /// Calls that are not sent yet, in order.
     pending: VecDeque<u32>,
-    /// By the number of the request, as often as the window goes round: the slot of its call.
-    under_way: Vec<u32>,
+    /// By the number of the request, as often as the window goes round: the request, and the slot of its call.
+    under_way: Vec<(u64, u32)>,
     /// Questions about commands: what was asked about, and the slot of the call.
     questions: Vec<(Name, u32)>,
     /// Calls that were sent and are not done.
@@ -110,7 +110,7 @@ impl<F: FabricDiagnostics> Server<F> {
                 Ok(()) => {
                     let name = Name::of(&state.ticket);
                     match state.job {
-                        Job::Command => under_way[name.request as usize % core.window()] = slot,
+                        Job::Command => under_way[name.request as usize % core.window()] = (name.request, slot),
                         Job::Resolve(_) => questions.push((name, slot)),
                     }
                     (state.phase, state.is_named) = (Phase::Sent, true);
@@ -136,8 +136,9 @@ impl<F: FabricDiagnostics> Server<F> {
         let worked = core.round(|finished| {
             let own = &mut under_way[finished.name.request as usize % window];
             let is_own = Name { request: 0, ..finished.name } == present;
-            if is_own && *own != NONE {
-                let slot = std::mem::replace(own, NONE);
+            // An answer to a question may be about a request of an earlier turn of the window.
+            if is_own && own.0 == finished.name.request {
+                let (_, slot) = std::mem::replace(own, NONE);
                 *waiting -= 1;
                 hand_over(calls, slot, &finished);
             }

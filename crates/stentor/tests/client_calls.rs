@@ -1,0 +1,62 @@
+//! Calls of a client in every phase: prepared, given up, held up by others, and left alone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use stentor::config::Limits;
+use stentor::{Client, Cluster, Group, NodeHandle};
+use stentor_testutil::TempDir;
+
+#[path = "common/log.rs"]
+mod log;
+
+use log::{Log, numbers, until};
+
+/// Requests of a client that may be unanswered.
+const WINDOW: usize = 16;
+
+/// Groups of one member each, in one process.
+struct Running {
+    cluster: Cluster,
+    nodes: BTreeMap<&'static str, NodeHandle<Log>>,
+    _directory: TempDir,
+}
+
+impl Running {
+    fn new(name: &str) -> Running {
+        let directory = TempDir::new();
+        let silence = Duration::from_millis(400)..=Duration::from_millis(800);
+        let builder = Cluster::builder(name)
+            .election(silence)
+            .directory(&directory)
+            .limits(Limits { window: WINDOW as u32, ..Limits::default() });
+        let builder = builder.group("g1", [("a", "127.0.0.1:7101")]).group("g2", [("x", "127.0.1.1:7101")]);
+        let cluster = builder.build().expect("a sound cluster");
+        let start = |name| (name, cluster.node(name, Log::default()).spawn().expect("it starts"));
+        let nodes = ["a", "x"].into_iter().map(start).collect();
+        Running { cluster, nodes, _directory: directory }
+    }
+
+    fn group(&self, name: &str) -> Group {
+        self.cluster.group(name).expect("it is in the configuration")
+    }
+
+    fn connect(&self) -> Client {
+        self.cluster.client().connect().expect("it is let in")
+    }
+}
+
+#[test]
+fn a_question_about_an_old_command_answers_no_new_one() {
+    let running = Running::new("calls-question");
+    let (client, group) = (running.connect(), running.group("g1"));
+    let first = client.call(group, b"first");
+    let ticket = until("a ticket", || first.ticket());
+    first.wait().expect("it is applied");
+    for number in 0..3 * WINDOW as u64 {
+        let question = client.resolve(&ticket);
+        let answer = client.call(group, &number.to_le_bytes()).wait().expect("it is applied");
+        assert_eq!(numbers(answer.bytes()), (1, number + 2));
+        let _ = question.wait();
+    }
+}
