@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use stentor::config::Limits;
-use stentor::{Client, Cluster, Group, NodeHandle};
+use stentor::{Client, Cluster, Group, NodeHandle, WaitMode};
 use stentor_testutil::TempDir;
 
 #[path = "common/log.rs"]
@@ -58,5 +58,18 @@ fn a_question_about_an_old_command_answers_no_new_one() {
         let answer = client.call(group, &number.to_le_bytes()).wait().expect("it is applied");
         assert_eq!(numbers(answer.bytes()), (1, number + 2));
         let _ = question.wait();
+    }
+}
+
+#[test]
+fn a_call_made_just_before_the_last_handle_goes_is_applied() {
+    let running = Running::new("calls-last");
+    let group = running.group("g1");
+    for round in 0..100_u64 {
+        let client = running.cluster.client().groups(group).wait(WaitMode::POLL).connect().expect("it is let in");
+        client.call(group, b"first").wait().expect("it is applied");
+        let call = client.call(group, &round.to_le_bytes());
+        drop(client);
+        call.wait().expect("it goes on");
     }
 }

@@ -349,6 +349,12 @@ impl Calls {
         }
     }
 
+    /// Returns whether no call comes any more, and all that came were taken.
+    pub(super) fn is_drained(&self) -> bool {
+        // The calls that were made before it was closed are seen by whoever sees that.
+        self.is_closing() && self.queue.is_empty()
+    }
+
     pub(super) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }

@@ -78,7 +78,7 @@ impl<F: FabricDiagnostics> Server<F> {
                 self.next_look = now + LOOK;
                 self.end_late(now);
             }
-            if self.calls.is_closing() && self.pending.is_empty() && self.waiting == 0 {
+            if self.pending.is_empty() && self.waiting == 0 && self.calls.is_drained() {
                 return self.core.close();
             }
             match self.core.idle(worked) {
