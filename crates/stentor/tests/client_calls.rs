@@ -14,6 +14,8 @@ use log::{Log, numbers, until};
 
 /// Requests of a client that may be unanswered.
 const WINDOW: usize = 16;
+/// Less than the patience of a client, and more than anything here takes.
+const SOON: Duration = Duration::from_secs(5);
 
 /// Groups of one member each, in one process.
 struct Running {
@@ -59,6 +61,17 @@ fn a_question_about_an_old_command_answers_no_new_one() {
         assert_eq!(numbers(answer.bytes()), (1, number + 2));
         let _ = question.wait();
     }
+}
+
+#[test]
+fn prepared_commands_that_nobody_waits_for_leave_the_window() {
+    let running = Running::new("calls-given-up");
+    let (client, group) = (running.connect(), running.group("g1"));
+    for _ in 0..100 * WINDOW {
+        let prepared = client.prepare(group, b"prepared").wait().expect("there is room");
+        let _ = prepared.send().wait_for(Duration::ZERO);
+    }
+    client.call(group, b"last").wait_for(SOON).expect("there is room");
 }
 
 #[test]

@@ -122,7 +122,10 @@ impl<F: FabricDiagnostics> Server<F> {
                     at += 1;
                     continue;
                 }
-                Err(why) => calls.finish(slot, &mut state, Err(CallError::NotApplied(why))),
+                Err(why) => {
+                    give_place_back(core, &state);
+                    calls.finish(slot, &mut state, Err(CallError::NotApplied(why)));
+                }
             }
             drop(state);
             self.pending.remove(at);
@@ -238,12 +241,7 @@ fn start<F: FabricDiagnostics>(core: &mut Core<F>, state: &mut CallState) -> Res
                 note_ticket(core, request, state);
             }
             Hold::Over => core.send(state.ticket.request, state.to.ids(), &state.bytes)?,
-            Hold::GivenUp => {
-                if state.is_named {
-                    core.not_sent(state.ticket.request);
-                }
-                return Err(Refused::Closed);
-            }
+            Hold::GivenUp => return Err(Refused::Closed),
         },
         Job::Resolve(ticket) => {
             core.resolve(ticket)?;
@@ -251,6 +249,13 @@ fn start<F: FabricDiagnostics>(core: &mut Core<F>, state: &mut CallState) -> Res
         }
     }
     Ok(())
+}
+
+/// A call is not sent: if it was numbered, its place in the window is free.
+fn give_place_back<F: FabricDiagnostics>(core: &mut Core<F>, state: &CallState) {
+    if state.is_named && state.job == Job::Command {
+        core.not_sent(state.ticket.request);
+    }
 }
 
 fn note_ticket<F: FabricDiagnostics>(core: &Core<F>, request: u64, state: &mut CallState) {
