@@ -1,7 +1,7 @@
 //! Calls of a client in every phase: prepared, given up, held up by others, and left alone.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stentor::config::Limits;
 use stentor::{Client, Cluster, Group, NodeHandle, WaitMode};
@@ -46,6 +46,12 @@ impl Running {
     fn connect(&self) -> Client {
         self.cluster.client().connect().expect("it is let in")
     }
+
+    /// Stops the only member of a group, and waits until its clients have noticed.
+    fn stop(&mut self, name: &str) {
+        self.nodes.remove(name).expect("it runs").stop().expect("it ran until now");
+        std::thread::sleep(Duration::from_millis(500));
+    }
 }
 
 #[test]
@@ -72,6 +78,47 @@ fn prepared_commands_that_nobody_waits_for_leave_the_window() {
         let _ = prepared.send().wait_for(Duration::ZERO);
     }
     client.call(group, b"last").wait_for(SOON).expect("there is room");
+}
+
+#[test]
+fn prepared_commands_go_before_a_call_that_waits_for_their_places() {
+    let running = Running::new("calls-prepared");
+    let (client, group) = (running.connect(), running.group("g1"));
+    for sends in [true, false] {
+        let prepare = |_| client.prepare(group, b"prepared").wait().expect("there is room");
+        let prepared: Vec<_> = (0..WINDOW).map(prepare).collect();
+        let waiting: Vec<_> = (0..100).map(|_| client.call(group, b"behind")).collect();
+        std::thread::sleep(Duration::from_millis(50));
+        if sends {
+            let sent: Vec<_> = prepared.into_iter().map(stentor::Prepared::send).collect();
+            sent.into_iter().for_each(|call| drop(call.wait_for(SOON).expect("it is applied")));
+        } else {
+            drop(prepared);
+        }
+        waiting.into_iter().for_each(|call| drop(call.wait_for(SOON).expect("it is applied")));
+    }
+}
+
+#[test]
+fn a_prepared_command_to_a_group_that_is_down_ends_in_time() {
+    let mut running = Running::new("calls-down");
+    let group = running.group("g2");
+    let client = running.cluster.client().patience(Duration::from_secs(2)).connect().expect("it is let in");
+    let prepared = client.prepare(group, b"prepared").wait().expect("there is room");
+    running.stop("x");
+    let since = Instant::now();
+    prepared.send().wait_for(2 * SOON).expect_err("nobody is there");
+    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+}
+
+#[test]
+fn calls_to_a_group_that_is_down_hold_up_no_others() {
+    let mut running = Running::new("calls-blocked");
+    let (up, down, client) = (running.group("g1"), running.group("g2"), running.connect());
+    running.stop("x");
+    let blocked: Vec<_> = (0..500_u64).map(|number| client.call(down, &number.to_le_bytes())).collect();
+    client.call(up, b"free").wait_for(SOON).expect("it is applied");
+    drop(blocked);
 }
 
 #[test]

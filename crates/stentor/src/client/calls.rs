@@ -4,13 +4,13 @@
 //! | state | who has it | next |
 //! |---|---|---|
 //! | free | its number lies in `free` | *queued*, by a caller |
-//! | queued | its number lies in `queue`, then with the serving thread | *sent*; *held*, if it was asked to be; *done* if it is refused or its wait has ended |
+//! | queued | its number lies in `queue` or, after it was held, in `released`; then with the serving thread | *sent*; *held*, if it was asked to be; *done* if it is refused or its wait has ended |
 //! | held | the caller, which has its ticket | *queued* again, to be sent or to be given up; *done* if that takes too long |
 //! | sent | the serving thread | *done*, with an outcome |
 //! | done | the caller, which takes the outcome | *free* |
 //!
 //! # Invariants
-//! - A number lies in one of the two queues, or one thread has it. So neither queue is ever full.
+//! - A number lies in one of the three queues, or one thread has it. So no queue is ever full.
 //! - A slot becomes free when its call is done *and* its caller has gone or has dropped the answer. A caller that goes earlier leaves the
 //!   slot deserted, and whoever brings the outcome frees it.
 //! - All changes of a slot are made under its lock. The lock is free but for the moment in which an outcome is handed over.
@@ -82,8 +82,6 @@ pub(super) struct CallState {
     pub(super) is_named: bool,
     /// The moment after which nobody waits any more.
     pub(super) until: Option<Instant>,
-    /// How often the slot was used.
-    pub(super) uses: u64,
     waker: Option<Waker>,
     /// Whether the caller has gone.
     deserted: bool,
@@ -102,7 +100,6 @@ impl CallState {
             ticket: session::Ticket::default(),
             is_named: false,
             until: None,
-            uses: 0,
             waker: None,
             deserted: false,
         }
@@ -129,6 +126,8 @@ pub(super) struct Calls {
     slots: Box<[Slot]>,
     free: ArrayQueue<u32>,
     queue: ArrayQueue<u32>,
+    /// Calls that were held, and go on or are given up.
+    released: ArrayQueue<u32>,
     bell: Bell,
     /// Whether no call comes any more.
     closing: AtomicBool,
@@ -141,7 +140,8 @@ impl Calls {
     /// Makes room for so many calls at a time.
     pub(super) fn new(most: u32) -> io::Result<Calls> {
         let slot = |_| Slot { state: Mutex::new(CallState::new()), done: Condvar::new() };
-        let (free, queue) = (ArrayQueue::new(most as usize), ArrayQueue::new(most as usize));
+        let numbers = || ArrayQueue::new(most as usize);
+        let (free, queue, released) = (numbers(), numbers(), numbers());
         for at in 0..most {
             put(&free, at);
         }
@@ -151,6 +151,7 @@ impl Calls {
             slots: (0..most).map(slot).collect(),
             free,
             queue,
+            released,
             bell: Bell { event, sleeps: AtomicBool::new(false) },
             closing: AtomicBool::new(false),
             session: Mutex::default(),
@@ -180,7 +181,6 @@ impl Calls {
             (state.phase, state.job, state.to, state.until) = (Phase::Queued, job, to, Some(until));
             (state.outcome, state.is_named, state.waker, state.deserted) = (None, false, None, false);
             state.hold = hold;
-            state.uses += 1;
         }
         put(&self.queue, at);
         self.ring();
@@ -205,9 +205,12 @@ impl Calls {
     pub(super) fn poll(&self, at: u32, waker: &Waker) -> Option<Result<Position, CallError>> {
         let mut state = self.lock(at);
         let outcome = state.outcome.take();
+        let mut before = None;
         if outcome.is_none() && !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            state.waker = Some(waker.clone());
+            before = state.waker.replace(waker.clone());
         }
+        drop(state);
+        drop(before);
         outcome
     }
 
@@ -218,9 +221,12 @@ impl Calls {
             return Some(Ok(()));
         }
         let outcome = state.outcome.take();
+        let mut before = None;
         if outcome.is_none() {
-            state.waker = waker.cloned();
+            before = std::mem::replace(&mut state.waker, waker.cloned());
         }
+        drop(state);
+        drop(before);
         outcome.map(|outcome| outcome.map(drop))
     }
 
@@ -244,7 +250,7 @@ impl Calls {
         state.hold = if sends { Hold::Over } else { Hold::GivenUp };
         if state.phase == Phase::Held {
             state.phase = Phase::Queued;
-            put(&self.queue, at);
+            put(&self.released, at);
         }
         drop(state);
         self.ring();
@@ -342,9 +348,14 @@ impl Calls {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = session;
     }
 
-    /// Moves what came to `to`, in the order in which it came.
-    pub(super) fn take(&self, to: &mut VecDeque<u32>) {
-        while let Some(at) = self.queue.pop() {
+    /// Takes what came, in the order in which it came.
+    pub(super) fn take(&self) -> Option<u32> {
+        self.queue.pop()
+    }
+
+    /// Moves to `to` what was held and goes on, or is given up.
+    pub(super) fn take_released(&self, to: &mut VecDeque<u32>) {
+        while let Some(at) = self.released.pop() {
             to.push_back(at);
         }
     }
@@ -352,7 +363,12 @@ impl Calls {
     /// Returns whether no call comes any more, and all that came were taken.
     pub(super) fn is_drained(&self) -> bool {
         // The calls that were made before it was closed are seen by whoever sees that.
-        self.is_closing() && self.queue.is_empty()
+        self.is_closing() && self.queue.is_empty() && self.released.is_empty()
+    }
+
+    /// Returns the number of slots.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -363,7 +379,7 @@ impl Calls {
     pub(super) fn may_sleep(&self) -> bool {
         self.bell.sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let may = self.queue.is_empty() && !self.is_closing();
+        let may = self.queue.is_empty() && self.released.is_empty() && !self.is_closing();
         if !may {
             self.bell.sleeps.store(false, Ordering::Relaxed);
         }
@@ -384,24 +400,27 @@ impl Calls {
     }
 
     /// A call has its ticket, and waits for its caller's word.
-    pub(super) fn hold(&self, at: u32, state: &mut CallState) {
+    pub(super) fn hold(&self, at: u32, mut state: MutexGuard<'_, CallState>) {
         (state.phase, state.is_named) = (Phase::Held, true);
-        if let Some(waker) = state.waker.take() {
-            waker.wake();
-        }
-        self.slots[at as usize].done.notify_one();
+        self.wake(at, state);
     }
 
     /// Hands an outcome over.
-    pub(super) fn finish(&self, at: u32, state: &mut CallState, outcome: Result<Position, CallError>) {
+    pub(super) fn finish(&self, at: u32, mut state: MutexGuard<'_, CallState>, outcome: Result<Position, CallError>) {
         state.phase = Phase::Done;
         if state.deserted {
-            return self.release(at, state);
+            return self.release(at, &mut state);
         }
         state.outcome = Some(outcome);
+        self.wake(at, state);
+    }
+
+    /// Wakes whoever waits for a call.
+    fn wake(&self, at: u32, mut state: MutexGuard<'_, CallState>) {
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
+        drop(state);
         self.slots[at as usize].done.notify_one();
     }
 
@@ -412,15 +431,15 @@ impl Calls {
     }
 
     fn end_all(&self) {
-        while self.queue.pop().is_some() {}
+        while self.queue.pop().or_else(|| self.released.pop()).is_some() {}
         for at in 0..self.slots.len() as u32 {
-            let mut state = self.lock(at);
+            let state = self.lock(at);
             let outcome = match state.phase {
                 Phase::Queued | Phase::Held => CallError::NotApplied(Refused::ClientEnded),
                 Phase::Sent => CallError::Unknown(Ticket(state.ticket.clone()), Why::ClientEnded),
                 Phase::Free | Phase::Done => continue,
             };
-            self.finish(at, &mut state, Err(outcome));
+            self.finish(at, state, Err(outcome));
         }
     }
 }
