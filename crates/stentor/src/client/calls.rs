@@ -14,12 +14,14 @@
 //! - A slot becomes free when its call is done *and* its caller has gone or has dropped the answer. A caller that goes earlier leaves the
 //!   slot deserted, and whoever brings the outcome frees it.
 //! - All changes of a slot are made under its lock. The lock is free but for the moment in which an outcome is handed over.
+//! - Wakers are foreign code, which may drop a call: they are woken and dropped outside the lock. One that panics harms no other call.
 //! - Buffers stay with their slots, so a call allocates nothing once its slot has been used for one as long.
 
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -309,7 +311,9 @@ impl Calls {
             self.release(at, &mut state);
         } else {
             state.deserted = true;
-            state.waker = None;
+            let waker = state.waker.take();
+            drop(state);
+            drop(waker);
         }
     }
 
@@ -417,11 +421,14 @@ impl Calls {
 
     /// Wakes whoever waits for a call.
     fn wake(&self, at: u32, mut state: MutexGuard<'_, CallState>) {
-        if let Some(waker) = state.waker.take() {
-            waker.wake();
-        }
+        let waker = state.waker.take();
         drop(state);
         self.slots[at as usize].done.notify_one();
+        if let Some(waker) = waker
+            && catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err()
+        {
+            log::error!("a waker has panicked; its task may not hear of its call");
+        }
     }
 
     /// The serving thread has ended: whatever is under way ends, too.
@@ -447,4 +454,67 @@ impl Calls {
 fn put(queue: &ArrayQueue<u32>, at: u32) {
     let full = queue.push(at);
     debug_assert!(full.is_ok(), "each number lies in one queue at most");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::sync::{Arc, Mutex};
+    use std::task::{Wake, Waker};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use stentor_multicast::GroupId;
+
+    use super::super::Call;
+    use super::*;
+
+    /// The last handle of a task that nobody runs any more: to wake it drops its call.
+    struct Last(Mutex<Option<Call>>);
+
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().expect("it is not poisoned").take());
+        }
+    }
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker panics");
+        }
+    }
+
+    fn put_one(calls: &Calls) -> u32 {
+        let until = Instant::now() + Duration::from_secs(60);
+        calls.put(Job::Command, Hold::Not, Group(GroupId(0)).into(), &[], until).expect("there is room")
+    }
+
+    #[test]
+    fn a_waker_may_drop_its_call() {
+        let calls = Arc::new(Calls::new(1).expect("an eventfd"));
+        let slot = put_one(&calls);
+        let waker = Waker::from(Arc::new(Last(Mutex::new(Some(Call::made(Arc::clone(&calls), slot))))));
+        assert!(calls.poll(slot, &waker).is_none());
+        drop(waker);
+        let (ends, ended) = channel();
+        let served = Arc::clone(&calls);
+        thread::spawn(move || {
+            served.end();
+            let _ = ends.send(());
+        });
+        ended.recv_timeout(Duration::from_secs(5)).expect("it ends");
+        assert_eq!(calls.room(), 1);
+    }
+
+    #[test]
+    fn a_waker_that_panics_harms_no_other_call() {
+        let calls = Calls::new(2).expect("an eventfd");
+        let (first, second) = (put_one(&calls), put_one(&calls));
+        assert!(calls.poll(first, &Waker::from(Arc::new(Panics))).is_none());
+        calls.end();
+        calls.wait(second, Some(Instant::now())).expect_err("nobody serves it");
+        assert!(calls.lock(second).phase == Phase::Done);
+    }
 }
