@@ -4,22 +4,24 @@
 //! | state | who has it | next |
 //! |---|---|---|
 //! | free | its number lies in `free` | *queued*, by a caller |
-//! | queued | its number lies in `queue`, then with the serving thread | *sent*; *held*, if it was asked to be; *done* if it is refused or its wait has ended |
+//! | queued | its number lies in `queue` or, after it was held, in `released`; then with the serving thread | *sent*; *held*, if it was asked to be; *done* if it is refused or its wait has ended |
 //! | held | the caller, which has its ticket | *queued* again, to be sent or to be given up; *done* if that takes too long |
 //! | sent | the serving thread | *done*, with an outcome |
 //! | done | the caller, which takes the outcome | *free* |
 //!
 //! # Invariants
-//! - A number lies in one of the two queues, or one thread has it. So neither queue is ever full.
+//! - A number lies in one of the three queues, or one thread has it. So no queue is ever full.
 //! - A slot becomes free when its call is done *and* its caller has gone or has dropped the answer. A caller that goes earlier leaves the
 //!   slot deserted, and whoever brings the outcome frees it.
 //! - All changes of a slot are made under its lock. The lock is free but for the moment in which an outcome is handed over.
+//! - Wakers are foreign code, which may drop a call: they are woken and dropped outside the lock. One that panics harms no other call.
 //! - Buffers stay with their slots, so a call allocates nothing once its slot has been used for one as long.
 
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -82,8 +84,6 @@ pub(super) struct CallState {
     pub(super) is_named: bool,
     /// The moment after which nobody waits any more.
     pub(super) until: Option<Instant>,
-    /// How often the slot was used.
-    pub(super) uses: u64,
     waker: Option<Waker>,
     /// Whether the caller has gone.
     deserted: bool,
@@ -102,7 +102,6 @@ impl CallState {
             ticket: session::Ticket::default(),
             is_named: false,
             until: None,
-            uses: 0,
             waker: None,
             deserted: false,
         }
@@ -129,6 +128,8 @@ pub(super) struct Calls {
     slots: Box<[Slot]>,
     free: ArrayQueue<u32>,
     queue: ArrayQueue<u32>,
+    /// Calls that were held, and go on or are given up.
+    released: ArrayQueue<u32>,
     bell: Bell,
     /// Whether no call comes any more.
     closing: AtomicBool,
@@ -141,7 +142,8 @@ impl Calls {
     /// Makes room for so many calls at a time.
     pub(super) fn new(most: u32) -> io::Result<Calls> {
         let slot = |_| Slot { state: Mutex::new(CallState::new()), done: Condvar::new() };
-        let (free, queue) = (ArrayQueue::new(most as usize), ArrayQueue::new(most as usize));
+        let numbers = || ArrayQueue::new(most as usize);
+        let (free, queue, released) = (numbers(), numbers(), numbers());
         for at in 0..most {
             put(&free, at);
         }
@@ -151,6 +153,7 @@ impl Calls {
             slots: (0..most).map(slot).collect(),
             free,
             queue,
+            released,
             bell: Bell { event, sleeps: AtomicBool::new(false) },
             closing: AtomicBool::new(false),
             session: Mutex::default(),
@@ -180,7 +183,6 @@ impl Calls {
             (state.phase, state.job, state.to, state.until) = (Phase::Queued, job, to, Some(until));
             (state.outcome, state.is_named, state.waker, state.deserted) = (None, false, None, false);
             state.hold = hold;
-            state.uses += 1;
         }
         put(&self.queue, at);
         self.ring();
@@ -205,9 +207,12 @@ impl Calls {
     pub(super) fn poll(&self, at: u32, waker: &Waker) -> Option<Result<Position, CallError>> {
         let mut state = self.lock(at);
         let outcome = state.outcome.take();
+        let mut before = None;
         if outcome.is_none() && !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            state.waker = Some(waker.clone());
+            before = state.waker.replace(waker.clone());
         }
+        drop(state);
+        drop(before);
         outcome
     }
 
@@ -218,9 +223,12 @@ impl Calls {
             return Some(Ok(()));
         }
         let outcome = state.outcome.take();
+        let mut before = None;
         if outcome.is_none() {
-            state.waker = waker.cloned();
+            before = std::mem::replace(&mut state.waker, waker.cloned());
         }
+        drop(state);
+        drop(before);
         outcome.map(|outcome| outcome.map(drop))
     }
 
@@ -244,7 +252,7 @@ impl Calls {
         state.hold = if sends { Hold::Over } else { Hold::GivenUp };
         if state.phase == Phase::Held {
             state.phase = Phase::Queued;
-            put(&self.queue, at);
+            put(&self.released, at);
         }
         drop(state);
         self.ring();
@@ -303,7 +311,9 @@ impl Calls {
             self.release(at, &mut state);
         } else {
             state.deserted = true;
-            state.waker = None;
+            let waker = state.waker.take();
+            drop(state);
+            drop(waker);
         }
     }
 
@@ -342,11 +352,27 @@ impl Calls {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = session;
     }
 
-    /// Moves what came to `to`, in the order in which it came.
-    pub(super) fn take(&self, to: &mut VecDeque<u32>) {
-        while let Some(at) = self.queue.pop() {
+    /// Takes what came, in the order in which it came.
+    pub(super) fn take(&self) -> Option<u32> {
+        self.queue.pop()
+    }
+
+    /// Moves to `to` what was held and goes on, or is given up.
+    pub(super) fn take_released(&self, to: &mut VecDeque<u32>) {
+        while let Some(at) = self.released.pop() {
             to.push_back(at);
         }
+    }
+
+    /// Returns whether no call comes any more, and all that came were taken.
+    pub(super) fn is_drained(&self) -> bool {
+        // The calls that were made before it was closed are seen by whoever sees that.
+        self.is_closing() && self.queue.is_empty() && self.released.is_empty()
+    }
+
+    /// Returns the number of slots.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -357,7 +383,7 @@ impl Calls {
     pub(super) fn may_sleep(&self) -> bool {
         self.bell.sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let may = self.queue.is_empty() && !self.is_closing();
+        let may = self.queue.is_empty() && self.released.is_empty() && !self.is_closing();
         if !may {
             self.bell.sleeps.store(false, Ordering::Relaxed);
         }
@@ -378,25 +404,31 @@ impl Calls {
     }
 
     /// A call has its ticket, and waits for its caller's word.
-    pub(super) fn hold(&self, at: u32, state: &mut CallState) {
+    pub(super) fn hold(&self, at: u32, mut state: MutexGuard<'_, CallState>) {
         (state.phase, state.is_named) = (Phase::Held, true);
-        if let Some(waker) = state.waker.take() {
-            waker.wake();
-        }
-        self.slots[at as usize].done.notify_one();
+        self.wake(at, state);
     }
 
     /// Hands an outcome over.
-    pub(super) fn finish(&self, at: u32, state: &mut CallState, outcome: Result<Position, CallError>) {
+    pub(super) fn finish(&self, at: u32, mut state: MutexGuard<'_, CallState>, outcome: Result<Position, CallError>) {
         state.phase = Phase::Done;
         if state.deserted {
-            return self.release(at, state);
+            return self.release(at, &mut state);
         }
         state.outcome = Some(outcome);
-        if let Some(waker) = state.waker.take() {
-            waker.wake();
-        }
+        self.wake(at, state);
+    }
+
+    /// Wakes whoever waits for a call.
+    fn wake(&self, at: u32, mut state: MutexGuard<'_, CallState>) {
+        let waker = state.waker.take();
+        drop(state);
         self.slots[at as usize].done.notify_one();
+        if let Some(waker) = waker
+            && catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err()
+        {
+            log::error!("a waker has panicked; its task may not hear of its call");
+        }
     }
 
     /// The serving thread has ended: whatever is under way ends, too.
@@ -406,15 +438,15 @@ impl Calls {
     }
 
     fn end_all(&self) {
-        while self.queue.pop().is_some() {}
+        while self.queue.pop().or_else(|| self.released.pop()).is_some() {}
         for at in 0..self.slots.len() as u32 {
-            let mut state = self.lock(at);
+            let state = self.lock(at);
             let outcome = match state.phase {
                 Phase::Queued | Phase::Held => CallError::NotApplied(Refused::ClientEnded),
                 Phase::Sent => CallError::Unknown(Ticket(state.ticket.clone()), Why::ClientEnded),
                 Phase::Free | Phase::Done => continue,
             };
-            self.finish(at, &mut state, Err(outcome));
+            self.finish(at, state, Err(outcome));
         }
     }
 }
@@ -422,4 +454,67 @@ impl Calls {
 fn put(queue: &ArrayQueue<u32>, at: u32) {
     let full = queue.push(at);
     debug_assert!(full.is_ok(), "each number lies in one queue at most");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::sync::{Arc, Mutex};
+    use std::task::{Wake, Waker};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use stentor_multicast::GroupId;
+
+    use super::super::Call;
+    use super::*;
+
+    /// The last handle of a task that nobody runs any more: to wake it drops its call.
+    struct Last(Mutex<Option<Call>>);
+
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().expect("it is not poisoned").take());
+        }
+    }
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker panics");
+        }
+    }
+
+    fn put_one(calls: &Calls) -> u32 {
+        let until = Instant::now() + Duration::from_secs(60);
+        calls.put(Job::Command, Hold::Not, Group(GroupId(0)).into(), &[], until).expect("there is room")
+    }
+
+    #[test]
+    fn a_waker_may_drop_its_call() {
+        let calls = Arc::new(Calls::new(1).expect("an eventfd"));
+        let slot = put_one(&calls);
+        let waker = Waker::from(Arc::new(Last(Mutex::new(Some(Call::made(Arc::clone(&calls), slot))))));
+        assert!(calls.poll(slot, &waker).is_none());
+        drop(waker);
+        let (ends, ended) = channel();
+        let served = Arc::clone(&calls);
+        thread::spawn(move || {
+            served.end();
+            let _ = ends.send(());
+        });
+        ended.recv_timeout(Duration::from_secs(5)).expect("it ends");
+        assert_eq!(calls.room(), 1);
+    }
+
+    #[test]
+    fn a_waker_that_panics_harms_no_other_call() {
+        let calls = Calls::new(2).expect("an eventfd");
+        let (first, second) = (put_one(&calls), put_one(&calls));
+        assert!(calls.poll(first, &Waker::from(Arc::new(Panics))).is_none());
+        calls.end();
+        calls.wait(second, Some(Instant::now())).expect_err("nobody serves it");
+        assert!(calls.lock(second).phase == Phase::Done);
+    }
 }

@@ -406,7 +406,7 @@ impl<F: FabricDiagnostics> Core<F> {
         self.client.is_connected(&[group]) || self.client.next_id(&[group], &[]).is_ok()
     }
 
-    fn all_groups(&self) -> Vec<GroupId> {
+    pub(super) fn all_groups(&self) -> Vec<GroupId> {
         self.plan.topology().group_ids().collect()
     }
 

@@ -3,16 +3,18 @@
 //! # Invariants
 //! - Calls to one group are sent in the order in which they were made. A group that takes nothing now holds up the calls to it, and those to
 //!   several groups with it among them, and no others.
+//! - A call that was held has its place in the window: it goes before those that wait for one.
 //! - A call that was sent has its slot in `under_way` until its outcome comes, or its time is over.
 //! - Each call ends within the client's patience, and a round more.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use stentor_fabric::Idle;
-use stentor_multicast::GroupSet;
+use stentor_multicast::{GroupId, GroupSet};
 use stentor_session as session;
 
 use super::calls::{CallState, Calls, Hold, Job, Phase};
@@ -24,27 +26,39 @@ use crate::runtime::FabricDiagnostics;
 
 /// How often it is looked for calls whose time is over.
 const LOOK: Duration = Duration::from_millis(1);
-/// Calls that are looked at in one round because earlier ones wait.
-const SCAN: usize = 64;
 /// No call.
-const NONE: u32 = u32::MAX;
+const NONE: (u64, u32) = (u64::MAX, u32::MAX);
+
+/// A call that is not sent yet.
+#[derive(Clone, Copy)]
+struct Pending {
+    slot: u32,
+    /// Its group, if it has only one: then its lock is not taken while the group takes nothing.
+    only: Option<GroupId>,
+}
 
 /// A client with the calls that it serves.
 pub(super) struct Server<F: FabricDiagnostics> {
     core: Core<F>,
     calls: Arc<Calls>,
     /// Calls that are not sent yet, in order.
-    pending: VecDeque<u32>,
-    /// By the number of the request, as often as the window goes round: the slot of its call.
-    under_way: Vec<u32>,
+    pending: VecDeque<Pending>,
+    /// Calls that were held, and go on or are given up, in order.
+    released: VecDeque<u32>,
+    /// All groups.
+    groups: GroupSet,
+    /// By the number of the request, as often as the window goes round: the request, and the slot of its call.
+    under_way: Vec<(u64, u32)>,
     /// Questions about commands: what was asked about, and the slot of the call.
     questions: Vec<(Name, u32)>,
     /// Calls that were sent and are not done.
     waiting: usize,
     /// How often the session's key had changed when it was told last.
     changes: u64,
-    /// When the time of each call is over: its slot, and the use of it.
-    ends: VecDeque<(Instant, u32, u64)>,
+    /// When to look at a slot because the time of its call may be over. One for each slot at most.
+    ends: BinaryHeap<Reverse<(Instant, u32)>>,
+    /// By slot: whether it is in `ends`.
+    is_noted: Vec<bool>,
     next_look: Instant,
 }
 
@@ -52,13 +66,16 @@ impl<F: FabricDiagnostics> Server<F> {
     pub(super) fn new(core: Core<F>, calls: Arc<Calls>) -> Self {
         Server {
             under_way: vec![NONE; core.window()],
+            groups: core.all_groups().into_iter().collect(),
+            ends: BinaryHeap::with_capacity(calls.slots()),
+            is_noted: vec![false; calls.slots()],
             core,
             calls,
             pending: VecDeque::new(),
+            released: VecDeque::new(),
             questions: Vec::new(),
             waiting: 0,
             changes: u64::MAX,
-            ends: VecDeque::new(),
             next_look: Instant::now(),
         }
     }
@@ -66,11 +83,7 @@ impl<F: FabricDiagnostics> Server<F> {
     /// Serves until nobody calls any more, or it cannot go on.
     pub(super) fn run(&mut self) -> Result<(), Problem> {
         loop {
-            let known = self.pending.len();
-            self.calls.take(&mut self.pending);
-            for at in known..self.pending.len() {
-                self.note_end(self.pending[at]);
-            }
+            self.take();
             let sent = self.send();
             let worked = self.round()? | sent;
             let now = Instant::now();
@@ -78,7 +91,7 @@ impl<F: FabricDiagnostics> Server<F> {
                 self.next_look = now + LOOK;
                 self.end_late(now);
             }
-            if self.calls.is_closing() && self.pending.is_empty() && self.waiting == 0 {
+            if self.pending.is_empty() && self.released.is_empty() && self.waiting == 0 && self.calls.is_drained() {
                 return self.core.close();
             }
             match self.core.idle(worked) {
@@ -88,46 +101,77 @@ impl<F: FabricDiagnostics> Server<F> {
         }
     }
 
-    fn note_end(&mut self, slot: u32) {
-        let state = self.calls.lock(slot);
-        if let Some(until) = state.until.filter(|_| matches!(state.hold, Hold::Not | Hold::Until)) {
-            self.ends.push_back((until, slot, state.uses));
+    /// Takes the calls that came.
+    fn take(&mut self) {
+        while let Some(slot) = self.calls.take() {
+            let state = self.calls.lock(slot);
+            let only = if let [group] = state.to.ids() { Some(*group) } else { None };
+            self.pending.push_back(Pending { slot, only });
+            if let Some(until) = state.until
+                && !std::mem::replace(&mut self.is_noted[slot as usize], true)
+            {
+                self.ends.push(Reverse((until, slot)));
+            }
         }
+        self.calls.take_released(&mut self.released);
     }
 
     /// Sends what may go. Returns whether anything went.
     fn send(&mut self) -> bool {
         let (mut sent, mut at) = (false, 0);
         let mut blocked = GroupSet::default();
-        while at < self.pending.len().min(SCAN) {
-            let slot = self.pending[at];
-            let Server { core, calls, under_way, questions, waiting, .. } = self;
-            let mut state = calls.lock(slot);
-            let waits = state.to.ids().iter().any(|group| blocked.contains(*group));
-            let started = if waits { Err(Refused::Busy(Group(state.to.ids()[0]))) } else { start(core, &mut state) };
-            match started {
-                Ok(()) if state.hold == Hold::Until => calls.hold(slot, &mut state),
-                Ok(()) => {
-                    let name = Name::of(&state.ticket);
-                    match state.job {
-                        Job::Command => under_way[name.request as usize % core.window()] = slot,
-                        Job::Resolve(_) => questions.push((name, slot)),
-                    }
-                    (state.phase, state.is_named) = (Phase::Sent, true);
-                    *waiting += 1;
-                    sent = true;
+        while at < self.released.len() {
+            match self.send_one(self.released[at], &mut blocked) {
+                Some(went) => {
+                    sent |= went;
+                    self.released.remove(at);
                 }
-                Err(Refused::Busy(_) | Refused::Unavailable(_)) => {
-                    state.to.ids().iter().for_each(|group| blocked.insert(*group));
-                    at += 1;
-                    continue;
-                }
-                Err(why) => calls.finish(slot, &mut state, Err(CallError::NotApplied(why))),
+                None => at += 1,
             }
-            drop(state);
-            self.pending.remove(at);
+        }
+        at = 0;
+        while at < self.pending.len() && !self.groups.is_subset(&blocked) {
+            let Pending { slot, only } = self.pending[at];
+            let waits = only.is_some_and(|group| blocked.contains(group));
+            match if waits { None } else { self.send_one(slot, &mut blocked) } {
+                Some(went) => {
+                    sent |= went;
+                    self.pending.remove(at);
+                }
+                None => at += 1,
+            }
         }
         sent
+    }
+
+    /// Sends a call, unless it has to wait. Returns whether it went; `None` if it waits, and then its groups are blocked.
+    fn send_one(&mut self, slot: u32, blocked: &mut GroupSet) -> Option<bool> {
+        let Server { core, calls, under_way, questions, waiting, .. } = self;
+        let mut state = calls.lock(slot);
+        let waits = state.hold != Hold::GivenUp && state.to.ids().iter().any(|group| blocked.contains(*group));
+        let started = if waits { Err(Refused::Busy(Group(state.to.ids()[0]))) } else { start(core, &mut state) };
+        match started {
+            Ok(()) if state.hold == Hold::Until => calls.hold(slot, state),
+            Ok(()) => {
+                let name = Name::of(&state.ticket);
+                match state.job {
+                    Job::Command => under_way[name.request as usize % core.window()] = (name.request, slot),
+                    Job::Resolve(_) => questions.push((name, slot)),
+                }
+                (state.phase, state.is_named) = (Phase::Sent, true);
+                *waiting += 1;
+                return Some(true);
+            }
+            Err(Refused::Busy(_) | Refused::Unavailable(_)) => {
+                state.to.ids().iter().for_each(|group| blocked.insert(*group));
+                return None;
+            }
+            Err(why) => {
+                give_place_back(core, &state);
+                calls.finish(slot, state, Err(CallError::NotApplied(why)));
+            }
+        }
+        Some(false)
     }
 
     fn round(&mut self) -> Result<bool, Problem> {
@@ -136,8 +180,9 @@ impl<F: FabricDiagnostics> Server<F> {
         let worked = core.round(|finished| {
             let own = &mut under_way[finished.name.request as usize % window];
             let is_own = Name { request: 0, ..finished.name } == present;
-            if is_own && *own != NONE {
-                let slot = std::mem::replace(own, NONE);
+            // An answer to a question may be about a request of an earlier turn of the window.
+            if is_own && own.0 == finished.name.request {
+                let (_, slot) = std::mem::replace(own, NONE);
                 *waiting -= 1;
                 hand_over(calls, slot, &finished);
             }
@@ -159,49 +204,64 @@ impl<F: FabricDiagnostics> Server<F> {
 
     /// Ends the calls whose time is over.
     fn end_late(&mut self, now: Instant) {
-        while let Some((_, slot, uses)) = self.ends.front().copied().filter(|(until, ..)| *until <= now) {
-            self.ends.pop_front();
-            let Server { core, calls, under_way, questions, waiting, pending, .. } = self;
-            let mut state = calls.lock(slot);
-            if state.uses != uses {
-                continue;
+        while let Some(Reverse((until, slot))) = self.ends.peek().copied()
+            && until <= now
+        {
+            self.ends.pop();
+            match self.end_if_late(slot, now) {
+                Some(again) => self.ends.push(Reverse((again, slot))),
+                None => self.is_noted[slot as usize] = false,
             }
-            let outcome = match state.phase {
-                Phase::Free | Phase::Done => continue,
-                Phase::Queued if state.hold == Hold::Over || state.hold == Hold::GivenUp => {
-                    // It is on its way through the queue.
-                    self.ends.push_back((now + LOOK, slot, uses));
-                    continue;
-                }
-                Phase::Queued => {
-                    pending.retain(|pending| *pending != slot);
-                    CallError::NotApplied(core.why_waiting(state.to.ids()))
-                }
-                Phase::Held => {
-                    core.not_sent(state.ticket.request);
-                    CallError::NotApplied(Refused::TooLate)
-                }
-                Phase::Sent => {
-                    match state.job {
-                        Job::Command => {
-                            under_way[state.ticket.request as usize % core.window()] = NONE;
-                            core.lose(state.ticket.request);
-                        }
-                        Job::Resolve(_) => questions.retain(|(_, asked)| *asked != slot),
-                    }
-                    *waiting -= 1;
-                    CallError::Unknown(Ticket(state.ticket.clone()), Why::TimedOut)
-                }
-            };
-            calls.finish(slot, &mut state, Err(outcome));
         }
+    }
+
+    /// Ends a call if its time is over. Returns when to look at its slot again.
+    fn end_if_late(&mut self, slot: u32, now: Instant) -> Option<Instant> {
+        let Server { core, calls, under_way, questions, waiting, pending, released, .. } = self;
+        let state = calls.lock(slot);
+        if matches!(state.phase, Phase::Free | Phase::Done) {
+            return None;
+        }
+        if let Some(until) = state.until.filter(|until| *until > now) {
+            return Some(until);
+        }
+        let outcome = match state.phase {
+            Phase::Queued => {
+                let known = pending.len() + released.len();
+                pending.retain(|pending| pending.slot != slot);
+                released.retain(|released| *released != slot);
+                if pending.len() + released.len() == known {
+                    // It is on its way through a queue.
+                    return Some(now + LOOK);
+                }
+                give_place_back(core, &state);
+                CallError::NotApplied(core.why_waiting(state.to.ids()))
+            }
+            Phase::Held => {
+                give_place_back(core, &state);
+                CallError::NotApplied(Refused::TooLate)
+            }
+            Phase::Free | Phase::Done | Phase::Sent => {
+                match state.job {
+                    Job::Command => {
+                        under_way[state.ticket.request as usize % core.window()] = NONE;
+                        core.lose(state.ticket.request);
+                    }
+                    Job::Resolve(_) => questions.retain(|(_, asked)| *asked != slot),
+                }
+                *waiting -= 1;
+                CallError::Unknown(Ticket(state.ticket.clone()), Why::TimedOut)
+            }
+        };
+        calls.finish(slot, state, Err(outcome));
+        None
     }
 
     /// Sleeps until something lands, a call comes, or something is due.
     fn sleep(&mut self) -> Result<(), Problem> {
         if self.calls.may_sleep() {
             let mut longest = self.core.longest_sleep();
-            if let Some((until, ..)) = self.ends.front() {
+            if let Some(Reverse((until, _))) = self.ends.peek() {
                 longest = longest.min(until.saturating_duration_since(Instant::now()));
             }
             let time = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
@@ -237,12 +297,7 @@ fn start<F: FabricDiagnostics>(core: &mut Core<F>, state: &mut CallState) -> Res
                 note_ticket(core, request, state);
             }
             Hold::Over => core.send(state.ticket.request, state.to.ids(), &state.bytes)?,
-            Hold::GivenUp => {
-                if state.is_named {
-                    core.not_sent(state.ticket.request);
-                }
-                return Err(Refused::Closed);
-            }
+            Hold::GivenUp => return Err(Refused::Closed),
         },
         Job::Resolve(ticket) => {
             core.resolve(ticket)?;
@@ -250,6 +305,13 @@ fn start<F: FabricDiagnostics>(core: &mut Core<F>, state: &mut CallState) -> Res
         }
     }
     Ok(())
+}
+
+/// A call is not sent: if it was numbered, its place in the window is free.
+fn give_place_back<F: FabricDiagnostics>(core: &mut Core<F>, state: &CallState) {
+    if state.is_named && state.job == Job::Command {
+        core.not_sent(state.ticket.request);
+    }
 }
 
 fn note_ticket<F: FabricDiagnostics>(core: &Core<F>, request: u64, state: &mut CallState) {
@@ -268,8 +330,8 @@ fn copy(from: &session::Ticket, to: &mut session::Ticket) {
 
 /// Hands an outcome over to the call in a slot.
 fn hand_over(calls: &Calls, slot: u32, finished: &Finished<'_>) {
-    let mut state = calls.lock(slot);
-    let state = &mut *state;
+    let mut guard = calls.lock(slot);
+    let state = &mut *guard;
     let outcome = match &finished.outcome {
         Outcome::Applied(replies) => {
             state.bytes.clear();
@@ -285,5 +347,5 @@ fn hand_over(calls: &Calls, slot: u32, finished: &Finished<'_>) {
         Outcome::NotApplied(why) => Err(CallError::NotApplied(*why)),
         Outcome::Unknown(why) => Err(CallError::Unknown(Ticket(state.ticket.clone()), *why)),
     };
-    calls.finish(slot, state, outcome);
+    calls.finish(slot, guard, outcome);
 }
