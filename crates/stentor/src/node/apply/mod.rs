@@ -21,7 +21,7 @@ mod queued_state;
 mod worker;
 
 pub(super) use applier::Applier;
-pub(super) use batch::{Answer, Record, Replies};
+pub(super) use batch::{Record, Replies};
 pub(super) use looks::Looks;
 pub(super) use progress::Progress;
 pub(super) use queue::Queue;
