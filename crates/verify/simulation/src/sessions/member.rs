@@ -6,7 +6,7 @@ use std::time::Duration;
 use stentor_election::{Change, Election};
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimFabric;
-use stentor_multicast::{Application, ClientId, Delivered, GroupId, Member, NodeError, ReplicaConfig};
+use stentor_multicast::{Application, Ballot, ClientId, Delivered, GroupId, Member, NodeError, ReplicaConfig};
 use stentor_session::{Answer, Answers, At, Kind, Sessions, Verdict};
 
 use super::run::{Shared, chance};
@@ -44,6 +44,8 @@ pub(super) struct MemberActor {
     absent: bool,
     /// The nemesis counts it as failed.
     forgetful: bool,
+    /// The last ballot in which it led.
+    led: Option<Ballot>,
     applied: Applied,
     answers: Answers,
     /// Commands whose replies it said as the leader.
@@ -79,6 +81,7 @@ impl MemberActor {
             chance: chance(shared, me, incarnation),
             absent: incarnation > 1,
             forgetful: incarnation > 1,
+            led: None,
             applied: Applied {
                 group,
                 sessions: shared.table(group),
@@ -173,7 +176,7 @@ impl MemberActor {
             self.forgetful = false;
             shared.nemesis.borrow_mut().synced(now_ns, self.me, !shared.are_all_done());
         }
-        if replica.is_leader() {
+        if replica.is_leader() && self.led.replace(replica.ballot()) != Some(replica.ballot()) {
             shared.nemesis.borrow_mut().ready(now_ns, replica.group(), self.me);
         }
     }
