@@ -208,7 +208,14 @@ impl ClientActor {
                 }
                 Some(Event::Answered { kind, refused }) => self.agreed = Some((kind, refused)),
                 Some(Event::Renewed { .. }) => counts.borrow_mut().renewals += 1,
-                Some(Event::Dropped { .. }) => counts.borrow_mut().groups_dropped += 1,
+                Some(Event::Dropped { group, .. }) => {
+                    counts.borrow_mut().groups_dropped += 1;
+                    // The replies that the group has kept are gone with the session: only a question tells.
+                    for sent in self.sent.iter_mut().filter(|sent| sent.to.contains(&group) && !sent.given_up) {
+                        sent.given_up = true;
+                        let _ = caller.lost(sent.request, Why::TimedOut).is_some();
+                    }
+                }
                 Some(_) | None => {}
             }
             if let Some((kind, refused)) = self.agreed.take() {
