@@ -140,6 +140,7 @@ pub(crate) const MAP: &[Place] = &[
             "stentor-fabric-sim",
             "stentor-multicast",
             "stentor-neb",
+            "stentor-session",
             "stentor-switch",
             "stentor-wire",
         ],

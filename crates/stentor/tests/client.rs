@@ -338,3 +338,20 @@ fn a_later_process_takes_up_the_session_and_settles_what_was_unknown() {
     let log = running.nodes["a"].inspect(|log| log.0.clone()).expect("it runs");
     assert!(!log.contains(&b"three".to_vec()));
 }
+
+/// A process that dies between the taking up and writing its key down leaves the key of the one before.
+#[test]
+fn a_key_from_before_another_taking_up_takes_the_session_up() {
+    let running = Running::new("client-old-key", 1);
+    let group = running.group("g1");
+    let first = running.connect();
+    let written = first.session();
+    let [second, third] = [0, 1].map(|_| {
+        let client = running.cluster.client().session(written.clone()).connect().expect("it takes the session up");
+        client.call(group, b"next").wait().expect("it is applied");
+        client
+    });
+    let fourth = running.cluster.client().session(written).connect().expect("it takes the session up");
+    fourth.call(group, b"last").wait().expect("it is applied");
+    drop((first, second, third));
+}

@@ -2,7 +2,7 @@
 //! again, whichever process asks again, and whoever fails.
 //!
 //! [`Sessions`] is the table of one group, the same at all its members. [`Caller`] is a process's use of one session. Both are pure
-//! state machines: no I/O, no clock, no randomness. Random words and times are arguments.
+//! state machines: no I/O, no clock, no randomness. [`Answers`] says which member sends which record, and when again. Random words and times are arguments.
 //!
 //! # What is assumed
 //! The multicast delivers each message at most once in a group, in one global order, with a timestamp that all destination groups share and
@@ -81,6 +81,7 @@
 //! 10 `Halted`. Reasons of `Refused`: 1 `TooLate`, 2 `Superseded`, 3 `GenerationAhead`, 4 `OutsideWindow`, 5 `Taken`, 6 `TimeToLive`; else 0.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod body;
 mod bytes;
 mod caller;
@@ -92,6 +93,7 @@ mod record;
 mod reply;
 mod table;
 
+pub use answers::{Answer, Answers};
 pub use body::{Body, BodyError};
 pub use caller::{
     Caller, CallerConfig, CallerError, Event, Fate, Finished, GroupReply, Message, NotApplied, Replies, SessionKey,

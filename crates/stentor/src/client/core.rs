@@ -161,11 +161,14 @@ impl<F: FabricDiagnostics> Core<F> {
     pub(super) fn open(&mut self, to: &[GroupId], session: Option<&Session>) -> Result<(), ClientError> {
         let until = Instant::now() + self.patience;
         let config = caller_config(self.window() as u32);
+        if let Some(Session(key)) = session {
+            self.caller = Caller::resume(key, config);
+        }
         for _ in 0..ATTEMPTS {
             let [word, high, low] = random().map_err(Problem::Random)?;
             let at_the_latest = self.order_now().saturating_add(TTL.as_nanos() as u64);
-            let began = if let Some(Session(key)) = session {
-                self.caller = Caller::resume(key, config);
+            let began = if session.is_some() {
+                // By the same caller, which learns from a refusal how far the session is.
                 self.caller.take_up(word, at_the_latest)
             } else {
                 self.caller = Caller::new(SessionId(u128::from(high) << 64 | u128::from(low)), config);
@@ -180,6 +183,7 @@ impl<F: FabricDiagnostics> Core<F> {
                 }
                 // Its answer has told the group's time, or where its history began.
                 Some((_, Answered::Refused(Reason::TooLate | Reason::Taken) | Answered::WrongPairs)) => {}
+                Some((_, Answered::Refused(Reason::Superseded | Reason::GenerationAhead))) if session.is_some() => {}
                 Some((group, outcome)) => return Err(Problem::Session(not_applied(group, outcome)).into()),
             }
         }

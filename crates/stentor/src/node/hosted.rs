@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use stentor_election::Heartbeat;
 use stentor_fabric::{Idle, ProcessId, WaitMode};
 use stentor_multicast::{GroupId, Member, Replica};
+use stentor_session::Answers;
 
-use super::answers::Answers;
 use super::apply::Looks;
 use super::error::Problem;
 use super::machine::Machine;
@@ -161,7 +161,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
             }
         };
         let done = turns.round(member, machine, round);
-        let again = answers.look(member, machine);
+        let again = answers.look(member, |client| machine.say_again(client));
         machine.end_round(|replies| answers.send(member, replies));
         let goes_on = again || member.has_unflushed();
         let (worked, longest) = done.map_err(|error| self.ended(error))?;

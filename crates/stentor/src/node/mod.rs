@@ -9,7 +9,6 @@
 //! it was told to stop; it hands over if it leads, and stays until the others have read that it leaves. *Stopped*. *Poisoned*, beside any of
 //! these: its state machine has panicked; it votes, and applies nothing. *Starts over*: from that, as if the process were started again.
 
-mod answers;
 mod apply;
 mod builder;
 mod error;

@@ -23,7 +23,7 @@ use crate::nemesis::Profile;
 /// The clocks of a seed.
 const STREAM: u64 = 405;
 /// True time at the beginning, ns since 1970.
-const EPOCH_NS: u64 = 1_795_000_000_000_000_000;
+pub(crate) const EPOCH_NS: u64 = 1_795_000_000_000_000_000;
 const YEAR_NS: i64 = 365 * 86_400 * 1_000_000_000;
 /// Clocks that are right are within a quarter of this of true time, ns.
 pub(crate) const BOUND_NS: u64 = 100_000;

@@ -1,8 +1,8 @@
 //! Simulation runs: the real protocol code on simulated NICs, many seeds, judged by the checker.
 //!
 //! One `u64` seed decides everything: the cluster ([`Scenario`]), the messages, every delay and every fault.
-//! [`run_seed`] runs one seed of the multicast, and [`record_seed`] also records what happens. [`neb`], [`channel`] and
-//! [`switch`] have the same for the broadcast, for channels and for the switch. A [`SimulationRun`] runs many seeds on all
+//! [`run_seed`] runs one seed of the multicast, and [`record_seed`] also records what happens. [`neb`], [`channel`],
+//! [`switch`] and [`sessions`] have the same for the broadcast, for channels, for the switch and for sessions. A [`SimulationRun`] runs many seeds on all
 //! cores and keeps the lowest one that failed. [`graphs::run`] is a group whose members do not all reach each other, with its
 //! real election.
 #![forbid(unsafe_code)]
@@ -28,6 +28,7 @@ mod record;
 mod report;
 mod run;
 mod scenario;
+pub mod sessions;
 mod sets;
 mod simulation_run;
 pub mod switch;

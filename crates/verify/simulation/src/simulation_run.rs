@@ -14,6 +14,7 @@ use crate::neb;
 use crate::nemesis::{NemesisCounts, Profile};
 use crate::record::{Record, SeedHashes};
 use crate::run::record_seed;
+use crate::sessions;
 use crate::sets::{self, Sets};
 use crate::switch;
 
@@ -115,6 +116,12 @@ impl SimulationReport {
     #[must_use]
     pub fn unseen_switch_claims(&self) -> Vec<&'static str> {
         self.unseen(switch::Scenario::claims())
+    }
+
+    /// The same for sessions.
+    #[must_use]
+    pub fn unseen_session_claims(&self) -> Vec<&'static str> {
+        self.unseen(sessions::Scenario::claims())
     }
 
     fn unseen(&self, claims: &[&'static str]) -> Vec<&'static str> {
@@ -269,6 +276,34 @@ impl SimulationRun {
                 deliveries: run.executed,
                 steps: run.steps,
                 writes: run.passes,
+                ..SimulationReport::default()
+            };
+            Ok(counted.of_seed(seed, properties, run.report.counter_example, recorded.hashes()))
+        };
+        self.run(one, progress)
+    }
+
+    /// Runs seeds of sessions; see [`multicast`](SimulationRun::multicast).
+    ///
+    /// # Errors
+    /// [`NodeError`], if a scenario was impossible.
+    pub fn sessions(
+        &self,
+        mutant: sessions::Mutant,
+        progress: impl Fn(u64) + Sync,
+    ) -> Result<SimulationReport, NodeError> {
+        let one = |seed| {
+            let (run, mut recorded) = sessions::record_seed(seed, mutant, self.record)?;
+            let properties = run.violated().collect();
+            let counted = SimulationReport {
+                more: run.counts.named(),
+                messages: run.messages,
+                deliveries: run.deliveries,
+                steps: run.steps,
+                writes: run.writes,
+                faults: run.faults,
+                nemesis: run.nemesis,
+                most_recovery_steps: run.recovery_steps,
                 ..SimulationReport::default()
             };
             Ok(counted.of_seed(seed, properties, run.report.counter_example, recorded.hashes()))

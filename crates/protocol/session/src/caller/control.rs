@@ -91,10 +91,11 @@ impl Control {
         words.map(|(group, word)| (*group, word.outcome)).find(|(_, outcome)| *outcome != Outcome::Applied)
     }
 
-    /// Whether a group that knows the session refused.
-    pub(super) fn is_denied(&self) -> bool {
-        let outcomes = self.answers.iter().flatten().map(|word| word.outcome);
-        outcomes.into_iter().any(|outcome| !matches!(outcome, Outcome::Applied | Outcome::SessionNotOpen))
+    /// The first group that knows the session and refused.
+    pub(super) fn denial(&self) -> Option<(GroupId, Outcome)> {
+        let words = self.groups.iter().zip(self.answers.iter().flatten());
+        let mut outcomes = words.map(|(group, word)| (*group, word.outcome));
+        outcomes.find(|(_, outcome)| !matches!(outcome, Outcome::Applied | Outcome::SessionNotOpen))
     }
 
     /// Whether a group agreed.

@@ -74,8 +74,8 @@ pub enum Event<'a> {
     /// It is known what became of a request. A request that was given up may be reported again.
     Finished(Finished<'a>),
     /// All groups have answered a command of the session. `refused` is the first that did not agree. After `Open` the session is open only if all
-    /// agreed. After `TakeUp` it is if the others do not know the session any more; else take it up again, with another word. After
-    /// `Widen` the new groups are used only if all agreed.
+    /// agreed. After `TakeUp` it is if the others do not know the session any more; if none knows it, it is gone. Else `refused` is the first that
+    /// knows it: take the session up again, with another word. After `Widen` the new groups are used only if all agreed.
     Answered {
         /// `Open`, `Widen`, `TakeUp` or `End`.
         kind: Kind,
@@ -546,10 +546,10 @@ impl Caller {
     }
 
     fn on_agreed(&mut self, control: &Control) -> Event<'static> {
-        let refused = control.refusal();
         // Groups that have lost the session do not stop its next process from using the others.
-        let denied = control.kind == Kind::TakeUp && control.is_denied();
-        let agreed = control.is_agreed_somewhere() && !denied;
+        let denial = control.denial().filter(|_| control.kind == Kind::TakeUp);
+        let refused = denial.or_else(|| control.refusal());
+        let agreed = control.is_agreed_somewhere() && denial.is_none();
         match control.kind {
             Kind::Open if refused.is_some() => self.phase = Phase::Over,
             Kind::TakeUp if !agreed => {

@@ -335,6 +335,28 @@ fn a_generation_is_known_by_its_word() {
     assert_eq!(outcome(&mut world), Outcome::WrongPairs);
 }
 
+/// The first group has forgotten the session, and another process has taken it up in the second one: it is not gone.
+#[test]
+fn a_refused_taking_up_names_a_group_that_knows_the_session() {
+    let mut world = opened(Mutant::None, &[0, 1]);
+    let key = world.keys[&SESSION].clone();
+    world.groups[0].sessions = Sessions::new(GroupId(0), LIMITS);
+    world.succeed(SESSION, CONFIG, 50);
+    settle(&mut world);
+    world.keys.insert(SESSION, key);
+    let third = world.succeed(SESSION, CONFIG, 51);
+    deliver(&mut world);
+    let caller = &mut world.processes[third].caller;
+    let refused = world.answers.iter().find_map(|answer| {
+        let record = ReplyRecord::parse(&answer.record).expect("a record");
+        match caller.on_reply(answer.group, &record) {
+            Some(Event::Answered { refused, .. }) => refused,
+            _ => None,
+        }
+    });
+    assert_eq!(refused, Some((GroupId(1), Outcome::Refused(Reason::Taken))));
+}
+
 #[test]
 fn a_key_from_before_a_widening_learns_of_it() {
     let mut world = opened(Mutant::None, &[0]);

@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use stentor_multicast::{ClientId, GroupId, RestoreError, StateReader, Timestamp};
-use stentor_session::{self as session, At, Call, Service, SessionLimits, Sessions, Verdict};
+use stentor_session::{self as session, Answer, At, Call, Service, SessionLimits, Sessions};
 
-use super::batch::{Answer, Batch, Records};
+use super::batch::{Batch, Records, write_answer};
 use super::{Looks, Progress, Record};
 use crate::node::Position;
 use crate::node::state_writer::StateWriter;
@@ -109,8 +109,7 @@ impl<S: StateMachine> Applier<S> {
             };
             // What no member can read, no member applies; nobody is answered.
             let Ok(delivered) = sessions.deliver(&at, record.command, &mut service) else { return };
-            let by_all = !matches!(delivered.verdict, Verdict::Applied | Verdict::Skipped);
-            Answer { client, by_all, record: delivered.record }.write(replies);
+            write_answer(&Answer::to(client, &delivered), replies);
         }));
         match applied {
             Ok(()) => self.progress.note_applied(position),
@@ -121,7 +120,7 @@ impl<S: StateMachine> Applier<S> {
     /// Says again what this client has not acknowledged.
     pub(in crate::node) fn say_again(&mut self, client: ClientId, replies: &mut Vec<u8>) {
         if !self.ill {
-            self.sessions.replies_of(client.0, |record| Answer { client, by_all: true, record }.write(replies));
+            self.sessions.replies_of(client.0, |record| write_answer(&Answer::again(client, record), replies));
         }
     }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use stentor_multicast::{ClientId, Delivered, DestinationGroups, GroupId, Incarnation, MessageId, Timestamp};
+use stentor_session::Answer;
 
 /// A command as it travels through the queue.
 #[derive(Clone, Copy, Debug)]
@@ -206,33 +207,22 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// A record for a client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::node) struct Answer<'a> {
-    /// Whom it is for.
-    pub(in crate::node) client: ClientId,
-    /// Whether every member sends it; otherwise only the one that leads.
-    pub(in crate::node) by_all: bool,
-    pub(in crate::node) record: &'a [u8],
-}
-
 /// Bytes before those of a record: client, who sends it, 0, length.
 const ANSWER_HEAD: usize = 8;
 
-impl<'a> Answer<'a> {
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.client.0.to_le_bytes());
-        out.extend_from_slice(&[u8::from(self.by_all), 0]);
-        out.extend_from_slice(&(self.record.len() as u32).to_le_bytes());
-        out.extend_from_slice(self.record);
-    }
+/// Appends what is to be said to a client.
+pub(super) fn write_answer(answer: &Answer<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&answer.client.0.to_le_bytes());
+    out.extend_from_slice(&[u8::from(answer.by_all), 0]);
+    out.extend_from_slice(&(answer.record.len() as u32).to_le_bytes());
+    out.extend_from_slice(answer.record);
+}
 
-    fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let (head, rest) = bytes.split_at_checked(ANSWER_HEAD)?;
-        let (record, rest) = rest.split_at_checked(u32::from_le_bytes(array(&head[4..8])) as usize)?;
-        let client = ClientId(u16::from_le_bytes(array(&head[..2])));
-        Some((Answer { client, by_all: head[2] != 0, record }, rest))
-    }
+fn read_answer(bytes: &[u8]) -> Option<(Answer<'_>, &[u8])> {
+    let (head, rest) = bytes.split_at_checked(ANSWER_HEAD)?;
+    let (record, rest) = rest.split_at_checked(u32::from_le_bytes(array(&head[4..8])) as usize)?;
+    let client = ClientId(u16::from_le_bytes(array(&head[..2])));
+    Some((Answer { client, by_all: head[2] != 0, record }, rest))
 }
 
 /// What came of the commands of a batch, in their order.
@@ -243,7 +233,7 @@ impl<'a> Iterator for Replies<'a> {
     type Item = Answer<'a>;
 
     fn next(&mut self) -> Option<Answer<'a>> {
-        let (record, rest) = Answer::read(self.0)?;
+        let (record, rest) = read_answer(self.0)?;
         self.0 = rest;
         Some(record)
     }
@@ -281,7 +271,7 @@ mod tests {
         assert_eq!(Records(&records).count(), 2);
         let answers = [(1, false, &b"yes"[..]), (2, true, &[])].map(|(client, by_all, record)| {
             let answer = Answer { client: ClientId(client), by_all, record };
-            answer.write(&mut batch.replies);
+            write_answer(&answer, &mut batch.replies);
             answer
         });
         assert_eq!(Replies(&batch.replies).collect::<Vec<_>>(), answers);

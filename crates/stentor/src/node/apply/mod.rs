@@ -22,7 +22,7 @@ mod work;
 mod worker;
 
 pub(super) use applier::Applier;
-pub(super) use batch::{Answer, Record, Replies};
+pub(super) use batch::{Record, Replies};
 pub(super) use looks::Looks;
 pub(super) use progress::Progress;
 pub(super) use queue::Queue;

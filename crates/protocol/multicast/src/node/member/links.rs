@@ -84,6 +84,9 @@ impl<F: Fabric> Member<F> {
             // It may have greeted before, and waits for its credit.
             self.outputs.touch(client);
             start = self.replies.start(client, &self.links);
+            if self.links[link].is_met() {
+                self.replies.met(client);
+            }
         }
         self.greet(link, HelloKind::Connection, start);
         self.note_connected(process);
@@ -129,7 +132,10 @@ impl<F: Fabric> Member<F> {
                 return self.greet(link, HelloKind::Superseded, Start::NONE);
             }
             let fresh = self.links[link].greeted.replace(life) != Some(life);
-            self.replies.greeted(client, life, self.seals.of(process, life), fresh);
+            self.replies.greeted(client, life, self.seals.of(process, life));
+            if fresh && self.links[link].is_met() {
+                self.replies.met(client);
+            }
             self.bodies[usize::from(client.0)].greeted = Some(*hello);
             return;
         }

@@ -121,13 +121,18 @@ impl Replies {
         }
     }
 
-    /// A process in a client's place greeted, whose writes have this seal. `fresh`: for the first time on this connection.
-    pub(super) fn greeted(&mut self, client: ClientId, life: u64, seal: Seal, fresh: bool) {
+    /// A process in a client's place greeted, whose writes have this seal.
+    pub(super) fn greeted(&mut self, client: ClientId, life: u64, seal: Seal) {
         let Some(ring) = self.rings.get_mut(usize::from(client.0)) else { return };
         if ring.life.replace(life) != Some(life) {
             ring.outbound.hear_credits(0, seal);
         }
-        if fresh && !std::mem::replace(&mut ring.is_listed, true) {
+    }
+
+    /// A client can be replied to from now on: the connection is up, and it has greeted. Either may be first.
+    pub(super) fn met(&mut self, client: ClientId) {
+        let Some(ring) = self.rings.get_mut(usize::from(client.0)) else { return };
+        if !std::mem::replace(&mut ring.is_listed, true) {
             self.met.push(client);
         }
     }

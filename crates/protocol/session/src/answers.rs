@@ -1,4 +1,4 @@
-//! What a node has to say to clients.
+//! What a member of a group has to say to clients.
 //!
 //! # Who says what
 //! The reply to a command is said by the member that leads. What is rare is said by all members: answers about sessions, and answers to
@@ -12,18 +12,45 @@
 use std::collections::VecDeque;
 
 use stentor_fabric::Fabric;
-use stentor_multicast::{ClientId, Member, ReplySent};
+use stentor_multicast::{ClientId, Limits, Member, ReplySent};
 
-use super::apply::{Answer, Replies};
-use super::machine::Machine;
-use crate::state_machine::StateMachine;
+use crate::{Delivered, Verdict};
 
 /// Records that wait for one client, at most: more than are under way in any window.
-const MOST: usize = 2 * stentor_multicast::Limits::MAX_WINDOW as usize;
+const MOST: usize = 2 * Limits::MAX_WINDOW as usize;
 
-/// What is on its way to clients.
+/// A record for a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer<'a> {
+    /// Whom it is for.
+    pub client: ClientId,
+    /// Whether every member sends it; otherwise only the one that leads.
+    pub by_all: bool,
+    /// A [`ReplyRecord`](crate::ReplyRecord).
+    pub record: &'a [u8],
+}
+
+impl<'a> Answer<'a> {
+    /// Returns what is said to the client at the place of a message that was delivered.
+    #[inline]
+    #[must_use]
+    pub fn to(client: ClientId, delivered: &Delivered<'a>) -> Self {
+        let by_all = !matches!(delivered.verdict, Verdict::Applied | Verdict::Skipped);
+        Answer { client, by_all, record: delivered.record }
+    }
+
+    /// Returns what is said again to a client: a record of [`Sessions::replies_of`](crate::Sessions::replies_of).
+    #[must_use]
+    pub fn again(client: ClientId, record: &'a [u8]) -> Self {
+        Answer { client, by_all: true, record }
+    }
+}
+
+/// What is on its way from one member to clients.
+///
+/// Call [`send`](Answers::send) with what came of deliveries, and [`look`](Answers::look) after each [`Member::step`].
 #[derive(Debug)]
-pub(super) struct Answers {
+pub struct Answers {
     /// By client: records for which there was no room.
     waiting: Vec<VecDeque<Box<[u8]>>>,
     /// Clients for which some wait.
@@ -33,13 +60,15 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    pub(super) fn new(clients: usize) -> Self {
+    /// Returns the answers of a member that has just begun, in a cluster with this many places of clients.
+    #[must_use]
+    pub fn new(clients: usize) -> Self {
         Answers { waiting: (0..clients).map(|_| VecDeque::new()).collect(), busy: 0, led: false }
     }
 
-    /// Says what came from the apply side.
+    /// Says what came of deliveries, in their order.
     #[inline]
-    pub(super) fn send<F: Fabric>(&mut self, member: &mut Member<F>, replies: Replies<'_>) {
+    pub fn send<'a, F: Fabric>(&mut self, member: &mut Member<F>, replies: impl IntoIterator<Item = Answer<'a>>) {
         let leads = member.replica().is_leader();
         for Answer { client, by_all, record } in replies {
             if !(leads || by_all) {
@@ -56,19 +85,16 @@ impl Answers {
         }
     }
 
-    /// Says what waits, and what is to be said again; after each round of the protocol. Returns whether there was anything.
+    /// Says what waits, after each step of the member. Calls `say_again` for each client to which everything that it has not acknowledged is
+    /// to be said again: those records go to [`send`](Answers::send). Returns whether there was anything.
     #[inline]
-    pub(super) fn look<F: Fabric, S: StateMachine>(
-        &mut self,
-        member: &mut Member<F>,
-        machine: &mut Machine<S>,
-    ) -> bool {
+    pub fn look<F: Fabric>(&mut self, member: &mut Member<F>, mut say_again: impl FnMut(ClientId)) -> bool {
         let mut worked = self.busy > 0 && self.send_waiting(member);
         let leads = member.replica().is_leader();
         while let Some(client) = member.take_met_client() {
             self.forget(client);
             if leads {
-                machine.say_again(client);
+                say_again(client);
                 worked = true;
             }
         }
@@ -76,12 +102,18 @@ impl Answers {
             self.led = leads;
             for client in (0..self.waiting.len() as u16).map(ClientId) {
                 if leads && member.is_connected_to_client(client) {
-                    machine.say_again(client);
+                    say_again(client);
                     worked = true;
                 }
             }
         }
         worked
+    }
+
+    /// Returns the number of records that wait for room in their client's ring.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        if self.busy == 0 { 0 } else { self.waiting.iter().map(VecDeque::len).sum() }
     }
 
     fn forget(&mut self, client: ClientId) {

@@ -1,0 +1,411 @@
+//! A client with its session, as the library's client keeps it; it may die at any of its writes.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::SimFabric;
+use stentor_multicast::{Client, ClientId, GroupId, Incarnation, NodeError, SubmitError, Wants};
+use stentor_session::{
+    Caller, CallerConfig, CallerError, Envelope, Event, Fate, Kind, Outcome, Pair, ReplyRecord, SessionId, Ticket, Why,
+};
+
+use super::disk::Written;
+use super::ledger::Told;
+use super::run::{Shared, chance};
+use super::service::COMMAND_BYTES;
+use crate::chance::Chance;
+use crate::clocks::EPOCH_NS;
+
+/// A client looks after its connections and its session this often, ns.
+pub(super) const TICK_NS: u64 = 20_000;
+/// How far the clock of a client's host may be off, ns.
+const SKEW_NS: u64 = 40_000;
+
+pub(super) const COMMAND: Wants = Wants { notify: true, sync: false, enveloped: true };
+
+/// A request of this process.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) request: u64,
+    pub(super) token: u64,
+    pub(super) to: Vec<GroupId>,
+    pub(super) sequence: u64,
+    /// When it was sent, ns.
+    pub(super) at_ns: u64,
+    /// When the last message that carries it was sent, ns.
+    pub(super) copied_ns: u64,
+    /// Since when it is known to be delivered, or was asked about, ns.
+    pub(super) delivered_ns: Option<u64>,
+    pub(super) given_up: bool,
+}
+
+/// A question about a command that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) token: u64,
+    pub(super) at_ns: u64,
+}
+
+/// What the session is about to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// It opens a session, or takes one up.
+    Beginning,
+    /// Commands can begin.
+    Open,
+    /// Everything is done.
+    Done,
+}
+
+pub(super) struct ClientActor {
+    pub(super) client: Client<SimFabric>,
+    pub(super) id: ClientId,
+    pub(super) me: ProcessId,
+    pub(super) caller: Option<Caller>,
+    pub(super) stage: Stage,
+    pub(super) chance: Chance,
+    /// How far its wall clock is ahead, ns.
+    skew_ns: u64,
+    /// The largest time of the order that a reply has told.
+    order_time: u64,
+    /// By group: where its history began, as replies have told.
+    origins: Vec<Incarnation>,
+    pub(super) sent: Vec<Sent>,
+    pub(super) asked: Vec<Asked>,
+    /// When the session's own command went out last, ns.
+    pub(super) said_ns: Option<u64>,
+    /// What the groups said to the session's last command.
+    agreed: Option<(Kind, Option<(GroupId, Outcome)>)>,
+    pub(super) wanted: Vec<GroupId>,
+    /// The destinations of the next command.
+    next_to: Option<Vec<GroupId>>,
+    not_before_ns: u64,
+    next_look_ns: u64,
+    /// How often a table was full since the session was opened or widened last.
+    pub(super) full: u32,
+    /// Until when it does not ask a table for room again, ns.
+    pub(super) rests_until_ns: u64,
+    superseded: bool,
+    pub(super) shared: Rc<Shared>,
+}
+
+impl ClientActor {
+    pub(super) fn new(shared: &Rc<Shared>, id: ClientId, incarnation: u64) -> Result<Self, NodeError> {
+        let me = shared.topology.client_process(id);
+        let base = &shared.scenario.base;
+        let (fabric, topology) = (shared.world.fabric(me), shared.topology.clone());
+        let mut client = Client::new(fabric, topology, id, base.limits, shared.salt, incarnation)?;
+        client.set_expel_after(base.expel_ns.map_or(Duration::MAX, Duration::from_nanos));
+        let mut chance = chance(shared, me, incarnation);
+        let done = shared.disks[usize::from(id.0)].borrow().done;
+        Ok(ClientActor {
+            client,
+            id,
+            me,
+            caller: None,
+            stage: if done { Stage::Done } else { Stage::Beginning },
+            skew_ns: chance.between(0, 2 * SKEW_NS),
+            chance,
+            order_time: 0,
+            origins: vec![Incarnation::NONE; shared.topology.groups()],
+            sent: Vec::new(),
+            asked: Vec::new(),
+            said_ns: None,
+            agreed: None,
+            wanted: Vec::new(),
+            next_to: None,
+            not_before_ns: 0,
+            next_look_ns: 0,
+            full: 0,
+            rests_until_ns: 0,
+            superseded: false,
+            shared: Rc::clone(shared),
+        })
+    }
+
+    pub(super) fn step(&mut self, now_ns: u64) -> bool {
+        let mut worked = self.client.housekeep();
+        worked |= self.client.step();
+        self.client.tick(Duration::from_nanos(now_ns));
+        worked |= self.take_replies(now_ns);
+        if self.client.is_superseded() && !std::mem::replace(&mut self.superseded, true) && self.is_up() {
+            self.shared.nemesis.borrow_mut().superseded(now_ns, self.me);
+        }
+        if now_ns >= self.next_look_ns && self.is_up() && !self.superseded {
+            self.next_look_ns = now_ns + TICK_NS;
+            self.look(now_ns);
+        }
+        while self.is_up() && !self.superseded && self.submit_next(now_ns) {
+            worked = true;
+        }
+        self.shared.world.wake_at(self.me, now_ns + TICK_NS);
+        worked
+    }
+
+    /// Whether the process lives: it may have died at a post of this step, and what it does after that never happened.
+    pub(super) fn is_up(&self) -> bool {
+        self.shared.world.is_up(self.me)
+    }
+
+    /// Returns the time of the order, as far as it can be known here.
+    pub(super) fn order_now(&self, now_ns: u64) -> u64 {
+        self.order_time.max(EPOCH_NS - SKEW_NS + self.skew_ns + now_ns)
+    }
+
+    pub(super) fn config(&self) -> CallerConfig {
+        let scenario = &self.shared.scenario;
+        CallerConfig { window: scenario.sessions.window, ttl: scenario.ttl_ns, renewal_timeout: scenario.again_ns }
+    }
+
+    pub(super) fn word(&mut self) -> u64 {
+        self.chance.between(1, u64::MAX - 1)
+    }
+
+    pub(super) fn pairs(&self, to: &[GroupId]) -> Vec<Pair> {
+        let origin = |group: GroupId| match self.origins[usize::from(group.0)] {
+            told if !told.is_none() => told,
+            _ => self.client.incarnation(group),
+        };
+        to.iter().map(|group| Pair { group: *group, incarnation: origin(*group) }).collect()
+    }
+
+    /// Multicasts, and notes for the judge who owes it.
+    pub(super) fn submit(&mut self, to: &[GroupId], parts: &[&[u8]]) -> Result<u64, SubmitError> {
+        let submitted = self.client.submit_parts(to, parts, COMMAND)?;
+        let mut progress = self.shared.progress.borrow_mut();
+        progress.multicast(submitted.id, to);
+        drop(progress);
+        self.shared.messages.set(self.shared.messages.get() + 1);
+        if self.client.submitted() == 1 {
+            self.shared.nemesis.borrow_mut().begun(self.shared.world.now_ns());
+        }
+        Ok(submitted.id.sequence)
+    }
+
+    // -------------------------------------------------------------------------------------------------------- replies
+
+    fn take_replies(&mut self, now_ns: u64) -> bool {
+        let mut any = false;
+        while self.is_up()
+            && let Some(reply) = self.client.next_reply()
+        {
+            any = true;
+            let Ok(record) = ReplyRecord::parse(reply.bytes) else {
+                self.shared.ledger.borrow_mut().violate("S3", "a reply is no record".to_owned());
+                continue;
+            };
+            self.order_time = self.order_time.max(record.applied);
+            self.origins[usize::from(reply.group.0)] = record.position.incarnation;
+            let Some(caller) = &mut self.caller else { continue };
+            let session = caller.id();
+            let counts = &self.shared.counts;
+            match caller.on_reply(reply.group, &record) {
+                Some(Event::Finished(finished)) => {
+                    let name = (finished.generation, finished.word, finished.request);
+                    let told = told(finished.fate);
+                    self.finished(now_ns, session, name, &told);
+                }
+                Some(Event::Answered { kind, refused }) => self.agreed = Some((kind, refused)),
+                Some(Event::Renewed { .. }) => counts.borrow_mut().renewals += 1,
+                Some(Event::Dropped { group, .. }) => {
+                    counts.borrow_mut().groups_dropped += 1;
+                    // The replies that the group has kept are gone with the session: only a question tells.
+                    for sent in self.sent.iter_mut().filter(|sent| sent.to.contains(&group) && !sent.given_up) {
+                        sent.given_up = true;
+                        let _ = caller.lost(sent.request, Why::TimedOut).is_some();
+                    }
+                }
+                Some(_) | None => {}
+            }
+            if let Some((kind, refused)) = self.agreed.take() {
+                self.answered(now_ns, kind, refused);
+            }
+        }
+        any
+    }
+
+    /// It is known what became of a request.
+    pub(super) fn finished(&mut self, now_ns: u64, session: SessionId, name: (u32, u64, u64), told: &Told) {
+        let shared = Rc::clone(&self.shared);
+        let mut disk = shared.disks[usize::from(self.id.0)].borrow_mut();
+        let caller = self.caller.as_ref();
+        let generation = caller.map_or(0, Caller::generation);
+        // One that was reported before may be reported again: it is no news then.
+        let Some(at) = disk.position(session, name) else { return };
+        let token = disk.tickets[at].token;
+        let is_own = name.0 == generation && caller.is_some_and(|caller| caller.word() == name.1);
+        let is_settled = !is_own || caller.is_some_and(|caller| caller.ticket(name.2).is_none());
+        let last = match told {
+            Told::Applied(_) | Told::NotApplied => true,
+            // The process that has superseded this one asks.
+            Told::Unknown(Why::Superseded) => false,
+            Told::Unknown(_) => is_settled,
+        };
+        shared.ledger.borrow_mut().told(token, told, generation.saturating_sub(name.0), last);
+        let numbers = [token, u64::from(last), matches!(told, Told::Applied(_)).into()];
+        shared.record("told", now_ns, self.me, &numbers);
+        let mut counts = shared.counts.borrow_mut();
+        match told {
+            Told::Applied(replies) => {
+                counts.applied += 1;
+                counts.replies_too_long += u64::from(replies.iter().any(|(_, _, bytes)| bytes.is_none()));
+            }
+            Told::NotApplied => counts.not_applied += 1,
+            Told::Unknown(_) => counts.unresolvable += u64::from(last),
+        }
+        if last {
+            disk.tickets.remove(at);
+            self.sent.retain(|sent| sent.token != token);
+            self.asked.retain(|asked| asked.token != token);
+        } else if let Some(sent) = self.sent.iter_mut().find(|sent| sent.token == token) {
+            sent.given_up = true;
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------------- commands
+
+    /// Sends the next command, if it is time and there is room.
+    fn submit_next(&mut self, now_ns: u64) -> bool {
+        let disk = self.shared.disks[usize::from(self.id.0)].borrow();
+        let rests = disk.left == 0 || disk.is_to_end() || self.makes_room();
+        drop(disk);
+        if self.stage != Stage::Open || rests {
+            return false;
+        }
+        if now_ns < self.not_before_ns {
+            self.shared.world.wake_at(self.me, self.not_before_ns);
+            return false;
+        }
+        let to = self.next_to.take().unwrap_or_else(|| self.draw_groups());
+        // Most of those that wait for room do not begin.
+        if self.client.next_id(&to, &[]).is_err() && self.chance.between(0, 15) > 0 {
+            self.next_to = Some(to);
+            return false;
+        }
+        let begun = self.caller.as_mut().map(|caller| caller.begin(&to));
+        let request = match begun {
+            Some(Ok(request)) => request,
+            Some(Err(CallerError::SessionNotOpen(group))) => {
+                let group = GroupId(group);
+                if !self.wanted.contains(&group) {
+                    self.wanted.push(group);
+                }
+                self.next_to = Some(to);
+                return false;
+            }
+            _ => {
+                self.next_to = Some(to);
+                return false;
+            }
+        };
+        if !self.begun(now_ns, request, to) {
+            return false;
+        }
+        let pause = self.shared.scenario.base.pause_ns;
+        self.not_before_ns = now_ns + self.chance.between(0, pause);
+        true
+    }
+
+    /// Writes a command down that has begun, and sends it. Returns whether it was sent.
+    fn begun(&mut self, now_ns: u64, request: u64, to: Vec<GroupId>) -> bool {
+        let shared = Rc::clone(&self.shared);
+        let Some(caller) = &self.caller else { return false };
+        let Some(ticket) = caller.ticket(request).cloned() else { return false };
+        let token = shared.next_token();
+        shared.ledger.borrow_mut().begun(token, caller.id(), &to);
+        shared.counts.borrow_mut().commands += 1;
+        let mut disk = shared.disks[usize::from(self.id.0)].borrow_mut();
+        disk.left -= 1;
+        disk.tickets.push(Written { ticket: Ticket::from_bytes(&ticket.to_bytes()).unwrap_or_default(), token });
+        drop(disk);
+        let session = caller.id();
+        let name = (ticket.generation, ticket.word, ticket.request);
+        if let Some(sequence) = self.send(request, token, &to) {
+            let sent = Sent {
+                request,
+                token,
+                to,
+                sequence,
+                at_ns: now_ns,
+                copied_ns: now_ns,
+                delivered_ns: None,
+                given_up: false,
+            };
+            self.sent.push(sent);
+            return true;
+        }
+        // It is not sent, and never will be.
+        if self.is_up() && self.caller.as_mut().is_some_and(|caller| caller.not_sent(request).is_some()) {
+            self.finished(now_ns, session, name, &Told::NotApplied);
+            let mut counts = shared.counts.borrow_mut();
+            counts.not_sent += 1;
+            counts.not_applied -= 1;
+            drop(counts);
+            shared.disks[usize::from(self.id.0)].borrow_mut().left += 1;
+        }
+        false
+    }
+
+    /// Sends one message that carries a request. Returns its sequence, if there was room.
+    pub(super) fn send(&mut self, request: u64, token: u64, to: &[GroupId]) -> Option<u64> {
+        let mut envelope = [0; Envelope::BYTES];
+        if !self.caller.as_ref()?.envelope(request, &mut envelope) {
+            return None;
+        }
+        let command: [u8; COMMAND_BYTES] = token.to_le_bytes();
+        let padding = vec![token as u8; token as usize % 64];
+        self.submit(to, &[&envelope, &command, &padding]).ok()
+    }
+
+    /// The destinations of a command.
+    pub(super) fn draw_groups(&mut self) -> Vec<GroupId> {
+        let mut to: Vec<GroupId> = self.shared.topology.group_ids().collect();
+        let wanted = self.chance.pick(&[1, 1, 2, 2, to.len()]);
+        while to.len() > wanted {
+            let drop = self.chance.between(0, to.len() as u64 - 1) as usize;
+            to.remove(drop);
+        }
+        to
+    }
+
+    /// Whether it ends its session because groups have no room for it: clients that wait for each other's places would wait for ever.
+    pub(super) fn makes_room(&self) -> bool {
+        self.stage == Stage::Open && self.full > 1
+    }
+
+    /// How it stands, in words.
+    pub(super) fn stand(&self) -> String {
+        let disk = self.shared.disks[usize::from(self.id.0)].borrow();
+        let caller = self.caller.as_ref();
+        let asks = caller.and_then(Caller::message).map(|message| message.to.len());
+        let open = caller.is_some_and(Caller::is_open);
+        let tickets: Vec<String> = disk
+            .tickets
+            .iter()
+            .map(|written| format!("{} of generation {}", written.ticket.request, written.ticket.generation))
+            .collect();
+        format!(
+            "client {} is {:?}, open: {open}, in generation {}, {} commands to go, asks {asks:?} groups, wants {:?}, {} messages \
+             outstanding; open: {}",
+            self.id.0,
+            self.stage,
+            caller.map_or(0, Caller::generation),
+            disk.left,
+            self.wanted,
+            self.client.outstanding(),
+            tickets.join(", ")
+        )
+    }
+}
+
+fn told(fate: Fate<'_>) -> Told {
+    match fate {
+        Fate::Applied(replies) => {
+            let owned = replies.iter().map(|reply| (reply.group, reply.position, reply.bytes.map(<[u8]>::to_vec)));
+            Told::Applied(owned.collect())
+        }
+        Fate::NotApplied(_) => Told::NotApplied,
+        Fate::Unknown(why) => Told::Unknown(why),
+    }
+}

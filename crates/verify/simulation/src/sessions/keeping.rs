@@ -1,0 +1,325 @@
+//! How a client keeps its session: it opens, widens, renews, takes up and ends it, and asks for what it does not know.
+
+use std::rc::Rc;
+
+use stentor_multicast::GroupId;
+use stentor_session::{Caller, Kind, Outcome, SessionId, Ticket, Why};
+
+use super::client::{Asked, ClientActor, Stage};
+use super::ledger::{Told, passes};
+
+impl ClientActor {
+    /// Looks after the session and after what is not answered.
+    pub(super) fn look(&mut self, now_ns: u64) {
+        match self.stage {
+            Stage::Beginning => self.begin_session(now_ns),
+            Stage::Open => self.keep_session(now_ns),
+            Stage::Done => return,
+        }
+        if self.is_up() {
+            self.say_session(now_ns);
+        }
+    }
+
+    /// Opens a session, or takes up the one that is written down.
+    fn begin_session(&mut self, now_ns: u64) {
+        if self.caller.as_ref().is_some_and(|caller| caller.message().is_some()) {
+            return;
+        }
+        let mut disk = self.shared.disks[usize::from(self.id.0)].borrow_mut();
+        if disk.key.is_none() && disk.left == 0 {
+            disk.done = true;
+            self.stage = Stage::Done;
+            return;
+        }
+        let key = disk.key.clone();
+        drop(disk);
+        if now_ns < self.rests_until_ns {
+            return;
+        }
+        let to =
+            key.as_ref().map_or_else(|| self.first_groups(), |key| key.pairs.iter().map(|pair| pair.group).collect());
+        if !to.iter().all(|group| self.opens(*group)) || !self.is_up() {
+            return;
+        }
+        let (word, until) = (self.word(), self.order_now(now_ns) + self.shared.scenario.ttl_ns);
+        let mutant = self.shared.mutant.of_sessions();
+        let config = self.config();
+        if let Some(key) = key {
+            // One whose taking up was refused has learnt what it did not know.
+            let again = self.caller.take().filter(|caller| caller.id() == key.session && !caller.is_open());
+            let mut caller = again.unwrap_or_else(|| Caller::resume(&key, config).with_mutant(mutant));
+            if caller.take_up(word, until).is_err() {
+                caller = Caller::resume(&caller.key(), config).with_mutant(mutant);
+                let _ = caller.take_up(word, until);
+            }
+            self.caller = Some(caller);
+        } else {
+            let id = SessionId(u128::from(self.word()) << 64 | u128::from(self.word()));
+            let mut caller = Caller::new(id, config).with_mutant(mutant);
+            let _ = caller.open(word, &self.pairs(&to), until);
+            self.caller = Some(caller);
+        }
+        self.said_ns = None;
+    }
+
+    /// The groups in which a session is opened; all of them where tables were full, so that it is not widened while it takes places.
+    fn first_groups(&mut self) -> Vec<GroupId> {
+        if self.full > 0 { self.shared.topology.group_ids().collect() } else { self.draw_groups() }
+    }
+
+    /// Sends the session's own command that is under way, and again when nobody answers.
+    fn say_session(&mut self, now_ns: u64) {
+        let Some(message) = self.caller.as_ref().and_then(Caller::message) else { return };
+        let again = self.shared.scenario.again_ns;
+        if self.said_ns.is_none_or(|said| now_ns - said >= again) {
+            let (to, payload) = (message.to.to_vec(), message.payload.to_vec());
+            if self.submit(&to, &[&payload]).is_ok() {
+                self.said_ns = Some(now_ns);
+            }
+        }
+    }
+
+    /// All groups have answered a command of the session.
+    pub(super) fn answered(&mut self, now_ns: u64, kind: Kind, refused: Option<(GroupId, Outcome)>) {
+        let shared = Rc::clone(&self.shared);
+        let mut disk = shared.disks[usize::from(self.id.0)].borrow_mut();
+        let Some(caller) = &self.caller else { return };
+        shared.record("agreed", now_ns, self.me, &[kind as u64, refused.is_none().into(), caller.generation().into()]);
+        let mut counts = shared.counts.borrow_mut();
+        let full = refused.is_some_and(|(_, outcome)| outcome == Outcome::TableFull);
+        if full {
+            counts.tables_full += 1;
+            self.full += 1;
+            let longest = shared.scenario.ttl_ns << self.full.min(4);
+            self.rests_until_ns = now_ns + self.chance.between(shared.scenario.again_ns, longest);
+        } else if refused.is_none() && kind != Kind::End {
+            self.full = 0;
+        }
+        match kind {
+            Kind::Open | Kind::TakeUp if caller.is_open() => {
+                disk.key = Some(caller.key());
+                self.stage = Stage::Open;
+                self.sent.clear();
+                self.asked.clear();
+                if kind == Kind::Open {
+                    counts.sessions_opened += 1;
+                } else {
+                    counts.sessions_taken_up += 1;
+                    counts.taken_up_with_commands_under_way += u64::from(!disk.tickets.is_empty());
+                }
+            }
+            Kind::Widen => {
+                disk.key = Some(caller.key());
+                counts.sessions_widened += u64::from(refused.is_none());
+            }
+            Kind::TakeUp if refused.is_some_and(|(_, outcome)| passes(outcome)) => counts.takings_up_refused += 1,
+            Kind::TakeUp => {
+                counts.sessions_gone += 1;
+                let gone: Vec<Ticket> = disk.tickets.iter().map(|written| written.ticket.clone()).collect();
+                disk.key = None;
+                let session = caller.id();
+                let group = refused.map_or(GroupId(0), |(group, _)| group);
+                let mut ledger = shared.ledger.borrow_mut();
+                if !caller.key().pairs.iter().any(|pair| ledger.has_ended(pair.group, session)) {
+                    ledger.violate("S5", format!("nobody knows session {session}, which has ended nowhere"));
+                }
+                drop((disk, counts, ledger));
+                self.caller = None;
+                for ticket in gone {
+                    let (name, to) = ((ticket.generation, ticket.word, ticket.request), ticket.groups().next());
+                    let why = Why::SessionEnded(to.unwrap_or(group));
+                    self.gone(now_ns, ticket.session, name, why);
+                }
+            }
+            Kind::End => {
+                counts.sessions_ended += u64::from(refused.is_none());
+                (disk.key, self.caller) = (None, None);
+                disk.done = disk.left == 0;
+                if disk.is_to_end() {
+                    disk.ends_at = None;
+                }
+                self.stage = if disk.done { Stage::Done } else { Stage::Beginning };
+            }
+            _ => {}
+        }
+    }
+
+    /// The session is gone, and with it what could be known of a command.
+    fn gone(&mut self, now_ns: u64, session: SessionId, name: (u32, u64, u64), why: Why) {
+        self.finished(now_ns, session, name, &Told::Unknown(why));
+    }
+
+    fn keep_session(&mut self, now_ns: u64) {
+        let Some(caller) = &self.caller else { return };
+        if !caller.is_open() && caller.message().is_none() {
+            // Somebody took it up, a late message of an earlier process say.
+            self.stage = Stage::Beginning;
+            return;
+        }
+        self.look_for_end();
+        self.widen(now_ns);
+        self.renew(now_ns);
+        if self.is_up() {
+            self.ask_for_replies(now_ns);
+        }
+        if self.is_up() {
+            self.send_again(now_ns);
+        }
+        if self.is_up() {
+            self.resolve(now_ns);
+        }
+    }
+
+    /// Ends the session when everything is done.
+    fn look_for_end(&mut self) {
+        let disk = self.shared.disks[usize::from(self.id.0)].borrow();
+        let is_over = disk.left == 0 || disk.is_to_end() || self.makes_room();
+        let is_idle = is_over && disk.tickets.is_empty();
+        drop(disk);
+        if is_idle {
+            let word = self.word();
+            if self.caller.as_mut().is_some_and(|caller| caller.end(word).is_ok()) {
+                self.said_ns = None;
+            }
+        }
+    }
+
+    /// Takes the groups into the session that are wanted and answer.
+    fn widen(&mut self, now_ns: u64) {
+        let mut wanted = self.wanted.clone();
+        wanted.retain(|group| self.opens(*group));
+        let may = self.caller.as_ref().is_some_and(|caller| caller.is_open() && caller.message().is_none());
+        // After a refusal the same is not asked for at once.
+        let waits = self.said_ns.is_some_and(|said| now_ns - said < self.shared.scenario.again_ns);
+        if wanted.is_empty() || !may || waits || now_ns < self.rests_until_ns {
+            return;
+        }
+        let (word, until) = (self.word(), self.order_now(now_ns) + self.shared.scenario.ttl_ns);
+        let pairs = self.pairs(&wanted);
+        if self.caller.as_mut().is_some_and(|caller| caller.widen(word, &pairs, until).is_ok()) {
+            self.said_ns = None;
+            self.wanted.retain(|group| !wanted.contains(group));
+        }
+    }
+
+    /// Whether a group can be multicast to; asks it to be let in, if not.
+    fn opens(&mut self, group: GroupId) -> bool {
+        self.client.is_connected(&[group]) || self.client.next_id(&[group], &[]).is_ok()
+    }
+
+    fn renew(&mut self, now_ns: u64) {
+        let order_now = self.order_now(now_ns);
+        let mut due = Vec::new();
+        if let Some(caller) = &mut self.caller {
+            caller.due(now_ns, order_now, |group, payload| due.push((group, payload.to_vec())));
+        }
+        for (group, payload) in due {
+            // One that is not sent is due again.
+            let _ = self.submit(&[group], &[&payload]);
+        }
+    }
+
+    /// Asks what became of the first request that is delivered and not answered for long.
+    fn ask_for_replies(&mut self, now_ns: u64) {
+        let Some(unanswered) = self.shared.scenario.unanswered_ns else { return };
+        let delivered = self.client.delivered_up_to();
+        self.sent.sort_by_key(|sent| sent.request);
+        for at in 0..self.sent.len() {
+            let sent = &mut self.sent[at];
+            if sent.given_up {
+                continue;
+            }
+            if sent.sequence > delivered {
+                return;
+            }
+            match sent.delivered_ns {
+                None => sent.delivered_ns = Some(now_ns),
+                Some(since) if now_ns - since >= unanswered => {
+                    let request = sent.request;
+                    let ticket = self.caller.as_ref().and_then(|caller| caller.ticket(request).cloned());
+                    if ticket.is_some_and(|ticket| self.ask(&ticket)) {
+                        self.sent[at].delivered_ns = Some(now_ns);
+                        self.shared.counts.borrow_mut().questions += 1;
+                    }
+                    return;
+                }
+                Some(_) => return,
+            }
+        }
+    }
+
+    /// Sends copies of what is not answered, and gives up what is not answered for very long.
+    fn send_again(&mut self, now_ns: u64) {
+        let (copies, patience) = (self.shared.scenario.copies_ns, self.shared.scenario.patience_ns);
+        for at in 0..self.sent.len() {
+            let Some(sent) = self.sent.get(at).cloned() else { return };
+            let waited = now_ns - sent.at_ns;
+            if patience.is_some_and(|patience| waited >= patience) && !sent.given_up {
+                self.sent[at].given_up = true;
+                let lost = self.caller.as_mut().and_then(|caller| caller.lost(sent.request, Why::TimedOut).map(|_| ()));
+                self.shared.counts.borrow_mut().given_up += u64::from(lost.is_some());
+            }
+            if copies.is_some_and(|copies| now_ns - sent.copied_ns >= copies)
+                && self.caller.as_mut().is_some_and(|caller| caller.again(sent.request))
+            {
+                match self.send(sent.request, sent.token, &sent.to) {
+                    Some(_) => {
+                        self.shared.counts.borrow_mut().copies += 1;
+                        self.sent[at].copied_ns = now_ns;
+                    }
+                    None if self.is_up() => {
+                        let _ = self.caller.as_mut().map(|caller| caller.not_sent(sent.request).is_some());
+                    }
+                    None => {}
+                }
+            }
+            if !self.is_up() {
+                return;
+            }
+        }
+    }
+
+    /// Asks what became of commands that were given up or are of an earlier process, and again when nobody answers.
+    fn resolve(&mut self, now_ns: u64) {
+        let Some(caller) = &self.caller else { return };
+        let (generation, word) = (caller.generation(), caller.word());
+        let given_up = |token: u64| self.sent.iter().any(|sent| sent.token == token && sent.given_up);
+        let disk = self.shared.disks[usize::from(self.id.0)].borrow();
+        let open: Vec<(Ticket, u64)> = disk
+            .tickets
+            .iter()
+            .filter(|written| {
+                (written.ticket.generation, written.ticket.word) != (generation, word) || given_up(written.token)
+            })
+            .map(|written| (written.ticket.clone(), written.token))
+            .collect();
+        drop(disk);
+        let again = self.shared.scenario.again_ns;
+        for (ticket, token) in open {
+            let asked = self.asked.iter().position(|asked| asked.token == token);
+            if asked.is_some_and(|at| now_ns - self.asked[at].at_ns < again) {
+                continue;
+            }
+            if !self.ask(&ticket) || !self.is_up() {
+                return;
+            }
+            self.shared.counts.borrow_mut().resolutions += 1;
+            match asked {
+                Some(at) => self.asked[at].at_ns = now_ns,
+                None => self.asked.push(Asked { token, at_ns: now_ns }),
+            }
+        }
+    }
+
+    /// Asks the groups of a ticket what became of it. Returns whether the question was sent.
+    fn ask(&mut self, ticket: &Ticket) -> bool {
+        let mut question = Vec::new();
+        let Some(caller) = &mut self.caller else { return false };
+        if caller.resolve(ticket, &mut question).is_err() {
+            return false;
+        }
+        let to: Vec<GroupId> = ticket.groups().collect();
+        self.submit(&to, &[&question]).is_ok()
+    }
+}

@@ -1,0 +1,277 @@
+//! The judge: what was applied where, and what callers were told.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use stentor_checker::{CounterExample, Verdict};
+use stentor_multicast::GroupId;
+use stentor_session::{Outcome, Position, SessionId, Why};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::service::Place;
+
+/// What a caller was told of a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Told {
+    /// Group, place and reply, `None` if it was too long.
+    Applied(Vec<(GroupId, Position, Option<Vec<u8>>)>),
+    NotApplied,
+    Unknown(Why),
+}
+
+/// What came of a command in one group.
+#[derive(Clone, Debug)]
+struct Applied {
+    number: u64,
+    time: u64,
+    reply: Vec<u8>,
+}
+
+/// A command.
+#[derive(Clone, Debug)]
+struct Command {
+    session: SessionId,
+    to: Vec<GroupId>,
+    applied: BTreeMap<GroupId, Applied>,
+    /// Whether its caller knows its fate.
+    is_known: bool,
+    /// Its caller was told that it is not applied.
+    never: bool,
+}
+
+/// Everything that is judged in a run.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    commands: BTreeMap<u64, Command>,
+    /// By group and number of the delivery: the state after it, as the first member had it.
+    states: HashMap<Place, u64>,
+    /// Places whose effect is known.
+    seen: HashSet<Place>,
+    /// Sessions that ended or ran out in a group.
+    ended: HashSet<(GroupId, SessionId)>,
+    /// The first violation of each property.
+    violations: BTreeMap<&'static str, String>,
+}
+
+impl Ledger {
+    /// The properties, by name.
+    pub(super) const PROPERTIES: [&'static str; 7] = ["S1", "S2", "S3", "S4", "S5", "S6", "S7"];
+
+    pub(super) fn violate(&mut self, property: &'static str, what: String) {
+        self.violations.entry(property).or_insert(what);
+    }
+
+    /// A command was begun.
+    pub(super) fn begun(&mut self, token: u64, session: SessionId, to: &[GroupId]) {
+        let command = Command { session, to: to.to_vec(), applied: BTreeMap::new(), is_known: false, never: false };
+        self.commands.insert(token, command);
+    }
+
+    /// A member applied a command.
+    pub(super) fn applied(&mut self, (group, number): Place, time: u64, token: u64, reply: Vec<u8>) {
+        if !self.seen.insert((group, number)) {
+            return;
+        }
+        let Some(command) = self.commands.get_mut(&token) else {
+            return self.violate("S1", format!("group {} applies command {token}, which nobody sent", group.0));
+        };
+        let earlier = command.applied.get(&group).map(|applied| applied.number);
+        let (is_for, never) = (command.to.contains(&group), command.never);
+        command.applied.entry(group).or_insert(Applied { number, time, reply });
+        if let Some(earlier) = earlier {
+            self.violate("S1", format!("group {} applies command {token} at {earlier} and {number}", group.0));
+        }
+        if !is_for {
+            self.violate("S1", format!("command {token} is not for group {}, which applies it", group.0));
+        }
+        if never {
+            self.violate("S4", format!("group {} applies command {token}, which was told to be not applied", group.0));
+        }
+    }
+
+    /// Sessions ended at a member.
+    pub(super) fn ended(&mut self, group: GroupId, sessions: impl IntoIterator<Item = SessionId>) {
+        self.ended.extend(sessions.into_iter().map(|session| (group, session)));
+    }
+
+    /// A member has this state after this delivery.
+    pub(super) fn state(&mut self, place: Place, state: &[u8]) {
+        let hash = xxh3_64(state);
+        if *self.states.entry(place).or_insert(hash) != hash {
+            let (group, number) = place;
+            self.violate("S6", format!("two members of group {} differ after delivery {number}", group.0));
+        }
+    }
+
+    /// Whether the caller knows the fate of a command.
+    pub(super) fn is_known(&self, token: u64) -> bool {
+        self.commands.get(&token).is_none_or(|command| command.is_known)
+    }
+
+    /// A caller is told the fate of a command. `age` is how many generations ago it was sent, and `last` whether nobody asks again.
+    pub(super) fn told(&mut self, token: u64, told: &Told, age: u32, last: bool) {
+        let Some(command) = self.commands.get_mut(&token) else {
+            return self.violate("S3", format!("a caller hears of command {token}, which nobody sent"));
+        };
+        command.is_known |= last;
+        match told {
+            Told::Applied(replies) => {
+                if command.never {
+                    return self.violate("S4", format!("command {token} is told to be not applied, and applied"));
+                }
+                if let Err(why) = compare(command, replies) {
+                    self.violate("S3", format!("the reply to command {token}: {why}"));
+                }
+            }
+            Told::NotApplied => {
+                command.never = true;
+                if let Some(group) = command.applied.keys().next() {
+                    let text =
+                        format!("command {token} is told to be not applied, and group {} has applied it", group.0);
+                    self.violate("S4", text);
+                }
+            }
+            Told::Unknown(why) if last => self.check_reason(token, *why, age),
+            Told::Unknown(_) => {}
+        }
+    }
+
+    /// Whether it is true what a caller was told for good.
+    fn check_reason(&mut self, token: u64, why: Why, age: u32) {
+        let command = &self.commands[&token];
+        let session = command.session;
+        let ended = |group: &GroupId| self.ended.contains(&(*group, session));
+        let is_true = match why {
+            Why::SessionEnded(_) => command.to.iter().any(ended),
+            Why::Forgotten(group) => age > 1 || ended(&group),
+            _ => false,
+        };
+        if !is_true {
+            self.violate("S5", format!("the fate of command {token} stays unknown: {why:?}, {age} generations ago"));
+        }
+    }
+
+    /// Whether a session ended or ran out in a group.
+    pub(super) fn has_ended(&self, group: GroupId, session: SessionId) -> bool {
+        self.ended.contains(&(group, session))
+    }
+
+    /// Returns how many commands to several groups were applied in all of them. `finished`: nothing is under way any more.
+    pub(super) fn close(&mut self, finished: bool) -> u64 {
+        let mut in_several = 0;
+        let mut torn = None;
+        for (token, command) in &self.commands {
+            let whole = command.applied.len() == command.to.len();
+            in_several += u64::from(whole && command.to.len() > 1);
+            if !whole && !command.applied.is_empty() {
+                let groups = |groups: Vec<GroupId>| groups.iter().map(|group| group.0).collect::<Vec<_>>();
+                let by = groups(command.applied.keys().copied().collect());
+                let to = groups(command.to.clone());
+                torn.get_or_insert_with(|| format!("command {token} to groups {to:?} is applied by {by:?} only"));
+            }
+        }
+        if let Some(torn) = torn.filter(|_| finished) {
+            self.violate("S2", torn);
+        }
+        in_several
+    }
+
+    /// The verdicts, and the first violation in words.
+    pub(super) fn verdicts(&self) -> (BTreeMap<&'static str, Verdict>, Option<String>) {
+        let verdict = |property: &&'static str| match self.violations.get(property) {
+            Some(summary) => Verdict::Violated(CounterExample { summary: summary.clone(), lines: Vec::new() }),
+            None => Verdict::Ok,
+        };
+        let verdicts = Self::PROPERTIES.iter().map(|property| (*property, verdict(property))).collect();
+        let first = self.violations.iter().next().map(|(property, what)| format!("{property}: {what}"));
+        (verdicts, first)
+    }
+}
+
+fn compare(command: &Command, replies: &[(GroupId, Position, Option<Vec<u8>>)]) -> Result<(), String> {
+    let groups: Vec<GroupId> = replies.iter().map(|(group, ..)| *group).collect();
+    if groups != command.to {
+        return Err(format!("it is of groups {groups:?}, and was sent to {:?}", command.to));
+    }
+    for (group, position, bytes) in replies {
+        let Some(applied) = command.applied.get(group) else {
+            return Err(format!("group {} has not applied it", group.0));
+        };
+        if (applied.number, applied.time) != (position.index, position.timestamp.time) {
+            return Err(format!("group {} applied it at {}, not at {}", group.0, applied.number, position.index));
+        }
+        let right = bytes.as_ref().map_or(applied.reply.len() > 40, |bytes| *bytes == applied.reply);
+        if !right {
+            return Err(format!("group {} replied {:02x?}, and the caller got {bytes:02x?}", group.0, applied.reply));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a refusal of a session's command passes when the command is given again.
+pub(super) fn passes(outcome: Outcome) -> bool {
+    !matches!(outcome, Outcome::Applied | Outcome::SessionNotOpen)
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_multicast::{Incarnation, Timestamp};
+
+    use super::*;
+
+    const SESSION: SessionId = SessionId(7);
+
+    fn violated(ledger: &Ledger) -> Vec<&'static str> {
+        ledger.violations.keys().copied().collect()
+    }
+
+    fn reply(group: u16, index: u64, bytes: &[u8]) -> Told {
+        let timestamp = Timestamp { time: 90, group };
+        let position = Position { timestamp, index, incarnation: Incarnation::FIRST };
+        Told::Applied(vec![(GroupId(group), position, Some(bytes.to_vec()))])
+    }
+
+    #[test]
+    fn each_property_is_violated_by_what_it_is_about() {
+        let one = [GroupId(0)];
+        let mut ledger = Ledger::default();
+        ledger.begun(1, SESSION, &one);
+        ledger.applied((one[0], 5), 90, 1, b"yes".to_vec());
+        ledger.applied((one[0], 5), 90, 1, b"yes".to_vec());
+        ledger.told(1, &reply(0, 5, b"yes"), 0, true);
+        ledger.close(true);
+        assert_eq!(violated(&ledger), [""; 0]);
+        ledger.told(1, &reply(0, 5, b"no"), 0, true);
+        ledger.applied((one[0], 6), 91, 1, b"yes".to_vec());
+        assert_eq!(violated(&ledger), ["S1", "S3"]);
+
+        let mut ledger = Ledger::default();
+        ledger.begun(2, SESSION, &[GroupId(0), GroupId(1)]);
+        ledger.applied((GroupId(1), 1), 90, 2, Vec::new());
+        ledger.told(2, &Told::NotApplied, 0, true);
+        ledger.told(2, &Told::Unknown(Why::Forgotten(GroupId(0))), 1, true);
+        ledger.state((GroupId(0), 1), b"a");
+        ledger.state((GroupId(0), 1), b"b");
+        ledger.close(false);
+        assert_eq!(violated(&ledger), ["S4", "S5", "S6"]);
+        ledger.close(true);
+        assert_eq!(violated(&ledger), ["S2", "S4", "S5", "S6"]);
+    }
+
+    #[test]
+    fn a_fate_stays_unknown_only_for_a_reason_that_is_true() {
+        let group = GroupId(0);
+        for (why, age, ended, is_true) in [
+            (Why::SessionEnded(group), 0, true, true),
+            (Why::SessionEnded(group), 0, false, false),
+            (Why::Forgotten(group), 2, false, true),
+            (Why::Forgotten(group), 1, false, false),
+            (Why::TimedOut, 9, true, false),
+        ] {
+            let mut ledger = Ledger::default();
+            ledger.begun(1, SESSION, &[group]);
+            ledger.ended(group, ended.then_some(SESSION));
+            ledger.told(1, &Told::Unknown(why), age, true);
+            assert_eq!(violated(&ledger).is_empty(), is_true, "{why:?}");
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! A member with its table of sessions, which answers as a node does.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use stentor_election::{Change, Election};
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::SimFabric;
+use stentor_multicast::{Application, Ballot, ClientId, Delivered, GroupId, Member, NodeError, ReplicaConfig};
+use stentor_session::{Answer, Answers, At, Kind, Sessions, Verdict};
+
+use super::run::{Shared, chance};
+use super::service::{Done, Served, Tally};
+use crate::chance::Chance;
+use crate::clocks::BOUND_NS;
+use crate::nemesis::Told;
+
+/// Time between ticks of the state machine, ns.
+const TICK_NS: u64 = 20_000;
+/// How long a named leader waits at least before it tries again, ns.
+const RETRY_NS: u64 = 60_000;
+
+/// What is applied: the table and the service below it.
+struct Applied {
+    group: GroupId,
+    sessions: Sessions,
+    tally: Tally,
+    /// What is to be said: client, whether by all members, record.
+    replies: Vec<(ClientId, bool, Vec<u8>)>,
+    /// Commands that were applied in this step.
+    tokens: Vec<u64>,
+}
+
+pub(super) struct MemberActor {
+    pub(super) member: Member<SimFabric>,
+    me: ProcessId,
+    election: Told,
+    /// The election names this process; it tries (again) then, ns.
+    named: Option<u64>,
+    /// How often it has tried since.
+    attempts: u32,
+    chance: Chance,
+    /// Without memory, and not recorded as come back.
+    absent: bool,
+    /// The nemesis counts it as failed.
+    forgetful: bool,
+    /// The last ballot in which it led.
+    led: Option<Ballot>,
+    applied: Applied,
+    answers: Answers,
+    /// Commands whose replies it said as the leader.
+    said: Vec<u64>,
+    shared: Rc<Shared>,
+}
+
+impl MemberActor {
+    pub(super) fn new(shared: &Rc<Shared>, me: ProcessId, incarnation: u64) -> Result<Self, NodeError> {
+        let base = &shared.scenario.base;
+        let topology = &shared.topology;
+        let variant = base.variant;
+        let config =
+            ReplicaConfig { variant, retry_ticks: 3, ..ReplicaConfig::new(topology.clone(), me, base.limits.window) };
+        let fabric = shared.world.fabric(me);
+        let mut member = match incarnation {
+            1 => Member::new(fabric, config, base.limits, shared.salt, incarnation)?,
+            _ => Member::joining(fabric, config, base.limits, shared.salt, incarnation)?,
+        };
+        let forever = |ns: Option<u64>| ns.map_or(Duration::MAX, Duration::from_nanos);
+        member.set_expel_after(forever(base.expel_ns));
+        member.set_tick(Duration::from_nanos(TICK_NS));
+        member.set_client_timeout(forever(base.client_timeout_ns));
+        member.set_clock_bound(Duration::from_nanos(BOUND_NS));
+        let group = member.replica().group();
+        shared.world.name(me, &format!("g{} {me}", group.0 + 1));
+        Ok(MemberActor {
+            member,
+            me,
+            election: shared.nemesis.borrow().election(me),
+            named: None,
+            attempts: 0,
+            chance: chance(shared, me, incarnation),
+            absent: incarnation > 1,
+            forgetful: incarnation > 1,
+            led: None,
+            applied: Applied {
+                group,
+                sessions: shared.table(group),
+                tally: Tally::default(),
+                replies: Vec::new(),
+                tokens: Vec::new(),
+            },
+            answers: Answers::new(topology.clients()),
+            said: Vec::new(),
+            shared: Rc::clone(shared),
+        })
+    }
+
+    pub(super) fn step(&mut self, now_ns: u64) -> bool {
+        self.listen(now_ns);
+        let clocks = self.shared.clocks.borrow();
+        let member_ns = clocks.monotonic(self.me, now_ns);
+        let wall_ns = clocks.wall(self.me, now_ns);
+        drop(clocks);
+        let told = self.member.tell_wall_clock(Duration::from_nanos(member_ns), wall_ns);
+        told.expect("the clocks are of this age");
+        let mut worked = self.member.housekeep();
+        let MemberActor { member, me, absent, applied, shared, .. } = self;
+        let mut app = App { now_ns, me: *me, absent, applied, shared };
+        worked |= member.step(Duration::from_nanos(member_ns), &mut app);
+        if !shared.world.is_up(*me) {
+            return false;
+        }
+        worked |= self.answer();
+        self.note(now_ns);
+        self.shared.world.wake_at(self.me, now_ns + TICK_NS);
+        if let Some(at) = self.election.next_at() {
+            self.shared.world.wake_at(self.me, at.max(now_ns + 1));
+        }
+        worked || self.member.has_unflushed()
+    }
+
+    /// Says what came of this step and what is to be said again, in the order of a node's round.
+    fn answer(&mut self) -> bool {
+        let MemberActor { member, applied, answers, said, shared, .. } = self;
+        let mut again = 0;
+        let looked = answers.look(member, |client| {
+            if shared.mutant.says_once() {
+                return;
+            }
+            applied.sessions.replies_of(client.0, |record| {
+                again += 1;
+                applied.replies.push((client, true, record.to_vec()));
+            });
+        });
+        if member.replica().is_leader() {
+            said.append(&mut applied.tokens);
+        }
+        applied.tokens.clear();
+        let replies = applied.replies.iter();
+        let replies = replies.map(|(client, by_all, record)| Answer { client: *client, by_all: *by_all, record });
+        answers.send(member, replies);
+        applied.replies.clear();
+        let mut counts = shared.counts.borrow_mut();
+        counts.records_said_again += again;
+        counts.reply_rings_full += u64::from(answers.waiting() > 0);
+        looked
+    }
+
+    /// Hears of leaders, and campaigns if it is named.
+    fn listen(&mut self, now_ns: u64) {
+        while let Some(change) = self.election.poll(Duration::from_nanos(now_ns)) {
+            match change {
+                Change::Leader { process, .. } if process == self.me => (self.named, self.attempts) = (Some(now_ns), 0),
+                Change::Leader { .. } | Change::Pending | Change::Resigned { .. } => self.named = None,
+            }
+        }
+        let replica = self.member.replica();
+        let leads = replica.is_leader() && replica.ballot() == replica.known(replica.group());
+        if let Some(at) = self.named.filter(|at| now_ns >= *at && !leads)
+            && self.member.campaign().is_ok()
+        {
+            let pause = RETRY_NS << self.attempts.min(6);
+            self.attempts += 1;
+            self.named = Some(at.max(now_ns) + pause + self.chance.between(0, pause));
+        }
+    }
+
+    /// Records that it is back, or ready to lead.
+    fn note(&mut self, now_ns: u64) {
+        let (replica, shared) = (self.member.replica(), &self.shared);
+        if self.absent && !replica.is_joining() {
+            self.absent = false;
+            shared.progress.borrow_mut().restored(self.me, replica.delivered());
+        }
+        if self.forgetful && !replica.is_joining() {
+            self.forgetful = false;
+            shared.nemesis.borrow_mut().synced(now_ns, self.me, !shared.are_all_done());
+        }
+        if replica.is_leader() && self.led.replace(replica.ballot()) != Some(replica.ballot()) {
+            shared.nemesis.borrow_mut().ready(now_ns, replica.group(), self.me);
+        }
+    }
+
+    /// Notes which replies are lost with it.
+    pub(super) fn crashed(&self) {
+        let ledger = self.shared.ledger.borrow();
+        let lost = self.said.iter().filter(|token| !ledger.is_known(**token)).count();
+        self.shared.counts.borrow_mut().replies_lost_with_leaders += lost as u64;
+    }
+
+    /// How it stands, in words.
+    pub(super) fn stand(&self) -> String {
+        let replica = self.member.replica();
+        let open: Vec<String> = replica.undelivered().take(4).map(|id| id.to_string()).collect();
+        format!(
+            "{} has delivered {} in ballot {}{}{}; {} sessions; undelivered: {}",
+            self.me,
+            replica.delivered(),
+            replica.ballot(),
+            if replica.is_leader() { ", leads" } else { "" },
+            if replica.is_joining() { ", joins" } else { "" },
+            self.applied.sessions.len(),
+            open.join(" ")
+        )
+    }
+}
+
+/// The application of one step.
+struct App<'a> {
+    now_ns: u64,
+    me: ProcessId,
+    absent: &'a mut bool,
+    applied: &'a mut Applied,
+    shared: &'a Shared,
+}
+
+impl App<'_> {
+    /// Judges a delivery by the table.
+    fn apply(&mut self, delivered: &Delivered<'_>, done: &mut Done) {
+        let Applied { sessions, tally, replies, .. } = &mut *self.applied;
+        let mut service = Served { tally, done };
+        let groups: Vec<GroupId> = delivered.groups.iter().collect();
+        let client = delivered.id.client;
+        let at = At {
+            time: delivered.timestamp,
+            index: delivered.number,
+            incarnation: delivered.origin,
+            destinations: &groups,
+            client: client.0,
+        };
+        let judged = match sessions.deliver(&at, delivered.payload, &mut service) {
+            Ok(judged) if delivered.enveloped => judged,
+            Ok(_) => {
+                return self.shared.ledger.borrow_mut().violate("S1", "the mark of an envelope is lost".to_owned());
+            }
+            Err(why) => {
+                return self.shared.ledger.borrow_mut().violate("S1", format!("a payload is no message: {why}"));
+            }
+        };
+        let mut counts = self.shared.counts.borrow_mut();
+        match (judged.verdict, judged.envelope.kind) {
+            (Verdict::Duplicate, Kind::Command) => counts.duplicates_from_cache += 1,
+            (Verdict::Duplicate, Kind::Resolve) => counts.questions_from_cache += 1,
+            _ => {}
+        }
+        let Answer { client, by_all, record } = Answer::to(client, &judged);
+        replies.push((client, by_all, record.to_vec()));
+        let ends = judged.verdict == Verdict::CarriedOut(Kind::End);
+        // The last of those that ended here was ended by its process.
+        counts.sessions_run_out += (done.ended.len() - usize::from(ends)) as u64;
+    }
+
+    fn judge(&self, number: u64) {
+        let mut state = Vec::new();
+        self.applied.sessions.write(&mut state);
+        self.applied.tally.write(&mut state);
+        self.shared.ledger.borrow_mut().state((self.applied.group, number), &state);
+    }
+}
+
+impl Application for App<'_> {
+    fn deliver(&mut self, delivered: &Delivered<'_>) {
+        // It may have died at a post of this step; what it does after that never happened.
+        if !self.shared.world.is_up(self.me) {
+            return;
+        }
+        let mut progress = self.shared.progress.borrow_mut();
+        if std::mem::take(self.absent) {
+            progress.restored(self.me, delivered.number - 1);
+        }
+        let (group, number, time) = (self.applied.group, delivered.number, delivered.timestamp.time);
+        let first = progress.delivered(self.me, group, delivered.id, number);
+        progress.note_delivery(self.now_ns, group, first);
+        drop(progress);
+        let mut done = Done::default();
+        self.apply(delivered, &mut done);
+        let mut ledger = self.shared.ledger.borrow_mut();
+        ledger.ended(group, done.ended);
+        if let Some((token, reply)) = done.applied {
+            self.applied.tokens.push(token);
+            ledger.applied((group, number), time, token, reply);
+            self.shared.record("apply", self.now_ns, self.me, &[number, time, token]);
+        } else {
+            self.shared.record("judge", self.now_ns, self.me, &[number, time]);
+        }
+        drop(ledger);
+        self.judge(number);
+        self.shared.deliveries.set(self.shared.deliveries.get() + 1);
+        self.shared.world.mark(self.me, format_args!("deliver {}", delivered.id));
+    }
+
+    fn snapshot(&mut self, out: &mut Vec<u8>) {
+        self.applied.sessions.write(out);
+        self.applied.tally.write(out);
+    }
+
+    fn restore(&mut self, number: u64, state: &[u8]) {
+        if !self.shared.world.is_up(self.me) {
+            return;
+        }
+        let (group, shared) = (self.applied.group, self.shared);
+        let fresh = shared.table(group);
+        let read = if number == 0 {
+            Some((fresh, Tally::default()))
+        } else {
+            let read = Sessions::read(group, shared.scenario.sessions, state).ok();
+            read.and_then(|(sessions, rest)| Some((sessions, Tally::read(rest)?)))
+        };
+        let Some((sessions, tally)) = read else {
+            return shared.ledger.borrow_mut().violate("S6", format!("{} cannot read a state", self.me));
+        };
+        shared.counts.borrow_mut().states_with_sessions += u64::from(!sessions.is_empty());
+        let sessions = if shared.mutant.leaves_table_out() { shared.table(group) } else { sessions };
+        self.applied.sessions = sessions.with_mutant(shared.mutant.of_sessions());
+        self.applied.tally = tally;
+        if number > 0 {
+            self.judge(number);
+        }
+        *self.absent = false;
+        shared.progress.borrow_mut().restored(self.me, number);
+        shared.world.mark(self.me, format_args!("state after delivery {number}"));
+    }
+}

@@ -1,0 +1,33 @@
+//! Simulation of exactly-once sessions: real members and clients on simulated NICs, with tables of sessions above them, under the faults of
+//! the multicast's profiles.
+//!
+//! Members apply commands to a small service through `Sessions`, and say replies by `Answers`, as nodes do. Clients use `Caller` as the
+//! library's client does: they ask for replies that do not come, renew and widen their session, write down tickets before they send, and a
+//! later process takes the session up and resolves what is open. Some send copies of commands, some give commands up, some never ask.
+//!
+//! # Properties
+//! | name | what |
+//! |---|---|
+//! | S1 | a command is applied at most once in each of its groups, and in no other |
+//! | S2 | it is applied in all of its groups or in none |
+//! | S3 | the reply that a caller gets is that of the first application of its own command |
+//! | S4 | what was said to be not applied is applied nowhere, before or after |
+//! | S5 | a command whose fate stays unknown has a reason that `docs/sessions.md` names, and that reason is true |
+//! | S6 | members of a group have equal tables and services after the same deliveries |
+//! | S7 | when the faults have stopped every client comes to its end |
+
+mod client;
+mod counts;
+mod disk;
+mod keeping;
+mod ledger;
+mod member;
+mod mutant;
+mod run;
+mod scenario;
+mod service;
+
+pub use counts::SessionCounts;
+pub use mutant::Mutant;
+pub use run::{RunReport, record_seed, run_scenario, run_seed};
+pub use scenario::Scenario;

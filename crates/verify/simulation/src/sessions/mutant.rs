@@ -1,0 +1,58 @@
+//! Planted bugs of sessions and of what is around them.
+
+use stentor_session as session;
+
+stentor_fabric::mutants! {
+    /// A request that has its reply already is applied again.
+    AppliesDuplicates, "applies-duplicates", "S1";
+    /// A full table evicts the session that ends first.
+    EvictsWhenFull, "evicts-when-full", "S2";
+    /// The replies of the generation before are dropped when a session is taken up.
+    ForgetsOnTakeUp, "forgets-on-take-up", "S5";
+    /// Each group judges by its own end of the session.
+    TableEnd, "table-end", "S2";
+    /// The caller takes a refusal of one copy for the fate of all copies.
+    OneCopySpeaksForAll, "one-copy-speaks-for-all", "S4";
+    /// A leader does not say replies again.
+    SaysOnce, "says-once", "S7";
+    /// A member's state comes without its table of sessions.
+    TableLeftOut, "table-left-out", "S6";
+}
+
+impl Mutant {
+    /// Returns what is switched on in tables and callers.
+    pub(super) fn of_sessions(self) -> session::Mutant {
+        #[cfg(feature = "plants")]
+        return match self {
+            Mutant::AppliesDuplicates => session::Mutant::AppliesDuplicates,
+            Mutant::EvictsWhenFull => session::Mutant::EvictsWhenFull,
+            Mutant::ForgetsOnTakeUp => session::Mutant::ForgetsOnTakeUp,
+            Mutant::TableEnd => session::Mutant::TableEnd,
+            Mutant::OneCopySpeaksForAll => session::Mutant::OneCopySpeaksForAll,
+            Mutant::None | Mutant::SaysOnce | Mutant::TableLeftOut => session::Mutant::None,
+        };
+        #[cfg(not(feature = "plants"))]
+        session::Mutant::None
+    }
+
+    pub(super) fn says_once(self) -> bool {
+        #[cfg(feature = "plants")]
+        return self == Mutant::SaysOnce;
+        #[cfg(not(feature = "plants"))]
+        false
+    }
+
+    pub(super) fn leaves_table_out(self) -> bool {
+        #[cfg(feature = "plants")]
+        return self == Mutant::TableLeftOut;
+        #[cfg(not(feature = "plants"))]
+        false
+    }
+
+    /// Whether simulations find it.
+    #[cfg(feature = "plants")]
+    #[must_use]
+    pub fn is_hunted(self) -> bool {
+        self != Mutant::None
+    }
+}

@@ -1,0 +1,342 @@
+//! One seed of sessions: a time with faults, then a time without, in which every client comes to its end.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use stentor_checker::Report;
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Due, FaultCounts, SimConfig, Transcript, World};
+use stentor_multicast::{Counts, GroupId, NodeError, ProcessRole, Topology};
+use stentor_session::Sessions;
+
+use super::client::ClientActor;
+use super::counts::SessionCounts;
+use super::disk::Disk;
+use super::ledger::Ledger;
+use super::member::MemberActor;
+use super::mutant::Mutant;
+use super::scenario::Scenario;
+use crate::chance::Chance;
+use crate::clocks::Clocks;
+use crate::faulty_run::RECOVERY_STEPS;
+use crate::nemesis::{Nemesis, NemesisCounts, Profile};
+use crate::progress::Progress;
+use crate::record::{Record, Recorded};
+use crate::scenario::DEADLINE_NS;
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub struct RunReport {
+    /// The verdicts.
+    pub report: Report,
+    /// Messages multicast.
+    pub messages: u64,
+    /// Deliveries.
+    pub deliveries: u64,
+    /// Whether every client came to its end.
+    pub finished: bool,
+    /// Steps of all processes.
+    pub steps: u64,
+    /// Of these, those after the faults had stopped.
+    pub recovery_steps: u64,
+    /// Virtual time, ns.
+    pub virtual_ns: u64,
+    /// What the network did.
+    pub faults: FaultCounts,
+    /// What the nemesis did.
+    pub nemesis: NemesisCounts,
+    /// What sessions went through.
+    pub counts: SessionCounts,
+    /// Remote writes of the protocol.
+    pub writes: u64,
+    /// What the nemesis did, and who waits at the end, in words.
+    pub log: Vec<String>,
+}
+
+impl RunReport {
+    /// The names of violated properties.
+    pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.report.violated()
+    }
+}
+
+/// What all processes of a run share.
+pub(super) struct Shared {
+    pub(super) world: World,
+    pub(super) progress: RefCell<Progress>,
+    pub(super) nemesis: RefCell<Nemesis>,
+    pub(super) clocks: RefCell<Clocks>,
+    pub(super) ledger: RefCell<Ledger>,
+    pub(super) counts: RefCell<SessionCounts>,
+    /// By client.
+    pub(super) disks: Vec<RefCell<Disk>>,
+    pub(super) topology: Arc<Topology>,
+    pub(super) scenario: Scenario,
+    pub(super) salt: u64,
+    pub(super) mutant: Mutant,
+    pub(super) messages: Cell<u64>,
+    pub(super) deliveries: Cell<u64>,
+    tokens: Cell<u64>,
+    transcript: RefCell<Option<Transcript>>,
+}
+
+impl Shared {
+    /// An empty table of a group.
+    pub(super) fn table(&self, group: GroupId) -> Sessions {
+        Sessions::new(group, self.scenario.sessions).with_mutant(self.mutant.of_sessions())
+    }
+
+    /// The number of another command, from 1.
+    pub(super) fn next_token(&self) -> u64 {
+        self.tokens.set(self.tokens.get() + 1);
+        self.tokens.get()
+    }
+
+    pub(super) fn are_all_done(&self) -> bool {
+        self.disks.iter().all(|disk| disk.borrow().done)
+    }
+
+    /// Adds to the transcript.
+    pub(super) fn record(&self, what: &str, now_ns: u64, who: ProcessId, numbers: &[u64]) {
+        if let Some(transcript) = &mut *self.transcript.borrow_mut() {
+            transcript.line(what, &[&[now_ns, who.0.into()], numbers].concat(), &[]);
+        }
+    }
+}
+
+/// Another stream of choices for a process of each incarnation.
+pub(super) fn chance(shared: &Shared, process: ProcessId, incarnation: u64) -> Chance {
+    Chance::new(shared.salt, 2_000 + u64::from(process.0) * 1_000 + incarnation)
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// [`NodeError`], if the scenario is impossible; the drawn ones are not.
+pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
+    run_scenario(seed, &Scenario::draw(seed), mutant)
+}
+
+/// Runs a seed of a scenario that was not drawn.
+///
+/// # Errors
+/// As [`run_seed`].
+pub fn run_scenario(seed: u64, scenario: &Scenario, mutant: Mutant) -> Result<RunReport, NodeError> {
+    Ok(run(seed, scenario, mutant, Record::Nothing)?.0)
+}
+
+/// Runs a seed and records what happens.
+///
+/// # Errors
+/// As [`run_seed`].
+pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
+    run(seed, &Scenario::draw(seed), mutant, record)
+}
+
+enum Actor {
+    Member(Box<MemberActor>),
+    Client(Box<ClientActor>),
+}
+
+/// Everybody in a run.
+struct Run {
+    shared: Rc<Shared>,
+    actors: Vec<Option<Actor>>,
+    /// By process.
+    incarnations: Vec<u64>,
+    writes: u64,
+    steps: u64,
+    /// Steps when the faults stopped.
+    stopped_at: Option<u64>,
+}
+
+fn run(seed: u64, scenario: &Scenario, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
+    let base = &scenario.base;
+    let topology = Arc::new(Topology::new(&base.groups, base.clients).expect("drawn clusters are within the limits"));
+    let world = record.world(SimConfig {
+        mix: base.mix.clone(),
+        faults: base.set_faults(seed, Nemesis::UNTIL_NS),
+        ..SimConfig::new(topology.processes(), seed, base.network.clone())
+    });
+    let disk = |_| RefCell::new(Disk { left: scenario.commands, ends_at: scenario.ends_at, ..Disk::default() });
+    let mut nemesis = Nemesis::new(seed, scenario.profile, &topology, &world);
+    // Somebody comes to each place, and resolves what those before it have written down.
+    nemesis.fill_places();
+    let clocks = Clocks::draw(seed, Profile::Clocks, &topology).expect("this profile has clocks");
+    let shared = Rc::new(Shared {
+        progress: RefCell::new(Progress::new(&topology)),
+        nemesis: RefCell::new(nemesis),
+        clocks: RefCell::new(clocks),
+        ledger: RefCell::default(),
+        counts: RefCell::default(),
+        disks: (0..base.clients).map(disk).collect(),
+        scenario: scenario.clone(),
+        salt: seed ^ 0x5345_5353_494f_4e53,
+        world,
+        topology,
+        mutant,
+        messages: Cell::new(0),
+        deliveries: Cell::new(0),
+        tokens: Cell::new(0),
+        transcript: RefCell::new(record.transcript()),
+    });
+    let incarnations = vec![1; shared.topology.processes()];
+    let mut run = Run { shared, actors: Vec::new(), incarnations, writes: 0, steps: 0, stopped_at: None };
+    for process in (0..run.shared.topology.processes() as u16).map(ProcessId) {
+        let actor = run.actor(process)?;
+        run.actors.push(Some(actor));
+    }
+    let finished = run.drive()?;
+    Ok(run.judge(finished))
+}
+
+impl Run {
+    /// A process of this place, in its present incarnation.
+    fn actor(&self, process: ProcessId) -> Result<Actor, NodeError> {
+        let incarnation = self.incarnations[process.index()];
+        Ok(match self.shared.topology.role(process) {
+            Some(ProcessRole::Client(client)) => {
+                self.shared.world.name(process, &format!("c{}", client.0));
+                Actor::Client(Box::new(ClientActor::new(&self.shared, client, incarnation)?))
+            }
+            _ => Actor::Member(Box::new(MemberActor::new(&self.shared, process, incarnation)?)),
+        })
+    }
+
+    /// Whether every client came to its end in time.
+    fn drive(&mut self) -> Result<bool, NodeError> {
+        loop {
+            let now = self.shared.world.now_ns();
+            if self.stopped_at.is_none() && now >= Nemesis::UNTIL_NS {
+                self.stopped_at = Some(self.steps);
+                self.shared.nemesis.borrow_mut().stop(now);
+            }
+            let end = if self.stopped_at.is_none() { Nemesis::UNTIL_NS } else { DEADLINE_NS };
+            let acts = self.shared.nemesis.borrow().next_at().filter(|at| *at <= end);
+            match self.shared.world.next(acts.unwrap_or(end)) {
+                Some(Due::Step { process, now_ns }) => {
+                    self.step(process, now_ns);
+                    let since = self.stopped_at.map(|at| self.steps - at);
+                    if since.is_some() && self.is_through() {
+                        return Ok(true);
+                    }
+                    if since.is_some_and(|since| since > RECOVERY_STEPS) {
+                        return Ok(false);
+                    }
+                }
+                Some(Due::Crashed(process)) => self.crashed(process),
+                Some(Due::Restart(process)) => self.restart(process)?,
+                None if acts.is_some() => self.shared.nemesis.borrow_mut().act(),
+                None if self.stopped_at.is_some() => return Ok(self.is_through()),
+                None => self.shared.world.advance(Nemesis::UNTIL_NS.saturating_sub(now).max(1)),
+            }
+        }
+    }
+
+    fn step(&mut self, process: ProcessId, now_ns: u64) {
+        let worked = match &mut self.actors[process.index()] {
+            Some(Actor::Member(member)) => member.step(now_ns),
+            Some(Actor::Client(client)) => client.step(now_ns),
+            None => return,
+        };
+        self.steps += 1;
+        self.shared.world.stepped(process, worked);
+    }
+
+    fn is_through(&self) -> bool {
+        self.shared.are_all_done() && self.shared.progress.borrow().is_through(&self.shared.topology)
+    }
+
+    fn crashed(&mut self, process: ProcessId) {
+        let now = self.shared.world.now_ns();
+        self.count(process);
+        if let Some(Actor::Member(actor)) = &self.actors[process.index()] {
+            actor.crashed();
+        }
+        self.actors[process.index()] = None;
+        self.shared.record("crash", now, process, &[]);
+        let mut progress = self.shared.progress.borrow_mut();
+        match self.shared.topology.role(process) {
+            Some(ProcessRole::Client(client)) => progress.client_crashed(client),
+            _ => progress.member_crashed(process),
+        }
+        self.shared.nemesis.borrow_mut().crashed(now, process);
+    }
+
+    fn restart(&mut self, process: ProcessId) -> Result<(), NodeError> {
+        // Its fabric is taken anew by the actor.
+        drop(self.shared.world.restart(process));
+        self.incarnations[process.index()] += 1;
+        self.shared.nemesis.borrow_mut().restarted(self.shared.world.now_ns(), process);
+        self.actors[process.index()] = Some(self.actor(process)?);
+        Ok(())
+    }
+
+    /// Adds up what a process counted.
+    fn count(&mut self, process: ProcessId) {
+        let writes = |counts: &Counts| counts.protocol_writes();
+        self.writes += match &self.actors[process.index()] {
+            Some(Actor::Member(actor)) => writes(actor.member.counts()),
+            Some(Actor::Client(actor)) => writes(actor.client.counts()),
+            None => 0,
+        };
+    }
+
+    fn judge(mut self, finished: bool) -> (RunReport, Recorded) {
+        let now = self.shared.world.now_ns();
+        (0..self.actors.len() as u16).for_each(|process| self.count(ProcessId(process)));
+        let stand = |actor: &Actor| match actor {
+            Actor::Member(actor) => actor.stand(),
+            Actor::Client(actor) => actor.stand(),
+        };
+        let stuck: Vec<String> = if finished { Vec::new() } else { self.actors.iter().flatten().map(stand).collect() };
+        let missing = self.shared.progress.borrow().missing(&self.shared.topology).filter(|_| !finished);
+        self.actors.clear();
+        let shared = Rc::into_inner(self.shared).expect("the actors are gone");
+        let mut ledger = shared.ledger.into_inner();
+        let mut counts = shared.counts.into_inner();
+        counts.applied_in_several_groups = ledger.close(finished);
+        let mut log = shared.nemesis.borrow().log().to_vec();
+        log.extend(missing.map(|missing| format!("in the end: {missing}")));
+        log.extend(stuck.iter().cloned());
+        if !finished {
+            ledger.violate("S7", stuck.join("\n  "));
+        }
+        let (properties, counter_example) = ledger.verdicts();
+        let nemesis = shared.nemesis.borrow().counts();
+        let run = RunReport {
+            report: Report { properties, counter_example, complete: finished, ..Report::default() },
+            messages: shared.messages.get(),
+            deliveries: shared.deliveries.get(),
+            finished,
+            steps: self.steps,
+            recovery_steps: self.stopped_at.map_or(0, |at| self.steps - at),
+            virtual_ns: now,
+            faults: shared.world.fault_counts(),
+            nemesis,
+            counts,
+            writes: self.writes,
+            log,
+        };
+        let end = [finished.into(), run.steps, now, run.messages, run.deliveries];
+        let recorded = Recorded::of(&shared.world, shared.transcript.into_inner(), &end, run.violated());
+        (run, recorded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_does_the_same_each_time() {
+        let hashes = |seed| {
+            let (run, mut recorded) = record_seed(seed, Mutant::None, Record::Hashes).expect("a possible scenario");
+            assert_eq!(run.violated().collect::<Vec<_>>(), [""; 0], "{:?}", run.report.counter_example);
+            recorded.hashes()
+        };
+        assert_eq!(hashes(3), hashes(3));
+        assert_ne!(hashes(3), hashes(4));
+    }
+}

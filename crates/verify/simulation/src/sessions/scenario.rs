@@ -1,0 +1,99 @@
+//! The cluster, the sessions and the faults of one seed.
+
+use stentor_multicast::Limits;
+use stentor_session::{ReplyRecord, SessionLimits};
+
+use super::counts::SessionCounts;
+use crate::chance::Chance;
+use crate::nemesis::Profile;
+use crate::scenario as multicast;
+
+/// The stream of choices of the scenario.
+const STREAM: u64 = 700;
+/// A reply that has this many bytes at most is kept whole.
+const REPLY_BYTES: u32 = 40;
+/// Beside the head of a record: a reply, or the pairs of a session in four groups.
+const RECORD_BYTES: usize = 80;
+
+/// What one seed runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scenario {
+    /// Groups, clients, network and limits of the multicast.
+    pub base: multicast::Scenario,
+    /// The mix of faults.
+    pub profile: Profile,
+    /// Commands of each client's place.
+    pub commands: u64,
+    /// When so many of them are left the session is ended, and another one opened; `None`: one session serves for all.
+    pub ends_at: Option<u64>,
+    /// Limits of all tables.
+    pub sessions: SessionLimits,
+    /// How long a session lives, ns.
+    pub ttl_ns: u64,
+    /// How long a delivered command may be without a reply before its client asks, ns; `None`: clients never ask.
+    pub unanswered_ns: Option<u64>,
+    /// After this a command of the session goes out again, ns.
+    pub again_ns: u64,
+    /// After this a command is given up, ns; `None`: never.
+    pub patience_ns: Option<u64>,
+    /// After this a copy of a command is sent, ns; `None`: never.
+    pub copies_ns: Option<u64>,
+}
+
+impl Scenario {
+    /// What a seed runs.
+    #[must_use]
+    pub fn draw(seed: u64) -> Self {
+        let mut chance = Chance::new(seed, STREAM);
+        let profile = chance.pick(&[
+            Profile::All,
+            Profile::All,
+            Profile::All,
+            Profile::Failover,
+            Profile::Partition,
+            Profile::Clients,
+            Profile::Stops,
+            Profile::Stops,
+        ]);
+        let mut base = multicast::Scenario::draw_under(seed, profile);
+        let window = chance.pick(&[2, 4, 8]);
+        base.limits = Limits {
+            message_bytes: 256,
+            window,
+            body_ring_bytes: chance.pick(&[0, 2048, 8192]),
+            control_ring_bytes: 4096,
+            reply_bytes: ReplyRecord::HEAD_BYTES + RECORD_BYTES,
+            reply_ring_bytes: chance.pick(&[0, 0, 4096]),
+            ..Limits::default()
+        };
+        base.state_bytes = 0;
+        let commands = chance.between(12, 40);
+        base.pause_ns = chance.pick(&[0, 3_000_000 / commands, 2 * 3_000_000 / commands]);
+        let clients = u32::from(base.clients);
+        let ttl_ns = chance.pick(&[400_000, 800_000, 2_000_000]);
+        Scenario {
+            profile,
+            commands,
+            ends_at: chance.pick(&[None, Some(commands / 2)]),
+            sessions: SessionLimits {
+                sessions: chance.pick(&[clients - 1, clients, 2 * clients]),
+                ended: chance.pick(&[0, 1, 4]),
+                window,
+                reply_bytes: REPLY_BYTES,
+                ttl: 2 * ttl_ns,
+            },
+            ttl_ns,
+            unanswered_ns: chance.pick(&[None, Some(60_000), Some(150_000)]),
+            again_ns: chance.pick(&[80_000, 200_000]),
+            patience_ns: chance.pick(&[None, Some(100_000), Some(400_000)]),
+            copies_ns: chance.pick(&[None, Some(50_000), Some(150_000)]),
+            base,
+        }
+    }
+
+    /// What must happen in a simulation run, by name.
+    #[must_use]
+    pub fn claims() -> &'static [&'static str] {
+        &SessionCounts::CLAIMS
+    }
+}
