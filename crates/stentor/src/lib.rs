@@ -54,17 +54,20 @@
 //! `stentor-fabric`.
 #![forbid(unsafe_code)]
 
+pub mod channel;
 mod client;
 mod cluster;
 pub mod config;
+mod descriptor;
 mod node;
 mod reply;
 pub mod runtime;
 mod state_machine;
 
+pub use channel::{Channel, ChannelBuilder, ChannelError, ChannelErrorKind, Received};
 pub use client::{
-    Answer, Call, CallError, Client, ClientBuilder, ClientError, Groups, LocalClient, Outcome, Refused, Replies, Request, Session, Ticket,
-    Why,
+    Answer, Call, CallError, Client, ClientBuilder, ClientError, Groups, LocalClient, Outcome, Refused, Replies,
+    Request, Session, Ticket, Why,
 };
 pub use cluster::{Cluster, ClusterBuilder, Group};
 pub use config::{ClusterConfig, ConfigError};
