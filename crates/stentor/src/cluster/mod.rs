@@ -8,6 +8,7 @@ use std::sync::Arc;
 use stentor_host::default_directory;
 use stentor_multicast::GroupId;
 
+use crate::broadcast::BroadcastBuilder;
 use crate::channel::ChannelBuilder;
 use crate::client::ClientBuilder;
 use crate::config::{ClusterConfig, ConfigError, MemoryPlan, Problem};
@@ -105,6 +106,11 @@ impl Cluster {
     /// Begins a client. It takes the first of the cluster's places for clients that is free.
     pub fn client(&self) -> ClientBuilder {
         ClientBuilder::new(self.clone())
+    }
+
+    /// Begins a process of the broadcast that `[neb]` in the configuration describes.
+    pub fn broadcast(&self, name: &str) -> BroadcastBuilder {
+        BroadcastBuilder::new(self.clone(), name)
     }
 
     /// Begins the end of a channel at the process `me`, to the process `peer`; both are members of groups. The other process opens its end
