@@ -395,11 +395,8 @@ fn process_that_is_killed_is_missed_and_one_in_its_place_is_met_by_another_chann
     }
 }
 
-#[test]
-fn packets_between_addresses_carry_a_channel() {
-    let place = format!("127.77.{}.1:7300", 1 + std::process::id() % 250);
-    let [listens, connects] =
-        [Channel::listen(&place), Channel::connect(&place)].map(|end| end.fabric(FabricKind::Roce).patience(PATIENCE));
+/// Asks and answers between two addresses of this host.
+fn talk([listens, connects]: [ChannelBuilder; 2]) {
     let echo = thread::spawn(move || {
         let (mut channel, mut message) = (listens.open().unwrap(), Vec::new());
         while channel.recv_timeout(&mut message, PATIENCE).unwrap() {
@@ -415,4 +412,60 @@ fn packets_between_addresses_carry_a_channel() {
     }
     channel.close_timeout(PATIENCE).unwrap();
     echo.join().unwrap();
+}
+
+/// A place at an address that other tests, which may run at the same time, do not have.
+fn address(test: u8) -> String {
+    format!("127.{test}.{}.1:7300", 1 + std::process::id() % 250)
+}
+
+fn at(place: &str, fabric: FabricKind) -> [ChannelBuilder; 2] {
+    [Channel::listen(place), Channel::connect(place)].map(|end| end.fabric(fabric).patience(PATIENCE))
+}
+
+#[test]
+fn packets_between_addresses_carry_a_channel() {
+    talk(at(&address(77), FabricKind::Roce));
+}
+
+#[test]
+fn provider_of_libfabric_carries_a_channel() {
+    talk(at(&address(78), FabricKind::Ofi).map(|end| end.providers(["tcp;ofi_rxm"])));
+}
+
+#[test]
+fn end_that_dies_between_addresses_is_missed() {
+    for fabric in [FabricKind::Roce, FabricKind::Ofi] {
+        let [listens, connects] = at(&address(79), fabric).map(|end| end.providers(["tcp;ofi_rxm"]));
+        let other = thread::spawn(move || {
+            let mut channel = listens.open().unwrap();
+            assert!(channel.recv_timeout(&mut Vec::new(), PATIENCE).unwrap());
+        });
+        let mut channel = connects.open().unwrap();
+        channel.send_timeout(b"die", PATIENCE).unwrap();
+        let since = Instant::now();
+        let error = channel.recv_timeout(&mut Vec::new(), PATIENCE).unwrap_err();
+        assert_eq!(error.kind(), ChannelErrorKind::PeerGone, "{error}");
+        assert!(since.elapsed() < Duration::from_secs(15), "{fabric}: {:?}", since.elapsed());
+        other.join().unwrap();
+    }
+}
+
+#[test]
+fn end_with_another_key_is_told_so_and_does_not_wait_for_its_patience() {
+    let directory = TempDir::new();
+    let [mut listens, mut connects] = at(&address(80), FabricKind::Roce);
+    let key = |name: &str| {
+        let path = directory.join(name);
+        std::fs::write(&path, format!("{name} is the key of this end")).unwrap();
+        stentor::config::KeySource::File(path)
+    };
+    (listens, connects) = (listens.key(key("one")), connects.key(key("another")));
+    let other = thread::spawn(move || listens.patience(Duration::from_secs(8)).open().map(|_| ()).unwrap_err());
+    let since = Instant::now();
+    let error = connects.open().map(|_| ()).unwrap_err();
+    let errors = [error, other.join().unwrap()];
+    assert!(errors.iter().any(|error| error.kind() == ChannelErrorKind::Mismatch), "{errors:?}");
+    assert!(errors.iter().all(|error| !error.to_string().contains("is the key")), "{errors:?}");
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
 }

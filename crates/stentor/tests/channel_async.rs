@@ -144,6 +144,22 @@ fn round_trips_in_tokio_take_as_long_as_those_that_block() {
     }
 }
 
+/// Descriptors of fabrics are nested in that of a channel, and this one in tokio's.
+#[test]
+fn channel_between_addresses_is_used_in_tokio() {
+    use stentor::config::FabricKind;
+    for way in [Way::AsyncFd, Way::Futures] {
+        let place = format!("127.81.{}.1:7300", 1 + std::process::id() % 250);
+        let listens = Channel::listen(&place).fabric(FabricKind::Roce).wait(WaitMode::BLOCK);
+        let other = thread::spawn(move || echo(listens.open().unwrap(), way));
+        let channel = Channel::connect(&place).fabric(FabricKind::Roce).wait(WaitMode::BLOCK).open().unwrap();
+        let took = trips(channel, way, 300);
+        println!("roce, {way:?}: {took:?}");
+        other.join().unwrap();
+        assert!(took < Duration::from_millis(3), "nobody was woken: {took:?}");
+    }
+}
+
 /// A task that sleeps is woken by a message, and by the end of the other process; many channels share the thread that wakes.
 #[test]
 fn tasks_that_sleep_are_woken() {

@@ -47,7 +47,7 @@ impl ChannelBuilder {
     }
 
     fn new(meeting: Meeting, fabric: FabricKind, directory: PathBuf) -> Self {
-        let wishes = Wishes { fabric, directory, bind: None, key: None };
+        let wishes = Wishes { fabric, directory, bind: None, key: None, providers: Vec::new() };
         ChannelBuilder { meeting, wishes, wait: WaitMode::ADAPTIVE, patience: PATIENCE, message_bytes: MESSAGE_BYTES }
     }
 
@@ -74,6 +74,13 @@ impl ChannelBuilder {
     /// if both ends are at loopback addresses.
     pub fn key(mut self, key: KeySource) -> Self {
         self.wishes.key = Some(key);
+        self
+    }
+
+    /// Names the providers of libfabric that are tried, in this order, such as `tcp;ofi_rxm`; fabric `ofi` only. Without it the configuration
+    /// says, or the best one is taken.
+    pub fn providers<P: Into<String>>(mut self, names: impl IntoIterator<Item = P>) -> Self {
+        self.wishes.providers = names.into_iter().map(Into::into).collect();
         self
     }
 
@@ -127,7 +134,7 @@ impl ChannelBuilder {
             FabricKind::Roce => Channel::new(Core::new(spot.roce()?, self.config(false), names, *wait)?.into(), place),
             FabricKind::Ofi => {
                 let cluster = if let Meeting::Cluster { cluster, .. } = meeting { Some(cluster) } else { None };
-                let fabric = spot.ofi(cluster)?;
+                let fabric = spot.ofi(cluster, &wishes.providers)?;
                 let tagged = fabric.capabilities().tagged;
                 Channel::new(Core::new(fabric, self.config(tagged), names, *wait)?.into(), place)
             }

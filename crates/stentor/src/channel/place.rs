@@ -60,6 +60,8 @@ pub(super) struct Wishes {
     pub(super) directory: PathBuf,
     pub(super) bind: Option<IpAddr>,
     pub(super) key: Option<KeySource>,
+    /// Of libfabric, in the order in which they are tried; empty: the configuration says, or the best one is taken.
+    pub(super) providers: Vec<String>,
 }
 
 fn impossible(what: impl Into<String>, remedy: &'static str) -> Problem {
@@ -257,9 +259,12 @@ impl Spot {
     }
 
     /// Starts this end on libfabric, as the configuration of the cluster says if there is one.
-    pub(super) fn ofi(&self, cluster: Option<&Cluster>) -> Result<OfiFabric, Problem> {
+    pub(super) fn ofi(&self, cluster: Option<&Cluster>, providers: &[String]) -> Result<OfiFabric, Problem> {
         let config = OfiConfig { message_bytes: TAGGED_BYTES, ..OfiConfig::default() };
-        let config = cluster.map_or(config.clone(), |cluster| cluster.runtime().config().ofi().apply(&config));
+        let mut config = cluster.map_or(config.clone(), |cluster| cluster.runtime().config().ofi().apply(&config));
+        if !providers.is_empty() {
+            config.providers = providers.to_vec();
+        }
         self.wait_for_room(|| Ok(OfiFabric::start(self.net(), config.clone())?))
     }
 }
