@@ -267,6 +267,8 @@ impl<F: FabricDiagnostics> Core<F> {
         };
         *progress = Progress::Begun(number);
         let is_whole = self.endpoint.hand_over(self.handle, message).map_err(refused)?;
+        // Nobody may turn this end for long after it has sent.
+        self.endpoint.fabric_mut().flush();
         if is_whole {
             *progress = Progress::Done;
             self.begun = number + 1;
@@ -328,6 +330,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
         match self.endpoint.finish(self.handle) {
             Ok(()) | Err(WriteError::Closed) => {
+                self.endpoint.fabric_mut().flush();
                 self.is_finished = true;
                 Ok(())
             }
