@@ -113,6 +113,7 @@ pub(crate) const MAP: &[Place] = &[
         name: "stentor",
         on: &[
             "stentor-fabric-net",
+            "stentor-channel",
             "stentor-checker",
             "stentor-election",
             "stentor-fabric",

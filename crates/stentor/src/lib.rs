@@ -46,6 +46,9 @@
 //! }
 //! ```
 //!
+//! Programs that need no replicated state have a [`Channel`] between two processes, and the [`Broadcast`] of one to many that even a lying
+//! sender cannot split.
+//!
 //! `stentor cast` sends commands. A client in Rust is a [`runtime::Client`] for now.
 //!
 //! # Below that
@@ -54,14 +57,19 @@
 //! `stentor-fabric`.
 #![forbid(unsafe_code)]
 
+pub mod broadcast;
+pub mod channel;
 mod client;
 mod cluster;
 pub mod config;
+mod descriptor;
 mod node;
 mod reply;
 pub mod runtime;
 mod state_machine;
 
+pub use broadcast::{Broadcast, BroadcastBuilder, BroadcastError, BroadcastErrorKind, Heard, NotSent};
+pub use channel::{Channel, ChannelBuilder, ChannelError, ChannelErrorKind, Received};
 pub use client::{
     Answer, Call, CallError, Client, ClientBuilder, ClientError, Groups, LocalClient, Outcome, Prepared, Preparing,
     Refused, Replies, Request, Session, Ticket, Why,

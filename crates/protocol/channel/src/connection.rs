@@ -127,6 +127,12 @@ impl Connection {
         self.phase == Phase::Open
     }
 
+    /// Returns whether both ends have greeted, and nothing that this one has sent is on its way: the other end can open without it.
+    #[must_use]
+    pub fn has_met(&self) -> bool {
+        self.has_greeted && self.is_known && self.lent.sends() == 0
+    }
+
     /// Why it failed, if it did.
     #[must_use]
     pub fn error(&self) -> Option<&ChannelError> {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use stentor_host::default_directory;
 use stentor_multicast::GroupId;
 
+use crate::broadcast::BroadcastBuilder;
+use crate::channel::ChannelBuilder;
 use crate::client::ClientBuilder;
 use crate::config::{ClusterConfig, ConfigError, MemoryPlan, Problem};
 use crate::node::NodeBuilder;
@@ -104,6 +106,20 @@ impl Cluster {
     /// Begins a client. It takes the first of the cluster's places for clients that is free.
     pub fn client(&self) -> ClientBuilder {
         ClientBuilder::new(self.clone())
+    }
+
+    /// Begins a process of the broadcast that `[neb]` in the configuration describes.
+    pub fn broadcast(&self, name: &str) -> BroadcastBuilder {
+        BroadcastBuilder::new(self.clone(), name)
+    }
+
+    /// Begins the end of a channel at the process `me`, to the process `peer`; both are members of groups. The other process opens its end
+    /// the other way round. On shared memory it can be open beside a node of the same name. On fabrics between hosts the ends take the
+    /// addresses of the two members, so no node or broadcast of that name can run at the same address: use [`Channel::listen`] there.
+    ///
+    /// [`Channel::listen`]: crate::Channel::listen
+    pub fn channel(&self, me: &str, peer: &str) -> ChannelBuilder {
+        ChannelBuilder::in_cluster(self.clone(), me, peer)
     }
 
     pub(crate) fn runtime(&self) -> &Arc<ClusterRuntime> {

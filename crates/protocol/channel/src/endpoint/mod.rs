@@ -437,6 +437,13 @@ impl<F: Fabric> Endpoint<F> {
         self.entry(handle).is_none_or(|entry| entry.connection.has_ended())
     }
 
+    /// Returns whether both ends have greeted, and what this one has sent so far has been carried. An end that is not driven before that
+    /// keeps the other one from opening. False for a connection that is over.
+    #[must_use]
+    pub fn has_met(&self, handle: Handle) -> bool {
+        self.entry(handle).is_some_and(|entry| entry.connection.has_met())
+    }
+
     /// Whether the connection is open, closing or failing: not yet over.
     #[must_use]
     pub fn is_alive(&self, handle: Handle) -> bool {

@@ -1,8 +1,9 @@
 //! Between two threads over shared memory, which has no tags.
 
-use stentor_channel::{Config, Endpoint, EndpointConfig, Hub, Scheme};
+use stentor_channel::{Config, Endpoint, EndpointConfig, Hub, Notice, Scheme};
 use stentor_fabric::{ProcessId, WaitMode};
 use stentor_fabric_conformance::Faults;
+use stentor_fabric_shm::ShmFabric;
 
 use crate::bed::{receives, small};
 use crate::hosted::{Meeting, both, both_disordered, both_under};
@@ -95,4 +96,45 @@ fn questions_and_answers_that_block() {
         assert_eq!(hub.block_on(WaitMode::ADAPTIVE, ask).unwrap(), Ok(()));
         assert_eq!(answering.join().unwrap(), 500);
     });
+}
+
+/// Its owner may do something else for long, once it has met the other end.
+#[test]
+fn end_that_has_met_the_other_is_not_needed_for_it_to_open() {
+    let config = small(Scheme::Counted);
+    for round in 0..20 {
+        let meeting = Meeting::new(&format!("met-{round}"));
+        let open = |me: u16| {
+            let mut endpoint = Endpoint::new(meeting.shm(me), config, &[ProcessId(1 - me)]).unwrap();
+            let handle = endpoint.open(ProcessId(1 - me), 0).unwrap();
+            (endpoint, handle)
+        };
+        let turn = |endpoint: &mut Endpoint<ShmFabric>| {
+            // The control plane is looked at when there is nothing else to do, so data may come first.
+            let _ = endpoint.step() || endpoint.housekeep();
+            std::iter::from_fn(|| endpoint.next_notice()).any(|(_, notice)| notice == Notice::Opened)
+        };
+        let ((mut stops, handle), (mut goes_on, _)) = (open(0), open(1));
+        let mut opened = [false; 2];
+        while !stops.has_met(handle) {
+            opened[0] |= turn(&mut stops);
+            // The other end greets at a different time in each round.
+            for _ in 0..round % 4 {
+                opened[1] |= turn(&mut goes_on);
+            }
+            if round % 4 == 0 {
+                std::thread::yield_now();
+                opened[1] |= turn(&mut goes_on);
+            }
+        }
+        assert!(opened[0], "it has heard the other one");
+        let since = std::time::Instant::now();
+        while !opened[1] {
+            opened[1] = turn(&mut goes_on);
+            assert!(
+                since.elapsed() < std::time::Duration::from_secs(10),
+                "round {round}: it waits for the one that stopped"
+            );
+        }
+    }
 }

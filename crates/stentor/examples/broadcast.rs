@@ -1,0 +1,50 @@
+//! A broadcast that liars cannot split: `broadcast NAME` is one process of the `[neb]` section of the `cluster.toml` in the working directory.
+//! It sends each line of its input to all, and prints what it hears. Run one for each process of the group, each in a terminal of its own.
+
+use std::error::Error;
+use std::io::{self, BufRead};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use stentor::{Cluster, Heard, NotSent};
+
+/// The longest sleep, so that input is looked at soon.
+const LOOK: Duration = Duration::from_millis(5);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let name = std::env::args().nth(1).ok_or("name a process of the broadcast")?;
+    let mut process = Cluster::load("cluster.toml")?.broadcast(&name).start()?;
+    let (lines, mut waiting) = (lines(), None);
+    // It goes on when its input has ended: the others count on it until it is killed.
+    while process.turn_or_sleep(LOOK, hear)? {
+        waiting = waiting.or_else(|| lines.try_recv().ok());
+        let Some(line) = &waiting else { continue };
+        match process.send(line.as_bytes()) {
+            Ok(_) => waiting = None,
+            // There will be room.
+            Err(NotSent::NotBegun | NotSent::Full) => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+    Ok(())
+}
+
+fn hear(heard: Heard<'_>) {
+    match heard {
+        Heard::Message { sender, sequence, bytes } => {
+            println!("{sender} {sequence}: {}", String::from_utf8_lossy(bytes));
+        }
+        Heard::Equivocation(lie) => {
+            println!("{} sent two messages under {}, says {}", lie.sender(), lie.sequence(), lie.witness());
+        }
+        other => println!("{other:?}"),
+    }
+}
+
+/// The lines of the input, which a thread waits for.
+fn lines() -> Receiver<String> {
+    let (give, take) = sync_channel(16);
+    thread::spawn(move || io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| give.send(line)));
+    take
+}

@@ -1,0 +1,235 @@
+//! A process of a broadcast on its fabric: what its owner turns.
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use stentor_fabric::{Backoff, Idle, ProcessId, WaitMode};
+use stentor_neb::{Authority, BroadcastError as Refusal, Config, Mode, Node};
+
+use super::error::Problem;
+use super::{Heard, NotSent};
+use crate::runtime::{FabricDiagnostics, now_ns};
+
+/// The fabric is asked for events once in so many rounds, and whenever there is nothing else to do.
+const HOUSEKEEP_ROUNDS: u32 = 64;
+/// The longest sleep: not all that happens to connections makes the descriptor readable.
+const LONGEST_SLEEP: Duration = Duration::from_millis(5);
+/// The same where nobody can wait for what lands.
+const BLIND: Duration = Duration::from_millis(1);
+/// How often it is looked who refuses this process.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long refusals must last before they are final, where the fabric says that waiting does not help: one of two processes may be starting
+/// anew.
+const SETTLED: Duration = Duration::from_secs(1);
+/// The same where it does not say so, as on shared memory of a process in its second life.
+const UNSETTLED: Duration = Duration::from_secs(5);
+
+/// A process of a broadcast.
+pub(super) struct Core<F: FabricDiagnostics> {
+    node: Node<F>,
+    /// Of all processes.
+    names: Vec<String>,
+    /// A copy of the node's, which is borrowed while it tells.
+    config: Config,
+    backoff: Backoff,
+    rounds: u32,
+    next_look: Instant,
+    beginning: Beginning,
+    /// Who refuses this process, why, and whether it will be refused again.
+    refused: BTreeMap<ProcessId, (String, bool)>,
+    refused_since: Option<Instant>,
+    /// Whether another process was ever there.
+    has_met: bool,
+    last_work: Instant,
+    has_worked: bool,
+}
+
+/// Whether broadcasts go out: everybody is waited for at the start, so that nobody misses anything. Where some may stop for good, that is for
+/// as long as patience lasts. Later, one that is gone holds up nobody: flow control says what may go out.
+#[derive(Debug, Default)]
+struct Beginning {
+    has_begun: bool,
+    /// Since when as many are there as have to be.
+    enough_since: Option<u64>,
+}
+
+impl Beginning {
+    fn look(&mut self, all_there: bool, others: usize, config: &Config, now_ns: u64) -> bool {
+        if self.has_begun || all_there {
+            self.has_begun = true;
+            return true;
+        }
+        if others < config.must_credit() {
+            self.enough_since = None;
+            return false;
+        }
+        let since = *self.enough_since.get_or_insert(now_ns);
+        self.has_begun = config.mode != Mode::All && now_ns.saturating_sub(since) >= config.patience_ns;
+        self.has_begun
+    }
+}
+
+impl<F: FabricDiagnostics> Core<F> {
+    pub(super) fn new(
+        fabric: F,
+        config: Config,
+        salt: u64,
+        authority: Option<Authority>,
+        (names, wait): (Vec<String>, WaitMode),
+    ) -> Result<Core<F>, Problem> {
+        fabric.carrier().iter().for_each(|line| log::info!("{}: {line}", names[fabric.me().index()]));
+        let node = Node::new(fabric, config, salt, authority).map_err(Problem::Node)?;
+        let now = Instant::now();
+        Ok(Core {
+            config: *node.config(),
+            node,
+            names,
+            backoff: Backoff::new(wait),
+            rounds: 0,
+            next_look: now,
+            beginning: Beginning::default(),
+            refused: BTreeMap::new(),
+            refused_since: None,
+            has_met: false,
+            last_work: now,
+            has_worked: false,
+        })
+    }
+
+    /// One round. Returns whether anything happened.
+    #[inline]
+    fn round(&mut self, each: &mut impl FnMut(Heard<'_>)) -> Result<bool, Problem> {
+        self.rounds = self.rounds.wrapping_add(1);
+        let Core { node, names, config, .. } = self;
+        let mut worked = self.rounds.is_multiple_of(HOUSEKEEP_ROUNDS) && node.housekeep();
+        worked |= node.step(&mut |notice| each(Heard::from(notice, names, config)));
+        if !worked {
+            worked = node.housekeep();
+            self.look()?;
+        }
+        self.has_worked |= worked;
+        Ok(worked)
+    }
+
+    fn look(&mut self) -> Result<(), Problem> {
+        let now = Instant::now();
+        if now < self.next_look {
+            return Ok(());
+        }
+        self.next_look = now + LOOK;
+        let Core { node, names, refused, .. } = self;
+        let own = &names[node.me().index()];
+        while let Some(trouble) = node.fabric_mut().next_trouble() {
+            log::warn!("{own}: {trouble}");
+        }
+        while let Some(refusal) = node.fabric_mut().next_refusal() {
+            let told = refusal.tell(|process| names.get(process.index()).map_or("?", String::as_str).to_owned());
+            log::warn!("{own}: {told}");
+            // One who only says that it is a process of the broadcast decides nothing.
+            if let Some(peer) = refusal.peer.filter(|_| refusal.certain) {
+                refused.insert(peer, (told, refusal.lasting));
+            }
+        }
+        refused.retain(|peer, _| !node.fabric().sees(*peer));
+        self.has_met |= node.connected_others() > 0;
+        if refused.is_empty() || self.has_met {
+            self.refused_since = None;
+            return Ok(());
+        }
+        let since = *self.refused_since.get_or_insert(now);
+        let most = (names.len() - 1) / 2 + 1;
+        let lasting = refused.values().filter(|(_, lasting)| *lasting).count();
+        let enough = if lasting >= most { SETTLED } else { UNSETTLED };
+        if refused.len() >= most && now - since >= enough {
+            let why: Vec<&str> = refused.values().map(|(why, _)| why.as_str()).collect();
+            return Err(Problem::NotLetIn(why.join("; ")));
+        }
+        Ok(())
+    }
+
+    /// Rounds until there is something to do, or to sleep: then returns for how long at most.
+    #[inline]
+    pub(super) fn turn(&mut self, each: &mut impl FnMut(Heard<'_>)) -> Result<Option<Duration>, Problem> {
+        loop {
+            let worked = self.round(each)?;
+            match self.backoff.after(worked) {
+                Idle::Poll => return Ok(None),
+                Idle::Arm => self.node.fabric_mut().arm(),
+                Idle::Sleep => {
+                    let now = Instant::now();
+                    if std::mem::take(&mut self.has_worked) {
+                        self.last_work = now;
+                    }
+                    self.backoff.quiet_for(now - self.last_work);
+                    return Ok(Some(if self.descriptor().is_some() { LONGEST_SLEEP } else { BLIND }));
+                }
+            }
+        }
+    }
+
+    pub(super) fn sleep(&mut self, longest: Duration) -> Result<(), Problem> {
+        self.node.fabric_mut().wait(longest).map(|_| ()).map_err(Problem::Wait)
+    }
+
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.node.fabric().descriptor()
+    }
+
+    #[inline]
+    pub(super) fn send(&mut self, payload: &[u8]) -> Result<u64, NotSent> {
+        let now = now_ns();
+        if !self.has_begun(now) {
+            return Err(NotSent::NotBegun);
+        }
+        self.node.broadcast(now, 0, payload).map_err(|error| match error {
+            Refusal::Full => NotSent::Full,
+            Refusal::TooLong { bytes, limit } => NotSent::TooLong { bytes, limit },
+            Refusal::Removed => NotSent::Removed,
+        })
+    }
+
+    #[inline]
+    pub(super) fn has_begun(&mut self, now: u64) -> bool {
+        let Core { node, beginning, .. } = self;
+        beginning.has_begun || beginning.look(node.is_connected(), node.connected_others(), node.config(), now)
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.node.has_left()
+    }
+
+    pub(super) fn absent(&self) -> Vec<&str> {
+        let fabric = self.node.fabric();
+        let is_absent = |at: &usize| *at != fabric.me().index() && !fabric.sees(ProcessId(*at as u16));
+        (0..self.names.len()).filter(is_absent).map(|at| self.names[at].as_str()).collect()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.names[self.node.me().index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_neb::FaultModel;
+
+    use super::*;
+
+    #[test]
+    fn everybody_is_waited_for_and_where_some_may_stop_no_longer_than_patience_lasts() {
+        let quorum = Config { patience_ns: 100, ..Config::new(4, Mode::Quorum(FaultModel::LyingSender), 1) };
+        let mut beginning = Beginning::default();
+        assert!(!beginning.look(false, 1, &quorum, 0) && !beginning.look(false, 1, &quorum, 1000), "too few");
+        assert!(!beginning.look(false, 2, &quorum, 1000) && !beginning.look(false, 2, &quorum, 1099));
+        assert!(!beginning.look(false, 1, &quorum, 1100) && !beginning.look(false, 2, &quorum, 1101), "it counts anew");
+        assert!(
+            beginning.look(false, 2, &quorum, 1201) && beginning.look(false, 0, &quorum, 1202),
+            "once begun, for good"
+        );
+        assert!(Beginning::default().look(true, 3, &quorum, 0));
+        let all = Config { patience_ns: 100, ..Config::new(4, Mode::All, 0) };
+        let mut beginning = Beginning::default();
+        assert!(!beginning.look(false, 3, &all, 0) && !beginning.look(false, 3, &all, 1 << 60));
+    }
+}

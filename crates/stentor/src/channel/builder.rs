@@ -1,0 +1,151 @@
+//! What one end of a channel is told, and its start.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use stentor_channel::{Config, EndpointConfig, Scheme};
+use stentor_fabric::{Fabric, WaitMode};
+
+use super::core::Core;
+use super::error::Problem;
+use super::place::{Meeting, Wishes};
+use super::{Channel, ChannelError};
+use crate::Cluster;
+use crate::config::{FabricKind, KeySource};
+
+/// For how long an end waits for the other one by default.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest message by default, bytes.
+const MESSAGE_BYTES: u64 = 16 << 20;
+/// The longest piece of a message, bytes, on fabrics with tags and on others.
+const PIECE_BYTES: [u32; 2] = [512 << 10, 64 << 10];
+
+/// One end of a channel that is being put together. [`Channel::listen`], [`Channel::connect`] and [`Cluster::channel`] begin one.
+///
+/// Both ends need the same fabric, `message_bytes` and key; on shared memory the same directory, too.
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it opens or starts"]
+pub struct ChannelBuilder {
+    meeting: Meeting,
+    wishes: Wishes,
+    wait: WaitMode,
+    patience: Duration,
+    message_bytes: u64,
+}
+
+impl ChannelBuilder {
+    pub(super) fn at(place: &str, listens: bool) -> Self {
+        let directory = stentor_host::default_directory();
+        ChannelBuilder::new(Meeting::Place { place: place.to_owned(), listens }, FabricKind::Shm, directory)
+    }
+
+    pub(crate) fn in_cluster(cluster: Cluster, me: &str, peer: &str) -> Self {
+        let (fabric, directory) = (cluster.runtime().config().fabric(), cluster.sockets().to_owned());
+        let meeting = Meeting::Cluster { cluster, me: me.to_owned(), peer: peer.to_owned() };
+        ChannelBuilder::new(meeting, fabric, directory)
+    }
+
+    fn new(meeting: Meeting, fabric: FabricKind, directory: PathBuf) -> Self {
+        let wishes = Wishes { fabric, directory, bind: None, key: None, providers: Vec::new() };
+        ChannelBuilder { meeting, wishes, wait: WaitMode::ADAPTIVE, patience: PATIENCE, message_bytes: MESSAGE_BYTES }
+    }
+
+    /// Sets the fabric: `shm`, `roce` or `ofi`. Without it an end at a place uses shared memory, and one of a cluster the cluster's fabric.
+    pub fn fabric(mut self, fabric: FabricKind) -> Self {
+        self.wishes.fabric = fabric;
+        self
+    }
+
+    /// Sets the directory in which the ends meet on shared memory. Without it that is the cluster's, or `$XDG_RUNTIME_DIR/stentor`, or
+    /// `/tmp/stentor-UID`.
+    pub fn directory(mut self, path: impl AsRef<Path>) -> Self {
+        self.wishes.directory = stentor_host::absolute(path.as_ref());
+        self
+    }
+
+    /// Chooses this end's address. Fabrics between hosts only.
+    pub fn bind(mut self, address: IpAddr) -> Self {
+        self.wishes.bind = Some(address);
+        self
+    }
+
+    /// Says where the key is, for fabrics between hosts. Without it an end of a cluster uses the cluster's, and an end at a place needs none
+    /// if both ends are at loopback addresses.
+    pub fn key(mut self, key: KeySource) -> Self {
+        self.wishes.key = Some(key);
+        self
+    }
+
+    /// Names the providers of libfabric that are tried, in this order, such as `tcp;ofi_rxm`; fabric `ofi` only. Without it the configuration
+    /// says, or the best one is taken.
+    pub fn providers<P: Into<String>>(mut self, names: impl IntoIterator<Item = P>) -> Self {
+        self.wishes.providers = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets what the channel does while it waits. Without it that is [`WaitMode::ADAPTIVE`]. Futures spin and yield in this mode, too,
+    /// between visits of their executor.
+    pub fn wait(self, mode: WaitMode) -> Self {
+        ChannelBuilder { wait: mode, ..self }
+    }
+
+    /// Sets for how long [`open`](ChannelBuilder::open) waits for the other end; 20 s without it.
+    pub fn patience(self, patience: Duration) -> Self {
+        ChannelBuilder { patience, ..self }
+    }
+
+    /// Sets the longest message, bytes, up to 1 GiB; 16 MiB without it. No memory is set aside for it.
+    pub fn message_bytes(self, most: u64) -> Self {
+        ChannelBuilder { message_bytes: most, ..self }
+    }
+
+    /// Opens this end, and waits for the other one.
+    ///
+    /// # Errors
+    /// Why it is not opened, with the remedy: [`PeerAbsent`](super::ChannelErrorKind::PeerAbsent) if the other end is not there in time.
+    pub fn open(self) -> Result<Channel, ChannelError> {
+        let patience = self.patience;
+        let mut channel = self.start()?;
+        channel.ready_timeout(patience)?;
+        Ok(channel)
+    }
+
+    /// Opens this end, and does not wait for the other one: [`Channel::ready`] does, and messages that are sent meanwhile are kept as far as
+    /// there is room. If a place or a port is still held by a process that was killed, this waits for up to five seconds.
+    ///
+    /// # Errors
+    /// Why it is not opened, with the remedy.
+    pub fn start(self) -> Result<Channel, ChannelError> {
+        let place = self.meeting.describe();
+        self.make(&place).map_err(|problem| ChannelError::new(&place, problem))
+    }
+
+    fn make(&self, place: &str) -> Result<Channel, Problem> {
+        let ChannelBuilder { meeting, wishes, wait, .. } = self;
+        if matches!(wishes.fabric, FabricKind::Verbs | FabricKind::Sim) {
+            let what = format!("there are no channels on fabric `{}`", wishes.fabric);
+            let remedy = "use `shm`, `roce` or `ofi`, which has providers for RDMA devices";
+            return Err(Problem::Impossible { what, remedy });
+        }
+        let mut spot = meeting.spot(wishes)?;
+        let names = spot.names.clone();
+        match wishes.fabric {
+            FabricKind::Roce => Channel::new(Core::new(spot.roce()?, self.config(false), names, *wait)?.into(), place),
+            FabricKind::Ofi => {
+                let cluster = if let Meeting::Cluster { cluster, .. } = meeting { Some(cluster) } else { None };
+                let fabric = spot.ofi(cluster, &wishes.providers)?;
+                let tagged = fabric.capabilities().tagged;
+                Channel::new(Core::new(fabric, self.config(tagged), names, *wait)?.into(), place)
+            }
+            _ => Channel::new(Core::new(spot.shm()?, self.config(false), names, *wait)?.into(), place),
+        }
+    }
+
+    fn config(&self, tagged: bool) -> EndpointConfig {
+        let (scheme, piece_bytes) =
+            if tagged { (Scheme::Eager, PIECE_BYTES[0]) } else { (Scheme::Counted, PIECE_BYTES[1]) };
+        let channel = Config { message_bytes: self.message_bytes, piece_bytes, ..Config::with(scheme) };
+        EndpointConfig { connections: 1, ..EndpointConfig::new(channel) }
+    }
+}

@@ -1,0 +1,375 @@
+//! One end of a channel on its fabric: what its owner turns.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use stentor_channel::{ChannelError as Failure, Endpoint, EndpointConfig, Handle, Notice, WriteError};
+use stentor_fabric::{Backoff, Idle, ProcessId, WaitMode};
+
+use super::Received;
+use super::error::Problem;
+use crate::runtime::FabricDiagnostics;
+
+/// The fabric is asked for events once in so many rounds, and whenever there is nothing else to do.
+const HOUSEKEEP_ROUNDS: u32 = 64;
+/// The longest sleep: not all that happens to connections makes the descriptor readable.
+const LONGEST_SLEEP: Duration = Duration::from_millis(5);
+/// The same where nobody can wait for what lands.
+const BLIND: Duration = Duration::from_millis(1);
+/// How long an end that is closed stays, so that the other one reads that.
+const LINGER: Duration = Duration::from_millis(100);
+/// How long a refusal must last before it is final: one of the two may be starting anew.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// How far a message is that is being sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Progress {
+    New,
+    /// Some of the message with this number may be left.
+    Begun(u64),
+    Done,
+}
+
+/// What a round leaves to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// Something happened: look again.
+    Worked,
+    /// Nothing did; look again soon.
+    Spin,
+    /// Sleep on the descriptor, for so long at most.
+    Sleep(Duration),
+}
+
+/// One end of a channel.
+///
+/// # Invariants
+/// - `written ≤ begun`. `begun` counts messages that are handed over, or that the endpoint hands over by itself.
+/// - `reading` has the parts of one message that have arrived; nothing of it is lost when a call ends early.
+pub(super) struct Core<F: FabricDiagnostics> {
+    endpoint: Endpoint<F>,
+    handle: Handle,
+    peer: ProcessId,
+    names: [String; 2],
+    backoff: Backoff,
+    rounds: u32,
+    begun: u64,
+    written: u64,
+    reading: Vec<u8>,
+    /// Whether the other end has greeted; whether it cannot miss this end's greeting, either.
+    is_open: bool,
+    has_met: bool,
+    is_finished: bool,
+    failure: Option<Failure>,
+    /// When the connection was over.
+    over: Option<Instant>,
+    /// The last refusal that waiting does not mend, and since when there are any.
+    refused: Option<(Instant, String)>,
+    /// The last refusal of any kind.
+    heard: Option<String>,
+    /// When something happened last, as far as it was looked at.
+    last_work: Instant,
+    has_worked: bool,
+}
+
+impl<F: FabricDiagnostics> Core<F> {
+    /// Opens this end. `names` are those of the two processes.
+    pub(super) fn new(
+        fabric: F,
+        config: EndpointConfig,
+        names: [String; 2],
+        wait: WaitMode,
+    ) -> Result<Core<F>, Problem> {
+        let peer = ProcessId(1 - fabric.me().0);
+        fabric.carrier().iter().for_each(|line| log::info!("{}: {line}", names[fabric.me().index()]));
+        let mut endpoint = Endpoint::new(fabric, config, &[peer]).map_err(Problem::Endpoint)?;
+        let handle = endpoint.open(peer, 0).map_err(Problem::Open)?;
+        Ok(Core {
+            endpoint,
+            handle,
+            peer,
+            names,
+            backoff: Backoff::new(wait),
+            rounds: 0,
+            begun: 0,
+            written: 0,
+            reading: Vec::new(),
+            is_open: false,
+            has_met: false,
+            is_finished: false,
+            failure: None,
+            over: None,
+            refused: None,
+            heard: None,
+            last_work: Instant::now(),
+            has_worked: false,
+        })
+    }
+
+    // ------------------------------------------------------------------------------------------------------- turning
+
+    /// Takes in what happened. Returns whether anything did.
+    #[inline]
+    pub(super) fn round(&mut self) -> bool {
+        self.rounds = self.rounds.wrapping_add(1);
+        let mut worked = self.endpoint.step();
+        if !worked || self.rounds.is_multiple_of(HOUSEKEEP_ROUNDS) {
+            worked |= self.endpoint.housekeep();
+            if !self.is_open {
+                self.hear_refusals();
+            }
+        }
+        while let Some((_, notice)) = self.endpoint.next_notice() {
+            worked = true;
+            match notice {
+                Notice::Opened => self.is_open = true,
+                Notice::Written(number) => self.written = number + 1,
+                Notice::Failed(failure) => self.failure = Some(failure),
+                Notice::Closed => self.over = Some(Instant::now()),
+            }
+        }
+        self.has_worked |= worked;
+        worked
+    }
+
+    #[cold]
+    fn hear_refusals(&mut self) {
+        let Core { endpoint, names, refused, heard, peer, .. } = self;
+        let fabric = endpoint.fabric_mut();
+        let own = &names[fabric.me().index()];
+        while let Some(trouble) = fabric.next_trouble() {
+            log::warn!("{own}: {trouble}");
+        }
+        if fabric.sees(*peer) {
+            *refused = None;
+        }
+        while let Some(refusal) = fabric.next_refusal() {
+            let told = refusal.tell(|process| names.get(process.index()).map_or("?", String::as_str).to_owned());
+            log::warn!("{own}: {told}");
+            // One who only says that it is the other end decides nothing.
+            if refusal.lasting && refusal.certain {
+                let since = refused.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+                *refused = Some((since, told.clone()));
+            }
+            *heard = Some(told);
+        }
+    }
+
+    /// One round, and what is to be done after it. Arms the fabric before it says to sleep.
+    #[inline]
+    pub(super) fn step(&mut self) -> Step {
+        loop {
+            let worked = self.round() || self.endpoint.is_due();
+            match self.backoff.after(worked) {
+                Idle::Poll => return if worked { Step::Worked } else { Step::Spin },
+                Idle::Arm => self.endpoint.fabric_mut().arm(),
+                Idle::Sleep => {
+                    self.rest();
+                    return Step::Sleep(self.longest_sleep());
+                }
+            }
+        }
+    }
+
+    /// Notes for how long nothing has happened: a channel that has nothing to do for long hardly spins.
+    fn rest(&mut self) {
+        let now = Instant::now();
+        if std::mem::take(&mut self.has_worked) {
+            self.last_work = now;
+        }
+        self.backoff.quiet_for(now - self.last_work);
+    }
+
+    fn longest_sleep(&self) -> Duration {
+        let longest = if self.descriptor().is_some() { LONGEST_SLEEP } else { BLIND };
+        self.over.map_or(longest, |over| longest.min(LINGER.saturating_sub(over.elapsed())))
+    }
+
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.endpoint.fabric().descriptor()
+    }
+
+    /// Has the fabric take what its descriptor tells, after a sleep there.
+    pub(super) fn woken(&mut self) -> Result<(), Problem> {
+        self.endpoint.fabric_mut().wait(Duration::ZERO).map(|_| ()).map_err(Problem::Wait)
+    }
+
+    /// Tries until it succeeds, or until that moment; `None` then. Sleeps between attempts.
+    pub(super) fn block<T>(
+        &mut self,
+        until: Option<Instant>,
+        mut attempt: impl FnMut(&mut Self) -> Result<Option<T>, Problem>,
+    ) -> Result<Option<T>, Problem> {
+        loop {
+            if let Some(value) = attempt(self)? {
+                return Ok(Some(value));
+            }
+            match self.step() {
+                Step::Worked if !self.rounds.is_multiple_of(HOUSEKEEP_ROUNDS) => {}
+                Step::Worked | Step::Spin => {
+                    if until.is_some_and(|until| Instant::now() >= until) {
+                        return attempt(self);
+                    }
+                }
+                Step::Sleep(longest) => {
+                    let left = until.map_or(longest, |until| until.saturating_duration_since(Instant::now()));
+                    self.endpoint.fabric_mut().wait(longest.min(left)).map_err(Problem::Wait)?;
+                    if left.is_zero() {
+                        return attempt(self);
+                    }
+                }
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------- what is asked
+
+    /// Returns whether each end knows that the other one is there and agrees; `None` if this one does not know that yet.
+    pub(super) fn opened(&mut self) -> Result<Option<()>, Problem> {
+        if self.has_met {
+            return Ok(Some(()));
+        }
+        if self.is_open && self.failure.is_none() {
+            // Nobody may turn this end for long: the other one must not need that to open.
+            self.has_met |= self.over.is_some() || self.endpoint.has_met(self.handle);
+            return Ok(self.has_met.then_some(()));
+        }
+        if let Some((since, why)) = &self.refused
+            && since.elapsed() >= SETTLED
+        {
+            return Err(Problem::NotLetIn(why.clone()));
+        }
+        self.failure.map_or(Ok(None), |failure| Err(Problem::Failed(failure)))
+    }
+
+    /// Returns why the other end was not there in time.
+    pub(super) fn absent(&mut self, waited: Duration) -> Problem {
+        match self.heard.take() {
+            Some(why) => Problem::Unmet { waited, why },
+            None => Problem::Absent(waited),
+        }
+    }
+
+    /// Goes on with a message. Returns whether all of it is handed over.
+    #[inline]
+    pub(super) fn push(&mut self, message: &[u8], progress: &mut Progress) -> Result<bool, Problem> {
+        if let Some(failure) = self.failure {
+            return Err(Problem::Failed(failure));
+        }
+        let number = match *progress {
+            Progress::Begun(number) => number,
+            Progress::Done => return Ok(true),
+            Progress::New => match self.endpoint.begin(self.handle, message.len() as u64) {
+                Ok(number) => number,
+                Err(WriteError::Busy { .. }) if self.endpoint.is_detached(self.handle) => return Ok(false),
+                Err(error) => return Err(refused(error)),
+            },
+        };
+        *progress = Progress::Begun(number);
+        let is_whole = self.endpoint.hand_over(self.handle, message).map_err(refused)?;
+        // Nobody may turn this end for long after it has sent.
+        self.endpoint.fabric_mut().flush();
+        if is_whole {
+            *progress = Progress::Done;
+            self.begun = number + 1;
+        }
+        Ok(is_whole)
+    }
+
+    /// Lets go of a message. Returns whether it is sent: if some of it has left, the endpoint sends the rest from a copy.
+    pub(super) fn let_go(&mut self, message: &[u8], progress: &mut Progress) -> bool {
+        if let Progress::Begun(number) = std::mem::replace(progress, Progress::Done) {
+            // Never an error: the message is the one that was begun.
+            let is_sent = self.endpoint.detach(self.handle, message) == Ok(true);
+            if is_sent {
+                self.begun = number + 1;
+            }
+            return is_sent;
+        }
+        false
+    }
+
+    /// Sends a message if there is room for it now, or for its beginning. Returns whether it is sent.
+    #[inline]
+    pub(super) fn try_send(&mut self, message: &[u8]) -> Result<bool, Problem> {
+        let mut progress = Progress::New;
+        Ok(self.push(message, &mut progress)? || self.let_go(message, &mut progress))
+    }
+
+    /// Puts the next message in place of what `message` holds, if all of it has arrived.
+    #[inline]
+    pub(super) fn read(&mut self, message: &mut Vec<u8>) -> Result<Received, Problem> {
+        if self.endpoint.read(self.handle, &mut self.reading) {
+            std::mem::swap(&mut self.reading, message);
+            self.reading.clear();
+            return Ok(Received::Message);
+        }
+        if let Some(failure) = self.failure {
+            return Err(Problem::Failed(failure));
+        }
+        Ok(if self.endpoint.has_ended(self.handle) { Received::End } else { Received::Nothing })
+    }
+
+    /// Returns the number of messages that are sent or being sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.begun
+    }
+
+    /// Returns whether the fabric has carried all that was sent.
+    pub(super) fn flushed(&self) -> Result<Option<()>, Problem> {
+        match self.failure {
+            Some(failure) => Err(Problem::Failed(failure)),
+            None => Ok((self.written >= self.begun).then_some(())),
+        }
+    }
+
+    /// Sends nothing more.
+    pub(super) fn finish(&mut self) -> Result<(), Problem> {
+        if self.is_finished {
+            return Ok(());
+        }
+        match self.endpoint.finish(self.handle) {
+            Ok(()) | Err(WriteError::Closed) => {
+                self.endpoint.fabric_mut().flush();
+                self.is_finished = true;
+                Ok(())
+            }
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    /// Sends and reads nothing more. Returns whether the connection is over, and the other end has had the time to read that.
+    pub(super) fn close(&mut self) -> Result<Option<()>, Problem> {
+        match (self.over, self.failure) {
+            (Some(_), Some(failure)) => return Err(Problem::Failed(failure)),
+            (Some(over), None) => {
+                let is_heard = over.elapsed() >= LINGER || !self.endpoint.fabric().sees(self.peer);
+                return Ok(is_heard.then_some(()));
+            }
+            (None, Some(_)) => return Ok(None),
+            (None, None) => {}
+        }
+        self.finish()?;
+        match self.endpoint.close(self.handle) {
+            Ok(()) | Err(WriteError::Closed) => Ok(None),
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    /// Gives the connection up, and says so to the other end as far as that goes without waiting.
+    pub(super) fn give_up(&mut self) {
+        if self.over.is_none() {
+            self.endpoint.abort(self.handle);
+            self.round();
+            self.endpoint.fabric_mut().flush();
+        }
+    }
+}
+
+fn refused(error: WriteError) -> Problem {
+    match error {
+        WriteError::TooLong { bytes, limit } => Problem::TooLong { bytes, limit },
+        WriteError::Closed => Problem::Finished,
+        WriteError::Busy { .. } | WriteError::OtherLength { .. } | WriteError::OutOfRegion { .. } => Problem::Leaked,
+    }
+}

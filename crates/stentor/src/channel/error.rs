@@ -1,0 +1,144 @@
+//! Why a channel was not opened, or does not go on.
+
+use std::io;
+use std::time::Duration;
+
+use stentor_channel::{Cause, ChannelError as Failure, EndpointError, OpenError};
+use stentor_fabric::WaitError;
+use thiserror::Error;
+
+use crate::runtime::StartError;
+
+/// Why a channel was not opened, why it does not take a message, or why it has failed: what happened, where, and what to do about it.
+#[derive(Debug, Error)]
+#[error("channel {place}: {problem}; {}", .problem.remedy())]
+pub struct ChannelError {
+    place: Box<str>,
+    problem: Box<Problem>,
+}
+
+/// What a program decides by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ChannelErrorKind {
+    /// This end cannot be opened: a bad place, key or address, or one that is taken, or too little memory.
+    NotStarted,
+    /// The other end was not there in time.
+    PeerAbsent,
+    /// The other end was opened with something else: another key, limit or release.
+    Mismatch,
+    /// The message is longer than the channel takes. It is not sent; the channel goes on.
+    TooLong,
+    /// This end has finished sending, or is closed. The message is not sent.
+    Finished,
+    /// The time of the call is over. Nothing was sent or received by it; the channel goes on.
+    TimedOut,
+    /// The other end has ended, or gave the channel up. Open another one.
+    PeerGone,
+    /// The channel has failed otherwise. Open another one.
+    Failed,
+}
+
+#[derive(Debug, Error)]
+pub(super) enum Problem {
+    #[error("{0}")]
+    Start(StartError),
+    #[error("{what}")]
+    Impossible { what: String, remedy: &'static str },
+    #[error("{0}")]
+    Endpoint(EndpointError),
+    #[error("{0}")]
+    Open(OpenError),
+    #[error("the other end was not there for {}", seconds(.0))]
+    Absent(Duration),
+    #[error("the two ends have not met for {}: {why}", seconds(.waited))]
+    Unmet { waited: Duration, why: String },
+    #[error("the other end does not let this one in: {0}")]
+    NotLetIn(String),
+    #[error("a message of {bytes} bytes, where {limit} are the most")]
+    TooLong { bytes: u64, limit: u64 },
+    #[error("this end has finished sending")]
+    Finished,
+    #[error("{what} took longer than {}", seconds(.waited))]
+    TimedOut { what: &'static str, waited: Duration },
+    #[error("a message that was begun was leaked, and nothing can follow it")]
+    Leaked,
+    #[error("{}: {}", .0.operation, .0.cause)]
+    Failed(Failure),
+    #[error("cannot wait: {0}")]
+    Wait(WaitError),
+    #[error("cannot {what}: {source}")]
+    System { what: &'static str, source: io::Error },
+}
+
+fn seconds(time: &Duration) -> String {
+    format!("{} s", time.as_millis() as f64 / 1e3)
+}
+
+impl ChannelError {
+    pub(super) fn new(place: &str, problem: Problem) -> Self {
+        ChannelError { place: place.into(), problem: Box::new(problem) }
+    }
+
+    /// Returns what to decide by.
+    #[must_use]
+    pub fn kind(&self) -> ChannelErrorKind {
+        self.problem.kind()
+    }
+
+    /// Returns what to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        self.problem.remedy()
+    }
+}
+
+impl Problem {
+    pub(super) fn kind(&self) -> ChannelErrorKind {
+        match self {
+            Problem::Start(_) | Problem::Impossible { .. } | Problem::Endpoint(_) | Problem::Open(_) => {
+                ChannelErrorKind::NotStarted
+            }
+            Problem::Absent(_) | Problem::Unmet { .. } => ChannelErrorKind::PeerAbsent,
+            Problem::NotLetIn(_) => ChannelErrorKind::Mismatch,
+            Problem::TooLong { .. } => ChannelErrorKind::TooLong,
+            Problem::Finished => ChannelErrorKind::Finished,
+            Problem::TimedOut { .. } => ChannelErrorKind::TimedOut,
+            Problem::Failed(failure) => match failure.cause {
+                Cause::Disagree { .. } | Cause::Version { .. } => ChannelErrorKind::Mismatch,
+                Cause::Fabric(_) | Cause::Broken | Cause::PeerGaveUp(_) => ChannelErrorKind::PeerGone,
+                _ => ChannelErrorKind::Failed,
+            },
+            Problem::Leaked | Problem::Wait(_) | Problem::System { .. } => ChannelErrorKind::Failed,
+        }
+    }
+
+    fn remedy(&self) -> String {
+        const DOCTOR: &str = "`stentor doctor` says what this machine can do";
+        let remedy = match self {
+            Problem::Start(error) => return error.remedy(),
+            Problem::Impossible { remedy, .. } => remedy,
+            Problem::Endpoint(_) => DOCTOR,
+            Problem::Open(_) => "report this as a bug",
+            Problem::Absent(_) | Problem::Unmet { .. } => {
+                "one end listens and one connects, both at the same place, on the same fabric, in the same directory; start the \
+                 other one, or have more patience"
+            }
+            Problem::NotLetIn(_) => "open both ends with the same key, configuration and release",
+            Problem::TooLong { .. } => "send it in parts, or open both ends with a larger `message_bytes`",
+            Problem::Finished => "open another channel, or send before `finish`",
+            Problem::TimedOut { .. } => "look at the other end, or wait again",
+            Problem::Leaked => "drop a future of `send`, instead of forgetting it",
+            Problem::Failed(failure) => match failure.cause {
+                Cause::Disagree { .. } | Cause::Version { .. } => "open both ends alike",
+                Cause::Aborted | Cause::TimedOut(_) => "open another channel at both ends",
+                Cause::Fabric(_) | Cause::Broken | Cause::PeerGaveUp(_) => {
+                    "start the other end if it is down, and open another channel at both ends; nothing is resumed"
+                }
+                _ => "report this as a bug, with the releases of both ends",
+            },
+            Problem::Wait(_) | Problem::System { .. } => DOCTOR,
+        };
+        remedy.to_owned()
+    }
+}

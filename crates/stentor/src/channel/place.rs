@@ -1,0 +1,287 @@
+//! Where the two ends of a channel meet, on each fabric.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_ofi::OfiConfig;
+use stentor_fabric_roce::driver::{PortError, source_address};
+use stentor_fabric_roce::{NetConfig, RoceConfig, StartError as RoceError};
+use stentor_fabric_shm::{ShmConfig, StartError as ShmError};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::error::Problem;
+use crate::Cluster;
+use crate::config::{FabricKind, KeySource};
+use crate::runtime::{InUse, OfiFabric, RoceFabric, ShmFabric, StartError, patiently};
+
+/// What the names of all channels begin with. `stentor channel cat`, which says more to its other end, meets elsewhere.
+const PREFIX: &str = "channel";
+/// Stands for what the two ends say to each other at a place.
+const FINGERPRINT: u64 = 1;
+/// The longest message of a fabric without tags, bytes: a piece, and what goes with it.
+const FABRIC_BYTES: u32 = 128 << 10;
+/// The same with tags.
+const TAGGED_BYTES: u32 = 512 << 10;
+/// Addresses that an end which connects on this host tries.
+const LOOPBACKS: u8 = 64;
+/// Letters of a place that is its own name, at most.
+const PLAIN: usize = 24;
+
+/// How the two ends find each other.
+#[derive(Clone, Debug)]
+pub(super) enum Meeting {
+    /// One listens at a place, and one connects.
+    Place { place: String, listens: bool },
+    /// Two processes of a configuration.
+    Cluster { cluster: Cluster, me: String, peer: String },
+}
+
+/// What one end is told, ready to start.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    pub(super) me: ProcessId,
+    /// By process; the first one listens, where that makes a difference.
+    pub(super) names: [String; 2],
+    meeting: String,
+    /// The listener's, then the other one's, as far as they are known.
+    addresses: [Option<SocketAddr>; 2],
+    /// Addresses that this end may take in place of its own.
+    others: Vec<SocketAddr>,
+    key: Vec<u8>,
+    fingerprint: u64,
+    directory: PathBuf,
+}
+
+/// What the caller has said of an end.
+#[derive(Clone, Debug)]
+pub(super) struct Wishes {
+    pub(super) fabric: FabricKind,
+    pub(super) directory: PathBuf,
+    pub(super) bind: Option<IpAddr>,
+    pub(super) key: Option<KeySource>,
+    /// Of libfabric, in the order in which they are tried; empty: the configuration says, or the best one is taken.
+    pub(super) providers: Vec<String>,
+}
+
+fn impossible(what: impl Into<String>, remedy: &'static str) -> Problem {
+    Problem::Impossible { what: what.into(), remedy }
+}
+
+/// Returns the name of the meeting at a place: two places have two names. Some places are their own name; of all others, of which a file
+/// may not have the letters or the length, it is made of a hash of 128 bits.
+fn meeting_name(place: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
+    if place.len() <= PLAIN && place.chars().all(is_plain) {
+        return format!("{PREFIX}-{place}");
+    }
+    // `_` is in no place that is its own name. Nothing of the place is shown: the path of a socket has 107 bytes at most.
+    format!("{PREFIX}-_{:032x}", xxh3_128(place.as_bytes()))
+}
+
+impl Meeting {
+    /// Returns what to call it in errors.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Meeting::Place { place, listens: true } => format!("at {place}, which listens"),
+            Meeting::Place { place, listens: false } => format!("to {place}"),
+            Meeting::Cluster { cluster, me, peer } => format!("{me} to {peer} of {}", cluster.name()),
+        }
+    }
+
+    /// Works out where this end is, and where the other one.
+    pub(super) fn spot(&self, wishes: &Wishes) -> Result<Spot, Problem> {
+        match self {
+            Meeting::Place { place, listens } => at_place(place, *listens, wishes),
+            Meeting::Cluster { cluster, me, peer } => in_cluster(cluster, me, peer, wishes),
+        }
+    }
+}
+
+fn at_place(place: &str, listens: bool, wishes: &Wishes) -> Result<Spot, Problem> {
+    if place.is_empty() {
+        return Err(impossible("a place has at least one letter", "name one"));
+    }
+    let mut spot = Spot {
+        me: ProcessId(u16::from(!listens)),
+        names: ["listener".to_owned(), "connector".to_owned()],
+        meeting: meeting_name(place),
+        addresses: [None, None],
+        others: Vec::new(),
+        key: PREFIX.into(),
+        fingerprint: FINGERPRINT,
+        directory: wishes.directory.clone(),
+    };
+    if !wishes.fabric.is_between_hosts() {
+        return Ok(spot);
+    }
+    // Hosts have no common names for their meetings: the address and the key decide.
+    spot.meeting = PREFIX.to_owned();
+    let listener = resolve(place)?;
+    spot.addresses[0] = Some(listener);
+    if !listens {
+        let own = own_addresses(listener, wishes)?;
+        spot.addresses[1] = own.first().copied();
+        spot.others = own;
+    }
+    let own = spot.addresses[spot.me.index()].map_or(listener.ip(), |own| own.ip());
+    match &wishes.key {
+        Some(key) => spot.key = read(key, Path::new(""))?,
+        None if listener.ip().is_loopback() && own.is_loopback() => {}
+        None => {
+            return Err(impossible(
+                "there is no key, and whoever reaches this host could send",
+                "write one with `head -c 32 /dev/urandom | base64 > FILE`, and give it to both ends by `key`",
+            ));
+        }
+    }
+    Ok(spot)
+}
+
+fn in_cluster(cluster: &Cluster, me: &str, peer: &str, wishes: &Wishes) -> Result<Spot, Problem> {
+    let plan = cluster.runtime();
+    let process = |name: &str| {
+        let process = plan.process(name).map_err(Problem::Start)?;
+        plan.check_member(process).map_err(Problem::Start)?;
+        Ok::<ProcessId, Problem>(process)
+    };
+    let (own, other) = (process(me)?, process(peer)?);
+    if own == other {
+        return Err(impossible(format!("`{me}` is both ends"), "name two processes"));
+    }
+    let names = if own < other { [me, peer] } else { [peer, me] }.map(str::to_owned);
+    let (first, second) = (own.min(other), own.max(other));
+    let mut spot = Spot {
+        me: ProcessId(u16::from(own > other)),
+        names,
+        meeting: meeting_name(&format!("{}.{}.{}", cluster.name(), first.0, second.0)),
+        addresses: [None, None],
+        others: Vec::new(),
+        key: Vec::new(),
+        fingerprint: plan.config().fingerprint(),
+        directory: wishes.directory.clone(),
+    };
+    if !wishes.fabric.is_between_hosts() {
+        return Ok(spot);
+    }
+    let members: Vec<_> = plan.config().groups().iter().flat_map(|group| group.members()).collect();
+    for (place, process) in [first, second].into_iter().enumerate() {
+        let address = members.get(process.index()).map_or("", |member| member.address());
+        spot.addresses[place] = Some(resolve(address)?);
+    }
+    if let (Some(bind), Some(own)) = (wishes.bind, &mut spot.addresses[spot.me.index()]) {
+        own.set_ip(bind);
+    }
+    let beside = plan.file().and_then(Path::parent).unwrap_or(Path::new(""));
+    let key = wishes.key.as_ref().or(plan.config().key());
+    spot.key = read(key.ok_or(Problem::Start(crate::config::KeyError::Unnamed.into()))?, beside)?;
+    Ok(spot)
+}
+
+fn read(key: &KeySource, beside: &Path) -> Result<Vec<u8>, Problem> {
+    key.read(beside).map_err(|error| Problem::Start(error.into()))
+}
+
+fn resolve(place: &str) -> Result<SocketAddr, Problem> {
+    let unknown = |what: String| impossible(what, "name HOST:PORT of the end that listens");
+    let mut found = place.to_socket_addrs().map_err(|error| unknown(format!("not an address: {error}")))?;
+    found.next().ok_or_else(|| unknown("the name has no address".to_owned()))
+}
+
+/// Returns the addresses that an end which connects may take. On `roce` packets have one port, so each end has an address of its own.
+fn own_addresses(listener: SocketAddr, wishes: &Wishes) -> Result<Vec<SocketAddr>, Problem> {
+    let with_any_port = |ip: IpAddr| SocketAddr::new(ip, 0);
+    if let Some(bind) = wishes.bind {
+        if bind.is_ipv4() != listener.is_ipv4() {
+            let what = format!("{bind} here and {} there: packets do not go from IPv4 to IPv6", listener.ip());
+            return Err(impossible(what, "give both ends addresses of one kind"));
+        }
+        return Ok(vec![with_any_port(bind)]);
+    }
+    if wishes.fabric == FabricKind::Ofi && listener.ip().is_loopback() {
+        return Ok(vec![with_any_port(listener.ip())]);
+    }
+    if let IpAddr::V4(ip) = listener.ip()
+        && ip.is_loopback()
+    {
+        let beside = |n| Ipv4Addr::new(127, ip.octets()[1], 255, n).into();
+        return Ok((1..=LOOPBACKS).map(|n| with_any_port(beside(n))).collect());
+    }
+    let no_route = |error| impossible(format!("no route: {error}"), "name this end's address with `bind`");
+    Ok(vec![with_any_port(source_address(listener).map_err(no_route)?)])
+}
+
+impl Spot {
+    fn wait_for_room<T>(&self, start: impl FnMut() -> Result<T, StartError>) -> Result<T, Problem> {
+        let name = &self.names[self.me.index()];
+        let started = patiently(start, InUse::in_use, |text| log::info!("{name}: {text}"));
+        started.map_err(|error| match error {
+            StartError::Fabric(ShmError::AlreadyRunning { pid, .. }) => impossible(
+                format!("this end is open already, in process {pid}"),
+                "close it, or meet at another place; two processes have one channel at a time",
+            ),
+            error => Problem::Start(error),
+        })
+    }
+
+    fn net(&self) -> NetConfig {
+        let net = NetConfig::new(&self.meeting, self.me, self.addresses.to_vec());
+        net.key(self.key.clone()).fingerprint(self.fingerprint)
+    }
+
+    /// Starts this end on shared memory.
+    pub(super) fn shm(&self) -> Result<ShmFabric, Problem> {
+        let config = ShmConfig {
+            directory: self.directory.clone(),
+            fingerprint: self.fingerprint,
+            message_bytes: FABRIC_BYTES,
+            ..ShmConfig::new(&self.meeting, self.me, &self.names[self.me.index()], 2)
+        };
+        self.wait_for_room(|| Ok(ShmFabric::start(config.clone())?))
+    }
+
+    /// Starts this end on RoCEv2 in user space.
+    pub(super) fn roce(&mut self) -> Result<RoceFabric, Problem> {
+        let config = RoceConfig { seed: 1 + u64::from(self.me.0), ..RoceConfig::default() };
+        let others = std::mem::take(&mut self.others);
+        for address in others.iter().take(others.len().saturating_sub(1)) {
+            self.addresses[self.me.index()] = Some(*address);
+            // Another channel may have this address; the next one may be free.
+            match RoceFabric::start(self.net(), config.clone()) {
+                Err(RoceError::Port(PortError::Taken { .. })) => {}
+                started => return started.map_err(|error| Problem::Start(error.into())),
+            }
+        }
+        if let Some(last) = others.last() {
+            self.addresses[self.me.index()] = Some(*last);
+        }
+        self.wait_for_room(|| Ok(RoceFabric::start(self.net(), config.clone())?))
+    }
+
+    /// Starts this end on libfabric, as the configuration of the cluster says if there is one.
+    pub(super) fn ofi(&self, cluster: Option<&Cluster>, providers: &[String]) -> Result<OfiFabric, Problem> {
+        let config = OfiConfig { message_bytes: TAGGED_BYTES, ..OfiConfig::default() };
+        let mut config = cluster.map_or(config.clone(), |cluster| cluster.runtime().config().ofi().apply(&config));
+        if !providers.is_empty() {
+            config.providers = providers.to_vec();
+        }
+        self.wait_for_room(|| Ok(OfiFabric::start(self.net(), config.clone())?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn places_that_differ_anywhere_have_different_names_that_files_may_have() {
+        let long = "x".repeat(300);
+        let places = ["backup", "Backup", "a b", "a/b", "a_b", "é", "e\u{301}", " ", "..", "a:7", &long, &long[1..]];
+        let names: BTreeSet<_> = places.iter().map(|place| meeting_name(place)).collect();
+        assert_eq!(names.len(), places.len(), "{names:?}");
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        assert!(names.iter().all(|name| name.len() <= 44 && name.chars().all(plain)), "{names:?}");
+    }
+}

@@ -1,0 +1,107 @@
+//! One descriptor that tells everything for which a channel or a broadcast is turned.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+/// A descriptor that is readable when something has landed, or when the time to look is come. An event loop needs no timer beside it.
+///
+/// # Invariants
+/// The timer is not over before `until`. A timer that is over early enough is not set again, so an owner that sleeps often makes a system call
+/// for it once in so many sleeps.
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    until: Option<Instant>,
+}
+
+impl Descriptor {
+    /// Makes one that is readable when `fabric` is, if the fabric has a descriptor.
+    pub(crate) fn new(fabric: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        for (source, data) in fabric.into_iter().chain([timer.as_fd()]).zip(0..) {
+            epoll::add(&epoll, source, epoll::EventData::new_u64(data), epoll::EventFlags::IN)?;
+        }
+        Ok(Descriptor { epoll, timer, until: None })
+    }
+
+    /// Has it become readable after so much time, at the latest.
+    pub(crate) fn sleep_for(&mut self, time: Duration) -> io::Result<()> {
+        // A time of zero would stop the timer.
+        let (now, time) = (Instant::now(), time.max(Duration::from_nanos(1)));
+        if self.until.is_some_and(|until| until > now && until <= now + time) {
+            return Ok(());
+        }
+        let it_value = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)?;
+        self.until = Some(now + time);
+        Ok(())
+    }
+
+    /// Takes back what the timer tells.
+    pub(crate) fn woken(&mut self) {
+        if self.until.take_if(|until| Instant::now() >= *until).is_some() {
+            let mut count = [0; 8];
+            // Nothing there: it is over in this moment, and tells that when it is set next.
+            let _ = rustix::io::read(&self.timer, &mut count);
+        }
+    }
+}
+
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+
+    use super::*;
+
+    fn is_readable(descriptor: &Descriptor, longest: Duration) -> bool {
+        let time = Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
+        poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&time)).expect("it is a descriptor") == 1
+    }
+
+    #[test]
+    fn it_is_readable_when_the_fabric_is_or_the_time_is_over() {
+        let fabric = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let mut descriptor = Descriptor::new(Some(fabric.as_fd())).unwrap();
+        assert!(!is_readable(&descriptor, Duration::ZERO));
+        descriptor.sleep_for(Duration::from_millis(1)).unwrap();
+        assert!(is_readable(&descriptor, Duration::from_millis(900)));
+        descriptor.woken();
+        assert!(!is_readable(&descriptor, Duration::from_millis(5)));
+        // The shorter of two times counts.
+        descriptor.sleep_for(Duration::from_millis(2)).unwrap();
+        descriptor.sleep_for(Duration::from_secs(600)).unwrap();
+        assert!(is_readable(&descriptor, Duration::from_millis(900)));
+        descriptor.woken();
+        descriptor.sleep_for(Duration::from_secs(600)).unwrap();
+        assert!(!is_readable(&descriptor, Duration::from_millis(5)));
+        descriptor.sleep_for(Duration::from_millis(2)).unwrap();
+        assert!(is_readable(&descriptor, Duration::from_millis(900)));
+        descriptor.woken();
+        rustix::io::write(&fabric, &1_u64.to_ne_bytes()).unwrap();
+        assert!(is_readable(&descriptor, Duration::ZERO));
+        assert!(is_readable(&Descriptor::new(Some(fabric.as_fd())).unwrap(), Duration::ZERO));
+    }
+
+    #[test]
+    fn a_time_of_zero_is_over_at_once() {
+        let mut descriptor = Descriptor::new(None).unwrap();
+        descriptor.sleep_for(Duration::ZERO).unwrap();
+        assert!(is_readable(&descriptor, Duration::from_millis(900)));
+    }
+}
