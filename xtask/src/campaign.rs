@@ -33,6 +33,8 @@ const UNDER_PROFILES: [(&str, &str); 9] = [
 ];
 /// Seeds of the switch without mutants.
 const SWITCH_SEEDS: u64 = 2000;
+/// Seeds of sessions without mutants.
+const SESSION_SEEDS: u64 = 500;
 /// Kinds of fault that it must claim, whatever else: one that is not counted was lost.
 const FAILURES: [&str; 11] = [
     "member_crashes_at_a_post",
@@ -48,7 +50,7 @@ const FAILURES: [&str; 11] = [
     "clients_superseded",
 ];
 /// Mutants of each protocol, at least: fewer means that some were lost.
-const PLANTS: [(&str, usize); 4] = [("multicast", 8), ("neb", 20), ("channel", 12), ("switch", 9)];
+const PLANTS: [(&str, usize); 5] = [("multicast", 8), ("neb", 20), ("channel", 12), ("switch", 9), ("sessions", 7)];
 /// Seeds of which traces are compared.
 const TRACED: [u64; 3] = [1, 2, 3];
 
@@ -108,6 +110,12 @@ pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
 /// Every property of the switch holds for every seed, with 8 and 32 receivers among others.
 pub(crate) fn campaign_switch(context: &Context) -> Result<Outcome> {
     simulate(context, "switch", SWITCH_SEEDS)?;
+    Ok(Outcome::Passed)
+}
+
+/// Every property of sessions holds for every seed, and every rare state is visited.
+pub(crate) fn campaign_sessions(context: &Context) -> Result<Outcome> {
+    simulate(context, "sessions", SESSION_SEEDS)?;
     Ok(Outcome::Passed)
 }
 

@@ -80,6 +80,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
         run: |context| simulate(context, "channel", "0..20000", &[]),
     },
     Step {
+        name: "campaign-sessions",
+        what: "20 000 simulated seeds of sessions: every property holds, every rare state is visited",
+        run: |context| simulate(context, "sessions", "0..20000", &[]),
+    },
+    Step {
         name: "model-switch",
         what: "the switch's searches, all of them",
         run: |context| model(context, "stentor-simulation", "switch_model"),

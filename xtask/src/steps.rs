@@ -49,6 +49,11 @@ pub(crate) const TEST: &[Step] = &[
         what: "2000 seeds of the switch with up to 32 receivers: every property holds",
         run: campaign::campaign_switch,
     },
+    Step {
+        name: "campaign-sessions",
+        what: "500 seeds of sessions under all faults: every property holds, every rare state is visited",
+        run: campaign::campaign_sessions,
+    },
     Step { name: "plants", what: "every planted bug is found by name", run: campaign::plants },
     Step { name: "traces", what: "one seed gives one trace, in debug and release builds", run: campaign::traces },
     Step {

@@ -17,6 +17,8 @@ pub(crate) enum SimCommand {
     Channel(SimSeeds),
     /// The switch: real endpoints around its data plane, losses, contention, leases that end, members that change
     Switch(SimSeeds),
+    /// Sessions: commands applied exactly once, whatever members and clients go through
+    Sessions(SimSeeds),
 }
 
 #[derive(Args, Debug)]

@@ -5,6 +5,7 @@ mod multicast;
 mod neb;
 mod recording;
 mod report;
+mod sessions;
 mod switch;
 
 use std::fmt::Display;
@@ -27,6 +28,7 @@ pub(super) fn run(command: &SimCommand, output: Output) -> Result<Verdict, Failu
         SimCommand::Neb(args) => neb::run(args, output),
         SimCommand::Channel(args) => channel::run(args, output),
         SimCommand::Switch(args) => switch::run(args, output),
+        SimCommand::Sessions(args) => sessions::run(args, output),
     }
 }
 
@@ -38,6 +40,7 @@ fn asked_names(command: &SimCommand) -> Option<Vec<&'static str>> {
         SimCommand::Neb(args) => args.seeds.plants.then(neb::names),
         SimCommand::Channel(args) => args.plants.then(channel::names),
         SimCommand::Switch(args) => args.plants.then(switch::names),
+        SimCommand::Sessions(args) => args.plants.then(sessions::names),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use stentor_simulation::{
-    FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, SimulationReport, channel, neb, switch,
+    FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, SimulationReport, channel, neb, sessions, switch,
 };
 use stentor_support::{Failure, Human, Style, Verdicts, columns, verdict_lines, verdicts};
 
@@ -91,6 +91,33 @@ pub(super) enum About {
     Neb(Society),
     Channel(Talk),
     Switch(Bench),
+    Sessions(Callers),
+}
+
+/// The cluster and the sessions of a seed.
+#[derive(Serialize)]
+pub(super) struct Callers {
+    groups: Vec<usize>,
+    clients: u16,
+    commands_per_client: u64,
+    sessions_per_group: u32,
+    window: u32,
+    time_to_live_ns: u64,
+    profile: &'static str,
+}
+
+impl Callers {
+    pub(super) fn of(scenario: &sessions::Scenario) -> Self {
+        Callers {
+            groups: scenario.base.groups.clone(),
+            clients: scenario.base.clients,
+            commands_per_client: scenario.commands,
+            sessions_per_group: scenario.sessions.sessions,
+            window: scenario.sessions.window,
+            time_to_live_ns: scenario.ttl_ns,
+            profile: scenario.profile.name(),
+        }
+    }
 }
 
 /// The set of a seed of the switch.
@@ -391,6 +418,13 @@ impl Human for One {
                 format!(
                     "{hosts} hosts, {senders} send {requests} requests to at most {most_receivers} receivers, \
                      {aggregation}, {trouble}"
+                )
+            }
+            About::Sessions(Callers { groups, clients, commands_per_client, sessions_per_group, profile, .. }) => {
+                let sizes = groups.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
+                format!(
+                    "groups of {sizes} with {sessions_per_group} sessions at most, {clients} clients with \
+                     {commands_per_client} commands each, faults of profile {profile}"
                 )
             }
             About::Neb(Society { profile, processes, mode, faults, quorum, liars, window, .. }) => {
