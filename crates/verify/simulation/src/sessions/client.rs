@@ -12,8 +12,8 @@ use stentor_session::{
 
 use super::disk::Written;
 use super::ledger::Told;
-use super::run::{Shared, chance};
 use super::service::COMMAND_BYTES;
+use super::shared::{Shared, chance};
 use crate::chance::Chance;
 use crate::clocks::EPOCH_NS;
 

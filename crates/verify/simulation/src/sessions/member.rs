@@ -9,8 +9,8 @@ use stentor_fabric_sim::SimFabric;
 use stentor_multicast::{Application, Ballot, ClientId, Delivered, GroupId, Member, NodeError, ReplicaConfig};
 use stentor_session::{Answer, Answers, At, Kind, Sessions, Verdict};
 
-use super::run::{Shared, chance};
 use super::service::{Done, Served, Tally};
+use super::shared::{Shared, chance};
 use crate::chance::Chance;
 use crate::clocks::BOUND_NS;
 use crate::nemesis::Told;

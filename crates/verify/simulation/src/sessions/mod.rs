@@ -26,6 +26,7 @@ mod mutant;
 mod run;
 mod scenario;
 mod service;
+mod shared;
 
 pub use counts::SessionCounts;
 pub use mutant::Mutant;

@@ -6,18 +6,16 @@ use std::sync::Arc;
 
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
-use stentor_fabric_sim::{Due, FaultCounts, SimConfig, Transcript, World};
-use stentor_multicast::{Counts, GroupId, NodeError, ProcessRole, Topology};
-use stentor_session::Sessions;
+use stentor_fabric_sim::{Due, FaultCounts, SimConfig};
+use stentor_multicast::{Counts, NodeError, ProcessRole, Topology};
 
 use super::client::ClientActor;
 use super::counts::SessionCounts;
 use super::disk::Disk;
-use super::ledger::Ledger;
 use super::member::MemberActor;
 use super::mutant::Mutant;
 use super::scenario::Scenario;
-use crate::chance::Chance;
+use super::shared::Shared;
 use crate::clocks::Clocks;
 use crate::faulty_run::RECOVERY_STEPS;
 use crate::nemesis::{Nemesis, NemesisCounts, Profile};
@@ -59,55 +57,6 @@ impl RunReport {
     pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.report.violated()
     }
-}
-
-/// What all processes of a run share.
-pub(super) struct Shared {
-    pub(super) world: World,
-    pub(super) progress: RefCell<Progress>,
-    pub(super) nemesis: RefCell<Nemesis>,
-    pub(super) clocks: RefCell<Clocks>,
-    pub(super) ledger: RefCell<Ledger>,
-    pub(super) counts: RefCell<SessionCounts>,
-    /// By client.
-    pub(super) disks: Vec<RefCell<Disk>>,
-    pub(super) topology: Arc<Topology>,
-    pub(super) scenario: Scenario,
-    pub(super) salt: u64,
-    pub(super) mutant: Mutant,
-    pub(super) messages: Cell<u64>,
-    pub(super) deliveries: Cell<u64>,
-    tokens: Cell<u64>,
-    transcript: RefCell<Option<Transcript>>,
-}
-
-impl Shared {
-    /// An empty table of a group.
-    pub(super) fn table(&self, group: GroupId) -> Sessions {
-        Sessions::new(group, self.scenario.sessions).with_mutant(self.mutant.of_sessions())
-    }
-
-    /// The number of another command, from 1.
-    pub(super) fn next_token(&self) -> u64 {
-        self.tokens.set(self.tokens.get() + 1);
-        self.tokens.get()
-    }
-
-    pub(super) fn are_all_done(&self) -> bool {
-        self.disks.iter().all(|disk| disk.borrow().done)
-    }
-
-    /// Adds to the transcript.
-    pub(super) fn record(&self, what: &str, now_ns: u64, who: ProcessId, numbers: &[u64]) {
-        if let Some(transcript) = &mut *self.transcript.borrow_mut() {
-            transcript.line(what, &[&[now_ns, who.0.into()], numbers].concat(), &[]);
-        }
-    }
-}
-
-/// Another stream of choices for a process of each incarnation.
-pub(super) fn chance(shared: &Shared, process: ProcessId, incarnation: u64) -> Chance {
-    Chance::new(shared.salt, 2_000 + u64::from(process.0) * 1_000 + incarnation)
 }
 
 /// Runs a seed.
