@@ -8,7 +8,7 @@ use stentor_checker::Report;
 use crate::Style;
 
 /// The properties in words.
-const TITLES: [(&str, &str); 37] = [
+const TITLES: [(&str, &str); 44] = [
     ("B1", "agreement"),
     ("B2", "validity"),
     ("B3", "integrity"),
@@ -28,6 +28,13 @@ const TITLES: [(&str, &str); 37] = [
     ("S5", "offsets"),
     ("S6", "one holder"),
     ("S7", "addresses"),
+    ("X1", "at most once"),
+    ("X2", "all groups or none"),
+    ("X3", "replies"),
+    ("X4", "not applied"),
+    ("X5", "unknown"),
+    ("X6", "equal tables"),
+    ("X7", "progress"),
     ("S8", "atomic control"),
     ("S9", "message numbers"),
     ("S10", "integrity"),
