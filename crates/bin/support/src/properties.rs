@@ -8,7 +8,7 @@ use stentor_checker::Report;
 use crate::Style;
 
 /// The properties in words.
-const TITLES: [(&str, &str); 37] = [
+const TITLES: [(&str, &str); 44] = [
     ("B1", "agreement"),
     ("B2", "validity"),
     ("B3", "integrity"),
@@ -34,6 +34,13 @@ const TITLES: [(&str, &str); 37] = [
     ("S11", "conservation"),
     ("SL1", "liveness"),
     ("SL2", "no timeouts"),
+    ("X1", "at most once"),
+    ("X2", "all groups or none"),
+    ("X3", "replies"),
+    ("X4", "not applied"),
+    ("X5", "unknown"),
+    ("X6", "equal tables"),
+    ("X7", "progress"),
     ("M1", "integrity"),
     ("M2", "uniform agreement"),
     ("M3", "validity"),

@@ -192,7 +192,7 @@ impl ClientActor {
         {
             any = true;
             let Ok(record) = ReplyRecord::parse(reply.bytes) else {
-                self.shared.ledger.borrow_mut().violate("S3", "a reply is no record".to_owned());
+                self.shared.ledger.borrow_mut().violate("X3", "a reply is no record".to_owned());
                 continue;
             };
             self.order_time = self.order_time.max(record.applied);

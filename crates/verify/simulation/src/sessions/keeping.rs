@@ -122,7 +122,7 @@ impl ClientActor {
                 let group = refused.map_or(GroupId(0), |(group, _)| group);
                 let mut ledger = shared.ledger.borrow_mut();
                 if !caller.key().pairs.iter().any(|pair| ledger.has_ended(pair.group, session)) {
-                    ledger.violate("S5", format!("nobody knows session {session}, which has ended nowhere"));
+                    ledger.violate("X5", format!("nobody knows session {session}, which has ended nowhere"));
                 }
                 drop((disk, counts, ledger));
                 self.caller = None;

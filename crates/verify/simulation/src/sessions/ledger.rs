@@ -54,7 +54,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// The properties, by name.
-    pub(super) const PROPERTIES: [&'static str; 7] = ["S1", "S2", "S3", "S4", "S5", "S6", "S7"];
+    pub(super) const PROPERTIES: [&'static str; 7] = ["X1", "X2", "X3", "X4", "X5", "X6", "X7"];
 
     pub(super) fn violate(&mut self, property: &'static str, what: String) {
         self.violations.entry(property).or_insert(what);
@@ -72,19 +72,19 @@ impl Ledger {
             return;
         }
         let Some(command) = self.commands.get_mut(&token) else {
-            return self.violate("S1", format!("group {} applies command {token}, which nobody sent", group.0));
+            return self.violate("X1", format!("group {} applies command {token}, which nobody sent", group.0));
         };
         let earlier = command.applied.get(&group).map(|applied| applied.number);
         let (is_for, never) = (command.to.contains(&group), command.never);
         command.applied.entry(group).or_insert(Applied { number, time, reply });
         if let Some(earlier) = earlier {
-            self.violate("S1", format!("group {} applies command {token} at {earlier} and {number}", group.0));
+            self.violate("X1", format!("group {} applies command {token} at {earlier} and {number}", group.0));
         }
         if !is_for {
-            self.violate("S1", format!("command {token} is not for group {}, which applies it", group.0));
+            self.violate("X1", format!("command {token} is not for group {}, which applies it", group.0));
         }
         if never {
-            self.violate("S4", format!("group {} applies command {token}, which was told to be not applied", group.0));
+            self.violate("X4", format!("group {} applies command {token}, which was told to be not applied", group.0));
         }
     }
 
@@ -98,7 +98,7 @@ impl Ledger {
         let hash = xxh3_64(state);
         if *self.states.entry(place).or_insert(hash) != hash {
             let (group, number) = place;
-            self.violate("S6", format!("two members of group {} differ after delivery {number}", group.0));
+            self.violate("X6", format!("two members of group {} differ after delivery {number}", group.0));
         }
     }
 
@@ -110,16 +110,16 @@ impl Ledger {
     /// A caller is told the fate of a command. `age` is how many generations ago it was sent, and `last` whether nobody asks again.
     pub(super) fn told(&mut self, token: u64, told: &Told, age: u32, last: bool) {
         let Some(command) = self.commands.get_mut(&token) else {
-            return self.violate("S3", format!("a caller hears of command {token}, which nobody sent"));
+            return self.violate("X3", format!("a caller hears of command {token}, which nobody sent"));
         };
         command.is_known |= last;
         match told {
             Told::Applied(replies) => {
                 if command.never {
-                    return self.violate("S4", format!("command {token} is told to be not applied, and applied"));
+                    return self.violate("X4", format!("command {token} is told to be not applied, and applied"));
                 }
                 if let Err(why) = compare(command, replies) {
-                    self.violate("S3", format!("the reply to command {token}: {why}"));
+                    self.violate("X3", format!("the reply to command {token}: {why}"));
                 }
             }
             Told::NotApplied => {
@@ -127,7 +127,7 @@ impl Ledger {
                 if let Some(group) = command.applied.keys().next() {
                     let text =
                         format!("command {token} is told to be not applied, and group {} has applied it", group.0);
-                    self.violate("S4", text);
+                    self.violate("X4", text);
                 }
             }
             Told::Unknown(why) if last => self.check_reason(token, *why, age),
@@ -146,7 +146,7 @@ impl Ledger {
             _ => false,
         };
         if !is_true {
-            self.violate("S5", format!("the fate of command {token} stays unknown: {why:?}, {age} generations ago"));
+            self.violate("X5", format!("the fate of command {token} stays unknown: {why:?}, {age} generations ago"));
         }
     }
 
@@ -170,7 +170,7 @@ impl Ledger {
             }
         }
         if let Some(torn) = torn.filter(|_| finished) {
-            self.violate("S2", torn);
+            self.violate("X2", torn);
         }
         in_several
     }
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(violated(&ledger), [""; 0]);
         ledger.told(1, &reply(0, 5, b"no"), 0, true);
         ledger.applied((one[0], 6), 91, 1, b"yes".to_vec());
-        assert_eq!(violated(&ledger), ["S1", "S3"]);
+        assert_eq!(violated(&ledger), ["X1", "X3"]);
 
         let mut ledger = Ledger::default();
         ledger.begun(2, SESSION, &[GroupId(0), GroupId(1)]);
@@ -252,9 +252,9 @@ mod tests {
         ledger.state((GroupId(0), 1), b"a");
         ledger.state((GroupId(0), 1), b"b");
         ledger.close(false);
-        assert_eq!(violated(&ledger), ["S4", "S5", "S6"]);
+        assert_eq!(violated(&ledger), ["X4", "X5", "X6"]);
         ledger.close(true);
-        assert_eq!(violated(&ledger), ["S2", "S4", "S5", "S6"]);
+        assert_eq!(violated(&ledger), ["X2", "X4", "X5", "X6"]);
     }
 
     #[test]

@@ -231,10 +231,10 @@ impl App<'_> {
         let judged = match sessions.deliver(&at, delivered.payload, &mut service) {
             Ok(judged) if delivered.enveloped => judged,
             Ok(_) => {
-                return self.shared.ledger.borrow_mut().violate("S1", "the mark of an envelope is lost".to_owned());
+                return self.shared.ledger.borrow_mut().violate("X1", "the mark of an envelope is lost".to_owned());
             }
             Err(why) => {
-                return self.shared.ledger.borrow_mut().violate("S1", format!("a payload is no message: {why}"));
+                return self.shared.ledger.borrow_mut().violate("X1", format!("a payload is no message: {why}"));
             }
         };
         let mut counts = self.shared.counts.borrow_mut();
@@ -307,7 +307,7 @@ impl Application for App<'_> {
             read.and_then(|(sessions, rest)| Some((sessions, Tally::read(rest)?)))
         };
         let Some((sessions, tally)) = read else {
-            return shared.ledger.borrow_mut().violate("S6", format!("{} cannot read a state", self.me));
+            return shared.ledger.borrow_mut().violate("X6", format!("{} cannot read a state", self.me));
         };
         shared.counts.borrow_mut().states_with_sessions += u64::from(!sessions.is_empty());
         let sessions = if shared.mutant.leaves_table_out() { shared.table(group) } else { sessions };

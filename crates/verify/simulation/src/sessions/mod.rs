@@ -8,13 +8,13 @@
 //! # Properties
 //! | name | what |
 //! |---|---|
-//! | S1 | a command is applied at most once in each of its groups, and in no other |
-//! | S2 | it is applied in all of its groups or in none |
-//! | S3 | the reply that a caller gets is that of the first application of its own command |
-//! | S4 | what was said to be not applied is applied nowhere, before or after |
-//! | S5 | a command whose fate stays unknown has a reason that `docs/sessions.md` names, and that reason is true |
-//! | S6 | members of a group have equal tables and services after the same deliveries |
-//! | S7 | when the faults have stopped every client comes to its end |
+//! | X1 | a command is applied at most once in each of its groups, and in no other |
+//! | X2 | it is applied in all of its groups or in none |
+//! | X3 | the reply that a caller gets is that of the first application of its own command |
+//! | X4 | what was said to be not applied is applied nowhere, before or after |
+//! | X5 | a command whose fate stays unknown has a reason that `docs/sessions.md` names, and that reason is true |
+//! | X6 | members of a group have equal tables and services after the same deliveries |
+//! | X7 | when the faults have stopped every client comes to its end |
 
 mod client;
 mod counts;

@@ -4,19 +4,19 @@ use stentor_session as session;
 
 stentor_fabric::mutants! {
     /// A request that has its reply already is applied again.
-    AppliesDuplicates, "applies-duplicates", "S1";
+    AppliesDuplicates, "applies-duplicates", "X1";
     /// A full table evicts the session that ends first.
-    EvictsWhenFull, "evicts-when-full", "S2";
+    EvictsWhenFull, "evicts-when-full", "X2";
     /// The replies of the generation before are dropped when a session is taken up.
-    ForgetsOnTakeUp, "forgets-on-take-up", "S5";
+    ForgetsOnTakeUp, "forgets-on-take-up", "X5";
     /// Each group judges by its own end of the session.
-    TableEnd, "table-end", "S2";
+    TableEnd, "table-end", "X2";
     /// The caller takes a refusal of one copy for the fate of all copies.
-    OneCopySpeaksForAll, "one-copy-speaks-for-all", "S4";
+    OneCopySpeaksForAll, "one-copy-speaks-for-all", "X4";
     /// A leader does not say replies again.
-    SaysOnce, "says-once", "S7";
+    SaysOnce, "says-once", "X7";
     /// A member's state comes without its table of sessions.
-    TableLeftOut, "table-left-out", "S6";
+    TableLeftOut, "table-left-out", "X6";
 }
 
 impl Mutant {

@@ -250,7 +250,7 @@ impl Run {
         log.extend(missing.map(|missing| format!("in the end: {missing}")));
         log.extend(stuck.iter().cloned());
         if !finished {
-            ledger.violate("S7", stuck.join("\n  "));
+            ledger.violate("X7", stuck.join("\n  "));
         }
         let (properties, counter_example) = ledger.verdicts();
         let nemesis = shared.nemesis.borrow().counts();
