@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use stentor::{CallError, Cluster, Refused, Session, Ticket};
 use stentor_testutil::TempDir;
 
@@ -42,9 +43,9 @@ impl Process {
         Process(child.expect("this program can be started again"))
     }
 
-    fn signal(&self, name: &str) {
-        let done = Command::new("kill").args([name, &self.0.id().to_string()]).status();
-        assert!(done.is_ok_and(|status| status.success()), "`kill` of procps is needed: apt-get install procps");
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.0);
+        kill_process(pid, signal).expect("it runs, and is a child of this process");
     }
 }
 
@@ -155,9 +156,9 @@ fn no_command_is_lost_or_doubled_whoever_is_killed_or_stopped() {
                 nodes.insert(name, started(name, &directory));
             }
             _ => {
-                nodes[name].signal("-STOP");
+                nodes[name].signal(Signal::STOP);
                 goes_on(&directory);
-                nodes[name].signal("-CONT");
+                nodes[name].signal(Signal::CONT);
             }
         }
         if round % 3 == 2 {

@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(limits(longest + 1, 0).check(), Err(LimitsError::ReplyBytes(longest + 1)));
         assert_eq!(limits(1, largest + 1).check(), Err(LimitsError::Ring(largest + 1)));
         let problem = limits(longest + 1, 0).check().expect_err("too long").to_string();
-        assert_eq!(problem, "replies of 1048577 bytes: at most 1048576 are possible");
+        assert_eq!(problem, "replies of 2097153 bytes: at most 2097152 are possible");
         assert!(limits(longest, 0).reply_ring().bytes() > 2 * longest as u64, "two of the longest fit");
     }
 

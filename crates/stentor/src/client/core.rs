@@ -447,29 +447,24 @@ impl<F: FabricDiagnostics> Core<F> {
         let _ = self.caller.lost(request, stentor_session::Why::TimedOut);
     }
 
-    /// Asks what became of requests that are delivered and not answered.
+    /// Asks what became of a request that is delivered and not answered, one at a time. None holds up those behind it: a command that was
+    /// prepared may be sent, and delivered, long after later ones.
     fn ask_for_replies(&mut self, now: Duration) {
         let delivered = self.client.delivered_up_to();
         let first = self.caller.responded();
-        for request in first..first + self.window() as u64 {
+        let begun = self.window() as u64 - u64::from(self.caller.room());
+        for request in first..first + begun {
             let at = request as usize % self.sent.len();
-            let Some(ticket) = self.caller.ticket(request) else { continue };
-            if self.sent[at].sequence > delivered {
-                if self.sent[at].sequence == u64::MAX {
-                    continue;
-                }
-                return;
-            }
-            match self.sent[at].delivered {
-                None => self.sent[at].delivered = Some(now),
-                Some(since) if now.saturating_sub(since) >= UNANSWERED => {
-                    let (ticket, to): (_, Vec<GroupId>) = (ticket.clone(), ticket.groups().collect());
-                    if self.ask(&ticket, &to).is_ok() {
-                        self.sent[at].delivered = Some(now);
-                    }
+            let Some(ticket) = self.caller.ticket(request).filter(|_| self.sent[at].sequence <= delivered) else {
+                continue;
+            };
+            let since = *self.sent[at].delivered.get_or_insert(now);
+            if now.saturating_sub(since) >= UNANSWERED {
+                let (ticket, to): (_, Vec<GroupId>) = (ticket.clone(), ticket.groups().collect());
+                if self.ask(&ticket, &to).is_ok() {
+                    self.sent[at].delivered = Some(now);
                     return;
                 }
-                Some(_) => return,
             }
         }
     }
