@@ -23,9 +23,12 @@ fn a_killed_process_leaves_nothing_and_its_peer_hears_of_it() {
     let qp = fabric.connect(ProcessId(1), SERVICE, QpConfig::reliable(4, 4)).unwrap();
     for round in 0..3 {
         let mut child = Child::start("echo", &directory, 1);
+        let mut said = false;
+        // The child may say so before its word has reached this end of the connection.
         until("ready", || {
             events(&mut fabric);
-            child.line().is_some()
+            said |= child.line().is_some();
+            said && fabric.state(qp) == QpState::Ready
         });
         assert_eq!(entries(&cluster), 2);
         // Nothing is posted there for it: it waits, and fails with the peer.
