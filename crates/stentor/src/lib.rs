@@ -49,7 +49,8 @@
 //! Programs that need no replicated state have a [`Channel`] between two processes, and the [`Broadcast`] of one to many that even a lying
 //! sender cannot split.
 //!
-//! `stentor cast` sends commands. A client in Rust is a [`runtime::Client`] for now.
+//! A [`Client`] sends commands, and gets what the state machine replied: [`Cluster::client`] begins one, [`Client::call`] calls. Its
+//! [`Session`] outlives its process, and a [`Ticket`] says what became of a command.
 //!
 //! # Below that
 //! [`config`] reads and checks `cluster.toml`: who is in the cluster, on which fabric, with which limits. [`runtime`] has the parts of which

@@ -99,7 +99,8 @@ impl Client {
     }
 
     /// Settles a command whose outcome was [not known](CallError::Unknown), here or in an earlier process that had the session: returns the
-    /// reply if it was applied, or closes it for good, which is [`Refused::Closed`].
+    /// reply if it was applied, or closes it for good, which is [`Refused::Closed`]. Any other error is about the question, and says nothing of
+    /// the command: to send that again may apply it twice.
     pub fn resolve(&self, ticket: &Ticket) -> Call {
         self.put(Job::Resolve(Box::new(ticket.clone())), Hold::Not, ticket.groups(), &[])
     }
