@@ -242,10 +242,7 @@ fn calls_end_in_time_without_a_majority() {
     let client = client;
     for ticket in tickets {
         let outcome = until("a majority", || match client.resolve(&ticket).wait() {
-            Err(
-                CallError::NotApplied(Refused::Unavailable(_) | Refused::Busy(_))
-                | CallError::Unknown(_, Why::TimedOut),
-            ) => None,
+            Err(CallError::Unknown(_, Why::NotAsked(_) | Why::TimedOut)) => None,
             other => Some(other),
         });
         match outcome {
@@ -354,4 +351,31 @@ fn a_key_from_before_another_taking_up_takes_the_session_up() {
     let fourth = running.cluster.client().session(written).connect().expect("it takes the session up");
     fourth.call(group, b"last").wait().expect("it is applied");
     drop((first, second, third));
+}
+
+/// Whoever is told that a command is not applied sends it again: a question that fails must not say so.
+#[test]
+fn a_question_that_cannot_be_asked_says_nothing_of_the_command() {
+    let mut running = Running::new("client-questions", 1);
+    let group = running.group("g1");
+    let first = running.connect();
+    let prepared = first.prepare(group, b"once").wait().expect("it gets its number");
+    let ticket = prepared.ticket();
+    prepared.send().wait().expect("it is applied");
+    let not_asked = |client: &Client| match client.resolve(&ticket).wait() {
+        Err(CallError::Unknown(about, Why::NotAsked(why))) if about == ticket => why,
+        other => panic!("{other:?}"),
+    };
+    let other = running.connect();
+    assert_eq!(not_asked(&other), Refused::OtherSession);
+    let busy = running.cluster.client().session(first.session()).calls(1).patience(Duration::from_secs(4));
+    let busy = busy.connect().expect("it takes the session up");
+    let held = busy.prepare(group, b"held").wait().expect("it gets its number");
+    assert_eq!(not_asked(&busy), Refused::Busy(group));
+    drop(held);
+    until("room", || (busy.room() == 1).then_some(()));
+    GROUPS[0].1.iter().for_each(|name| running.stop(name));
+    assert_eq!(not_asked(&busy), Refused::Unavailable(group));
+    let late = other.resolve(&ticket).wait_for(Duration::ZERO);
+    assert!(matches!(late, Err(CallError::Unknown(_, Why::NotAsked(_)))), "{late:?}");
 }

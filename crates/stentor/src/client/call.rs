@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::calls::Calls;
-use super::{CallError, Refused, Ticket};
+use super::{CallError, Ticket};
 use crate::{Group, Position};
 
 /// A command under way: a future of its outcome.
@@ -20,8 +20,8 @@ pub struct Call(State);
 
 #[derive(Debug)]
 enum State {
-    /// It was refused at once.
-    Refused(Refused),
+    /// It ended at once.
+    Ended(CallError),
     /// It is in a slot.
     Made { calls: Arc<Calls>, slot: u32 },
     /// Its outcome was taken.
@@ -37,13 +37,13 @@ impl Call {
     pub(super) fn into_slot(mut self) -> Result<(Arc<Calls>, u32), CallError> {
         match std::mem::replace(&mut self.0, State::Taken) {
             State::Made { calls, slot } => Ok((calls, slot)),
-            State::Refused(why) => Err(CallError::NotApplied(why)),
+            State::Ended(how) => Err(how),
             State::Taken => unreachable!("a slot is taken out of a call that nobody has polled"),
         }
     }
 
-    pub(super) fn refused(why: Refused) -> Self {
-        Call(State::Refused(why))
+    pub(super) fn ended(how: CallError) -> Self {
+        Call(State::Ended(how))
     }
 
     /// Returns what names the command for ever: write it down, and [resolve](super::Client::resolve) it if this process dies. `None` while
@@ -52,7 +52,7 @@ impl Call {
     pub fn ticket(&self) -> Option<Ticket> {
         match &self.0 {
             State::Made { calls, slot } => calls.ticket(*slot),
-            State::Refused(_) | State::Taken => None,
+            State::Ended(_) | State::Taken => None,
         }
     }
 
@@ -79,7 +79,7 @@ impl Call {
                 let outcome = calls.wait(slot, until);
                 Answer::of(calls, slot, outcome)
             }
-            State::Refused(why) => Err(CallError::NotApplied(why)),
+            State::Ended(how) => Err(how),
             State::Taken => unreachable!("a call that is waited for was not taken before"),
         }
     }
@@ -97,10 +97,10 @@ impl Future for Call {
                 let State::Made { calls, slot } = std::mem::replace(&mut self.0, State::Taken) else { unreachable!() };
                 Poll::Ready(Answer::of(calls, slot, outcome))
             }
-            State::Refused(why) => {
-                let why = *why;
+            State::Ended(how) => {
+                let how = how.clone();
                 self.0 = State::Taken;
-                Poll::Ready(Err(CallError::NotApplied(why)))
+                Poll::Ready(Err(how))
             }
             State::Taken => panic!("a call is polled after it was ready"),
         }

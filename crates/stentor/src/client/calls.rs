@@ -90,6 +90,14 @@ pub(super) struct CallState {
 }
 
 impl CallState {
+    /// Returns how a call ends that was not sent, and never will be. Of a question that says nothing of the command that it is about.
+    pub(super) fn unsent(&self, why: Refused) -> CallError {
+        match &self.job {
+            Job::Command => CallError::NotApplied(why),
+            Job::Resolve(ticket) => CallError::Unknown(Ticket::clone(ticket), Why::NotAsked(why)),
+        }
+    }
+
     fn new() -> Self {
         CallState {
             phase: Phase::Free,
@@ -289,7 +297,7 @@ impl Calls {
         }
         // The serving thread sees that nobody waits for it, and does not send it.
         state.until = None;
-        CallError::NotApplied(state.to.iter().next().map_or(Refused::NoGroups, Refused::Busy))
+        state.unsent(state.to.iter().next().map_or(Refused::NoGroups, Refused::Busy))
     }
 
     /// Returns what names a call; `None` if it was not sent.
@@ -442,7 +450,7 @@ impl Calls {
         for at in 0..self.slots.len() as u32 {
             let state = self.lock(at);
             let outcome = match state.phase {
-                Phase::Queued | Phase::Held => CallError::NotApplied(Refused::ClientEnded),
+                Phase::Queued | Phase::Held => state.unsent(Refused::ClientEnded),
                 Phase::Sent => CallError::Unknown(Ticket(state.ticket.clone()), Why::ClientEnded),
                 Phase::Free | Phase::Done => continue,
             };

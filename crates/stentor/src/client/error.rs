@@ -75,6 +75,9 @@ pub enum Refused {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum Why {
+    /// It could not be asked what became of the command, by [`resolve`](super::Client::resolve): this says why. Ask again.
+    #[error("it could not be asked: {0}")]
+    NotAsked(Refused),
     /// The wait ended first.
     #[error("no answer came in time")]
     TimedOut,

@@ -52,6 +52,10 @@ impl Drop for Handle {
     }
 }
 
+fn not_applied(why: Refused) -> Call {
+    Call::ended(CallError::NotApplied(why))
+}
+
 /// Ends the calls with the thread, even if that panics.
 struct Ending(Arc<Calls>);
 
@@ -87,7 +91,7 @@ impl Client {
     /// The [`Call`] is a future, and can be waited for without a runtime, too. To drop it cancels nothing.
     #[inline]
     pub fn call(&self, to: impl Into<Groups>, command: &[u8]) -> Call {
-        self.put(Job::Command, Hold::Not, to.into(), command)
+        self.put(Job::Command, Hold::Not, to.into(), command).unwrap_or_else(not_applied)
     }
 
     /// Prepares a command: it gets its [`Ticket`], and is not sent before [`Prepared::send`]. A program that writes the ticket down between
@@ -95,22 +99,22 @@ impl Client {
     ///
     /// What is prepared has a place in the window. It is given up when it is dropped, or not sent within the client's patience.
     pub fn prepare(&self, to: impl Into<Groups>, command: &[u8]) -> Preparing {
-        Preparing::new(self.put(Job::Command, Hold::Until, to.into(), command))
+        Preparing::new(self.put(Job::Command, Hold::Until, to.into(), command).unwrap_or_else(not_applied))
     }
 
     /// Settles a command whose outcome was [not known](CallError::Unknown), here or in an earlier process that had the session: returns the
-    /// reply if it was applied, or closes it for good, which is [`Refused::Closed`]. Any other error is about the question, and says nothing of
-    /// the command: to send that again may apply it twice.
+    /// reply if it was applied, or closes it for good, which is [`Refused::Closed`]. A question that cannot be asked ends as
+    /// [`Why::NotAsked`].
     pub fn resolve(&self, ticket: &Ticket) -> Call {
-        self.put(Job::Resolve(Box::new(ticket.clone())), Hold::Not, ticket.groups(), &[])
+        let job = Job::Resolve(Box::new(ticket.clone()));
+        let not_asked = |why| Call::ended(CallError::Unknown(ticket.clone(), Why::NotAsked(why)));
+        self.put(job, Hold::Not, ticket.groups(), &[]).unwrap_or_else(not_asked)
     }
 
-    fn put(&self, job: Job, hold: Hold, to: Groups, command: &[u8]) -> Call {
+    fn put(&self, job: Job, hold: Hold, to: Groups, command: &[u8]) -> Result<Call, Refused> {
         let Handle { calls, patience, .. } = &*self.0;
-        match calls.put(job, hold, to, command, Instant::now() + *patience) {
-            Ok(slot) => Call::made(Arc::clone(calls), slot),
-            Err(why) => Call::refused(why),
-        }
+        let slot = calls.put(job, hold, to, command, Instant::now() + *patience)?;
+        Ok(Call::made(Arc::clone(calls), slot))
     }
 
     /// Returns the number of calls that may be made now without being [`Busy`](Refused::Busy).

@@ -168,7 +168,8 @@ impl<F: FabricDiagnostics> Server<F> {
             }
             Err(why) => {
                 give_place_back(core, &state);
-                calls.finish(slot, state, Err(CallError::NotApplied(why)));
+                let unsent = state.unsent(why);
+                calls.finish(slot, state, Err(unsent));
             }
         }
         Some(false)
@@ -235,11 +236,11 @@ impl<F: FabricDiagnostics> Server<F> {
                     return Some(now + LOOK);
                 }
                 give_place_back(core, &state);
-                CallError::NotApplied(core.why_waiting(state.to.ids()))
+                state.unsent(core.why_waiting(state.to.ids()))
             }
             Phase::Held => {
                 give_place_back(core, &state);
-                CallError::NotApplied(Refused::TooLate)
+                state.unsent(Refused::TooLate)
             }
             Phase::Free | Phase::Done | Phase::Sent => {
                 match state.job {
