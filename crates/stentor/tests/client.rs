@@ -9,6 +9,7 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use stentor::config::Limits;
 use stentor::{CallError, Client, Cluster, Group, NodeHandle, Refused, Session, Ticket, Why};
 use stentor_testutil::TempDir;
 
@@ -215,6 +216,22 @@ fn nobody_there_is_an_error_with_a_remedy() {
     assert!(since.elapsed() < Duration::from_secs(5));
     let text = error.to_string();
     assert!(text.contains("a, b, c") && text.contains("start a majority"), "{text}");
+}
+
+#[test]
+fn sizes_with_which_no_session_is_possible_are_named_at_once() {
+    let directory = TempDir::new();
+    let least = 64 + 24 + 16;
+    for (reply_bytes, message_bytes, key) in
+        [(0, 1024, Some("`reply_bytes`")), (1, least - 1, Some("`message_bytes`")), (1, least, None)]
+    {
+        let limits = Limits { reply_bytes, message_bytes, ..Limits::DEFAULT };
+        let members = GROUPS[0].1.iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
+        let builder = Cluster::builder("client-sizes").limits(limits).directory(&directory).group("g1", members);
+        let cluster = builder.build().expect("a sound cluster");
+        let error = cluster.client().patience(Duration::ZERO).connect().expect_err("nobody is there").to_string();
+        assert!(error.contains(key.unwrap_or("not reached in time")), "{error}");
+    }
 }
 
 #[test]

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use stentor_fabric::WaitMode;
 use stentor_multicast::{Client as Sender, ClientId, GroupId};
+use stentor_session::{Body, Envelope};
 
 use super::core::Core;
 use super::error::Problem;
 use super::{Client, ClientError, Groups, LocalClient, Session};
-use crate::config::FabricKind;
+use crate::config::{FabricKind, Limits};
 use crate::runtime::{
     self, BindConfig, ClusterFabric, ClusterRuntime, FabricDiagnostics, JoinError, JoinWatch, Placing,
 };
@@ -113,6 +114,7 @@ impl ClientBuilder {
             let why = format!("group number {} is none of this cluster", unknown.0);
             return Err(Problem::Bytes { what: "groups of this cluster", why }.into());
         }
+        check_limits(plan.config().limits(), plan.topology().groups())?;
         let sender = self.join::<F>(plan, &to)?;
         let mut core = Core::new(plan, sender, self.wait, self.patience);
         core.open(&to, self.session.as_ref())?;
@@ -135,6 +137,15 @@ impl ClientBuilder {
             problem.into()
         })
     }
+}
+
+/// Whether a session is possible with these sizes, also when it uses all groups.
+fn check_limits(limits: &Limits, groups: usize) -> Result<(), Problem> {
+    if limits.reply_bytes == 0 {
+        return Err(Problem::NoReplies);
+    }
+    let needs = Envelope::BYTES + Body::HEAD_BYTES + groups * Body::PAIR_BYTES;
+    if (limits.message_bytes as usize) < needs { Err(Problem::ShortMessages { needs }) } else { Ok(()) }
 }
 
 /// Says in the log what a client waits for.

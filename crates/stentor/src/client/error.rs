@@ -127,6 +127,10 @@ pub(super) enum Problem {
     Session(Refused),
     #[error("these bytes are no {what}: {why}")]
     Bytes { what: &'static str, why: String },
+    #[error("`reply_bytes` is 0 in [limits], so no client is answered")]
+    NoReplies,
+    #[error("`message_bytes` in [limits] is less than the {needs} bytes that open a session")]
+    ShortMessages { needs: usize },
     #[error("no random number is to be had: {0}")]
     Random(std::io::Error),
     #[error("{0}")]
@@ -165,6 +169,8 @@ impl Problem {
                 "start a majority of each group that the client calls; `stentor leader show` says what a group lacks"
             }
             Problem::Unanswered => "`stentor leader show` says which group does not work, and why",
+            Problem::NoReplies => "raise `reply_bytes` in the configuration of all processes",
+            Problem::ShortMessages { .. } => "raise `message_bytes` in the configuration of all processes",
             Problem::Session(_) => "connect again",
             Problem::Bytes { .. } => "give the bytes that `to_bytes` returned, whole",
             Problem::Superseded => "connect again",
