@@ -86,10 +86,11 @@ impl ShmFabric {
     }
 
     fn hear_peers(&mut self) {
+        let mut room = socket::ROOM;
         for peer in (0..self.config.processes).map(ProcessId) {
             for _ in 0..BURST {
                 let Some(link) = &self.control.peers[peer.index()].link else { break };
-                let heard = match socket::receive(&link.socket) {
+                let heard = match socket::receive(&link.socket, &mut room) {
                     Received::Nothing => break,
                     Received::Closed => {
                         // The kernel marks the word first. Who closes without a mark lives.
@@ -99,7 +100,7 @@ impl ShmFabric {
                         break;
                     }
                     Received::Torn(why) => Err(why.to_owned()),
-                    Received::Packet(bytes, fds) => match Message::decode(&bytes) {
+                    Received::Packet(bytes, fds) => match Message::decode(bytes) {
                         Ok(message) => self.hear(peer, message, &fds),
                         Err(garbage) => Err(garbage.to_string()),
                     },
@@ -280,11 +281,12 @@ impl ShmFabric {
 
     /// Goes on with a handshake; the link is dead afterwards unless it goes on later.
     fn hear_newcomer(&mut self, newcomer: &mut Newcomer) {
+        let mut room = socket::ROOM;
         for _ in 0..BURST {
             let greeted = match newcomer.held.take() {
                 Some(theirs) => self.welcome(newcomer, theirs).map(|()| None),
-                None => match socket::receive(&newcomer.link.socket) {
-                    Received::Packet(bytes, fds) => self.greeted(newcomer, &bytes, &fds),
+                None => match socket::receive(&newcomer.link.socket, &mut room) {
+                    Received::Packet(bytes, fds) => self.greeted(newcomer, bytes, &fds),
                     Received::Nothing => return,
                     Received::Closed => return newcomer.link.dead = true,
                     Received::Torn(why) => {

@@ -16,10 +16,15 @@ use crate::message::{MAX_MESSAGE, WAKE};
 /// No message has more file descriptors.
 pub(crate) const MAX_FDS: usize = 2;
 
+/// Room for a packet, and a byte more, which no packet has. A process is woken by packets, so nothing is allocated for one.
+pub(crate) type Room = [u8; MAX_MESSAGE + 1];
+/// An empty one.
+pub(crate) const ROOM: Room = [0; MAX_MESSAGE + 1];
+
 /// What came.
-pub(crate) enum Received {
+pub(crate) enum Received<'a> {
     /// A packet.
-    Packet(Vec<u8>, Vec<OwnedFd>),
+    Packet(&'a [u8], Vec<OwnedFd>),
     /// A packet that did not arrive whole, and why.
     Torn(&'static str),
     /// Nothing now.
@@ -48,13 +53,12 @@ pub(crate) fn send_wake(socket: &OwnedFd) {
     let _ = send(socket, &WAKE, &[]);
 }
 
-/// Takes a packet.
-pub(crate) fn receive(socket: &OwnedFd) -> Received {
-    let mut bytes = [0; MAX_MESSAGE + 1];
+/// Takes a packet to `room`.
+pub(crate) fn receive<'a>(socket: &OwnedFd, room: &'a mut Room) -> Received<'a> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let message = match recvmsg(socket.as_fd(), &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
+    let message = match recvmsg(socket.as_fd(), &mut [IoSliceMut::new(room)], &mut ancillary, flags) {
         Ok(message) => message,
         Err(Errno::AGAIN | Errno::INTR) => return Received::Nothing,
         Err(_) => return Received::Closed,
@@ -73,5 +77,5 @@ pub(crate) fn receive(socket: &OwnedFd) -> Received {
         return Received::Torn(why);
     }
     // Nobody sends empty packets: this is the end.
-    if message.bytes == 0 { Received::Closed } else { Received::Packet(bytes[..message.bytes].to_vec(), fds) }
+    if message.bytes == 0 { Received::Closed } else { Received::Packet(&room[..message.bytes], fds) }
 }

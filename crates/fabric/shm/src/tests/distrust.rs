@@ -70,9 +70,10 @@ impl Raw {
         let reason = refusal.unwrap().reason;
         assert!(reason.contains(what), "{what} in: {reason}");
         let mut told = false;
-        until("closed", || match socket::receive(&self.socket) {
+        let mut room = socket::ROOM;
+        until("closed", || match socket::receive(&self.socket, &mut room) {
             Received::Packet(bytes, _) => {
-                told |= Message::decode(&bytes).unwrap() == Message::Refuse(reason.clone());
+                told |= Message::decode(bytes).unwrap() == Message::Refuse(reason.clone());
                 false
             }
             Received::Closed => true,
