@@ -10,7 +10,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use stentor::config::Limits;
-use stentor::{CallError, Client, Cluster, Group, NodeHandle, Refused, Session, Ticket, Why};
+use stentor::{CallError, Client, Cluster, Group, NodeHandle, Outcome, Refused, Session, Ticket, Why};
 use stentor_testutil::TempDir;
 
 #[path = "common/log.rs"]
@@ -216,6 +216,29 @@ fn nobody_there_is_an_error_with_a_remedy() {
     assert!(since.elapsed() < Duration::from_secs(5));
     let text = error.to_string();
     assert!(text.contains("a, b, c") && text.contains("start a majority"), "{text}");
+}
+
+#[test]
+fn prepared_commands_of_a_local_client_have_places_until_they_are_given_up() {
+    let running = Running::new("client-places", 1);
+    let group = running.group("g1");
+    let mut client = running.cluster.client().connect_local().expect("it is let in");
+    let window = Limits::DEFAULT.window;
+    let prepared: Vec<_> = (0..window).map(|_| client.prepare(group, b"x").expect("there is room")).collect();
+    assert_eq!(client.submit(group, b"x"), Err(Refused::Busy(group)));
+    client.send(prepared[0], group, b"once").expect("it is sent");
+    prepared.iter().for_each(|request| client.give_up(*request));
+    let mut applied = Vec::new();
+    until("it is applied", || {
+        let turned = client.turn(|request, outcome| {
+            assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+            applied.push(request);
+        });
+        let _ = turned.expect("it goes on");
+        (!applied.is_empty()).then_some(())
+    });
+    assert_eq!(applied, [prepared[0]], "what was sent is not given up");
+    assert!((0..window).all(|_| client.prepare(group, b"x").is_ok()), "all places are free again");
 }
 
 #[test]

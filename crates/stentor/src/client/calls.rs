@@ -225,7 +225,7 @@ impl Calls {
     }
 
     /// Returns whether a call is held now, so that it has its ticket, or why it never will be. Otherwise leaves `waker` to be woken.
-    pub(super) fn poll_held(&self, at: u32, waker: Option<&Waker>) -> Option<Result<(), CallError>> {
+    pub(super) fn poll_held(&self, at: u32, waker: &Waker) -> Option<Result<(), CallError>> {
         let mut state = self.lock(at);
         if state.phase == Phase::Held {
             return Some(Ok(()));
@@ -233,7 +233,7 @@ impl Calls {
         let outcome = state.outcome.take();
         let mut before = None;
         if outcome.is_none() {
-            before = std::mem::replace(&mut state.waker, waker.cloned());
+            before = state.waker.replace(waker.clone());
         }
         drop(state);
         drop(before);

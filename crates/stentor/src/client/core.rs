@@ -277,9 +277,12 @@ impl<F: FabricDiagnostics> Core<F> {
         Ok(())
     }
 
-    /// A command that has begun is not sent, and never will be.
+    /// A command that has begun is not sent, and never will be. Does nothing if it was sent.
     pub(super) fn not_sent(&mut self, request: u64) {
-        self.caller.not_sent(request);
+        let at = request as usize % self.sent.len();
+        if self.sent[at].sequence == Sent::NOT.sequence {
+            self.caller.not_sent(request);
+        }
     }
 
     /// Asks what became of a command.

@@ -122,7 +122,8 @@ impl LocalClient {
         })
     }
 
-    /// Numbers a command, so that it has a [ticket](LocalClient::ticket) before it is [sent](LocalClient::send).
+    /// Numbers a command, so that it has a [ticket](LocalClient::ticket) before it is [sent](LocalClient::send). It has a place in the window
+    /// until it is settled, or [given up](LocalClient::give_up).
     ///
     /// # Errors
     /// As [`submit`](LocalClient::submit).
@@ -146,6 +147,15 @@ impl LocalClient {
             }
             core.send(request.0.request, to.ids(), command)
         })
+    }
+
+    /// Gives up a command that was prepared: it is not sent, and never will be. Does nothing if it was sent.
+    pub fn give_up(&mut self, request: Request) {
+        on!(&mut self.core, core => {
+            if request.0 == core.name_of(request.0.request) {
+                core.not_sent(request.0.request);
+            }
+        });
     }
 
     /// Settles a command whose outcome is not known. The outcome comes in a later [`turn`](LocalClient::turn), under the number that is

@@ -56,13 +56,18 @@ impl Future for Preparing {
     /// # Panics
     /// If it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let ready = match self.0.as_ref().expect("a command is polled after it was ready") {
-            Ok(slot) => slot.calls.poll_held(slot.at, Some(context.waker())),
-            Err(_) => Some(Ok(())),
+        let slot = match self.0.take() {
+            Some(Ok(slot)) => slot,
+            Some(Err(how)) => return Poll::Ready(Err(how)),
+            None => panic!("a command is polled after it was ready"),
         };
-        let Some(held) = ready else { return Poll::Pending };
-        let slot = self.0.take().expect("it was there just now");
-        Poll::Ready(slot.and_then(|slot| held.map(|()| Prepared(slot))))
+        match slot.calls.poll_held(slot.at, context.waker()) {
+            Some(held) => Poll::Ready(held.map(|()| Prepared(slot))),
+            None => {
+                self.0 = Some(Ok(slot));
+                Poll::Pending
+            }
+        }
     }
 }
 
@@ -73,12 +78,9 @@ pub struct Prepared(Slot);
 
 impl Prepared {
     /// Returns what names the command for ever.
-    ///
-    /// # Panics
-    /// Never: what is prepared has a ticket.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
-        self.0.calls.ticket(self.0.at).expect("what is held was named")
+        Ticket(self.0.calls.lock(self.0.at).ticket.clone())
     }
 
     /// Sends the command.
