@@ -555,7 +555,8 @@ impl Caller {
             Kind::TakeUp if !agreed => {
                 let known = control.answers.iter().flatten().map(|word| word.generation).max().unwrap_or(0);
                 self.generation = known.max(control.generation - 1);
-                if let Some((widening, pairs)) = control.version.as_ref().filter(|known| known.0 > self.widening) {
+                // A smaller number is news, too: the key may name a widening that failed.
+                if let Some((widening, pairs)) = &control.version {
                     self.widening = *widening;
                     self.replace_members(pairs);
                 }

@@ -379,6 +379,31 @@ fn a_key_from_before_a_widening_learns_of_it() {
     assert_eq!((applied(&world, 0), applied(&world, 1)), (1, 1));
 }
 
+/// The process dies with its widening under way. The widening fails, or it takes effect.
+#[test]
+fn a_key_from_within_a_widening_learns_what_became_of_it() {
+    for last_time in [0, 2 * TTL] {
+        let mut world = opened(Mutant::None, &[0]);
+        let pairs = world.pairs(&[1]);
+        world.processes[0].caller.widen(60, &pairs, last_time).expect("open");
+        world.note_key(0);
+        assert_eq!((world.keys[&SESSION].widening, world.keys[&SESSION].pairs.len()), (1, 1));
+        world.send_control(0);
+        deliver(&mut world);
+        world.processes[0].alive = false;
+        let next = world.succeed(SESSION, CONFIG, 61);
+        settle(&mut world);
+        assert!(!world.processes[next].caller.is_open());
+        let until = world.now() + TTL;
+        world.processes[next].caller.take_up(62, until).expect("a key");
+        world.send_control(next);
+        settle(&mut world);
+        assert!(world.processes[next].caller.is_open(), "{last_time}");
+        let pairs = if last_time == 0 { 1 } else { 2 };
+        assert_eq!(world.processes[next].caller.key().pairs.len(), pairs, "{last_time}");
+    }
+}
+
 #[test]
 fn a_taking_up_names_the_last_widening_even_if_the_pairs_are_the_same() {
     let mut world = opened(Mutant::None, &[0]);
