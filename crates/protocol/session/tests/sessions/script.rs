@@ -1,9 +1,9 @@
 //! Scripts: one for each attack that the rules answer, and for what a table promises by itself.
 
-use stentor_multicast::GroupId;
+use stentor_multicast::{GroupId, Incarnation};
 use stentor_session::{
-    Caller, CallerConfig, CallerError, Envelope, Event, Fate, Kind, Mutant, NotApplied, Outcome, Reason, ReplyRecord,
-    SessionId, SessionLimits, Sessions, Ticket, Why, pairs_tag,
+    Caller, CallerConfig, CallerError, Envelope, Event, Fate, Kind, Mutant, NotApplied, Outcome, Pair, Reason,
+    ReplyRecord, SessionId, SessionLimits, Sessions, Ticket, Why, pairs_tag,
 };
 
 use crate::world::{TTL, World};
@@ -599,7 +599,27 @@ fn requests_to_unknown_groups_and_to_none_are_refused() {
     assert_eq!(caller.begin(&[GroupId(0), GroupId(0)]), Err(CallerError::Groups));
     assert_eq!(caller.begin(&[GroupId(9)]), Err(CallerError::SessionNotOpen(9)));
     assert_eq!(caller.widen(1, &[], 1), Err(CallerError::Groups));
+    let pair = |group| Pair { group: GroupId(group), incarnation: Incarnation::FIRST };
+    let too_many: Vec<_> = (0..=256).map(pair).collect();
+    assert_eq!(caller.widen(1, &too_many, 1), Err(CallerError::Groups));
+    assert_eq!(CallerError::Groups.to_string(), "name 1 to 256 groups, and each once");
     assert_eq!(caller.room(), 4);
+}
+
+#[test]
+fn a_session_is_opened_once() {
+    let mut world = World::new(1, LIMITS, Mutant::None);
+    world.start(SESSION, CONFIG, &[0]);
+    let pairs = world.pairs(&[0]);
+    let open = |world: &mut World, process: usize| world.processes[process].caller.open(1, &pairs, TTL);
+    assert_eq!(open(&mut world, 0), Err(CallerError::Opened), "its opening is under way");
+    settle(&mut world);
+    assert_eq!(open(&mut world, 0), Err(CallerError::Opened));
+    let next = world.succeed(SESSION, CONFIG, 50);
+    settle(&mut world);
+    assert_eq!(open(&mut world, next), Err(CallerError::Opened));
+    let mut resumed = Caller::resume(&world.keys[&SESSION], CONFIG);
+    assert_eq!(resumed.open(1, &pairs, TTL), Err(CallerError::Opened));
 }
 
 #[test]
