@@ -82,7 +82,7 @@ pub enum Event<'a> {
     Answered {
         /// `Open`, `Widen`, `TakeUp` or `End`.
         kind: Kind,
-        /// Who did not agree, and why.
+        /// The group, and its answer.
         refused: Option<(GroupId, Outcome)>,
     },
     /// The session lives longer in this group.
@@ -137,7 +137,7 @@ struct Member {
     renewing: Option<u64>,
 }
 
-/// One process's use of a session: numbers requests, tells what every message says, and says what became of each request.
+/// One process's use of a session: numbers requests, writes every message, and reports what became of each request.
 ///
 /// It sends nothing by itself. Calls come in this order: [`open`](Caller::open) (or [`take_up`](Caller::take_up) after
 /// [`resume`](Caller::resume)), its [`message`](Caller::message) until `Answered`; then [`begin`](Caller::begin) for each request, its

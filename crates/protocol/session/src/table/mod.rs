@@ -30,7 +30,7 @@ pub struct At<'a> {
     pub incarnation: Incarnation,
     /// The destination groups, this one among them, each once.
     pub destinations: &'a [GroupId],
-    /// Place of the client that multicast it.
+    /// Id of the client that multicast it.
     pub client: u16,
 }
 
@@ -85,7 +85,7 @@ pub struct Delivered<'a> {
     pub verdict: Verdict,
     /// The envelope that was judged.
     pub envelope: Envelope,
-    /// A [`ReplyRecord`], for the client at the message's place.
+    /// A [`ReplyRecord`], for the client that multicast the message.
     pub record: &'a [u8],
 }
 
@@ -215,7 +215,7 @@ impl Sessions {
         }
     }
 
-    /// Judges a message and applies it at most once. The record is for the client at the message's place.
+    /// Judges a message and applies it at most once. The record is for the client that multicast it.
     ///
     /// # Errors
     /// If the payload has no valid envelope, or did not go to this group. Sessions run out all the same.
@@ -413,8 +413,8 @@ impl Sessions {
         }
     }
 
-    /// Hands over the records of all replies that are not acknowledged, of sessions whose client is at this place. A new leader
-    /// sends them again. They are in the order of session and request.
+    /// Hands over the records of all replies that are not acknowledged, of the sessions that this client used last. A new leader sends
+    /// them again. They are in the order of session and request.
     pub fn replies_of(&mut self, client: u16, mut each: impl FnMut(&[u8])) {
         for (&session, entry) in self.open.iter().filter(|(_, entry)| entry.client == client) {
             for (request, kept) in entry.current.iter() {
