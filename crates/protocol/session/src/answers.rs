@@ -1,13 +1,13 @@
-//! What a member of a group has to say to clients.
+//! Records that one member sends to clients.
 //!
-//! # Who says what
-//! The reply to a command is said by the member that leads. What is rare is said by all members: answers about sessions, and answers to
-//! commands that came twice. A reply that is lost is said again: when a client connects to the member that leads, and when a member begins
-//! to lead, it says again all that the client has not acknowledged. So whoever leads has said each reply on the present connection.
+//! # Which member sends a record
+//! The leader sends the replies to commands. All members send what is rare: answers about sessions, and answers to commands that came twice.
+//! Records that are under way when a connection ends are lost. So a leader sends again every reply that a client has not acknowledged, when
+//! the client connects to it and when it begins to lead. Each reply has then been sent on the present connection.
 //!
 //! # Invariants
 //! - Records for one client keep their order: while one waits for room, later ones wait behind it.
-//! - What waits for a client is dropped when its connection ends, and is at most [`MOST`] records.
+//! - At most [`MOST`] records wait for a client. They are dropped when the client connects anew.
 
 use std::collections::VecDeque;
 
@@ -22,16 +22,16 @@ const MOST: usize = 2 * Limits::MAX_WINDOW as usize;
 /// A record for a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer<'a> {
-    /// Whom it is for.
+    /// The client that it goes to.
     pub client: ClientId,
-    /// Whether every member sends it; otherwise only the one that leads.
+    /// Whether every member sends it; otherwise only the leader does.
     pub by_all: bool,
     /// A [`ReplyRecord`](crate::ReplyRecord).
     pub record: &'a [u8],
 }
 
 impl<'a> Answer<'a> {
-    /// Returns what is said to the client at the place of a message that was delivered.
+    /// Returns the answer to the client of a message that was delivered.
     #[inline]
     #[must_use]
     pub fn to(client: ClientId, delivered: &Delivered<'a>) -> Self {
@@ -39,34 +39,34 @@ impl<'a> Answer<'a> {
         Answer { client, by_all, record: delivered.record }
     }
 
-    /// Returns what is said again to a client: a record of [`Sessions::replies_of`](crate::Sessions::replies_of).
+    /// Returns a record of [`Sessions::replies_of`](crate::Sessions::replies_of), to be sent to a client again.
     #[must_use]
     pub fn again(client: ClientId, record: &'a [u8]) -> Self {
         Answer { client, by_all: true, record }
     }
 }
 
-/// What is on its way from one member to clients.
+/// The queues of one member's records to clients.
 ///
-/// Call [`send`](Answers::send) with what came of deliveries, and [`look`](Answers::look) after each [`Member::step`].
+/// Call [`send`](Answers::send) with the answers to deliveries, and [`look`](Answers::look) after each [`Member::step`].
 #[derive(Debug)]
 pub struct Answers {
     /// By client: records for which there was no room.
     waiting: Vec<VecDeque<Box<[u8]>>>,
-    /// Clients for which some wait.
+    /// The number of clients for which some wait.
     busy: usize,
     /// Whether this member led at the last look.
     led: bool,
 }
 
 impl Answers {
-    /// Returns the answers of a member that has just begun, in a cluster with this many places of clients.
+    /// Returns the empty queues of a member, in a cluster with this many client ids.
     #[must_use]
     pub fn new(clients: usize) -> Self {
         Answers { waiting: (0..clients).map(|_| VecDeque::new()).collect(), busy: 0, led: false }
     }
 
-    /// Says what came of deliveries, in their order.
+    /// Sends the answers to deliveries, in their order. Those for which there is no room wait.
     #[inline]
     pub fn send<'a, F: Fabric>(&mut self, member: &mut Member<F>, replies: impl IntoIterator<Item = Answer<'a>>) {
         let leads = member.replica().is_leader();
@@ -85,8 +85,8 @@ impl Answers {
         }
     }
 
-    /// Says what waits, after each step of the member. Calls `say_again` for each client to which everything that it has not acknowledged is
-    /// to be said again: those records go to [`send`](Answers::send). Returns whether there was anything.
+    /// Sends what waits, after each step of the member. Calls `say_again` for each client that is to be sent again every reply that it has not
+    /// acknowledged: those records go to [`send`](Answers::send). Returns whether there was anything to do.
     #[inline]
     pub fn look<F: Fabric>(&mut self, member: &mut Member<F>, mut say_again: impl FnMut(ClientId)) -> bool {
         let mut worked = self.busy > 0 && self.send_waiting(member);
@@ -117,7 +117,7 @@ impl Answers {
     }
 
     fn forget(&mut self, client: ClientId) {
-        let waiting = &mut self.waiting[usize::from(client.0)];
+        let Some(waiting) = self.waiting.get_mut(usize::from(client.0)) else { return };
         self.busy -= usize::from(!waiting.is_empty());
         waiting.clear();
     }

@@ -2,7 +2,8 @@
 //! again, whichever process asks again, and whoever fails.
 //!
 //! [`Sessions`] is the table of one group, the same at all its members. [`Caller`] is a process's use of one session. Both are pure
-//! state machines: no I/O, no clock, no randomness. [`Answers`] says which member sends which record, and when again. Random words and times are arguments.
+//! state machines: no I/O, no clock, no randomness. Random words and times are arguments. [`Answers`] decides which member sends which record to
+//! clients, and when a record is sent again.
 //!
 //! # What is assumed
 //! The multicast delivers each message at most once in a group, in one global order, with a timestamp that all destination groups share and

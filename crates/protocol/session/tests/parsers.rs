@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use stentor_multicast::{GroupId, Incarnation, Timestamp};
 use stentor_session::{
     At, Body, Call, Envelope, EnvelopeError, Kind, Outcome, Pair, Position, Reason, RecordError, Reply, ReplyRecord,
-    Service, SessionId, SessionKey, SessionLimits, Sessions, Ticket,
+    Service, SessionId, SessionKey, SessionLimits, Sessions, Ticket, pairs_tag,
 };
 
 struct Nothing;
@@ -137,26 +137,54 @@ proptest! {
 
     #[test]
     fn tables_take_changed_messages_without_panic(
-        messages in vec((envelope(), any::<(u64, u32)>(), pairs(), any::<(u8, u8)>()), 1..20),
+        messages in vec((envelope(), any::<(bool, bool)>(), pairs(), any::<(u8, u8)>()), 1..20),
     ) {
         let mut sessions = Sessions::new(GroupId(0), SessionLimits { sessions: 3, ..SessionLimits::default() });
-        for (index, (envelope, (ttl, number), pairs, (at, bit))) in messages.into_iter().enumerate() {
-            // Few sessions and generations, so that messages meet.
-            let session = SessionId(envelope.session.0 % 3);
-            let envelope = Envelope { session, generation: envelope.generation % 3 + 1, ..envelope };
-            let mut payload = written(&envelope).to_vec();
-            Body { ttl, word: 0, number: number % 4, pairs }.write(&mut payload);
-            let length = payload.len();
-            payload[usize::from(at) % length] ^= bit & 1;
-            let time = Timestamp { time: index as u64, group: 0 };
-            let at = At {
-                time, index: index as u64, incarnation: Incarnation::FIRST, destinations: &[GroupId(0)], client: 0,
-            };
-            if let Ok(delivered) = sessions.deliver(&at, &payload, &mut Nothing) {
-                prop_assert!(ReplyRecord::parse(delivered.record).is_ok());
+        let mut index = 0;
+        let mut deliver = |payload: &[u8]| {
+            index += 1;
+            let (incarnation, destinations) = (Incarnation::FIRST, &[GroupId(0)]);
+            let at = At { time: Timestamp { time: index, group: 0 }, index, incarnation, destinations, client: 0 };
+            sessions.deliver(&at, payload, &mut Nothing).map(|delivered| {
+                let outcome = ReplyRecord::parse(delivered.record).map(|record| record.outcome);
+                outcome.expect("tables write valid records")
+            })
+        };
+        for session in 0..3 {
+            let open = Envelope { session: SessionId(session), generation: 1, kind: Kind::Open, ..Envelope::default() };
+            prop_assert_eq!(deliver(&fitting(open)), Ok(Outcome::Applied));
+        }
+        for (envelope, (fits, is_first), pairs, (at, bit)) in messages {
+            // Few sessions, generations and requests, so that messages meet.
+            let (session, generation) = (SessionId(envelope.session.0 % 3), if is_first { 1 } else { 2 });
+            let envelope = Envelope { session, generation, ..envelope };
+            let mut payload = fitting(envelope);
+            if !fits {
+                payload = written(&envelope).to_vec();
+                Body { ttl: envelope.end, word: 0, number: 1, pairs }.write(&mut payload);
+                let length = payload.len();
+                payload[usize::from(at) % length] ^= bit & 1;
             }
+            let _ = deliver(&payload);
         }
     }
+}
+
+/// A message to group 0 of this kind, session and generation that a table may accept. Generation n begins with word n.
+fn fitting(envelope: Envelope) -> Vec<u8> {
+    let pairs = vec![Pair { group: GroupId(0), incarnation: Incarnation::FIRST }];
+    let word = u64::from(envelope.generation);
+    let names_request = matches!(envelope.kind, Kind::Command | Kind::Resolve);
+    let request = if names_request { envelope.request % 4 + 1 } else { word };
+    let tag = pairs_tag(word, pairs.iter().copied());
+    let mut payload = written(&Envelope { request, behind: 0, pairs: tag, end: 1_000, ..envelope }).to_vec();
+    let (word, number) = match envelope.kind {
+        Kind::Widen => (word, 1),
+        Kind::Resolve => (0, envelope.generation),
+        _ => (0, 0),
+    };
+    Body { ttl: 1_000, word, number, pairs }.write(&mut payload);
+    payload
 }
 
 #[test]

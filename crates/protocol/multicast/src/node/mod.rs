@@ -2,7 +2,8 @@
 //!
 //! Every ordered pair of members has a control ring (timestamps, acknowledgements) with its credits in front; every
 //! member has a stream ring per other member of its group and a body ring per client. A client has a ring per member for
-//! that member's replies, if the [limits](Limits::reply_bytes) have any. One region per writer and purpose. What several peers get alike (bodies, stream entries) is sealed once and written to each.
+//! that member's replies, if the [limits](Limits::reply_bytes) have any. One region per writer and purpose. What several
+//! peers get alike (bodies, stream entries) is sealed once and written to each.
 
 mod app;
 mod client;

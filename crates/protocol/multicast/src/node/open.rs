@@ -133,8 +133,7 @@ impl<F: Fabric> Opener<'_, F> {
         self.links.open(self.fabric, peer, service)
     }
 
-    /// A ring that `peer` writes. What it writes is sealed for an
-    /// life that is not known before it greets.
+    /// A ring that `peer` writes. What it writes is sealed for a life that is not known before it greets.
     fn inbound(&self, peer: ProcessId, region: RegionId, ring: Geometry, credit: CreditOut) -> Inbound {
         Inbound::new(region, RingReader::new(ring, self.seals.of(peer, 0)), credit)
     }

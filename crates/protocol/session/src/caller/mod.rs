@@ -41,8 +41,8 @@ pub enum CallerError {
     /// The window is full: wait for an answer, or resolve what is in doubt.
     #[error("the window is full: wait for an answer, or resolve what is in doubt")]
     Busy,
-    /// No group was named, or one twice.
-    #[error("name at least one group, and each once")]
+    /// No group was named, or one twice, or more than [`Body::MAX_PAIRS`].
+    #[error("name 1 to {max} groups, and each once", max = Body::MAX_PAIRS)]
     Groups,
     /// The session does not use this group: open or widen it first.
     #[error("the session does not use group {0}: open or widen it first")]
@@ -50,6 +50,9 @@ pub enum CallerError {
     /// The session is not open, or not taken up: not yet, or not any more.
     #[error("the session is not open")]
     NotOpen,
+    /// The session was opened before, or is one to take up.
+    #[error("the session was opened before: take it up or widen it, or open a session with a new id")]
+    Opened,
     /// Another command of the session is under way.
     #[error("another command of the session is under way")]
     UnderWay,
@@ -79,7 +82,7 @@ pub enum Event<'a> {
     Answered {
         /// `Open`, `Widen`, `TakeUp` or `End`.
         kind: Kind,
-        /// Who did not agree, and why.
+        /// The group, and its answer.
         refused: Option<(GroupId, Outcome)>,
     },
     /// The session lives longer in this group.
@@ -134,7 +137,7 @@ struct Member {
     renewing: Option<u64>,
 }
 
-/// One process's use of a session: numbers requests, tells what every message says, and says what became of each request.
+/// One process's use of a session: numbers requests, writes every message, and reports what became of each request.
 ///
 /// It sends nothing by itself. Calls come in this order: [`open`](Caller::open) (or [`take_up`](Caller::take_up) after
 /// [`resume`](Caller::resume)), its [`message`](Caller::message) until `Answered`; then [`begin`](Caller::begin) for each request, its
@@ -264,10 +267,10 @@ impl Caller {
     /// effect: now and the time to live is a good choice. A session that is refused needs a new caller with a new id.
     ///
     /// # Errors
-    /// If it was opened before, or `pairs` names no group or one twice.
+    /// If it was opened before, or `pairs` names no group, one twice, or too many.
     pub fn open(&mut self, word: u64, pairs: &[Pair], until: u64) -> Result<(), CallerError> {
-        if self.phase != Phase::New || self.control.is_some() || !self.members.is_empty() {
-            return Err(CallerError::UnderWay);
+        if !self.members.is_empty() {
+            return Err(CallerError::Opened);
         }
         let pairs = merged(&[], pairs)?;
         self.generation = 1;
@@ -297,7 +300,7 @@ impl Caller {
     /// Uses more groups, or groups in another incarnation than before. `word` and `until` as for [`open`](Caller::open).
     ///
     /// # Errors
-    /// If the session is not open, another command is under way, or `add` names no group or one twice.
+    /// If the session is not open, another command is under way, or `add` names no group, one twice, or too many.
     pub fn widen(&mut self, word: u64, add: &[Pair], until: u64) -> Result<(), CallerError> {
         self.may_ask()?;
         let pairs = merged(&self.pairs(), add)?;
@@ -555,7 +558,8 @@ impl Caller {
             Kind::TakeUp if !agreed => {
                 let known = control.answers.iter().flatten().map(|word| word.generation).max().unwrap_or(0);
                 self.generation = known.max(control.generation - 1);
-                if let Some((widening, pairs)) = control.version.as_ref().filter(|known| known.0 > self.widening) {
+                // A smaller number is news, too: the key may name a widening that failed.
+                if let Some((widening, pairs)) = &control.version {
                     self.widening = *widening;
                     self.replace_members(pairs);
                 }

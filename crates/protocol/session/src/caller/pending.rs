@@ -24,7 +24,7 @@ pub enum NotApplied {
 pub enum Why {
     /// The caller waited long enough.
     TimedOut,
-    /// A later process has taken the session, or the client's place, over.
+    /// A later process has taken over the session or the client's id.
     Superseded,
     /// The client ended.
     ClientEnded,

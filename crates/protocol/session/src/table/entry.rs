@@ -58,7 +58,7 @@ pub(crate) struct Entry {
     /// Number and word of the last `Widen`; 0 if there was none.
     pub(crate) widening: u32,
     pub(crate) widened: u64,
-    /// Place of the client whose message was the last of the current generation.
+    /// Id of the client that sent the last command, opening, widening or taking up.
     pub(crate) client: u16,
     /// When the entry was made.
     pub(crate) since: u64,

@@ -30,7 +30,7 @@ pub struct At<'a> {
     pub incarnation: Incarnation,
     /// The destination groups, this one among them, each once.
     pub destinations: &'a [GroupId],
-    /// Place of the client that multicast it.
+    /// Id of the client that multicast it.
     pub client: u16,
 }
 
@@ -85,7 +85,7 @@ pub struct Delivered<'a> {
     pub verdict: Verdict,
     /// The envelope that was judged.
     pub envelope: Envelope,
-    /// A [`ReplyRecord`], for the client at the message's place.
+    /// A [`ReplyRecord`], for the client that multicast the message.
     pub record: &'a [u8],
 }
 
@@ -201,18 +201,6 @@ impl Sessions {
         Some(self.open.get(&session)?.generation)
     }
 
-    /// The earliest end: a session runs out at the first position whose time is later.
-    #[must_use]
-    pub fn next_end(&self) -> Option<u64> {
-        Some(self.ends.first()?.0)
-    }
-
-    /// The place of the client whose message was the last of the session's current generation.
-    #[must_use]
-    pub fn place_of(&self, session: SessionId) -> Option<u16> {
-        Some(self.open.get(&session)?.client)
-    }
-
     /// Ends the sessions whose end is earlier than `time`, in the order of (end, id). `deliver` does so by itself.
     pub fn expire(&mut self, time: u64, service: &mut impl Service) {
         self.time = self.time.max(time);
@@ -227,7 +215,7 @@ impl Sessions {
         }
     }
 
-    /// Judges a message and applies it at most once. The record is for the client at the message's place.
+    /// Judges a message and applies it at most once. The record is for the client that multicast it.
     ///
     /// # Errors
     /// If the payload has no valid envelope, or did not go to this group. Sessions run out all the same.
@@ -273,7 +261,7 @@ impl Sessions {
         let body = Body::parse(rest)?;
         let mut judged = match envelope.kind {
             Kind::Open => self.open(at, &envelope, body, service),
-            Kind::Widen => self.widen(at, &envelope, body),
+            Kind::Widen => self.widen(at, &envelope, body, service),
             Kind::End => self.end(at, &envelope, service),
             Kind::Resolve => return Ok(self.resolve(at, &envelope, body.number)),
             Kind::Command | Kind::Renew | Kind::TakeUp => self.prolong(at, &envelope, &body),
@@ -348,9 +336,9 @@ impl Sessions {
         self.make(at, envelope, body, service)
     }
 
-    fn widen(&mut self, at: &At<'_>, envelope: &Envelope, body: Body) -> Judged<'static> {
+    fn widen(&mut self, at: &At<'_>, envelope: &Envelope, body: Body, service: &mut impl Service) -> Judged<'static> {
         let Some(entry) = self.open.get_mut(&envelope.session) else {
-            return self.make(at, envelope, body, &mut Nobody);
+            return self.make(at, envelope, body, service);
         };
         if !is_whole(self.group, at, envelope, &body) {
             return Judged::refused(Outcome::WrongPairs);
@@ -425,8 +413,8 @@ impl Sessions {
         }
     }
 
-    /// Hands over the records of all replies that are not acknowledged, of sessions whose client is at this place. A new leader
-    /// sends them again. They are in the order of session and request.
+    /// Hands over the records of all replies that are not acknowledged, of the sessions that this client used last. A new leader sends
+    /// them again. They are in the order of session and request.
     pub fn replies_of(&mut self, client: u16, mut each: impl FnMut(&[u8])) {
         for (&session, entry) in self.open.iter().filter(|(_, entry)| entry.client == client) {
             for (request, kept) in entry.current.iter() {
@@ -498,13 +486,4 @@ fn finish<'a>(
     };
     record.write(out);
     Delivered { verdict: judged.verdict, envelope: *envelope, record: out }
-}
-
-/// Hears of no end.
-struct Nobody;
-
-impl Service for Nobody {
-    fn apply(&mut self, _: Call<'_>, _: &mut Reply<'_>) {}
-
-    fn ended(&mut self, _: SessionId) {}
 }

@@ -268,3 +268,103 @@ fn digest(bytes: &[u8]) -> u64 {
         SplitMix64::finish(hash.rotate_left(7) ^ u64::from_le_bytes(word))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{At, Call, Caller, CallerConfig, Envelope, Reply, Service};
+
+    struct Echo;
+
+    impl Service for Echo {
+        fn apply(&mut self, call: Call<'_>, reply: &mut Reply<'_>) {
+            reply.extend(call.command);
+        }
+
+        fn ended(&mut self, _: SessionId) {}
+    }
+
+    const GROUP: GroupId = GroupId(2);
+    const LIMITS: SessionLimits = SessionLimits { sessions: 4, ended: 2, window: 4, reply_bytes: 8, ttl: 1_000 };
+
+    fn deliver(sessions: &mut Sessions, payload: &[u8]) -> Vec<u8> {
+        let index = sessions.time() + 1;
+        let time = Timestamp { time: index, group: GROUP.0 };
+        let at = At { time, index, incarnation: Incarnation::FIRST, destinations: &[GROUP], client: 1 };
+        sessions.deliver(&at, payload, &mut Echo).expect("valid").record.to_vec()
+    }
+
+    /// Delivers the command that is under way, and its answer.
+    fn agree(sessions: &mut Sessions, caller: &mut Caller) {
+        let payload = caller.message().expect("under way").payload.to_vec();
+        let record = deliver(sessions, &payload);
+        caller.on_reply(GROUP, &crate::ReplyRecord::parse(&record).expect("valid"));
+    }
+
+    /// Two sessions that were ended, and two that were taken up, with replies of both their generations.
+    fn table() -> Sessions {
+        let mut sessions = Sessions::new(GROUP, LIMITS);
+        let config = CallerConfig { window: 4, ttl: 500, renewal_timeout: 1 };
+        let pairs = [crate::Pair { group: GROUP, incarnation: Incarnation::FIRST }];
+        for session in (1..=4).map(SessionId) {
+            let mut caller = Caller::new(session, config);
+            caller.open(7, &pairs, 900).expect("new");
+            agree(&mut sessions, &mut caller);
+            if session.0 % 2 == 1 {
+                caller.end(8).expect("open");
+                agree(&mut sessions, &mut caller);
+                continue;
+            }
+            for by in [9, 10] {
+                for command in [&b"reply"[..], b"longer than the limit"] {
+                    let request = caller.begin(&[GROUP]).expect("open");
+                    let mut head = [0; Envelope::BYTES];
+                    assert!(caller.envelope(request, &mut head));
+                    deliver(&mut sessions, &[&head[..], command].concat());
+                }
+                if by == 9 {
+                    caller = Caller::resume(&caller.key(), config);
+                    caller.take_up(by, 900).expect("a key");
+                    agree(&mut sessions, &mut caller);
+                }
+            }
+        }
+        sessions
+    }
+
+    /// Whatever the body holds, under a digest that is right: it is refused, or it is what the table that is read writes.
+    #[test]
+    fn a_body_is_refused_or_written_again_as_it_was() {
+        let table = table();
+        let mut bytes = Vec::new();
+        table.write(&mut bytes);
+        assert_eq!(Sessions::read(GROUP, LIMITS, &bytes), Ok((table, &[][..])));
+        let body = Sessions::SNAPSHOT_HEAD..bytes.len() - 8;
+        for (at, flips) in body.clone().flat_map(|at| [1, 2, 3, 0x80, 0xff].map(|flips| (at, flips))) {
+            let mut changed = bytes.clone();
+            changed[at] ^= flips;
+            let sum = digest(&changed[body.clone()]);
+            changed[body.end..].copy_from_slice(&sum.to_le_bytes());
+            let mut again = Vec::new();
+            if let Ok((read, _)) = Sessions::read(GROUP, LIMITS, &changed) {
+                read.write(&mut again);
+                assert_eq!(again, changed, "byte {at} ^ {flips:#x}");
+                let is_sound = |(id, entry): (&SessionId, &Entry)| entry.generation > 0 && !read.ended.contains_key(id);
+                assert!(read.open.iter().all(is_sound), "byte {at} ^ {flips:#x}");
+                assert!(read.ends.first().is_some_and(|(end, _)| *end >= read.time), "byte {at} ^ {flips:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_beyond_the_limits_is_refused() {
+        let mut bytes = Vec::new();
+        table().write(&mut bytes);
+        let read = |limits| Sessions::read(GROUP, limits, &bytes).map(|_| ());
+        assert_eq!(read(SessionLimits { sessions: 2, reply_bytes: 5, ..LIMITS }), Ok(()));
+        let few = SessionLimits { sessions: 1, ..LIMITS };
+        assert_eq!(read(few), Err(SnapshotError::Limits("number of sessions")));
+        assert_eq!(read(SessionLimits { reply_bytes: 4, ..LIMITS }), Err(SnapshotError::Limits("reply")));
+        assert_eq!(read(SessionLimits { window: 5, ..LIMITS }), Err(SnapshotError::Limits("window")));
+    }
+}

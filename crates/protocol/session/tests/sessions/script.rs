@@ -1,9 +1,9 @@
 //! Scripts: one for each attack that the rules answer, and for what a table promises by itself.
 
-use stentor_multicast::GroupId;
+use stentor_multicast::{GroupId, Incarnation};
 use stentor_session::{
-    Caller, CallerConfig, CallerError, Envelope, Event, Fate, Kind, Mutant, NotApplied, Outcome, Reason, ReplyRecord,
-    SessionId, SessionLimits, Sessions, Ticket, Why, pairs_tag,
+    Caller, CallerConfig, CallerError, Envelope, Event, Fate, Kind, Mutant, NotApplied, Outcome, Pair, Reason,
+    ReplyRecord, SessionId, SessionLimits, Sessions, Ticket, Why, pairs_tag,
 };
 
 use crate::world::{TTL, World};
@@ -120,7 +120,11 @@ fn a_request_under_two_client_ids_is_applied_once(mutant: Mutant) {
     world.flights[2].from = 1;
     settle(&mut world);
     assert_eq!((applied(&world, 0), applied(&world, 1)), (1, 1));
-    assert_eq!(world.groups[0].sessions.place_of(SESSION), Some(1), "replies go to the place that asked last");
+    let mut again = [0, 0];
+    for (client, count) in (0..).zip(&mut again) {
+        world.groups[0].sessions.replies_of(client, |_| *count += 1);
+    }
+    assert_eq!(again, [0, 1], "replies go to the client that asked last");
 }
 
 /// The table is full in one of two groups.
@@ -379,6 +383,31 @@ fn a_key_from_before_a_widening_learns_of_it() {
     assert_eq!((applied(&world, 0), applied(&world, 1)), (1, 1));
 }
 
+/// The process dies with its widening under way. The widening fails, or it takes effect.
+#[test]
+fn a_key_from_within_a_widening_learns_what_became_of_it() {
+    for last_time in [0, 2 * TTL] {
+        let mut world = opened(Mutant::None, &[0]);
+        let pairs = world.pairs(&[1]);
+        world.processes[0].caller.widen(60, &pairs, last_time).expect("open");
+        world.note_key(0);
+        assert_eq!((world.keys[&SESSION].widening, world.keys[&SESSION].pairs.len()), (1, 1));
+        world.send_control(0);
+        deliver(&mut world);
+        world.processes[0].alive = false;
+        let next = world.succeed(SESSION, CONFIG, 61);
+        settle(&mut world);
+        assert!(!world.processes[next].caller.is_open());
+        let until = world.now() + TTL;
+        world.processes[next].caller.take_up(62, until).expect("a key");
+        world.send_control(next);
+        settle(&mut world);
+        assert!(world.processes[next].caller.is_open(), "{last_time}");
+        let pairs = if last_time == 0 { 1 } else { 2 };
+        assert_eq!(world.processes[next].caller.key().pairs.len(), pairs, "{last_time}");
+    }
+}
+
 #[test]
 fn a_taking_up_names_the_last_widening_even_if_the_pairs_are_the_same() {
     let mut world = opened(Mutant::None, &[0]);
@@ -570,7 +599,27 @@ fn requests_to_unknown_groups_and_to_none_are_refused() {
     assert_eq!(caller.begin(&[GroupId(0), GroupId(0)]), Err(CallerError::Groups));
     assert_eq!(caller.begin(&[GroupId(9)]), Err(CallerError::SessionNotOpen(9)));
     assert_eq!(caller.widen(1, &[], 1), Err(CallerError::Groups));
+    let pair = |group| Pair { group: GroupId(group), incarnation: Incarnation::FIRST };
+    let too_many: Vec<_> = (0..=256).map(pair).collect();
+    assert_eq!(caller.widen(1, &too_many, 1), Err(CallerError::Groups));
+    assert_eq!(CallerError::Groups.to_string(), "name 1 to 256 groups, and each once");
     assert_eq!(caller.room(), 4);
+}
+
+#[test]
+fn a_session_is_opened_once() {
+    let mut world = World::new(1, LIMITS, Mutant::None);
+    world.start(SESSION, CONFIG, &[0]);
+    let pairs = world.pairs(&[0]);
+    let open = |world: &mut World, process: usize| world.processes[process].caller.open(1, &pairs, TTL);
+    assert_eq!(open(&mut world, 0), Err(CallerError::Opened), "its opening is under way");
+    settle(&mut world);
+    assert_eq!(open(&mut world, 0), Err(CallerError::Opened));
+    let next = world.succeed(SESSION, CONFIG, 50);
+    settle(&mut world);
+    assert_eq!(open(&mut world, next), Err(CallerError::Opened));
+    let mut resumed = Caller::resume(&world.keys[&SESSION], CONFIG);
+    assert_eq!(resumed.open(1, &pairs, TTL), Err(CallerError::Opened));
 }
 
 #[test]

@@ -55,8 +55,8 @@ impl<F: Fabric> Client<F> {
         self.unsynced.submitted(sequence, &self.destinations);
     }
 
-    /// The id that this message gets if it is submitted next, before another [`step`](Client::step): for who writes down
-    /// what it multicasts before it does.
+    /// Returns the id that this message gets if it is submitted next, before another [`step`](Client::step). A program that
+    /// writes down what it multicasts needs it before it does so.
     ///
     /// # Errors
     /// See [`SubmitError`]: those with which it would be refused now.

@@ -61,6 +61,8 @@ pub(super) struct Replies {
     longest: usize,
     /// Something was written since the last flush.
     unflushed: bool,
+    /// Whether a ring may wait for room: if not, a step looks at none of them.
+    any_waits: bool,
     /// Clients that connected since somebody looked.
     met: Vec<ClientId>,
     mutant: Mutant,
@@ -74,6 +76,7 @@ impl Replies {
             record: Vec::new(),
             longest: 0,
             unflushed: false,
+            any_waits: false,
             met: Vec::new(),
             mutant: opener.mutant,
         };
@@ -138,13 +141,19 @@ impl Replies {
     }
 
     /// Looks whether clients for which a reply waits have made room. Returns whether any has.
+    #[inline]
     pub(super) fn hear_room<F: Fabric>(&mut self, fabric: &F, gate: &PollGate) -> bool {
+        self.any_waits && self.look_for_room(fabric, gate)
+    }
+
+    #[cold]
+    fn look_for_room<F: Fabric>(&mut self, fabric: &F, gate: &PollGate) -> bool {
         let mut any = false;
+        self.any_waits = false;
         for ring in self.rings.iter_mut().filter(|ring| ring.waits) {
-            if gate.looks_at(ring.outbound.targets[0].peer) && ring.outbound.take_news(fabric) {
-                ring.waits = false;
-                any = true;
-            }
+            ring.waits = !(gate.looks_at(ring.outbound.targets[0].peer) && ring.outbound.take_news(fabric));
+            any |= !ring.waits;
+            self.any_waits |= ring.waits;
         }
         any
     }
@@ -167,7 +176,7 @@ impl Replies {
             return (ReplySent::Away, 0);
         }
         if !ring.outbound.ready(fabric, links, bytes) {
-            ring.waits = true;
+            (ring.waits, self.any_waits) = (true, true);
             return (ReplySent::Full, 0);
         }
         let words = bytes.div_ceil(WORD);
