@@ -1,5 +1,6 @@
 //! A run under a profile: a time with faults, then a time without, in which everything must be delivered.
 
+mod candidate;
 mod client;
 mod member;
 mod operator;
@@ -15,7 +16,6 @@ use stentor_multicast::{ClientId, Counts, GroupId, Mutant, NodeError, ProcessRol
 
 use crate::actor::Load;
 use crate::catch_ups;
-use crate::chance::Chance;
 use crate::clocks::{self, Clocks};
 use crate::histories::Histories;
 use crate::history::History;
@@ -25,6 +25,7 @@ use crate::record::{Record, Recorded};
 use crate::report::{LONGEST_GAP_NS, RunReport};
 use crate::scenario::Scenario;
 use crate::transfers::TransferCounts;
+pub(crate) use candidate::Candidate;
 use client::ClientActor;
 use member::MemberActor;
 use operator::Operator;
@@ -258,11 +259,7 @@ impl FaultyRun {
         self.actors[process.index()] = None;
         self.shared.history.borrow_mut().crash(now, process);
         self.note_loss_of_all();
-        let mut progress = self.shared.progress.borrow_mut();
-        match self.shared.topology.role(process) {
-            Some(ProcessRole::Client(client)) => progress.client_crashed(client),
-            _ => progress.member_crashed(process),
-        }
+        self.shared.progress.borrow_mut().crashed(&self.shared.topology, process);
         self.shared.nemesis.borrow_mut().crashed(now, process);
     }
 
@@ -390,9 +387,4 @@ fn stand(actor: &Actor) -> String {
             format!("client {} has {} messages outstanding{refused}", actor.client.id().0, actor.client.outstanding())
         }
     }
-}
-
-/// Another stream of choices for a process of each incarnation.
-pub(crate) fn chance(shared: &Shared, process: ProcessId, incarnation: u64) -> Chance {
-    Chance::new(shared.salt, 2_000 + u64::from(process.0) * 1_000 + incarnation)
 }

@@ -13,7 +13,7 @@ use stentor_session::{
 use super::disk::Written;
 use super::ledger::Told;
 use super::service::COMMAND_BYTES;
-use super::shared::{Shared, chance};
+use super::shared::Shared;
 use crate::chance::Chance;
 use crate::clocks::EPOCH_NS;
 
@@ -97,7 +97,7 @@ impl ClientActor {
         let (fabric, topology) = (shared.world.fabric(me), shared.topology.clone());
         let mut client = Client::new(fabric, topology, id, base.limits, shared.salt, incarnation)?;
         client.set_expel_after(base.expel_ns.map_or(Duration::MAX, Duration::from_nanos));
-        let mut chance = chance(shared, me, incarnation);
+        let mut chance = Chance::of_process(shared.salt, me, incarnation);
         let done = shared.disks[usize::from(id.0)].borrow().done;
         Ok(ClientActor {
             client,

@@ -191,11 +191,7 @@ impl Run {
         }
         self.actors[process.index()] = None;
         self.shared.record("crash", now, process, &[]);
-        let mut progress = self.shared.progress.borrow_mut();
-        match self.shared.topology.role(process) {
-            Some(ProcessRole::Client(client)) => progress.client_crashed(client),
-            _ => progress.member_crashed(process),
-        }
+        self.shared.progress.borrow_mut().crashed(&self.shared.topology, process);
         self.shared.nemesis.borrow_mut().crashed(now, process);
     }
 
