@@ -4,16 +4,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use stentor_fabric::{ProcessId, SplitMix64};
-use stentor_fabric_sim::SimFabric;
+use stentor_fabric_sim::{SimFabric, World};
 use stentor_multicast::{Application, Ballot, Delivered, GroupId, Member, NodeError, ReplicaConfig};
 
 use super::Shared;
 use super::candidate::Candidate;
 use crate::chance::Chance;
 use crate::clocks::BOUND_NS;
+use crate::scenario::Scenario;
 
 /// Time between ticks of the state machine, ns.
-const TICK_NS: u64 = 20_000;
+pub(crate) const TICK_NS: u64 = 20_000;
 
 pub(super) struct MemberActor {
     pub(super) member: Member<SimFabric>,
@@ -30,30 +31,41 @@ pub(super) struct MemberActor {
     shared: Rc<Shared>,
 }
 
+/// Starts a member on its NIC. The first process of a place has its memory; those after it do not.
+pub(crate) fn start(
+    world: &World,
+    scenario: &Scenario,
+    config: ReplicaConfig,
+    salt: u64,
+    incarnation: u64,
+) -> Result<Member<SimFabric>, NodeError> {
+    let (me, limits) = (config.me, scenario.limits);
+    let config = ReplicaConfig { variant: scenario.variant, retry_ticks: 3, ..config };
+    let fabric = world.fabric(me);
+    let mut member = match incarnation {
+        1 => Member::new(fabric, config, limits, salt, incarnation)?,
+        _ => Member::joining(fabric, config, limits, salt, incarnation)?,
+    };
+    let forever = |ns: Option<u64>| ns.map_or(Duration::MAX, Duration::from_nanos);
+    member.set_expel_after(forever(scenario.expel_ns));
+    member.set_tick(Duration::from_nanos(TICK_NS));
+    member.set_client_timeout(forever(scenario.client_timeout_ns));
+    world.name(me, &format!("g{} {me}", member.replica().group().0 + 1));
+    Ok(member)
+}
+
 impl MemberActor {
-    /// The first process of a place has its memory; those after it do not.
     pub(super) fn new(shared: &Rc<Shared>, me: ProcessId, incarnation: u64) -> Result<Self, NodeError> {
-        let scenario = &shared.scenario;
         let config = ReplicaConfig {
-            variant: scenario.variant,
-            retry_ticks: 3,
             mutant: shared.mutant,
-            ..ReplicaConfig::new(shared.topology.clone(), me, scenario.limits.window)
+            ..ReplicaConfig::new(shared.topology.clone(), me, shared.scenario.limits.window)
         };
-        let (fabric, limits) = (shared.world.fabric(me), scenario.limits);
-        let mut member = match incarnation {
-            1 => Member::new(fabric, config, limits, shared.salt, incarnation)?,
-            _ => Member::joining(fabric, config, limits, shared.salt, incarnation)?,
-        };
-        member.set_expel_after(scenario.expel_ns.map_or(Duration::MAX, Duration::from_nanos));
+        let mut member = start(&shared.world, &shared.scenario, config, shared.salt, incarnation)?;
         member.record_operations();
-        member.set_tick(Duration::from_nanos(TICK_NS));
-        member.set_client_timeout(scenario.client_timeout_ns.map_or(Duration::MAX, Duration::from_nanos));
         if shared.clocks.is_some() {
             member.set_clock_bound(Duration::from_nanos(BOUND_NS));
         }
         let group = member.replica().group();
-        shared.world.name(me, &format!("g{} {me}", group.0 + 1));
         let election = shared.nemesis.borrow().election(me);
         Ok(MemberActor {
             member,

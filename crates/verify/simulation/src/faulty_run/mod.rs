@@ -2,7 +2,7 @@
 
 mod candidate;
 mod client;
-mod member;
+pub(crate) mod member;
 mod operator;
 mod phases;
 

@@ -13,9 +13,7 @@ use super::shared::Shared;
 use crate::chance::Chance;
 use crate::clocks::BOUND_NS;
 use crate::faulty_run::Candidate;
-
-/// Time between ticks of the state machine, ns.
-const TICK_NS: u64 = 20_000;
+use crate::faulty_run::member::{TICK_NS, start};
 
 /// What is applied: the table and the service below it.
 struct Applied {
@@ -47,23 +45,11 @@ pub(super) struct MemberActor {
 
 impl MemberActor {
     pub(super) fn new(shared: &Rc<Shared>, me: ProcessId, incarnation: u64) -> Result<Self, NodeError> {
-        let base = &shared.scenario.base;
-        let topology = &shared.topology;
-        let variant = base.variant;
-        let config =
-            ReplicaConfig { variant, retry_ticks: 3, ..ReplicaConfig::new(topology.clone(), me, base.limits.window) };
-        let fabric = shared.world.fabric(me);
-        let mut member = match incarnation {
-            1 => Member::new(fabric, config, base.limits, shared.salt, incarnation)?,
-            _ => Member::joining(fabric, config, base.limits, shared.salt, incarnation)?,
-        };
-        let forever = |ns: Option<u64>| ns.map_or(Duration::MAX, Duration::from_nanos);
-        member.set_expel_after(forever(base.expel_ns));
-        member.set_tick(Duration::from_nanos(TICK_NS));
-        member.set_client_timeout(forever(base.client_timeout_ns));
+        let (topology, base) = (&shared.topology, &shared.scenario.base);
+        let config = ReplicaConfig::new(topology.clone(), me, base.limits.window);
+        let mut member = start(&shared.world, base, config, shared.salt, incarnation)?;
         member.set_clock_bound(Duration::from_nanos(BOUND_NS));
         let group = member.replica().group();
-        shared.world.name(me, &format!("g{} {me}", group.0 + 1));
         let election = shared.nemesis.borrow().election(me);
         Ok(MemberActor {
             member,
