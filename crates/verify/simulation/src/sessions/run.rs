@@ -63,23 +63,7 @@ impl RunReport {
 /// # Errors
 /// [`NodeError`], if the scenario is impossible; the drawn ones are not.
 pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
-    run_scenario(seed, &Scenario::draw(seed), mutant)
-}
-
-/// Runs a seed of a scenario that was not drawn.
-///
-/// # Errors
-/// As [`run_seed`].
-pub fn run_scenario(seed: u64, scenario: &Scenario, mutant: Mutant) -> Result<RunReport, NodeError> {
-    Ok(run(seed, scenario, mutant, Record::Nothing)?.0)
-}
-
-/// Runs a seed and records what happens.
-///
-/// # Errors
-/// As [`run_seed`].
-pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
-    run(seed, &Scenario::draw(seed), mutant, record)
+    Ok(record_seed(seed, mutant, Record::Nothing)?.0)
 }
 
 enum Actor {
@@ -97,7 +81,12 @@ struct Run {
     phases: Phases,
 }
 
-fn run(seed: u64, scenario: &Scenario, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
+/// Runs a seed and records what happens.
+///
+/// # Errors
+/// As [`run_seed`].
+pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
+    let scenario = Scenario::draw(seed);
     let base = &scenario.base;
     let topology = Arc::new(Topology::new(&base.groups, base.clients).expect("drawn clusters are within the limits"));
     let world = record.world(SimConfig {
@@ -117,7 +106,7 @@ fn run(seed: u64, scenario: &Scenario, mutant: Mutant, record: Record) -> Result
         ledger: RefCell::default(),
         counts: RefCell::default(),
         disks: (0..base.clients).map(disk).collect(),
-        scenario: scenario.clone(),
+        scenario,
         salt: seed ^ 0x5345_5353_494f_4e53,
         world,
         topology,
