@@ -1,5 +1,6 @@
 //! What a simulation draws from its seed, beside what the network draws.
 
+use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimRng;
 
 /// Random choices of one part of a run; parts have streams of their own, so that one's choices do not move another's.
@@ -8,6 +9,11 @@ pub(crate) struct Chance(SimRng);
 impl Chance {
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         Chance(SimRng::new(seed, 1000 + stream))
+    }
+
+    /// A stream of its own for each incarnation of a process.
+    pub(crate) fn of_process(seed: u64, process: ProcessId, incarnation: u64) -> Self {
+        Chance::new(seed, 2_000 + u64::from(process.0) * 1_000 + incarnation)
     }
 
     /// Between two bounds, both possible.

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{ClientId, GroupId, MessageId, Topology};
+use stentor_multicast::{ClientId, GroupId, MessageId, ProcessRole, Topology};
 
 /// A message.
 #[derive(Clone, Debug)]
@@ -137,8 +137,16 @@ impl Progress {
         false
     }
 
+    /// A process crashed.
+    pub(crate) fn crashed(&mut self, topology: &Topology, process: ProcessId) {
+        match topology.role(process) {
+            Some(ProcessRole::Client(client)) => self.client_crashed(client),
+            _ => self.member_crashed(process),
+        }
+    }
+
     /// What this client multicast and nobody delivered, and what was not synced, need not be delivered any more.
-    pub(crate) fn client_crashed(&mut self, client: ClientId) {
+    fn client_crashed(&mut self, client: ClientId) {
         for id in std::mem::take(&mut self.open[usize::from(client.0)]) {
             if let Some(message) = self.messages.get_mut(&id)
                 && message.delivered.is_empty()
@@ -150,7 +158,7 @@ impl Progress {
         }
     }
 
-    pub(crate) fn member_crashed(&mut self, member: ProcessId) {
+    fn member_crashed(&mut self, member: ProcessId) {
         self.absent[member.index()] = true;
     }
 

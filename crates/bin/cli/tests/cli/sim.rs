@@ -50,6 +50,7 @@ fn hashes_are_of_what_a_transcript_says() {
         ("neb", ["trace", "history"]),
         ("channel", ["trace", "history"]),
         ("switch", ["packets", "registers"]),
+        ("sessions", ["trace", "history"]),
     ] {
         run(["sim", simulation, "--seeds", "6..9", "-q", "--hashes", hashes.to_str().unwrap()]);
         run(["sim", simulation, "--seed", "7", "-q", "--transcript", transcript.to_str().unwrap()]);
@@ -100,6 +101,16 @@ fn the_switch_is_simulated_too() {
     let one = run(["sim", "switch", "--seed", "1", "--json"]).document("sim");
     assert!(one["scenario"]["aggregation"].is_string() && one["properties"]["S1"] == "ok", "{one:#}");
     assert!(run(["sim", "switch", "--seed", "1"]).stdout.contains("ack soundness"));
+}
+
+#[test]
+fn sessions_are_simulated_too() {
+    let document = run(["sim", "sessions", "--seeds", "0..8", "--json"]).document("sim");
+    assert_eq!((&document["ok"], &document["violations"]), (&true.into(), &0.into()), "{document:#}");
+    assert!(document["counts"]["sessions_opened"].as_u64().unwrap() > 0, "{document:#}");
+    let one = run(["sim", "sessions", "--seed", "1", "--json"]).document("sim");
+    assert!(one["scenario"]["sessions_per_group"].is_u64() && one["properties"]["X1"] == "ok", "{one:#}");
+    assert!(run(["sim", "sessions", "--seed", "1"]).stdout.contains("at most once"));
 }
 
 #[test]

@@ -3,31 +3,24 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use stentor_election::{Change, Election};
 use stentor_fabric::{ProcessId, SplitMix64};
-use stentor_fabric_sim::SimFabric;
+use stentor_fabric_sim::{SimFabric, World};
 use stentor_multicast::{Application, Ballot, Delivered, GroupId, Member, NodeError, ReplicaConfig};
 
 use super::Shared;
+use super::candidate::Candidate;
 use crate::chance::Chance;
 use crate::clocks::BOUND_NS;
-use crate::nemesis::Told;
+use crate::scenario::Scenario;
 
 /// Time between ticks of the state machine, ns.
-const TICK_NS: u64 = 20_000;
-/// How long a named leader waits at least before it tries again, ns.
-const RETRY_NS: u64 = 60_000;
+pub(crate) const TICK_NS: u64 = 20_000;
 
 pub(super) struct MemberActor {
     pub(super) member: Member<SimFabric>,
     me: ProcessId,
     group: GroupId,
-    election: Told,
-    /// The election names this process; it tries (again) then, ns.
-    named: Option<u64>,
-    /// How often it has tried since.
-    attempts: u32,
-    chance: Chance,
+    candidate: Candidate,
     /// Without memory, and not recorded as come back.
     absent: bool,
     /// Without memory, as far as its group can lean on it: the nemesis counts it as failed.
@@ -38,38 +31,47 @@ pub(super) struct MemberActor {
     shared: Rc<Shared>,
 }
 
+/// Starts a member on its NIC. The first process of a place has its memory; those after it do not.
+pub(crate) fn start(
+    world: &World,
+    scenario: &Scenario,
+    config: ReplicaConfig,
+    salt: u64,
+    incarnation: u64,
+) -> Result<Member<SimFabric>, NodeError> {
+    let (me, limits) = (config.me, scenario.limits);
+    let config = ReplicaConfig { variant: scenario.variant, retry_ticks: 3, ..config };
+    let fabric = world.fabric(me);
+    let mut member = match incarnation {
+        1 => Member::new(fabric, config, limits, salt, incarnation)?,
+        _ => Member::joining(fabric, config, limits, salt, incarnation)?,
+    };
+    let forever = |ns: Option<u64>| ns.map_or(Duration::MAX, Duration::from_nanos);
+    member.set_expel_after(forever(scenario.expel_ns));
+    member.set_tick(Duration::from_nanos(TICK_NS));
+    member.set_client_timeout(forever(scenario.client_timeout_ns));
+    world.name(me, &format!("g{} {me}", member.replica().group().0 + 1));
+    Ok(member)
+}
+
 impl MemberActor {
-    /// The first process of a place has its memory; those after it do not.
     pub(super) fn new(shared: &Rc<Shared>, me: ProcessId, incarnation: u64) -> Result<Self, NodeError> {
-        let scenario = &shared.scenario;
         let config = ReplicaConfig {
-            variant: scenario.variant,
-            retry_ticks: 3,
             mutant: shared.mutant,
-            ..ReplicaConfig::new(shared.topology.clone(), me, scenario.limits.window)
+            ..ReplicaConfig::new(shared.topology.clone(), me, shared.scenario.limits.window)
         };
-        let (fabric, limits) = (shared.world.fabric(me), scenario.limits);
-        let mut member = match incarnation {
-            1 => Member::new(fabric, config, limits, shared.salt, incarnation)?,
-            _ => Member::joining(fabric, config, limits, shared.salt, incarnation)?,
-        };
-        member.set_expel_after(scenario.expel_ns.map_or(Duration::MAX, Duration::from_nanos));
+        let mut member = start(&shared.world, &shared.scenario, config, shared.salt, incarnation)?;
         member.record_operations();
-        member.set_tick(Duration::from_nanos(TICK_NS));
-        member.set_client_timeout(scenario.client_timeout_ns.map_or(Duration::MAX, Duration::from_nanos));
         if shared.clocks.is_some() {
             member.set_clock_bound(Duration::from_nanos(BOUND_NS));
         }
         let group = member.replica().group();
-        shared.world.name(me, &format!("g{} {me}", group.0 + 1));
+        let election = shared.nemesis.borrow().election(me);
         Ok(MemberActor {
             member,
             me,
             group,
-            election: shared.nemesis.borrow().election(me),
-            named: None,
-            attempts: 0,
-            chance: super::chance(shared, me, incarnation),
+            candidate: Candidate::new(me, election, Chance::of_process(shared.salt, me, incarnation)),
             absent: incarnation > 1,
             forgetful: incarnation > 1,
             ready: None,
@@ -94,7 +96,7 @@ impl MemberActor {
     }
 
     pub(super) fn step(&mut self, now_ns: u64) -> bool {
-        self.listen(now_ns);
+        self.candidate.listen(now_ns, &mut self.member);
         let member_ns = self.tell_clock(now_ns);
         let housekept = self.member.housekeep();
         let MemberActor { member, me, group, absent, digest, shared, .. } = self;
@@ -110,9 +112,7 @@ impl MemberActor {
         self.shared.history.borrow_mut().operations(now_ns, self.me, &operations);
         self.note(now_ns);
         self.shared.world.wake_at(self.me, now_ns + TICK_NS);
-        if let Some(at) = self.election.next_at() {
-            self.shared.world.wake_at(self.me, at.max(now_ns + 1));
-        }
+        self.candidate.wake(now_ns, &self.shared.world);
         housekept || worked
     }
 
@@ -124,26 +124,6 @@ impl MemberActor {
         let told = self.member.tell_wall_clock(Duration::from_nanos(member_ns), clocks.wall(self.me, now_ns));
         told.expect("the clocks are of this age");
         member_ns
-    }
-
-    /// Hears of leaders, and campaigns if it is named.
-    fn listen(&mut self, now_ns: u64) {
-        while let Some(change) = self.election.poll(Duration::from_nanos(now_ns)) {
-            match change {
-                Change::Leader { process, .. } if process == self.me => (self.named, self.attempts) = (Some(now_ns), 0),
-                Change::Leader { .. } | Change::Pending | Change::Resigned { .. } => self.named = None,
-            }
-        }
-        let replica = self.member.replica();
-        let leads = replica.is_leader() && replica.ballot() == replica.known(self.group);
-        if let Some(at) = self.named.filter(|at| now_ns >= *at && !leads)
-            && self.member.campaign().is_ok()
-        {
-            // Each time more patiently: two that are named must not keep each other from it for ever.
-            let pause = RETRY_NS << self.attempts.min(6);
-            self.attempts += 1;
-            self.named = Some(at.max(now_ns) + pause + self.chance.between(0, pause));
-        }
     }
 
     /// Records that it is back, or ready to lead.

@@ -1,8 +1,10 @@
 //! A run under a profile: a time with faults, then a time without, in which everything must be delivered.
 
+mod candidate;
 mod client;
-mod member;
+pub(crate) mod member;
 mod operator;
+mod phases;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,7 +16,6 @@ use stentor_multicast::{ClientId, Counts, GroupId, Mutant, NodeError, ProcessRol
 
 use crate::actor::Load;
 use crate::catch_ups;
-use crate::chance::Chance;
 use crate::clocks::{self, Clocks};
 use crate::histories::Histories;
 use crate::history::History;
@@ -24,18 +25,17 @@ use crate::record::{Record, Recorded};
 use crate::report::{LONGEST_GAP_NS, RunReport};
 use crate::scenario::Scenario;
 use crate::transfers::TransferCounts;
+pub(crate) use candidate::Candidate;
 use client::ClientActor;
 use member::MemberActor;
 use operator::Operator;
+pub(crate) use phases::Phases;
+pub use phases::RECOVERY_STEPS;
 
-/// Steps of all processes within which everything is delivered after the faults stopped.
-pub const RECOVERY_STEPS: u64 = 300_000;
 /// Steps between two looks whether everything is settled.
 const UNSETTLED_STEPS: u64 = 64;
 /// Wrong times that are named.
 const FEW: usize = 4;
-/// No run takes longer than this, virtual time.
-const DEADLINE_NS: u64 = 400_000_000;
 
 /// What all processes of a run share.
 pub(crate) struct Shared {
@@ -68,9 +68,7 @@ struct FaultyRun {
     /// By process.
     incarnations: Vec<u64>,
     totals: RunReport,
-    steps: u64,
-    /// Steps when the faults stopped.
-    stopped_at: Option<u64>,
+    phases: Phases,
     /// Resets groups in profile [`Profile::Forgets`]; `None` in all others.
     operator: Option<Operator>,
 }
@@ -124,8 +122,7 @@ pub(crate) fn run(
         actors: Vec::new(),
         incarnations: vec![1; shared.topology.processes()],
         totals: RunReport::default(),
-        steps: 0,
-        stopped_at: None,
+        phases: Phases::default(),
         shared,
     };
     if scenario.client_timeout_ns.is_none() {
@@ -154,32 +151,21 @@ impl FaultyRun {
 
     /// Whether everything was delivered in time.
     fn drive(&mut self) -> Result<bool, NodeError> {
-        loop {
-            let now = self.shared.world.now_ns();
-            if self.stopped_at.is_none() && now >= Nemesis::UNTIL_NS {
-                self.stopped_at = Some(self.steps);
-                self.shared.nemesis.borrow_mut().stop(now);
-            }
-            let end = if self.stopped_at.is_none() { Nemesis::UNTIL_NS } else { DEADLINE_NS };
-            let acts = self.shared.nemesis.borrow().next_at().filter(|at| *at <= end);
-            match self.shared.world.next(acts.unwrap_or(end)) {
-                Some(Due::Step { process, now_ns }) => {
+        while let Some(due) = self.phases.next(&self.shared.world, &self.shared.nemesis) {
+            match due {
+                Due::Step { process, now_ns } => {
                     self.step(process, now_ns);
-                    let since = self.stopped_at.map(|at| self.steps - at);
-                    if since.is_some() && self.is_through() {
-                        return Ok(true);
-                    }
-                    if since.is_some_and(|since| since > RECOVERY_STEPS) {
-                        return Ok(false);
+                    match self.phases.recovery_steps() {
+                        Some(_) if self.is_through() => return Ok(true),
+                        Some(steps) if steps > RECOVERY_STEPS => return Ok(false),
+                        _ => {}
                     }
                 }
-                Some(Due::Crashed(process)) => self.crashed(process),
-                Some(Due::Restart(process)) => self.restart(process)?,
-                None if acts.is_some() => self.shared.nemesis.borrow_mut().act(),
-                None if self.stopped_at.is_some() => return Ok(self.is_through()),
-                None => self.shared.world.advance(Nemesis::UNTIL_NS.saturating_sub(now).max(1)),
+                Due::Crashed(process) => self.crashed(process),
+                Due::Restart(process) => self.restart(process)?,
             }
         }
+        Ok(self.is_through())
     }
 
     fn step(&mut self, process: ProcessId, now_ns: u64) {
@@ -188,9 +174,9 @@ impl FaultyRun {
             Some(Actor::Client(client)) => client.step(now_ns),
             None => return,
         };
-        self.steps += 1;
+        self.phases.stepped();
         self.look_after(process, now_ns);
-        if self.stopped_at.is_none() {
+        if self.phases.recovery_steps().is_none() {
             let excused = self.shared.nemesis.borrow().client_stands(now_ns) || self.gives_state_to_candidate();
             self.shared.progress.borrow_mut().look(now_ns, excused);
         }
@@ -262,7 +248,7 @@ impl FaultyRun {
         let mut loads = (0..).zip(&self.shared.loads);
         let sent = loads.all(|(client, load)| load.borrow().left == 0 || gone(client));
         if self.operator.is_some() {
-            return sent && self.steps.is_multiple_of(UNSETTLED_STEPS) && self.unsettled().is_none();
+            return sent && self.phases.steps().is_multiple_of(UNSETTLED_STEPS) && self.unsettled().is_none();
         }
         sent && self.shared.progress.borrow().is_through(&self.shared.topology)
     }
@@ -273,11 +259,7 @@ impl FaultyRun {
         self.actors[process.index()] = None;
         self.shared.history.borrow_mut().crash(now, process);
         self.note_loss_of_all();
-        let mut progress = self.shared.progress.borrow_mut();
-        match self.shared.topology.role(process) {
-            Some(ProcessRole::Client(client)) => progress.client_crashed(client),
-            _ => progress.member_crashed(process),
-        }
+        self.shared.progress.borrow_mut().crashed(&self.shared.topology, process);
         self.shared.nemesis.borrow_mut().crashed(now, process);
     }
 
@@ -368,12 +350,12 @@ impl FaultyRun {
             logical_times,
             superseded_for_nothing: shared.superseded_for_nothing.get(),
             finished,
-            steps: self.steps,
+            steps: self.phases.steps(),
             virtual_ns: now,
             faults: shared.world.fault_counts(),
             profile,
             sets: shared.world.set_counts(),
-            recovery_steps: self.stopped_at.map_or(0, |at| self.steps - at),
+            recovery_steps: self.phases.recovery_steps().unwrap_or_default(),
             log,
             transfers: shared.transfers.into_inner(),
             ..self.totals
@@ -405,9 +387,4 @@ fn stand(actor: &Actor) -> String {
             format!("client {} has {} messages outstanding{refused}", actor.client.id().0, actor.client.outstanding())
         }
     }
-}
-
-/// Another stream of choices for a process of each incarnation.
-pub(crate) fn chance(shared: &Shared, process: ProcessId, incarnation: u64) -> Chance {
-    Chance::new(shared.salt, 2_000 + u64::from(process.0) * 1_000 + incarnation)
 }

@@ -7,13 +7,13 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimFabric;
 use stentor_multicast::{Client, ClientId, GroupId, Incarnation, NodeError, SubmitError, Wants};
 use stentor_session::{
-    Caller, CallerConfig, CallerError, Envelope, Event, Fate, Kind, Outcome, Pair, ReplyRecord, SessionId, Ticket, Why,
+    Caller, CallerConfig, CallerError, Envelope, Event, Fate, Pair, ReplyRecord, SessionId, Ticket, Why,
 };
 
 use super::disk::Written;
 use super::ledger::Told;
 use super::service::COMMAND_BYTES;
-use super::shared::{Shared, chance};
+use super::shared::Shared;
 use crate::chance::Chance;
 use crate::clocks::EPOCH_NS;
 
@@ -75,8 +75,6 @@ pub(super) struct ClientActor {
     pub(super) asked: Vec<Asked>,
     /// When the session's own command went out last, ns.
     pub(super) said_ns: Option<u64>,
-    /// What the groups said to the session's last command.
-    agreed: Option<(Kind, Option<(GroupId, Outcome)>)>,
     pub(super) wanted: Vec<GroupId>,
     /// The destinations of the next command.
     next_to: Option<Vec<GroupId>>,
@@ -97,7 +95,7 @@ impl ClientActor {
         let (fabric, topology) = (shared.world.fabric(me), shared.topology.clone());
         let mut client = Client::new(fabric, topology, id, base.limits, shared.salt, incarnation)?;
         client.set_expel_after(base.expel_ns.map_or(Duration::MAX, Duration::from_nanos));
-        let mut chance = chance(shared, me, incarnation);
+        let mut chance = Chance::of_process(shared.salt, me, incarnation);
         let done = shared.disks[usize::from(id.0)].borrow().done;
         Ok(ClientActor {
             client,
@@ -112,7 +110,6 @@ impl ClientActor {
             sent: Vec::new(),
             asked: Vec::new(),
             said_ns: None,
-            agreed: None,
             wanted: Vec::new(),
             next_to: None,
             not_before_ns: 0,
@@ -199,27 +196,23 @@ impl ClientActor {
             self.origins[usize::from(reply.group.0)] = record.position.incarnation;
             let Some(caller) = &mut self.caller else { continue };
             let session = caller.id();
-            let counts = &self.shared.counts;
             match caller.on_reply(reply.group, &record) {
                 Some(Event::Finished(finished)) => {
                     let name = (finished.generation, finished.word, finished.request);
                     let told = told(finished.fate);
                     self.finished(now_ns, session, name, &told);
                 }
-                Some(Event::Answered { kind, refused }) => self.agreed = Some((kind, refused)),
-                Some(Event::Renewed { .. }) => counts.borrow_mut().renewals += 1,
+                Some(Event::Answered { kind, refused }) => self.answered(now_ns, kind, refused),
+                Some(Event::Renewed { .. }) => self.shared.counts.borrow_mut().renewals += 1,
                 Some(Event::Dropped { group, .. }) => {
-                    counts.borrow_mut().groups_dropped += 1;
+                    self.shared.counts.borrow_mut().groups_dropped += 1;
                     // The replies that the group has kept are gone with the session: only a question tells.
                     for sent in self.sent.iter_mut().filter(|sent| sent.to.contains(&group) && !sent.given_up) {
                         sent.given_up = true;
-                        let _ = caller.lost(sent.request, Why::TimedOut).is_some();
+                        caller.lost(sent.request, Why::TimedOut);
                     }
                 }
                 Some(_) | None => {}
-            }
-            if let Some((kind, refused)) = self.agreed.take() {
-                self.answered(now_ns, kind, refused);
             }
         }
         any

@@ -1,7 +1,7 @@
 //! What a run visited.
 
 stentor_fabric_sim::counts! {
-    /// How often what happened in a run.
+    /// Counts how often each event happened in a run.
     SessionCounts {
         /// Sessions that were opened.
         sessions_opened,
@@ -45,9 +45,9 @@ stentor_fabric_sim::counts! {
         resolutions,
         /// Further messages that carried a command.
         copies,
-        /// Copies that were answered with the reply that was kept.
+        /// Copies of a command that a table answered with the reply that it kept.
         duplicates_from_cache,
-        /// Questions that were.
+        /// Questions that a table answered with the reply that it kept.
         questions_from_cache,
         /// Replies of a leader that crashed before the caller knew them.
         replies_lost_with_leaders,

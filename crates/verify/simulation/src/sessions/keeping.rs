@@ -129,7 +129,7 @@ impl ClientActor {
                 for ticket in gone {
                     let (name, to) = ((ticket.generation, ticket.word, ticket.request), ticket.groups().next());
                     let why = Why::SessionEnded(to.unwrap_or(group));
-                    self.gone(now_ns, ticket.session, name, why);
+                    self.finished(now_ns, ticket.session, name, &Told::Unknown(why));
                 }
             }
             Kind::End => {
@@ -143,11 +143,6 @@ impl ClientActor {
             }
             _ => {}
         }
-    }
-
-    /// The session is gone, and with it what could be known of a command.
-    fn gone(&mut self, now_ns: u64, session: SessionId, name: (u32, u64, u64), why: Why) {
-        self.finished(now_ns, session, name, &Told::Unknown(why));
     }
 
     fn keep_session(&mut self, now_ns: u64) {
@@ -257,8 +252,9 @@ impl ClientActor {
             let waited = now_ns - sent.at_ns;
             if patience.is_some_and(|patience| waited >= patience) && !sent.given_up {
                 self.sent[at].given_up = true;
-                let lost = self.caller.as_mut().and_then(|caller| caller.lost(sent.request, Why::TimedOut).map(|_| ()));
-                self.shared.counts.borrow_mut().given_up += u64::from(lost.is_some());
+                let lost =
+                    self.caller.as_mut().is_some_and(|caller| caller.lost(sent.request, Why::TimedOut).is_some());
+                self.shared.counts.borrow_mut().given_up += u64::from(lost);
             }
             if copies.is_some_and(|copies| now_ns - sent.copied_ns >= copies)
                 && self.caller.as_mut().is_some_and(|caller| caller.again(sent.request))
@@ -268,10 +264,12 @@ impl ClientActor {
                         self.shared.counts.borrow_mut().copies += 1;
                         self.sent[at].copied_ns = now_ns;
                     }
-                    None if self.is_up() => {
-                        let _ = self.caller.as_mut().map(|caller| caller.not_sent(sent.request).is_some());
+                    None if !self.is_up() => {}
+                    None => {
+                        if let Some(caller) = &mut self.caller {
+                            caller.not_sent(sent.request);
+                        }
                     }
-                    None => {}
                 }
             }
             if !self.is_up() {

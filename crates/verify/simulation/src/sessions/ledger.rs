@@ -7,6 +7,7 @@ use stentor_multicast::GroupId;
 use stentor_session::{Outcome, Position, SessionId, Why};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::scenario::REPLY_BYTES;
 use super::service::Place;
 
 /// What a caller was told of a command.
@@ -199,7 +200,7 @@ fn compare(command: &Command, replies: &[(GroupId, Position, Option<Vec<u8>>)]) 
         if (applied.number, applied.time) != (position.index, position.timestamp.time) {
             return Err(format!("group {} applied it at {}, not at {}", group.0, applied.number, position.index));
         }
-        let right = bytes.as_ref().map_or(applied.reply.len() > 40, |bytes| *bytes == applied.reply);
+        let right = bytes.as_ref().map_or(applied.reply.len() > REPLY_BYTES as usize, |bytes| *bytes == applied.reply);
         if !right {
             return Err(format!("group {} replied {:02x?}, and the caller got {bytes:02x?}", group.0, applied.reply));
         }

@@ -3,22 +3,17 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use stentor_election::{Change, Election};
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimFabric;
 use stentor_multicast::{Application, Ballot, ClientId, Delivered, GroupId, Member, NodeError, ReplicaConfig};
 use stentor_session::{Answer, Answers, At, Kind, Sessions, Verdict};
 
 use super::service::{Done, Served, Tally};
-use super::shared::{Shared, chance};
+use super::shared::Shared;
 use crate::chance::Chance;
 use crate::clocks::BOUND_NS;
-use crate::nemesis::Told;
-
-/// Time between ticks of the state machine, ns.
-const TICK_NS: u64 = 20_000;
-/// How long a named leader waits at least before it tries again, ns.
-const RETRY_NS: u64 = 60_000;
+use crate::faulty_run::Candidate;
+use crate::faulty_run::member::{TICK_NS, start};
 
 /// What is applied: the table and the service below it.
 struct Applied {
@@ -34,12 +29,7 @@ struct Applied {
 pub(super) struct MemberActor {
     pub(super) member: Member<SimFabric>,
     me: ProcessId,
-    election: Told,
-    /// The election names this process; it tries (again) then, ns.
-    named: Option<u64>,
-    /// How often it has tried since.
-    attempts: u32,
-    chance: Chance,
+    candidate: Candidate,
     /// Without memory, and not recorded as come back.
     absent: bool,
     /// The nemesis counts it as failed.
@@ -55,30 +45,16 @@ pub(super) struct MemberActor {
 
 impl MemberActor {
     pub(super) fn new(shared: &Rc<Shared>, me: ProcessId, incarnation: u64) -> Result<Self, NodeError> {
-        let base = &shared.scenario.base;
-        let topology = &shared.topology;
-        let variant = base.variant;
-        let config =
-            ReplicaConfig { variant, retry_ticks: 3, ..ReplicaConfig::new(topology.clone(), me, base.limits.window) };
-        let fabric = shared.world.fabric(me);
-        let mut member = match incarnation {
-            1 => Member::new(fabric, config, base.limits, shared.salt, incarnation)?,
-            _ => Member::joining(fabric, config, base.limits, shared.salt, incarnation)?,
-        };
-        let forever = |ns: Option<u64>| ns.map_or(Duration::MAX, Duration::from_nanos);
-        member.set_expel_after(forever(base.expel_ns));
-        member.set_tick(Duration::from_nanos(TICK_NS));
-        member.set_client_timeout(forever(base.client_timeout_ns));
+        let (topology, base) = (&shared.topology, &shared.scenario.base);
+        let config = ReplicaConfig::new(topology.clone(), me, base.limits.window);
+        let mut member = start(&shared.world, base, config, shared.salt, incarnation)?;
         member.set_clock_bound(Duration::from_nanos(BOUND_NS));
         let group = member.replica().group();
-        shared.world.name(me, &format!("g{} {me}", group.0 + 1));
+        let election = shared.nemesis.borrow().election(me);
         Ok(MemberActor {
             member,
             me,
-            election: shared.nemesis.borrow().election(me),
-            named: None,
-            attempts: 0,
-            chance: chance(shared, me, incarnation),
+            candidate: Candidate::new(me, election, Chance::of_process(shared.salt, me, incarnation)),
             absent: incarnation > 1,
             forgetful: incarnation > 1,
             led: None,
@@ -96,7 +72,7 @@ impl MemberActor {
     }
 
     pub(super) fn step(&mut self, now_ns: u64) -> bool {
-        self.listen(now_ns);
+        self.candidate.listen(now_ns, &mut self.member);
         let clocks = self.shared.clocks.borrow();
         let member_ns = clocks.monotonic(self.me, now_ns);
         let wall_ns = clocks.wall(self.me, now_ns);
@@ -113,9 +89,7 @@ impl MemberActor {
         worked |= self.answer();
         self.note(now_ns);
         self.shared.world.wake_at(self.me, now_ns + TICK_NS);
-        if let Some(at) = self.election.next_at() {
-            self.shared.world.wake_at(self.me, at.max(now_ns + 1));
-        }
+        self.candidate.wake(now_ns, &self.shared.world);
         worked || self.member.has_unflushed()
     }
 
@@ -144,25 +118,6 @@ impl MemberActor {
         counts.records_said_again += again;
         counts.reply_rings_full += u64::from(answers.waiting() > 0);
         looked
-    }
-
-    /// Hears of leaders, and campaigns if it is named.
-    fn listen(&mut self, now_ns: u64) {
-        while let Some(change) = self.election.poll(Duration::from_nanos(now_ns)) {
-            match change {
-                Change::Leader { process, .. } if process == self.me => (self.named, self.attempts) = (Some(now_ns), 0),
-                Change::Leader { .. } | Change::Pending | Change::Resigned { .. } => self.named = None,
-            }
-        }
-        let replica = self.member.replica();
-        let leads = replica.is_leader() && replica.ballot() == replica.known(replica.group());
-        if let Some(at) = self.named.filter(|at| now_ns >= *at && !leads)
-            && self.member.campaign().is_ok()
-        {
-            let pause = RETRY_NS << self.attempts.min(6);
-            self.attempts += 1;
-            self.named = Some(at.max(now_ns) + pause + self.chance.between(0, pause));
-        }
     }
 
     /// Records that it is back, or ready to lead.

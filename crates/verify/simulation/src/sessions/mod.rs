@@ -30,5 +30,5 @@ mod shared;
 
 pub use counts::SessionCounts;
 pub use mutant::Mutant;
-pub use run::{RunReport, record_seed, run_scenario, run_seed};
+pub use run::{RunReport, record_seed, run_seed};
 pub use scenario::Scenario;

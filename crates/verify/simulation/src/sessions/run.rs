@@ -17,11 +17,10 @@ use super::mutant::Mutant;
 use super::scenario::Scenario;
 use super::shared::Shared;
 use crate::clocks::Clocks;
-use crate::faulty_run::RECOVERY_STEPS;
+use crate::faulty_run::{Phases, RECOVERY_STEPS};
 use crate::nemesis::{Nemesis, NemesisCounts, Profile};
 use crate::progress::Progress;
 use crate::record::{Record, Recorded};
-use crate::scenario::DEADLINE_NS;
 
 /// What came of a run.
 #[derive(Debug, Default)]
@@ -64,23 +63,7 @@ impl RunReport {
 /// # Errors
 /// [`NodeError`], if the scenario is impossible; the drawn ones are not.
 pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
-    run_scenario(seed, &Scenario::draw(seed), mutant)
-}
-
-/// Runs a seed of a scenario that was not drawn.
-///
-/// # Errors
-/// As [`run_seed`].
-pub fn run_scenario(seed: u64, scenario: &Scenario, mutant: Mutant) -> Result<RunReport, NodeError> {
-    Ok(run(seed, scenario, mutant, Record::Nothing)?.0)
-}
-
-/// Runs a seed and records what happens.
-///
-/// # Errors
-/// As [`run_seed`].
-pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
-    run(seed, &Scenario::draw(seed), mutant, record)
+    Ok(record_seed(seed, mutant, Record::Nothing)?.0)
 }
 
 enum Actor {
@@ -95,12 +78,15 @@ struct Run {
     /// By process.
     incarnations: Vec<u64>,
     writes: u64,
-    steps: u64,
-    /// Steps when the faults stopped.
-    stopped_at: Option<u64>,
+    phases: Phases,
 }
 
-fn run(seed: u64, scenario: &Scenario, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
+/// Runs a seed and records what happens.
+///
+/// # Errors
+/// As [`run_seed`].
+pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
+    let scenario = Scenario::draw(seed);
     let base = &scenario.base;
     let topology = Arc::new(Topology::new(&base.groups, base.clients).expect("drawn clusters are within the limits"));
     let world = record.world(SimConfig {
@@ -120,7 +106,7 @@ fn run(seed: u64, scenario: &Scenario, mutant: Mutant, record: Record) -> Result
         ledger: RefCell::default(),
         counts: RefCell::default(),
         disks: (0..base.clients).map(disk).collect(),
-        scenario: scenario.clone(),
+        scenario,
         salt: seed ^ 0x5345_5353_494f_4e53,
         world,
         topology,
@@ -131,7 +117,7 @@ fn run(seed: u64, scenario: &Scenario, mutant: Mutant, record: Record) -> Result
         transcript: RefCell::new(record.transcript()),
     });
     let incarnations = vec![1; shared.topology.processes()];
-    let mut run = Run { shared, actors: Vec::new(), incarnations, writes: 0, steps: 0, stopped_at: None };
+    let mut run = Run { shared, actors: Vec::new(), incarnations, writes: 0, phases: Phases::default() };
     for process in (0..run.shared.topology.processes() as u16).map(ProcessId) {
         let actor = run.actor(process)?;
         run.actors.push(Some(actor));
@@ -155,32 +141,21 @@ impl Run {
 
     /// Whether every client came to its end in time.
     fn drive(&mut self) -> Result<bool, NodeError> {
-        loop {
-            let now = self.shared.world.now_ns();
-            if self.stopped_at.is_none() && now >= Nemesis::UNTIL_NS {
-                self.stopped_at = Some(self.steps);
-                self.shared.nemesis.borrow_mut().stop(now);
-            }
-            let end = if self.stopped_at.is_none() { Nemesis::UNTIL_NS } else { DEADLINE_NS };
-            let acts = self.shared.nemesis.borrow().next_at().filter(|at| *at <= end);
-            match self.shared.world.next(acts.unwrap_or(end)) {
-                Some(Due::Step { process, now_ns }) => {
+        while let Some(due) = self.phases.next(&self.shared.world, &self.shared.nemesis) {
+            match due {
+                Due::Step { process, now_ns } => {
                     self.step(process, now_ns);
-                    let since = self.stopped_at.map(|at| self.steps - at);
-                    if since.is_some() && self.is_through() {
-                        return Ok(true);
-                    }
-                    if since.is_some_and(|since| since > RECOVERY_STEPS) {
-                        return Ok(false);
+                    match self.phases.recovery_steps() {
+                        Some(_) if self.is_through() => return Ok(true),
+                        Some(steps) if steps > RECOVERY_STEPS => return Ok(false),
+                        _ => {}
                     }
                 }
-                Some(Due::Crashed(process)) => self.crashed(process),
-                Some(Due::Restart(process)) => self.restart(process)?,
-                None if acts.is_some() => self.shared.nemesis.borrow_mut().act(),
-                None if self.stopped_at.is_some() => return Ok(self.is_through()),
-                None => self.shared.world.advance(Nemesis::UNTIL_NS.saturating_sub(now).max(1)),
+                Due::Crashed(process) => self.crashed(process),
+                Due::Restart(process) => self.restart(process)?,
             }
         }
+        Ok(self.is_through())
     }
 
     fn step(&mut self, process: ProcessId, now_ns: u64) {
@@ -189,7 +164,7 @@ impl Run {
             Some(Actor::Client(client)) => client.step(now_ns),
             None => return,
         };
-        self.steps += 1;
+        self.phases.stepped();
         self.shared.world.stepped(process, worked);
     }
 
@@ -205,11 +180,7 @@ impl Run {
         }
         self.actors[process.index()] = None;
         self.shared.record("crash", now, process, &[]);
-        let mut progress = self.shared.progress.borrow_mut();
-        match self.shared.topology.role(process) {
-            Some(ProcessRole::Client(client)) => progress.client_crashed(client),
-            _ => progress.member_crashed(process),
-        }
+        self.shared.progress.borrow_mut().crashed(&self.shared.topology, process);
         self.shared.nemesis.borrow_mut().crashed(now, process);
     }
 
@@ -259,8 +230,8 @@ impl Run {
             messages: shared.messages.get(),
             deliveries: shared.deliveries.get(),
             finished,
-            steps: self.steps,
-            recovery_steps: self.stopped_at.map_or(0, |at| self.steps - at),
+            steps: self.phases.steps(),
+            recovery_steps: self.phases.recovery_steps().unwrap_or_default(),
             virtual_ns: now,
             faults: shared.world.fault_counts(),
             nemesis,

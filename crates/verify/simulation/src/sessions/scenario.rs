@@ -11,7 +11,7 @@ use crate::scenario as multicast;
 /// The stream of choices of the scenario.
 const STREAM: u64 = 700;
 /// A reply that has this many bytes at most is kept whole.
-const REPLY_BYTES: u32 = 40;
+pub(super) const REPLY_BYTES: u32 = 40;
 /// Beside the head of a record: a reply, or the pairs of a session in four groups.
 const RECORD_BYTES: usize = 80;
 

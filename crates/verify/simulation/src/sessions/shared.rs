@@ -13,7 +13,6 @@ use super::disk::Disk;
 use super::ledger::Ledger;
 use super::mutant::Mutant;
 use super::scenario::Scenario;
-use crate::chance::Chance;
 use crate::clocks::Clocks;
 use crate::nemesis::Nemesis;
 use crate::progress::Progress;
@@ -60,9 +59,4 @@ impl Shared {
             transcript.line(what, &[&[now_ns, who.0.into()], numbers].concat(), &[]);
         }
     }
-}
-
-/// Another stream of choices for a process of each incarnation.
-pub(super) fn chance(shared: &Shared, process: ProcessId, incarnation: u64) -> Chance {
-    Chance::new(shared.salt, 2_000 + u64::from(process.0) * 1_000 + incarnation)
 }

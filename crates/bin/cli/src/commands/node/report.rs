@@ -62,13 +62,8 @@ impl Served {
 
     /// Remote writes of the protocol's steps, without flow control.
     pub(in crate::commands) fn protocol_writes(&self) -> u64 {
-        self.writes
-            .iter()
-            .filter(|(step, _)| {
-                ![Step::Credit, Step::PeerMessage, Step::Reply].map(Step::name).contains(&step.as_str())
-            })
-            .map(|(_, count)| count)
-            .sum()
+        let steps = Step::ALL.iter().take_while(|step| **step < Step::Credit);
+        steps.filter_map(|step| self.writes.get(step.name())).sum()
     }
 
     pub(super) fn text(&self) -> String {
