@@ -58,6 +58,7 @@
 //! `stentor-fabric`.
 #![forbid(unsafe_code)]
 
+mod any_core;
 pub mod broadcast;
 pub mod channel;
 mod client;

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use self::core::Core;
 use self::error::Problem;
 use crate::Turn;
+use crate::any_core::any_core;
 use crate::descriptor::Descriptor;
 use crate::runtime::{OfiFabric, RoceFabric, ShmFabric, VerbsFabric, now_ns};
 
@@ -43,36 +44,7 @@ impl std::fmt::Debug for Broadcast {
     }
 }
 
-/// A process on one of the fabrics. Which one is decided once in each call.
-enum AnyCore {
-    Shm(Box<Core<ShmFabric>>),
-    Roce(Box<Core<RoceFabric>>),
-    Verbs(Box<Core<VerbsFabric>>),
-    Ofi(Box<Core<OfiFabric>>),
-}
-
-macro_rules! on {
-    ($core:expr, $inner:ident => $body:expr) => {
-        match $core {
-            AnyCore::Shm($inner) => $body,
-            AnyCore::Roce($inner) => $body,
-            AnyCore::Verbs($inner) => $body,
-            AnyCore::Ofi($inner) => $body,
-        }
-    };
-}
-
-macro_rules! any {
-    ($($variant:ident($fabric:ty)),*) => {
-        $(impl From<Core<$fabric>> for AnyCore {
-            fn from(core: Core<$fabric>) -> Self {
-                AnyCore::$variant(Box::new(core))
-            }
-        })*
-    };
-}
-
-any!(Shm(ShmFabric), Roce(RoceFabric), Verbs(VerbsFabric), Ofi(OfiFabric));
+any_core!($ Shm(ShmFabric), Roce(RoceFabric), Verbs(VerbsFabric), Ofi(OfiFabric));
 
 impl Broadcast {
     fn new(core: AnyCore) -> Result<Broadcast, Problem> {

@@ -39,6 +39,7 @@ use self::core::{Core, Progress, Step};
 use self::error::Problem;
 use self::waker::Wakes;
 use crate::Turn;
+use crate::any_core::any_core;
 use crate::descriptor::Descriptor;
 use crate::runtime::{OfiFabric, RoceFabric, ShmFabric};
 
@@ -81,34 +82,7 @@ impl std::fmt::Debug for Channel {
     }
 }
 
-/// An end on one of the fabrics. Which one is decided once in each call.
-enum AnyCore {
-    Shm(Box<Core<ShmFabric>>),
-    Roce(Box<Core<RoceFabric>>),
-    Ofi(Box<Core<OfiFabric>>),
-}
-
-macro_rules! on {
-    ($core:expr, $inner:ident => $body:expr) => {
-        match $core {
-            AnyCore::Shm($inner) => $body,
-            AnyCore::Roce($inner) => $body,
-            AnyCore::Ofi($inner) => $body,
-        }
-    };
-}
-
-macro_rules! any {
-    ($($variant:ident($fabric:ty)),*) => {
-        $(impl From<Core<$fabric>> for AnyCore {
-            fn from(core: Core<$fabric>) -> Self {
-                AnyCore::$variant(Box::new(core))
-            }
-        })*
-    };
-}
-
-any!(Shm(ShmFabric), Roce(RoceFabric), Ofi(OfiFabric));
+any_core!($ Shm(ShmFabric), Roce(RoceFabric), Ofi(OfiFabric));
 
 impl Channel {
     /// Begins the end that listens at a place. On shared memory a place is any text; on `roce` and `ofi` it is `HOST:PORT`.
