@@ -142,7 +142,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
     fn round(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
         let Hosted { plan, me, member, machine, answers, turns, election, leaving, next_look, .. } = self;
         let Some(member) = member else { return self.begin_again(stop) };
-        machine.begin_round(|replies| answers.send(member, replies));
+        machine.begin_round(|replies| answers.send(member, replies.iter()));
         let poisoned = machine.progress().poisoned();
         let poisoned_at = poisoned.map(|at| at.index);
         election.set_applied(Applied { commands: machine.progress().commands(), poisoned: poisoned_at });
@@ -162,7 +162,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
         };
         let done = turns.round(member, machine, round);
         let again = answers.look(member, |client| machine.say_again(client));
-        machine.end_round(|replies| answers.send(member, replies));
+        machine.end_round(|replies| answers.send(member, replies.iter()));
         let goes_on = again || member.has_unflushed();
         let (worked, longest) = done.map_err(|error| self.ended(error))?;
         let worked = worked || goes_on;
