@@ -15,6 +15,7 @@ mod error;
 mod handle;
 mod hosted;
 mod machine;
+mod mailbox;
 mod poison;
 mod state_writer;
 mod status;
