@@ -66,6 +66,7 @@ mod cluster;
 pub mod config;
 mod descriptor;
 mod node;
+mod pace;
 mod reply;
 pub mod runtime;
 mod state_machine;
