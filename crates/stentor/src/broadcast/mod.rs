@@ -70,11 +70,7 @@ impl Broadcast {
     /// Why the process cannot go on. Drop it.
     #[inline]
     pub fn turn(&mut self, mut each: impl FnMut(Heard<'_>)) -> Result<Turn, BroadcastError> {
-        if std::mem::take(&mut self.sleeps) {
-            self.descriptor.woken();
-            on!(&mut self.core, core => core.sleep(Duration::ZERO)).map_err(|problem| self.failed(problem))?;
-        }
-        let longest = on!(&mut self.core, core => core.turn(&mut each)).map_err(|problem| self.failed(problem))?;
+        let longest = self.step(&mut each)?;
         if on!(&self.core, core => core.has_left()) {
             return Ok(Turn::Stopped);
         }
@@ -85,22 +81,34 @@ impl Broadcast {
         Ok(Turn::Idle(Instant::now() + longest))
     }
 
+    /// Rounds until there is something to do, or to sleep: then returns for how long at most.
+    #[inline]
+    fn step(&mut self, each: &mut impl FnMut(Heard<'_>)) -> Result<Option<Duration>, BroadcastError> {
+        if std::mem::take(&mut self.sleeps) {
+            self.descriptor.woken();
+            on!(&mut self.core, core => core.sleep(Duration::ZERO)).map_err(|problem| self.failed(problem))?;
+        }
+        on!(&mut self.core, core => core.turn(each)).map_err(|problem| self.failed(problem))
+    }
+
     /// The same for programs without an event loop: where there is nothing to do it sleeps, for so long at most and never for longer than some
     /// milliseconds. Returns false if an operator removed this process.
     ///
     /// # Errors
     /// As [`turn`](Broadcast::turn).
-    pub fn turn_or_sleep(&mut self, longest: Duration, each: impl FnMut(Heard<'_>)) -> Result<bool, BroadcastError> {
-        match self.turn(each)? {
-            Turn::Busy => Ok(true),
-            Turn::Stopped => Ok(false),
-            Turn::Idle(until) => {
-                self.sleeps = false;
-                let time = longest.min(until.saturating_duration_since(Instant::now()));
-                on!(&mut self.core, core => core.sleep(time)).map_err(|problem| self.failed(problem))?;
-                Ok(true)
-            }
+    pub fn turn_or_sleep(
+        &mut self,
+        longest: Duration,
+        mut each: impl FnMut(Heard<'_>),
+    ) -> Result<bool, BroadcastError> {
+        let own = self.step(&mut each)?;
+        if on!(&self.core, core => core.has_left()) {
+            return Ok(false);
         }
+        if let Some(own) = own {
+            on!(&mut self.core, core => core.sleep(own.min(longest))).map_err(|problem| self.failed(problem))?;
+        }
+        Ok(true)
     }
 
     /// Returns whether messages go out: all others have been there, or as many as have to be for as long as the configuration says.
