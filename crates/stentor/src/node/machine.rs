@@ -329,6 +329,7 @@ mod tests {
         rounds(&mut own, Machine::has_room);
         deliver(&mut own, 5..=5);
         rounds(&mut own, |machine| machine.progress().commands() == 5);
+        rounds(&mut own, |machine| machine.longest_sleep() == std::time::Duration::MAX);
         deliver(&mut here, 1..=5);
         rounds(&mut here, |_| true);
         assert_eq!(here.progress().commands(), 5);
