@@ -1,4 +1,4 @@
-//! What a process of a broadcast is told, and its start.
+//! The builder of a process of a broadcast.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

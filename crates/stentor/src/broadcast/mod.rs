@@ -81,18 +81,8 @@ impl Broadcast {
         Ok(Turn::Idle(Instant::now() + longest))
     }
 
-    /// Rounds until there is something to do, or to sleep: then returns for how long at most.
-    #[inline]
-    fn step(&mut self, each: &mut impl FnMut(Heard<'_>)) -> Result<Option<Duration>, BroadcastError> {
-        if std::mem::take(&mut self.sleeps) {
-            self.descriptor.woken();
-            on!(&mut self.core, core => core.sleep(Duration::ZERO)).map_err(|problem| self.failed(problem))?;
-        }
-        on!(&mut self.core, core => core.turn(each)).map_err(|problem| self.failed(problem))
-    }
-
-    /// The same for programs without an event loop: where there is nothing to do it sleeps, for so long at most and never for longer than some
-    /// milliseconds. Returns false if an operator removed this process.
+    /// Does what there is to do, for programs without an event loop. Where there is nothing, it sleeps for `longest` at most, and never for
+    /// longer than 5 ms. Returns false if an operator removed this process.
     ///
     /// # Errors
     /// As [`turn`](Broadcast::turn).
@@ -109,6 +99,16 @@ impl Broadcast {
             on!(&mut self.core, core => core.sleep(own.min(longest))).map_err(|problem| self.failed(problem))?;
         }
         Ok(true)
+    }
+
+    /// Rounds until there is something to do, or to sleep: then returns for how long at most.
+    #[inline]
+    fn step(&mut self, each: &mut impl FnMut(Heard<'_>)) -> Result<Option<Duration>, BroadcastError> {
+        if std::mem::take(&mut self.sleeps) {
+            self.descriptor.woken();
+            on!(&mut self.core, core => core.sleep(Duration::ZERO)).map_err(|problem| self.failed(problem))?;
+        }
+        on!(&mut self.core, core => core.turn(each)).map_err(|problem| self.failed(problem))
     }
 
     /// Returns whether messages go out: all others have been there, or as many as have to be for as long as the configuration says.

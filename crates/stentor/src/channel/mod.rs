@@ -50,7 +50,7 @@ pub use sending::Sending;
 /// Attempts of a future before its executor has a turn, while there is something to do.
 const ATTEMPTS: u32 = 64;
 
-/// What a look for a message found.
+/// The result of a look for a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use]
 pub enum Received {
@@ -64,8 +64,8 @@ pub enum Received {
 
 /// One end of a channel: messages to one other process, and from it, in order, each once.
 ///
-/// To drop it gives the channel up: the other end hears that, and may not read what was sent last. [`close`](Channel::close) ends it in
-/// order.
+/// A channel that is dropped is given up: the other end gets an error, and may not read what was sent last. [`close`](Channel::close) ends
+/// it in order.
 pub struct Channel {
     place: String,
     core: AnyCore,
@@ -136,7 +136,7 @@ impl Channel {
     /// Call it when [`try_send`](Channel::try_send) or [`try_recv`](Channel::try_recv) had nothing to do, and try again while it is busy.
     ///
     /// # Errors
-    /// What the system refuses. What happened to the channel the other calls tell.
+    /// If the system refuses to wait. A failure of the channel itself is returned by the other calls.
     #[inline]
     pub fn turn(&mut self) -> Result<Turn, ChannelError> {
         match self.step()? {
@@ -194,10 +194,10 @@ impl Channel {
         poll_fn(|context| self.poll_recv(context, message)).await
     }
 
-    /// The same for futures that are written by hand. The task that polled last is woken.
+    /// Receives as [`recv`](Channel::recv), for futures that are written by hand. The task that polled last is woken.
     ///
     /// # Errors
-    /// As there.
+    /// As [`recv`](Channel::recv).
     pub fn poll_recv(&mut self, context: &mut Context<'_>, message: &mut Vec<u8>) -> Poll<Result<bool, ChannelError>> {
         self.poll_until(context, |channel| channel.received(message))
     }

@@ -1,4 +1,4 @@
-//! What a node is told, and its start.
+//! The builder of a node.
 
 use std::net::IpAddr;
 use std::path::Path;

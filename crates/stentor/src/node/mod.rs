@@ -122,7 +122,7 @@ impl<S> AsFd for Node<S> {
     }
 }
 
-/// What a round leaves to do.
+/// The next step of an event loop, after a round.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use = "it says whether to turn again, to sleep or to end"]
 pub enum Turn {

@@ -11,7 +11,7 @@ pub(super) struct Batch {
     pub(super) commands: Commands,
     /// Clients to which replies are said again, behind the commands.
     pub(super) again: Vec<ClientId>,
-    /// What came of all that, for clients.
+    /// The answers to the commands, then those that are said again.
     pub(super) replies: Replies,
 }
 
