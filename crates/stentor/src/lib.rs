@@ -58,6 +58,7 @@
 //! `stentor-fabric`.
 #![forbid(unsafe_code)]
 
+mod any_core;
 pub mod broadcast;
 pub mod channel;
 mod client;
@@ -65,6 +66,7 @@ mod cluster;
 pub mod config;
 mod descriptor;
 mod node;
+mod pace;
 mod reply;
 pub mod runtime;
 mod state_machine;

@@ -1,4 +1,4 @@
-//! What a user replicates.
+//! The state machine, which a user replicates.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -8,7 +8,7 @@ use stentor_multicast::GroupId;
 pub(crate) use crate::reply::Reply;
 use crate::{Group, Position};
 
-/// What is replicated: a value that changes by commands alone.
+/// A replicated value, which changes by commands alone.
 ///
 /// All members of a group apply the same commands in the same order, so their values are equal as long as `apply` depends on nothing but
 /// the value, the context and the command. It must not look at a clock, at random numbers, at files, or at the order in which a `HashMap`
@@ -51,7 +51,7 @@ pub trait Frozen: Send + 'static {
     /// half a minute.
     ///
     /// # Errors
-    /// What `out` says, which has no more use for the rest then; or why the value cannot be written.
+    /// The error of `out`, which takes no more bytes then; or why the value cannot be written.
     fn write(self, out: &mut dyn Write) -> io::Result<()>;
 
     /// Returns how many bytes [`write`](Frozen::write) will write, if that is known. A state that is larger than `snapshot_mib` allows is
@@ -71,7 +71,7 @@ impl Frozen for Stateless {
     }
 }
 
-/// What is known of a command where it is applied. It is the same at every member of the group.
+/// The circumstances of a command that is applied. They are the same at every member of the group.
 #[derive(Debug)]
 pub struct Context<'a> {
     pub(crate) group: Group,

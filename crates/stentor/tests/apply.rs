@@ -1,106 +1,26 @@
 //! The apply thread of nodes as a user runs them: machines that are slow, that panic, and that are frozen and restored while commands
 //! flow.
 
-use std::io::{self, Read, Write};
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use stentor::runtime::{ClientId, ClusterRuntime, GroupId, Housekeeper, WaitMode, client_round};
-use stentor::{ApplyThread, Cluster, Context, Frozen, NodeHandle, Reply, StateMachine, Status};
-use stentor_fabric::Backoff;
+use stentor::{ApplyThread, Cluster, NodeHandle, Status};
 use stentor_testutil::TempDir;
 
-const NAMES: [&str; 3] = ["a", "b", "c"];
-/// A command at which machines panic that are told to.
-const PANIC: u64 = 1 << 62;
+#[path = "common/nodes.rs"]
+mod nodes;
+#[path = "common/until.rs"]
+mod until;
 
-/// How a machine behaves, beside its value: it may differ from member to member.
-#[derive(Default)]
-struct Manner {
-    /// Milliseconds that the next command takes.
-    once_ms: AtomicU64,
-    /// Microseconds that each command takes.
-    each_us: AtomicU64,
-    panics: AtomicBool,
-}
-
-/// Adds what is multicast, and keeps the order.
-#[derive(Clone, Default)]
-struct Sum {
-    sum: u64,
-    count: u64,
-    order: u64,
-    manner: Arc<Manner>,
-}
-
-impl StateMachine for Sum {
-    type Frozen = Sum;
-
-    fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
-        let number = u64::from_le_bytes(command.try_into().expect("eight bytes"));
-        thread::sleep(Duration::from_millis(self.manner.once_ms.swap(0, Ordering::Relaxed)));
-        thread::sleep(Duration::from_micros(self.manner.each_us.load(Ordering::Relaxed)));
-        self.count += 1;
-        assert_eq!(at.position().index, self.count, "none is left out, and none comes twice");
-        self.order = self.order.wrapping_mul(31).wrapping_add(number);
-        self.sum = self.sum.wrapping_add(number);
-        assert!(number != PANIC || !self.manner.panics.load(Ordering::Relaxed), "as it was told");
-        reply.extend(&self.sum.to_le_bytes());
-    }
-
-    fn freeze(&self) -> Sum {
-        self.clone()
-    }
-
-    fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
-        let mut word = || {
-            let mut bytes = [0; 8];
-            from.read_exact(&mut bytes).map(|()| u64::from_le_bytes(bytes))
-        };
-        (self.sum, self.count, self.order) = (word()?, word()?, word()?);
-        Ok(())
-    }
-}
-
-impl Frozen for Sum {
-    fn write(self, out: &mut dyn Write) -> io::Result<()> {
-        [self.sum, self.count, self.order].iter().try_for_each(|word| out.write_all(&word.to_le_bytes()))
-    }
-}
-
-fn builder(name: &str, directory: &Path, groups: &[&str]) -> Cluster {
-    let silence = Duration::from_millis(400)..=Duration::from_millis(800);
-    let mut builder = Cluster::builder(name).election(silence).directory(directory);
-    let mut port = 7100;
-    for group in groups {
-        let members = NAMES.map(|member| {
-            port += 1;
-            (format!("{group}{member}"), format!("127.0.0.1:{port}"))
-        });
-        builder = builder.group(group, members);
-    }
-    builder.build().expect("a sound cluster")
-}
-
-fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
-    let since = Instant::now();
-    loop {
-        if let Some(found) = is() {
-            return found;
-        }
-        assert!(since.elapsed() < Duration::from_secs(60), "waits for {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
+use nodes::{LONG, Manner, PANIC, Sum, cluster, send};
+use until::until;
 
 /// Nodes of one cluster in this process, and what they do.
 struct Bed {
     cluster: Cluster,
     directory: TempDir,
-    groups: Vec<String>,
     nodes: Vec<Option<NodeHandle<Sum>>>,
     manners: Vec<Arc<Manner>>,
     queue: (usize, usize),
@@ -110,25 +30,25 @@ struct Bed {
 impl Bed {
     fn new(name: &str, groups: &[&str], queue: (usize, usize), on: ApplyThread) -> Bed {
         let directory = TempDir::new();
-        let cluster = builder(name, &directory, groups);
+        let cluster = cluster(name, &directory, groups);
         let manners: Vec<Arc<Manner>> = (0..3 * groups.len()).map(|_| Arc::default()).collect();
-        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
-        let mut bed = Bed { cluster, directory, groups, nodes: Vec::new(), manners, queue, on };
+        let mut bed = Bed { cluster, directory, nodes: Vec::new(), manners, queue, on };
         for at in 0..bed.manners.len() {
             let node = bed.spawn(at);
             bed.nodes.push(Some(node));
         }
-        for group in 0..bed.groups.len() {
+        for group in 0..groups.len() {
             bed.leader(group);
         }
         bed
     }
 
     fn spawn(&self, at: usize) -> NodeHandle<Sum> {
-        let name = format!("{}{}", self.groups[at / 3], NAMES[at % 3]);
+        let mut names = self.cluster.groups().flat_map(|group| self.cluster.members(group));
+        let name = names.nth(at).expect("there are three for each group");
         let machine = Sum { manner: Arc::clone(&self.manners[at]), ..Sum::default() };
         let (commands, bytes) = self.queue;
-        let node = self.cluster.node(&name, machine).apply_on(self.on).apply_queue(commands, bytes);
+        let node = self.cluster.node(name, machine).apply_on(self.on).apply_queue(commands, bytes);
         node.spawn().expect("starts")
     }
 
@@ -171,49 +91,10 @@ impl Bed {
         numbers: impl Iterator<Item = u64> + Send + 'static,
         gives_up: Duration,
     ) -> JoinHandle<u64> {
-        let (directory, name) = (self.directory.to_owned(), self.cluster.name().to_owned());
-        let groups = self.groups.clone();
-        thread::spawn(move || send(&directory, (&name, &groups), group, numbers, gives_up))
+        let (cluster, directory) = (self.cluster.clone(), self.directory.to_owned());
+        thread::spawn(move || send(&cluster, &directory, group, numbers, gives_up))
     }
 }
-
-fn send(
-    directory: &Path,
-    (name, groups): (&str, &[String]),
-    group: u16,
-    numbers: impl Iterator<Item = u64>,
-    gives_up: Duration,
-) -> u64 {
-    let mut port = 7100;
-    let mut text = format!(
-        "cluster = \"{name}\"\nfabric = \"shm\"\n[election]\nkind = \"heartbeat\"\ntimeout_min_ms = 400\ntimeout_max_ms = 800\n"
-    );
-    for group in groups {
-        let members = NAMES.map(|member| {
-            port += 1;
-            format!("{{ id = \"{group}{member}\", address = \"127.0.0.1:{port}\" }}")
-        });
-        text += &format!("[[group]]\nid = \"{group}\"\nprocess = [ {} ]\n", members.join(", "));
-    }
-    let config = stentor::ClusterConfig::parse(Path::new("same.toml"), &text).expect("valid");
-    let plan = ClusterRuntime::new(config).expect("possible");
-    let mut client = plan.client(ClientId(group), directory.to_owned()).expect("starts");
-    let (mut backoff, mut housekeeper) = (Backoff::new(WaitMode::ADAPTIVE), Housekeeper::default());
-    let (since, to) = (Instant::now(), [GroupId(group)]);
-    let mut numbers = numbers.peekable();
-    while (numbers.peek().is_some() || client.outstanding() > 0) && since.elapsed() < gives_up {
-        while let Some(number) = numbers.peek()
-            && client.is_connected(&to)
-            && client.submit(&to, &number.to_le_bytes(), true).is_ok()
-        {
-            numbers.next();
-        }
-        client_round(&mut client, &mut backoff, &mut housekeeper, false).expect("waits");
-    }
-    client.submitted() - client.outstanding() as u64
-}
-
-const LONG: Duration = Duration::from_secs(60);
 
 fn own(name: &str) -> Bed {
     Bed::new(name, &["g"], (1024, 4 << 20), ApplyThread::Own)
@@ -354,7 +235,7 @@ fn a_member_that_is_started_again_under_load_has_the_same_state_in_the_end() {
 #[test]
 fn a_node_stops_in_every_state() {
     let directory = TempDir::new();
-    let cluster = builder("stops", &directory, &["g"]);
+    let cluster = cluster("stops", &directory, &["g"]);
     // Alone it joins for ever.
     let node = cluster.node("ga", Sum::default()).spawn().expect("starts");
     assert_eq!(node.stop().expect("it has a value").count, 0);

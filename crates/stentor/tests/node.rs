@@ -1,6 +1,5 @@
 //! Nodes as a user runs them: in one process, on threads, in an event loop, and after one is gone.
 
-use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
@@ -11,105 +10,25 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use stentor::config::FabricKind;
-use stentor::runtime::{ClientId, ClusterRuntime, GroupId, Housekeeper, WaitMode, client_round};
-use stentor::{
-    Cluster, ConfigError, Context, Frozen, Node, NodeError, NodeHandle, Reply, StartError, StateMachine, Status,
-    Stopper, Turn,
-};
-use stentor_fabric::Backoff;
+use stentor::runtime::WaitMode;
+use stentor::{Cluster, ConfigError, Node, NodeError, NodeHandle, StartError, Status, Stopper, Turn};
 use stentor_testutil::TempDir;
 
-/// Adds what is multicast.
-#[derive(Clone, Default, Debug, PartialEq, Eq)]
-struct Sum {
-    sum: u64,
-    last_time: u64,
-    senders: Vec<String>,
-}
+#[path = "common/nodes.rs"]
+mod nodes;
+#[path = "common/until.rs"]
+mod until;
 
-impl StateMachine for Sum {
-    type Frozen = Sum;
+use nodes::{LONG, Sum, send};
+use until::until;
 
-    fn apply(&mut self, at: &Context<'_>, command: &[u8], _: &mut Reply) {
-        assert_ne!(command, b"panic", "as it was told");
-        assert!(at.time() >= self.last_time && at.position().index > 0);
-        self.last_time = at.time();
-        self.sum += u64::from_le_bytes(command.try_into().expect("eight bytes"));
-        if self.senders.iter().all(|sender| sender != at.sender()) {
-            self.senders.push(at.sender().to_owned());
-        }
-    }
-
-    fn freeze(&self) -> Sum {
-        self.clone()
-    }
-
-    fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
-        let mut words = [0; 16];
-        from.read_exact(&mut words)?;
-        let [sum, last_time] = [0, 8].map(|at| u64::from_le_bytes(words[at..at + 8].try_into().expect("eight bytes")));
-        let mut senders = String::new();
-        from.read_to_string(&mut senders)?;
-        *self = Sum { sum, last_time, senders: senders.split_terminator(' ').map(str::to_owned).collect() };
-        Ok(())
-    }
-}
-
-impl Frozen for Sum {
-    fn write(self, out: &mut dyn Write) -> io::Result<()> {
-        out.write_all(&self.sum.to_le_bytes())?;
-        out.write_all(&self.last_time.to_le_bytes())?;
-        self.senders.iter().try_for_each(|sender| write!(out, "{sender} "))
-    }
-}
-
-const NAMES: [&str; 3] = ["a", "b", "c"];
-
+/// A cluster of one group.
 fn cluster(name: &str, directory: &Path) -> Cluster {
-    let members = NAMES.iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.1:710{n}")));
-    let silence = Duration::from_millis(400)..=Duration::from_millis(800);
-    Cluster::builder(name).group("g", members).election(silence).directory(directory).build().expect("a sound cluster")
+    nodes::cluster(name, directory, &["g"])
 }
 
-fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
-    let since = Instant::now();
-    loop {
-        if let Some(found) = is() {
-            return found;
-        }
-        assert!(since.elapsed() < Duration::from_secs(60), "waits for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Multicasts these numbers, and waits until a majority has each.
-fn send(cluster: &Cluster, directory: &Path, numbers: impl Iterator<Item = u64>) {
-    let members =
-        NAMES.iter().zip(1..).map(|(name, n)| format!("{{ id = \"{name}\", address = \"127.0.0.1:710{n}\" }}"));
-    let members: Vec<_> = members.collect();
-    let text = format!(
-        "cluster = \"{}\"\nfabric = \"shm\"\n[election]\nkind = \"heartbeat\"\ntimeout_min_ms = 400\ntimeout_max_ms = 800\n\
-         [[group]]\nid = \"g\"\nprocess = [ {} ]\n",
-        cluster.name(),
-        members.join(", ")
-    );
-    let config = stentor::ClusterConfig::parse(Path::new("same.toml"), &text).expect("valid");
-    let plan = ClusterRuntime::new(config).expect("possible");
-    let mut client = plan.client(ClientId(0), directory.to_owned()).expect("starts");
-    let (mut backoff, mut housekeeper) = (Backoff::new(WaitMode::ADAPTIVE), Housekeeper::default());
-    let (since, to) = (Instant::now(), [GroupId(0)]);
-    let mut numbers = numbers.peekable();
-    while numbers.peek().is_some() || client.outstanding() > 0 {
-        while let Some(number) = numbers.peek()
-            && client.is_connected(&to)
-            && client.submit(&to, &number.to_le_bytes(), true).is_ok()
-        {
-            numbers.next();
-        }
-        client_round(&mut client, &mut backoff, &mut housekeeper, false).expect("waits");
-        assert!(since.elapsed() < Duration::from_secs(60), "stuck with {} outstanding", client.outstanding());
-    }
-}
+/// The members of its group.
+const MEMBERS: [&str; 3] = ["ga", "gb", "gc"];
 
 fn sum_of(handle: &NodeHandle<Sum>) -> u64 {
     handle.inspect(|machine| machine.sum).expect("it runs")
@@ -124,19 +43,19 @@ fn a_group_goes_on_without_its_leader_and_takes_it_in_again_with_the_state() {
     let directory = TempDir::new();
     let cluster = cluster("nodes", &directory);
     let spawn = |name| cluster.node(name, Sum::default()).spawn().expect("starts");
-    let mut nodes: Vec<NodeHandle<Sum>> = NAMES.iter().map(|name| spawn(name)).collect();
+    let mut nodes: Vec<NodeHandle<Sum>> = MEMBERS.iter().map(|name| spawn(name)).collect();
     let leader =
         |nodes: &[NodeHandle<Sum>]| nodes.iter().position(|node| node.status().is_ok_and(|status| leads(&status)));
     let first = until("a leader", || leader(&nodes));
-    send(&cluster, &directory, 1..=100);
+    assert_eq!(send(&cluster, &directory, 0, 1..=100, LONG), 100);
     until("all have applied", || nodes.iter().all(|node| sum_of(node) == 5050).then_some(()));
     let stopped = nodes.remove(first);
     let left = stopped.stop().expect("it runs until it is stopped");
     assert_eq!((left.sum, left.senders), (5050, vec!["c0".to_owned()]));
     let second = until("another leader", || leader(&nodes));
-    send(&cluster, &directory, 101..=200);
+    assert_eq!(send(&cluster, &directory, 0, 101..=200, LONG), 100);
     until("both have applied", || nodes.iter().all(|node| sum_of(node) == 20_100).then_some(()));
-    nodes.push(spawn(NAMES[first]));
+    nodes.push(spawn(MEMBERS[first]));
     until("the state came", || (sum_of(&nodes[2]) == 20_100).then_some(()));
     let status = until("it is back, and connected to both", || {
         let status = nodes[2].status().expect("it runs");
@@ -155,7 +74,7 @@ fn a_group_goes_on_without_its_leader_and_takes_it_in_again_with_the_state() {
 #[test]
 fn a_look_that_panics_or_asks_the_node_itself_harms_nobody() {
     let directory = TempDir::new();
-    let node = Arc::new(cluster("looks", &directory).node("a", Sum::default()).spawn().expect("starts"));
+    let node = Arc::new(cluster("looks", &directory).node("ga", Sum::default()).spawn().expect("starts"));
     let looked = catch_unwind(AssertUnwindSafe(|| node.inspect(|_| panic!("as it was told"))));
     assert!(looked.is_err(), "whoever looks panics");
     assert_eq!(sum_of(&node), 0, "and the node goes on");
@@ -207,11 +126,11 @@ fn a_connection_wakes_nodes_at_rest_on_roce_and_does_not_keep_them_awake() {
     std::fs::write(&key, [7; 32]).expect("writes");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("its own file");
     let address = |n: usize| format!("127.{}.11.{}:7101", 64 + std::process::id() % 128, n + 1);
-    let members = NAMES.iter().zip(0..).map(|(name, n)| (*name, address(n)));
+    let members = MEMBERS.iter().zip(0..).map(|(name, n)| (*name, address(n)));
     let builder = Cluster::builder("rest").fabric(FabricKind::Roce).key(&format!("file:{}", key.display()));
     let cluster = builder.group("g", members).directory(&*directory).build().expect("a sound cluster");
     let start = |name: &&str| cluster.node(name, Sum::default()).wait(WaitMode::BLOCK).start().expect("starts");
-    let mut nodes: Vec<_> = NAMES.iter().map(start).collect();
+    let mut nodes: Vec<_> = MEMBERS.iter().map(start).collect();
     let mut sleeps_in = |time: Duration| {
         let (since, mut sleeps) = (Instant::now(), 0);
         while since.elapsed() < time {
@@ -236,7 +155,7 @@ fn nodes_turn_in_an_event_loop_of_the_callers_and_stop() {
     let directory = TempDir::new();
     let cluster = cluster("loop", &directory);
     let start = |name: &&str| cluster.node(name, Sum::default()).wait(WaitMode::BLOCK).start().expect("starts");
-    let mut nodes: Vec<_> = NAMES.iter().map(start).collect();
+    let mut nodes: Vec<_> = MEMBERS.iter().map(start).collect();
     let (mut slept, since) = (0, Instant::now());
     let mut stopped = [false; 3];
     while !stopped.iter().all(|stopped| *stopped) {
@@ -257,7 +176,7 @@ fn a_node_that_is_idle_stays_idle_when_it_is_turned_again() {
     let directory = TempDir::new();
     let cluster = cluster("idle", &directory);
     let mode = WaitMode { spins: 0, yields: 0, sleep: true };
-    let mut node = cluster.node("a", Sum::default()).wait(mode).start().expect("starts");
+    let mut node = cluster.node("ga", Sum::default()).wait(mode).start().expect("starts");
     let turns: Vec<_> = (0..200).map(|_| node.turn().expect("it goes on")).collect();
     let idle = turns.iter().filter(|turn| matches!(turn, Turn::Idle(_))).count();
     assert!(idle > 150, "a loop with two nodes sleeps only when both are idle: {idle} of 200");
@@ -276,8 +195,8 @@ fn what_does_not_start_says_why_and_what_to_do() {
     let error =
         simulated.build().expect("a sound cluster").node("a", Sum::default()).start().expect_err("nobody runs there");
     assert!(error.to_string().contains("fabric `sim`"), "{error}");
-    let node = cluster.node("a", Sum::default()).start().expect("starts");
-    let error = cluster.node("a", Sum::default()).start().expect_err("it runs already");
+    let node = cluster.node("ga", Sum::default()).start().expect("starts");
+    let error = cluster.node("ga", Sum::default()).start().expect_err("it runs already");
     assert!(error.to_string().contains("is running already") && error.remedy().contains("stop"), "{error}");
     drop(node);
 }

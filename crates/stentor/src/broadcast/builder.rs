@@ -1,4 +1,4 @@
-//! What a process of a broadcast is told, and its start.
+//! The builder of a process of a broadcast.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ impl BroadcastBuilder {
             let start = || F::start_in(plan, Role::Broadcast(neb), me, &bind);
             let fabric = patiently(start, InUse::in_use, |text| log::info!("{}: {text}", self.name));
             let fabric = fabric.map_err(Problem::Start)?;
-            let core = Core::new(fabric, *neb.config(), config.salt(), authority, (names, self.wait))?;
+            let core = Core::new(fabric, *neb.config(), config.salt(), authority, names, self.wait)?;
             Broadcast::new(core.into())
         })
     }

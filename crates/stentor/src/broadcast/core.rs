@@ -4,19 +4,14 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use stentor_fabric::{Backoff, Idle, ProcessId, WaitMode};
+use stentor_fabric::{Idle, ProcessId, WaitMode};
 use stentor_neb::{Authority, BroadcastError as Refusal, Config, Mode, Node};
 
 use super::error::Problem;
 use super::{Heard, NotSent};
+use crate::pace::Pace;
 use crate::runtime::{FabricDiagnostics, now_ns};
 
-/// The fabric is asked for events once in so many rounds, and whenever there is nothing else to do.
-const HOUSEKEEP_ROUNDS: u32 = 64;
-/// The longest sleep: not all that happens to connections makes the descriptor readable.
-const LONGEST_SLEEP: Duration = Duration::from_millis(5);
-/// The same where nobody can wait for what lands.
-const BLIND: Duration = Duration::from_millis(1);
 /// How often it is looked who refuses this process.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long refusals must last before they are final, where the fabric says that waiting does not help: one of two processes may be starting
@@ -32,8 +27,7 @@ pub(super) struct Core<F: FabricDiagnostics> {
     names: Vec<String>,
     /// A copy of the node's, which is borrowed while it tells.
     config: Config,
-    backoff: Backoff,
-    rounds: u32,
+    pace: Pace,
     next_look: Instant,
     beginning: Beginning,
     /// Who refuses this process, why, and whether it will be refused again.
@@ -41,8 +35,6 @@ pub(super) struct Core<F: FabricDiagnostics> {
     refused_since: Option<Instant>,
     /// Whether another process was ever there.
     has_met: bool,
-    last_work: Instant,
-    has_worked: bool,
 }
 
 /// Whether broadcasts go out: everybody is waited for at the start, so that nobody misses anything. Where some may stop for good, that is for
@@ -76,39 +68,36 @@ impl<F: FabricDiagnostics> Core<F> {
         config: Config,
         salt: u64,
         authority: Option<Authority>,
-        (names, wait): (Vec<String>, WaitMode),
+        names: Vec<String>,
+        wait: WaitMode,
     ) -> Result<Core<F>, Problem> {
         fabric.carrier().iter().for_each(|line| log::info!("{}: {line}", names[fabric.me().index()]));
         let node = Node::new(fabric, config, salt, authority).map_err(Problem::Node)?;
-        let now = Instant::now();
         Ok(Core {
             config: *node.config(),
             node,
             names,
-            backoff: Backoff::new(wait),
-            rounds: 0,
-            next_look: now,
+            pace: Pace::new(wait),
+            next_look: Instant::now(),
             beginning: Beginning::default(),
             refused: BTreeMap::new(),
             refused_since: None,
             has_met: false,
-            last_work: now,
-            has_worked: false,
         })
     }
 
     /// One round. Returns whether anything happened.
     #[inline]
     fn round(&mut self, each: &mut impl FnMut(Heard<'_>)) -> Result<bool, Problem> {
-        self.rounds = self.rounds.wrapping_add(1);
-        let Core { node, names, config, .. } = self;
-        let mut worked = self.rounds.is_multiple_of(HOUSEKEEP_ROUNDS) && node.housekeep();
+        let Core { node, names, config, pace, .. } = self;
+        pace.begin_round();
+        let mut worked = pace.is_rare() && node.housekeep();
         worked |= node.step(&mut |notice| each(Heard::from(notice, names, config)));
         if !worked {
             worked = node.housekeep();
             self.look()?;
         }
-        self.has_worked |= worked;
+        self.pace.note(worked);
         Ok(worked)
     }
 
@@ -153,17 +142,10 @@ impl<F: FabricDiagnostics> Core<F> {
     pub(super) fn turn(&mut self, each: &mut impl FnMut(Heard<'_>)) -> Result<Option<Duration>, Problem> {
         loop {
             let worked = self.round(each)?;
-            match self.backoff.after(worked) {
+            match self.pace.after(worked) {
                 Idle::Poll => return Ok(None),
                 Idle::Arm => self.node.fabric_mut().arm(),
-                Idle::Sleep => {
-                    let now = Instant::now();
-                    if std::mem::take(&mut self.has_worked) {
-                        self.last_work = now;
-                    }
-                    self.backoff.quiet_for(now - self.last_work);
-                    return Ok(Some(if self.descriptor().is_some() { LONGEST_SLEEP } else { BLIND }));
-                }
+                Idle::Sleep => return Ok(Some(Pace::longest_sleep(self.descriptor().is_some()))),
             }
         }
     }

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use self::core::Core;
 use self::error::Problem;
 use crate::Turn;
+use crate::any_core::any_core;
 use crate::descriptor::Descriptor;
 use crate::runtime::{OfiFabric, RoceFabric, ShmFabric, VerbsFabric, now_ns};
 
@@ -43,36 +44,7 @@ impl std::fmt::Debug for Broadcast {
     }
 }
 
-/// A process on one of the fabrics. Which one is decided once in each call.
-enum AnyCore {
-    Shm(Box<Core<ShmFabric>>),
-    Roce(Box<Core<RoceFabric>>),
-    Verbs(Box<Core<VerbsFabric>>),
-    Ofi(Box<Core<OfiFabric>>),
-}
-
-macro_rules! on {
-    ($core:expr, $inner:ident => $body:expr) => {
-        match $core {
-            AnyCore::Shm($inner) => $body,
-            AnyCore::Roce($inner) => $body,
-            AnyCore::Verbs($inner) => $body,
-            AnyCore::Ofi($inner) => $body,
-        }
-    };
-}
-
-macro_rules! any {
-    ($($variant:ident($fabric:ty)),*) => {
-        $(impl From<Core<$fabric>> for AnyCore {
-            fn from(core: Core<$fabric>) -> Self {
-                AnyCore::$variant(Box::new(core))
-            }
-        })*
-    };
-}
-
-any!(Shm(ShmFabric), Roce(RoceFabric), Verbs(VerbsFabric), Ofi(OfiFabric));
+any_core!($ Shm(ShmFabric), Roce(RoceFabric), Verbs(VerbsFabric), Ofi(OfiFabric));
 
 impl Broadcast {
     fn new(core: AnyCore) -> Result<Broadcast, Problem> {
@@ -98,11 +70,7 @@ impl Broadcast {
     /// Why the process cannot go on. Drop it.
     #[inline]
     pub fn turn(&mut self, mut each: impl FnMut(Heard<'_>)) -> Result<Turn, BroadcastError> {
-        if std::mem::take(&mut self.sleeps) {
-            self.descriptor.woken();
-            on!(&mut self.core, core => core.sleep(Duration::ZERO)).map_err(|problem| self.failed(problem))?;
-        }
-        let longest = on!(&mut self.core, core => core.turn(&mut each)).map_err(|problem| self.failed(problem))?;
+        let longest = self.step(&mut each)?;
         if on!(&self.core, core => core.has_left()) {
             return Ok(Turn::Stopped);
         }
@@ -113,22 +81,34 @@ impl Broadcast {
         Ok(Turn::Idle(Instant::now() + longest))
     }
 
-    /// The same for programs without an event loop: where there is nothing to do it sleeps, for so long at most and never for longer than some
-    /// milliseconds. Returns false if an operator removed this process.
+    /// Does what there is to do, for programs without an event loop. Where there is nothing, it sleeps for `longest` at most, and never for
+    /// longer than 5 ms. Returns false if an operator removed this process.
     ///
     /// # Errors
     /// As [`turn`](Broadcast::turn).
-    pub fn turn_or_sleep(&mut self, longest: Duration, each: impl FnMut(Heard<'_>)) -> Result<bool, BroadcastError> {
-        match self.turn(each)? {
-            Turn::Busy => Ok(true),
-            Turn::Stopped => Ok(false),
-            Turn::Idle(until) => {
-                self.sleeps = false;
-                let time = longest.min(until.saturating_duration_since(Instant::now()));
-                on!(&mut self.core, core => core.sleep(time)).map_err(|problem| self.failed(problem))?;
-                Ok(true)
-            }
+    pub fn turn_or_sleep(
+        &mut self,
+        longest: Duration,
+        mut each: impl FnMut(Heard<'_>),
+    ) -> Result<bool, BroadcastError> {
+        let own = self.step(&mut each)?;
+        if on!(&self.core, core => core.has_left()) {
+            return Ok(false);
         }
+        if let Some(own) = own {
+            on!(&mut self.core, core => core.sleep(own.min(longest))).map_err(|problem| self.failed(problem))?;
+        }
+        Ok(true)
+    }
+
+    /// Rounds until there is something to do, or to sleep: then returns for how long at most.
+    #[inline]
+    fn step(&mut self, each: &mut impl FnMut(Heard<'_>)) -> Result<Option<Duration>, BroadcastError> {
+        if std::mem::take(&mut self.sleeps) {
+            self.descriptor.woken();
+            on!(&mut self.core, core => core.sleep(Duration::ZERO)).map_err(|problem| self.failed(problem))?;
+        }
+        on!(&mut self.core, core => core.turn(each)).map_err(|problem| self.failed(problem))
     }
 
     /// Returns whether messages go out: all others have been there, or as many as have to be for as long as the configuration says.

@@ -1,4 +1,4 @@
-//! What one end of a channel is told, and its start.
+//! The builder of one end of a channel.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

@@ -4,18 +4,13 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use stentor_channel::{ChannelError as Failure, Endpoint, EndpointConfig, Handle, Notice, WriteError};
-use stentor_fabric::{Backoff, Idle, ProcessId, WaitMode};
+use stentor_fabric::{Idle, ProcessId, WaitMode};
 
 use super::Received;
 use super::error::Problem;
+use crate::pace::Pace;
 use crate::runtime::FabricDiagnostics;
 
-/// The fabric is asked for events once in so many rounds, and whenever there is nothing else to do.
-const HOUSEKEEP_ROUNDS: u32 = 64;
-/// The longest sleep: not all that happens to connections makes the descriptor readable.
-const LONGEST_SLEEP: Duration = Duration::from_millis(5);
-/// The same where nobody can wait for what lands.
-const BLIND: Duration = Duration::from_millis(1);
 /// How long an end that is closed stays, so that the other one reads that.
 const LINGER: Duration = Duration::from_millis(100);
 /// How long a refusal must last before it is final: one of the two may be starting anew.
@@ -51,8 +46,7 @@ pub(super) struct Core<F: FabricDiagnostics> {
     handle: Handle,
     peer: ProcessId,
     names: [String; 2],
-    backoff: Backoff,
-    rounds: u32,
+    pace: Pace,
     begun: u64,
     written: u64,
     reading: Vec<u8>,
@@ -67,9 +61,6 @@ pub(super) struct Core<F: FabricDiagnostics> {
     refused: Option<(Instant, String)>,
     /// The last refusal of any kind.
     heard: Option<String>,
-    /// When something happened last, as far as it was looked at.
-    last_work: Instant,
-    has_worked: bool,
 }
 
 impl<F: FabricDiagnostics> Core<F> {
@@ -89,8 +80,7 @@ impl<F: FabricDiagnostics> Core<F> {
             handle,
             peer,
             names,
-            backoff: Backoff::new(wait),
-            rounds: 0,
+            pace: Pace::new(wait),
             begun: 0,
             written: 0,
             reading: Vec::new(),
@@ -101,8 +91,6 @@ impl<F: FabricDiagnostics> Core<F> {
             over: None,
             refused: None,
             heard: None,
-            last_work: Instant::now(),
-            has_worked: false,
         })
     }
 
@@ -111,9 +99,9 @@ impl<F: FabricDiagnostics> Core<F> {
     /// Takes in what happened. Returns whether anything did.
     #[inline]
     pub(super) fn round(&mut self) -> bool {
-        self.rounds = self.rounds.wrapping_add(1);
+        self.pace.begin_round();
         let mut worked = self.endpoint.step();
-        if !worked || self.rounds.is_multiple_of(HOUSEKEEP_ROUNDS) {
+        if !worked || self.pace.is_rare() {
             worked |= self.endpoint.housekeep();
             if !self.is_open {
                 self.hear_refusals();
@@ -128,7 +116,7 @@ impl<F: FabricDiagnostics> Core<F> {
                 Notice::Closed => self.over = Some(Instant::now()),
             }
         }
-        self.has_worked |= worked;
+        self.pace.note(worked);
         worked
     }
 
@@ -160,28 +148,16 @@ impl<F: FabricDiagnostics> Core<F> {
     pub(super) fn step(&mut self) -> Step {
         loop {
             let worked = self.round() || self.endpoint.is_due();
-            match self.backoff.after(worked) {
+            match self.pace.after(worked) {
                 Idle::Poll => return if worked { Step::Worked } else { Step::Spin },
                 Idle::Arm => self.endpoint.fabric_mut().arm(),
-                Idle::Sleep => {
-                    self.rest();
-                    return Step::Sleep(self.longest_sleep());
-                }
+                Idle::Sleep => return Step::Sleep(self.longest_sleep()),
             }
         }
     }
 
-    /// Notes for how long nothing has happened: a channel that has nothing to do for long hardly spins.
-    fn rest(&mut self) {
-        let now = Instant::now();
-        if std::mem::take(&mut self.has_worked) {
-            self.last_work = now;
-        }
-        self.backoff.quiet_for(now - self.last_work);
-    }
-
     fn longest_sleep(&self) -> Duration {
-        let longest = if self.descriptor().is_some() { LONGEST_SLEEP } else { BLIND };
+        let longest = Pace::longest_sleep(self.descriptor().is_some());
         self.over.map_or(longest, |over| longest.min(LINGER.saturating_sub(over.elapsed())))
     }
 
@@ -205,7 +181,7 @@ impl<F: FabricDiagnostics> Core<F> {
                 return Ok(Some(value));
             }
             match self.step() {
-                Step::Worked if !self.rounds.is_multiple_of(HOUSEKEEP_ROUNDS) => {}
+                Step::Worked if !self.pace.is_rare() => {}
                 Step::Worked | Step::Spin => {
                     if until.is_some_and(|until| Instant::now() >= until) {
                         return attempt(self);

@@ -17,7 +17,7 @@ pub struct ChannelError {
     problem: Box<Problem>,
 }
 
-/// What a program decides by.
+/// The kind of an error, by which a program decides what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ChannelErrorKind {

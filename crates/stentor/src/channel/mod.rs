@@ -39,6 +39,7 @@ use self::core::{Core, Progress, Step};
 use self::error::Problem;
 use self::waker::Wakes;
 use crate::Turn;
+use crate::any_core::any_core;
 use crate::descriptor::Descriptor;
 use crate::runtime::{OfiFabric, RoceFabric, ShmFabric};
 
@@ -49,7 +50,7 @@ pub use sending::Sending;
 /// Attempts of a future before its executor has a turn, while there is something to do.
 const ATTEMPTS: u32 = 64;
 
-/// What a look for a message found.
+/// The result of a look for a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use]
 pub enum Received {
@@ -63,8 +64,8 @@ pub enum Received {
 
 /// One end of a channel: messages to one other process, and from it, in order, each once.
 ///
-/// To drop it gives the channel up: the other end hears that, and may not read what was sent last. [`close`](Channel::close) ends it in
-/// order.
+/// A channel that is dropped is given up: the other end gets an error, and may not read what was sent last. [`close`](Channel::close) ends
+/// it in order.
 pub struct Channel {
     place: String,
     core: AnyCore,
@@ -81,34 +82,7 @@ impl std::fmt::Debug for Channel {
     }
 }
 
-/// An end on one of the fabrics. Which one is decided once in each call.
-enum AnyCore {
-    Shm(Box<Core<ShmFabric>>),
-    Roce(Box<Core<RoceFabric>>),
-    Ofi(Box<Core<OfiFabric>>),
-}
-
-macro_rules! on {
-    ($core:expr, $inner:ident => $body:expr) => {
-        match $core {
-            AnyCore::Shm($inner) => $body,
-            AnyCore::Roce($inner) => $body,
-            AnyCore::Ofi($inner) => $body,
-        }
-    };
-}
-
-macro_rules! any {
-    ($($variant:ident($fabric:ty)),*) => {
-        $(impl From<Core<$fabric>> for AnyCore {
-            fn from(core: Core<$fabric>) -> Self {
-                AnyCore::$variant(Box::new(core))
-            }
-        })*
-    };
-}
-
-any!(Shm(ShmFabric), Roce(RoceFabric), Ofi(OfiFabric));
+any_core!($ Shm(ShmFabric), Roce(RoceFabric), Ofi(OfiFabric));
 
 impl Channel {
     /// Begins the end that listens at a place. On shared memory a place is any text; on `roce` and `ofi` it is `HOST:PORT`.
@@ -162,7 +136,7 @@ impl Channel {
     /// Call it when [`try_send`](Channel::try_send) or [`try_recv`](Channel::try_recv) had nothing to do, and try again while it is busy.
     ///
     /// # Errors
-    /// What the system refuses. What happened to the channel the other calls tell.
+    /// If the system refuses to wait. A failure of the channel itself is returned by the other calls.
     #[inline]
     pub fn turn(&mut self) -> Result<Turn, ChannelError> {
         match self.step()? {
@@ -220,10 +194,10 @@ impl Channel {
         poll_fn(|context| self.poll_recv(context, message)).await
     }
 
-    /// The same for futures that are written by hand. The task that polled last is woken.
+    /// Receives as [`recv`](Channel::recv), for futures that are written by hand. The task that polled last is woken.
     ///
     /// # Errors
-    /// As there.
+    /// As [`recv`](Channel::recv).
     pub fn poll_recv(&mut self, context: &mut Context<'_>, message: &mut Vec<u8>) -> Poll<Result<bool, ChannelError>> {
         self.poll_until(context, |channel| channel.received(message))
     }

@@ -15,7 +15,7 @@ use crate::Cluster;
 use crate::config::{FabricKind, KeySource};
 use crate::runtime::{InUse, OfiFabric, RoceFabric, ShmFabric, StartError, patiently};
 
-/// What the names of all channels begin with. `stentor channel cat`, which says more to its other end, meets elsewhere.
+/// The prefix of the names of all meetings. `stentor channel cat` has another one: its ends say more to each other.
 const PREFIX: &str = "channel";
 /// Stands for what the two ends say to each other at a place.
 const FINGERPRINT: u64 = 1;
@@ -37,7 +37,7 @@ pub(super) enum Meeting {
     Cluster { cluster: Cluster, me: String, peer: String },
 }
 
-/// What one end is told, ready to start.
+/// One end of a channel, ready to start.
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
     pub(super) me: ProcessId,
@@ -53,7 +53,7 @@ pub(super) struct Spot {
     directory: PathBuf,
 }
 
-/// What the caller has said of an end.
+/// The options of an end, as the caller has set them.
 #[derive(Clone, Debug)]
 pub(super) struct Wishes {
     pub(super) fabric: FabricKind,

@@ -11,6 +11,7 @@ use stentor_session as session;
 use super::core::{Core, Finished, Name};
 use super::error::Problem;
 use super::{ClientError, Groups, Refused, Session, Ticket, Why};
+use crate::any_core::any_core;
 use crate::node::Turn;
 use crate::runtime::{OfiFabric, RoceFabric, ShmFabric, VerbsFabric};
 use crate::{Group, Position};
@@ -72,36 +73,7 @@ impl std::fmt::Debug for LocalClient {
     }
 }
 
-/// A client on one of the fabrics. Which one is decided once in each call.
-pub(super) enum AnyCore {
-    Shm(Box<Core<ShmFabric>>),
-    Roce(Box<Core<RoceFabric>>),
-    Verbs(Box<Core<VerbsFabric>>),
-    Ofi(Box<Core<OfiFabric>>),
-}
-
-macro_rules! on {
-    ($core:expr, $inner:ident => $body:expr) => {
-        match $core {
-            AnyCore::Shm($inner) => $body,
-            AnyCore::Roce($inner) => $body,
-            AnyCore::Verbs($inner) => $body,
-            AnyCore::Ofi($inner) => $body,
-        }
-    };
-}
-
-macro_rules! any {
-    ($($variant:ident($fabric:ty)),*) => {
-        $(impl From<Core<$fabric>> for AnyCore {
-            fn from(core: Core<$fabric>) -> Self {
-                AnyCore::$variant(Box::new(core))
-            }
-        })*
-    };
-}
-
-any!(Shm(ShmFabric), Roce(RoceFabric), Verbs(VerbsFabric), Ofi(OfiFabric));
+any_core!($ pub(super) Shm(ShmFabric), Roce(RoceFabric), Verbs(VerbsFabric), Ofi(OfiFabric));
 
 impl LocalClient {
     pub(super) fn new(core: AnyCore) -> Result<Self, ClientError> {

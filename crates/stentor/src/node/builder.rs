@@ -1,4 +1,4 @@
-//! What a node is told, and its start.
+//! The builder of a node.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -11,7 +11,7 @@ use stentor_multicast::ProcessRole;
 
 use super::apply::{Applier, ApplyThread, Bounds};
 use super::handle::NodeHandle;
-use super::hosted::{Host, Hosted, Mailbox};
+use super::hosted::{Host, Hosted, Requests};
 use super::machine::Machine;
 use super::{Node, StartError, Stopper};
 use crate::config::FabricKind;
@@ -74,7 +74,7 @@ impl<S: StateMachine> NodeBuilder<S> {
     /// # Errors
     /// Why it does not start, with the remedy.
     pub fn start(self) -> Result<Node<S>, StartError> {
-        self.start_with(Mailbox::default())
+        self.start_with(Requests::default())
     }
 
     /// Starts the node on a thread of its own, which has the name `stentor NAME`.
@@ -82,14 +82,14 @@ impl<S: StateMachine> NodeBuilder<S> {
     /// # Errors
     /// As [`start`](NodeBuilder::start).
     pub fn spawn(self) -> Result<NodeHandle<S>, StartError> {
-        let (name, mailbox) = (self.name.clone(), Mailbox::default());
+        let (name, mailbox) = (self.name.clone(), Requests::default());
         let node = self.start_with(mailbox.clone())?;
         let failed = |source| runtime::StartError::Thread { source };
         NodeHandle::spawn(name.clone(), node, mailbox)
             .map_err(|error| StartError { name, cause: Box::new(failed(error)) })
     }
 
-    fn start_with(self, mailbox: Mailbox<S>) -> Result<Node<S>, StartError> {
+    fn start_with(self, mailbox: Requests<S>) -> Result<Node<S>, StartError> {
         let name = self.name.clone();
         let failed = |cause| StartError { name: name.clone(), cause: Box::new(cause) };
         let stopper = Stopper::default();
@@ -100,7 +100,7 @@ impl<S: StateMachine> NodeBuilder<S> {
         Ok(Node { host, stopper, never, looks })
     }
 
-    fn host(self, mailbox: Mailbox<S>) -> Result<Box<dyn Host<S>>, runtime::StartError> {
+    fn host(self, mailbox: Requests<S>) -> Result<Box<dyn Host<S>>, runtime::StartError> {
         let NodeBuilder { cluster, name, state, wait, bind, apply, bounds } = self;
         let plan = Arc::clone(cluster.runtime());
         if plan.config().fabric() == FabricKind::Sim {
@@ -127,7 +127,7 @@ impl<S: StateMachine> NodeBuilder<S> {
             let member = start()?;
             let machine = Machine::start(applier, apply, bounds, wait);
             let machine = machine.map_err(|source| runtime::StartError::Thread { source })?;
-            Ok(Box::new(Hosted::new(&plan, (member, Box::new(start)), machine, wait, mailbox)?))
+            Ok(Box::new(Hosted::new(&plan, member, Box::new(start), machine, wait, mailbox)?))
         })
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::apply::Looks;
 use super::error::Problem;
-use super::hosted::{Host, Mailbox};
+use super::hosted::{Host, Requests};
 use super::{Node, NodeError, Position, Status, Stopper};
 use crate::state_machine::StateMachine;
 
@@ -17,7 +17,7 @@ use crate::state_machine::StateMachine;
 pub struct NodeHandle<S> {
     name: String,
     stopper: Stopper,
-    mailbox: Mailbox<S>,
+    mailbox: Requests<S>,
     looks: Looks<S>,
     thread: Option<JoinHandle<Result<S, NodeError>>>,
 }
@@ -29,7 +29,7 @@ impl<S> std::fmt::Debug for NodeHandle<S> {
 }
 
 impl<S: StateMachine> NodeHandle<S> {
-    pub(super) fn spawn(name: String, mut node: Node<S>, mailbox: Mailbox<S>) -> io::Result<Self> {
+    pub(super) fn spawn(name: String, mut node: Node<S>, mailbox: Requests<S>) -> io::Result<Self> {
         let (stopper, looks) = (node.stopper(), node.looks.clone());
         let own = name.clone();
         let run = move || match catch_unwind(AssertUnwindSafe(|| node.run())) {

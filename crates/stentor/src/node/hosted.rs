@@ -1,8 +1,7 @@
 //! A node on its fabric. Above this nobody knows the type of the fabric: one call of a trait object for each round.
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stentor_election::Heartbeat;
@@ -13,6 +12,7 @@ use stentor_session::Answers;
 use super::apply::Looks;
 use super::error::Problem;
 use super::machine::Machine;
+use super::mailbox::Mailbox;
 use super::poison::{Poison, Sight};
 use super::{MemberStatus, NodeError, Position, Status, Turn};
 use crate::runtime::{
@@ -43,37 +43,7 @@ pub(super) trait Host<S>: Send {
 pub(super) type Request<S> = Box<dyn FnOnce(&mut dyn Host<S>) + Send>;
 
 /// Where they leave it.
-pub(super) struct Mailbox<S>(Arc<(AtomicBool, Mutex<Vec<Request<S>>>)>);
-
-impl<S> Clone for Mailbox<S> {
-    fn clone(&self) -> Self {
-        Mailbox(Arc::clone(&self.0))
-    }
-}
-
-impl<S> Default for Mailbox<S> {
-    fn default() -> Self {
-        Mailbox(Arc::new((AtomicBool::new(false), Mutex::new(Vec::new()))))
-    }
-}
-
-impl<S> Mailbox<S> {
-    pub(super) fn put(&self, request: Request<S>) {
-        let (any, requests) = &*self.0;
-        requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
-        any.store(true, Ordering::Release);
-    }
-
-    /// Takes what is there. One load where there is nothing.
-    #[inline]
-    fn take(&self) -> Vec<Request<S>> {
-        let (any, requests) = &*self.0;
-        if !any.load(Ordering::Relaxed) || !any.swap(false, Ordering::Acquire) {
-            return Vec::new();
-        }
-        std::mem::take(&mut *requests.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
+pub(super) type Requests<S> = Mailbox<Request<S>>;
 
 /// Makes the member, at the start of the node and when it starts over.
 pub(super) type StartMember<F> = Box<dyn Fn() -> Result<Member<F>, StartError> + Send>;
@@ -92,7 +62,7 @@ pub(super) struct Hosted<F: FabricDiagnostics, S> {
     wait: WaitMode,
     turns: MemberLoop,
     election: ElectionDriver<Heartbeat>,
-    mailbox: Mailbox<S>,
+    mailbox: Requests<S>,
     leaving: Leaving,
     next_look: Duration,
     /// Whether the caller may have slept on the descriptor since the last round.
@@ -110,13 +80,13 @@ struct Leaving {
 impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
     pub(super) fn new(
         plan: &Arc<ClusterRuntime>,
-        (member, start): (Member<F>, StartMember<F>),
+        member: Member<F>,
+        start: StartMember<F>,
         machine: Machine<S>,
         wait: WaitMode,
-        mailbox: Mailbox<S>,
+        mailbox: Requests<S>,
     ) -> Result<Self, StartError> {
         let me = member.fabric().me();
-        let plan_clients = plan.topology().clients();
         member.fabric().carrier().iter().for_each(|line| log::info!("{}: {line}", plan.name(me)));
         Ok(Hosted {
             election: ElectionDriver::heartbeat(plan, me)?,
@@ -126,7 +96,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
             member: Some(member),
             start,
             machine,
-            answers: Answers::new(plan_clients),
+            answers: Answers::new(plan.topology().clients()),
             poison: Poison::default(),
             wait,
             turns: MemberLoop::new(wait),
@@ -142,7 +112,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
     fn round(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
         let Hosted { plan, me, member, machine, answers, turns, election, leaving, next_look, .. } = self;
         let Some(member) = member else { return self.begin_again(stop) };
-        machine.begin_round(|replies| answers.send(member, replies));
+        machine.begin_round(|replies| answers.send(member, replies.iter()));
         let poisoned = machine.progress().poisoned();
         let poisoned_at = poisoned.map(|at| at.index);
         election.set_applied(Applied { commands: machine.progress().commands(), poisoned: poisoned_at });
@@ -162,7 +132,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
         };
         let done = turns.round(member, machine, round);
         let again = answers.look(member, |client| machine.say_again(client));
-        machine.end_round(|replies| answers.send(member, replies));
+        machine.end_round(|replies| answers.send(member, replies.iter()));
         let goes_on = again || member.has_unflushed();
         let (worked, longest) = done.map_err(|error| self.ended(error))?;
         let worked = worked || goes_on;

@@ -5,9 +5,11 @@ use std::io;
 use std::sync::Arc;
 
 use stentor_fabric::WaitMode;
-use stentor_multicast::{self as multicast, Application, ClientId, Delivered, Readiness, RestoreError, StateReader};
+use stentor_multicast::{
+    self as multicast, Application, ClientId, Delivered, GroupId, Readiness, RestoreError, StateReader,
+};
 
-use super::apply::{Applier, ApplyThread, Bounds, Looks, Progress, Queue, Record, Replies};
+use super::apply::{Applier, ApplyThread, Bounds, Head, Looks, Progress, Queue, Record, Replies};
 use crate::Group;
 use crate::state_machine::StateMachine;
 
@@ -35,8 +37,14 @@ pub(super) struct Machine<S> {
 enum Side<S> {
     /// Behind a queue, on a thread of its own.
     Own(Queue<S>),
-    /// On this thread. What it replied in this round is kept.
-    Here(Box<Applier<S>>, Vec<u8>),
+    /// On this thread.
+    Here {
+        applier: Box<Applier<S>>,
+        /// What it replied in this round.
+        replies: Replies,
+        /// The destination groups of the present command.
+        groups: Vec<GroupId>,
+    },
 }
 
 impl<S: StateMachine> Machine<S> {
@@ -44,7 +52,9 @@ impl<S: StateMachine> Machine<S> {
         let (progress, looks) = (Arc::clone(applier.progress()), applier.looks().clone());
         let side = match on {
             ApplyThread::Own => Side::Own(Queue::start(applier, bounds, wait)?),
-            ApplyThread::Protocol => Side::Here(Box::new(applier), Vec::new()),
+            ApplyThread::Protocol => {
+                Side::Here { applier: Box::new(applier), replies: Replies::default(), groups: Vec::new() }
+            }
         };
         Ok(Machine { side, progress, looks })
     }
@@ -59,7 +69,7 @@ impl<S: StateMachine> Machine<S> {
 
     /// Takes what was applied, before a round of the protocol.
     #[inline]
-    pub(super) fn begin_round(&mut self, replied: impl FnMut(Replies<'_>)) {
+    pub(super) fn begin_round(&mut self, replied: impl FnMut(&Replies)) {
         if let Side::Own(queue) = &mut self.side {
             queue.begin_round(replied);
         }
@@ -67,13 +77,13 @@ impl<S: StateMachine> Machine<S> {
 
     /// Hands over what was delivered, after a round of the protocol.
     #[inline]
-    pub(super) fn end_round(&mut self, mut replied: impl FnMut(Replies<'_>)) {
+    pub(super) fn end_round(&mut self, mut replied: impl FnMut(&Replies)) {
         match &mut self.side {
             Side::Own(queue) => queue.end_round(),
-            Side::Here(applier, replies) => {
+            Side::Here { applier, replies, .. } => {
                 applier.answer();
                 if !replies.is_empty() {
-                    replied(Replies(replies));
+                    replied(replies);
                     replies.clear();
                 }
             }
@@ -82,7 +92,7 @@ impl<S: StateMachine> Machine<S> {
 
     /// Answers who asks, if the machine is on this thread.
     pub(super) fn answer(&self) {
-        if let Side::Here(applier, _) = &self.side {
+        if let Side::Here { applier, .. } = &self.side {
             applier.answer();
         }
     }
@@ -92,7 +102,7 @@ impl<S: StateMachine> Machine<S> {
     pub(super) fn longest_sleep(&self) -> std::time::Duration {
         match &self.side {
             Side::Own(queue) => queue.longest_sleep(),
-            Side::Here(..) => std::time::Duration::MAX,
+            Side::Here { .. } => std::time::Duration::MAX,
         }
     }
 
@@ -100,7 +110,7 @@ impl<S: StateMachine> Machine<S> {
     pub(super) fn say_again(&mut self, client: ClientId) {
         match &mut self.side {
             Side::Own(queue) => queue.say_again(client),
-            Side::Here(applier, replies) => applier.say_again(client, replies),
+            Side::Here { applier, replies, .. } => applier.say_again(client, replies),
         }
     }
 
@@ -108,7 +118,7 @@ impl<S: StateMachine> Machine<S> {
     pub(super) fn start_over(&mut self) {
         match &mut self.side {
             Side::Own(queue) => queue.start_over(),
-            Side::Here(applier, _) => applier.restore(0, VecDeque::new()),
+            Side::Here { applier, .. } => applier.restore(0, VecDeque::new()),
         }
     }
 
@@ -119,7 +129,7 @@ impl<S: StateMachine> Machine<S> {
     pub(super) fn stop(self) -> Result<Applier<S>, usize> {
         match self.side {
             Side::Own(queue) => queue.stop(),
-            Side::Here(applier, _) => Ok(*applier),
+            Side::Here { applier, .. } => Ok(*applier),
         }
     }
 }
@@ -127,10 +137,13 @@ impl<S: StateMachine> Machine<S> {
 impl<S: StateMachine> Application for Machine<S> {
     #[inline]
     fn deliver(&mut self, delivered: &Delivered<'_>) {
-        let record = Record::of(delivered);
         match &mut self.side {
-            Side::Own(queue) => queue.push(&record),
-            Side::Here(applier, replies) => applier.apply(&record, replies),
+            Side::Own(queue) => queue.push(delivered),
+            Side::Here { applier, replies, groups } => {
+                groups.clear();
+                groups.extend(delivered.groups.iter());
+                applier.apply(&Record { head: Head::of(delivered), groups, command: delivered.payload }, replies);
+            }
         }
     }
 
@@ -138,14 +151,14 @@ impl<S: StateMachine> Application for Machine<S> {
     fn has_room(&self) -> bool {
         match &self.side {
             Side::Own(queue) => queue.has_room(),
-            Side::Here(..) => !self.progress.is_ill(),
+            Side::Here { .. } => !self.progress.is_ill(),
         }
     }
 
     fn freeze(&mut self) -> Box<dyn multicast::Frozen> {
         match &mut self.side {
             Side::Own(queue) => queue.freeze(),
-            Side::Here(applier, _) => {
+            Side::Here { applier, .. } => {
                 applier.freeze().map_or_else(|| Box::new(Unfrozen) as _, |state| Box::new(state) as _)
             }
         }
@@ -156,7 +169,7 @@ impl<S: StateMachine> Application for Machine<S> {
         let chunks = std::iter::from_fn(|| state.next_chunk()).collect();
         match &mut self.side {
             Side::Own(queue) => queue.restore(number, chunks),
-            Side::Here(applier, _) => applier.restore(number, chunks),
+            Side::Here { applier, .. } => applier.restore(number, chunks),
         }
         Ok(())
     }
@@ -177,7 +190,7 @@ impl multicast::Frozen for Unfrozen {
 mod tests {
     use std::io::Read;
 
-    use stentor_multicast::{Ballot, DestinationGroups, GroupId, Incarnation, MessageId, Timestamp};
+    use stentor_multicast::{Ballot, DestinationGroups, Incarnation, MessageId, Timestamp};
     use stentor_session::Sessions;
 
     use super::*;
@@ -316,6 +329,7 @@ mod tests {
         rounds(&mut own, Machine::has_room);
         deliver(&mut own, 5..=5);
         rounds(&mut own, |machine| machine.progress().commands() == 5);
+        rounds(&mut own, |machine| machine.longest_sleep() == std::time::Duration::MAX);
         deliver(&mut here, 1..=5);
         rounds(&mut here, |_| true);
         assert_eq!(here.progress().commands(), 5);
@@ -348,7 +362,7 @@ mod tests {
             let mut restore = |number: u64, bytes: &[u8]| {
                 let mut chunks = VecDeque::from([bytes[..3].to_vec(), bytes[3..].to_vec()]);
                 machine.restore_from(number, &mut StateReader::new(&mut chunks)).expect("it is told later");
-                let here = matches!(machine.side, Side::Here(..));
+                let here = matches!(machine.side, Side::Here { .. });
                 assert!(here || !machine.has_room(), "it is not taken over yet");
                 rounds(&mut machine, |machine| machine.has_room() || machine.progress().failure().is_some());
                 (machine.progress().commands(), machine.progress().failure().is_some())

@@ -15,6 +15,7 @@ mod error;
 mod handle;
 mod hosted;
 mod machine;
+mod mailbox;
 mod poison;
 mod state_writer;
 mod status;
@@ -121,7 +122,7 @@ impl<S> AsFd for Node<S> {
     }
 }
 
-/// What a round leaves to do.
+/// The next step of an event loop, after a round.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use = "it says whether to turn again, to sleep or to end"]
 pub enum Turn {

@@ -2,9 +2,15 @@
 
 use std::io::{self, Read, Write};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use stentor::{Context, Frozen, Reply, StateMachine};
+
+#[path = "until.rs"]
+mod until;
+
+#[allow(unused_imports, reason = "not all who share this wait")]
+pub(crate) use until::until;
 
 /// Appends each command to a log, and replies with the number of times that this command was applied so far and its place in the log.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
@@ -50,18 +56,6 @@ impl Frozen for Log {
             out.write_all(&(command.len() as u32).to_le_bytes())?;
             out.write_all(command)
         })
-    }
-}
-
-/// Looks again and again.
-pub(crate) fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
-    let since = Instant::now();
-    loop {
-        if let Some(found) = is() {
-            return found;
-        }
-        assert!(since.elapsed() < Duration::from_secs(60), "waits for {what}");
-        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -6,11 +6,11 @@ use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use stentor_multicast::{ClientId, GroupId, RestoreError, StateReader, Timestamp};
+use stentor_multicast::{ClientId, GroupId, RestoreError, StateReader};
 use stentor_session::{self as session, Answer, At, Call, Service, SessionLimits, Sessions};
 
-use super::batch::{Batch, Records, write_answer};
-use super::{Looks, Progress, Record};
+use super::batch::Batch;
+use super::{Head, Looks, Progress, Record, Replies};
 use crate::node::Position;
 use crate::node::state_writer::StateWriter;
 use crate::state_machine::{Context, Frozen, Reply, SessionId, StateMachine};
@@ -35,8 +35,6 @@ pub(in crate::node) struct Applier<S> {
     sessions: Sessions,
     limits: SessionLimits,
     reply: Reply,
-    /// The destination groups of the present command.
-    groups: Vec<GroupId>,
     progress: Arc<Progress>,
     looks: Looks<S>,
     /// Whether the machine has panicked, or has not taken over a state.
@@ -46,7 +44,7 @@ pub(in crate::node) struct Applier<S> {
 impl<S: StateMachine> Applier<S> {
     pub(in crate::node) fn new(machine: S, name: &str, group: Group, plan: &ClusterRuntime) -> io::Result<Self> {
         let topology = plan.topology();
-        let clients = (0..topology.clients() as u16).map(stentor_multicast::ClientId);
+        let clients = (0..topology.clients() as u16).map(ClientId);
         let senders = clients.map(|client| plan.name(topology.client_process(client)).to_owned()).collect();
         let mut first = Vec::new();
         machine.freeze().write(&mut first)?;
@@ -60,7 +58,6 @@ impl<S: StateMachine> Applier<S> {
             sessions: Sessions::new(group.0, limits),
             limits,
             reply: Reply::new(limits.reply_bytes as usize),
-            groups: Vec::new(),
             progress: Arc::default(),
             looks: Looks::default(),
             ill: false,
@@ -81,35 +78,26 @@ impl<S: StateMachine> Applier<S> {
 
     /// Applies a command. What is to be said to its client is appended to `replies`.
     #[inline]
-    pub(in crate::node) fn apply(&mut self, record: &Record<'_>, replies: &mut Vec<u8>) {
+    pub(in crate::node) fn apply(&mut self, record: &Record<'_>, replies: &mut Replies) {
         if self.ill {
             return;
         }
-        let Timestamp { time, group } = record.timestamp;
-        let position = Position { time, group: Group(GroupId(group)), index: record.number };
-        let Applier { machine, group, senders, sessions, reply, groups, .. } = self;
-        record.groups.copy_to(groups);
-        let client = record.id.client;
+        let Record { head: Head { client, enveloped, timestamp, number, origin }, groups, command } = *record;
+        let position = Position { time: timestamp.time, group: Group(GroupId(timestamp.group)), index: number };
+        let Applier { machine, group, senders, sessions, reply, .. } = self;
         let sender = senders.get(usize::from(client.0)).map_or("?", String::as_str);
         let at = Context { group: *group, position, groups, session: None, sender };
         let applied = catch_unwind(AssertUnwindSafe(|| {
             let mut service = Served { machine, reply, at };
-            if !record.enveloped {
-                sessions.expire(time, &mut service);
-                service.apply_bare(record.command);
+            if !enveloped {
+                sessions.expire(timestamp.time, &mut service);
+                service.apply_bare(command);
                 return;
             }
-            let origin = record.origin;
-            let at = At {
-                time: record.timestamp,
-                index: record.number,
-                incarnation: origin,
-                destinations: groups,
-                client: client.0,
-            };
+            let at = At { time: timestamp, index: number, incarnation: origin, destinations: groups, client: client.0 };
             // What no member can read, no member applies; nobody is answered.
-            let Ok(delivered) = sessions.deliver(&at, record.command, &mut service) else { return };
-            write_answer(&Answer::to(client, &delivered), replies);
+            let Ok(delivered) = sessions.deliver(&at, command, &mut service) else { return };
+            replies.push(&Answer::to(client, &delivered));
         }));
         match applied {
             Ok(()) => self.progress.note_applied(position),
@@ -118,25 +106,24 @@ impl<S: StateMachine> Applier<S> {
     }
 
     /// Says again what this client has not acknowledged.
-    pub(in crate::node) fn say_again(&mut self, client: ClientId, replies: &mut Vec<u8>) {
+    pub(in crate::node) fn say_again(&mut self, client: ClientId, replies: &mut Replies) {
         if !self.ill {
-            self.sessions.replies_of(client.0, |record| write_answer(&Answer::again(client, record), replies));
+            self.sessions.replies_of(client.0, |record| replies.push(&Answer::again(client, record)));
         }
     }
 
     /// Applies a batch. Between two commands it looks whether somebody asks something, or whether it is to end.
     pub(super) fn apply_all(&mut self, batch: &mut Batch, ends: impl Fn() -> bool) {
-        let records = batch.take();
-        for record in Records(&records) {
+        let Batch { commands, again, replies } = batch;
+        for record in commands.iter() {
             if ends() {
                 break;
             }
-            self.apply(&record, &mut batch.replies);
+            self.apply(&record, replies);
             self.answer();
         }
-        batch.put_back(records);
-        for at in 0..batch.again.len() {
-            self.say_again(batch.again[at], &mut batch.replies);
+        for client in again {
+            self.say_again(*client, replies);
         }
     }
 

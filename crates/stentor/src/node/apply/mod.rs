@@ -14,18 +14,24 @@
 
 mod applier;
 mod batch;
+mod commands;
 mod looks;
 mod progress;
 mod queue;
 mod queued_state;
+mod replies;
 mod work;
 mod worker;
 
 pub(super) use applier::Applier;
-pub(super) use batch::{Record, Replies};
+pub(super) use commands::{Head, Record};
 pub(super) use looks::Looks;
 pub(super) use progress::Progress;
 pub(super) use queue::Queue;
+pub(super) use replies::Replies;
+
+/// Bytes of memory that each buffer of commands or replies keeps when it is used again.
+const KEPT: usize = 512 << 10;
 
 /// The thread on which a node applies commands.
 ///

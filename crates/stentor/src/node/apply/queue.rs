@@ -9,13 +9,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use stentor_fabric::WaitMode;
-use stentor_multicast::{ClientId, Frozen};
+use stentor_multicast::{ClientId, Delivered, Frozen};
 
-use super::batch::{Batch, Replies};
+use super::batch::Batch;
 use super::queued_state::QueuedState;
 use super::work::Work;
 use super::worker::{self, Ends};
-use super::{Applier, Bounds, Progress, Record};
+use super::{Applier, Bounds, Progress, Replies};
 use crate::state_machine::StateMachine;
 
 /// Pieces of work that are handed over and not begun, at most. What comes then waits at the protocol's end, where commands join a batch.
@@ -43,8 +43,8 @@ pub(in crate::node) struct Queue<S> {
     bounds: Bounds,
     /// Commands and bytes that were delivered and have not come back.
     waiting: (usize, usize),
-    /// Clients to which replies are to be said again, and that have not come back.
-    again: usize,
+    /// Batches that were begun and have not come back.
+    batches: usize,
     /// What is not handed over yet.
     outbox: VecDeque<Work>,
     spare: Vec<Batch>,
@@ -72,7 +72,7 @@ impl<S: StateMachine> Queue<S> {
             progress,
             bounds,
             waiting: (0, 0),
-            again: 0,
+            batches: 0,
             outbox: VecDeque::with_capacity(HANDED),
             spare: Vec::with_capacity(SPARE),
             restores: 0,
@@ -88,27 +88,41 @@ impl<S: StateMachine> Queue<S> {
     }
 
     #[inline]
-    pub(in crate::node) fn push(&mut self, record: &Record<'_>) {
-        if !matches!(self.outbox.back(), Some(Work::Commands(batch)) if !batch.is_full()) {
-            self.outbox.push_back(Work::Commands(self.spare.pop().unwrap_or_default()));
-        }
-        if let Some(Work::Commands(batch)) = self.outbox.back_mut() {
-            let before = batch.bytes();
-            batch.push(record);
-            self.waiting.0 += 1;
-            self.waiting.1 += batch.bytes() - before;
-        }
+    pub(in crate::node) fn push(&mut self, delivered: &Delivered<'_>) {
+        let added = self.with_batch(|batch| {
+            let before = batch.commands.bytes();
+            batch.commands.push(delivered);
+            batch.commands.bytes() - before
+        });
+        self.waiting.0 += 1;
+        self.waiting.1 += added;
     }
 
     /// Has the replies said again that this client has not acknowledged, behind everything delivered so far.
     pub(in crate::node) fn say_again(&mut self, client: ClientId) {
-        if !matches!(self.outbox.back(), Some(Work::Commands(_))) {
-            self.outbox.push_back(Work::Commands(self.spare.pop().unwrap_or_default()));
+        self.with_batch(|batch| batch.again.push(client));
+    }
+
+    /// Adds to the batch at the end of the outbox, or to a new one.
+    #[inline]
+    fn with_batch<T>(&mut self, add: impl FnOnce(&mut Batch) -> T) -> T {
+        if let Some(Work::Commands(batch)) = self.outbox.back_mut()
+            && !batch.is_full()
+        {
+            return add(batch);
         }
-        if let Some(Work::Commands(batch)) = self.outbox.back_mut() {
-            batch.again.push(client);
-        }
-        self.again += 1;
+        let mut batch = self.spare.pop().unwrap_or_default();
+        let added = add(&mut batch);
+        self.outbox.push_back(Work::Commands(batch));
+        self.batches += 1;
+        added
+    }
+
+    /// A batch has come back, or is forgotten.
+    fn note_end(&mut self, batch: &Batch) {
+        self.batches -= 1;
+        self.waiting.0 -= batch.commands.len();
+        self.waiting.1 -= batch.commands.bytes();
     }
 
     /// Asks for the value after everything delivered so far.
@@ -127,16 +141,14 @@ impl<S: StateMachine> Queue<S> {
 
     /// Takes the batches that are done, and looks whether there is room again. Called before each round.
     #[inline]
-    pub(in crate::node) fn begin_round(&mut self, mut replied: impl FnMut(Replies<'_>)) {
-        if self.waiting.0 + self.again > 0 {
+    pub(in crate::node) fn begin_round(&mut self, mut replied: impl FnMut(&Replies)) {
+        if self.batches > 0 {
             self.rounds = self.rounds.saturating_add(1);
             while let Ok(mut batch) = self.done.try_recv() {
                 self.rounds = 0;
-                self.waiting.0 -= batch.count();
-                self.waiting.1 -= batch.bytes();
-                self.again -= batch.again.len();
+                self.note_end(&batch);
                 if !batch.replies.is_empty() {
-                    replied(Replies(&batch.replies));
+                    replied(&batch.replies);
                 }
                 batch.clear();
                 if self.spare.len() < SPARE {
@@ -161,7 +173,7 @@ impl<S: StateMachine> Queue<S> {
     /// Returns how long the protocol's thread may sleep, so that replies and room are not noticed late.
     #[inline]
     pub(in crate::node) fn longest_sleep(&self) -> Duration {
-        let soon = self.waiting.0 + self.again > 0 && self.rounds < SLOW || !self.outbox.is_empty() && !self.closed;
+        let soon = self.batches > 0 && self.rounds < SLOW || !self.outbox.is_empty() && !self.closed;
         if soon { SHORT } else { Duration::MAX }
     }
 
@@ -169,11 +181,7 @@ impl<S: StateMachine> Queue<S> {
     pub(in crate::node) fn start_over(&mut self) {
         for work in std::mem::take(&mut self.outbox) {
             match work {
-                Work::Commands(batch) => {
-                    self.waiting.0 -= batch.count();
-                    self.waiting.1 -= batch.bytes();
-                    self.again -= batch.again.len();
-                }
+                Work::Commands(batch) => self.note_end(&batch),
                 Work::Restore { .. } => self.restores -= 1,
                 Work::Freeze(_) | Work::Look | Work::Stop => {}
             }

@@ -36,7 +36,7 @@ pub(super) fn spawn<S: StateMachine>(
 }
 
 fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) -> Applier<S> {
-    applier.looks().open(thread::current().id(), ends.wake.clone());
+    applier.looks().open(ends.wake.clone());
     // What was asked before woke nobody.
     applier.answer();
     let is_over = || ends.ends.load(Ordering::Relaxed);

@@ -1,0 +1,34 @@
+//! One type for a `Core` on any of several fabrics.
+
+/// Defines `AnyCore`, an enum of the module's `Core` on each of these fabrics, and `on!`, which evaluates an expression on the core inside.
+/// The fabric is matched once in each use of `on!`; the expression is compiled once for each fabric. The `$` in front becomes that of the
+/// macro `on!`.
+///
+/// ```ignore
+/// any_core!($ Shm(ShmFabric), Roce(RoceFabric));
+/// let name = on!(&self.core, core => core.name());
+/// ```
+macro_rules! any_core {
+    ($d:tt $vis:vis $($variant:ident($fabric:ty)),+) => {
+        /// A core on one of the fabrics.
+        $vis enum AnyCore {
+            $($variant(Box<Core<$fabric>>),)+
+        }
+
+        $(impl From<Core<$fabric>> for AnyCore {
+            fn from(core: Core<$fabric>) -> Self {
+                AnyCore::$variant(Box::new(core))
+            }
+        })+
+
+        macro_rules! on {
+            ($d core:expr, $d inner:ident => $d body:expr) => {
+                match $d core {
+                    $(AnyCore::$variant($d inner) => $d body,)+
+                }
+            };
+        }
+    };
+}
+
+pub(crate) use any_core;
