@@ -1,9 +1,14 @@
 //! Running cargo and its relatives from the repository root.
 
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write as _};
+use std::fmt;
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -73,14 +78,70 @@ impl Context {
     }
 }
 
-/// Runs a command with our own output; what it prints stays visible.
+/// Lines of a command's output that are printed again, below the summary, if the command fails.
+const LAST_LINES: usize = 20;
+/// How long the output of a command may stay open after its end: a process that it left behind may hold it.
+const LEFT_OPEN: Duration = Duration::from_secs(2);
+
+/// A command that ended without success.
+#[derive(Debug)]
+pub(crate) struct Unsuccessful {
+    line: String,
+    status: ExitStatus,
+    /// The last lines that it printed.
+    pub last_lines: Vec<String>,
+}
+
+impl fmt::Display for Unsuccessful {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ended with {}", self.line, self.status)
+    }
+}
+
+impl std::error::Error for Unsuccessful {}
+
+/// Runs a command. What it prints is printed.
+///
+/// # Errors
+/// [`Unsuccessful`], if it ends without success.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     announce(command)?;
-    let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    let (reader, writer) = io::pipe()?;
+    let spawned = command.stdout(writer.try_clone()?).stderr(writer).spawn();
+    // The command keeps its ends of the pipe, and with them open the output would never end.
+    command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    let mut child = spawned.with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    let (line_sender, lines) = mpsc::channel();
+    thread::spawn(move || print_lines(reader, &line_sender));
+    let status = child.wait()?;
     if !status.success() {
-        bail!("{} ended with {status}", line(command));
+        return Err(Unsuccessful { line: line(command), status, last_lines: last_lines(&lines) }.into());
     }
     Ok(())
+}
+
+/// Prints everything from `reader`, and sends each line.
+fn print_lines(reader: io::PipeReader, lines: &mpsc::Sender<String>) {
+    let mut reader = BufReader::new(reader);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+        // Our own output may be gone, and the command's last lines are wanted all the same.
+        let _ = io::stdout().write_all(&line);
+        // Nobody listens where the command has succeeded.
+        let _ = lines.send(String::from_utf8_lossy(&line).trim_end().to_owned());
+        line.clear();
+    }
+}
+
+fn last_lines(lines: &mpsc::Receiver<String>) -> Vec<String> {
+    let mut last = VecDeque::new();
+    while let Ok(line) = lines.recv_timeout(LEFT_OPEN) {
+        if last.len() == LAST_LINES {
+            last.pop_front();
+        }
+        last.push_back(line);
+    }
+    last.into()
 }
 
 /// Runs a command and returns its standard output, whatever its exit code; standard error stays visible.
@@ -109,4 +170,32 @@ pub(crate) fn line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
     environment.chain([program]).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_command_that_fails_leaves_its_last_lines() {
+        let error = run(&mut shell("seq 30; echo why >&2; exit 3")).unwrap_err();
+        assert_eq!(error.to_string(), "sh -c seq 30; echo why >&2; exit 3 ended with exit status: 3");
+        let last_lines = &error.downcast_ref::<Unsuccessful>().unwrap().last_lines;
+        assert_eq!(last_lines.len(), LAST_LINES);
+        assert_eq!((last_lines[0].as_str(), last_lines[LAST_LINES - 1].as_str()), ("12", "why"));
+    }
+
+    #[test]
+    fn what_a_command_leaves_behind_is_not_waited_for() {
+        let start = std::time::Instant::now();
+        run(&mut shell("sleep 20 &")).unwrap();
+        run(&mut shell("sleep 20 & echo why; exit 1")).unwrap_err();
+        assert!(start.elapsed() < Duration::from_secs(15));
+    }
 }

@@ -3,14 +3,15 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use crate::cargo::Context;
+use crate::cargo::{Context, Unsuccessful};
 use crate::pairs;
 use crate::step::{Component, Outcome, Step};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Ended {
     As(Outcome),
-    Failed(String),
+    /// Why, and the last lines of the command that failed.
+    Failed(String, Vec<String>),
 }
 
 /// Runs all the steps, also after a failure, and prints the summary. Returns whether none failed.
@@ -43,7 +44,8 @@ pub(crate) fn run(title: &str, context: &Context, steps: &[&Step], available: us
 }
 
 fn failed(error: &anyhow::Error) -> Ended {
-    Ended::Failed(format!("{error:#}"))
+    let last_lines = error.downcast_ref::<Unsuccessful>().map_or_else(Vec::new, |error| error.last_lines.clone());
+    Ended::Failed(format!("{error:#}"), last_lines)
 }
 
 /// Prints how a step ended.
@@ -53,7 +55,7 @@ fn told(name: &'static str, ended: Ended, took: Duration) -> (&'static str, Ende
 }
 
 fn good(results: &[(&str, Ended, Duration)]) -> bool {
-    !results.is_empty() && results.iter().all(|(_, ended, _)| !matches!(ended, Ended::Failed(_)))
+    !results.is_empty() && results.iter().all(|(_, ended, _)| !matches!(ended, Ended::Failed(..)))
 }
 
 fn describe(ended: &Ended) -> String {
@@ -61,7 +63,7 @@ fn describe(ended: &Ended) -> String {
         Ended::As(Outcome::Passed) => "ok".into(),
         Ended::As(Outcome::PassedWithout(Component { name, .. })) => format!("ok, without {name}"),
         Ended::As(Outcome::NotRun(Component { name, .. })) => format!("not run: without {name}"),
-        Ended::Failed(why) => format!("FAILED: {why}"),
+        Ended::Failed(why, _) => format!("FAILED: {why}"),
     }
 }
 
@@ -72,11 +74,16 @@ fn summary(title: &str, results: &[(&str, Ended, Duration)], available: usize, t
     }
     let count = |wanted: fn(&Ended) -> bool| results.iter().filter(|(_, ended, _)| wanted(ended)).count();
     let passed = count(|ended| matches!(ended, Ended::As(Outcome::Passed | Outcome::PassedWithout(_))));
-    let failed = count(|ended| matches!(ended, Ended::Failed(_)));
+    let failed = count(|ended| matches!(ended, Ended::Failed(..)));
     let not_run = count(|ended| matches!(ended, Ended::As(Outcome::NotRun(_))));
     for (name, ended, _) in results {
         if let Ended::As(Outcome::PassedWithout(component) | Outcome::NotRun(component)) = ended {
             let _ = writeln!(text, "{name}: {} is not installed: {}", component.name, component.remedy);
+        }
+        if let Ended::Failed(_, last_lines) = ended
+            && !last_lines.is_empty()
+        {
+            let _ = writeln!(text, "{name} printed last:\n  {}", last_lines.join("\n  "));
         }
     }
     let verdict = if good(results) { "ok" } else { "FAILED" };
@@ -121,11 +128,11 @@ mod tests {
 
     #[test]
     fn one_failure_fails_and_nothing_at_all_too() {
-        let results = results(&[Ended::Failed("why".into()), Ended::As(Outcome::Passed)]);
+        let results = results(&[Ended::Failed("why".into(), vec!["last words".into()]), Ended::As(Outcome::Passed)]);
         assert!(!good(&results));
-        assert!(
-            summary("test", &results, 2, Duration::ZERO).contains("xtask test: FAILED. 1 passed; 1 failed; 0 not run;")
-        );
+        let text = summary("test", &results, 2, Duration::ZERO);
+        assert!(text.contains("xtask test: FAILED. 1 passed; 1 failed; 0 not run;"), "{text}");
+        assert!(text.contains("step printed last:\n  last words\n"), "{text}");
         assert!(!good(&[]));
     }
 
