@@ -83,7 +83,7 @@ mod tests {
         let all = |groups: &[u16]| groups.iter().map(|group| Group(GroupId(*group))).collect::<Vec<_>>();
         let ids = |groups: Groups| groups.ids().iter().map(|group| group.0).collect::<Vec<_>>();
         assert_eq!(ids(Group(GroupId(4)).into()), [4]);
-        assert_eq!(ids(Groups::from(&all(&[])[..])), []);
+        assert_eq!(ids(Groups::from(&all(&[])[..])), [0_u16; 0]);
         assert_eq!(ids(Groups::from(&all(&[3, 1, 3, 2, 1, 9])[..])), [1, 2, 3, 9]);
         assert_eq!(ids(Groups::from(&all(&[7, 3, 1, 3, 2, 1, 9, 9, 0])[..])), [0, 1, 2, 3, 7, 9]);
         assert_eq!(ids([Group(GroupId(2)), Group(GroupId(1))].into()), [1, 2]);
