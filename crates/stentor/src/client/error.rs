@@ -30,7 +30,9 @@ pub enum Refused {
     #[error("no room for one more command now; wait for an answer to an earlier one")]
     Busy(Group),
     /// The command is longer than the cluster takes.
-    #[error("a command of {bytes} bytes; the cluster takes up to {limit} (`message_bytes` in [limits], less an envelope of 64)")]
+    #[error(
+        "a command of {bytes} bytes; the cluster takes up to {limit} (`message_bytes` in [limits], less an envelope of 64)"
+    )]
     TooLong {
         /// Its length.
         bytes: usize,
@@ -137,6 +139,12 @@ impl ClientError {
     }
 }
 
+impl From<runtime::StartError> for Problem {
+    fn from(error: runtime::StartError) -> Self {
+        Problem::Start(error)
+    }
+}
+
 impl From<Problem> for ClientError {
     fn from(problem: Problem) -> Self {
         ClientError { problem }
@@ -147,7 +155,9 @@ impl Problem {
     fn remedy(&self) -> String {
         let remedy = match self {
             Problem::Start(error) => return error.remedy(),
-            Problem::Run(_) | Problem::Random(_) | Problem::System(_) => "`stentor doctor` says what this machine can do",
+            Problem::Run(_) | Problem::Random(_) | Problem::System(_) => {
+                "`stentor doctor` says what this machine can do"
+            }
             Problem::NoPlace => {
                 "wait until a client ends, start the groups that are down, or give the cluster more places: `clients` in [limits]"
             }

@@ -12,7 +12,14 @@ use super::core::{Core, Finished};
 use super::error::Problem;
 use super::{ClientError, Groups, Refused, Session, Ticket, Why};
 use crate::node::Turn;
-use crate::runtime::{OfiFabric, RoceFabric, ShmFabric, VerbsFabric};
+#[cfg(feature = "ofi")]
+use crate::runtime::OfiFabric;
+#[cfg(feature = "roce")]
+use crate::runtime::RoceFabric;
+#[cfg(feature = "shm")]
+use crate::runtime::ShmFabric;
+#[cfg(feature = "verbs")]
+use crate::runtime::VerbsFabric;
 use crate::{Group, Position};
 
 /// The number of a command of a [`LocalClient`].
@@ -75,36 +82,48 @@ impl std::fmt::Debug for LocalClient {
     }
 }
 
-/// A client on one of the fabrics. Which one is decided once in each call.
+/// A client on one of the fabrics that are built in. Which one is decided once in each call.
 pub(super) enum AnyCore {
+    #[cfg(feature = "shm")]
     Shm(Box<Core<ShmFabric>>),
+    #[cfg(feature = "roce")]
     Roce(Box<Core<RoceFabric>>),
+    #[cfg(feature = "verbs")]
     Verbs(Box<Core<VerbsFabric>>),
+    #[cfg(feature = "ofi")]
     Ofi(Box<Core<OfiFabric>>),
 }
 
 macro_rules! on {
     ($core:expr, $inner:ident => $body:expr) => {
         match $core {
+            #[cfg(feature = "shm")]
             AnyCore::Shm($inner) => $body,
+            #[cfg(feature = "roce")]
             AnyCore::Roce($inner) => $body,
+            #[cfg(feature = "verbs")]
             AnyCore::Verbs($inner) => $body,
+            #[cfg(feature = "ofi")]
             AnyCore::Ofi($inner) => $body,
         }
     };
 }
 
 macro_rules! any {
-    ($($variant:ident($fabric:ty)),*) => {
-        $(impl From<Core<$fabric>> for AnyCore {
+    ($feature:literal, $variant:ident($fabric:ty)) => {
+        #[cfg(feature = $feature)]
+        impl From<Core<$fabric>> for AnyCore {
             fn from(core: Core<$fabric>) -> Self {
                 AnyCore::$variant(Box::new(core))
             }
-        })*
+        }
     };
 }
 
-any!(Shm(ShmFabric), Roce(RoceFabric), Verbs(VerbsFabric), Ofi(OfiFabric));
+any!("shm", Shm(ShmFabric));
+any!("roce", Roce(RoceFabric));
+any!("verbs", Verbs(VerbsFabric));
+any!("ofi", Ofi(OfiFabric));
 
 impl LocalClient {
     pub(super) fn new(core: AnyCore) -> Result<Self, ClientError> {
