@@ -1,30 +1,39 @@
 //! One type for a `Core` on any of several fabrics.
 
-/// Defines `AnyCore`, an enum of the module's `Core` on each of these fabrics, and `on!`, which evaluates an expression on the core inside.
-/// The fabric is matched once in each use of `on!`; the expression is compiled once for each fabric. The `$` in front becomes that of the
-/// macro `on!`.
+/// Defines `AnyCore`, an enum of the module's `Core` on each of these fabrics that is built in, and `on!`, which evaluates an expression on
+/// the core inside. The fabric is matched once in each use of `on!`; the expression is compiled once for each fabric. The `$` in front becomes
+/// that of the macro `on!`.
 ///
 /// ```ignore
-/// any_core!($ Shm(ShmFabric), Roce(RoceFabric));
+/// any_core!($ Shm(ShmFabric) if "shm", Roce(RoceFabric) if "roce");
 /// let name = on!(&self.core, core => core.name());
 /// ```
 macro_rules! any_core {
-    ($d:tt $vis:vis $($variant:ident($fabric:ty)),+) => {
+    ($d:tt $vis:vis $($variant:ident($fabric:ident) if $feature:literal),+) => {
         /// A core on one of the fabrics.
         $vis enum AnyCore {
-            $($variant(Box<Core<$fabric>>),)+
+            $(
+                #[cfg(feature = $feature)]
+                $variant(Box<Core<crate::runtime::$fabric>>),
+            )+
         }
 
-        $(impl From<Core<$fabric>> for AnyCore {
-            fn from(core: Core<$fabric>) -> Self {
-                AnyCore::$variant(Box::new(core))
+        $(
+            #[cfg(feature = $feature)]
+            impl From<Core<crate::runtime::$fabric>> for AnyCore {
+                fn from(core: Core<crate::runtime::$fabric>) -> Self {
+                    AnyCore::$variant(Box::new(core))
+                }
             }
-        })+
+        )+
 
         macro_rules! on {
             ($d core:expr, $d inner:ident => $d body:expr) => {
                 match $d core {
-                    $(AnyCore::$variant($d inner) => $d body,)+
+                    $(
+                        #[cfg(feature = $feature)]
+                        AnyCore::$variant($d inner) => $d body,
+                    )+
                 }
             };
         }

@@ -1,10 +1,15 @@
 //! Stentor: group communication at RDMA speed.
 //!
-//! # Where to begin
-//! A replicated service is a [`StateMachine`]: a value that changes by commands and by nothing else. Every member of a group applies the
-//! same commands in the same order. [`Cluster::load`] reads `cluster.toml`, which names the groups and their members;
-//! [`Cluster::node`] makes a member of a group; [`Node::run`] runs it. A leader that dies is replaced, and a member that is started again
-//! gets the state from another one.
+//! Processes form groups, and each group keeps copies of a value. Clients send commands to one group or to several. All members of a group
+//! apply the same commands in the same order, and commands to several groups have one place in the order of all of them.
+//!
+//! # First: a node and a client
+//! 1. Write `cluster.toml`, which names the groups and their members. `stentor config init` writes one; [`Cluster::builder`] does it in code.
+//! 2. Implement [`StateMachine`] for the value that is replicated: it changes by commands, and replies to them.
+//! 3. [`Cluster::node`] makes a member of a group, and [`Node::run`] runs it. Run each member in a process of its own.
+//! 4. [`Cluster::client`] makes a client, and [`Client::call`] sends a command and returns its reply.
+//!
+//! This program is a node if it is given a member's name, and a client otherwise:
 //!
 //! ```no_run
 //! use std::io::{self, Read, Write};
@@ -41,47 +46,88 @@
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let cluster = Cluster::load("cluster.toml")?;
-//!     cluster.node("g1.1", Counter::default()).start()?.run()?;
+//!     if let Some(name) = std::env::args().nth(1) {
+//!         cluster.node(&name, Counter::default()).start()?.run()?;
+//!     } else {
+//!         let (group, client) = (cluster.group("g1")?, cluster.client().connect()?);
+//!         let answer = client.call(group, b"five!").wait()?;
+//!         println!("{:?} at {:?}", answer.bytes(), answer.position());
+//!     }
 //!     Ok(())
 //! }
 //! ```
 //!
-//! Programs that need no replicated state have a [`Channel`] between two processes, and the [`Broadcast`] of one to many that even a lying
-//! sender cannot split.
+//! A leader that dies is replaced, and a member that is started again gets the state from another one.
 //!
-//! A [`Client`] sends commands, and gets what the state machine replied: [`Cluster::client`] begins one, [`Client::call`] calls. Its
-//! [`Session`] outlives its process, and a [`Ticket`] says what became of a command.
+//! # Where to go on
+//! - What a state machine may do, and what happens if it panics: [`StateMachine`]. Which thread it runs on: [`ApplyThread`].
+//! - A node on a thread of its own: [`NodeBuilder::spawn`]. In an event loop of the caller's: [`Node::turn`].
+//! - A command that was sent and whose outcome is not known: [`CallError`], [`Ticket`] and [`Client::resolve`]. A client that outlives its
+//!   process: [`Session`].
+//! - A client without a thread: [`LocalClient`].
+//! - No replicated state: a [`Channel`] between two processes, or the [`Broadcast`] of one to many that even a lying sender cannot split.
+//! - Sizes, and the memory that follows from them: [`Limits`], [`Cluster::memory`].
 //!
-//! # Below that
-//! [`config`] reads and checks `cluster.toml`: who is in the cluster, on which fabric, with which limits. [`runtime`] has the parts of which
-//! a [`Node`] is made, for programs that need another loop. The protocols are crates of their own: `stentor-multicast` on the contract
-//! `stentor-fabric`.
+//! # Features
+//! A fabric carries what processes write to each other. The configuration names one, and a process starts on those that are built in: the
+//! error of any other start names the feature. Reading and checking a configuration needs no feature, so one file serves all processes.
+//!
+//! | feature | what it builds in |
+//! |---|---|
+//! | `shm` (default) | shared memory, between processes of one host |
+//! | `roce` (default) | RoCEv2 in user space, between hosts |
+//! | `verbs` | RDMA devices, through rdma-core |
+//! | `ofi` | libfabric: EFA and others |
+//! | `unstable-core` | the modules `config` and `runtime`, of which all this is made. They may change with every version |
+//! | `checker` | histories of runs, for `stentor check`; with them comes `unstable-core` |
+//!
+//! At least one of the fabrics is needed.
 #![forbid(unsafe_code)]
+
+#[cfg(not(any(feature = "shm", feature = "roce", feature = "verbs", feature = "ofi")))]
+compile_error!("the crate `stentor` needs a fabric: enable one of its features `shm`, `roce`, `verbs` and `ofi`");
 
 mod any_core;
 pub mod broadcast;
+#[cfg(any(feature = "shm", feature = "roce", feature = "ofi"))]
 pub mod channel;
 mod client;
 mod cluster;
+#[cfg(not(feature = "unstable-core"))]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "the feature `unstable-core` publishes it whole")]
+mod config;
+#[cfg(feature = "unstable-core")]
 pub mod config;
 mod descriptor;
 mod node;
 mod pace;
 mod reply;
+#[cfg(not(feature = "unstable-core"))]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "the feature `unstable-core` publishes it whole")]
+mod runtime;
+#[cfg(feature = "unstable-core")]
+#[cfg_attr(
+    not(all(feature = "shm", feature = "roce", feature = "verbs", feature = "ofi")),
+    allow(dead_code, reason = "fabrics share parts that are dead without them")
+)]
 pub mod runtime;
 mod state_machine;
 
 pub use broadcast::{Broadcast, BroadcastBuilder, BroadcastError, BroadcastErrorKind, Heard, NotSent};
+#[cfg(any(feature = "shm", feature = "roce", feature = "ofi"))]
 pub use channel::{Channel, ChannelBuilder, ChannelError, ChannelErrorKind, Received};
 pub use client::{
     Answer, Call, CallError, Client, ClientBuilder, ClientError, Groups, LocalClient, Outcome, Prepared, Preparing,
     Refused, Replies, Request, Session, Ticket, Why,
 };
-pub use cluster::{Cluster, ClusterBuilder, Group};
-pub use config::{ClusterConfig, ConfigError};
+pub use cluster::{Cluster, ClusterBuilder, ConfigError, Group};
+#[cfg(feature = "unstable-core")]
+pub use config::ClusterConfig;
+pub use config::{FabricKind, Limits, MemoryPlan, MemoryRow, ProcessMemory, limits};
 pub use node::{
     ApplyThread, MemberStatus, Node, NodeBuilder, NodeError, NodeHandle, Position, StartError, Status, Stopper, Turn,
 };
 pub use reply::Reply;
 pub use state_machine::{Context, Frozen, SessionId, StateMachine, Stateless};
+#[doc(inline)]
 pub use stentor_fabric::WaitMode;

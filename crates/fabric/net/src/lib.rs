@@ -38,5 +38,5 @@ pub use fabric::{Device, Fence, NetFabric, Waiting};
 pub use hello::nonce;
 pub use inline_ring::{InlineRing, MOST_MERGED};
 pub use message::{End, MAX_ADDRESS, Offer, Pair};
-pub use names::HostName;
+pub use names::{HostName, source_address};
 pub use remotes::{Granted, RemoteKey, Remotes};

@@ -207,6 +207,17 @@ fn workers(look_up: LookUp, answers: &Sender<Found>) -> Sender<(usize, String)> 
     asks
 }
 
+/// Returns the address that this host sends from to reach `peer`.
+///
+/// # Errors
+/// If there is no route.
+pub fn source_address(peer: SocketAddr) -> io::Result<IpAddr> {
+    let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0_u16; 8], 0).into() };
+    let probe = std::net::UdpSocket::bind(any)?;
+    probe.connect(peer)?;
+    Ok(probe.local_addr()?.ip())
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};

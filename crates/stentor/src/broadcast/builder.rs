@@ -9,9 +9,9 @@ use stentor_neb::Authority;
 use super::core::Core;
 use super::error::Problem;
 use super::{Broadcast, BroadcastError};
+use crate::Cluster;
 use crate::config::{FabricKind, NebConfig, digits};
-use crate::runtime::{BindConfig, ClusterFabric, InUse, Role, StartError, patiently};
-use crate::{Cluster, with_fabric};
+use crate::runtime::{BindConfig, ClusterFabric, InUse, Role, StartError, patiently, with_fabric};
 
 /// A process of a broadcast that is being put together. [`Cluster::broadcast`] begins one.
 #[derive(Clone)]

@@ -48,7 +48,7 @@ pub(super) enum Problem {
     #[error("{0}")]
     Key(KeyError),
     #[error("{0}")]
-    Start(StartError),
+    Start(#[from] StartError),
     #[error("{0}")]
     Node(NodeError),
     #[error("the others do not let it in: {0}")]

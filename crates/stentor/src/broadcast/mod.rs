@@ -24,7 +24,7 @@ use self::error::Problem;
 use crate::Turn;
 use crate::any_core::any_core;
 use crate::descriptor::Descriptor;
-use crate::runtime::{OfiFabric, RoceFabric, ShmFabric, VerbsFabric, now_ns};
+use crate::runtime::now_ns;
 
 pub use builder::BroadcastBuilder;
 pub use error::{BroadcastError, BroadcastErrorKind, NotSent};
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Broadcast {
     }
 }
 
-any_core!($ Shm(ShmFabric), Roce(RoceFabric), Verbs(VerbsFabric), Ofi(OfiFabric));
+any_core!($ Shm(ShmFabric) if "shm", Roce(RoceFabric) if "roce", Verbs(VerbsFabric) if "verbs", Ofi(OfiFabric) if "ofi");
 
 impl Broadcast {
     fn new(core: AnyCore) -> Result<Broadcast, Problem> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stentor_channel::{Config, EndpointConfig, Scheme};
-use stentor_fabric::{Fabric, WaitMode};
+use stentor_fabric::WaitMode;
 
 use super::core::Core;
 use super::error::Problem;
@@ -13,6 +13,7 @@ use super::place::{Meeting, Wishes};
 use super::{Channel, ChannelError};
 use crate::Cluster;
 use crate::config::{FabricKind, KeySource};
+use crate::runtime::StartError;
 
 /// For how long an end waits for the other one by default.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -128,17 +129,21 @@ impl ChannelBuilder {
             let remedy = "use `shm`, `roce` or `ofi`, which has providers for RDMA devices";
             return Err(Problem::Impossible { what, remedy });
         }
-        let mut spot = meeting.spot(wishes)?;
+        let spot = meeting.spot(wishes)?;
         let names = spot.names.clone();
         match wishes.fabric {
+            #[cfg(feature = "roce")]
             FabricKind::Roce => Channel::new(Core::new(spot.roce()?, self.config(false), names, *wait)?.into(), place),
+            #[cfg(feature = "ofi")]
             FabricKind::Ofi => {
                 let cluster = if let Meeting::Cluster { cluster, .. } = meeting { Some(cluster) } else { None };
                 let fabric = spot.ofi(cluster, &wishes.providers)?;
-                let tagged = fabric.capabilities().tagged;
+                let tagged = stentor_fabric::Fabric::capabilities(&fabric).tagged;
                 Channel::new(Core::new(fabric, self.config(tagged), names, *wait)?.into(), place)
             }
-            _ => Channel::new(Core::new(spot.shm()?, self.config(false), names, *wait)?.into(), place),
+            #[cfg(feature = "shm")]
+            FabricKind::Shm => Channel::new(Core::new(spot.shm()?, self.config(false), names, *wait)?.into(), place),
+            fabric => Err(Problem::Start(StartError::NotBuiltIn(fabric))),
         }
     }
 

@@ -27,6 +27,7 @@ mod core;
 mod error;
 mod place;
 mod sending;
+mod start;
 mod waker;
 
 use std::future::poll_fn;
@@ -41,7 +42,6 @@ use self::waker::Wakes;
 use crate::Turn;
 use crate::any_core::any_core;
 use crate::descriptor::Descriptor;
-use crate::runtime::{OfiFabric, RoceFabric, ShmFabric};
 
 pub use builder::ChannelBuilder;
 pub use error::{ChannelError, ChannelErrorKind};
@@ -82,7 +82,7 @@ impl std::fmt::Debug for Channel {
     }
 }
 
-any_core!($ Shm(ShmFabric), Roce(RoceFabric), Ofi(OfiFabric));
+any_core!($ Shm(ShmFabric) if "shm", Roce(RoceFabric) if "roce", Ofi(OfiFabric) if "ofi");
 
 impl Channel {
     /// Begins the end that listens at a place. On shared memory a place is any text; on `roce` and `ofi` it is `HOST:PORT`.

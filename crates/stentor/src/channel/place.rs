@@ -4,25 +4,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_ofi::OfiConfig;
-use stentor_fabric_roce::driver::{PortError, source_address};
-use stentor_fabric_roce::{NetConfig, RoceConfig, StartError as RoceError};
-use stentor_fabric_shm::{ShmConfig, StartError as ShmError};
+use stentor_fabric_net::source_address;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::error::Problem;
 use crate::Cluster;
 use crate::config::{FabricKind, KeySource};
-use crate::runtime::{InUse, OfiFabric, RoceFabric, ShmFabric, StartError, patiently};
 
 /// The prefix of the names of all meetings. `stentor channel cat` has another one: its ends say more to each other.
 const PREFIX: &str = "channel";
 /// Stands for what the two ends say to each other at a place.
 const FINGERPRINT: u64 = 1;
-/// The longest message of a fabric without tags, bytes: a piece, and what goes with it.
-const FABRIC_BYTES: u32 = 128 << 10;
-/// The same with tags.
-const TAGGED_BYTES: u32 = 512 << 10;
 /// Addresses that an end which connects on this host tries.
 const LOOPBACKS: u8 = 64;
 /// Letters of a place that is its own name, at most.
@@ -43,14 +35,15 @@ pub(super) struct Spot {
     pub(super) me: ProcessId,
     /// By process; the first one listens, where that makes a difference.
     pub(super) names: [String; 2],
-    meeting: String,
+    pub(super) meeting: String,
     /// The listener's, then the other one's, as far as they are known.
-    addresses: [Option<SocketAddr>; 2],
+    pub(super) addresses: [Option<SocketAddr>; 2],
     /// Addresses that this end may take in place of its own.
-    others: Vec<SocketAddr>,
-    key: Vec<u8>,
-    fingerprint: u64,
-    directory: PathBuf,
+    pub(super) others: Vec<SocketAddr>,
+    pub(super) key: Vec<u8>,
+    pub(super) fingerprint: u64,
+    #[cfg_attr(not(feature = "shm"), allow(dead_code, reason = "only shared memory meets in a directory"))]
+    pub(super) directory: PathBuf,
 }
 
 /// The options of an end, as the caller has set them.
@@ -64,7 +57,7 @@ pub(super) struct Wishes {
     pub(super) providers: Vec<String>,
 }
 
-fn impossible(what: impl Into<String>, remedy: &'static str) -> Problem {
+pub(super) fn impossible(what: impl Into<String>, remedy: &'static str) -> Problem {
     Problem::Impossible { what: what.into(), remedy }
 }
 
@@ -209,64 +202,6 @@ fn own_addresses(listener: SocketAddr, wishes: &Wishes) -> Result<Vec<SocketAddr
     }
     let no_route = |error| impossible(format!("no route: {error}"), "name this end's address with `bind`");
     Ok(vec![with_any_port(source_address(listener).map_err(no_route)?)])
-}
-
-impl Spot {
-    fn wait_for_room<T>(&self, start: impl FnMut() -> Result<T, StartError>) -> Result<T, Problem> {
-        let name = &self.names[self.me.index()];
-        let started = patiently(start, InUse::in_use, |text| log::info!("{name}: {text}"));
-        started.map_err(|error| match error {
-            StartError::Fabric(ShmError::AlreadyRunning { pid, .. }) => impossible(
-                format!("this end is open already, in process {pid}"),
-                "close it, or meet at another place; two processes have one channel at a time",
-            ),
-            error => Problem::Start(error),
-        })
-    }
-
-    fn net(&self) -> NetConfig {
-        let net = NetConfig::new(&self.meeting, self.me, self.addresses.to_vec());
-        net.key(self.key.clone()).fingerprint(self.fingerprint)
-    }
-
-    /// Starts this end on shared memory.
-    pub(super) fn shm(&self) -> Result<ShmFabric, Problem> {
-        let config = ShmConfig {
-            directory: self.directory.clone(),
-            fingerprint: self.fingerprint,
-            message_bytes: FABRIC_BYTES,
-            ..ShmConfig::new(&self.meeting, self.me, &self.names[self.me.index()], 2)
-        };
-        self.wait_for_room(|| Ok(ShmFabric::start(config.clone())?))
-    }
-
-    /// Starts this end on RoCEv2 in user space.
-    pub(super) fn roce(&mut self) -> Result<RoceFabric, Problem> {
-        let config = RoceConfig { seed: 1 + u64::from(self.me.0), ..RoceConfig::default() };
-        let others = std::mem::take(&mut self.others);
-        for address in others.iter().take(others.len().saturating_sub(1)) {
-            self.addresses[self.me.index()] = Some(*address);
-            // Another channel may have this address; the next one may be free.
-            match RoceFabric::start(self.net(), config.clone()) {
-                Err(RoceError::Port(PortError::Taken { .. })) => {}
-                started => return started.map_err(|error| Problem::Start(error.into())),
-            }
-        }
-        if let Some(last) = others.last() {
-            self.addresses[self.me.index()] = Some(*last);
-        }
-        self.wait_for_room(|| Ok(RoceFabric::start(self.net(), config.clone())?))
-    }
-
-    /// Starts this end on libfabric, as the configuration of the cluster says if there is one.
-    pub(super) fn ofi(&self, cluster: Option<&Cluster>, providers: &[String]) -> Result<OfiFabric, Problem> {
-        let config = OfiConfig { message_bytes: TAGGED_BYTES, ..OfiConfig::default() };
-        let mut config = cluster.map_or(config.clone(), |cluster| cluster.runtime().config().ofi().apply(&config));
-        if !providers.is_empty() {
-            config.providers = providers.to_vec();
-        }
-        self.wait_for_room(|| Ok(OfiFabric::start(self.net(), config.clone())?))
-    }
 }
 
 #[cfg(test)]

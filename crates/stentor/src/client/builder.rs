@@ -12,11 +12,11 @@ use stentor_session::{Body, Envelope};
 use super::core::Core;
 use super::error::Problem;
 use super::{Client, ClientError, Groups, LocalClient, Session};
+use crate::Cluster;
 use crate::config::{FabricKind, Limits};
 use crate::runtime::{
-    self, BindConfig, ClusterFabric, ClusterRuntime, FabricDiagnostics, JoinError, JoinWatch, Placing,
+    self, BindConfig, ClusterFabric, ClusterRuntime, FabricDiagnostics, JoinError, JoinWatch, Placing, with_fabric,
 };
-use crate::{Cluster, with_fabric};
 
 /// For how long a client waits by default.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -87,7 +87,10 @@ impl ClientBuilder {
     /// # Errors
     /// Why it is not let in, with the remedy.
     pub fn connect(self) -> Result<Client, ClientError> {
-        with_fabric!(self.cluster.runtime().config().fabric(), F => Client::serve(self.core::<F>()?, &self))
+        let connected: Result<_, Problem> = with_fabric!(self.cluster.runtime().config().fabric(), F => {
+            self.core::<F>().and_then(|core| Client::serve(core, &self)).map_err(|error| error.problem)
+        });
+        Ok(connected?)
     }
 
     /// Connects and opens the session of a client that the caller turns: it has no thread and no lock, and allocates nothing for a command.
@@ -95,7 +98,10 @@ impl ClientBuilder {
     /// # Errors
     /// Why it is not let in, with the remedy.
     pub fn connect_local(self) -> Result<LocalClient, ClientError> {
-        with_fabric!(self.cluster.runtime().config().fabric(), F => LocalClient::new(self.core::<F>()?.into()))
+        let connected: Result<_, Problem> = with_fabric!(self.cluster.runtime().config().fabric(), F => {
+            self.core::<F>().and_then(|core| LocalClient::new(core.into())).map_err(|error| error.problem)
+        });
+        Ok(connected?)
     }
 
     fn core<F: ClusterFabric>(&self) -> Result<Core<F>, ClientError> {

@@ -149,6 +149,12 @@ impl ClientError {
     }
 }
 
+impl From<runtime::StartError> for Problem {
+    fn from(error: runtime::StartError) -> Self {
+        Problem::Start(error)
+    }
+}
+
 impl From<Problem> for ClientError {
     fn from(problem: Problem) -> Self {
         ClientError { problem }

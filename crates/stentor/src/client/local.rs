@@ -13,7 +13,6 @@ use super::error::Problem;
 use super::{ClientError, Groups, Refused, Session, Ticket, Why};
 use crate::any_core::any_core;
 use crate::node::Turn;
-use crate::runtime::{OfiFabric, RoceFabric, ShmFabric, VerbsFabric};
 use crate::{Group, Position};
 
 /// The number of a command of a [`LocalClient`].
@@ -73,7 +72,7 @@ impl std::fmt::Debug for LocalClient {
     }
 }
 
-any_core!($ pub(super) Shm(ShmFabric), Roce(RoceFabric), Verbs(VerbsFabric), Ofi(OfiFabric));
+any_core!($ pub(super) Shm(ShmFabric) if "shm", Roce(RoceFabric) if "roce", Verbs(VerbsFabric) if "verbs", Ofi(OfiFabric) if "ofi");
 
 impl LocalClient {
     pub(super) fn new(core: AnyCore) -> Result<Self, ClientError> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use toml::Value;
 
-use super::Cluster;
-use crate::config::{ClusterConfig, ConfigError, FabricKind, Limits};
+use super::{Cluster, ConfigError};
+use crate::config::{self, ClusterConfig, FabricKind, Limits};
 
 /// What errors call a configuration that is in no file.
 pub(super) const ORIGIN: &str = "the cluster in code";
@@ -83,7 +83,7 @@ impl ClusterBuilder {
     pub fn build(self) -> Result<Cluster, ConfigError> {
         // The same checks as those of a file. A position in this text would tell nobody anything.
         let config = ClusterConfig::parse(Path::new(ORIGIN), &self.text());
-        let config = config.map_err(|error| ConfigError { position: None, ..error })?;
+        let config = config.map_err(|error| ConfigError(config::ConfigError { position: None, ..error }))?;
         Cluster::in_code(config, self.directory)
     }
 
@@ -144,7 +144,7 @@ mod tests {
         let silence = Duration::from_millis(300)..=Duration::from_millis(900);
         let builder = three(Cluster::builder("c\"1")).limits(limits).election(silence);
         let error = builder.clone().build().expect_err("that is no name");
-        assert!(error.position.is_none() && error.to_string().starts_with(ORIGIN), "{error}");
+        assert!(error.location() == ORIGIN && error.to_string().starts_with(ORIGIN), "{error}");
         let cluster = ClusterBuilder { name: "c1".to_owned(), ..builder }.build().expect("a sound cluster");
         let group = cluster.group("g1").expect("it was added");
         assert_eq!(cluster.members(group).collect::<Vec<_>>(), ["a", "b", "c"]);

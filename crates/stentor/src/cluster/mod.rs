@@ -1,6 +1,7 @@
 //! A configuration, as a program uses it.
 
 mod builder;
+mod error;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,14 +10,16 @@ use stentor_host::default_directory;
 use stentor_multicast::GroupId;
 
 use crate::broadcast::BroadcastBuilder;
+#[cfg(any(feature = "shm", feature = "roce", feature = "ofi"))]
 use crate::channel::ChannelBuilder;
 use crate::client::ClientBuilder;
-use crate::config::{ClusterConfig, ConfigError, MemoryPlan, Problem};
+use crate::config::{self, ClusterConfig, MemoryPlan, Problem};
 use crate::node::NodeBuilder;
 use crate::runtime::ClusterRuntime;
 use crate::state_machine::StateMachine;
 
 pub use builder::ClusterBuilder;
+pub use error::ConfigError;
 
 /// A checked configuration, the same at every process of the cluster. Cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -33,7 +36,7 @@ impl Cluster {
     /// Why the file is refused, with its line and the remedy.
     pub fn load(path: impl AsRef<Path>) -> Result<Cluster, ConfigError> {
         let path = path.as_ref();
-        let runtime = runtime(ClusterConfig::load(path)?, path)?.with_file(path);
+        let runtime = runtime(ClusterConfig::load(path).map_err(ConfigError)?, path)?.with_file(path);
         Ok(Cluster { runtime: Arc::new(runtime), sockets: default_directory() })
     }
 
@@ -65,11 +68,8 @@ impl Cluster {
     /// # Errors
     /// If the configuration has no such group.
     pub fn group(&self, name: &str) -> Result<Group, ConfigError> {
-        let unknown = || ConfigError {
-            file: self.runtime.file().unwrap_or(Path::new(builder::ORIGIN)).to_owned(),
-            position: None,
-            problem: Problem::UnknownGroup { name: name.to_owned() },
-        };
+        let file = self.runtime.file().unwrap_or(Path::new(builder::ORIGIN));
+        let unknown = || refused(file, Problem::UnknownGroup { name: name.to_owned() });
         self.runtime.group(name).map(Group).ok_or_else(unknown)
     }
 
@@ -118,6 +118,7 @@ impl Cluster {
     /// addresses of the two members, so no node or broadcast of that name can run at the same address: use [`Channel::listen`] there.
     ///
     /// [`Channel::listen`]: crate::Channel::listen
+    #[cfg(any(feature = "shm", feature = "roce", feature = "ofi"))]
     pub fn channel(&self, me: &str, peer: &str) -> ChannelBuilder {
         ChannelBuilder::in_cluster(self.clone(), me, peer)
     }
@@ -133,11 +134,11 @@ impl Cluster {
 
 fn runtime(config: ClusterConfig, file: &Path) -> Result<ClusterRuntime, ConfigError> {
     // The limits of a configuration are within the protocol's, so this is the only thing that may be wrong.
-    ClusterRuntime::new(config).map_err(|error| ConfigError {
-        file: file.to_owned(),
-        position: None,
-        problem: Problem::Impossible { reason: error.to_string() },
-    })
+    ClusterRuntime::new(config).map_err(|error| refused(file, Problem::Impossible { reason: error.to_string() }))
+}
+
+fn refused(file: &Path, problem: Problem) -> ConfigError {
+    ConfigError(config::ConfigError { file: file.to_owned(), position: None, problem })
 }
 
 /// A group of a cluster. [`Cluster::group`] gives it by its name.

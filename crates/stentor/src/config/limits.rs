@@ -65,7 +65,7 @@ const _: () = assert!(MAX_GROUP_PROCESSES == stentor_multicast::Topology::MAX_ME
 const _: () = assert!(MAX_GROUPS * MAX_GROUP_PROCESSES + *CLIENTS.end() as usize <= MAX_PROCESSES);
 
 /// The sizes that are fixed at start, and who is waited for. Memory follows from them, see
-/// [`ClusterConfig::memory`](super::ClusterConfig::memory).
+/// [`Cluster::memory`](crate::Cluster::memory).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limits {
     /// Longest payload of one message, bytes; within [`MESSAGE_BYTES`].
@@ -136,7 +136,7 @@ impl Limits {
 
     /// The bounds of a group's table of sessions.
     #[must_use]
-    pub fn sessions(&self) -> SessionLimits {
+    pub(crate) fn sessions(&self) -> SessionLimits {
         SessionLimits {
             sessions: self.sessions,
             ended: 4 * self.sessions,
@@ -148,7 +148,7 @@ impl Limits {
 
     /// The sizes as the multicast takes them.
     #[must_use]
-    pub fn multicast(&self) -> stentor_multicast::Limits {
+    pub(crate) fn multicast(&self) -> stentor_multicast::Limits {
         stentor_multicast::Limits {
             message_bytes: self.message_bytes as usize,
             window: self.window,

@@ -95,8 +95,8 @@ use std::time::Duration;
 use stentor_fabric::ProcessId;
 use stentor_fabric_net::config_file;
 pub use stentor_fabric_net::config_file::Position;
-use stentor_fabric_roce::SwitchConfig;
 use stentor_multicast::{Topology, TotalLoss};
+use stentor_switch_host::SwitchConfig;
 
 pub use error::{ConfigError, Problem};
 pub use key::KeyError;
@@ -107,7 +107,7 @@ pub use neb::{NebConfig, digits};
 pub use ofi::{AsEfa, OfiSettings};
 pub use processes::{ProcessEntry, ProcessTable, Role};
 pub use template::{Ground, Template};
-pub use verbs::VerbsSettings;
+pub use verbs::{Tuning, VerbsSettings};
 
 /// Version of the file's format and of everything that is derived from it; part of the fingerprint.
 pub const FORMAT_VERSION: u16 = 2;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use stentor_fabric::CapabilityMask;
+#[cfg(feature = "ofi")]
 use stentor_fabric_ofi::OfiConfig;
 use toml::Spanned;
 
@@ -18,7 +19,7 @@ const TIMEOUT_MS: std::ops::RangeInclusive<u32> = 1..=60_000;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct OfiSettings {
     /// Providers as libfabric names them, in the order in which they are tried; none: the first of
-    /// [`ORDER`](stentor_fabric_ofi::ORDER) that is there.
+    /// [`ORDER`](OfiSettings::ORDER) that is there.
     pub providers: Vec<String>,
     /// The provider's device.
     pub device: Option<String>,
@@ -69,6 +70,9 @@ impl AsEfa {
 }
 
 impl OfiSettings {
+    /// Providers in the order in which they are tried where none is named: that of `stentor_fabric_ofi`, with and without that crate.
+    pub const ORDER: [&str; 5] = ["efa", "verbs;ofi_rxm", "shm", "tcp;ofi_rxm", "udp;ofi_rxd"];
+
     /// Reads providers: names with commas between them.
     ///
     /// # Errors
@@ -86,6 +90,7 @@ impl OfiSettings {
     }
 
     /// Changes a process's configuration.
+    #[cfg(feature = "ofi")]
     #[must_use]
     pub fn apply(&self, config: &OfiConfig) -> OfiConfig {
         OfiConfig {
@@ -129,4 +134,14 @@ pub(super) fn validate(file: &FileOfi) -> Result<OfiSettings, Misplaced> {
         rnr_timeout: timeout("ofi.rnr_timeout_ms", &file.rnr_timeout_ms)?,
         fence_timeout: timeout("ofi.fence_timeout_ms", &file.fence_timeout_ms)?,
     })
+}
+
+#[cfg(all(test, feature = "ofi"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn providers_are_tried_in_the_order_of_the_fabric() {
+        assert_eq!(OfiSettings::ORDER, stentor_fabric_ofi::ORDER);
+    }
 }

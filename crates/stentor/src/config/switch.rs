@@ -4,7 +4,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use serde::Deserialize;
-use stentor_fabric_roce::SwitchConfig;
+use stentor_switch_host::SwitchConfig;
 use toml::Spanned;
 
 use super::address;

@@ -3,12 +3,11 @@
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use stentor_fabric_ofi::ORDER;
 use stentor_multicast::{CLIENT_TIMEOUT, PhysicalClock};
 
 use super::error::Problem;
 use super::limits::{MAX_GROUP_PROCESSES, MAX_GROUPS};
-use super::{AsEfa, FabricKind, Limits};
+use super::{AsEfa, FabricKind, Limits, OfiSettings};
 
 /// What `stentor config init` writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -187,7 +186,7 @@ expel_ms = {expel_ms}    # a member that takes nothing for so long holds nobody 
             None => "# provider = \"tcp;ofi_rxm\"".to_owned(),
         };
         let restricted = as_efa.map_or(String::new(), |efa| format!("as_efa = \"{}\"    # for tests\n", efa.name()));
-        let order = ORDER.join(", ");
+        let order = OfiSettings::ORDER.join(", ");
         format!(
             "\n[ofi]\n# As libfabric names them (`stentor doctor` lists them), tried in this order, and no others: \"efa,tcp;ofi_rxm\".\n\
              # Without it: the first that is there of {order} (shm within a host).\n{named}\n\

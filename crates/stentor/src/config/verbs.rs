@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 
 use serde::Deserialize;
-use stentor_fabric_verbs::VerbsConfig;
-use stentor_fabric_verbs::qp::Tuning;
+#[cfg(feature = "verbs")]
+use stentor_fabric_verbs::{VerbsConfig, qp};
 use toml::Spanned;
 
 use super::error::{Misplaced, Problem};
@@ -29,6 +29,53 @@ pub struct VerbsSettings {
     pub tuning: Option<Tuning>,
 }
 
+/// Timeouts and depths, as verbs encode them: those of `stentor_fabric_verbs::qp::Tuning` that the file names, with and without that crate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Tuning {
+    /// How long to wait for an acknowledgement: 4.096 µs times two to this power, 1 to 31; 0 is for ever.
+    pub timeout: u8,
+    /// How often to send again without an acknowledgement, at most 7; on Soft-RoCE 7 is for ever.
+    pub retries: u8,
+    /// How often to send again to a receiver that is not ready; 7 is for ever.
+    pub rnr_retries: u8,
+    /// How long a sender shall wait when this end is not ready, 0 to 31 (12 is 0.64 ms).
+    pub rnr_timer: u8,
+    /// READs and atomics that each end of a queue pair has under way at a time, and that it answers.
+    pub reads: u8,
+    /// The traffic class (DSCP and ECN), by which switches tell lossless traffic.
+    pub traffic_class: u8,
+    /// The service level, 0 to 15.
+    pub service_level: u8,
+}
+
+impl Default for Tuning {
+    /// 134 ms, 6 times, as often for receivers that are not ready, with 41 ms between; 16 READs. These are the defaults of
+    /// `stentor_fabric_verbs::VerbsConfig`.
+    fn default() -> Self {
+        Tuning { timeout: 15, retries: 6, rnr_retries: 6, rnr_timer: 24, reads: 16, traffic_class: 0, service_level: 0 }
+    }
+}
+
+#[cfg(feature = "verbs")]
+impl Tuning {
+    /// Changes what queue pairs are told.
+    #[must_use]
+    pub fn apply(self, tuning: qp::Tuning) -> qp::Tuning {
+        qp::Tuning {
+            timeout: self.timeout,
+            retries: self.retries,
+            rnr_retries: self.rnr_retries,
+            rnr_timer: self.rnr_timer,
+            reads_asked: self.reads,
+            reads_answered: self.reads,
+            traffic_class: self.traffic_class,
+            service_level: self.service_level,
+            ..tuning
+        }
+    }
+}
+
+#[cfg(feature = "verbs")]
 impl VerbsSettings {
     /// Changes a process's configuration.
     #[must_use]
@@ -40,7 +87,7 @@ impl VerbsSettings {
             numa_node: self.numa_node,
             mtu: self.mtu,
             inline_bytes: self.inline_bytes.unwrap_or(config.inline_bytes),
-            tuning: self.tuning.unwrap_or(config.tuning),
+            tuning: self.tuning.map_or(config.tuning, |tuning| tuning.apply(config.tuning)),
             ..config
         }
     }
@@ -91,19 +138,16 @@ pub(super) fn validate(file: &FileVerbs) -> Result<VerbsSettings, Misplaced> {
     if let (Some(value), Some(place)) = (mtu.filter(|mtu: &u32| !mtu.is_power_of_two()), &file.mtu) {
         return Err((place.span(), Problem::NotPowerOfTwo { key: "verbs.mtu", value: i64::from(value) }));
     }
-    let default = VerbsConfig::default().tuning;
+    let default = Tuning::default();
     let byte = |key, value: &Option<Spanned<i64>>, most: u8, default| number(key, value.as_ref(), &(0..=most), default);
-    let reads = number("verbs.rd_atomic", file.rd_atomic.as_ref(), &(1_u8..=128), default.reads_asked)?;
     let tuning = Tuning {
         timeout: byte("verbs.timeout", &file.timeout, 31, default.timeout)?,
         retries: byte("verbs.retry_cnt", &file.retry_cnt, 7, default.retries)?,
         rnr_retries: byte("verbs.rnr_retry", &file.rnr_retry, 7, default.rnr_retries)?,
         rnr_timer: byte("verbs.min_rnr_timer", &file.min_rnr_timer, 31, default.rnr_timer)?,
-        reads_asked: reads,
-        reads_answered: reads,
+        reads: number("verbs.rd_atomic", file.rd_atomic.as_ref(), &(1_u8..=128), default.reads)?,
         traffic_class: byte("verbs.traffic_class", &file.traffic_class, u8::MAX, default.traffic_class)?,
         service_level: byte("verbs.service_level", &file.service_level, 15, default.service_level)?,
-        ..default
     };
     Ok(VerbsSettings {
         device: file.device.as_ref().map(device).transpose()?,
@@ -114,4 +158,30 @@ pub(super) fn validate(file: &FileVerbs) -> Result<VerbsSettings, Misplaced> {
         inline_bytes: optional("verbs.inline_bytes", file.inline_bytes.as_ref(), &INLINE_BYTES)?,
         tuning: Some(tuning),
     })
+}
+
+#[cfg(all(test, feature = "verbs"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_device() {
+        let device = VerbsConfig::default().tuning;
+        assert_eq!(Tuning::default().apply(device), device);
+        let zero = Tuning {
+            timeout: 0,
+            retries: 0,
+            rnr_retries: 0,
+            rnr_timer: 0,
+            reads: 0,
+            traffic_class: 1,
+            service_level: 1,
+        };
+        let changed = VerbsSettings { tuning: Some(zero), ..VerbsSettings::default() }.apply(VerbsConfig::default());
+        assert_eq!(
+            (changed.tuning.reads_asked, changed.tuning.reads_answered, changed.tuning.traffic_class),
+            (0, 0, 1)
+        );
+        assert_eq!(changed.tuning.hop_limit, device.hop_limit);
+    }
 }

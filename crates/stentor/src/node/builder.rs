@@ -15,9 +15,9 @@ use super::hosted::{Host, Hosted, Requests};
 use super::machine::Machine;
 use super::{Node, StartError, Stopper};
 use crate::config::FabricKind;
-use crate::runtime::{self, BindConfig, ClusterFabric, InUse, Role, patiently};
+use crate::runtime::{self, BindConfig, ClusterFabric, InUse, Role, patiently, with_fabric};
 use crate::state_machine::StateMachine;
-use crate::{Cluster, Group, with_fabric};
+use crate::{Cluster, Group};
 
 /// A node that is being put together. [`Cluster::node`] begins one.
 #[derive(Debug)]

@@ -64,6 +64,7 @@ fn ended(error: &RunError) -> String {
 
 impl NodeError {
     /// Makes the error of a member whose loop ended.
+    #[cfg(feature = "unstable-core")]
     #[must_use]
     pub fn ended(name: &str, error: RunError) -> Self {
         NodeError { name: name.to_owned(), problem: Problem::Ended(error) }

@@ -198,7 +198,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
     }
 
     fn ended(&self, error: RunError) -> NodeError {
-        NodeError::ended(self.plan.name(self.me), error)
+        NodeError { name: self.plan.name(self.me).to_owned(), problem: Problem::Ended(error) }
     }
 }
 

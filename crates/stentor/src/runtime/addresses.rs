@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_roce::driver::source_address;
-use stentor_fabric_roce::{HostName, SwitchConfig};
+use stentor_fabric_net::{HostName, source_address};
 use stentor_multicast::{ClientId, ProcessRole};
+use stentor_switch_host::SwitchConfig;
 
 use super::address::AddressError;
 use super::cluster::ClusterRuntime;

@@ -3,23 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stentor_checker::Cluster;
 use stentor_election::HeartbeatError;
 use stentor_fabric::{Fabric, OsError, ProcessId};
+#[cfg(feature = "ofi")]
 use stentor_fabric_ofi::StartError as OfiError;
+#[cfg(feature = "roce")]
 use stentor_fabric_roce::StartError as RoceError;
-use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError as ShmError};
+#[cfg(feature = "verbs")]
 use stentor_fabric_verbs::StartError as VerbsError;
-use stentor_host::Source;
+use stentor_host::{Source, StartError as SeatError};
 use stentor_multicast::{
     Client, ClientId, GroupId, Limits, Member, NodeError, ProcessRole, ReplicaConfig, Topology, TopologyError, Variant,
 };
 use thiserror::Error;
 
 use super::address::AddressError;
-use super::clock::{clock_name, incarnation};
+use super::clock::incarnation;
 use super::room::Shortage;
-use crate::config::{ClusterConfig, KeyError, ProcessTable};
+use crate::config::{ClusterConfig, FabricKind, KeyError, ProcessTable};
 
 /// Ticks for which a process without memory waits for processes that remember its group: 300 ms, also while it rests. Processes
 /// that run connect in a fraction of that.
@@ -42,14 +43,17 @@ pub enum StartError {
     Room(#[from] Shortage),
     /// Shared memory.
     #[error(transparent)]
-    Fabric(#[from] ShmError),
+    Fabric(#[from] SeatError),
     /// RoCEv2.
+    #[cfg(feature = "roce")]
     #[error(transparent)]
     Roce(#[from] RoceError),
     /// RDMA devices.
+    #[cfg(feature = "verbs")]
     #[error(transparent)]
     Verbs(#[from] VerbsError),
     /// libfabric.
+    #[cfg(feature = "ofi")]
     #[error(transparent)]
     Ofi(#[from] OfiError),
     /// The cluster's key.
@@ -67,6 +71,9 @@ pub enum StartError {
     /// The configuration names the simulated fabric, on which no process runs.
     #[error("fabric `sim` has no processes of a system")]
     Simulated,
+    /// The configuration names a fabric that this program was built without.
+    #[error("this program was built without fabric `{0}`")]
+    NotBuiltIn(FabricKind),
     /// The system refuses a thread.
     #[error("cannot start a thread: {source}")]
     Thread {
@@ -90,6 +97,9 @@ impl StartError {
             StartError::UnknownProcess(_) | StartError::Role(..) => "name a member of a group of the configuration",
             StartError::Topology(_) => "change the groups",
             StartError::Simulated => "use fabric `shm`, `roce`, `verbs` or `ofi`",
+            StartError::NotBuiltIn(fabric) => {
+                return format!("build it with the feature `{fabric}` of the crate `stentor`");
+            }
             StartError::Election(_) => "change timeout_min_ms and timeout_max_ms in [election]",
             StartError::Thread { source } => OsError::remedy_in(source).unwrap_or(DOCTOR),
             StartError::State { .. } => "mend `Frozen::write`",
@@ -98,11 +108,14 @@ impl StartError {
                 "write `key = \"file:PATH\"` or \"env:NAME\" into the configuration, and give the key 32 random bytes"
             }
             StartError::Address(_) => "mend the address in the configuration of all processes",
-            StartError::Fabric(ShmError::AlreadyRunning { .. }) => "stop that process, or give this one another name",
+            StartError::Fabric(SeatError::AlreadyRunning { .. }) => "stop that process, or give this one another name",
             StartError::Node(_) => "lower the limits; `Cluster::memory` tells the memory that they take",
             StartError::Fabric(error) => OsError::remedy_in(error).unwrap_or(DOCTOR),
+            #[cfg(feature = "roce")]
             StartError::Roce(error) => OsError::remedy_in(error).unwrap_or(DOCTOR),
+            #[cfg(feature = "verbs")]
             StartError::Verbs(error) => OsError::remedy_in(error).unwrap_or(DOCTOR),
+            #[cfg(feature = "ofi")]
             StartError::Ofi(error) => OsError::remedy_in(error).unwrap_or(DOCTOR),
         };
         remedy.to_owned()
@@ -215,53 +228,6 @@ impl ClusterRuntime {
         self.config.limits().multicast()
     }
 
-    /// The cluster as histories name it; process numbers are those of the table.
-    #[must_use]
-    pub fn history_cluster(&self) -> Cluster {
-        let mut builder = Cluster::builder().window(u64::from(self.config.limits().window));
-        if let Some(name) = clock_name() {
-            builder = builder.host_clock(name);
-        }
-        for group in self.config.groups() {
-            builder = builder.group(group.id(), group.members().iter().map(|member| member.id()));
-        }
-        let clients = (0..self.topology.clients() as u16)
-            .map(|client| self.name(self.topology.client_process(ClientId(client))).to_owned());
-        builder.clients(clients).build().expect("a checked configuration names groups and processes once")
-    }
-
-    /// Starts a process on shared memory, below `directory`.
-    ///
-    /// # Errors
-    /// [`StartError::Fabric`].
-    pub fn shm(&self, me: ProcessId, directory: PathBuf) -> Result<ShmFabric, StartError> {
-        let longest = self.limits().longest_payload(&self.topology) as u32;
-        let most = self.most_bytes(me)?;
-        let processes = self.topology.processes() as u32;
-        let message_bytes = (longest + 4096).max(256 << 10);
-        let config = ShmConfig {
-            directory,
-            // What is printed is what is allowed; staging doubles it where records are longer than the inline limit, and
-            // every queue pair that takes receives has room for a message (of which little is ever touched).
-            max_bytes: 2 * most + (64 << 20) + u64::from(processes) * 2 * u64::from(message_bytes),
-            max_regions: 4 * processes + 16,
-            fingerprint: self.config.fingerprint(),
-            message_bytes,
-            source: self.source(),
-            ..ShmConfig::new(self.config.cluster(), me, self.name(me), self.topology.processes() as u16)
-        };
-        Ok(ShmFabric::start(config)?)
-    }
-
-    /// A member of a group on shared memory, which begins its life together with all the others.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn member(&self, me: ProcessId, directory: PathBuf) -> Result<Member<ShmFabric>, StartError> {
-        self.check_member(me)?;
-        self.member_on(self.shm(me, directory)?, me)
-    }
-
     /// A member of a group on a fabric that has started, with `me` as its process.
     ///
     /// # Errors
@@ -303,14 +269,6 @@ impl ClusterRuntime {
         member.set_clock_bound(self.config.clock_bound());
         member.set_rest_tick(self.config.election_times().rest_tick());
         Ok(member)
-    }
-
-    /// A client on shared memory.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn client(&self, client: ClientId, directory: PathBuf) -> Result<Client<ShmFabric>, StartError> {
-        self.client_on(self.shm(self.topology.client_process(client), directory)?, client)
     }
 
     /// A client on a fabric that has started, with the client as its process.

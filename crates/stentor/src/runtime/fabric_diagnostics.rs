@@ -1,12 +1,9 @@
 //! What a process says of its fabric besides the contract.
 
-use stentor_fabric::{CapabilityMask, Fabric, ProcessId, Refusal};
-use stentor_fabric_net::{Device, NetFabric, Sets};
-use stentor_fabric_ofi::OfiDevice;
-use stentor_fabric_roce::RoceDevice;
+use stentor_fabric::{Fabric, ProcessId, Refusal};
+use stentor_fabric_net::{Device, NetFabric};
+#[cfg(feature = "roce")]
 use stentor_fabric_roce::driver::Faults;
-use stentor_fabric_shm::ShmFabric;
-use stentor_fabric_verbs::VerbsDevice;
 
 /// A fabric between processes of a system.
 pub trait FabricDiagnostics: Fabric {
@@ -60,6 +57,7 @@ pub trait FabricDiagnostics: Fabric {
 
     /// Replaces the network's faults, on a fabric that can inject them. Returns false, and does nothing, where that is
     /// impossible or was not allowed when the process was started.
+    #[cfg(feature = "roce")]
     fn set_faults(&mut self, _: &Faults) -> bool {
         false
     }
@@ -73,35 +71,6 @@ pub trait FabricDiagnostics: Fabric {
     fn last_troubles(&mut self) -> Vec<String> {
         let unfinished = self.finish();
         unfinished.into_iter().chain(std::iter::from_fn(|| self.next_trouble())).collect()
-    }
-}
-
-impl FabricDiagnostics for ShmFabric {
-    const NAME: &'static str = "shared memory";
-
-    fn memory_bytes(&self) -> u64 {
-        self.memory_bytes()
-    }
-
-    fn next_refusal(&mut self) -> Option<Refusal> {
-        self.next_refusal()
-    }
-
-    fn sees(&self, peer: ProcessId) -> bool {
-        self.peer_pid(peer).is_some()
-    }
-
-    #[inline]
-    fn has_died(&self, peer: ProcessId) -> bool {
-        self.has_died(peer)
-    }
-
-    fn pid_of(&self, peer: ProcessId) -> Option<i32> {
-        self.peer_pid(peer).filter(|pid| *pid != 0)
-    }
-
-    fn next_trouble(&mut self) -> Option<String> {
-        self.next_note()
     }
 }
 
@@ -124,58 +93,9 @@ pub trait DeviceDiagnostics: Device {
     }
 
     /// See [`FabricDiagnostics::set_faults`].
+    #[cfg(feature = "roce")]
     fn set_faults(&mut self, _: &Faults) -> bool {
         false
-    }
-}
-
-impl DeviceDiagnostics for RoceDevice {
-    const NAME: &'static str = "RoCEv2 in user space";
-
-    fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String> {
-        let note = fabric.device_mut().next_capture_error().or_else(|| fabric.cm_mut().next_name_note());
-        note.or_else(|| fabric.device_mut().next_note()).or_else(|| fabric.cm_mut().sets.next_note())
-    }
-
-    fn finish(&mut self) -> Option<String> {
-        self.finish_capture().err()
-    }
-
-    fn set_faults(&mut self, faults: &Faults) -> bool {
-        self.set_faults(faults)
-    }
-}
-
-impl DeviceDiagnostics for VerbsDevice {
-    const NAME: &'static str = "RDMA verbs";
-
-    fn carrier(&self) -> Option<String> {
-        let choice = self.choice();
-        let (device, port) = (&choice.device, choice.port);
-        Some(format!("{device} port {port}, {}, path MTU {} ({})", choice.gid, self.mtu(), choice.why))
-    }
-
-    fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String> {
-        let trouble = fabric.device_mut().next_trouble();
-        let trouble = trouble.map(|trouble| trouble.tell(|peer| fabric.cm().name_of(peer)));
-        trouble.or_else(|| fabric.cm_mut().next_name_note()).or_else(|| fabric.cm_mut().sets.next_note())
-    }
-}
-
-impl DeviceDiagnostics for OfiDevice {
-    const NAME: &'static str = "libfabric";
-
-    fn carrier(&self) -> Option<String> {
-        let carrier = format!("libfabric's provider {}", self.provider());
-        if self.mask() == CapabilityMask::default() {
-            return Some(carrier);
-        }
-        let tags = if self.mask().tagged { ", no tags" } else { "" };
-        Some(format!("{carrier}, restricted as EFA{tags} (not EFA itself)"))
-    }
-
-    fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String> {
-        fabric.cm_mut().next_name_note().or_else(|| fabric.device_mut().next_trouble())
     }
 }
 
@@ -231,6 +151,7 @@ impl<D: DeviceDiagnostics> FabricDiagnostics for NetFabric<D> {
         self.device_mut().finish()
     }
 
+    #[cfg(feature = "roce")]
     fn set_faults(&mut self, faults: &Faults) -> bool {
         DeviceDiagnostics::set_faults(self.device_mut(), faults)
     }

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stentor_fabric_roce::HostName;
+use stentor_fabric_net::HostName;
 
 use super::address::AddressError;
 use crate::config::MemberConfig;

@@ -8,9 +8,12 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use stentor_fabric_net::StartError as NetError;
+#[cfg(feature = "ofi")]
 use stentor_fabric_ofi::StartError as OfiError;
-use stentor_fabric_roce::driver::PortError;
-use stentor_fabric_roce::{NetError, StartError as RoceError};
+#[cfg(feature = "roce")]
+use stentor_fabric_roce::{StartError as RoceError, driver::PortError};
+#[cfg(feature = "verbs")]
 use stentor_fabric_verbs::StartError as VerbsError;
 use stentor_host::StartError as SeatError;
 
@@ -35,13 +38,18 @@ impl InUse for StartError {
     fn in_use(&self) -> Option<String> {
         match self {
             StartError::Fabric(error) => error.in_use(),
+            #[cfg(feature = "roce")]
             StartError::Roce(error) => error.in_use(),
-            StartError::Verbs(VerbsError::Net(error)) | StartError::Ofi(OfiError::Net(error)) => error.in_use(),
+            #[cfg(feature = "verbs")]
+            StartError::Verbs(VerbsError::Net(error)) => error.in_use(),
+            #[cfg(feature = "ofi")]
+            StartError::Ofi(OfiError::Net(error)) => error.in_use(),
             _ => None,
         }
     }
 }
 
+#[cfg(feature = "roce")]
 impl InUse for RoceError {
     fn in_use(&self) -> Option<String> {
         match self {
@@ -53,6 +61,7 @@ impl InUse for RoceError {
 }
 
 /// A port for packets.
+#[cfg(feature = "roce")]
 impl InUse for PortError {
     fn in_use(&self) -> Option<String> {
         let PortError::Taken { address } = self else { return None };

@@ -6,10 +6,12 @@ mod clock;
 mod cluster;
 mod election_driver;
 mod fabric_diagnostics;
+mod fabrics;
 mod goodbye;
 mod hosts;
 mod in_use;
 mod placing;
+#[cfg(feature = "checker")]
 mod recorder;
 mod room;
 mod run_loop;
@@ -21,9 +23,16 @@ pub use clock::{clock_name, life_now, now_ns};
 pub use cluster::{ClusterRuntime, StartError};
 pub use election_driver::{Applied, ElectionDriver, Presence};
 pub use fabric_diagnostics::{DeviceDiagnostics, FabricDiagnostics};
+pub(crate) use fabrics::with_fabric;
+#[cfg(feature = "unstable-core")]
+#[doc(hidden)]
+pub use fabrics::{on_ofi, on_roce, on_shm, on_verbs};
+#[cfg(not(feature = "unstable-core"))]
+pub(crate) use fabrics::{on_ofi, on_roce, on_shm, on_verbs};
 pub use goodbye::Goodbye;
 pub use in_use::{InUse, patiently, tcp_port};
 pub use placing::{JoinError, JoinWatch, Placing};
+#[cfg(feature = "checker")]
 pub use recorder::Recorder;
 pub use room::{Quota, Room, Shortage};
 pub(crate) use run_loop::LONGEST_SLEEP;
@@ -31,10 +40,13 @@ pub use run_loop::{Housekeeper, MemberLoop, RunError, Stop, client_round, client
 pub use start::{BindConfig, ClusterFabric, Role};
 
 pub use stentor_fabric::WaitMode;
+#[cfg(feature = "ofi")]
 pub use stentor_fabric_ofi::OfiFabric;
-pub use stentor_fabric_roce::RoceFabric;
-pub use stentor_fabric_roce::driver::Faults;
+#[cfg(feature = "roce")]
+pub use stentor_fabric_roce::{RoceFabric, driver::Faults};
+#[cfg(feature = "shm")]
 pub use stentor_fabric_shm::ShmFabric;
+#[cfg(feature = "verbs")]
 pub use stentor_fabric_verbs::VerbsFabric;
 pub use stentor_multicast::{
     Application, Client, ClientId, Counts, Delivered, DestinationGroups, Frozen, GivenUp, GroupId, Member, MessageId,

@@ -11,13 +11,14 @@
 //! | a majority of each group counts | the client begins |
 //! | the time is over, or the watcher says so | an error |
 
+#[cfg(feature = "roce")]
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{Backoff, WaitMode};
-use stentor_fabric_roce::StartError as RoceError;
-use stentor_fabric_roce::driver::PortError;
-use stentor_fabric_shm::StartError as ShmError;
+#[cfg(feature = "roce")]
+use stentor_fabric_roce::{StartError as RoceError, driver::PortError};
+use stentor_host::StartError as SeatError;
 use stentor_multicast::{Client, ClientId, GroupId};
 
 use super::cluster::{ClusterRuntime, StartError};
@@ -107,8 +108,9 @@ impl Lasting {
 /// Whether there is a process in a client's place already.
 fn is_taken(error: &StartError) -> bool {
     match error {
-        StartError::Fabric(ShmError::AlreadyRunning { .. }) => true,
+        StartError::Fabric(SeatError::AlreadyRunning { .. }) => true,
         // On loopback a place has an address; elsewhere somebody else may have it.
+        #[cfg(feature = "roce")]
         StartError::Roce(RoceError::Port(PortError::Taken { address: IpAddr::V4(ip) })) => ip.is_loopback(),
         _ => false,
     }

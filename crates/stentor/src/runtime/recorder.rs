@@ -5,13 +5,31 @@ use std::io::{self, Write};
 use stentor_checker as checker;
 use stentor_checker::{Author, Cluster, EventKind, HistoryWriter};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, Delivered, GroupId, Incarnation, MemoryUse, MessageId, Origin, RemoteOp};
+use stentor_multicast::{Ballot, ClientId, Delivered, GroupId, Incarnation, MemoryUse, MessageId, Origin, RemoteOp};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{ClusterRuntime, now_ns};
+use super::{ClusterRuntime, clock_name, now_ns};
 
 fn ballot_of(ballot: Ballot) -> checker::Ballot {
     checker::Ballot { number: ballot.epoch(), by: checker::Process(u32::from(ballot.leader().0)) }
+}
+
+impl ClusterRuntime {
+    /// The cluster as histories name it; process numbers are those of the table.
+    #[must_use]
+    pub fn history_cluster(&self) -> Cluster {
+        let mut builder = Cluster::builder().window(u64::from(self.config().limits().window));
+        if let Some(name) = clock_name() {
+            builder = builder.host_clock(name);
+        }
+        for group in self.config().groups() {
+            builder = builder.group(group.id(), group.members().iter().map(|member| member.id()));
+        }
+        let topology = self.topology();
+        let clients = (0..topology.clients() as u16)
+            .map(|client| self.name(topology.client_process(ClientId(client))).to_owned());
+        builder.clients(clients).build().expect("a checked configuration names groups and processes once")
+    }
 }
 
 /// Writes the history of one process. Times are the caller's, so that recording adds no clock to a polling loop.

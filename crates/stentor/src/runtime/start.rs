@@ -4,13 +4,12 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_ofi::{OfiConfig, OfiFabric};
+use stentor_fabric_net::NetConfig;
+#[cfg(feature = "roce")]
 use stentor_fabric_roce::driver::Chances;
-use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric, SwitchConfig};
-use stentor_fabric_shm::{ShmConfig, ShmFabric};
-use stentor_fabric_verbs::{VerbsConfig, VerbsFabric};
 use stentor_host::Beside;
 use stentor_multicast::{Client, ClientId};
+use stentor_switch_host::SwitchConfig;
 
 use super::cluster::{ClusterRuntime, StartError};
 use super::fabric_diagnostics::FabricDiagnostics;
@@ -29,6 +28,7 @@ pub struct BindConfig {
     /// Where to write a capture of all packets, on RoCEv2 in user space.
     pub pcap: Option<PathBuf>,
     /// A bad network, there.
+    #[cfg(feature = "roce")]
     pub chances: Chances,
     /// The seed of its badness.
     pub seed: u64,
@@ -71,42 +71,20 @@ pub trait ClusterFabric: FabricDiagnostics + Sized {
     }
 }
 
-/// Evaluates an expression in which a name stands for the type of the fabric of this
-/// [`FabricKind`](crate::config::FabricKind). Nothing is dispatched dynamically: the expression is compiled once for each
-/// fabric. Simulated processes are none of a system; the expression for shared memory stands for them.
-#[macro_export]
-macro_rules! with_fabric {
-    ($kind:expr, $fabric:ident => $body:expr) => {
-        match $kind {
-            $crate::config::FabricKind::Shm | $crate::config::FabricKind::Sim => {
-                type $fabric = $crate::runtime::ShmFabric;
-                $body
-            }
-            $crate::config::FabricKind::Roce => {
-                type $fabric = $crate::runtime::RoceFabric;
-                $body
-            }
-            $crate::config::FabricKind::Verbs => {
-                type $fabric = $crate::runtime::VerbsFabric;
-                $body
-            }
-            $crate::config::FabricKind::Ofi => {
-                type $fabric = $crate::runtime::OfiFabric;
-                $body
-            }
-        }
-    };
-}
-
 /// What all fabrics between hosts are told of a process.
-struct OnNetwork {
-    net: NetConfig,
-    switch: Option<SwitchConfig>,
-    message_bytes: u32,
+pub(super) struct OnNetwork {
+    pub(super) net: NetConfig,
+    pub(super) switch: Option<SwitchConfig>,
+    pub(super) message_bytes: u32,
 }
 
 impl OnNetwork {
-    fn new(cluster: &ClusterRuntime, role: Role<'_>, me: ProcessId, bind: &BindConfig) -> Result<Self, StartError> {
+    pub(super) fn new(
+        cluster: &ClusterRuntime,
+        role: Role<'_>,
+        me: ProcessId,
+        bind: &BindConfig,
+    ) -> Result<Self, StartError> {
         let config = cluster.config();
         let (addresses, most, longest) = match role {
             Role::Groups => {
@@ -135,7 +113,7 @@ impl OnNetwork {
 
 impl Role<'_> {
     /// The name by which its processes know each other.
-    fn cluster_name(self, cluster: &ClusterRuntime) -> String {
+    pub(super) fn cluster_name(self, cluster: &ClusterRuntime) -> String {
         match self {
             Role::Groups => cluster.config().cluster().to_owned(),
             Role::Broadcast(_) => format!("{}.neb", cluster.config().cluster()),
@@ -143,87 +121,8 @@ impl Role<'_> {
     }
 
     /// Registers of a broadcast are written once: a process without its memory would split what others have agreed on.
-    fn one_life(self) -> bool {
+    pub(super) fn one_life(self) -> bool {
         matches!(self, Role::Broadcast(_))
-    }
-}
-
-impl ClusterFabric for ShmFabric {
-    const MEETS_IN_DIRECTORY: bool = true;
-
-    fn start_in(
-        cluster: &ClusterRuntime,
-        role: Role<'_>,
-        me: ProcessId,
-        bind: &BindConfig,
-    ) -> Result<Self, StartError> {
-        let Role::Broadcast(neb) = role else { return cluster.shm(me, bind.sockets.clone()) };
-        let members = cluster.config().groups().get(neb.group()).map_or(&[][..], |group| group.members());
-        let config = ShmConfig {
-            directory: bind.sockets.clone(),
-            fingerprint: cluster.config().fingerprint(),
-            max_bytes: 2 * cluster.neb_bytes(neb)? + (64 << 20),
-            one_life: role.one_life(),
-            source: cluster.neb_source(neb.group()),
-            ..ShmConfig::new(
-                &role.cluster_name(cluster),
-                me,
-                members.get(me.index()).map_or("?", |member| member.id()),
-                neb.config().processes as u16,
-            )
-        };
-        Ok(ShmFabric::start(config)?)
-    }
-
-    fn operator_socket(&self) -> Option<Beside> {
-        Some(self.beside())
-    }
-}
-
-impl ClusterFabric for RoceFabric {
-    fn start_in(
-        cluster: &ClusterRuntime,
-        role: Role<'_>,
-        me: ProcessId,
-        bind: &BindConfig,
-    ) -> Result<Self, StartError> {
-        let OnNetwork { net, switch, message_bytes } = OnNetwork::new(cluster, role, me, bind)?;
-        let config = RoceConfig {
-            switch,
-            message_bytes,
-            pcap: bind.pcap.clone(),
-            chances: bind.chances,
-            seed: bind.seed.wrapping_add(u64::from(me.0)),
-            faults: bind.faults,
-            ..RoceConfig::default()
-        };
-        Ok(RoceFabric::start(net, config)?)
-    }
-}
-
-impl ClusterFabric for VerbsFabric {
-    fn start_in(
-        cluster: &ClusterRuntime,
-        role: Role<'_>,
-        me: ProcessId,
-        bind: &BindConfig,
-    ) -> Result<Self, StartError> {
-        let OnNetwork { net, switch, .. } = OnNetwork::new(cluster, role, me, bind)?;
-        let config = VerbsConfig { switch, ..VerbsConfig::default() };
-        Ok(VerbsFabric::start(net, cluster.config().verbs().apply(config))?)
-    }
-}
-
-impl ClusterFabric for OfiFabric {
-    fn start_in(
-        cluster: &ClusterRuntime,
-        role: Role<'_>,
-        me: ProcessId,
-        bind: &BindConfig,
-    ) -> Result<Self, StartError> {
-        let OnNetwork { net, message_bytes, .. } = OnNetwork::new(cluster, role, me, bind)?;
-        let config = OfiConfig { message_bytes, ..OfiConfig::default() };
-        Ok(OfiFabric::start(net, cluster.config().ofi().apply(&config))?)
     }
 }
 

@@ -75,7 +75,8 @@ pub fn unstarted(error: StartError, config: &Path) -> Failure {
         error @ (StartError::Election(_)
         | StartError::State { .. }
         | StartError::Thread { .. }
-        | StartError::Simulated) => Failure::usage(&error, place, error.remedy()),
+        | StartError::Simulated
+        | StartError::NotBuiltIn(_)) => Failure::usage(&error, place, error.remedy()),
         StartError::Node(NodeError::Connect(error)) => {
             let plan = super::plan(config).ok();
             let failure = Failure::refused(&error, place, DOCTOR);

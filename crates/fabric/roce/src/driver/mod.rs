@@ -12,7 +12,8 @@ mod sys;
 pub use gate::{Inlet, Leaving, Outlet, gate};
 pub use inject::{Chances, Faults, Injector};
 pub use pcap::Pcap;
-pub use port::{Mode, Port, PortCounters, PortError, source_address};
+pub use port::{Mode, Port, PortCounters, PortError};
 pub use pump::Pump;
+pub use stentor_fabric_net::source_address;
 /// The headers around what a [`Port`] sends.
 pub use stentor_wire::Envelope;

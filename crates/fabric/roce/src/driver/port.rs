@@ -1,7 +1,7 @@
 //! The sockets of one address: everything that comes to UDP port 4791, and one source port for everything that goes.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::sockopt;
@@ -447,15 +447,4 @@ fn bind_some(fd: &OwnedFd, address: IpAddr, entropy: u16) -> io::Result<u16> {
         }
     }
     Err(io::ErrorKind::AddrInUse.into())
-}
-
-/// The address that this host sends from to reach `peer`.
-///
-/// # Errors
-/// If there is no route.
-pub fn source_address(peer: SocketAddr) -> io::Result<IpAddr> {
-    let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0_u16; 8], 0).into() };
-    let probe = std::net::UdpSocket::bind(any)?;
-    probe.connect(peer)?;
-    Ok(probe.local_addr()?.ip())
 }

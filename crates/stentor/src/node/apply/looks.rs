@@ -10,12 +10,13 @@ use crate::node::mailbox::Mailbox;
 
 /// A question: it gets the value, or where the machine has panicked.
 type Look<S> = Box<dyn FnOnce(Result<&S, Position>) + Send>;
+/// The apply thread, and what wakes it. `None`: the machine is on the protocol's thread, or nobody answers any more.
+type Answering = Option<(ThreadId, SyncSender<Work>)>;
 
 /// Where other threads leave what they ask.
 pub(in crate::node) struct Looks<S> {
     left: Mailbox<Look<S>>,
-    /// The apply thread, and what wakes it. `None`: the machine is on the protocol's thread, or nobody answers any more.
-    thread: Arc<Mutex<Option<(ThreadId, SyncSender<Work>)>>>,
+    thread: Arc<Mutex<Answering>>,
 }
 
 impl<S> Clone for Looks<S> {
@@ -31,7 +32,7 @@ impl<S> Default for Looks<S> {
 }
 
 impl<S> Looks<S> {
-    fn thread(&self) -> MutexGuard<'_, Option<(ThreadId, SyncSender<Work>)>> {
+    fn thread(&self) -> MutexGuard<'_, Answering> {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
