@@ -5,6 +5,7 @@
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EntryPoint};
 use stentor_instructions::channel::{self, Ends};
+use stentor_instructions::client::{Called, Turned};
 use stentor_instructions::multicast::{self, Cluster};
 use stentor_instructions::neb::{self, Set};
 use stentor_instructions::shm::{self, Pair};
@@ -33,6 +34,10 @@ path!(multicast_1_follower, Cluster::ready(1), |bed, n| bed.run(multicast::Role:
 path!(multicast_2_client, Cluster::ready(2), |bed, n| bed.run(multicast::Role::Client, n));
 path!(multicast_2_leader, Cluster::ready(2), |bed, n| bed.run(multicast::Role::Leader, n));
 path!(multicast_2_follower, Cluster::ready(2), |bed, n| bed.run(multicast::Role::Follower, n));
+path!(client_protocol, Turned::protocol(), |bed, n| bed.run(n));
+path!(client_by_hand, Turned::by_hand(), |bed, n| bed.run(n));
+path!(client_local, Turned::local(), |bed, n| bed.run(n));
+path!(client_call, Called::ready(), |bed, n| bed.run(n));
 path!(neb_sender, Set::ready(), |bed, n| bed.run(neb::Role::Sender, n));
 path!(neb_receiver, Set::ready(), |bed, n| bed.run(neb::Role::Receiver, n));
 path!(channel_writer, Ends::ready(), |bed, n| bed.run(channel::Role::Writer, n));
@@ -54,6 +59,10 @@ library_benchmark_group!(
         multicast_2_client,
         multicast_2_leader,
         multicast_2_follower,
+        client_protocol,
+        client_by_hand,
+        client_local,
+        client_call,
         neb_sender,
         neb_receiver,
         channel_writer,

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod channel;
+pub mod client;
 pub mod multicast;
 pub mod neb;
 pub mod shm;

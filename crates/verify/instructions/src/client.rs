@@ -1,0 +1,353 @@
+//! One command at a time to a group of three nodes: sent by the protocol's client without a reply, by the same with a session that is
+//! written out by hand, by a [`LocalClient`], and by a [`Client`], of which the caller is counted.
+
+use std::future::Future as _;
+use std::io::{self, Read};
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as Tasks, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, SystemTime};
+
+use stentor::runtime::{self, ClientId, ClusterRuntime, GroupId, ShmFabric, Wants};
+use stentor::{
+    ApplyThread, Client, Cluster, ClusterConfig, Context, Group, LocalClient, Node, NodeHandle, Outcome, Reply,
+    StateMachine, Stateless, WaitMode,
+};
+use stentor_session::{Caller, CallerConfig, Envelope, Event, Fate, Pair, ReplyRecord, SessionId};
+use stentor_testutil::TempDir;
+
+use crate::{WARM_UP, counted_section};
+
+const CONFIG: &str = r#"
+cluster = "instructions"
+fabric = "shm"
+[election]
+kind = "heartbeat"
+timeout_min_ms = 4000
+timeout_max_ms = 8000
+[limits]
+window = 64
+[[group]]
+id = "g1"
+process = [ { id = "a", address = "127.0.0.1:7101" }, { id = "b", address = "127.0.0.1:7102" },
+            { id = "c", address = "127.0.0.1:7103" } ]
+"#;
+const NAMES: [&str; 3] = ["a", "b", "c"];
+const GROUPS: [GroupId; 1] = [GroupId(0)];
+const COMMAND: [u8; 64] = [7; 64];
+const COMMAND_WANTS: Wants = Wants { notify: true, sync: false, enveloped: true };
+/// Rounds in which a command must be answered. It takes about four.
+const MOST_ROUNDS: u32 = 100;
+
+/// Replies with the number of commands.
+#[derive(Default)]
+struct Counter(u64);
+
+impl StateMachine for Counter {
+    type Frozen = Stateless;
+
+    fn apply(&mut self, _: &Context<'_>, _: &[u8], reply: &mut Reply) {
+        self.0 += 1;
+        reply.extend(&self.0.to_le_bytes());
+    }
+
+    fn freeze(&self) -> Stateless {
+        Stateless
+    }
+
+    fn restore(&mut self, _: &mut dyn Read) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn cluster(directory: &Path) -> Cluster {
+    let path = directory.join("cluster.toml");
+    std::fs::write(&path, CONFIG).expect("the directory is there");
+    Cluster::load(&path).expect("valid").in_directory(directory)
+}
+
+/// What a client does for its next command, and whether it is answered.
+pub trait Turns {
+    /// Sends the command.
+    fn begin(&mut self, group: Group);
+    /// Does a round. Returns whether the command has its outcome.
+    fn turn(&mut self) -> bool;
+}
+
+impl Turns for LocalClient {
+    fn begin(&mut self, group: Group) {
+        self.submit(group, &COMMAND).expect("there is room");
+    }
+
+    fn turn(&mut self) -> bool {
+        let mut done = false;
+        let each = |_, outcome: Outcome<'_>| done = matches!(outcome, Outcome::Applied(_));
+        let _ = LocalClient::turn(self, each).expect("it goes on");
+        done
+    }
+}
+
+impl Turns for runtime::Client<ShmFabric> {
+    fn begin(&mut self, _: Group) {
+        self.submit(&GROUPS, &COMMAND, true).expect("there is room");
+    }
+
+    fn turn(&mut self) -> bool {
+        self.step();
+        self.outstanding() == 0
+    }
+}
+
+/// The protocol's client and a session, with nothing else: what a [`LocalClient`] is compared with.
+pub struct ByHand {
+    client: runtime::Client<ShmFabric>,
+    caller: Caller,
+    envelope: [u8; Envelope::BYTES],
+}
+
+impl ByHand {
+    /// Does a round. Returns what the groups have answered.
+    fn round(&mut self) -> Option<bool> {
+        self.client.step();
+        let mut answered = None;
+        while let Some(reply) = self.client.next_reply() {
+            let record = ReplyRecord::parse(reply.bytes).expect("a record");
+            match self.caller.on_reply(reply.group, &record) {
+                Some(Event::Finished(finished)) => answered = Some(matches!(finished.fate, Fate::Applied(_))),
+                Some(Event::Answered { refused, .. }) => answered = Some(refused.is_none()),
+                _ => {}
+            }
+        }
+        answered
+    }
+
+    fn open(mut client: runtime::Client<ShmFabric>) -> Self {
+        let pairs = [Pair { group: GROUPS[0], incarnation: client.incarnation(GROUPS[0]) }];
+        let mut caller = Caller::new(SessionId(7), CallerConfig { window: 64, ..CallerConfig::default() });
+        let until = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970") + Duration::from_secs(30);
+        caller.open(7, &pairs, until.as_nanos() as u64).expect("nothing is under way");
+        let message = caller.message().expect("its opening");
+        client.submit_parts(message.to, &[message.payload], COMMAND_WANTS).expect("there is room");
+        let mut by_hand = ByHand { client, caller, envelope: [0; Envelope::BYTES] };
+        loop {
+            match by_hand.round() {
+                Some(opened) => break assert!(opened, "the session is not opened"),
+                None => by_hand.client.housekeep(),
+            };
+        }
+        by_hand
+    }
+}
+
+impl Turns for ByHand {
+    fn begin(&mut self, _: Group) {
+        let request = self.caller.begin(&GROUPS).expect("there is room");
+        assert!(self.caller.envelope(request, &mut self.envelope), "it is open");
+        let parts = [&self.envelope[..], &COMMAND];
+        self.client.submit_parts(&GROUPS, &parts, COMMAND_WANTS).expect("there is room");
+    }
+
+    fn turn(&mut self) -> bool {
+        self.round().inspect(|applied| assert!(applied, "it is not applied")).is_some()
+    }
+}
+
+/// Three nodes, whose machines are on their threads, and a client: all in one thread.
+pub struct Turned<C> {
+    nodes: Vec<Node<Counter>>,
+    client: C,
+    group: Group,
+    _directory: TempDir,
+}
+
+impl Turned<LocalClient> {
+    /// Connects a client that waits for replies, and passes the warm-up.
+    ///
+    /// # Panics
+    /// If this machine refuses shared memory.
+    #[must_use]
+    pub fn local() -> Self {
+        let connect =
+            |cluster: &Cluster, _: &Path| cluster.client().wait(WaitMode::POLL).connect_local().expect("room");
+        Turned::ready(connect)
+    }
+}
+
+impl Turned<runtime::Client<ShmFabric>> {
+    /// Connects a client of the protocol, to which nobody replies, and passes the warm-up.
+    ///
+    /// # Panics
+    /// If this machine refuses shared memory.
+    #[must_use]
+    pub fn protocol() -> Self {
+        Turned::ready(|_, directory| protocol(directory))
+    }
+}
+
+impl Turned<ByHand> {
+    /// Connects a client of the protocol, opens a session by hand, and passes the warm-up.
+    ///
+    /// # Panics
+    /// If this machine refuses shared memory.
+    #[must_use]
+    pub fn by_hand() -> Self {
+        Turned::ready(|_, directory| ByHand::open(protocol(directory)))
+    }
+}
+
+fn protocol(directory: &Path) -> runtime::Client<ShmFabric> {
+    let config = ClusterConfig::parse(Path::new("cluster.toml"), CONFIG).expect("valid");
+    let plan = ClusterRuntime::new(config).expect("possible");
+    let mut client = plan.client(ClientId(0), directory.to_owned()).expect("starts");
+    while !client.reaches_all(&GROUPS) {
+        client.housekeep();
+        client.step();
+    }
+    client
+}
+
+impl<C: Turns + Send> Turned<C> {
+    fn ready(connect: impl FnOnce(&Cluster, &Path) -> C + Send) -> Self {
+        let directory = TempDir::new();
+        let cluster = cluster(&directory);
+        let start = |name| {
+            let node = cluster.node(name, Counter::default()).apply_on(ApplyThread::Protocol);
+            node.wait(WaitMode::POLL).start().expect("it starts")
+        };
+        let mut nodes: Vec<_> = NAMES.into_iter().map(start).collect();
+        let client = thread::scope(|scope| {
+            let connecting = scope.spawn(|| connect(&cluster, &directory));
+            while !connecting.is_finished() {
+                turn(&mut nodes);
+            }
+            connecting.join().expect("it connects")
+        });
+        let group = cluster.group("g1").expect("it is there");
+        let mut turned = Turned { nodes, client, group, _directory: directory };
+        for _ in 0..WARM_UP {
+            turned.command(false);
+        }
+        turned
+    }
+
+    /// Sends `commands`, one after the other, and counts what the client does.
+    ///
+    /// # Panics
+    /// If a command is not answered.
+    pub fn run(&mut self, commands: u64) {
+        for _ in 0..commands {
+            self.command(true);
+        }
+    }
+
+    fn command(&mut self, counted: bool) {
+        let (client, group) = (&mut self.client, self.group);
+        crate::counted_if(counted, || client.begin(group));
+        let mut rounds = 0;
+        loop {
+            turn(&mut self.nodes);
+            let client = &mut self.client;
+            if crate::counted_if(counted, || client.turn()) {
+                return;
+            }
+            rounds += 1;
+            assert!(rounds < MOST_ROUNDS, "a command is not answered");
+        }
+    }
+}
+
+fn turn(nodes: &mut [Node<Counter>]) {
+    for node in nodes {
+        let _ = node.turn().expect("it goes on");
+    }
+}
+
+/// Three nodes and a client on threads of their own, and their caller.
+pub struct Called {
+    client: Client,
+    group: Group,
+    woken: Arc<Woken>,
+    _nodes: Vec<NodeHandle<Counter>>,
+    _directory: TempDir,
+}
+
+impl Called {
+    /// Connects the client and passes the warm-up.
+    ///
+    /// # Panics
+    /// If this machine refuses shared memory.
+    #[must_use]
+    pub fn ready() -> Self {
+        let directory = TempDir::new();
+        let cluster = cluster(&directory);
+        let spawn = |name| cluster.node(name, Counter::default()).spawn().expect("it starts");
+        let nodes: Vec<_> = NAMES.into_iter().map(spawn).collect();
+        let client = cluster.client().calls(64).connect().expect("it connects");
+        let group = cluster.group("g1").expect("it is there");
+        let woken = Arc::new(Woken { caller: thread::current(), woken: AtomicBool::new(false) });
+        let mut called = Called { client, group, woken, _nodes: nodes, _directory: directory };
+        for _ in 0..WARM_UP {
+            called.command(|section| section());
+        }
+        called
+    }
+
+    /// Sends `commands`, one after the other, and counts what the caller does: to call, to look in vain, and to get the reply. The
+    /// caller sleeps meanwhile.
+    ///
+    /// # Panics
+    /// If a command is not applied.
+    pub fn run(&mut self, commands: u64) {
+        for _ in 0..commands {
+            self.command(|section| counted_section(section));
+        }
+    }
+
+    fn command(&mut self, count: impl Fn(&mut dyn FnMut())) {
+        let waker = Waker::from(Arc::clone(&self.woken));
+        let mut context = Tasks::from_waker(&waker);
+        let (client, group, mut made) = (&self.client, self.group, None);
+        count(&mut || made = Some(client.call(group, &COMMAND)));
+        let mut call = pin!(made.expect("it was made"));
+        loop {
+            let mut polled = Poll::Pending;
+            count(&mut || polled = call.as_mut().poll(&mut context));
+            if let Poll::Ready(answer) = polled {
+                assert_eq!(answer.expect("it is applied").bytes().len(), 8);
+                return;
+            }
+            while !self.woken.woken.swap(false, Ordering::Acquire) {
+                thread::park();
+            }
+        }
+    }
+}
+
+/// Wakes the caller.
+struct Woken {
+    caller: Thread,
+    woken: AtomicBool,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        self.caller.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_answered() {
+        Turned::local().run(10);
+        Turned::protocol().run(10);
+        Turned::by_hand().run(10);
+        Called::ready().run(10);
+    }
+}
