@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use stentor::{ApplyThread, Cluster, NodeHandle, Status};
+use stentor::{ApplyThread, CallError, Cluster, Group, NodeHandle, Refused, Status, Why};
 use stentor_testutil::TempDir;
 
 #[path = "common/nodes.rs"]
@@ -206,6 +206,47 @@ fn a_group_in_which_all_panic_is_halted_and_another_group_goes_on() {
     }
     assert_eq!((3..6).filter(|at| bed.status(*at).halted.is_some()).count(), 0);
     bed.leader(0);
+}
+
+#[test]
+fn calls_to_a_halted_group_are_answered_so_and_those_before_and_to_others_are_applied() {
+    let bed = Bed::new("halted", &["g", "h"], (1024, 4 << 20), ApplyThread::Own);
+    bed.manners.iter().for_each(|manner| manner.has_sessions.store(true, Ordering::Relaxed));
+    bed.manners[..3].iter().for_each(|manner| manner.panics.store(true, Ordering::Relaxed));
+    let [g, h] = ["g", "h"].map(|name| bed.cluster.group(name).expect("it is there"));
+    let client = bed.cluster.client().connect().expect("it is let in");
+    let call = |to: &[Group], number: u64| client.call(to, &number.to_le_bytes());
+    let before: Vec<_> = (0..20).map(|number| call(&[g], number)).collect();
+    let poison = call(&[g], PANIC);
+    let after: Vec<_> = (0..20).map(|number| call(&[g], number)).collect();
+    let ticket = until("a ticket", || poison.ticket());
+    before.into_iter().for_each(|call| drop(call.wait().expect("it was before")));
+    let halted = Why::Halted(g);
+    assert!(matches!(poison.wait(), Err(CallError::Unknown(_, why)) if why == halted));
+    for call in after {
+        let error = call.wait().expect_err("it comes behind the poison");
+        assert!(
+            matches!(&error, CallError::Unknown(_, why) if *why == halted)
+                || matches!(&error, CallError::NotApplied(Refused::Halted(group)) if *group == g),
+            "{error}"
+        );
+    }
+    let since = Instant::now();
+    for to in [&[g][..], &[g, h]] {
+        let error = call(to, 1).wait().expect_err("it is halted");
+        assert!(matches!(error, CallError::NotApplied(Refused::Halted(group)) if group == g), "{error}");
+    }
+    let error = client.resolve(&ticket).wait().expect_err("nobody can say it now");
+    assert!(matches!(error, CallError::Unknown(_, Why::NotAsked(Refused::Halted(group))) if group == g), "{error}");
+    for number in 0..100 {
+        call(&[h], number).wait().expect("the other group goes on");
+    }
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    // One that comes later is told, too.
+    let later = bed.cluster.client().groups(h).connect().expect("it is let in");
+    later.call(h, &1_u64.to_le_bytes()).wait().expect("it goes on");
+    let error = later.call(g, &1_u64.to_le_bytes()).wait().expect_err("it is halted");
+    assert!(matches!(error, CallError::NotApplied(Refused::Halted(group)) if group == g), "{error}");
 }
 
 #[test]

@@ -167,6 +167,20 @@ impl<'a> ReplyRecord<'a> {
         }
     }
 
+    /// Returns the notice that a group stands at the command with this number, which its state machine cannot apply. It answers nothing: members repeat it to
+    /// every client while the group stands. No session has the number 0, which it names.
+    #[must_use]
+    pub fn halt_notice(index: u64) -> ReplyRecord<'static> {
+        ReplyRecord::halted(&Envelope::default(), Position { index, ..Position::default() }, 0)
+    }
+
+    /// Returns whether this is a [halt notice](ReplyRecord::halt_notice).
+    #[inline]
+    #[must_use]
+    pub fn is_halt_notice(&self) -> bool {
+        self.outcome == Outcome::Halted && self.session == SessionId::default()
+    }
+
     /// Writes the record over what is in `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut head = [0; ReplyRecord::HEAD_BYTES];

@@ -20,6 +20,7 @@ use stentor_session::{
 };
 
 use super::error::Problem;
+use super::halts::Halts;
 use super::{ClientError, Outcome, Refused, Replies, Session, Ticket, Why};
 use crate::Group;
 use crate::runtime::{ClusterRuntime, FabricDiagnostics, Housekeeper, LONGEST_SLEEP, RunError, wall_ns};
@@ -98,6 +99,7 @@ pub(super) struct Core<F: FabricDiagnostics> {
     reset: Vec<GroupId>,
     /// How often the session's key has changed.
     changes: u64,
+    halts: Halts,
 }
 
 impl<F: FabricDiagnostics> Core<F> {
@@ -122,6 +124,7 @@ impl<F: FabricDiagnostics> Core<F> {
             agreed: None,
             reset: Vec::new(),
             changes: 0,
+            halts: Halts::new(plan.topology().groups()),
         }
     }
 
@@ -254,6 +257,9 @@ impl<F: FabricDiagnostics> Core<F> {
         if command.len() > self.longest {
             return Err(Refused::TooLong { bytes: command.len(), limit: self.longest });
         }
+        if let Some(group) = self.halts.find(to, self.housekeeper.now()) {
+            return Err(Refused::Halted(Group(group)));
+        }
         match self.caller.begin(to) {
             Ok(request) => {
                 let at = request as usize % self.sent.len();
@@ -288,6 +294,9 @@ impl<F: FabricDiagnostics> Core<F> {
     /// Asks what became of a command.
     pub(super) fn resolve(&mut self, ticket: &Ticket) -> Result<(), Refused> {
         let to: Vec<GroupId> = ticket.0.groups().collect();
+        if let Some(group) = self.halts.find(&to, self.housekeeper.now()) {
+            return Err(Refused::Halted(Group(group)));
+        }
         self.ask(&ticket.0, &to)
     }
 
@@ -341,12 +350,17 @@ impl<F: FabricDiagnostics> Core<F> {
 
     #[inline]
     fn take_replies(&mut self, each: &mut impl FnMut(Finished<'_>)) -> bool {
-        let Core { client, caller, order_time, origins, agreed, changes, .. } = self;
+        let Core { client, caller, order_time, origins, agreed, changes, halts, housekeeper, .. } = self;
         let mut any = false;
         while let Some(reply) = client.next_reply() {
             any = true;
             // What is no record is of another version, or of a member that lies.
             let Ok(record) = ReplyRecord::parse(reply.bytes) else { continue };
+            if record.is_halt_notice() {
+                halts.note(reply.group, record.position.index, housekeeper.now());
+                continue;
+            }
+            halts.note_answer(reply.group, record.position.index);
             *order_time = (*order_time).max(record.applied);
             if let Some(origin) = origins.get_mut(usize::from(reply.group.0)) {
                 *origin = record.position.incarnation;
@@ -374,6 +388,9 @@ impl<F: FabricDiagnostics> Core<F> {
         }
         self.look_for_resets(each);
         let now = self.housekeeper.now();
+        if self.halts.look(now) {
+            self.look_for_halts(now, each);
+        }
         if self.caller.message().is_none() && !self.wanted.is_empty() && self.caller.is_open() {
             self.widen()?;
         }
@@ -427,6 +444,16 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
+    /// What is under way to a group that is halted is not waited for.
+    #[cold]
+    fn look_for_halts(&mut self, now: Duration, each: &mut impl FnMut(Finished<'_>)) {
+        for group in self.plan.topology().group_ids() {
+            if self.halts.find(&[group], now).is_some() {
+                self.give_up(Why::Halted(Group(group)), |ticket| ticket.groups().any(|to| to == group), each);
+            }
+        }
+    }
+
     fn give_up(
         &mut self,
         why: Why,
@@ -437,6 +464,7 @@ impl<F: FabricDiagnostics> Core<F> {
         for request in from..from + self.window() as u64 {
             let told = match why {
                 Why::GroupReset(Group(group)) => stentor_session::Why::GroupReset(group),
+                Why::Halted(Group(group)) => stentor_session::Why::Halted(group),
                 _ => stentor_session::Why::Superseded,
             };
             if self.caller.ticket(request).is_some_and(&is_meant) && self.caller.lost(request, told).is_some() {

@@ -9,6 +9,7 @@ mod calls;
 mod core;
 mod error;
 mod groups;
+mod halts;
 mod local;
 mod prepared;
 mod serve;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use stentor_election::Heartbeat;
 use stentor_fabric::{Idle, ProcessId, WaitMode};
-use stentor_multicast::{GroupId, Member, Replica};
-use stentor_session::Answers;
+use stentor_multicast::{ClientId, GroupId, Member, Replica};
+use stentor_session::{Answers, ReplyRecord};
 
 use super::apply::Looks;
 use super::error::Problem;
@@ -116,7 +116,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
         let poisoned = machine.progress().poisoned();
         let poisoned_at = poisoned.map(|at| at.index);
         election.set_applied(Applied { commands: machine.progress().commands(), poisoned: poisoned_at });
-        let mut since_start = Duration::ZERO;
+        let (mut since_start, mut looks) = (Duration::ZERO, false);
         let round = |member: &mut Member<F>, now: Duration, _: bool| {
             since_start = now;
             election.watch(|process| Presence::of(member.fabric(), process));
@@ -127,6 +127,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
             }
             if now >= *next_look {
                 *next_look = now + LOOK;
+                looks = true;
                 tell(plan, *me, member);
             }
         };
@@ -143,8 +144,16 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
             // Its connections end here, as those of a process that dies.
             self.member = None;
         }
+        if looks && let Some(at) = poisoned {
+            self.send_halt_notices(at);
+        }
         for request in self.mailbox.take() {
             request(self);
+        }
+        if !worked && self.machine.is_about_to_return() {
+            // The apply thread may need this processor.
+            std::thread::yield_now();
+            return Ok((true, longest));
         }
         Ok((worked, longest.min(self.machine.longest_sleep())))
     }
@@ -184,6 +193,18 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
         self.answers = Answers::new(self.plan.topology().clients());
         self.member = Some(member);
         Ok((true, Duration::ZERO))
+    }
+
+    /// Tells all clients, if the group is halted. A notice for which there is no room is sent at the next look, as all are.
+    #[cold]
+    fn send_halt_notices(&mut self, own: Position) {
+        let (Some(index), clients) = (self.halted(Some(own)), self.plan.topology().clients() as u16) else { return };
+        let Some(member) = &mut self.member else { return };
+        let mut record = Vec::new();
+        ReplyRecord::halt_notice(index).write(&mut record);
+        for client in (0..clients).map(ClientId) {
+            let _ = member.reply(client, &[&record]);
+        }
     }
 
     /// Returns the command at which the group is halted: the machines of a majority have panicked.

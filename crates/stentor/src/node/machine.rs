@@ -97,6 +97,12 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
+    /// Returns whether replies are about to come from another thread, so that a sleep does not pay.
+    #[inline]
+    pub(super) fn is_about_to_return(&self) -> bool {
+        matches!(&self.side, Side::Own(queue) if queue.is_about_to_return())
+    }
+
     /// Returns how long this thread may sleep, as far as the machine goes.
     #[inline]
     pub(super) fn longest_sleep(&self) -> std::time::Duration {
