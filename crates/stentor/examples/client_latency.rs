@@ -1,0 +1,270 @@
+//! Measures what a reply costs: `client_latency FABRIC WAIT [ROUNDS]`, with `shm` or `roce`, and `poll`, `adaptive` or `block`.
+//!
+//! Three processes of this program are the nodes, with their machines on threads of their own. In each round the same process sends one command
+//! at a time: by the protocol's client, which waits until a majority of the group has delivered it and gets no reply; by a [`LocalClient`]
+//! and by a [`Client`], which wait for the reply; and it hands a value to another thread and back. The last lines are medians, and their
+//! ratio to the first figure and the hand-overs: two for a `LocalClient`, to the apply thread and back, and four for a `Client`.
+
+use std::error::Error;
+use std::ffi::OsStr;
+use std::hint::spin_loop;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use stentor::runtime::{
+    self, BindConfig, ClientId, ClusterFabric, ClusterRuntime, FabricDiagnostics, GroupId, Housekeeper, client_round,
+};
+use stentor::{
+    Client, Cluster, ClusterConfig, Context, FabricKind, Group, LocalClient, Outcome, Reply, StateMachine, Stateless,
+    Turn, WaitMode, with_fabric,
+};
+use stentor_fabric::Backoff;
+use stentor_testutil::TempDir;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Commands of each kind in a round.
+const COMMANDS: usize = 500;
+const COMMAND: [u8; 64] = [7; 64];
+const NAMES: [&str; 3] = ["n1", "n2", "n3"];
+
+/// Replies with the number of commands.
+#[derive(Default)]
+struct Counter(u64);
+
+impl StateMachine for Counter {
+    type Frozen = Stateless;
+
+    fn apply(&mut self, _: &Context<'_>, _: &[u8], reply: &mut Reply) {
+        self.0 += 1;
+        reply.extend(&self.0.to_le_bytes());
+    }
+
+    fn freeze(&self) -> Stateless {
+        Stateless
+    }
+
+    fn restore(&mut self, _: &mut dyn Read) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn wait_mode(name: &str) -> Result<WaitMode> {
+    match name {
+        "poll" => Ok(WaitMode::POLL),
+        "adaptive" => Ok(WaitMode::ADAPTIVE),
+        "block" => Ok(WaitMode::BLOCK),
+        _ => Err(format!("`{name}` is not `poll`, `adaptive` or `block`").into()),
+    }
+}
+
+fn configuration(fabric: &str, directory: &Path) -> Result<PathBuf> {
+    std::fs::write(directory.join("key"), "0123456789abcdef0123456789abcdef")?;
+    let path = directory.join("cluster.toml");
+    let process = |n: u8| format!("{{ id = \"n{n}\", address = \"127.77.0.{n}:7001\" }}");
+    let processes = [1, 2, 3].map(process).join(", ");
+    let text = format!(
+        "cluster = \"latency\"\nfabric = \"{fabric}\"\nkey = \"file:key\"\n[election]\nkind = \"heartbeat\"\n[[group]]\n\
+         id = \"g1\"\nprocess = [ {processes} ]\n"
+    );
+    std::fs::write(&path, text)?;
+    Ok(path)
+}
+
+/// What sends one command at a time.
+trait Sender {
+    /// Sends a command and waits for its end.
+    fn send(&mut self) -> Result<()>;
+}
+
+/// The protocol's client: nobody replies to it.
+struct Plain<F: FabricDiagnostics> {
+    client: runtime::Client<F>,
+    backoff: Backoff,
+    housekeeper: Housekeeper,
+}
+
+impl<F: ClusterFabric> Plain<F> {
+    fn join(path: &Path, sockets: &Path, wait: WaitMode) -> Result<Box<dyn Sender>>
+    where
+        F: 'static,
+    {
+        let plan = ClusterRuntime::new(ClusterConfig::load(path)?)?.with_file(path);
+        let bind = BindConfig { sockets: sockets.to_owned(), ..BindConfig::beside(path) };
+        // The last place: the other clients take the first ones.
+        let place = ClientId(plan.topology().clients() as u16 - 1);
+        let (backoff, housekeeper) = (Backoff::new(wait), Housekeeper::default());
+        let mut plain = Plain { client: plan.start_client::<F>(place, &bind)?, backoff, housekeeper };
+        while !plain.client.reaches_all(&[GroupId(0)]) {
+            client_round(&mut plain.client, &mut plain.backoff, &mut plain.housekeeper, false)?;
+        }
+        Ok(Box::new(plain))
+    }
+}
+
+impl<F: FabricDiagnostics> Sender for Plain<F> {
+    fn send(&mut self) -> Result<()> {
+        let Plain { client, backoff, housekeeper } = self;
+        while client.submit(&[GroupId(0)], &COMMAND, true).is_err() {
+            client_round(client, backoff, housekeeper, false)?;
+        }
+        let mut submitted = true;
+        while client.outstanding() > 0 {
+            client_round(client, backoff, housekeeper, std::mem::take(&mut submitted))?;
+        }
+        Ok(())
+    }
+}
+
+struct Local {
+    client: LocalClient,
+    group: Group,
+}
+
+impl Sender for Local {
+    fn send(&mut self) -> Result<()> {
+        while self.client.submit(self.group, &COMMAND).is_err() {
+            let _ = self.client.turn(|_, _| ())?;
+        }
+        let mut done = false;
+        while !done {
+            let turn = self.client.turn(|_, outcome| done = matches!(outcome, Outcome::Applied(_)))?;
+            if let (Turn::Idle(until), false) = (turn, done) {
+                let longest = Timespec::try_from(until.saturating_duration_since(Instant::now()))?;
+                poll(&mut [PollFd::new(&self.client, PollFlags::IN)], Some(&longest))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Threaded {
+    client: Client,
+    group: Group,
+}
+
+impl Sender for Threaded {
+    fn send(&mut self) -> Result<()> {
+        self.client.call(self.group, &COMMAND).wait()?;
+        Ok(())
+    }
+}
+
+/// Hands a value to another thread, and gets it back: two hand-overs, each by a queue whose reader waits in the same mode.
+struct HandOvers {
+    there: SyncSender<u64>,
+    back: Receiver<u64>,
+    wait: WaitMode,
+}
+
+impl HandOvers {
+    fn start(wait: WaitMode) -> Self {
+        let ((there, work), (done, back)) = (sync_channel(1), sync_channel(1));
+        thread::spawn(move || while receive(&work, wait).is_some_and(|value| done.send(value).is_ok()) {});
+        HandOvers { there, back, wait }
+    }
+}
+
+impl Sender for HandOvers {
+    fn send(&mut self) -> Result<()> {
+        self.there.send(1)?;
+        receive(&self.back, self.wait).ok_or("the thread has ended")?;
+        Ok(())
+    }
+}
+
+fn receive(queue: &Receiver<u64>, wait: WaitMode) -> Option<u64> {
+    for round in 0..wait.spins.saturating_add(wait.yields) {
+        match queue.try_recv() {
+            Ok(value) => return Some(value),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) if round < wait.spins => spin_loop(),
+            Err(TryRecvError::Empty) => thread::yield_now(),
+        }
+    }
+    queue.recv().ok()
+}
+
+/// The processes of the nodes. They end with this.
+struct Nodes(Vec<Child>);
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for node in &mut self.0 {
+            // One that is gone already is none the worse.
+            let _ = node.kill();
+            let _ = node.wait();
+        }
+    }
+}
+
+fn measure(fabric: &str, mode: &str, rounds: usize) -> Result<()> {
+    let wait = wait_mode(mode)?;
+    let directory = TempDir::new();
+    let path = configuration(fabric, &directory)?;
+    let program = std::env::current_exe()?;
+    let mut nodes = Nodes(Vec::new());
+    for name in NAMES {
+        let words: [&OsStr; 4] = [OsStr::new("node"), path.as_os_str(), OsStr::new(name), OsStr::new(mode)];
+        nodes.0.push(Command::new(&program).args(words).spawn()?);
+    }
+    let cluster = Cluster::load(&path)?.in_directory(&*directory);
+    let group = cluster.group("g1")?;
+    let local = Local { client: cluster.client().wait(wait).connect_local()?, group };
+    let plain = with_fabric!(cluster_fabric(&path)?, F => Plain::<F>::join(&path, &directory, wait))?;
+    let threaded = Threaded { client: cluster.client().wait(wait).connect()?, group };
+    let mut senders: [(&str, Box<dyn Sender>); 4] = [
+        ("without a reply", plain),
+        ("two hand-overs", Box::new(HandOvers::start(wait))),
+        ("LocalClient", Box::new(local)),
+        ("Client", Box::new(threaded)),
+    ];
+    let mut all: [Vec<Duration>; 4] = Default::default();
+    for round in 0..=rounds {
+        for ((_, sender), times) in senders.iter_mut().zip(&mut all) {
+            for _ in 0..COMMANDS {
+                let since = Instant::now();
+                sender.send()?;
+                // The first round warms up.
+                if round > 0 {
+                    times.push(since.elapsed());
+                }
+            }
+        }
+    }
+    let mut medians = [0.0; 4];
+    for (((name, _), times), median) in senders.iter().zip(&mut all).zip(&mut medians) {
+        times.sort_unstable();
+        let at = |part: usize| times[times.len() * part / 100].as_secs_f64() * 1e6;
+        *median = at(50);
+        println!("{fabric} {mode} {name:<16} p50 {:>7.2} us, p99 {:>8.2} us, {} times", at(50), at(99), times.len());
+    }
+    let [plain, two, local, threaded] = medians;
+    println!("{fabric} {mode} LocalClient / (without a reply + two hand-overs): {:.2}", local / (plain + two));
+    println!("{fabric} {mode} Client / (without a reply + four hand-overs): {:.2}", threaded / (plain + 2.0 * two));
+    Ok(())
+}
+
+fn cluster_fabric(path: &Path) -> Result<FabricKind> {
+    Ok(ClusterConfig::load(path)?.fabric())
+}
+
+fn main() -> Result<()> {
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["node", path, name, mode] => {
+            let cluster = Cluster::load(path)?;
+            let cluster = cluster.in_directory(Path::new(path).parent().unwrap_or(Path::new("")));
+            Ok(cluster.node(name, Counter::default()).wait(wait_mode(mode)?).start()?.run()?)
+        }
+        [fabric, mode] => measure(fabric, mode, 20),
+        [fabric, mode, rounds] => measure(fabric, mode, rounds.parse()?),
+        _ => Err("usage: client_latency shm|roce poll|adaptive|block [ROUNDS]".into()),
+    }
+}
