@@ -5,12 +5,8 @@
 //! and by a [`Client`], which wait for the reply; and it hands a value to another thread and back. The last lines are medians, and their
 //! ratio to the first figure and the hand-overs: two for a `LocalClient`, to the apply thread and back, and four for a `Client`.
 
-use std::error::Error;
-use std::ffi::OsStr;
 use std::hint::spin_loop;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,62 +15,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use stentor::runtime::{
     self, BindConfig, ClientId, ClusterFabric, ClusterRuntime, FabricDiagnostics, GroupId, Housekeeper, client_round,
 };
-use stentor::{
-    Client, Cluster, ClusterConfig, Context, FabricKind, Group, LocalClient, Outcome, Reply, StateMachine, Stateless,
-    Turn, WaitMode, with_fabric,
-};
+use stentor::{Client, Cluster, ClusterConfig, FabricKind, Group, LocalClient, Outcome, Turn, WaitMode, with_fabric};
 use stentor_fabric::Backoff;
 use stentor_testutil::TempDir;
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+#[path = "common/nodes.rs"]
+mod nodes;
+
+use nodes::{Nodes, Result, configuration, wait_mode};
 
 /// Commands of each kind in a round.
 const COMMANDS: usize = 500;
 const COMMAND: [u8; 64] = [7; 64];
-const NAMES: [&str; 3] = ["n1", "n2", "n3"];
-
-/// Replies with the number of commands.
-#[derive(Default)]
-struct Counter(u64);
-
-impl StateMachine for Counter {
-    type Frozen = Stateless;
-
-    fn apply(&mut self, _: &Context<'_>, _: &[u8], reply: &mut Reply) {
-        self.0 += 1;
-        reply.extend(&self.0.to_le_bytes());
-    }
-
-    fn freeze(&self) -> Stateless {
-        Stateless
-    }
-
-    fn restore(&mut self, _: &mut dyn Read) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn wait_mode(name: &str) -> Result<WaitMode> {
-    match name {
-        "poll" => Ok(WaitMode::POLL),
-        "adaptive" => Ok(WaitMode::ADAPTIVE),
-        "block" => Ok(WaitMode::BLOCK),
-        _ => Err(format!("`{name}` is not `poll`, `adaptive` or `block`").into()),
-    }
-}
-
-fn configuration(fabric: &str, directory: &Path) -> Result<PathBuf> {
-    std::fs::write(directory.join("key"), "0123456789abcdef0123456789abcdef")?;
-    let path = directory.join("cluster.toml");
-    let process = |n: u8| format!("{{ id = \"n{n}\", address = \"127.77.0.{n}:7001\" }}");
-    let processes = [1, 2, 3].map(process).join(", ");
-    let text = format!(
-        "cluster = \"latency\"\nfabric = \"{fabric}\"\nkey = \"file:key\"\n[election]\nkind = \"heartbeat\"\n[[group]]\n\
-         id = \"g1\"\nprocess = [ {processes} ]\n"
-    );
-    std::fs::write(&path, text)?;
-    Ok(path)
-}
 
 /// What sends one command at a time.
 trait Sender {
@@ -190,29 +142,11 @@ fn receive(queue: &Receiver<u64>, wait: WaitMode) -> Option<u64> {
     queue.recv().ok()
 }
 
-/// The processes of the nodes. They end with this.
-struct Nodes(Vec<Child>);
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for node in &mut self.0 {
-            // One that is gone already is none the worse.
-            let _ = node.kill();
-            let _ = node.wait();
-        }
-    }
-}
-
 fn measure(fabric: &str, mode: &str, rounds: usize) -> Result<()> {
     let wait = wait_mode(mode)?;
     let directory = TempDir::new();
     let path = configuration(fabric, &directory)?;
-    let program = std::env::current_exe()?;
-    let mut nodes = Nodes(Vec::new());
-    for name in NAMES {
-        let words: [&OsStr; 4] = [OsStr::new("node"), path.as_os_str(), OsStr::new(name), OsStr::new(mode)];
-        nodes.0.push(Command::new(&program).args(words).spawn()?);
-    }
+    let nodes = Nodes::start(&path, mode)?;
     let cluster = Cluster::load(&path)?.in_directory(&*directory);
     let group = cluster.group("g1")?;
     let local = Local { client: cluster.client().wait(wait).connect_local()?, group };
@@ -244,6 +178,7 @@ fn measure(fabric: &str, mode: &str, rounds: usize) -> Result<()> {
         *median = at(50);
         println!("{fabric} {mode} {name:<16} p50 {:>7.2} us, p99 {:>8.2} us, {} times", at(50), at(99), times.len());
     }
+    drop(nodes);
     let [plain, two, local, threaded] = medians;
     println!("{fabric} {mode} LocalClient / (without a reply + two hand-overs): {:.2}", local / (plain + two));
     println!("{fabric} {mode} Client / (without a reply + four hand-overs): {:.2}", threaded / (plain + 2.0 * two));
@@ -258,11 +193,7 @@ fn main() -> Result<()> {
     let words: Vec<_> = std::env::args().skip(1).collect();
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     match words[..] {
-        ["node", path, name, mode] => {
-            let cluster = Cluster::load(path)?;
-            let cluster = cluster.in_directory(Path::new(path).parent().unwrap_or(Path::new("")));
-            Ok(cluster.node(name, Counter::default()).wait(wait_mode(mode)?).start()?.run()?)
-        }
+        ["node", path, name, mode] => Nodes::run(path, name, mode),
         [fabric, mode] => measure(fabric, mode, 20),
         [fabric, mode, rounds] => measure(fabric, mode, rounds.parse()?),
         _ => Err("usage: client_latency shm|roce poll|adaptive|block [ROUNDS]".into()),

@@ -11,11 +11,12 @@ use std::task::{Context as Tasks, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, SystemTime};
 
-use stentor::runtime::{self, ClientId, ClusterRuntime, GroupId, ShmFabric, Wants};
+use stentor::runtime::{self, ClientId, ClusterRuntime, GroupId, Housekeeper, ShmFabric, Wants, client_round};
 use stentor::{
     ApplyThread, Client, Cluster, ClusterConfig, Context, Group, LocalClient, Node, NodeHandle, Outcome, Reply,
     StateMachine, Stateless, WaitMode,
 };
+use stentor_fabric::Backoff;
 use stentor_session::{Caller, CallerConfig, Envelope, Event, Fate, Pair, ReplyRecord, SessionId};
 use stentor_testutil::TempDir;
 
@@ -101,9 +102,11 @@ impl Turns for runtime::Client<ShmFabric> {
     }
 }
 
-/// The protocol's client and a session, with nothing else: what a [`LocalClient`] is compared with.
+/// The protocol's client in its usual loop, and a session, with nothing else: what a [`LocalClient`] is compared with.
 pub struct ByHand {
     client: runtime::Client<ShmFabric>,
+    backoff: Backoff,
+    housekeeper: Housekeeper,
     caller: Caller,
     envelope: [u8; Envelope::BYTES],
 }
@@ -111,7 +114,8 @@ pub struct ByHand {
 impl ByHand {
     /// Does a round. Returns what the groups have answered.
     fn round(&mut self) -> Option<bool> {
-        self.client.step();
+        let ByHand { client, backoff, housekeeper, .. } = self;
+        client_round(client, backoff, housekeeper, false).expect("it never sleeps");
         let mut answered = None;
         while let Some(reply) = self.client.next_reply() {
             let record = ReplyRecord::parse(reply.bytes).expect("a record");
@@ -131,13 +135,10 @@ impl ByHand {
         caller.open(7, &pairs, until.as_nanos() as u64).expect("nothing is under way");
         let message = caller.message().expect("its opening");
         client.submit_parts(message.to, &[message.payload], COMMAND_WANTS).expect("there is room");
-        let mut by_hand = ByHand { client, caller, envelope: [0; Envelope::BYTES] };
-        loop {
-            match by_hand.round() {
-                Some(opened) => break assert!(opened, "the session is not opened"),
-                None => by_hand.client.housekeep(),
-            };
-        }
+        let (backoff, housekeeper) = (Backoff::new(WaitMode::POLL), Housekeeper::default());
+        let mut by_hand = ByHand { client, backoff, housekeeper, caller, envelope: [0; Envelope::BYTES] };
+        let opened = std::iter::repeat_with(|| by_hand.round()).find_map(|answered| answered);
+        assert_eq!(opened, Some(true), "the session is opened");
         by_hand
     }
 }

@@ -1,0 +1,171 @@
+//! Measures clients that ask for more than a group can do: `client_overload FABRIC WAIT [SECONDS]`, with `shm` or `roce`, and `poll`,
+//! `adaptive` or `block`.
+//!
+//! Three processes of this program are the nodes. First one client has as many calls under way as its window holds: what it gets done is the
+//! peak. Then calls are made at twice that rate, whether there is room for them or not: of those that were let in, the rate and the latency
+//! are printed. Last, two modest clients with four calls under way each are measured alone, and beside a greedy one that calls whenever there
+//! is room.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stentor::{Call, CallError, Client, Cluster, Group, Refused};
+use stentor_testutil::TempDir;
+
+#[path = "common/nodes.rs"]
+mod nodes;
+
+use nodes::{Nodes, Result, configuration, wait_mode};
+
+const COMMAND: [u8; 64] = [7; 64];
+/// Calls of one client under way, for its peak.
+const FULL: usize = 512;
+const MODEST: usize = 4;
+/// Calls that an overloaded client takes.
+const TAKEN: u32 = 1024;
+
+/// Keeps so many calls under way for so long. Returns how many were answered in each second.
+fn closed_loop(client: &Client, group: Group, depth: usize, time: Duration) -> Result<f64> {
+    let (since, mut done, mut calls) = (Instant::now(), 0, VecDeque::new());
+    while since.elapsed() < time {
+        while calls.len() < depth {
+            calls.push_back(client.call(group, &COMMAND));
+        }
+        match calls.pop_front().map(Call::wait) {
+            Some(Err(CallError::NotApplied(Refused::Busy(_)))) | None => {}
+            Some(answer) => {
+                answer?;
+                done += 1;
+            }
+        }
+    }
+    let rate = f64::from(done) / since.elapsed().as_secs_f64();
+    calls.into_iter().for_each(|call| drop(call.wait()));
+    Ok(rate)
+}
+
+/// What came of calls at a given rate.
+struct Overload {
+    /// Answered calls in each second.
+    goodput: f64,
+    refused: f64,
+    p50: Duration,
+    p99: Duration,
+}
+
+/// Calls at this rate, whether there is room or not.
+fn open_loop(client: &Client, group: Group, rate: f64, time: Duration) -> Result<Overload> {
+    let (sender, made) = std::sync::mpsc::channel::<(Instant, Call)>();
+    let since = Instant::now();
+    let answers = thread::scope(|scope| {
+        let waits = scope.spawn(move || {
+            let (mut times, mut refused) = (Vec::new(), 0_u32);
+            for (at, call) in made {
+                match call.wait() {
+                    Ok(_) => times.push(at.elapsed()),
+                    Err(CallError::NotApplied(Refused::Busy(_))) => refused += 1,
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok((times, refused, since.elapsed()))
+        });
+        let mut called = 0.0;
+        while since.elapsed() < time {
+            let due = since.elapsed().as_secs_f64() * rate;
+            while called < due {
+                called += 1.0;
+                if sender.send((Instant::now(), client.call(group, &COMMAND))).is_err() {
+                    break;
+                }
+            }
+            thread::yield_now();
+        }
+        drop(sender);
+        waits.join()
+    });
+    let (mut times, refused, took) = answers.map_err(|_| "a thread panicked")??;
+    times.sort_unstable();
+    let at = |part: usize| times.get(times.len() * part / 100).copied().unwrap_or_default();
+    let took = took.as_secs_f64();
+    Ok(Overload { goodput: times.len() as f64 / took, refused: f64::from(refused) / took, p50: at(50), p99: at(99) })
+}
+
+/// Two modest clients at once. Returns the rate of the slower one.
+fn modest(clients: &[Client; 2], group: Group, time: Duration) -> Result<f64> {
+    let rates = thread::scope(|scope| {
+        let run = |client| {
+            let measured = move || closed_loop(client, group, MODEST, time).map_err(|error| error.to_string());
+            scope.spawn(measured)
+        };
+        clients.each_ref().map(run).map(|running| running.join().map_err(|_| "a thread panicked".to_owned())?)
+    });
+    let [first, second] = rates;
+    Ok(first?.min(second?))
+}
+
+fn measure(fabric: &str, mode: &str, seconds: u64) -> Result<()> {
+    let (time, wait) = (Duration::from_secs(seconds), wait_mode(mode)?);
+    let directory = TempDir::new();
+    let path = configuration(fabric, &directory)?;
+    let nodes = Nodes::start(&path, mode)?;
+    let cluster = Cluster::load(&path)?.in_directory(&*directory);
+    let group = cluster.group("g1")?;
+    let client = cluster.client().wait(wait).calls(TAKEN).connect()?;
+    closed_loop(&client, group, FULL, time / 2)?;
+    let peak = closed_loop(&client, group, FULL, time)?;
+    println!("{fabric} {mode} peak: {peak:.0} calls/s, {FULL} under way");
+    let over = open_loop(&client, group, 2.0 * peak, time)?;
+    let Overload { goodput, refused, p50, p99 } = over;
+    println!(
+        "{fabric} {mode} at twice that: {goodput:.0} answered/s, {refused:.0} refused/s, p50 {:.1} ms, p99 {:.1} ms; {:.0} % of the peak",
+        p50.as_secs_f64() * 1e3,
+        p99.as_secs_f64() * 1e3,
+        100.0 * goodput / peak
+    );
+    let connect = || cluster.client().wait(wait).connect();
+    let both = [connect()?, connect()?];
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        alone.push(modest(&both, group, time / 2)?);
+        let ends = AtomicBool::new(false);
+        let rate = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ends.load(Ordering::Relaxed) {
+                    // It waits for none of them.
+                    drop(client.call(group, &COMMAND));
+                    if client.room() == 0 {
+                        thread::yield_now();
+                    }
+                }
+            });
+            let rate = modest(&both, group, time / 2);
+            ends.store(true, Ordering::Relaxed);
+            rate
+        });
+        beside.push(rate?);
+    }
+    let median = |rates: &mut Vec<f64>| {
+        rates.sort_unstable_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    };
+    let (alone, beside) = (median(&mut alone), median(&mut beside));
+    println!(
+        "{fabric} {mode} the slower of two modest clients: {alone:.0} calls/s alone, {beside:.0} beside a greedy one: {:.2}",
+        beside / alone
+    );
+    drop(nodes);
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["node", path, name, mode] => Nodes::run(path, name, mode),
+        [fabric, mode] => measure(fabric, mode, 4),
+        [fabric, mode, seconds] => measure(fabric, mode, seconds.parse()?),
+        _ => Err("usage: client_overload shm|roce poll|adaptive|block [SECONDS]".into()),
+    }
+}
