@@ -10,6 +10,7 @@ mod chaos;
 mod compare;
 mod critical_path;
 mod failover;
+mod features;
 mod guest;
 mod instructions;
 mod layers;
