@@ -11,8 +11,8 @@ use crate::source::rust_files;
 use crate::step::{Component, Outcome, Step};
 use crate::workspace::{Package, Workspace};
 use crate::{
-    bindings, campaign, chaos, failover, features, layers, lengths, licences, loom, modules, ofi, oracle, programs,
-    purity, roce, slow, unsafety, verbs, zookeeper,
+    api, bindings, campaign, chaos, failover, features, layers, lengths, licences, loom, modules, ofi, oracle,
+    programs, purity, roce, slow, unsafety, verbs, zookeeper,
 };
 
 /// Everything that must hold before a change is merged. Quick ones first.
@@ -31,6 +31,7 @@ pub(crate) const TEST: &[Step] = &[
         run: features::step,
     },
     Step { name: "docs", what: "rustdoc, warnings denied", run: docs },
+    Step { name: "api", what: "the public items of the crate `stentor` are those of their list", run: api::step },
     Step {
         name: "purity",
         what: "protocols do no I/O, start no threads, read no clock, draw no numbers",
