@@ -1,6 +1,8 @@
 //! The crate `stentor` in all combinations of its features that matter: each compiles without a warning, and without a fabric none
 //! does.
 
+use std::process::Command;
+
 use anyhow::{Context as _, Result, ensure};
 
 use crate::cargo::{Context, line, run};
@@ -21,20 +23,26 @@ const COMBINATIONS: [&str; 9] = [
 /// The features of which at least one is needed.
 const FABRICS: [&str; 4] = ["shm", "roce", "verbs", "ofi"];
 
-/// What checks the crate without a fabric. Profile and flags are those of the step `clippy`, so both share what they build.
-const CLIPPY: [&str; 5] = ["clippy", "-p", "stentor", "--lib", "--no-default-features"];
+/// Clippy's own flags are those of the step `clippy`, for every command: with others it checks all crates anew.
+const DENIED: [&str; 3] = ["--", "-D", "warnings"];
 
 /// Builds every combination, and none.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     for features in COMBINATIONS {
-        run(context.cargo(CLIPPY).args(["--features", features, "--", "-D", "warnings"]))?;
+        run(&mut clippy(context, &["--features", features]))?;
     }
     without_fabric(context)?;
     Ok(Outcome::Passed)
 }
 
+fn clippy(context: &Context, features: &[&str]) -> Command {
+    let mut command = context.cargo(["clippy", "-p", "stentor", "--lib", "--no-default-features"]);
+    command.args(features).args(DENIED);
+    command
+}
+
 fn without_fabric(context: &Context) -> Result<()> {
-    let mut command = context.cargo(CLIPPY);
+    let mut command = clippy(context, &[]);
     println!("$ {}", line(&command));
     let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     let text = String::from_utf8_lossy(&output.stderr);
