@@ -52,6 +52,12 @@ pub(crate) enum Request {
         #[arg(long)]
         record: bool,
     },
+    /// Compares the public items of the crate `stentor` with their list.
+    Api {
+        /// Writes the list anew instead.
+        #[arg(long)]
+        record: bool,
+    },
     /// Counts the lines of code of each crate.
     Lines {
         /// The checkout; this one if there is none.
@@ -93,6 +99,7 @@ mod tests {
         let found = |line| parsed(line).unwrap();
         assert_eq!(found("step loom"), Request::Step { name: "loom".into() });
         assert_eq!(found("instructions --record"), Request::Instructions { record: true });
+        assert_eq!(found("api --record"), Request::Api { record: true });
         assert_eq!(found("lines ../base"), Request::Lines { root: Some("../base".into()) });
         assert_eq!(found("test"), Request::Test { only: vec![] });
         let both = Request::Test { only: vec!["clippy".into(), "docs".into()] };

@@ -1,6 +1,7 @@
 //! Everything that is run on Stentor's sources: `cargo xtask test` before every merge, `cargo xtask nightly` now and then.
 #![forbid(unsafe_code)]
 
+mod api;
 mod args;
 mod bindings;
 mod bounds;
@@ -10,6 +11,7 @@ mod chaos;
 mod compare;
 mod critical_path;
 mod failover;
+mod features;
 mod guest;
 mod instructions;
 mod layers;
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Request::Instructions { record: false } => return ended(instructions::step(&here).map(drop)),
         Request::Oracle { record: true } => return ended(oracle::record(&here)),
         Request::Oracle { record: false } => return ended(oracle::step(&here).map(drop)),
+        Request::Api { record } => return ended(api::compare(&here, record)),
         Request::Lines { root } => return ended(lines::print(&root.unwrap_or(here.root))),
         Request::Compare(options) => return ended(compare::run(&Context::shipped(), &options)),
         Request::Regression(options) => {

@@ -11,8 +11,8 @@ use crate::source::rust_files;
 use crate::step::{Component, Outcome, Step};
 use crate::workspace::{Package, Workspace};
 use crate::{
-    bindings, campaign, chaos, failover, layers, lengths, licences, loom, modules, ofi, oracle, programs, purity, roce,
-    slow, unsafety, verbs, zookeeper,
+    api, bindings, campaign, chaos, failover, features, layers, lengths, licences, loom, modules, ofi, oracle,
+    programs, purity, roce, slow, unsafety, verbs, zookeeper,
 };
 
 /// Everything that must hold before a change is merged. Quick ones first.
@@ -25,7 +25,13 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "licences", what: "no copyleft and no foreign registry among the dependencies", run: licences::step },
     Step { name: "clippy", what: "clippy on all targets, warnings denied", run: clippy },
     Step { name: "clippy-plants", what: "the same with the planted bugs compiled in", run: clippy_plants },
+    Step {
+        name: "features",
+        what: "the crate `stentor` in every combination of features that matters, warnings denied; none without a fabric",
+        run: features::step,
+    },
     Step { name: "docs", what: "rustdoc, warnings denied", run: docs },
+    Step { name: "api", what: "the public items of the crate `stentor` are those of their list", run: api::step },
     Step {
         name: "purity",
         what: "protocols do no I/O, start no threads, read no clock, draw no numbers",

@@ -15,6 +15,10 @@ use crate::source::{Source, rust_files};
 pub(crate) struct Workspace {
     /// All packages, dependencies included.
     pub packages: Vec<Package>,
+    /// Where cargo puts what it has built for others to take.
+    pub target_directory: PathBuf,
+    /// Where it builds. Nothing before Rust 1.91.
+    pub build_directory: Option<PathBuf>,
     workspace_members: Vec<String>,
     resolve: Resolve,
 }

@@ -459,15 +459,26 @@ fn end_that_dies_between_addresses_is_missed() {
 }
 
 #[test]
+fn key_that_says_not_where_it_is_is_refused_and_not_shown() {
+    for key in ["a secret of these words", "env:", "file:", "url:secret"] {
+        let [listens, _] = at("127.0.0.1:1", FabricKind::Roce);
+        let error = listens.key(key).start().map(drop).unwrap_err();
+        assert_eq!(error.kind(), ChannelErrorKind::NotStarted);
+        assert!(error.remedy().contains("`env:NAME` or `file:PATH`"), "{}", error.remedy());
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}
+
+#[test]
 fn end_with_another_key_is_told_so_and_does_not_wait_for_its_patience() {
     let directory = TempDir::new();
     let [mut listens, mut connects] = at(&address(80), FabricKind::Roce);
     let key = |name: &str| {
         let path = directory.join(name);
         std::fs::write(&path, format!("{name} is the key of this end")).unwrap();
-        stentor::config::KeySource::File(path)
+        format!("file:{}", path.display())
     };
-    (listens, connects) = (listens.key(key("one")), connects.key(key("another")));
+    (listens, connects) = (listens.key(&key("one")), connects.key(&key("another")));
     let other = thread::spawn(move || listens.patience(Duration::from_secs(8)).open().map(|_| ()).unwrap_err());
     let since = Instant::now();
     let error = connects.open().map(|_| ()).unwrap_err();

@@ -82,6 +82,8 @@ const EVERYWHERE: &[&str] = &[
 ];
 /// Programs that come with the C compiler, which `gcc` needs.
 const BINUTILS: &[&str] = &["strip"];
+/// Programs of the toolchain that builds this one.
+const TOOLCHAIN: &[&str] = &["rustdoc"];
 /// Commands that are built into the shells.
 const BUILT_IN: &[&str] = &[
     "break", "case", "cd", "continue", "declare", "done", "echo", "esac", "exit", "export", "false", "fi", "for", "in",
@@ -241,7 +243,7 @@ fn judge(path: &Path, called: &BTreeSet<String>, functions: &BTreeSet<String>, l
     for name in called {
         let given = EVERYWHERE.contains(&name.as_str())
             || BUILT_IN.contains(&name.as_str())
-            || BINUTILS.contains(&name.as_str());
+            || [BINUTILS, TOOLCHAIN].concat().contains(&name.as_str());
         // The steps' own programs: `kill` is built into shells, but nothing that Rust could start.
         let rust = path.extension().is_some_and(|extension| extension == "rs");
         if given && !(rust && BUILT_IN.contains(&name.as_str())) || functions.contains(name) {

@@ -12,7 +12,7 @@ use super::error::Problem;
 use super::place::{Meeting, Wishes};
 use super::{Channel, ChannelError};
 use crate::Cluster;
-use crate::config::{FabricKind, KeySource};
+use crate::config::FabricKind;
 use crate::runtime::StartError;
 
 /// For how long an end waits for the other one by default.
@@ -71,10 +71,10 @@ impl ChannelBuilder {
         self
     }
 
-    /// Says where the key is, for fabrics between hosts. Without it an end of a cluster uses the cluster's, and an end at a place needs none
-    /// if both ends are at loopback addresses.
-    pub fn key(mut self, key: KeySource) -> Self {
-        self.wishes.key = Some(key);
+    /// Says where the key is, for fabrics between hosts: `env:NAME` or `file:PATH`. Without it an end of a cluster uses the cluster's, and
+    /// an end at a place needs none if both ends are at loopback addresses.
+    pub fn key(mut self, place: &str) -> Self {
+        self.wishes.key = Some(place.to_owned());
         self
     }
 

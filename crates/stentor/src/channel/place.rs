@@ -52,9 +52,17 @@ pub(super) struct Wishes {
     pub(super) fabric: FabricKind,
     pub(super) directory: PathBuf,
     pub(super) bind: Option<IpAddr>,
-    pub(super) key: Option<KeySource>,
+    /// Where the key is: `env:NAME` or `file:PATH`.
+    pub(super) key: Option<String>,
     /// Of libfabric, in the order in which they are tried; empty: the configuration says, or the best one is taken.
     pub(super) providers: Vec<String>,
+}
+
+impl Wishes {
+    fn key(&self) -> Result<Option<KeySource>, Problem> {
+        let bad = || impossible("the key must say where it is, not what it is", "write `env:NAME` or `file:PATH`");
+        self.key.as_ref().map(|place| KeySource::parse(place).ok_or_else(bad)).transpose()
+    }
 }
 
 pub(super) fn impossible(what: impl Into<String>, remedy: &'static str) -> Problem {
@@ -118,8 +126,8 @@ fn at_place(place: &str, listens: bool, wishes: &Wishes) -> Result<Spot, Problem
         spot.others = own;
     }
     let own = spot.addresses[spot.me.index()].map_or(listener.ip(), |own| own.ip());
-    match &wishes.key {
-        Some(key) => spot.key = read(key, Path::new(""))?,
+    match wishes.key()? {
+        Some(key) => spot.key = read(&key, Path::new(""))?,
         None if listener.ip().is_loopback() && own.is_loopback() => {}
         None => {
             return Err(impossible(
@@ -166,7 +174,8 @@ fn in_cluster(cluster: &Cluster, me: &str, peer: &str, wishes: &Wishes) -> Resul
         own.set_ip(bind);
     }
     let beside = plan.file().and_then(Path::parent).unwrap_or(Path::new(""));
-    let key = wishes.key.as_ref().or(plan.config().key());
+    let key = wishes.key()?;
+    let key = key.as_ref().or(plan.config().key());
     spot.key = read(key.ok_or(Problem::Start(crate::config::KeyError::Unnamed.into()))?, beside)?;
     Ok(spot)
 }

@@ -35,6 +35,15 @@ pub enum KeyError {
 }
 
 impl KeySource {
+    /// Reads `env:NAME` or `file:PATH`. The value must be in no error: whoever wrote the key there must not find it in a log.
+    pub(crate) fn parse(value: &str) -> Option<KeySource> {
+        match value.split_once(':')? {
+            ("env", name) if !name.is_empty() && !name.contains(['=', '\0']) => Some(KeySource::Env(name.to_owned())),
+            ("file", path) if !path.is_empty() && !path.contains('\0') => Some(KeySource::File(PathBuf::from(path))),
+            _ => None,
+        }
+    }
+
     /// The key. White space at its end is not part of it; a relative path is relative to `directory`.
     ///
     /// # Errors

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use stentor_fabric_net::config_file::Position;
@@ -28,7 +27,7 @@ use super::{
 pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplaced> {
     at(&file.cluster, names::check("cluster", file.cluster.as_ref()))?;
     let fabric = at(&file.fabric, fabric(file.fabric.as_ref()))?;
-    let key = file.key.map(|key| at(&key, key_source(key.as_ref()))).transpose()?;
+    let key = file.key.map(|key| at(&key, KeySource::parse(key.as_ref()).ok_or(Problem::BadKey))).transpose()?;
     let election = file.election.as_ref().map_or(Ok(ElectionKind::Heartbeat), election)?;
     let times = file.election.as_ref().map_or(Ok(ElectionTimes::default()), times)?;
     let ms = number(
@@ -89,15 +88,6 @@ fn fabric(name: &str) -> Result<FabricKind, Problem> {
         "sim" => Ok(FabricKind::Sim),
         _ if name.starts_with("ofi:") => Err(Problem::FabricProvider { name: name.to_owned() }),
         _ => Err(Problem::UnknownFabric { name: name.to_owned() }),
-    }
-}
-
-/// The value itself is in no error: whoever wrote the key there must not find it in a log.
-fn key_source(value: &str) -> Result<KeySource, Problem> {
-    match value.split_once(':') {
-        Some(("env", name)) if !name.is_empty() && !name.contains(['=', '\0']) => Ok(KeySource::Env(name.to_owned())),
-        Some(("file", path)) if !path.is_empty() && !path.contains('\0') => Ok(KeySource::File(PathBuf::from(path))),
-        _ => Err(Problem::BadKey),
     }
 }
 
