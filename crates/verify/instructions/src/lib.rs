@@ -1,8 +1,9 @@
 //! Hot paths, one message at a time, arranged so that their instructions can be counted.
 //!
-//! Every path runs all of its processes in one thread and in lock step, on shared memory or on no fabric at all. No clock
-//! advances and nothing spins, so a path executes the same instructions in every run. [`counted_section`] marks what
-//! belongs to the measured role; callgrind counts nothing else.
+//! Every path but `client_call` runs all of its processes in one thread and in lock step, on shared memory or on no fabric at all. Nothing
+//! spins, and outside of the module `client` no clock advances: such a path executes the same instructions in every run. The loops of clients
+//! look at the clock, so theirs scatter by less than one percent. [`counted_section`] marks what belongs to the measured role; callgrind
+//! counts nothing else.
 //!
 //! `cargo xtask nightly --only instructions` counts every path for two numbers of messages. The difference, divided by the
 //! difference of the numbers, is the cost of a message, compared with `baseline.toml` beside this crate's manifest.
