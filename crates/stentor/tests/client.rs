@@ -29,8 +29,12 @@ struct Running {
 
 impl Running {
     fn new(name: &str, groups: usize) -> Running {
+        Running::with(name, groups, Limits::DEFAULT)
+    }
+
+    fn with(name: &str, groups: usize, limits: Limits) -> Running {
         let directory = TempDir::new();
-        let cluster = cluster(name, groups, &directory);
+        let cluster = limited(name, groups, limits, &directory);
         let mut running = Running { cluster, nodes: BTreeMap::new(), _directory: directory };
         GROUPS[..groups].iter().flat_map(|(_, names)| names).for_each(|name| running.start(name));
         running
@@ -66,8 +70,12 @@ impl Running {
 }
 
 fn cluster(name: &str, groups: usize, directory: &Path) -> Cluster {
+    limited(name, groups, Limits::DEFAULT, directory)
+}
+
+fn limited(name: &str, groups: usize, limits: Limits, directory: &Path) -> Cluster {
     let silence = Duration::from_millis(400)..=Duration::from_millis(800);
-    let mut builder = Cluster::builder(name).election(silence).directory(directory);
+    let mut builder = Cluster::builder(name).election(silence).limits(limits).directory(directory);
     for (at, (group, names)) in GROUPS[..groups].iter().enumerate() {
         let members = names.iter().zip(1..).map(|(name, n)| (*name, format!("127.0.{at}.{n}:7101")));
         builder = builder.group(group, members);
@@ -374,6 +382,28 @@ fn a_later_process_takes_up_the_session_and_settles_what_was_unknown() {
     second.call(group, b"four").wait().expect("it is applied");
     let log = running.nodes["a"].inspect(|log| log.0.clone()).expect("it runs");
     assert!(!log.contains(&b"three".to_vec()));
+}
+
+/// A client that wants a place where there is none asks now and then, not in each round.
+#[test]
+fn a_full_group_is_asked_with_rests_and_holds_up_no_other() {
+    let running = Running::with("client-full", 2, Limits { sessions: 1, ..Limits::DEFAULT });
+    let [g1, g2] = [running.group("g1"), running.group("g2")];
+    let first = running.cluster.client().groups(g2).connect().expect("there is room");
+    // One that is refused in a group leaves nothing in the other.
+    let refused = running.cluster.client().groups([g1, g2]).connect().expect_err("g2 is full");
+    assert!(refused.to_string().contains("session"), "{refused}");
+    let second = running.cluster.client().groups(g1).patience(Duration::from_secs(3)).connect().expect("there is room");
+    let widenings = || {
+        let key = second.session().to_bytes();
+        u32::from_le_bytes(key[22..26].try_into().expect("4 bytes"))
+    };
+    second.call(g2, b"no room").wait().expect_err("the table is full");
+    assert!((1..10).contains(&widenings()), "{} widenings", widenings());
+    second.call(g1, b"one").wait().expect("the session is open there");
+    drop(first);
+    let room = || second.call(g2, b"two").wait().ok().map(drop);
+    until("a place", room);
 }
 
 /// A process that dies between the taking up and writing its key down leaves the key of the one before.

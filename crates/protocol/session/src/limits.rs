@@ -8,7 +8,8 @@ pub struct SessionLimits {
     pub sessions: u32,
     /// Sessions that were ended and whose end is still to come. Those beyond this number take places of open sessions.
     pub ended: u32,
-    /// Requests of one session that may be unanswered, and so the replies that are kept of one generation. At least 1.
+    /// Requests of one session that may be unanswered, and so the replies that are kept of one generation. As many are kept of all
+    /// generations before it together, and as many of these generations. At least 1.
     pub window: u32,
     /// Most bytes of one reply.
     pub reply_bytes: u32,

@@ -8,7 +8,7 @@ mutants! {
     TableEnd;
     /// A request that has its reply already is applied again.
     AppliesDuplicates;
-    /// The replies of the generation before are dropped when a session is taken up.
+    /// The replies of all generations before are dropped when a session is taken up.
     ForgetsOnTakeUp;
     /// A full table evicts the session that ends first.
     EvictsWhenFull;

@@ -6,7 +6,14 @@
 //! the client asks: once a majority of each group has delivered a command and no reply has come for [`UNANSWERED`], it asks the groups what
 //! became of it, which all members answer. A command that is delivered is in the table of each group, so the question closes nothing.
 //!
-//! A command of the session (its opening, say) goes out again every [`AGAIN`] until all groups have answered.
+//! A command of the session (its opening, say) and a question about a request of an earlier process go out again [`AGAIN`] after a majority
+//! of each group has delivered them, until all groups have answered.
+//!
+//! # Groups that do not answer or have no room
+//! - A widening that cannot be sent is taken back, so that it holds up no other one.
+//! - After a widening that was refused, or could not be sent, the session rests before the next one: twice as long each time, and a random
+//!   part of that, so that clients which wait for each other's places do not ask in step.
+//! - The session's end does not wait for a widening.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -29,6 +36,8 @@ use crate::runtime::{ClusterRuntime, FabricDiagnostics, Housekeeper, LONGEST_SLE
 const UNANSWERED: Duration = Duration::from_millis(100);
 /// After that a command of the session goes out again.
 const AGAIN: Duration = Duration::from_millis(250);
+/// How often the rest after a widening that was refused is doubled, at most.
+const MOST_RESTS: u32 = 4;
 /// How long a session lives that nobody renews.
 const TTL: Duration = Duration::from_secs(30);
 /// How often a session is opened anew because a group's time or history was not what was assumed.
@@ -48,6 +57,30 @@ struct Sent {
 
 impl Sent {
     const NOT: Sent = Sent { sequence: u64::MAX, delivered: None };
+}
+
+/// A message of the session itself, or a question.
+#[derive(Clone, Copy)]
+struct Asked {
+    sequence: u64,
+    /// When it went out; then when it was found to be delivered.
+    at: Duration,
+    is_delivered: bool,
+}
+
+impl Asked {
+    fn new(sequence: u64, at: Duration) -> Asked {
+        Asked { sequence, at, is_delivered: false }
+    }
+
+    /// Whether it is due again. While it is not delivered another copy would only take another place at the groups.
+    fn is_due(&mut self, now: Duration, is_delivered: impl FnOnce(u64) -> bool) -> bool {
+        if !self.is_delivered {
+            self.is_delivered = is_delivered(self.sequence);
+            self.at = if self.is_delivered { now } else { self.at };
+        }
+        self.is_delivered && now.saturating_sub(self.at) >= AGAIN
+    }
 }
 
 /// Names a request of the session. Two processes can reach the same generation in groups that have parted; then their words differ.
@@ -91,8 +124,14 @@ pub(super) struct Core<F: FabricDiagnostics> {
     longest: usize,
     /// Groups that the session is to use besides.
     wanted: Vec<GroupId>,
-    /// When the session's command that is under way went out last.
-    asked: Option<Duration>,
+    /// The session's command that is under way, when it went out last.
+    asked: Option<Asked>,
+    /// Questions about requests of earlier generations, when they went out last.
+    questions: Vec<(Name, Asked)>,
+    /// No widening begins before that.
+    rests_until: Duration,
+    /// Widenings in a row that were refused or could not be sent.
+    refusals: u32,
     /// What the groups said to the session's last command.
     agreed: Option<(Kind, Option<(GroupId, Answered)>)>,
     /// The groups of which it is known that they began anew.
@@ -121,6 +160,9 @@ impl<F: FabricDiagnostics> Core<F> {
             longest: (limits.message_bytes as usize).saturating_sub(Envelope::BYTES),
             wanted: Vec::new(),
             asked: None,
+            questions: Vec::new(),
+            rests_until: Duration::ZERO,
+            refusals: 0,
             agreed: None,
             reset: Vec::new(),
             changes: 0,
@@ -179,7 +221,12 @@ impl<F: FabricDiagnostics> Core<F> {
             };
             began.map_err(|error| Problem::Session(self.refused(error, to)))?;
             self.asked = None;
-            match self.agree(until)? {
+            let refused = self.agree(until)?;
+            if refused.is_some() && session.is_none() {
+                // What some groups opened takes no place until its time is over.
+                self.close()?;
+            }
+            match refused {
                 None => {
                     self.changes += 1;
                     return Ok(());
@@ -227,6 +274,9 @@ impl<F: FabricDiagnostics> Core<F> {
     /// Ends the session, and waits a moment for that.
     pub(super) fn close(&mut self) -> Result<(), Problem> {
         let Ok([word, ..]) = random() else { return Ok(()) };
+        if self.asked.is_none() {
+            self.caller.take_back();
+        }
         if self.caller.end(word).is_err() {
             return Ok(());
         }
@@ -301,9 +351,34 @@ impl<F: FabricDiagnostics> Core<F> {
     }
 
     fn ask(&mut self, ticket: &stentor_session::Ticket, to: &[GroupId]) -> Result<(), Refused> {
+        let was_asked = self.caller.is_asked(ticket);
         self.caller.resolve(ticket, &mut self.question).map_err(|error| self.refused(error, to))?;
-        let sent = self.client.submit_parts(to, &[&self.question], COMMAND);
-        sent.map(drop).map_err(|error| refusal(&error))
+        match self.client.submit_parts(to, &[&self.question], COMMAND) {
+            Ok(sent) => {
+                self.note_question(ticket, sent.id.sequence);
+                Ok(())
+            }
+            Err(error) => {
+                if !was_asked {
+                    self.caller.forget(ticket);
+                }
+                Err(refusal(&error))
+            }
+        }
+    }
+
+    /// Notes that a question went out, if it is about a request of an earlier generation.
+    fn note_question(&mut self, ticket: &stentor_session::Ticket, sequence: u64) {
+        if self.caller.is_asked(ticket) {
+            let name = Name::of(ticket);
+            self.questions.retain(|(asked, _)| *asked != name);
+            self.questions.push((name, Asked::new(sequence, self.housekeeper.now())));
+        }
+    }
+
+    /// Nobody waits any more for the answer to a question.
+    pub(super) fn forget(&mut self, ticket: &stentor_session::Ticket) {
+        self.caller.forget(ticket);
     }
 
     /// Why a command cannot begin now. Groups that the session does not use yet are taken into it.
@@ -391,22 +466,73 @@ impl<F: FabricDiagnostics> Core<F> {
         if self.halts.look(now) {
             self.look_for_halts(now, each);
         }
-        if self.caller.message().is_none() && !self.wanted.is_empty() && self.caller.is_open() {
+        self.widened(now)?;
+        let is_idle = self.caller.message().is_none() && self.caller.is_open();
+        if is_idle && !self.wanted.is_empty() && now >= self.rests_until {
             self.widen()?;
         }
-        if let Some(message) = self.caller.message()
-            && self.asked.is_none_or(|asked| now.saturating_sub(asked) >= AGAIN)
-            && self.client.submit_parts(message.to, &[message.payload], COMMAND).is_ok()
-        {
-            self.asked = Some(now);
-        }
+        self.send_control(now)?;
         let (order_now, Core { caller, client, .. }) = (self.order_now(), &mut *self);
         // One that is not sent is due again.
         caller.due(now.as_nanos() as u64, order_now, |group, payload| {
             let _ = client.submit_parts(&[group], &[payload], COMMAND);
         });
         self.ask_for_replies(now);
+        self.ask_again(now);
         Ok(())
+    }
+
+    /// Sends the session's command that is under way, and again when nobody answers. A widening that cannot be sent is taken back: its group
+    /// may be down for long.
+    fn send_control(&mut self, now: Duration) -> Result<(), Problem> {
+        let Core { client, caller, asked, .. } = self;
+        let Some(message) = caller.message() else { return Ok(()) };
+        if asked.as_mut().is_some_and(|asked| !asked.is_due(now, |sent| client.is_delivered(sent, message.to))) {
+            return Ok(());
+        }
+        match client.submit_parts(message.to, &[message.payload], COMMAND) {
+            Ok(sent) => *asked = Some(Asked::new(sent.id.sequence, now)),
+            Err(_) if asked.is_none() && caller.take_back() => self.rest(now)?,
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Begins no widening for a while.
+    fn rest(&mut self, now: Duration) -> Result<(), Problem> {
+        let [part, ..] = random().map_err(Problem::Random)?;
+        self.rests_until = now + rest_of(self.refusals, part);
+        self.refusals = self.refusals.saturating_add(1);
+        Ok(())
+    }
+
+    /// Notes how a widening ended.
+    fn widened(&mut self, now: Duration) -> Result<(), Problem> {
+        match self.agreed.take_if(|(kind, _)| *kind == Kind::Widen) {
+            Some((_, Some(_))) => self.rest(now),
+            Some((_, None)) => {
+                (self.refusals, self.rests_until) = (0, Duration::ZERO);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Asks again what became of a request of an earlier generation, one at a time: an answer can be lost with a connection.
+    fn ask_again(&mut self, now: Duration) {
+        let Core { client, caller, questions, .. } = self;
+        let ticket_of = |name: &Name| caller.asked().find(|ticket| Name::of(ticket) == *name);
+        questions.retain(|(name, _)| ticket_of(name).is_some());
+        for (name, asked) in questions {
+            let Some(ticket) = ticket_of(name) else { continue };
+            let to: Vec<GroupId> = ticket.groups().collect();
+            if asked.is_due(now, |sent| client.is_delivered(sent, &to)) {
+                let ticket = ticket.clone();
+                // One that is not sent is due again.
+                let _ = self.ask(&ticket, &to);
+                return;
+            }
+        }
     }
 
     /// Takes the groups into the session that are wanted and answer.
@@ -481,14 +607,14 @@ impl<F: FabricDiagnostics> Core<F> {
     /// Asks what became of a request that is delivered and not answered, one at a time. None holds up those behind it: a command that was
     /// prepared may be sent, and delivered, long after later ones.
     fn ask_for_replies(&mut self, now: Duration) {
-        let delivered = self.client.delivered_up_to();
         let first = self.caller.responded();
         let begun = self.window() as u64 - u64::from(self.caller.room());
         for request in first..first + begun {
             let at = request as usize % self.sent.len();
-            let Some(ticket) = self.caller.ticket(request).filter(|_| self.sent[at].sequence <= delivered) else {
+            let Some(ticket) = self.caller.ticket(request) else { continue };
+            if !self.is_delivered(self.sent[at], ticket) {
                 continue;
-            };
+            }
             let since = *self.sent[at].delivered.get_or_insert(now);
             if now.saturating_sub(since) >= UNANSWERED {
                 let (ticket, to): (_, Vec<GroupId>) = (ticket.clone(), ticket.groups().collect());
@@ -498,6 +624,12 @@ impl<F: FabricDiagnostics> Core<F> {
                 }
             }
         }
+    }
+
+    /// Whether a majority of each group has delivered a request. What a group that is down holds up is no matter of the others.
+    fn is_delivered(&self, sent: Sent, ticket: &stentor_session::Ticket) -> bool {
+        let mut to = ticket.groups();
+        sent.delivered.is_some() || to.all(|group| self.client.is_delivered(sent.sequence, &[group]))
     }
 
     // ------------------------------------------------------------------------------------------------------- pauses
@@ -528,6 +660,13 @@ impl<F: FabricDiagnostics> Core<F> {
         self.client.fabric_mut().wait(Duration::ZERO).map_err(|error| Problem::Run(RunError::Wait(error)))?;
         Ok(())
     }
+}
+
+/// Returns how long the session rests after a widening that failed, when `refusals` before it failed in a row: at least half of the longest
+/// rest of that number, and a random `part` of the other half.
+fn rest_of(refusals: u32, part: u64) -> Duration {
+    let longest = AGAIN * (1 << refusals.min(MOST_RESTS));
+    longest / 2 + Duration::from_nanos(part % (longest / 2).as_nanos() as u64)
 }
 
 /// Stands for all groups of a command where one is named.
@@ -595,5 +734,29 @@ fn unknown(why: stentor_session::Why) -> Why {
         Told::GroupReset(group) => Why::GroupReset(Group(group)),
         Told::Halted(group) => Why::Halted(Group(group)),
         _ => Why::TimedOut,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_goes_out_again_after_it_is_delivered() {
+        let mut asked = Asked::new(7, Duration::ZERO);
+        let late = AGAIN * 9;
+        assert!(!asked.is_due(late, |_| false), "another copy would wait behind the first");
+        assert!(!asked.is_due(late, |sent| sent == 7), "its answers may be on their way");
+        assert!(!asked.is_due(late + AGAIN / 2, |_| false));
+        assert!(asked.is_due(late + AGAIN, |_| false));
+    }
+
+    #[test]
+    fn rests_double_and_are_not_in_step() {
+        for (refusals, longest) in [(0, AGAIN), (1, AGAIN * 2), (4, AGAIN * 16), (u32::MAX, AGAIN * 16)] {
+            assert_eq!(rest_of(refusals, 0), longest / 2);
+            let half = (longest / 2).as_nanos() as u64;
+            assert_eq!(rest_of(refusals, half - 1), longest - Duration::from_nanos(1));
+        }
     }
 }

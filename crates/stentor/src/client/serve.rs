@@ -248,7 +248,13 @@ impl<F: FabricDiagnostics> Server<F> {
                         under_way[state.ticket.request as usize % core.window()] = NONE;
                         core.lose(state.ticket.request);
                     }
-                    Job::Resolve(_) => questions.retain(|(_, asked)| *asked != slot),
+                    Job::Resolve(_) => {
+                        questions.retain(|(_, asked)| *asked != slot);
+                        let name = Name::of(&state.ticket);
+                        if questions.iter().all(|(asked, _)| *asked != name) {
+                            core.forget(&state.ticket);
+                        }
+                    }
                 }
                 *waiting -= 1;
                 CallError::Unknown(Ticket(state.ticket.clone()), Why::TimedOut)

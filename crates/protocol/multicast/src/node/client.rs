@@ -299,6 +299,13 @@ impl<F: Fabric> Client<F> {
         self.in_flight.delivered_up_to()
     }
 
+    /// Whether the message with this sequence, which went to the groups `to`, is delivered by a majority of each of them, whatever becomes
+    /// of earlier messages to other groups.
+    #[must_use]
+    pub fn is_delivered(&self, sequence: u64, to: &[GroupId]) -> bool {
+        self.in_flight.is_delivered(sequence, to)
+    }
+
     /// Messages that are not known to be delivered by a majority of each of their destination groups.
     #[must_use]
     pub fn outstanding(&self) -> usize {

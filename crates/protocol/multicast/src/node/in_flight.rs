@@ -77,6 +77,15 @@ impl InFlight {
             self.groups.iter().filter_map(|group| group.messages.front()).map(|(_, sequence, _)| *sequence).min();
         oldest.map_or(self.last, |oldest| oldest - 1)
     }
+
+    /// Whether the message with this sequence is freed by these groups, which are its destinations.
+    pub(super) fn is_delivered(&self, sequence: u64, to: &[GroupId]) -> bool {
+        let is_freed = |group: &GroupId| {
+            let group = self.groups.get(usize::from(group.0));
+            group.is_some_and(|group| group.messages.front().is_none_or(|(_, oldest, _)| *oldest > sequence))
+        };
+        sequence <= self.last && to.iter().all(is_freed)
+    }
 }
 
 #[cfg(test)]
@@ -110,5 +119,19 @@ mod tests {
             in_flight.freed(GroupId(1), n + 1);
         }
         assert_eq!((in_flight.messages(), in_flight.delivered_up_to(), in_flight.left.len()), (1, 0, 2));
+    }
+
+    #[test]
+    fn a_message_is_delivered_whatever_another_group_holds_up() {
+        let mut in_flight = InFlight::new(2);
+        in_flight.submitted(1, &to(&[(0, 0)]));
+        in_flight.submitted(2, &to(&[(1, 0)]));
+        in_flight.submitted(3, &to(&[(0, 1), (1, 1)]));
+        in_flight.freed(GroupId(1), 2);
+        assert_eq!(in_flight.delivered_up_to(), 0, "group 0 answers nothing");
+        let [zero, one] = [GroupId(0), GroupId(1)];
+        assert!(in_flight.is_delivered(2, &[one]));
+        assert!(!in_flight.is_delivered(1, &[zero]) && !in_flight.is_delivered(3, &[zero, one]));
+        assert!(!in_flight.is_delivered(4, &[one]) && !in_flight.is_delivered(2, &[GroupId(2)]), "none was submitted");
     }
 }

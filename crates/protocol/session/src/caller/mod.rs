@@ -121,6 +121,8 @@ enum Phase {
     New,
     /// Its groups have agreed.
     Open,
+    /// It was refused, and some groups have opened it.
+    Refused,
     /// It was refused, ended or superseded.
     Over,
 }
@@ -309,22 +311,38 @@ impl Caller {
         Ok(())
     }
 
-    /// Ends the session in all its groups. Requests that are not settled are never applied later.
+    /// Ends the session in all its groups. Requests that are not settled are never applied later. An opening that was refused can be ended
+    /// once: then the groups that agreed to it have its place free again.
+    ///
+    /// A widening that is under way is not waited for: the end goes to the groups of both, and ends the session if it is ordered behind the
+    /// widening. [Take the widening back](Caller::take_back) first if it was not sent.
     ///
     /// # Errors
-    /// If the session is not open, or another command is under way.
+    /// If the session is not open, or its taking up or its end is under way.
     pub fn end(&mut self, word: u64) -> Result<(), CallerError> {
-        self.may_ask()?;
+        if !matches!(self.phase, Phase::Open | Phase::Refused) {
+            return Err(CallerError::NotOpen);
+        }
+        let pairs = self.control.take().map_or_else(|| self.pairs(), |widening| widening.pairs);
         self.phase = Phase::Over;
-        self.ask(Kind::End, word, 0, self.pairs());
+        self.ask(Kind::End, word, 0, pairs);
         Ok(())
+    }
+
+    /// Takes a widening back of which no message was sent, and never will be. Returns whether one was under way.
+    pub fn take_back(&mut self) -> bool {
+        let widening = self.control.take_if(|control| control.kind == Kind::Widen);
+        if let Some(widening) = &widening {
+            self.widening = widening.number - 1;
+        }
+        widening.is_some()
     }
 
     fn may_ask(&self) -> Result<(), CallerError> {
         match self.phase {
             Phase::Open if self.control.is_some() => Err(CallerError::UnderWay),
             Phase::Open => Ok(()),
-            Phase::New | Phase::Over => Err(CallerError::NotOpen),
+            Phase::New | Phase::Refused | Phase::Over => Err(CallerError::NotOpen),
         }
     }
 
@@ -483,7 +501,7 @@ impl Caller {
         if is_other || (own && (ticket.request >= self.next || ticket.word != self.word)) {
             return Err(CallerError::Ticket);
         }
-        let is_asked = self.asked.iter().any(|asked| asked.ticket == *ticket);
+        let is_asked = self.is_asked(ticket);
         let is_crowded = self.asked.len() >= self.config.window as usize;
         if let Some(slot) = self.slot_mut(ticket.request).filter(|_| own) {
             if !slot.resolves {
@@ -498,6 +516,23 @@ impl Caller {
         }
         ticket.question(self.generation, out);
         Ok(())
+    }
+
+    /// Returns the tickets of earlier generations that were asked for, and are not answered.
+    pub fn asked(&self) -> impl Iterator<Item = &Ticket> {
+        self.asked.iter().map(|asked| &asked.ticket)
+    }
+
+    /// Whether a ticket of an earlier generation was asked for, and is not answered.
+    #[must_use]
+    pub fn is_asked(&self, ticket: &Ticket) -> bool {
+        self.asked().any(|asked| asked == ticket)
+    }
+
+    /// Forgets that a ticket of an earlier generation was asked for: its question was not sent, or nobody waits for the answer. A request of
+    /// this generation keeps its place.
+    pub fn forget(&mut self, ticket: &Ticket) {
+        self.asked.retain(|asked| asked.ticket != *ticket);
     }
 
     /// Hands over the renewals that are due. `now` is local time, `order_time` an estimate of the order's time, both in nanoseconds.
@@ -554,7 +589,7 @@ impl Caller {
         let refused = denial.or_else(|| control.refusal());
         let agreed = control.is_agreed_somewhere() && denial.is_none();
         match control.kind {
-            Kind::Open if refused.is_some() => self.phase = Phase::Over,
+            Kind::Open if refused.is_some() => self.phase = if agreed { Phase::Refused } else { Phase::Over },
             Kind::TakeUp if !agreed => {
                 let known = control.answers.iter().flatten().map(|word| word.generation).max().unwrap_or(0);
                 self.generation = known.max(control.generation - 1);

@@ -2,6 +2,7 @@
 
 use stentor_multicast::GroupId;
 
+use super::earlier::Earlier;
 use super::replies::{Kept, Replies};
 use super::{At, Call, Service, Verdict};
 use crate::ids::tag_of;
@@ -49,7 +50,7 @@ impl<'a> Judged<'a> {
 ///
 /// - `end` never falls, and is never below a time that a copy of the `Open` or `Widen` that made the entry may still take effect at.
 /// - Every request of the current generation that was applied at or after `since` is in `current`, or below its `low`.
-/// - `previous` is of the generation before, unless the entry began in the current one.
+/// - `earlier` begins with the generation in which the entry was made, or later.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) generation: u32,
@@ -66,8 +67,7 @@ pub(crate) struct Entry {
     /// By rising group.
     pub(crate) pairs: Vec<Pair>,
     pub(crate) current: Replies,
-    /// With the word of that generation.
-    pub(crate) previous: Option<(u64, Replies)>,
+    pub(crate) earlier: Earlier,
 }
 
 impl Entry {
@@ -84,7 +84,7 @@ impl Entry {
             end: end_of(at, envelope, body.ttl),
             pairs: body.pairs,
             current: Replies::new(),
-            previous: None,
+            earlier: Earlier::default(),
         }
     }
 
@@ -178,17 +178,18 @@ impl Entry {
         desk: &mut Desk<'_>,
     ) -> Judged<'_> {
         let request = envelope.request;
-        let is_current = generation == self.generation;
+        let before = self.generation.saturating_sub(generation);
+        let is_current = before == 0;
         let is_predated = self.predates(envelope, desk);
-        let previous = self.previous.as_ref().filter(|_| generation.checked_add(1) == Some(self.generation));
-        let Some(word) = (if is_current { Some(self.word) } else { previous.map(|previous| previous.0) }) else {
+        let earlier = if is_current { None } else { self.earlier.get_mut(before).map(|(word, _)| *word) };
+        let Some(word) = (if is_current { Some(self.word) } else { earlier }) else {
             return Judged::refused(Outcome::Forgotten);
         };
         if !self.names_pairs(word, at, envelope, desk.mutant) {
             return Judged::refused(Outcome::WrongPairs);
         }
-        let previous = self.previous.as_mut().filter(|_| !is_current);
-        let replies = previous.map_or(&mut self.current, |previous| &mut previous.1);
+        let earlier = if is_current { None } else { self.earlier.get_mut(before) };
+        let replies = earlier.map_or(&mut self.current, |(_, replies)| replies);
         replies.acknowledge(envelope.responded(), desk.spare);
         if replies.get(request).is_none() {
             if request < replies.low() || is_predated {
@@ -251,12 +252,18 @@ impl Entry {
         desk: &mut Desk<'_>,
     ) -> Judged<'static> {
         let word = std::mem::replace(&mut self.word, envelope.request);
+        // Generations are consecutive, except under the mutant that begins one twice.
+        let is_next = self.generation < envelope.generation;
         self.generation = envelope.generation;
         self.client = at.client;
         self.end = self.end.max(end_of(at, envelope, body.ttl));
         if !mutant!(desk.mutant, NumberAlone) {
             let before = std::mem::replace(&mut self.current, Replies::new());
-            self.previous = (!mutant!(desk.mutant, ForgetsOnTakeUp)).then_some((word, before));
+            if mutant!(desk.mutant, ForgetsOnTakeUp) {
+                self.earlier = Earlier::default();
+            } else if is_next {
+                self.earlier.push(word, before, desk.limits.window, desk.spare);
+            }
         }
         Judged::carried_out(Kind::TakeUp, self.end)
     }

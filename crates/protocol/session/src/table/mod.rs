@@ -1,5 +1,6 @@
 //! The table of one group: which sessions are open, and what became of their requests.
 
+mod earlier;
 mod entry;
 mod replies;
 mod snapshot;

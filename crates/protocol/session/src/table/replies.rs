@@ -60,6 +60,11 @@ impl Replies {
         self.kept[index] = Some(kept);
     }
 
+    /// The number of requests from `low` to the last one that is kept.
+    pub(crate) fn span(&self) -> usize {
+        self.kept.len()
+    }
+
     /// All that is kept, by rising request.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Kept)> {
         (self.low..).zip(&self.kept).filter_map(|(request, kept)| Some((request, kept.as_ref()?)))

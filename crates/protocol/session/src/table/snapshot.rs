@@ -4,12 +4,14 @@
 //! magic "STNSESS" and version (8 bytes) | length of the body u64 | body | digest of the body u64
 //! ```
 //! The body begins with the group, the window and the time. Then come the ended sessions and the open ones, each by rising id.
+//! An open session's replies are those of its current generation, and then those of earlier ones, the oldest first.
 
 use stentor_fabric::SplitMix64;
 use stentor_multicast::{GroupId, Incarnation, Timestamp};
 use thiserror::Error;
 
 use super::Sessions;
+use super::earlier::Earlier;
 use super::entry::Entry;
 use super::replies::{Kept, Replies};
 use crate::body::{parse_pairs, write_pairs};
@@ -17,7 +19,7 @@ use crate::bytes::{u16_at, u32_at, u64_at, u128_at};
 use crate::{Body, Outcome, Position, SessionId, SessionLimits};
 
 /// Magic word and version.
-const MAGIC: [u8; 8] = *b"STNSESS\x01";
+const MAGIC: [u8; 8] = *b"STNSESS\x02";
 
 /// Why a snapshot was not taken over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -153,7 +155,7 @@ impl Sessions {
 }
 
 fn write_entry(entry: &Entry, out: &mut Vec<u8>) {
-    out.push(u8::from(entry.previous.is_some()));
+    out.extend((entry.earlier.len() as u32).to_le_bytes());
     out.extend(entry.generation.to_le_bytes());
     out.extend(entry.word.to_le_bytes());
     out.extend(entry.widening.to_le_bytes());
@@ -164,17 +166,14 @@ fn write_entry(entry: &Entry, out: &mut Vec<u8>) {
     out.extend((entry.pairs.len() as u32).to_le_bytes());
     write_pairs(&entry.pairs, out);
     write_replies(&entry.current, out);
-    if let Some((word, previous)) = &entry.previous {
+    for (word, replies) in entry.earlier.iter() {
         out.extend(word.to_le_bytes());
-        write_replies(previous, out);
+        write_replies(replies, out);
     }
 }
 
 fn read_entry(limits: &SessionLimits, from: &mut Fields<'_>) -> Result<Entry, SnapshotError> {
-    let flags = from.take(1)?[0];
-    if flags > 1 {
-        return Err(SnapshotError::Malformed("flags of a session"));
-    }
+    let generations = from.u32()?;
     let (generation, word) = (from.u32()?, from.u64()?);
     let (widening, widened) = (from.u32()?, from.u64()?);
     let (client, since, end) = (from.u16()?, from.u64()?, from.u64()?);
@@ -182,11 +181,29 @@ fn read_entry(limits: &SessionLimits, from: &mut Fields<'_>) -> Result<Entry, Sn
     let bytes = from.take(u64::from(count) * Body::PAIR_BYTES as u64)?;
     let pairs = parse_pairs(count, bytes).map_err(|_| SnapshotError::Malformed("pairs of a session"))?;
     let current = read_replies(limits, from)?;
-    let previous = if flags == 0 { None } else { Some((from.u64()?, read_replies(limits, from)?)) };
-    if generation == 0 {
-        return Err(SnapshotError::Malformed("generation 0"));
+    if generations >= generation {
+        return Err(SnapshotError::Malformed("generation 0, or one before it"));
     }
-    Ok(Entry { generation, word, widening, widened, client, since, end, pairs, current, previous })
+    let earlier = read_earlier(generations, limits, from)?;
+    Ok(Entry { generation, word, widening, widened, client, since, end, pairs, current, earlier })
+}
+
+fn read_earlier(generations: u32, limits: &SessionLimits, from: &mut Fields<'_>) -> Result<Earlier, SnapshotError> {
+    let beyond = SnapshotError::Malformed("more of earlier generations than a window");
+    if generations > limits.window {
+        return Err(beyond);
+    }
+    let mut earlier = Earlier::default();
+    let mut span = 0;
+    for _ in 0..generations {
+        let (word, replies) = (from.u64()?, read_replies(limits, from)?);
+        span += replies.span();
+        if span > limits.window as usize {
+            return Err(beyond);
+        }
+        earlier.push(word, replies, limits.window, &mut Vec::new());
+    }
+    Ok(earlier)
 }
 
 fn write_replies(replies: &Replies, out: &mut Vec<u8>) {
@@ -354,6 +371,20 @@ mod tests {
                 assert!(read.ends.first().is_some_and(|(end, _)| *end >= read.time), "byte {at} ^ {flips:#x}");
             }
         }
+    }
+
+    #[test]
+    fn bytes_behind_the_last_session_are_refused() {
+        let mut bytes = Vec::new();
+        table().write(&mut bytes);
+        bytes.truncate(bytes.len() - 8);
+        bytes.push(0);
+        let length = (bytes.len() - Sessions::SNAPSHOT_HEAD) as u64;
+        bytes[8..16].copy_from_slice(&length.to_le_bytes());
+        let sum = digest(&bytes[Sessions::SNAPSHOT_HEAD..]);
+        bytes.extend(sum.to_le_bytes());
+        let read = Sessions::read(GROUP, LIMITS, &bytes).map(|_| ());
+        assert_eq!(read, Err(SnapshotError::Malformed("bytes behind the last session")));
     }
 
     #[test]

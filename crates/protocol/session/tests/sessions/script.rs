@@ -188,20 +188,60 @@ fn a_group_that_was_reset_is_used_again_after_widening(mutant: Mutant) {
     assert_eq!((applied(&world, 0), applied(&world, 1)), (3, 1));
 }
 
-/// Replies are kept through one taking up, and through no second one.
-fn replies_outlive_one_taking_up(mutant: Mutant) {
+/// A ticket of any earlier generation is resolved by the truth.
+fn replies_outlive_takings_up(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
+    world.begin(0, &[0]);
+    world.begin(0, &[0]);
+    deliver(&mut world);
+    world.flights.clear();
+    let [applied, sent] = [0, 1].map(|at| world.tickets[at].clone());
+    for word in 50..53 {
+        let next = world.succeed(SESSION, CONFIG, word);
+        settle(&mut world);
+        let told = resolved(&mut world, next, &applied);
+        assert!(told.is_ok(), "{told:?}");
+        let told = resolved(&mut world, next, &sent);
+        assert!(told.as_ref().is_err_and(|told| told.contains("Closed")), "{told:?}");
+    }
+}
+
+/// Of earlier generations a window of requests is kept, the newest ones.
+#[test]
+fn replies_beyond_a_window_are_forgotten_the_oldest_first() {
+    let mut world = opened(Mutant::None, &[0]);
+    let mut process = 0;
+    for (word, requests) in [(50, 4), (51, 3), (52, 0)] {
+        for _ in 0..requests {
+            world.begin(process, &[0]);
+        }
+        while !world.flights.is_empty() {
+            deliver(&mut world);
+        }
+        world.answers.clear();
+        process = world.succeed(SESSION, CONFIG, word);
+        settle(&mut world);
+    }
+    let forgotten = format!("{:?}", Fate::Unknown(Why::Forgotten(GroupId(0))));
+    for (at, ticket) in world.tickets.clone().iter().enumerate() {
+        let told = resolved(&mut world, process, ticket);
+        assert_eq!(told.as_ref().err(), (at < 3).then_some(&forgotten), "{at}");
+    }
+}
+
+/// Generations without a request have places, too: at most a window of them.
+#[test]
+fn a_generation_is_forgotten_after_a_window_of_others() {
+    let mut world = opened(Mutant::None, &[0]);
     world.begin(0, &[0]);
     deliver(&mut world);
     let ticket = world.tickets[0].clone();
-    let next = world.succeed(SESSION, CONFIG, 50);
-    settle(&mut world);
-    let told = resolved(&mut world, next, &ticket);
-    assert!(told.is_ok(), "{told:?}");
-    let last = world.succeed(SESSION, CONFIG, 51);
-    settle(&mut world);
-    let told = resolved(&mut world, last, &ticket);
-    assert_eq!(told, Err(format!("{:?}", Fate::Unknown(Why::Forgotten(GroupId(0))))));
+    for word in 50..55 {
+        let next = world.succeed(SESSION, CONFIG, word);
+        settle(&mut world);
+        let told = resolved(&mut world, next, &ticket);
+        assert_eq!(told.is_ok(), word < 54, "{word}: {told:?}");
+    }
 }
 
 /// A command names pairs that are not the session's.
@@ -361,6 +401,83 @@ fn a_refused_taking_up_names_a_group_that_knows_the_session() {
     assert_eq!(refused, Some((GroupId(1), Outcome::Refused(Reason::Taken))));
 }
 
+/// The table of one group is full: the entry that the other group made is ended, and its place is free before its time is over.
+#[test]
+fn an_opening_that_was_refused_can_be_ended_where_it_took_effect() {
+    let mut world = World::new(2, SessionLimits { sessions: 1, ..LIMITS }, Mutant::None);
+    world.start(SESSION, CONFIG, &[1]);
+    settle(&mut world);
+    let second = world.start(SessionId(8), CONFIG, &[0, 1]);
+    settle(&mut world);
+    assert!(world.groups[0].sessions.end_of(SessionId(8)).is_some());
+    world.processes[second].caller.end(9).expect("it was refused");
+    world.send_control(second);
+    settle(&mut world);
+    assert_eq!(world.groups[0].sessions.end_of(SessionId(8)), None);
+    assert_eq!(world.processes[second].caller.end(9), Err(CallerError::NotOpen), "once");
+    let third = world.start(SessionId(9), CONFIG, &[0]);
+    settle(&mut world);
+    assert!(world.processes[third].caller.is_open());
+}
+
+/// The session is ended while nobody knows whether its widening takes effect: it is ended behind it, in all its groups.
+#[test]
+fn a_session_is_ended_behind_its_widening() {
+    let mut world = opened(Mutant::None, &[0]);
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    assert_eq!(world.processes[0].caller.widen(61, &pairs, until), Err(CallerError::UnderWay));
+    world.send_control(0);
+    world.processes[0].caller.end(62).expect("only its widening is under way");
+    assert_eq!(world.processes[0].caller.end(63), Err(CallerError::NotOpen));
+    world.send_control(0);
+    settle(&mut world);
+    assert_eq!([0, 1].map(|group: usize| world.groups[group].sessions.end_of(SESSION)), [None; 2]);
+    assert_eq!(world.processes[0].caller.message(), None, "all have answered");
+}
+
+#[test]
+fn a_widening_that_was_not_sent_can_be_taken_back() {
+    let mut world = opened(Mutant::None, &[0]);
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    let key = world.processes[0].caller.key();
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    assert!(world.processes[0].caller.take_back());
+    assert_eq!(world.processes[0].caller.message(), None);
+    assert_eq!(world.processes[0].caller.key(), key, "as if it had never been");
+    assert!(!world.processes[0].caller.take_back(), "nothing is under way");
+    world.processes[0].caller.widen(61, &pairs, until).expect("none is under way");
+    world.send_control(0);
+    settle(&mut world);
+    world.begin(0, &[0, 1]);
+    assert_eq!(outcome(&mut world), Outcome::Applied);
+    world.processes[0].caller.end(62).expect("open");
+    assert!(!world.processes[0].caller.take_back(), "an end is no widening");
+}
+
+#[test]
+fn a_question_that_nobody_waits_for_leaves_its_place() {
+    let mut world = opened(Mutant::None, &[0]);
+    for _ in 0..4 {
+        world.begin(0, &[0]);
+    }
+    settle(&mut world);
+    let next = world.succeed(SESSION, CONFIG, 50);
+    settle(&mut world);
+    let caller = &mut world.processes[next].caller;
+    let mut tickets = world.tickets.clone();
+    tickets.push(Ticket { request: 5, ..tickets[3].clone() });
+    let mut question = Vec::new();
+    for ticket in &tickets[..4] {
+        caller.resolve(ticket, &mut question).expect("there is room");
+    }
+    assert_eq!(caller.resolve(&tickets[4], &mut question), Err(CallerError::Busy));
+    assert_eq!(caller.asked().cloned().collect::<Vec<_>>(), tickets[..4]);
+    caller.forget(&tickets[1]);
+    assert!(!caller.is_asked(&tickets[1]) && caller.is_asked(&tickets[2]));
+    caller.resolve(&tickets[4], &mut question).expect("its place is free");
+}
+
 #[test]
 fn a_key_from_before_a_widening_learns_of_it() {
     let mut world = opened(Mutant::None, &[0]);
@@ -463,7 +580,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("a table that is full in one group", a_table_that_is_full_in_one_group_opens_nothing),
     ("renewals", renewals_do_not_wait_for_a_group_that_is_down),
     ("a reset", a_group_that_was_reset_is_used_again_after_widening),
-    ("one taking up", replies_outlive_one_taking_up),
+    ("takings up", replies_outlive_takings_up),
     ("other pairs", a_command_with_other_pairs_is_refused),
     ("a late opening", a_late_copy_opens_nothing),
     ("a late renewal", a_renewal_from_before_does_not_count),
@@ -486,7 +603,7 @@ fn scripts_find_their_mutants() {
     let hunts: &[(Mutant, Script)] = &[
         (Mutant::TableEnd, renewals_do_not_wait_for_a_group_that_is_down),
         (Mutant::AppliesDuplicates, a_request_under_two_client_ids_is_applied_once),
-        (Mutant::ForgetsOnTakeUp, replies_outlive_one_taking_up),
+        (Mutant::ForgetsOnTakeUp, replies_outlive_takings_up),
         (Mutant::EvictsWhenFull, a_table_that_is_full_in_one_group_opens_nothing),
         (Mutant::NumberAlone, a_successor_counts_anew),
         (Mutant::PairsUnchecked, a_command_with_other_pairs_is_refused),

@@ -42,6 +42,8 @@ struct Command {
 /// Everything that is judged in a run.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
+    /// Requests of earlier generations that a table keeps.
+    window: usize,
     commands: BTreeMap<u64, Command>,
     /// By group and number of the delivery: the state after it, as the first member had it.
     states: HashMap<Place, u64>,
@@ -56,6 +58,11 @@ pub(super) struct Ledger {
 impl Ledger {
     /// The properties, by name.
     pub(super) const PROPERTIES: [&'static str; 7] = ["X1", "X2", "X3", "X4", "X5", "X6", "X7"];
+
+    /// Returns the ledger of a run whose tables keep this many requests of earlier generations.
+    pub(super) fn new(window: u32) -> Ledger {
+        Ledger { window: window as usize, ..Ledger::default() }
+    }
 
     pub(super) fn violate(&mut self, property: &'static str, what: String) {
         self.violations.entry(property).or_insert(what);
@@ -143,7 +150,11 @@ impl Ledger {
         let ended = |group: &GroupId| self.ended.contains(&(*group, session));
         let is_true = match why {
             Why::SessionEnded(_) => command.to.iter().any(ended),
-            Why::Forgotten(group) => age > 1 || ended(&group),
+            // What a session has begun besides is what can push a request out.
+            Why::Forgotten(group) => {
+                let begun = self.commands.values().filter(|command| command.session == session).count();
+                ended(&group) || (age > 1 && (begun > self.window || age as usize > self.window))
+            }
             _ => false,
         };
         if !is_true {
@@ -264,11 +275,12 @@ mod tests {
         for (why, age, ended, is_true) in [
             (Why::SessionEnded(group), 0, true, true),
             (Why::SessionEnded(group), 0, false, false),
-            (Why::Forgotten(group), 2, false, true),
+            (Why::Forgotten(group), 2, false, false),
+            (Why::Forgotten(group), 3, false, true),
             (Why::Forgotten(group), 1, false, false),
             (Why::TimedOut, 9, true, false),
         ] {
-            let mut ledger = Ledger::default();
+            let mut ledger = Ledger::new(2);
             ledger.begun(1, SESSION, &[group]);
             ledger.ended(group, ended.then_some(SESSION));
             ledger.told(1, &Told::Unknown(why), age, true);

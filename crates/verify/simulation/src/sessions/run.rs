@@ -12,6 +12,7 @@ use stentor_multicast::{Counts, NodeError, ProcessRole, Topology};
 use super::client::ClientActor;
 use super::counts::SessionCounts;
 use super::disk::Disk;
+use super::ledger::Ledger;
 use super::member::MemberActor;
 use super::mutant::Mutant;
 use super::scenario::Scenario;
@@ -103,7 +104,7 @@ pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunRepo
         progress: RefCell::new(Progress::new(&topology)),
         nemesis: RefCell::new(nemesis),
         clocks: RefCell::new(clocks),
-        ledger: RefCell::default(),
+        ledger: RefCell::new(Ledger::new(scenario.sessions.window)),
         counts: RefCell::default(),
         disks: (0..base.clients).map(disk).collect(),
         scenario,

@@ -1,0 +1,54 @@
+//! The replies of a session's earlier generations.
+
+use std::collections::VecDeque;
+
+use super::replies::Replies;
+
+/// What became of the requests of the generations before the current one, as far as it is remembered.
+///
+/// # Invariants
+/// - The generations are consecutive, and the last one is directly before the current one.
+/// - There are at most a window of generations, and they span at most a window of requests together. What is beyond that is dropped, the
+///   oldest first. So the generation before the current one is never cut: it spans a window at most.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Earlier {
+    /// The oldest first, each with the random word that began it.
+    generations: VecDeque<(u64, Replies)>,
+}
+
+impl Earlier {
+    /// Adds the generation that ends now, and drops what is beyond a window.
+    pub(crate) fn push(&mut self, word: u64, replies: Replies, window: u32, spare: &mut Vec<Vec<u8>>) {
+        self.generations.push_back((word, replies));
+        while self.generations.len() > window as usize {
+            self.generations.pop_front();
+        }
+        let mut beyond = self.span().saturating_sub(window as usize);
+        for (_, replies) in &mut self.generations {
+            let dropped = beyond.min(replies.span());
+            replies.acknowledge(replies.low() + dropped as u64, spare);
+            beyond -= dropped;
+        }
+    }
+
+    /// Returns the word and the replies of the generation that is `before` generations before the current one, from 1.
+    pub(crate) fn get_mut(&mut self, before: u32) -> Option<&mut (u64, Replies)> {
+        let index = self.generations.len().checked_sub(before as usize)?;
+        self.generations.get_mut(index)
+    }
+
+    /// The number of generations.
+    pub(crate) fn len(&self) -> usize {
+        self.generations.len()
+    }
+
+    /// The number of requests that the generations span.
+    pub(crate) fn span(&self) -> usize {
+        self.generations.iter().map(|(_, replies)| replies.span()).sum()
+    }
+
+    /// The generations, the oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(u64, Replies)> {
+        self.generations.iter()
+    }
+}
