@@ -88,7 +88,7 @@ impl ClientBuilder {
     /// Why it is not let in, with the remedy.
     pub fn connect(self) -> Result<Client, ClientError> {
         let connected: Result<_, Problem> = with_fabric!(self.cluster.runtime().config().fabric(), F => {
-            self.core::<F>().and_then(|core| Client::serve(core, &self)).map_err(|error| error.problem)
+            self.core::<F>().and_then(|core| Client::serve(core, &self))
         });
         Ok(connected?)
     }
@@ -99,15 +99,15 @@ impl ClientBuilder {
     /// Why it is not let in, with the remedy.
     pub fn connect_local(self) -> Result<LocalClient, ClientError> {
         let connected: Result<_, Problem> = with_fabric!(self.cluster.runtime().config().fabric(), F => {
-            self.core::<F>().and_then(|core| LocalClient::new(core.into())).map_err(|error| error.problem)
+            self.core::<F>().and_then(|core| LocalClient::new(core.into()))
         });
         Ok(connected?)
     }
 
-    fn core<F: ClusterFabric>(&self) -> Result<Core<F>, ClientError> {
+    fn core<F: ClusterFabric>(&self) -> Result<Core<F>, Problem> {
         let plan = self.cluster.runtime();
         if plan.config().fabric() == FabricKind::Sim {
-            return Err(Problem::Start(runtime::StartError::Simulated).into());
+            return Err(Problem::Start(runtime::StartError::Simulated));
         }
         let mut to = self.groups.as_ref().map_or(Vec::new(), |groups| groups.ids().to_vec());
         to.extend(self.session.iter().flat_map(Session::groups));
@@ -118,7 +118,7 @@ impl ClientBuilder {
         to.dedup();
         if let Some(unknown) = to.iter().find(|group| !plan.topology().has_group(**group)) {
             let why = format!("group number {} is none of this cluster", unknown.0);
-            return Err(Problem::Bytes { what: "groups of this cluster", why }.into());
+            return Err(Problem::Bytes { what: "groups of this cluster", why });
         }
         check_limits(plan.config().limits(), plan.topology().groups())?;
         let sender = self.join::<F>(plan, &to)?;
@@ -127,20 +127,17 @@ impl ClientBuilder {
         Ok(core)
     }
 
-    fn join<F: ClusterFabric>(&self, plan: &Arc<ClusterRuntime>, to: &[GroupId]) -> Result<Sender<F>, ClientError> {
+    fn join<F: ClusterFabric>(&self, plan: &Arc<ClusterRuntime>, to: &[GroupId]) -> Result<Sender<F>, Problem> {
         // The file of a key may be relative to that of the configuration.
         let beside = BindConfig::beside(plan.file().unwrap_or(Path::new("")));
         let bind = BindConfig { sockets: self.cluster.sockets().to_owned(), bind: self.bind, ..beside };
         let start = |client: ClientId| plan.start_client::<F>(client, &bind);
         let placing = Placing { plan, start: &start, to, wait: self.wait, timeout: self.patience };
-        placing.join(None, &mut Watch { plan, to }).map_err(|error| {
-            let problem = match error {
-                JoinError::Start(error) => Problem::Start(error),
-                JoinError::Run(error) => Problem::Run(error),
-                JoinError::NoPlace => Problem::NoPlace,
-                JoinError::GivenUp(problem) => problem,
-            };
-            problem.into()
+        placing.join(None, &mut Watch { plan, to }).map_err(|error| match error {
+            JoinError::Start(error) => Problem::Start(error),
+            JoinError::Run(error) => Problem::Run(error),
+            JoinError::NoPlace => Problem::NoPlace,
+            JoinError::GivenUp(problem) => problem,
         })
     }
 }

@@ -20,7 +20,7 @@ use stentor_session::{
 };
 
 use super::error::Problem;
-use super::{ClientError, Outcome, Refused, Replies, Session, Ticket, Why};
+use super::{Outcome, Refused, Replies, Session, Ticket, Why};
 use crate::Group;
 use crate::runtime::{ClusterRuntime, FabricDiagnostics, Housekeeper, LONGEST_SLEEP, RunError, wall_ns};
 
@@ -158,12 +158,14 @@ impl<F: FabricDiagnostics> Core<F> {
     // -------------------------------------------------------------------------------------------------- the session
 
     /// Opens a session in these groups, or takes one up, and waits for that.
-    pub(super) fn open(&mut self, to: &[GroupId], session: Option<&Session>) -> Result<(), ClientError> {
+    pub(super) fn open(&mut self, to: &[GroupId], session: Option<&Session>) -> Result<(), Problem> {
         let until = Instant::now() + self.patience;
         let config = caller_config(self.window() as u32);
         if let Some(Session(key)) = session {
             self.caller = Caller::resume(key, config);
         }
+        let not_done = if session.is_some() { Problem::NotTakenUp } else { Problem::NotOpened };
+        let mut last = None;
         for _ in 0..ATTEMPTS {
             let [word, high, low] = random().map_err(Problem::Random)?;
             let at_the_latest = self.order_now().saturating_add(TTL.as_nanos() as u64);
@@ -174,9 +176,10 @@ impl<F: FabricDiagnostics> Core<F> {
                 self.caller = Caller::new(SessionId(u128::from(high) << 64 | u128::from(low)), config);
                 self.caller.open(word, &self.pairs(to), at_the_latest)
             };
-            began.map_err(|error| Problem::Session(self.refused(error, to)))?;
+            began.map_err(|error| not_done(self.refused(error, to)))?;
             self.asked = None;
-            match self.agree(until)? {
+            last = self.agree(until)?;
+            match last {
                 None => {
                     self.changes += 1;
                     return Ok(());
@@ -184,14 +187,17 @@ impl<F: FabricDiagnostics> Core<F> {
                 // Its answer has told the group's time, or where its history began.
                 Some((_, Answered::Refused(Reason::TooLate | Reason::Taken) | Answered::WrongPairs)) => {}
                 Some((_, Answered::Refused(Reason::Superseded | Reason::GenerationAhead))) if session.is_some() => {}
-                Some((group, outcome)) => return Err(Problem::Session(not_applied(group, outcome)).into()),
+                Some((group, outcome)) => return Err(not_done(not_applied(group, outcome))),
             }
         }
-        Err(Problem::Session(Refused::SessionNotOpen).into())
+        Err(match last {
+            Some((group, Answered::WrongPairs)) => not_done(Refused::GroupReset(Group(group))),
+            _ => Problem::Disagreed,
+        })
     }
 
     /// Waits until the groups have answered the session's command. Returns who refused it, if it is not carried out.
-    fn agree(&mut self, until: Instant) -> Result<Option<(GroupId, Answered)>, ClientError> {
+    fn agree(&mut self, until: Instant) -> Result<Option<(GroupId, Answered)>, Problem> {
         self.agreed = None;
         loop {
             let worked = self.round(|_| {})?;
@@ -199,7 +205,7 @@ impl<F: FabricDiagnostics> Core<F> {
                 return Ok(if self.caller.is_open() { None } else { refused });
             }
             if Instant::now() > until {
-                return Err(Problem::Unanswered.into());
+                return Err(Problem::Unanswered);
             }
             let slept = self.backoff.pause(self.client.fabric_mut(), worked, LONGEST_SLEEP);
             self.housekeeper.note_sleep(slept.map_err(RunError::Wait).map_err(Problem::Run)?);
@@ -230,7 +236,7 @@ impl<F: FabricDiagnostics> Core<F> {
         self.asked = None;
         // If the groups do not answer, the session ends when its time is over.
         match self.agree(Instant::now() + FAREWELL.min(self.patience)) {
-            Err(ClientError { problem: problem @ Problem::Run(_) }) => Err(problem),
+            Err(problem @ Problem::Run(_)) => Err(problem),
             _ => Ok(()),
         }
     }

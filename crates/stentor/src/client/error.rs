@@ -1,5 +1,7 @@
 //! How a command ended that was not answered with a reply.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use super::Ticket;
@@ -104,11 +106,37 @@ pub enum Why {
     Halted(Group),
 }
 
-/// Why a client did not connect, or ended.
-#[derive(Debug, Error)]
+/// Why a client did not connect, or ended: what happened, and what to do about it. Cloning it is cheap.
+#[derive(Clone, Debug, Error)]
 #[error("{problem}; {}", .problem.remedy())]
 pub struct ClientError {
-    pub(super) problem: Problem,
+    problem: Arc<Problem>,
+}
+
+/// The kind of an error, by which a program decides what to do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ClientErrorKind {
+    /// This process cannot take part: its configuration, its fabric, its memory or the system does not allow it.
+    NotStarted,
+    /// What the program passed makes no sense: bytes that are no session or ticket, or groups of another cluster.
+    Argument,
+    /// The sizes in `[limits]` leave no room for a session.
+    Limits,
+    /// All places for clients are taken, or belong to groups that are not there.
+    NoPlace,
+    /// A majority of a group was not there, or did not answer, in time. Try again when it runs.
+    Unreachable,
+    /// A group has as many sessions as it may have. Try again when one has ended.
+    TooManySessions,
+    /// The session that was to be taken up has ended or run out. Connect without it, which opens another one.
+    SessionGone,
+    /// A group began anew, and does not know the session that was to be taken up. Connect without it, which opens another one.
+    GroupReset,
+    /// Another process took this client's place while it ran. Connect again, and take the session up.
+    Superseded,
+    /// The client failed otherwise. Connect again.
+    Failed,
 }
 
 #[derive(Debug, Error)]
@@ -124,7 +152,11 @@ pub(super) enum Problem {
     #[error("all members are there, but they do not answer")]
     Unanswered,
     #[error("the session was not opened: {0}")]
-    Session(Refused),
+    NotOpened(Refused),
+    #[error("the session cannot be taken up: {}", gone(.0))]
+    NotTakenUp(Refused),
+    #[error("the groups did not agree about the session")]
+    Disagreed,
     #[error("these bytes are no {what}: {why}")]
     Bytes { what: &'static str, why: String },
     #[error("`reply_bytes` is 0 in [limits], so no client is answered")]
@@ -142,6 +174,12 @@ pub(super) enum Problem {
 }
 
 impl ClientError {
+    /// Returns what to decide by.
+    #[must_use]
+    pub fn kind(&self) -> ClientErrorKind {
+        self.problem.kind()
+    }
+
     /// Returns what to do about it.
     #[must_use]
     pub fn remedy(&self) -> String {
@@ -157,11 +195,41 @@ impl From<runtime::StartError> for Problem {
 
 impl From<Problem> for ClientError {
     fn from(problem: Problem) -> Self {
-        ClientError { problem }
+        ClientError { problem: Arc::new(problem) }
+    }
+}
+
+/// What the refusal of a taking up says of the session.
+fn gone(why: &Refused) -> String {
+    match why {
+        Refused::SessionNotOpen => "it has ended, or was not renewed in time".to_owned(),
+        Refused::GroupReset(_) => "a group began anew, and does not know it".to_owned(),
+        why => why.to_string(),
     }
 }
 
 impl Problem {
+    fn kind(&self) -> ClientErrorKind {
+        match self {
+            Problem::Start(_) => ClientErrorKind::NotStarted,
+            Problem::Bytes { .. } => ClientErrorKind::Argument,
+            Problem::NoReplies | Problem::ShortMessages { .. } => ClientErrorKind::Limits,
+            Problem::NoPlace => ClientErrorKind::NoPlace,
+            Problem::Late { .. } | Problem::Unanswered => ClientErrorKind::Unreachable,
+            Problem::NotOpened(why) | Problem::NotTakenUp(why) => match why {
+                Refused::TooManySessions(_) => ClientErrorKind::TooManySessions,
+                Refused::Unavailable(_) | Refused::Busy(_) => ClientErrorKind::Unreachable,
+                Refused::GroupReset(_) => ClientErrorKind::GroupReset,
+                Refused::SessionNotOpen if matches!(self, Problem::NotTakenUp(_)) => ClientErrorKind::SessionGone,
+                _ => ClientErrorKind::Failed,
+            },
+            Problem::Superseded => ClientErrorKind::Superseded,
+            Problem::Run(_) | Problem::Random(_) | Problem::System(_) | Problem::Disagreed | Problem::Panicked => {
+                ClientErrorKind::Failed
+            }
+        }
+    }
+
     fn remedy(&self) -> String {
         let remedy = match self {
             Problem::Start(error) => return error.remedy(),
@@ -177,7 +245,10 @@ impl Problem {
             Problem::Unanswered => "`stentor leader show` says which group does not work, and why",
             Problem::NoReplies => "raise `reply_bytes` in the configuration of all processes",
             Problem::ShortMessages { .. } => "raise `message_bytes` in the configuration of all processes",
-            Problem::Session(_) => "connect again",
+            Problem::NotTakenUp(Refused::SessionNotOpen | Refused::GroupReset(_)) => {
+                "connect without it, which opens another session; what its tickets name stays unknown"
+            }
+            Problem::NotOpened(_) | Problem::NotTakenUp(_) | Problem::Disagreed => "connect again",
             Problem::Bytes { .. } => "give the bytes that `to_bytes` returned, whole",
             Problem::Superseded => "connect again",
             Problem::Panicked => "report this as a bug",

@@ -75,7 +75,7 @@ impl std::fmt::Debug for LocalClient {
 any_core!($ pub(super) Shm(ShmFabric) if "shm", Roce(RoceFabric) if "roce", Verbs(VerbsFabric) if "verbs", Ofi(OfiFabric) if "ofi");
 
 impl LocalClient {
-    pub(super) fn new(core: AnyCore) -> Result<Self, ClientError> {
+    pub(super) fn new(core: AnyCore) -> Result<Self, Problem> {
         let never = eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| Problem::System(error.into()))?;
         Ok(LocalClient { core, never, sleeps: false })
     }

@@ -23,7 +23,7 @@ pub use self::call::{Answer, Call};
 use self::calls::{Calls, Hold, Job};
 use self::core::Core;
 use self::error::Problem;
-pub use self::error::{CallError, ClientError, Refused, Why};
+pub use self::error::{CallError, ClientError, ClientErrorKind, Refused, Why};
 pub use self::groups::Groups;
 pub use self::local::{LocalClient, Outcome, Replies, Request};
 pub use self::prepared::{Prepared, Preparing};
@@ -66,11 +66,8 @@ impl Drop for Ending {
 }
 
 impl Client {
-    fn serve<F: FabricDiagnostics + Send + 'static>(
-        core: Core<F>,
-        builder: &ClientBuilder,
-    ) -> Result<Client, ClientError> {
-        let thread_failed = |source| ClientError::from(Problem::Start(crate::runtime::StartError::Thread { source }));
+    fn serve<F: FabricDiagnostics + Send + 'static>(core: Core<F>, builder: &ClientBuilder) -> Result<Client, Problem> {
+        let thread_failed = |source| Problem::Start(crate::runtime::StartError::Thread { source });
         let calls = Arc::new(Calls::new(builder.calls).map_err(thread_failed)?);
         calls.know(core.key());
         let failure = Arc::new(Mutex::new(None));
@@ -78,8 +75,9 @@ impl Client {
         let serve = move || {
             let _ending = Ending(Arc::clone(&served));
             if let Err(problem) = Server::new(core, served).run() {
-                log::error!("{name}: the client has ended: {problem}");
-                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem.into());
+                let error = ClientError::from(problem);
+                log::error!("{name}: the client has ended: {error}");
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             }
         };
         let thread = thread::Builder::new().name("stentor client".to_owned()).spawn(serve).map_err(thread_failed)?;
@@ -131,8 +129,8 @@ impl Client {
 
     /// Returns why the client has ended, if it did by itself.
     #[must_use]
-    pub fn failure(&self) -> Option<String> {
-        self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ToString::to_string)
+    pub fn failure(&self) -> Option<ClientError> {
+        self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends the session when all calls have ended, and waits for that, for as long as the client's patience lasts. Other clones can call
@@ -146,7 +144,7 @@ impl Client {
         if thread.is_some_and(|thread| thread.join().is_err()) {
             return Err(Problem::Panicked.into());
         }
-        self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+        self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }
 }
 
