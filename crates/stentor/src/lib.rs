@@ -98,6 +98,7 @@ mod cluster;
 mod config;
 #[cfg(feature = "unstable-core")]
 pub mod config;
+mod debug;
 mod descriptor;
 mod node;
 mod pace;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::config::{self, Problem};
+use crate::debug::debug_as_display;
 
 /// Why a configuration is refused. Its text says what is wrong, and where.
 #[derive(Clone, PartialEq, Eq)]
@@ -47,11 +48,7 @@ impl ConfigError {
     }
 }
 
-impl fmt::Debug for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+debug_as_display!(ConfigError);
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

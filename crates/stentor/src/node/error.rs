@@ -5,10 +5,13 @@ use stentor_host::StartError as SeatError;
 use thiserror::Error;
 
 use super::Position;
+use crate::debug::debug_as_display;
 use crate::runtime::{self, InUse, RunError};
 
+debug_as_display!(StartError, NodeError);
+
 /// Why a node did not start. Nothing of it is left then.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[error("{name} does not start: {cause}; {}", .cause.remedy())]
 pub struct StartError {
     pub(super) name: String,
@@ -85,7 +88,7 @@ impl StartError {
 }
 
 /// Why a node ended by itself, or did not do what it was asked.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[error("{name}: {problem}; {}", .problem.remedy())]
 pub struct NodeError {
     pub(super) name: String,
