@@ -20,6 +20,10 @@ use crate::runtime::{
 
 /// For how long a client waits by default.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a session lives by default that nobody renews.
+const TTL: Duration = Duration::from_secs(30);
+/// The shortest life of a session: a renewal must get through while a group has no leader for a moment.
+const LEAST_TTL: Duration = Duration::from_secs(2);
 /// Calls that may wait at a time by default.
 const CALLS: u32 = 4096;
 
@@ -33,6 +37,7 @@ pub struct ClientBuilder {
     pub(super) wait: WaitMode,
     bind: Option<IpAddr>,
     pub(super) patience: Duration,
+    ttl: Duration,
     pub(super) calls: u32,
 }
 
@@ -45,6 +50,7 @@ impl ClientBuilder {
             wait: WaitMode::ADAPTIVE,
             bind: None,
             patience: PATIENCE,
+            ttl: TTL,
             calls: CALLS,
         }
     }
@@ -74,6 +80,13 @@ impl ClientBuilder {
     /// Sets for how long the client waits to be let in, and for how long a call waits for its outcome; 10 s without it.
     pub fn patience(self, patience: Duration) -> Self {
         ClientBuilder { patience, ..self }
+    }
+
+    /// Sets how long the session lives if nobody renews it: 2 s to 600 s, and 30 s without this. The client renews it as long as it runs and
+    /// its groups have majorities. So this is how long a later process has to take it up, and how long a group may be without a majority
+    /// before the session ends there. A session of a process that died takes one of `sessions` places in `[limits]` until then.
+    pub fn session_ttl(self, time: Duration) -> Self {
+        ClientBuilder { ttl: time, ..self }
     }
 
     /// Sets how many calls of a [`Client`] may wait at a time, in the order in which they were made; 4096 without it. More are refused with
@@ -121,8 +134,12 @@ impl ClientBuilder {
             return Err(Problem::Bytes { what: "groups of this cluster", why });
         }
         check_limits(plan.config().limits(), plan.topology().groups())?;
+        let between = LEAST_TTL..=Duration::from_nanos(plan.config().limits().sessions().ttl);
+        if !between.contains(&self.ttl) {
+            return Err(Problem::TimeToLive { asked: self.ttl, between });
+        }
         let sender = self.join::<F>(plan, &to)?;
-        let mut core = Core::new(plan, sender, self.wait, self.patience);
+        let mut core = Core::new(plan, sender, self.wait, self.patience, self.ttl);
         core.open(&to, self.session.as_ref())?;
         Ok(core)
     }

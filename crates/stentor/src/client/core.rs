@@ -28,8 +28,6 @@ use crate::runtime::{ClusterRuntime, FabricDiagnostics, Housekeeper, LONGEST_SLE
 const UNANSWERED: Duration = Duration::from_millis(100);
 /// After that a command of the session goes out again.
 const AGAIN: Duration = Duration::from_millis(250);
-/// How long a session lives that nobody renews.
-const TTL: Duration = Duration::from_secs(30);
 /// How often a session is opened anew because a group's time or history was not what was assumed.
 const ATTEMPTS: u32 = 4;
 /// How long a client that ends waits for its session's end.
@@ -78,6 +76,8 @@ pub(super) struct Core<F: FabricDiagnostics> {
     backoff: Backoff,
     housekeeper: Housekeeper,
     patience: Duration,
+    /// How long the session lives if nobody renews it.
+    ttl: Duration,
     /// The largest time of the order that a reply has told.
     order_time: u64,
     /// By group: where its history began, as replies have told.
@@ -101,9 +101,15 @@ pub(super) struct Core<F: FabricDiagnostics> {
 }
 
 impl<F: FabricDiagnostics> Core<F> {
-    pub(super) fn new(plan: &Arc<ClusterRuntime>, client: Sender<F>, wait: WaitMode, patience: Duration) -> Self {
+    pub(super) fn new(
+        plan: &Arc<ClusterRuntime>,
+        client: Sender<F>,
+        wait: WaitMode,
+        patience: Duration,
+        ttl: Duration,
+    ) -> Self {
         let limits = plan.config().limits();
-        let config = caller_config(limits.window);
+        let config = caller_config(limits.window, ttl);
         Core {
             plan: Arc::clone(plan),
             client,
@@ -111,6 +117,7 @@ impl<F: FabricDiagnostics> Core<F> {
             backoff: Backoff::new(wait),
             housekeeper: Housekeeper::default(),
             patience,
+            ttl,
             order_time: 0,
             origins: vec![Incarnation::NONE; plan.topology().groups()],
             sent: vec![Sent::default(); limits.window as usize],
@@ -160,7 +167,7 @@ impl<F: FabricDiagnostics> Core<F> {
     /// Opens a session in these groups, or takes one up, and waits for that.
     pub(super) fn open(&mut self, to: &[GroupId], session: Option<&Session>) -> Result<(), Problem> {
         let until = Instant::now() + self.patience;
-        let config = caller_config(self.window() as u32);
+        let config = caller_config(self.window() as u32, self.ttl);
         if let Some(Session(key)) = session {
             self.caller = Caller::resume(key, config);
         }
@@ -168,7 +175,7 @@ impl<F: FabricDiagnostics> Core<F> {
         let mut last = None;
         for _ in 0..ATTEMPTS {
             let [word, high, low] = random().map_err(Problem::Random)?;
-            let at_the_latest = self.order_now().saturating_add(TTL.as_nanos() as u64);
+            let at_the_latest = self.order_now().saturating_add(self.ttl.as_nanos() as u64);
             let began = if session.is_some() {
                 // By the same caller, which learns from a refusal how far the session is.
                 self.caller.take_up(word, at_the_latest)
@@ -406,7 +413,7 @@ impl<F: FabricDiagnostics> Core<F> {
             return Ok(());
         }
         let [word, ..] = random().map_err(Problem::Random)?;
-        let until = self.order_now().saturating_add(TTL.as_nanos() as u64);
+        let until = self.order_now().saturating_add(self.ttl.as_nanos() as u64);
         if self.caller.widen(word, &self.pairs(&wanted), until).is_ok() {
             self.asked = None;
             self.wanted.retain(|group| !wanted.contains(group));
@@ -513,8 +520,10 @@ fn first(to: &[GroupId]) -> Group {
     Group(to.first().copied().unwrap_or(GroupId(0)))
 }
 
-fn caller_config(window: u32) -> CallerConfig {
-    CallerConfig { window, ttl: TTL.as_nanos() as u64, ..CallerConfig::default() }
+fn caller_config(window: u32, ttl: Duration) -> CallerConfig {
+    let (ttl, config) = (ttl.as_nanos() as u64, CallerConfig::default());
+    // A renewal is due at half of the time: one that is lost is sent again in time.
+    CallerConfig { window, ttl, renewal_timeout: config.renewal_timeout.min(ttl / 8) }
 }
 
 /// Draws random words.

@@ -59,6 +59,8 @@ impl<'a> Replies<'a> {
 
 /// A client without a thread: its owner submits commands and turns it. It takes no lock, and allocates nothing for a command once each place
 /// of its window was used.
+///
+/// Whoever drops it leaves the session as [`leave`](LocalClient::leave) does; [`close`](LocalClient::close) ends it.
 pub struct LocalClient {
     core: AnyCore,
     /// What stands for the descriptor of a fabric that has none: never readable.
@@ -181,7 +183,15 @@ impl LocalClient {
         })
     }
 
-    /// Ends the session, and waits for that for a second at most.
+    /// Leaves the session without ending it. Returns what a later process [takes up](super::ClientBuilder::session). It lives on for half of
+    /// its [time to live](super::ClientBuilder::session_ttl) at least. Nothing is waited for: turn until the outcomes are there, or keep
+    /// the [tickets](LocalClient::ticket) of what is under way.
+    #[must_use = "the session cannot be taken up without it"]
+    pub fn leave(self) -> Session {
+        self.session()
+    }
+
+    /// Ends the session, and waits for that for a second at most. Its tickets cannot be resolved any more.
     ///
     /// # Errors
     /// Why the client had ended before.
