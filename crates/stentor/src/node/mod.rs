@@ -11,6 +11,7 @@
 
 mod apply;
 mod builder;
+mod changes;
 mod error;
 mod handle;
 mod hosted;
