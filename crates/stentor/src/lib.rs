@@ -98,6 +98,7 @@ mod cluster;
 mod config;
 #[cfg(feature = "unstable-core")]
 pub mod config;
+mod debug;
 mod descriptor;
 mod node;
 mod pace;
@@ -117,15 +118,16 @@ pub use broadcast::{Broadcast, BroadcastBuilder, BroadcastError, BroadcastErrorK
 #[cfg(any(feature = "shm", feature = "roce", feature = "ofi"))]
 pub use channel::{Channel, ChannelBuilder, ChannelError, ChannelErrorKind, Received};
 pub use client::{
-    Answer, Call, CallError, Client, ClientBuilder, ClientError, Groups, LocalClient, Outcome, Prepared, Preparing,
-    Refused, Replies, Request, Session, Ticket, Why,
+    Answer, Call, CallError, Client, ClientBuilder, ClientError, ClientErrorKind, Groups, LocalClient, Outcome,
+    Prepared, Preparing, Refused, Replies, Request, Session, Ticket, Why,
 };
-pub use cluster::{Cluster, ClusterBuilder, ConfigError, Group};
+pub use cluster::{Cluster, ClusterBuilder, ConfigError, ConfigErrorKind, Group};
 #[cfg(feature = "unstable-core")]
 pub use config::ClusterConfig;
 pub use config::{FabricKind, Limits, MemoryPlan, MemoryRow, ProcessMemory, limits};
 pub use node::{
-    ApplyThread, MemberStatus, Node, NodeBuilder, NodeError, NodeHandle, Position, StartError, Status, Stopper, Turn,
+    ApplyThread, MemberStatus, Node, NodeBuilder, NodeError, NodeErrorKind, NodeHandle, Position, StartError,
+    StartErrorKind, Status, Stopper, Turn,
 };
 pub use reply::Reply;
 pub use state_machine::{Context, Frozen, SessionId, StateMachine, Stateless};

@@ -7,10 +7,13 @@ use stentor_fabric::WaitError;
 use stentor_neb::{KeyError, NodeError};
 use thiserror::Error;
 
+use crate::debug::debug_as_display;
 use crate::runtime::StartError;
 
+debug_as_display!(BroadcastError, NotSent);
+
 /// Why a process of a broadcast did not start, or has ended: what happened, where, and what to do about it.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[error("broadcast process {name}: {problem}; {}", .problem.remedy())]
 pub struct BroadcastError {
     name: Box<str>,
@@ -115,7 +118,7 @@ impl Problem {
 }
 
 /// Why a message was not broadcast. Nothing was done, and the sequence is not used up.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum NotSent {
     /// Not all others have been there yet, and they are waited for so that nobody misses anything. Turn, and send again. In mode `quorum`

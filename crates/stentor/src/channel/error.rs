@@ -7,10 +7,13 @@ use stentor_channel::{Cause, ChannelError as Failure, EndpointError, OpenError};
 use stentor_fabric::WaitError;
 use thiserror::Error;
 
+use crate::debug::debug_as_display;
 use crate::runtime::StartError;
 
+debug_as_display!(ChannelError);
+
 /// Why a channel was not opened, why it does not take a message, or why it has failed: what happened, where, and what to do about it.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[error("channel {place}: {problem}; {}", .problem.remedy())]
 pub struct ChannelError {
     place: Box<str>,

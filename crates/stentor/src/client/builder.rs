@@ -20,6 +20,10 @@ use crate::runtime::{
 
 /// For how long a client waits by default.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a session lives by default that nobody renews.
+const TTL: Duration = Duration::from_secs(30);
+/// The shortest life of a session: a renewal must get through while a group has no leader for a moment.
+const LEAST_TTL: Duration = Duration::from_secs(2);
 /// Calls that may wait at a time by default.
 const CALLS: u32 = 4096;
 
@@ -33,6 +37,7 @@ pub struct ClientBuilder {
     pub(super) wait: WaitMode,
     bind: Option<IpAddr>,
     pub(super) patience: Duration,
+    ttl: Duration,
     pub(super) calls: u32,
 }
 
@@ -45,6 +50,7 @@ impl ClientBuilder {
             wait: WaitMode::ADAPTIVE,
             bind: None,
             patience: PATIENCE,
+            ttl: TTL,
             calls: CALLS,
         }
     }
@@ -76,6 +82,13 @@ impl ClientBuilder {
         ClientBuilder { patience, ..self }
     }
 
+    /// Sets how long the session lives if nobody renews it: 2 s to 600 s, and 30 s without this. The client renews it as long as it runs and
+    /// its groups have majorities. So this is how long a later process has to take it up, and how long a group may be without a majority
+    /// before the session ends there. A session of a process that died takes one of `sessions` places in `[limits]` until then.
+    pub fn session_ttl(self, time: Duration) -> Self {
+        ClientBuilder { ttl: time, ..self }
+    }
+
     /// Sets how many calls of a [`Client`] may wait at a time, in the order in which they were made; 4096 without it. More are refused with
     /// [`Busy`](super::Refused::Busy). How many of them are under way to a group at a time is `window` in `[limits]`.
     pub fn calls(self, most: u32) -> Self {
@@ -88,7 +101,7 @@ impl ClientBuilder {
     /// Why it is not let in, with the remedy.
     pub fn connect(self) -> Result<Client, ClientError> {
         let connected: Result<_, Problem> = with_fabric!(self.cluster.runtime().config().fabric(), F => {
-            self.core::<F>().and_then(|core| Client::serve(core, &self)).map_err(|error| error.problem)
+            self.core::<F>().and_then(|core| Client::serve(core, &self))
         });
         Ok(connected?)
     }
@@ -99,15 +112,15 @@ impl ClientBuilder {
     /// Why it is not let in, with the remedy.
     pub fn connect_local(self) -> Result<LocalClient, ClientError> {
         let connected: Result<_, Problem> = with_fabric!(self.cluster.runtime().config().fabric(), F => {
-            self.core::<F>().and_then(|core| LocalClient::new(core.into())).map_err(|error| error.problem)
+            self.core::<F>().and_then(|core| LocalClient::new(core.into()))
         });
         Ok(connected?)
     }
 
-    fn core<F: ClusterFabric>(&self) -> Result<Core<F>, ClientError> {
+    fn core<F: ClusterFabric>(&self) -> Result<Core<F>, Problem> {
         let plan = self.cluster.runtime();
         if plan.config().fabric() == FabricKind::Sim {
-            return Err(Problem::Start(runtime::StartError::Simulated).into());
+            return Err(Problem::Start(runtime::StartError::Simulated));
         }
         let mut to = self.groups.as_ref().map_or(Vec::new(), |groups| groups.ids().to_vec());
         to.extend(self.session.iter().flat_map(Session::groups));
@@ -118,29 +131,30 @@ impl ClientBuilder {
         to.dedup();
         if let Some(unknown) = to.iter().find(|group| !plan.topology().has_group(**group)) {
             let why = format!("group number {} is none of this cluster", unknown.0);
-            return Err(Problem::Bytes { what: "groups of this cluster", why }.into());
+            return Err(Problem::Bytes { what: "groups of this cluster", why });
         }
         check_limits(plan.config().limits(), plan.topology().groups())?;
+        let between = LEAST_TTL..=Duration::from_nanos(plan.config().limits().sessions().ttl);
+        if !between.contains(&self.ttl) {
+            return Err(Problem::TimeToLive { asked: self.ttl, between });
+        }
         let sender = self.join::<F>(plan, &to)?;
-        let mut core = Core::new(plan, sender, self.wait, self.patience);
+        let mut core = Core::new(plan, sender, self.wait, self.patience, self.ttl);
         core.open(&to, self.session.as_ref())?;
         Ok(core)
     }
 
-    fn join<F: ClusterFabric>(&self, plan: &Arc<ClusterRuntime>, to: &[GroupId]) -> Result<Sender<F>, ClientError> {
+    fn join<F: ClusterFabric>(&self, plan: &Arc<ClusterRuntime>, to: &[GroupId]) -> Result<Sender<F>, Problem> {
         // The file of a key may be relative to that of the configuration.
         let beside = BindConfig::beside(plan.file().unwrap_or(Path::new("")));
         let bind = BindConfig { sockets: self.cluster.sockets().to_owned(), bind: self.bind, ..beside };
         let start = |client: ClientId| plan.start_client::<F>(client, &bind);
         let placing = Placing { plan, start: &start, to, wait: self.wait, timeout: self.patience };
-        placing.join(None, &mut Watch { plan, to }).map_err(|error| {
-            let problem = match error {
-                JoinError::Start(error) => Problem::Start(error),
-                JoinError::Run(error) => Problem::Run(error),
-                JoinError::NoPlace => Problem::NoPlace,
-                JoinError::GivenUp(problem) => problem,
-            };
-            problem.into()
+        placing.join(None, &mut Watch { plan, to }).map_err(|error| match error {
+            JoinError::Start(error) => Problem::Start(error),
+            JoinError::Run(error) => Problem::Run(error),
+            JoinError::NoPlace => Problem::NoPlace,
+            JoinError::GivenUp(problem) => problem,
         })
     }
 }

@@ -22,7 +22,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
@@ -33,6 +33,13 @@ use stentor_session as session;
 
 use super::{CallError, Groups, Refused, Session, Ticket, Why};
 use crate::{Group, Position};
+
+/// Calls still come.
+const OPEN: u8 = 0;
+/// No call comes any more, and the session ends.
+const ENDS: u8 = 1;
+/// No call comes any more, and the session goes on for a later process.
+const LEAVES: u8 = 2;
 
 /// How far a call is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,8 +146,8 @@ pub(super) struct Calls {
     /// Calls that were held, and go on or are given up.
     released: ArrayQueue<u32>,
     bell: Bell,
-    /// Whether no call comes any more.
-    closing: AtomicBool,
+    /// Whether calls still come, and what becomes of the session when no more do: [`OPEN`], [`ENDS`] or [`LEAVES`].
+    closing: AtomicU8,
     session: Mutex<session::SessionKey>,
     /// Whether the serving thread serves no more.
     ended: AtomicBool,
@@ -163,7 +170,7 @@ impl Calls {
             queue,
             released,
             bell: Bell { event, sleeps: AtomicBool::new(false) },
-            closing: AtomicBool::new(false),
+            closing: AtomicU8::new(OPEN),
             session: Mutex::default(),
             ended: AtomicBool::new(false),
         })
@@ -337,10 +344,22 @@ impl Calls {
         put(&self.free, at);
     }
 
-    /// No call comes any more: the serving thread ends when it has served those that there are.
+    /// No call comes any more: the serving thread ends the session when it has served those that there are. Does nothing after
+    /// [`leave`](Calls::leave).
     pub(super) fn close(&self) {
-        self.closing.store(true, Ordering::Release);
+        self.close_as(ENDS);
+    }
+
+    /// The same, and the session is not ended. Returns `false`, and does nothing, after [`close`](Calls::close).
+    pub(super) fn leave(&self) -> bool {
+        self.close_as(LEAVES)
+    }
+
+    /// The first word counts. Returns whether it was this one.
+    fn close_as(&self, how: u8) -> bool {
+        let before = self.closing.compare_exchange(OPEN, how, Ordering::AcqRel, Ordering::Acquire);
         self.ring();
+        before.is_ok() || before == Err(how)
     }
 
     /// Returns the session, as the serving thread has told it.
@@ -384,7 +403,12 @@ impl Calls {
     }
 
     pub(super) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
+        self.closing.load(Ordering::Acquire) != OPEN
+    }
+
+    /// Returns whether the session goes on without this client.
+    pub(super) fn is_left(&self) -> bool {
+        self.closing.load(Ordering::Acquire) == LEAVES
     }
 
     /// Returns whether nothing came, and whoever leaves a call from here on makes [`bell`](Calls::bell) readable.

@@ -28,7 +28,7 @@ use stentor_session::{
 
 use super::error::Problem;
 use super::halts::Halts;
-use super::{ClientError, Outcome, Refused, Replies, Session, Ticket, Why};
+use super::{Outcome, Refused, Replies, Session, Ticket, Why};
 use crate::Group;
 use crate::runtime::{ClusterRuntime, FabricDiagnostics, Housekeeper, LONGEST_SLEEP, RunError, wall_ns};
 
@@ -38,8 +38,6 @@ const UNANSWERED: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_millis(250);
 /// How often the rest after a widening that was refused is doubled, at most.
 const MOST_RESTS: u32 = 4;
-/// How long a session lives that nobody renews.
-const TTL: Duration = Duration::from_secs(30);
 /// How often a session is opened anew because a group's time or history was not what was assumed.
 const ATTEMPTS: u32 = 4;
 /// How long a client that ends waits for its session's end.
@@ -112,6 +110,8 @@ pub(super) struct Core<F: FabricDiagnostics> {
     backoff: Backoff,
     housekeeper: Housekeeper,
     patience: Duration,
+    /// How long the session lives if nobody renews it.
+    ttl: Duration,
     /// The largest time of the order that a reply has told.
     order_time: u64,
     /// By group: where its history began, as replies have told.
@@ -142,9 +142,15 @@ pub(super) struct Core<F: FabricDiagnostics> {
 }
 
 impl<F: FabricDiagnostics> Core<F> {
-    pub(super) fn new(plan: &Arc<ClusterRuntime>, client: Sender<F>, wait: WaitMode, patience: Duration) -> Self {
+    pub(super) fn new(
+        plan: &Arc<ClusterRuntime>,
+        client: Sender<F>,
+        wait: WaitMode,
+        patience: Duration,
+        ttl: Duration,
+    ) -> Self {
         let limits = plan.config().limits();
-        let config = caller_config(limits.window);
+        let config = caller_config(limits.window, ttl);
         Core {
             plan: Arc::clone(plan),
             client,
@@ -152,6 +158,7 @@ impl<F: FabricDiagnostics> Core<F> {
             backoff: Backoff::new(wait),
             housekeeper: Housekeeper::default(),
             patience,
+            ttl,
             order_time: 0,
             origins: vec![Incarnation::NONE; plan.topology().groups()],
             sent: vec![Sent::default(); limits.window as usize],
@@ -203,15 +210,17 @@ impl<F: FabricDiagnostics> Core<F> {
     // -------------------------------------------------------------------------------------------------- the session
 
     /// Opens a session in these groups, or takes one up, and waits for that.
-    pub(super) fn open(&mut self, to: &[GroupId], session: Option<&Session>) -> Result<(), ClientError> {
+    pub(super) fn open(&mut self, to: &[GroupId], session: Option<&Session>) -> Result<(), Problem> {
         let until = Instant::now() + self.patience;
-        let config = caller_config(self.window() as u32);
+        let config = caller_config(self.window() as u32, self.ttl);
         if let Some(Session(key)) = session {
             self.caller = Caller::resume(key, config);
         }
+        let not_done = if session.is_some() { Problem::NotTakenUp } else { Problem::NotOpened };
+        let mut last = None;
         for _ in 0..ATTEMPTS {
             let [word, high, low] = random().map_err(Problem::Random)?;
-            let at_the_latest = self.order_now().saturating_add(TTL.as_nanos() as u64);
+            let at_the_latest = self.order_now().saturating_add(self.ttl.as_nanos() as u64);
             let began = if session.is_some() {
                 // By the same caller, which learns from a refusal how far the session is.
                 self.caller.take_up(word, at_the_latest)
@@ -219,14 +228,14 @@ impl<F: FabricDiagnostics> Core<F> {
                 self.caller = Caller::new(SessionId(u128::from(high) << 64 | u128::from(low)), config);
                 self.caller.open(word, &self.pairs(to), at_the_latest)
             };
-            began.map_err(|error| Problem::Session(self.refused(error, to)))?;
+            began.map_err(|error| not_done(self.refused(error, to)))?;
             self.asked = None;
-            let refused = self.agree(until)?;
-            if refused.is_some() && session.is_none() {
+            last = self.agree(until)?;
+            if last.is_some() && session.is_none() {
                 // What some groups opened takes no place until its time is over.
                 self.close()?;
             }
-            match refused {
+            match last {
                 None => {
                     self.changes += 1;
                     return Ok(());
@@ -234,14 +243,17 @@ impl<F: FabricDiagnostics> Core<F> {
                 // Its answer has told the group's time, or where its history began.
                 Some((_, Answered::Refused(Reason::TooLate | Reason::Taken) | Answered::WrongPairs)) => {}
                 Some((_, Answered::Refused(Reason::Superseded | Reason::GenerationAhead))) if session.is_some() => {}
-                Some((group, outcome)) => return Err(Problem::Session(not_applied(group, outcome)).into()),
+                Some((group, outcome)) => return Err(not_done(not_applied(group, outcome))),
             }
         }
-        Err(Problem::Session(Refused::SessionNotOpen).into())
+        Err(match last {
+            Some((group, Answered::WrongPairs)) => not_done(Refused::GroupReset(Group(group))),
+            _ => Problem::Disagreed,
+        })
     }
 
     /// Waits until the groups have answered the session's command. Returns who refused it, if it is not carried out.
-    fn agree(&mut self, until: Instant) -> Result<Option<(GroupId, Answered)>, ClientError> {
+    fn agree(&mut self, until: Instant) -> Result<Option<(GroupId, Answered)>, Problem> {
         self.agreed = None;
         loop {
             let worked = self.round(|_| {})?;
@@ -249,7 +261,7 @@ impl<F: FabricDiagnostics> Core<F> {
                 return Ok(if self.caller.is_open() { None } else { refused });
             }
             if Instant::now() > until {
-                return Err(Problem::Unanswered.into());
+                return Err(Problem::Unanswered);
             }
             let slept = self.backoff.pause(self.client.fabric_mut(), worked, LONGEST_SLEEP);
             self.housekeeper.note_sleep(slept.map_err(RunError::Wait).map_err(Problem::Run)?);
@@ -283,7 +295,7 @@ impl<F: FabricDiagnostics> Core<F> {
         self.asked = None;
         // If the groups do not answer, the session ends when its time is over.
         match self.agree(Instant::now() + FAREWELL.min(self.patience)) {
-            Err(ClientError { problem: problem @ Problem::Run(_) }) => Err(problem),
+            Err(problem @ Problem::Run(_)) => Err(problem),
             _ => Ok(()),
         }
     }
@@ -543,7 +555,7 @@ impl<F: FabricDiagnostics> Core<F> {
             return Ok(());
         }
         let [word, ..] = random().map_err(Problem::Random)?;
-        let until = self.order_now().saturating_add(TTL.as_nanos() as u64);
+        let until = self.order_now().saturating_add(self.ttl.as_nanos() as u64);
         if self.caller.widen(word, &self.pairs(&wanted), until).is_ok() {
             self.asked = None;
             self.wanted.retain(|group| !wanted.contains(group));
@@ -674,8 +686,10 @@ fn first(to: &[GroupId]) -> Group {
     Group(to.first().copied().unwrap_or(GroupId(0)))
 }
 
-fn caller_config(window: u32) -> CallerConfig {
-    CallerConfig { window, ttl: TTL.as_nanos() as u64, ..CallerConfig::default() }
+fn caller_config(window: u32, ttl: Duration) -> CallerConfig {
+    let (ttl, config) = (ttl.as_nanos() as u64, CallerConfig::default());
+    // A renewal is due at half of the time: one that is lost is sent again in time.
+    CallerConfig { window, ttl, renewal_timeout: config.renewal_timeout.min(ttl / 8) }
 }
 
 /// Draws random words.

@@ -1,13 +1,20 @@
 //! How a command ended that was not answered with a reply.
 
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
 use thiserror::Error;
 
 use super::Ticket;
 use crate::Group;
+use crate::debug::debug_as_display;
 use crate::runtime::{self, RunError};
 
+debug_as_display!(CallError, Refused, Why, ClientError);
+
 /// How a command ended that has no reply.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// The command is certainly not applied, anywhere, ever.
@@ -15,15 +22,15 @@ pub enum CallError {
     NotApplied(Refused),
     /// The command is applied once, or never; nobody here knows. [`Client::resolve`](super::Client::resolve) settles it, in this process or
     /// in a later one that takes up the session.
-    #[error("it is not known whether it is applied: {1}")]
+    #[error("it is not known whether it is applied: {1}; `Client::resolve` with the ticket in this error settles it")]
     Unknown(Ticket, Why),
     /// The command is applied, and the reply of this group is longer than `reply_bytes` in `[limits]`. The reply is lost.
-    #[error("it is applied, but a reply is longer than `reply_bytes` in [limits]")]
+    #[error("it is applied, but a reply is longer than `reply_bytes` in [limits], and lost; reply less, or raise it")]
     ReplyTooLong(Group),
 }
 
 /// Why a command is not applied.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// Too many commands are under way to this group, or in this process. Wait for one of them.
@@ -31,7 +38,7 @@ pub enum Refused {
     Busy(Group),
     /// The command is longer than the cluster takes.
     #[error(
-        "a command of {bytes} bytes; the cluster takes up to {limit} (`message_bytes` in [limits], less an envelope of 64)"
+        "a command of {bytes} bytes; the cluster takes up to {limit}: send it in parts, or raise `message_bytes` in [limits], which is 64 more"
     )]
     TooLong {
         /// Its length.
@@ -40,16 +47,18 @@ pub enum Refused {
         limit: usize,
     },
     /// The command names no group, or one that this cluster has not.
-    #[error("a command goes to one group or more, all of this cluster")]
+    #[error("a command goes to one group or more, all of this cluster; `Cluster::group` gives them")]
     NoGroups,
     /// The session has these groups not yet, or no majority of this group was reached in time.
-    #[error("a group was not reached in time; `stentor leader show` says what it lacks")]
+    #[error(
+        "a group was not reached in time; start a majority of its nodes: `NodeHandle::status` and the log of a node say what it lacks"
+    )]
     Unavailable(Group),
     /// The command was closed before anybody applied it: by a later [`resolve`](super::Client::resolve), or because it was lost on its way.
-    #[error("it was closed before anybody applied it")]
+    #[error("it was closed before anybody applied it; send it again if it is wanted still")]
     Closed,
     /// The command was [prepared](super::Client::prepare), and not sent in time.
-    #[error("it was prepared, and not sent in time")]
+    #[error("it was prepared, and not sent in time; prepare it again, and send it within the client's patience")]
     TooLate,
     /// The session has ended: it was not renewed in time, or another process has taken it up.
     #[error("the session has ended; open another one")]
@@ -58,13 +67,13 @@ pub enum Refused {
     #[error("the group has as many sessions as `sessions` in [limits] allows; wait until one ends")]
     TooManySessions(Group),
     /// The group stands at a command that its state machine cannot apply.
-    #[error("the group stands at a command that its state machine cannot apply")]
+    #[error("the group is halted at a command where its state machine panicked; `Status::halted` says what to do")]
     Halted(Group),
     /// The ticket is of another session. Take that session up, and ask again.
     #[error("the ticket is of another session; take that one up")]
     OtherSession,
     /// This client ended before the command was sent; [`Client::failure`](super::Client::failure) says why.
-    #[error("this client has ended")]
+    #[error("this client has ended; `Client::failure` says why; connect again")]
     ClientEnded,
     /// The group was reset since this client connected. Connect again.
     #[error("the group began anew since this client connected; connect again")]
@@ -72,7 +81,7 @@ pub enum Refused {
 }
 
 /// Why nobody here knows whether a command is applied.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum Why {
     /// It could not be asked what became of the command, by [`resolve`](super::Client::resolve): this says why. Ask again.
@@ -100,15 +109,42 @@ pub enum Why {
     #[error("an operator had the group skip it")]
     Skipped(Group),
     /// The group stands at a command that its state machine cannot apply.
-    #[error("the group stands at a command that its state machine cannot apply")]
+    #[error("the group is halted at a command where its state machine panicked")]
     Halted(Group),
 }
 
-/// Why a client did not connect, or ended.
-#[derive(Debug, Error)]
+/// Why a client did not connect, or ended: what happened, and what to do about it. Cloning it is cheap.
+#[derive(Clone, Error)]
 #[error("{problem}; {}", .problem.remedy())]
 pub struct ClientError {
-    pub(super) problem: Problem,
+    problem: Arc<Problem>,
+}
+
+/// The kind of an error, by which a program decides what to do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ClientErrorKind {
+    /// This process cannot take part: its configuration, its fabric, its memory or the system does not allow it.
+    NotStarted,
+    /// What the program passed makes no sense: bytes that are no session or ticket, groups of another cluster, or a time to live that
+    /// is not possible.
+    Argument,
+    /// The sizes in `[limits]` leave no room for a session.
+    Limits,
+    /// All places for clients are taken, or belong to groups that are not there.
+    NoPlace,
+    /// A majority of a group was not there, or did not answer, in time. Try again when it runs.
+    Unreachable,
+    /// A group has as many sessions as it may have. Try again when one has ended.
+    TooManySessions,
+    /// The session that was to be taken up has ended or run out. Connect without it, which opens another one.
+    SessionGone,
+    /// A group began anew, and does not know the session that was to be taken up. Connect without it, which opens another one.
+    GroupReset,
+    /// Another process took this client's place while it ran. Connect again, and take the session up.
+    Superseded,
+    /// The client failed otherwise. Connect again.
+    Failed,
 }
 
 #[derive(Debug, Error)]
@@ -124,13 +160,24 @@ pub(super) enum Problem {
     #[error("all members are there, but they do not answer")]
     Unanswered,
     #[error("the session was not opened: {0}")]
-    Session(Refused),
+    NotOpened(Refused),
+    #[error("the session cannot be taken up: {}", gone(.0))]
+    NotTakenUp(Refused),
+    #[error("the groups did not agree about the session")]
+    Disagreed,
     #[error("these bytes are no {what}: {why}")]
     Bytes { what: &'static str, why: String },
     #[error("`reply_bytes` is 0 in [limits], so no client is answered")]
     NoReplies,
     #[error("`message_bytes` in [limits] is less than the {needs} bytes that open a session")]
     ShortMessages { needs: usize },
+    #[error(
+        "a session cannot live for {}: from {} to {} are possible",
+        seconds(.asked), seconds(.between.start()), seconds(.between.end())
+    )]
+    TimeToLive { asked: Duration, between: RangeInclusive<Duration> },
+    #[error("another clone of the client has closed it, and its session has ended")]
+    Closed,
     #[error("no random number is to be had: {0}")]
     Random(std::io::Error),
     #[error("{0}")]
@@ -142,6 +189,12 @@ pub(super) enum Problem {
 }
 
 impl ClientError {
+    /// Returns what to decide by.
+    #[must_use]
+    pub fn kind(&self) -> ClientErrorKind {
+        self.problem.kind()
+    }
+
     /// Returns what to do about it.
     #[must_use]
     pub fn remedy(&self) -> String {
@@ -157,11 +210,46 @@ impl From<runtime::StartError> for Problem {
 
 impl From<Problem> for ClientError {
     fn from(problem: Problem) -> Self {
-        ClientError { problem }
+        ClientError { problem: Arc::new(problem) }
+    }
+}
+
+fn seconds(time: &Duration) -> String {
+    format!("{} s", time.as_millis() as f64 / 1e3)
+}
+
+/// What the refusal of a taking up says of the session.
+fn gone(why: &Refused) -> String {
+    match why {
+        Refused::SessionNotOpen => "it has ended, or was not renewed in time".to_owned(),
+        Refused::GroupReset(_) => "a group began anew, and does not know it".to_owned(),
+        why => why.to_string(),
     }
 }
 
 impl Problem {
+    fn kind(&self) -> ClientErrorKind {
+        match self {
+            Problem::Start(_) => ClientErrorKind::NotStarted,
+            Problem::Bytes { .. } | Problem::TimeToLive { .. } => ClientErrorKind::Argument,
+            Problem::NoReplies | Problem::ShortMessages { .. } => ClientErrorKind::Limits,
+            Problem::NoPlace => ClientErrorKind::NoPlace,
+            Problem::Late { .. } | Problem::Unanswered => ClientErrorKind::Unreachable,
+            Problem::NotOpened(why) | Problem::NotTakenUp(why) => match why {
+                Refused::TooManySessions(_) => ClientErrorKind::TooManySessions,
+                Refused::Unavailable(_) | Refused::Busy(_) => ClientErrorKind::Unreachable,
+                Refused::GroupReset(_) => ClientErrorKind::GroupReset,
+                Refused::SessionNotOpen if matches!(self, Problem::NotTakenUp(_)) => ClientErrorKind::SessionGone,
+                _ => ClientErrorKind::Failed,
+            },
+            Problem::Closed => ClientErrorKind::SessionGone,
+            Problem::Superseded => ClientErrorKind::Superseded,
+            Problem::Run(_) | Problem::Random(_) | Problem::System(_) | Problem::Disagreed | Problem::Panicked => {
+                ClientErrorKind::Failed
+            }
+        }
+    }
+
     fn remedy(&self) -> String {
         let remedy = match self {
             Problem::Start(error) => return error.remedy(),
@@ -172,14 +260,23 @@ impl Problem {
                 "wait until a client ends, start the groups that are down, or give the cluster more places: `clients` in [limits]"
             }
             Problem::Late { .. } => {
-                "start a majority of each group that the client calls; `stentor leader show` says what a group lacks"
+                "start a majority of each group that the client calls; `NodeHandle::status` and the log of a node say what its group lacks"
             }
-            Problem::Unanswered => "`stentor leader show` says which group does not work, and why",
+            Problem::Unanswered => {
+                "look at each node: `NodeHandle::status` and its log say whether its group works, and what it lacks"
+            }
             Problem::NoReplies => "raise `reply_bytes` in the configuration of all processes",
             Problem::ShortMessages { .. } => "raise `message_bytes` in the configuration of all processes",
-            Problem::Session(_) => "connect again",
+            Problem::NotTakenUp(Refused::SessionNotOpen | Refused::GroupReset(_)) => {
+                "connect without it, which opens another session; what its tickets name stays unknown"
+            }
+            Problem::NotOpened(_) | Problem::NotTakenUp(_) | Problem::Disagreed => "connect again",
             Problem::Bytes { .. } => "give the bytes that `to_bytes` returned, whole",
-            Problem::Superseded => "connect again",
+            Problem::TimeToLive { .. } => "give `ClientBuilder::session_ttl` a time between these",
+            Problem::Closed => {
+                "leave before any clone closes; to go on, connect without it, which opens another session"
+            }
+            Problem::Superseded => "connect again, and take the session up",
             Problem::Panicked => "report this as a bug",
         };
         remedy.to_owned()

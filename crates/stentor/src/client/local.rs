@@ -59,6 +59,8 @@ impl<'a> Replies<'a> {
 
 /// A client without a thread: its owner submits commands and turns it. It takes no lock, and allocates nothing for a command once each place
 /// of its window was used.
+///
+/// Whoever drops it leaves the session as [`leave`](LocalClient::leave) does; [`close`](LocalClient::close) ends it.
 pub struct LocalClient {
     core: AnyCore,
     /// What stands for the descriptor of a fabric that has none: never readable.
@@ -75,7 +77,7 @@ impl std::fmt::Debug for LocalClient {
 any_core!($ pub(super) Shm(ShmFabric) if "shm", Roce(RoceFabric) if "roce", Verbs(VerbsFabric) if "verbs", Ofi(OfiFabric) if "ofi");
 
 impl LocalClient {
-    pub(super) fn new(core: AnyCore) -> Result<Self, ClientError> {
+    pub(super) fn new(core: AnyCore) -> Result<Self, Problem> {
         let never = eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| Problem::System(error.into()))?;
         Ok(LocalClient { core, never, sleeps: false })
     }
@@ -181,7 +183,15 @@ impl LocalClient {
         })
     }
 
-    /// Ends the session, and waits for that for a second at most.
+    /// Leaves the session without ending it. Returns what a later process [takes up](super::ClientBuilder::session). It lives on for half of
+    /// its [time to live](super::ClientBuilder::session_ttl) at least. Nothing is waited for: turn until the outcomes are there, or keep
+    /// the [tickets](LocalClient::ticket) of what is under way.
+    #[must_use = "the session cannot be taken up without it"]
+    pub fn leave(self) -> Session {
+        self.session()
+    }
+
+    /// Ends the session, and waits for that for a second at most. Its tickets cannot be resolved any more.
     ///
     /// # Errors
     /// Why the client had ended before.

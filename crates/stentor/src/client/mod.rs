@@ -24,7 +24,7 @@ pub use self::call::{Answer, Call};
 use self::calls::{Calls, Hold, Job};
 use self::core::Core;
 use self::error::Problem;
-pub use self::error::{CallError, ClientError, Refused, Why};
+pub use self::error::{CallError, ClientError, ClientErrorKind, Refused, Why};
 pub use self::groups::Groups;
 pub use self::local::{LocalClient, Outcome, Replies, Request};
 pub use self::prepared::{Prepared, Preparing};
@@ -35,7 +35,13 @@ use crate::runtime::FabricDiagnostics;
 /// A client of a cluster: sends commands to groups and gets their replies. Cloning it is cheap; all clones share a session, and a thread
 /// that serves them.
 ///
-/// When the last clone is dropped, what is under way goes on, and the session ends after it.
+/// # The end of a client
+/// | what ends it | calls under way | session |
+/// |---|---|---|
+/// | [`close`](Client::close) | are waited for | ends |
+/// | [`leave`](Client::leave) | are waited for | lives on until its time is over, for a later process |
+/// | drop of the last clone | go on while the process runs; nobody waits | ends after them |
+/// | end of the process | go on, if they were sent | lives on until its time is over |
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Handle>);
 
@@ -67,11 +73,8 @@ impl Drop for Ending {
 }
 
 impl Client {
-    fn serve<F: FabricDiagnostics + Send + 'static>(
-        core: Core<F>,
-        builder: &ClientBuilder,
-    ) -> Result<Client, ClientError> {
-        let thread_failed = |source| ClientError::from(Problem::Start(crate::runtime::StartError::Thread { source }));
+    fn serve<F: FabricDiagnostics + Send + 'static>(core: Core<F>, builder: &ClientBuilder) -> Result<Client, Problem> {
+        let thread_failed = |source| Problem::Start(crate::runtime::StartError::Thread { source });
         let calls = Arc::new(Calls::new(builder.calls).map_err(thread_failed)?);
         calls.know(core.key());
         let failure = Arc::new(Mutex::new(None));
@@ -79,8 +82,9 @@ impl Client {
         let serve = move || {
             let _ending = Ending(Arc::clone(&served));
             if let Err(problem) = Server::new(core, served).run() {
-                log::error!("{name}: the client has ended: {problem}");
-                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem.into());
+                let error = ClientError::from(problem);
+                log::error!("{name}: the client has ended: {error}");
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             }
         };
         let thread = thread::Builder::new().name("stentor client".to_owned()).spawn(serve).map_err(thread_failed)?;
@@ -132,22 +136,45 @@ impl Client {
 
     /// Returns why the client has ended, if it did by itself.
     #[must_use]
-    pub fn failure(&self) -> Option<String> {
-        self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ToString::to_string)
+    pub fn failure(&self) -> Option<ClientError> {
+        self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends the session when all calls have ended, and waits for that, for as long as the client's patience lasts. Other clones can call
-    /// nothing any more.
+    /// nothing any more. Tickets of the session cannot be resolved any more: to keep them, [`leave`](Client::leave). If another clone
+    /// has left, the session is not ended.
     ///
     /// # Errors
     /// Why the client had ended before.
     pub fn close(self) -> Result<(), ClientError> {
         self.0.calls.close();
-        let thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
+        self.0.wait()
+    }
+
+    /// Leaves the session without ending it, when all calls have ended, and waits for that, for as long as the client's patience lasts.
+    /// Other clones can call nothing any more. Returns what a later process [takes up](ClientBuilder::session). Nobody renews the session
+    /// meanwhile: it lives on for half of its [time to live](ClientBuilder::session_ttl) at least, and for all of it at most.
+    ///
+    /// # Errors
+    /// Why the client had ended before, or if another clone has closed it, which ends the session.
+    pub fn leave(self) -> Result<Session, ClientError> {
+        if !self.0.calls.leave() {
+            return Err(Problem::Closed.into());
+        }
+        self.0.wait()?;
+        Ok(self.session())
+    }
+}
+
+impl Handle {
+    /// Waits until the thread has ended.
+    fn wait(&self) -> Result<(), ClientError> {
+        // Another clone that waits for the same thread holds the lock until it has ended.
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.take().is_some_and(|thread| thread.join().is_err()) {
             return Err(Problem::Panicked.into());
         }
-        self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }
 }
 

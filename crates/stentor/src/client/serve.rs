@@ -92,7 +92,7 @@ impl<F: FabricDiagnostics> Server<F> {
                 self.end_late(now);
             }
             if self.pending.is_empty() && self.released.is_empty() && self.waiting == 0 && self.calls.is_drained() {
-                return self.core.close();
+                return if self.calls.is_left() { Ok(()) } else { self.core.close() };
             }
             match self.core.idle(worked) {
                 Idle::Poll | Idle::Arm => {}

@@ -1,6 +1,6 @@
 //! A configuration in code.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use toml::Value;
 
 use super::{Cluster, ConfigError};
-use crate::config::{self, ClusterConfig, FabricKind, Limits};
+use crate::config::{self, ClusterConfig, FabricKind, First, Limits, Problem};
 
 /// What errors call a configuration that is in no file.
 pub(super) const ORIGIN: &str = "the cluster in code";
@@ -81,24 +81,53 @@ impl ClusterBuilder {
     /// # Errors
     /// What is wrong with it, and the remedy.
     pub fn build(self) -> Result<Cluster, ConfigError> {
-        // The same checks as those of a file. A position in this text would tell nobody anything.
-        let config = ClusterConfig::parse(Path::new(ORIGIN), &self.text());
-        let config = config.map_err(|error| ConfigError(config::ConfigError { position: None, ..error }))?;
+        // The same checks as those of a file. A line of this text would tell nobody anything: the setting that made it does.
+        let text = Text::of(&self);
+        let config = ClusterConfig::parse(Path::new(ORIGIN), &text.text);
+        let config = config.map_err(|error| ConfigError(text.by_setting(error)))?;
         Cluster::in_code(config, self.directory)
     }
+}
 
-    fn text(&self) -> String {
+/// A configuration as a file has it, and what made each line.
+#[derive(Default)]
+struct Text {
+    text: String,
+    /// By line: the setting.
+    settings: Vec<String>,
+}
+
+impl Text {
+    fn of(builder: &ClusterBuilder) -> Text {
         let quoted = |text: &str| Value::from(text).to_string();
-        let mut out = String::new();
-        let mut line = |args: std::fmt::Arguments<'_>| out.write_fmt(args).expect("a String takes everything");
-        line(format_args!("cluster = {}\nfabric = \"{}\"\n", quoted(&self.name), self.fabric));
-        if let Some(key) = &self.key {
-            line(format_args!("key = {}\n", quoted(key)));
+        let mut out = Text::default();
+        out.line("the name", format_args!("cluster = {}", quoted(&builder.name)));
+        out.line("the fabric", format_args!("fabric = \"{}\"", builder.fabric));
+        if let Some(key) = &builder.key {
+            out.line("the key", format_args!("key = {}", quoted(key)));
         }
-        if let Some(silence) = &self.silence {
-            let (min, max) = (silence.start().as_millis(), silence.end().as_millis());
-            line(format_args!("[election]\nkind = \"heartbeat\"\ntimeout_min_ms = {min}\ntimeout_max_ms = {max}\n"));
+        if let Some(silence) = &builder.silence {
+            out.line("`election`", format_args!("[election]"));
+            out.line("`election`", format_args!("kind = \"heartbeat\""));
+            out.line("the start of `election`", format_args!("timeout_min_ms = {}", silence.start().as_millis()));
+            out.line("the end of `election`", format_args!("timeout_max_ms = {}", silence.end().as_millis()));
         }
+        out.limits(&builder.limits);
+        for (group, members) in &builder.groups {
+            let place = format!("group `{}`", group.escape_debug());
+            out.line(&place, format_args!("[[group]]"));
+            out.line(&place, format_args!("id = {}", quoted(group)));
+            out.line(&place, format_args!("process = ["));
+            for (name, address) in members {
+                let member = format!("member `{}` of {place}", name.escape_debug());
+                out.line(&member, format_args!("{{ id = {}, address = {} }},", quoted(name), quoted(address)));
+            }
+            out.line(&place, format_args!("]"));
+        }
+        out
+    }
+
+    fn limits(&mut self, limits: &Limits) {
         let Limits {
             message_bytes,
             window,
@@ -112,22 +141,53 @@ impl ClusterBuilder {
             backlog_mib,
             slowed_percent,
             expel_ms,
-        } = self.limits;
-        line(format_args!(
-            "[limits]\nmessage_bytes = {message_bytes}\nwindow = {window}\nclients = {clients}\nring_kib = {ring_kib}\n\
-             body_ring_kib = {body_ring_kib}\nreply_bytes = {reply_bytes}\nreply_ring_kib = {reply_ring_kib}\nsessions = {sessions}\n\
-             snapshot_mib = {snapshot_mib}\nbacklog_mib = {backlog_mib}\n\
-             slowed_percent = {slowed_percent}\nexpel_ms = {expel_ms}\n"
-        ));
-        for (name, members) in &self.groups {
-            line(format_args!("[[group]]\nid = {}\nprocess = [\n", quoted(name)));
-            for (name, address) in members {
-                line(format_args!("{{ id = {}, address = {} }},\n", quoted(name), quoted(address)));
-            }
-            line(format_args!("]\n"));
+        } = *limits;
+        self.line("`limits`", format_args!("[limits]"));
+        let all: [(&str, u64); 12] = [
+            ("message_bytes", message_bytes.into()),
+            ("window", window.into()),
+            ("clients", clients.into()),
+            ("ring_kib", ring_kib.into()),
+            ("body_ring_kib", body_ring_kib.into()),
+            ("reply_bytes", reply_bytes.into()),
+            ("reply_ring_kib", reply_ring_kib.into()),
+            ("sessions", sessions.into()),
+            ("snapshot_mib", snapshot_mib.into()),
+            ("backlog_mib", backlog_mib.into()),
+            ("slowed_percent", slowed_percent.into()),
+            ("expel_ms", expel_ms.into()),
+        ];
+        for (name, value) in all {
+            self.line(&format!("`limits`, `{name}`"), format_args!("{name} = {value}"));
         }
-        out
     }
+
+    fn line(&mut self, setting: &str, line: std::fmt::Arguments<'_>) {
+        writeln!(self.text, "{line}").expect("a String takes everything");
+        self.settings.push(setting.to_owned());
+    }
+
+    fn setting(&self, line: usize) -> &str {
+        self.settings.get(line.wrapping_sub(1)).map_or(ORIGIN, String::as_str)
+    }
+
+    /// Names settings where an error names lines.
+    fn by_setting(&self, mut error: config::ConfigError) -> config::ConfigError {
+        if let Some(position) = error.position.take().filter(|_| names_a_setting(&error.problem)) {
+            error.file = PathBuf::from(format!("{ORIGIN}, {}", self.setting(position.line)));
+        }
+        if let Problem::Duplicate { first, .. } | Problem::Families { first, .. } = &mut error.problem
+            && let First::Line(line) = *first
+        {
+            *first = First::Setting(self.setting(line).to_owned());
+        }
+        error
+    }
+}
+
+/// Whether the place of a problem is that of a setting. A cluster without groups lacks one.
+fn names_a_setting(problem: &Problem) -> bool {
+    !matches!(problem, Problem::NoGroups | Problem::TooManyGroups { .. })
 }
 
 #[cfg(test)]
@@ -144,7 +204,7 @@ mod tests {
         let silence = Duration::from_millis(300)..=Duration::from_millis(900);
         let builder = three(Cluster::builder("c\"1")).limits(limits).election(silence);
         let error = builder.clone().build().expect_err("that is no name");
-        assert!(error.location() == ORIGIN && error.to_string().starts_with(ORIGIN), "{error}");
+        assert_eq!(error.location(), format!("{ORIGIN}, the name"));
         let cluster = ClusterBuilder { name: "c1".to_owned(), ..builder }.build().expect("a sound cluster");
         let group = cluster.group("g1").expect("it was added");
         assert_eq!(cluster.members(group).collect::<Vec<_>>(), ["a", "b", "c"]);
@@ -160,5 +220,33 @@ mod tests {
         let builder = three(Cluster::builder("c1")).fabric(FabricKind::Roce);
         let cluster = builder.key("env:STENTOR_TEST_KEY").build().expect("a sound cluster");
         assert_eq!(cluster.runtime().config().fabric(), FabricKind::Roce);
+    }
+
+    fn refused(builder: ClusterBuilder) -> String {
+        let text = builder.build().expect_err("it is refused").to_string();
+        assert!(!text.contains("line "), "{text}");
+        text
+    }
+
+    #[test]
+    fn errors_name_the_setting_and_no_line() {
+        let twice = refused(three(Cluster::builder("c1")).group("g2", [("x", "127.0.0.1:7101")]));
+        let place = format!("{ORIGIN}, member `x` of group `g2`: duplicate address `127.0.0.1:7101`");
+        assert!(twice.starts_with(&format!("{place}: the first is of member `a` of group `g1`")), "{twice}");
+        let families = three(Cluster::builder("c1")).fabric(FabricKind::Roce).key("env:K");
+        let families = refused(families.group("g2", [("x", "[::1]:7101")]));
+        assert!(families.contains("the address of member `a` of group `g1`"), "{families}");
+        let address = refused(Cluster::builder("c1").group("g1", [("a", "nowhere")]));
+        assert!(address.starts_with(&format!("{ORIGIN}, member `a` of group `g1`: bad address")), "{address}");
+        let limits = Limits { window: 0, ..Limits::DEFAULT };
+        let window = refused(three(Cluster::builder("c1")).limits(limits));
+        assert!(window.starts_with(&format!("{ORIGIN}, `limits`, `window`: limits.window = 0")), "{window}");
+        let silence = Duration::from_millis(900)..=Duration::from_millis(300);
+        let silence = refused(three(Cluster::builder("c1")).election(silence));
+        assert!(silence.contains("of `election`: "), "{silence}");
+        let none = refused(Cluster::builder("c1"));
+        assert!(none.starts_with(&format!("{ORIGIN}: the cluster has no group")), "{none}");
+        let key = refused(three(Cluster::builder("c1")).key("secret"));
+        assert!(key.starts_with(&format!("{ORIGIN}, the key: ")), "{key}");
     }
 }

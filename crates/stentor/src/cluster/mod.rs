@@ -19,7 +19,7 @@ use crate::runtime::ClusterRuntime;
 use crate::state_machine::StateMachine;
 
 pub use builder::ClusterBuilder;
-pub use error::ConfigError;
+pub use error::{ConfigError, ConfigErrorKind};
 
 /// A checked configuration, the same at every process of the cluster. Cloning it is cheap.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! What can be wrong with a configuration, where, and what to do.
 
+use std::fmt;
 use std::path::Path;
 
 use stentor_fabric::OsError;
@@ -24,6 +25,24 @@ pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> ConfigError {
 
 /// A problem and where in the text it is (bytes).
 pub(super) type Misplaced = (std::ops::Range<usize>, Problem);
+
+/// Where the first of two things is that cannot be together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum First {
+    /// In this line of the file.
+    Line(usize),
+    /// In this setting of a configuration in code.
+    Setting(String),
+}
+
+impl fmt::Display for First {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            First::Line(line) => write!(f, "in line {line}"),
+            First::Setting(setting) => write!(f, "of {setting}"),
+        }
+    }
+}
 
 /// What is wrong with a configuration.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -84,24 +103,22 @@ pub enum Problem {
         name: String,
     },
     /// A name twice.
-    #[error("duplicate {what} `{name}`: the first is in line {first_line}")]
+    #[error("duplicate {what} `{name}`: the first is {first}")]
     Duplicate {
         /// `group id`, `process id` or `address`.
         what: &'static str,
         /// The name.
         name: String,
         /// Where the first is.
-        first_line: usize,
+        first: First,
     },
     /// IPv4 beside IPv6.
-    #[error(
-        "`{address}` and the address in line {first_line} are of different kinds, IPv4 and IPv6: they cannot reach each other"
-    )]
+    #[error("`{address}` and the address {first} are of different kinds, IPv4 and IPv6: they cannot reach each other")]
     Families {
         /// The address.
         address: String,
         /// Where the first is.
-        first_line: usize,
+        first: First,
     },
     /// An address that nobody can listen on or reach.
     #[error("bad address `{}`: {reason}", .address.escape_debug())]

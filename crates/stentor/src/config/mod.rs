@@ -98,7 +98,7 @@ pub use stentor_fabric_net::config_file::Position;
 use stentor_multicast::{Topology, TotalLoss};
 use stentor_switch_host::SwitchConfig;
 
-pub use error::{ConfigError, Problem};
+pub use error::{ConfigError, First, Problem};
 pub use key::KeyError;
 pub use limits::Limits;
 use limits::MAX_FILE_BYTES;

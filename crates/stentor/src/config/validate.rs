@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use stentor_multicast::{CLIENT_TIMEOUT, PhysicalClock, TotalLoss};
 
-use super::error::{Misplaced, Problem};
+use super::error::{First, Misplaced, Problem};
 use super::file::{Election, File, FileLimits, Group, Process};
 use super::limits::{
     BACKLOG_MIB, BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, CLOCK_BOUND_MS, EXPEL_MS, Limits, MAX_GROUP_PROCESSES,
@@ -222,8 +222,8 @@ impl Seen<'_> {
         if *v4 == socket.is_ipv4() {
             return Ok(());
         }
-        let first_line = Position::of(self.text, first.start).line;
-        Err((address.span(), Problem::Families { address: address.as_ref().clone(), first_line }))
+        let first = First::Line(Position::of(self.text, first.start).line);
+        Err((address.span(), Problem::Families { address: address.as_ref().clone(), first }))
     }
 
     fn once(&mut self, what: &'static str, name: &Spanned<String>) -> Result<(), Misplaced> {
@@ -235,8 +235,8 @@ impl Seen<'_> {
         match self.first.insert((what, key), name.span()) {
             None => Ok(()),
             Some(first) => {
-                let first_line = Position::of(self.text, first.start).line;
-                Err((name.span(), Problem::Duplicate { what, name: name.as_ref().clone(), first_line }))
+                let first = First::Line(Position::of(self.text, first.start).line);
+                Err((name.span(), Problem::Duplicate { what, name: name.as_ref().clone(), first }))
             }
         }
     }

@@ -1,20 +1,85 @@
 //! Why a node did not start, or ended.
 
 use stentor_election::HandOverError;
+use stentor_host::StartError as SeatError;
 use thiserror::Error;
 
 use super::Position;
-use crate::runtime::{self, RunError};
+use crate::debug::debug_as_display;
+use crate::runtime::{self, InUse, RunError};
+
+debug_as_display!(StartError, NodeError);
 
 /// Why a node did not start. Nothing of it is left then.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[error("{name} does not start: {cause}; {}", .cause.remedy())]
 pub struct StartError {
     pub(super) name: String,
     pub(super) cause: Box<runtime::StartError>,
 }
 
+/// The kind of an error, by which a program decides what to do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum StartErrorKind {
+    /// The configuration, the name, the key or an address does not fit, or this program was built without the fabric.
+    Configuration,
+    /// Another process runs in the node's place.
+    AlreadyRunning,
+    /// Less memory is left than the node needs.
+    NoMemory,
+    /// The state machine cannot write the value with which it was started.
+    State,
+    /// The system or the fabric does not allow it.
+    NotStarted,
+}
+
+/// The kind of an error, by which a program decides what to do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum NodeErrorKind {
+    /// Another process runs in the node's place. Leave it to that one.
+    Superseded,
+    /// The group was reset and goes on without this node's state. Start it again.
+    GroupReset,
+    /// The state of another member was not taken over.
+    Restore,
+    /// The state machine has panicked.
+    Panicked,
+    /// The state machine took too long to apply what was delivered.
+    Slow,
+    /// The node does not lead, or the member that was named cannot lead now. The node goes on.
+    NotHandedOver,
+    /// The node has ended before it was asked.
+    Gone,
+    /// The node's own thread asked, and would wait for itself. The node goes on.
+    OwnThread,
+    /// The system failed while the node ran.
+    Failed,
+}
+
 impl StartError {
+    /// Returns what to decide by.
+    #[must_use]
+    pub fn kind(&self) -> StartErrorKind {
+        use runtime::StartError as Cause;
+        match &*self.cause {
+            Cause::UnknownProcess(_)
+            | Cause::Role(..)
+            | Cause::Topology(_)
+            | Cause::Key(_)
+            | Cause::Address(_)
+            | Cause::Election(_)
+            | Cause::Simulated
+            | Cause::NotBuiltIn(_) => StartErrorKind::Configuration,
+            Cause::Room(_) => StartErrorKind::NoMemory,
+            Cause::State { .. } => StartErrorKind::State,
+            Cause::Fabric(SeatError::AlreadyRunning { .. }) => StartErrorKind::AlreadyRunning,
+            cause if cause.in_use().is_some() => StartErrorKind::AlreadyRunning,
+            _ => StartErrorKind::NotStarted,
+        }
+    }
+
     /// Returns what to do about it.
     #[must_use]
     pub fn remedy(&self) -> String {
@@ -23,7 +88,7 @@ impl StartError {
 }
 
 /// Why a node ended by itself, or did not do what it was asked.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[error("{name}: {problem}; {}", .problem.remedy())]
 pub struct NodeError {
     pub(super) name: String,
@@ -68,6 +133,22 @@ impl NodeError {
     #[must_use]
     pub fn ended(name: &str, error: RunError) -> Self {
         NodeError { name: name.to_owned(), problem: Problem::Ended(error) }
+    }
+
+    /// Returns what to decide by.
+    #[must_use]
+    pub fn kind(&self) -> NodeErrorKind {
+        match &self.problem {
+            Problem::Ended(RunError::Wait(_)) => NodeErrorKind::Failed,
+            Problem::Ended(RunError::Ended { .. }) => NodeErrorKind::GroupReset,
+            Problem::Ended(RunError::Superseded(_)) => NodeErrorKind::Superseded,
+            Problem::Ended(RunError::Restore(..)) => NodeErrorKind::Restore,
+            Problem::HandOver { .. } => NodeErrorKind::NotHandedOver,
+            Problem::Gone => NodeErrorKind::Gone,
+            Problem::Itself => NodeErrorKind::OwnThread,
+            Problem::Panicked(_) | Problem::StartOver(_) => NodeErrorKind::Panicked,
+            Problem::Slow(_) => NodeErrorKind::Slow,
+        }
     }
 
     /// Returns what happened, without the name of the node.

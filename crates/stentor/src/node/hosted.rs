@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use stentor_election::Heartbeat;
 use stentor_fabric::{Idle, ProcessId, WaitMode};
-use stentor_multicast::{ClientId, GroupId, Member, Replica};
+use stentor_multicast::{ClientId, GroupId, Hindrance, Member, Replica};
 use stentor_session::{Answers, ReplyRecord};
 
 use super::apply::Looks;
+use super::changes::{Changes, Shape, Sight as GroupSight};
 use super::error::Problem;
 use super::machine::Machine;
 use super::mailbox::Mailbox;
@@ -17,7 +18,7 @@ use super::poison::{Poison, Sight};
 use super::{MemberStatus, NodeError, Position, Status, Turn};
 use crate::runtime::{
     Applied, ClusterRuntime, ElectionDriver, FabricDiagnostics, GivenUp, Goodbye, MemberLoop, Presence, RunError,
-    StartError, Stop, TransferOutcome, TransferReport, TransferRole,
+    StartError, Stop, TransferOutcome, TransferReport, TransferRole, first_state, told_hindrance,
 };
 use crate::state_machine::StateMachine;
 
@@ -65,6 +66,8 @@ pub(super) struct Hosted<F: FabricDiagnostics, S> {
     mailbox: Requests<S>,
     leaving: Leaving,
     next_look: Duration,
+    /// What was logged of the group.
+    changes: Changes,
     /// Whether the caller may have slept on the descriptor since the last round.
     sleeps: bool,
 }
@@ -87,6 +90,16 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
         mailbox: Requests<S>,
     ) -> Result<Self, StartError> {
         let me = member.fabric().me();
+        let group = member.replica().group();
+        let others = plan.topology().members(group).filter(|process| *process != me).map(|process| plan.name(process));
+        let others: Vec<_> = others.collect();
+        log::info!(
+            "{}: starts as a member of {} of cluster {}, with {}",
+            plan.name(me),
+            plan.group_name(group),
+            plan.config().cluster(),
+            others.join(", ")
+        );
         member.fabric().carrier().iter().for_each(|line| log::info!("{}: {line}", plan.name(me)));
         Ok(Hosted {
             election: ElectionDriver::heartbeat(plan, me)?,
@@ -103,6 +116,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
             mailbox,
             leaving: Leaving::default(),
             next_look: Duration::ZERO,
+            changes: Changes::new(plan.config().election_times().max),
             sleeps: false,
         })
     }
@@ -110,7 +124,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
     /// One round; see [`MemberLoop::round`].
     #[inline]
     fn round(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
-        let Hosted { plan, me, member, machine, answers, turns, election, leaving, next_look, .. } = self;
+        let Hosted { plan, me, member, machine, answers, turns, election, leaving, next_look, changes, .. } = self;
         let Some(member) = member else { return self.begin_again(stop) };
         machine.begin_round(|replies| answers.send(member, replies.iter()));
         let poisoned = machine.progress().poisoned();
@@ -129,6 +143,9 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
                 *next_look = now + LOOK;
                 looks = true;
                 tell(plan, *me, member);
+                if !stop.is_stopped() {
+                    tell_of_group(plan, *me, member, election, changes, now);
+                }
             }
         };
         let done = turns.round(member, machine, round);
@@ -187,7 +204,7 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
         let election = ElectionDriver::heartbeat(&self.plan, self.me);
         self.election = election.map_err(|error| failed(error.into()))?;
         self.turns = MemberLoop::new(self.wait);
-        self.next_look = Duration::ZERO;
+        (self.next_look, self.changes) = (Duration::ZERO, Changes::new(self.plan.config().election_times().max));
         self.sleeps = false;
         self.machine.start_over();
         self.answers = Answers::new(self.plan.topology().clients());
@@ -235,6 +252,69 @@ fn tell<F: FabricDiagnostics>(plan: &ClusterRuntime, me: ProcessId, member: &mut
     while let Some(report) = member.take_transfer_report() {
         let (level, text) = told(&report, plan.name(report.peer));
         log::log!(level, "{name}: {text}");
+    }
+}
+
+/// Logs what changed in the group.
+fn tell_of_group<F: FabricDiagnostics>(
+    plan: &ClusterRuntime,
+    me: ProcessId,
+    member: &Member<F>,
+    election: &ElectionDriver<Heartbeat>,
+    changes: &mut Changes,
+    now: Duration,
+) {
+    let (replica, name) = (member.replica(), plan.name(me));
+    let sight = sight(plan, me, member, election);
+    for (level, text) in changes.look(now, sight, || first_state(replica, plan)) {
+        log::log!(level, "{name}: {text}");
+    }
+}
+
+fn sight<'a, F: FabricDiagnostics>(
+    plan: &'a ClusterRuntime,
+    me: ProcessId,
+    member: &Member<F>,
+    election: &ElectionDriver<Heartbeat>,
+) -> GroupSight<'a> {
+    let (replica, topology) = (member.replica(), plan.topology());
+    let (group, joining) = (replica.group(), replica.is_joining());
+    let shows_memory = |process| {
+        election.election().stands(process) || election.delivered(process) > 0 || election.poisoned(process).is_some()
+    };
+    let shape = |process: ProcessId| match joining {
+        _ if !member.fabric().sees(process) => Shape::Gone,
+        true if replica.also_without_memory().any(|other| other == process) => Shape::Without,
+        // A member with memory says what it has applied, or that it would lead.
+        false if !shows_memory(process) => Shape::Without,
+        _ => Shape::There,
+    };
+    let others = topology.members(group).filter(|process| *process != me);
+    let hindrance = replica.hindrance().filter(|hindrance| joining && !matches!(hindrance, Hindrance::Missing(_)));
+    GroupSight {
+        me: plan.name(me),
+        group: plan.group_name(group),
+        majority: topology.majority(group) as usize,
+        joining,
+        epoch: replica.ballot().number(),
+        leader: plan.name(replica.ballot().leader()),
+        leads: replica.is_leader(),
+        others: others.map(|process| (plan.name(process), shape(process))).collect(),
+        hindrance: hindrance.map(|hindrance| hindered(&hindrance, plan)),
+    }
+}
+
+/// What keeps a group from beginning, and what to do. An operator cannot reach a node of a library: its processes are all there is.
+fn hindered(hindrance: &Hindrance, plan: &ClusterRuntime) -> String {
+    let why = told_hindrance(hindrance, |process| plan.name(process));
+    match hindrance {
+        Hindrance::Remembered { by, .. } => {
+            format!("{why}; stop {} and start it anew, if it has nothing that is needed", plan.name(*by))
+        }
+        Hindrance::Missing(_) => why,
+        Hindrance::Operator => {
+            format!("{why}; set total_loss = \"begin\" in the configuration of all processes, and start them anew")
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod apply;
 mod builder;
+mod changes;
 mod error;
 mod handle;
 mod hosted;
@@ -32,7 +33,7 @@ use hosted::Host;
 
 pub use apply::ApplyThread;
 pub use builder::NodeBuilder;
-pub use error::{NodeError, StartError};
+pub use error::{NodeError, NodeErrorKind, StartError, StartErrorKind};
 pub use handle::NodeHandle;
 pub use machine::Position;
 pub use status::{MemberStatus, Status};

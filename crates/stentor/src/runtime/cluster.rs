@@ -30,7 +30,7 @@ const FOUNDING_TICKS: u16 = 150;
 #[derive(Debug, Error)]
 pub enum StartError {
     /// No process of this name.
-    #[error("there is no process `{0}` in the configuration; `stentor config check` lists them")]
+    #[error("there is no process `{0}` in the configuration")]
     UnknownProcess(String),
     /// The process has another role.
     #[error("`{0}` is not a {1}")]
@@ -94,7 +94,9 @@ impl StartError {
     pub fn remedy(&self) -> String {
         const DOCTOR: &str = "`stentor doctor` says what this machine can do";
         let remedy = match self {
-            StartError::UnknownProcess(_) | StartError::Role(..) => "name a member of a group of the configuration",
+            StartError::UnknownProcess(_) | StartError::Role(..) => {
+                "name a member of a group of the configuration; `Cluster::members` lists those of a group"
+            }
             StartError::Topology(_) => "change the groups",
             StartError::Simulated => "use fabric `shm`, `roce`, `verbs` or `ofi`",
             StartError::NotBuiltIn(fabric) => {

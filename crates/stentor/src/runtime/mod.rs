@@ -2,6 +2,7 @@
 
 mod address;
 mod addresses;
+mod beginning;
 mod clock;
 mod cluster;
 mod election_driver;
@@ -18,6 +19,7 @@ mod run_loop;
 mod start;
 
 pub use address::AddressError;
+pub use beginning::{FirstState, first_state, told_hindrance};
 pub(crate) use clock::wall_ns;
 pub use clock::{clock_name, life_now, now_ns};
 pub use cluster::{ClusterRuntime, StartError};

@@ -1,7 +1,7 @@
 //! Logs how histories of groups begin: the own group is founded or reset, or another group is, and what was under way to that one
 //! is settled.
 
-use stentor::runtime::ClusterRuntime;
+use stentor::runtime::{ClusterRuntime, first_state};
 use stentor_fabric::ProcessId;
 use stentor_multicast::{GroupId, Incarnation, MessageId, Origin, Replica, Settling};
 use stentor_support::counted;
@@ -102,26 +102,8 @@ fn waits<'a>(settling: &Settling, name: impl Fn(GroupId) -> &'a str) -> String {
 
 /// Returns the line that says how a member got its first state.
 pub(super) fn first(replica: &Replica, plan: &ClusterRuntime) -> Said {
-    let (group, incarnation) = (plan.group_name(replica.group()), replica.incarnation());
-    // A founding and a reset have the first ballot of their incarnation; a member that is taken in later has a later one.
-    if replica.delivered() > 0 || replica.ballot().number() != 1 {
-        let delivered = replica.delivered();
-        return Said::Info(format!(
-            "taken in by its group, which has delivered {delivered}, in incarnation {incarnation}"
-        ));
-    }
-    if replica.was_remembered() {
-        return Said::Warn(format!(
-            "an operator reset {group}: it begins from nothing, in incarnation {incarnation}, and its deliveries are numbered from 1; what \
-             was under way to it is lost; start its clients again"
-        ));
-    }
-    let text = format!(
-        "{group} begins from nothing: its deliveries are numbered from 1; incarnation {incarnation}: no process that was reached \
-         remembers another"
-    );
-    // A larger number means that an incarnation before was heard of.
-    if incarnation.number > Incarnation::FIRST.number { Said::Warn(text) } else { Said::Info(text) }
+    let first = first_state(replica, plan);
+    if first.is_warning { Said::Warn(first.text) } else { Said::Info(first.text) }
 }
 
 /// Returns what a member waits for since histories of other groups began anew, for the answer to an operator.

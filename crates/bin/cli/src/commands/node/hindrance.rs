@@ -1,20 +1,12 @@
 //! Why a group whose members have no memory of it does not begin.
 
+pub(super) use stentor::runtime::told_hindrance as told;
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Contradiction, Hindrance, Replica};
 
 /// Returns what keeps a group from beginning, other than members that are missing: those are reported by themselves.
 pub(super) fn beside_missing(replica: &Replica) -> Option<Hindrance> {
     replica.hindrance().filter(|hindrance| !matches!(hindrance, Hindrance::Missing(_)))
-}
-
-/// Describes a hindrance in a few words.
-pub(super) fn told<'a>(hindrance: &Hindrance, name: impl Fn(ProcessId) -> &'a str) -> String {
-    match hindrance {
-        Hindrance::Remembered { by, incarnation } => format!("{} remembers incarnation {incarnation} of it", name(*by)),
-        Hindrance::Missing(process) => format!("{} was not heard", name(*process)),
-        Hindrance::Operator => "total_loss = \"refuse\" leaves it to the operator".to_owned(),
-    }
 }
 
 /// Returns what an operator can do about a hindrance. `None`: nothing but wait.

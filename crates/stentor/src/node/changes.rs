@@ -1,0 +1,286 @@
+//! What a node logs of its group: who leads, how the group began, and what it lacks.
+//!
+//! # Invariants
+//! - Nothing is told twice in a row.
+//! - What a group lacks is told when it has lasted: members that start one after the other lack nothing.
+//! - To a node with memory, only a member that it has seen go is without memory, and only while it shows none. A member whose clock is off
+//!   or that has just started does not stand for the lead either.
+
+use std::time::Duration;
+
+use log::Level;
+
+use crate::runtime::FirstState;
+
+/// The shortest time for which a group lacks the same before that is told.
+const LASTS: Duration = Duration::from_secs(2);
+
+/// How another member of the group is, as far as the node can see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Shape {
+    /// Its process is not there.
+    Gone,
+    /// Its process is there, and has no memory of the group, or does not show it.
+    Without,
+    /// Its process is there, and may have memory.
+    There,
+}
+
+/// The group as the node sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Sight<'a> {
+    /// The node.
+    pub(super) me: &'a str,
+    pub(super) group: &'a str,
+    /// The members that decide.
+    pub(super) majority: usize,
+    /// Whether the node has no memory of the group.
+    pub(super) joining: bool,
+    pub(super) epoch: u64,
+    pub(super) leader: &'a str,
+    pub(super) leads: bool,
+    pub(super) others: Vec<(&'a str, Shape)>,
+    /// What keeps the group from beginning beside members that are missing, and what to do about it.
+    pub(super) hindrance: Option<String>,
+}
+
+/// What was told last.
+#[derive(Debug)]
+pub(super) struct Changes {
+    /// How long a group lacks the same before that is told.
+    lasts: Duration,
+    /// Whether it was told how the node got its first state.
+    began: bool,
+    /// The epoch, and whether the node leads.
+    role: Option<(u64, bool)>,
+    /// By other member: whether this node has seen it go since it has memory itself.
+    returned: Vec<bool>,
+    /// What the group lacks, since when, and whether that was told.
+    lack: Option<(String, Duration, bool)>,
+}
+
+impl Changes {
+    /// `silence`: how long a leader may be silent at most.
+    pub(super) fn new(silence: Duration) -> Self {
+        // A member with memory shows it after that time at the latest.
+        let lasts = LASTS.max(2 * silence);
+        Changes { lasts, began: false, role: None, returned: Vec::new(), lack: None }
+    }
+
+    /// Compares the group with what was told of it. Returns the lines to log. `first` says how the node got its first state.
+    pub(super) fn look(
+        &mut self,
+        now: Duration,
+        mut sight: Sight<'_>,
+        first: impl FnOnce() -> FirstState,
+    ) -> Vec<(Level, String)> {
+        let mut lines = Vec::new();
+        self.judge(&mut sight);
+        if !sight.joining && !std::mem::replace(&mut self.began, true) {
+            // What it waited for before is over.
+            self.lack = None;
+            let FirstState { text, is_warning } = first();
+            lines.push((if is_warning { Level::Warn } else { Level::Info }, text));
+        }
+        lines.extend(self.look_at_role(&sight));
+        lines.extend(self.look_at_lack(now, &sight));
+        lines
+    }
+
+    /// Takes members for those with memory that show none, and have not gone.
+    fn judge(&mut self, sight: &mut Sight<'_>) {
+        self.returned.resize(sight.others.len(), false);
+        if sight.joining {
+            return;
+        }
+        for (returned, (_, shape)) in self.returned.iter_mut().zip(&mut sight.others) {
+            match shape {
+                Shape::Gone => *returned = true,
+                Shape::Without if !*returned => *shape = Shape::There,
+                Shape::There | Shape::Without => {}
+            }
+        }
+    }
+
+    fn look_at_role(&mut self, sight: &Sight<'_>) -> Option<(Level, String)> {
+        let Sight { me, group, epoch, leader, leads, .. } = *sight;
+        // A member whose own epoch begins leads in a moment.
+        let is_settled = leads || leader != me;
+        if sight.joining || !is_settled || self.role == Some((epoch, leads)) {
+            return None;
+        }
+        self.role = Some((epoch, leads));
+        let text = if leads {
+            format!("leads {group}, in epoch {epoch}")
+        } else {
+            format!("follows {leader}, which leads {group} in epoch {epoch}")
+        };
+        Some((Level::Info, text))
+    }
+
+    fn look_at_lack(&mut self, now: Duration, sight: &Sight<'_>) -> Option<(Level, String)> {
+        let Some(text) = lack(sight) else {
+            let (_, _, told) = self.lack.take()?;
+            let works = told && !sight.joining;
+            return works.then(|| (Level::Info, format!("{} has a majority again", sight.group)));
+        };
+        match &mut self.lack {
+            Some((known, since, told)) if *known == text => {
+                let due = !*told && now.saturating_sub(*since) >= self.lasts;
+                *told |= due;
+                due.then_some((Level::Warn, text))
+            }
+            lack => {
+                *lack = Some((text, now, false));
+                None
+            }
+        }
+    }
+}
+
+/// Returns what the group lacks, and what to do. `None`: nothing, as far as the node can see.
+fn lack(sight: &Sight<'_>) -> Option<String> {
+    let those = |shape: Shape| -> Vec<&str> {
+        sight.others.iter().filter(|(_, is)| *is == shape).map(|(name, _)| *name).collect()
+    };
+    let (gone, without, there) = (those(Shape::Gone), those(Shape::Without), those(Shape::There));
+    if sight.joining { unbegun(sight, &gone, &without, &there) } else { majority_lost(sight, &gone, &without, &there) }
+}
+
+/// Of a node without memory.
+fn unbegun(sight: &Sight<'_>, gone: &[&str], without: &[&str], there: &[&str]) -> Option<String> {
+    let Sight { group, majority, hindrance, .. } = sight;
+    let also = hindrance.as_ref().map_or(String::new(), |why| format!("; {why}"));
+    if !gone.is_empty() {
+        return Some(format!(
+            "waits for members {}: {group} begins when all its members are there; if it has begun, it takes this one in when {majority} \
+             members with its state are there{also}",
+            gone.join(", ")
+        ));
+    }
+    if there.len() >= *majority {
+        return None;
+    }
+    if there.is_empty() {
+        let why = hindrance.as_ref()?;
+        return Some(format!("all members of {group} have no memory of it, and it does not begin: {why}"));
+    }
+    let (forgot, size) = (without.len() + 1, sight.others.len() + 1);
+    Some(format!(
+        "{forgot} of {size} members of {group} have no memory of it, so nobody is taken in: stop {} and start it anew, then {group} \
+         begins from nothing",
+        there.join(", ")
+    ))
+}
+
+/// Of a node that has the group's state.
+fn majority_lost(sight: &Sight<'_>, gone: &[&str], without: &[&str], there: &[&str]) -> Option<String> {
+    let Sight { me, group, majority, .. } = sight;
+    let (working, size) = (there.len() + 1, sight.others.len() + 1);
+    if working >= *majority {
+        return None;
+    }
+    let memory: Vec<_> = there.iter().chain([me]).copied().collect();
+    let start = match gone {
+        [] => "fewer than a majority have the group's state".to_owned(),
+        gone => format!(
+            "start {0} again; if {0} ended, and {1} not only cut off, fewer than a majority have the group's state",
+            gone.join(", "),
+            if gone.len() == 1 { "is" } else { "are" }
+        ),
+    };
+    let wait = if without.is_empty() { String::new() } else { format!("{} without memory; ", without.join(", ")) };
+    Some(format!(
+        "{group} has lost its majority: {working} of its {size} members have its state and are there, {majority} have to, and nothing \
+         is delivered; {wait}{start}: stop {} and start it anew: then {group} begins from nothing, when its clients and members of other \
+         groups, which remember it, are started anew, too",
+        memory.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sight(joining: bool, b: Shape, c: Shape) -> Sight<'static> {
+        let others = vec![("b", b), ("c", c)];
+        let (me, group, leader) = ("a", "g1", "b");
+        Sight { me, group, majority: 2, joining, epoch: 1, leader, leads: false, others, hindrance: None }
+    }
+
+    /// What is told of a group that stays like that.
+    fn lasts(changes: &mut Changes, sight: &Sight<'_>) -> Vec<String> {
+        let first = || FirstState { text: "first".to_owned(), is_warning: false };
+        let times = [0, 1, 3, 4, 9].map(Duration::from_secs);
+        times.iter().flat_map(|now| changes.look(*now, sight.clone(), first)).map(|(_, text)| text).collect()
+    }
+
+    #[test]
+    fn a_group_that_waits_for_members_names_them_once() {
+        let mut changes = Changes::new(Duration::ZERO);
+        let told = lasts(&mut changes, &sight(true, Shape::Gone, Shape::Gone));
+        assert!(told.len() == 1 && told[0].starts_with("waits for members b, c: g1 begins when all"), "{told:?}");
+        let told = lasts(&mut changes, &sight(true, Shape::Without, Shape::Gone));
+        assert!(told.len() == 1 && told[0].starts_with("waits for members c: "), "{told:?}");
+        let told = lasts(&mut changes, &sight(false, Shape::There, Shape::There));
+        assert_eq!(told, ["first", "follows b, which leads g1 in epoch 1"]);
+    }
+
+    #[test]
+    fn what_passes_at_once_is_not_told() {
+        let first = || FirstState { text: "first".to_owned(), is_warning: false };
+        let mut changes = Changes::new(Duration::ZERO);
+        for (at, shape) in [(0, Shape::Gone), (1, Shape::Without), (2, Shape::Gone), (3, Shape::Without)] {
+            let told = changes.look(Duration::from_secs(at), sight(true, shape, Shape::Gone), first);
+            assert!(told.is_empty(), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_majority_without_memory_is_told_with_what_to_do_by_both_sides() {
+        let told = lasts(&mut Changes::new(Duration::ZERO), &sight(true, Shape::Without, Shape::There));
+        let expected = "2 of 3 members of g1 have no memory of it, so nobody is taken in: stop c and start it anew, then g1 begins from nothing";
+        assert_eq!(told, [expected]);
+        let mut changes = Changes::new(Duration::ZERO);
+        let told = lasts(&mut changes, &sight(false, Shape::Without, Shape::Without));
+        assert_eq!(told.len(), 2, "nobody has gone: {told:?}");
+        let first = || FirstState { text: String::new(), is_warning: false };
+        assert!(changes.look(Duration::from_secs(10), sight(false, Shape::Gone, Shape::Gone), first).is_empty());
+        let told = lasts(&mut changes, &sight(false, Shape::Without, Shape::Without));
+        let last = told.last().expect("it is told");
+        assert!(told.len() == 1 && last.starts_with("g1 has lost its majority: 1 of its 3 members"), "{told:?}");
+        assert!(last.contains("b, c without memory; fewer") && last.contains("stop a and start it anew"), "{last}");
+        let told = lasts(&mut changes, &sight(false, Shape::There, Shape::Without));
+        assert_eq!(told, ["g1 has a majority again"]);
+        let told = lasts(&mut changes, &sight(false, Shape::Gone, Shape::Gone));
+        assert!(told[0].contains("start b, c again; if b, c ended"), "{told:?}");
+    }
+
+    #[test]
+    fn each_change_of_the_leader_is_told_once() {
+        let mut changes = Changes::new(Duration::ZERO);
+        let all_there = sight(false, Shape::There, Shape::There);
+        lasts(&mut changes, &all_there);
+        let begins = Sight { epoch: 2, leader: "a", ..all_there.clone() };
+        assert!(lasts(&mut changes, &begins).is_empty(), "its own epoch is not its lead yet");
+        assert_eq!(lasts(&mut changes, &Sight { leads: true, ..begins }), ["leads g1, in epoch 2"]);
+        let told = lasts(&mut changes, &Sight { epoch: 3, leader: "c", ..all_there });
+        assert_eq!(told, ["follows c, which leads g1 in epoch 3"]);
+    }
+
+    #[test]
+    fn what_keeps_a_group_without_memory_from_beginning_is_told() {
+        let hindrance = Some("c0 remembers incarnation 1 of it; stop c0".to_owned());
+        let told = lasts(
+            &mut Changes::new(Duration::ZERO),
+            &Sight { hindrance, ..sight(true, Shape::Without, Shape::Without) },
+        );
+        assert_eq!(
+            told,
+            [
+                "all members of g1 have no memory of it, and it does not begin: c0 remembers incarnation 1 of it; stop c0"
+            ]
+        );
+        assert!(lasts(&mut Changes::new(Duration::ZERO), &sight(true, Shape::Without, Shape::Without)).is_empty());
+    }
+}

@@ -1,0 +1,103 @@
+//! What a node tells the log: its start, what its group waits for, who leads, and that the memory of a majority is gone.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use log::{Level, LevelFilter, Metadata, Record};
+use stentor::{Cluster, NodeHandle};
+use stentor_testutil::TempDir;
+
+#[path = "common/log.rs"]
+mod state;
+
+use state::{Log, numbers, until};
+
+/// Keeps all lines of nodes.
+struct Capture(Mutex<Vec<(Level, String)>>);
+
+static CAPTURE: Capture = Capture(Mutex::new(Vec::new()));
+
+impl log::Log for Capture {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        self.lines().push((record.level(), record.args().to_string()));
+    }
+
+    fn flush(&self) {}
+}
+
+impl Capture {
+    fn lines(&self) -> std::sync::MutexGuard<'_, Vec<(Level, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has(&self, level: Level, start: &str) -> bool {
+        self.lines().iter().any(|(of, line)| *of == level && line.starts_with(start))
+    }
+
+    fn until(&self, level: Level, start: &str) {
+        until(start, || self.has(level, start).then_some(()));
+    }
+
+    /// Removes all lines, so that later ones are told apart.
+    fn clear(&self) {
+        self.lines().clear();
+    }
+}
+
+#[test]
+fn a_node_logs_what_its_group_waits_for_who_leads_and_that_the_memory_is_gone() {
+    log::set_logger(&CAPTURE).expect("it is the only one");
+    log::set_max_level(LevelFilter::Info);
+    let directory = TempDir::new();
+    let silence = Duration::from_millis(400)..=Duration::from_millis(800);
+    let members = ["a", "b", "c"].iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
+    let builder = Cluster::builder("node-log").election(silence).directory(&directory);
+    let cluster = builder.group("g1", members).build().expect("a sound cluster");
+    let spawn = |name: &str| -> NodeHandle<Log> { cluster.node(name, Log::default()).spawn().expect("it starts") };
+
+    let a = spawn("a");
+    CAPTURE.until(Level::Info, "a: starts as a member of g1 of cluster node-log, with b, c");
+    CAPTURE.until(Level::Warn, "a: waits for members b, c: g1 begins when all its members are there");
+    let (b, c) = (spawn("b"), spawn("c"));
+    for name in ["a", "b", "c"] {
+        CAPTURE.until(Level::Info, &format!("{name}: g1 begins from nothing"));
+    }
+    let told = |start: &str| CAPTURE.lines().iter().filter(|(_, line)| line.contains(start)).count();
+    until("all know who leads", || (told(": leads g1") == 1 && told(": follows ") >= 2).then_some(()));
+
+    let group = cluster.group("g1").expect("it is there");
+    let client = cluster.client().connect().expect("it is let in");
+    let before = CAPTURE.lines().len();
+    (0..500_u64).for_each(|number| {
+        let answer = client.call(group, &number.to_le_bytes()).wait().expect("it is applied");
+        assert_eq!(numbers(answer.bytes()).0, 1);
+    });
+    let after = CAPTURE.lines().len();
+    assert!(after < before + 10, "nothing is logged per message: {:?}", CAPTURE.lines());
+    client.close().expect("it ends in order");
+
+    assert!(!CAPTURE.lines().iter().any(|(_, line)| line.contains("lost its majority")), "{:?}", CAPTURE.lines());
+    CAPTURE.clear();
+    drop([b, c].map(|node| node.stop().expect("it ran until now")));
+    CAPTURE.until(Level::Warn, "a: g1 has lost its majority: 1 of its 3 members");
+    let (b, c) = (spawn("b"), spawn("c"));
+    CAPTURE.until(
+        Level::Warn,
+        "b: 2 of 3 members of g1 have no memory of it, so nobody is taken in: stop a and start it anew",
+    );
+    CAPTURE.until(
+        Level::Warn,
+        "a: g1 has lost its majority: 1 of its 3 members have its state and are there, 2 have to, and nothing is \
+                                delivered; b, c without memory; ",
+    );
+    // As the line says.
+    drop(a.stop());
+    let a = spawn("a");
+    CAPTURE.until(Level::Info, "a: starts as a member of g1");
+    until("it begins anew", || (told(": g1 begins from nothing") == 3).then_some(()));
+    drop((a, b, c));
+}
