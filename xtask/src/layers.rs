@@ -98,6 +98,7 @@ pub(crate) const MAP: &[Place] = &[
             "stentor-fabric",
             "stentor-fabric-shm",
             "stentor-neb",
+            "stentor-session",
             "stentor-switch",
             "stentor-testutil",
             "stentor-wire",
