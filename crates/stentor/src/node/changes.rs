@@ -211,7 +211,7 @@ mod tests {
     /// What is told of a group that stays like that.
     fn lasts(changes: &mut Changes, sight: &Sight<'_>) -> Vec<String> {
         let first = || FirstState { text: "first".to_owned(), is_warning: false };
-        let times = [0, 1, 3, 4, 9].map(|second| Duration::from_secs(second));
+        let times = [0, 1, 3, 4, 9].map(Duration::from_secs);
         times.iter().flat_map(|now| changes.look(*now, sight.clone(), first)).map(|(_, text)| text).collect()
     }
 
