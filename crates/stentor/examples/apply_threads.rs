@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use stentor::runtime::{Client, ClientId, ClusterRuntime, GroupId, Housekeeper, ShmFabric, client_round};
 use stentor::{ApplyThread, Cluster, ClusterConfig, Context, NodeHandle, Reply, StateMachine, Stateless, WaitMode};
 use stentor_fabric::Backoff;
+use stentor_testutil::TempDir;
 
 const CONFIG: &str = "cluster = \"applythreads\"\nfabric = \"shm\"\n[election]\nkind = \"heartbeat\"\n[[group]]\nid = \"g\"\n\
     process = [ { id = \"a\", address = \"127.0.0.1:7101\" }, { id = \"b\", address = \"127.0.0.1:7102\" }, \
@@ -104,10 +105,9 @@ impl Bed {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rounds: usize = std::env::args().nth(1).map_or(Ok(5), |rounds| rounds.parse())?;
     let mut all = [ApplyThread::Own, ApplyThread::Protocol].map(|on| (on, Vec::new(), Vec::new()));
-    for round in 0..rounds {
+    for _ in 0..rounds {
         for (on, rates, latencies) in &mut all {
-            let directory = std::env::temp_dir().join(format!("apply-threads-{}-{round}-{on:?}", std::process::id()));
-            std::fs::create_dir_all(&directory)?;
+            let directory = TempDir::new();
             let mut bed = Bed::start(&directory, *on)?;
             bed.flood()?;
             let (rate, latency) = (bed.flood()?, bed.single()?);
@@ -117,7 +117,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for node in bed.nodes {
                 node.stop()?;
             }
-            std::fs::remove_dir_all(&directory)?;
         }
     }
     for (on, mut rates, mut latencies) in all {
