@@ -28,7 +28,7 @@ use nodes::{Nodes, Result, configuration, wait_mode};
 const COMMANDS: usize = 500;
 const COMMAND: [u8; 64] = [7; 64];
 
-/// What sends one command at a time.
+/// Sends one command at a time.
 trait Sender {
     /// Sends a command and waits for its end.
     fn send(&mut self) -> Result<()>;

@@ -46,7 +46,7 @@ fn closed_loop(client: &Client, group: Group, depth: usize, time: Duration) -> R
     Ok(rate)
 }
 
-/// What came of calls at a given rate.
+/// Counts the outcomes of calls at a given rate.
 struct Overload {
     /// Answered calls in each second.
     goodput: f64,

@@ -25,7 +25,7 @@ use crate::runtime::{InUse, StartError, patiently};
 /// The longest message of a fabric without tags, bytes: a piece, and what goes with it.
 #[cfg(feature = "shm")]
 const FABRIC_BYTES: u32 = 128 << 10;
-/// The same with tags.
+/// The longest message of a fabric with tags, bytes.
 #[cfg(feature = "ofi")]
 const TAGGED_BYTES: u32 = 512 << 10;
 

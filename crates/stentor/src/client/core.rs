@@ -232,7 +232,7 @@ impl<F: FabricDiagnostics> Core<F> {
             self.asked = None;
             last = self.agree(until)?;
             if last.is_some() && session.is_none() {
-                // What some groups opened takes no place until its time is over.
+                // The groups that opened the session free its place now, and not when its time is over.
                 self.close()?;
             }
             match last {
@@ -582,7 +582,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// What is under way to a group that is halted is not waited for.
+    /// Gives up the requests that are under way to a halted group.
     #[cold]
     fn look_for_halts(&mut self, now: Duration, each: &mut impl FnMut(Finished<'_>)) {
         for group in self.plan.topology().group_ids() {

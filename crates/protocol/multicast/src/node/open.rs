@@ -133,7 +133,7 @@ impl<F: Fabric> Opener<'_, F> {
         self.links.open(self.fabric, peer, service)
     }
 
-    /// A ring that `peer` writes. What it writes is sealed for a life that is not known before it greets.
+    /// Returns a ring that `peer` writes. The peer seals its records for a life that is not known before it greets.
     fn inbound(&self, peer: ProcessId, region: RegionId, ring: Geometry, credit: CreditOut) -> Inbound {
         Inbound::new(region, RingReader::new(ring, self.seals.of(peer, 0)), credit)
     }
