@@ -638,7 +638,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Whether a majority of each group has delivered a request. What a group that is down holds up is no matter of the others.
+    /// Whether a majority of each group has delivered a request. A group that is down holds up only its own requests.
     fn is_delivered(&self, sent: Sent, ticket: &stentor_session::Ticket) -> bool {
         let mut to = ticket.groups();
         sent.delivered.is_some() || to.all(|group| self.client.is_delivered(sent.sequence, &[group]))

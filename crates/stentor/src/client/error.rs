@@ -126,8 +126,7 @@ pub struct ClientError {
 pub enum ClientErrorKind {
     /// This process cannot take part: its configuration, its fabric, its memory or the system does not allow it.
     NotStarted,
-    /// What the program passed makes no sense: bytes that are no session or ticket, groups of another cluster, or a time to live that
-    /// is not possible.
+    /// An argument is wrong: bytes that are no session or ticket, groups of another cluster, or an impossible time to live.
     Argument,
     /// The sizes in `[limits]` leave no room for a session.
     Limits,

@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 
 use super::replies::Replies;
 
-/// What became of the requests of the generations before the current one, as far as it is remembered.
+/// The remembered outcomes of requests of the generations before the current one.
 ///
 /// # Invariants
 /// - The generations are consecutive, and the last one is directly before the current one.
-/// - There are at most a window of generations, and they span at most a window of requests together. What is beyond that is dropped, the
-///   oldest first. So the generation before the current one is never cut: it spans a window at most.
+/// - At most a window of generations is kept. Together they span at most a window of requests. The oldest are dropped first. So the generation before the current one is never cut: it spans a window at most.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Earlier {
     /// The oldest first, each with the random word that began it.
