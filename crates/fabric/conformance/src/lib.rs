@@ -144,7 +144,9 @@ fn cases<T: Testbed>() -> Vec<Case<T>> {
         fence: only_what_was_revoked(2), again_and_again(2), contents_are_the_owners(2), without_a_break(2),
             of_a_peer_that_is_gone(2);
         heartbeat: counts_up(2), stops_with_the_process(2);
-        wait: woken_by_a_write(2), quiet_only_when_nothing_landed(2), times_out(2);
+        wait: woken_by_a_write(2), quiet_only_when_nothing_landed(2), times_out(2),
+            ended_by_another_thread(2), wakes_between_arming_and_sleeping_count(2), wakes_before_arming_do_not(2),
+            a_wake_makes_the_descriptor_readable(2);
         capabilities: constant_and_sane(2), honest(2), bytes_in_order_if_claimed(2);
         post_errors: one_by_one(2);
         set: refused_where_there_are_none(2), copies_to_whom_it_says(3), errors(3), bounded_and_freed_by_signalled(3),

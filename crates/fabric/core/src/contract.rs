@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, PollHint, PostError, ProcessId, Purpose,
     QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, SetSpec, SetWrite,
-    Source, Span, Verb, WaitError, Word, WorkRequest,
+    Source, Span, Verb, WaitError, Waker, Word, WorkRequest,
 };
 
 /// Why [`Fabric::wait`] returned.
@@ -210,13 +210,19 @@ pub trait Fabric {
     /// [`wait`](Fabric::wait) — as with `ibv_req_notify_cq`.
     fn arm(&mut self);
 
-    /// Sleeps until something landed since [`arm`](Fabric::arm), a control-plane event came, or the time is over.
+    /// Sleeps until something landed since [`arm`](Fabric::arm), a [`waker`](Fabric::waker) was used since then, a control-plane
+    /// event came, or the time is over.
     ///
     /// # Errors
     /// See [`WaitError`].
     fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError>;
 
-    /// A file descriptor that becomes readable when something lands after [`arm`](Fabric::arm), for callers with an
-    /// event loop of their own; `None` where there is none (`sim`).
+    /// A file descriptor that becomes readable when something lands after [`arm`](Fabric::arm), or a [`waker`](Fabric::waker)
+    /// is used, for callers with an event loop of their own; `None` where there is none (`sim`).
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Returns what ends a sleep from another thread of this process. Order: the other thread stores what it has for this one, then
+    /// [`wake`](Waker::wake)s; this one calls [`arm`](Fabric::arm), looks at what others store, then sleeps. A wake before `arm` ends
+    /// nothing. Where [`wait`](Fabric::wait) never sleeps (`sim`) there is nothing to end.
+    fn waker(&self) -> Waker;
 }

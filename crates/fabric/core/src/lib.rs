@@ -3,7 +3,7 @@
 //! One [`Fabric`] value belongs to one process and is polled by one thread. It offers registered memory with access
 //! granted per peer ([`RegionSpec`], [`Fabric::grant`], [`Fabric::revoke`]), one-sided and two-sided verbs
 //! ([`Verb`]), completions ([`Completion`]), connection and revocation events ([`Event`]) and waiting
-//! ([`Fabric::arm`], [`Fabric::wait`]).
+//! ([`Fabric::arm`], [`Fabric::wait`], and [`Fabric::waker`] for other threads of the process).
 //!
 //! # What the contract promises
 //! These are the rules that real NICs keep, and no more. `fabric-sim` breaks everything that is not written here.
@@ -96,6 +96,7 @@ mod send_queue;
 mod set;
 mod slot;
 mod splitmix;
+mod waker;
 
 pub use backoff::{Backoff, Idle, REST_AFTER, WaitMode};
 pub use capabilities::{Capabilities, CapabilityMask};
@@ -115,3 +116,4 @@ pub use send_queue::SendQueue;
 pub use set::{SetSpec, SetTarget, SetWrite};
 pub use slot::{SealedSlot, SlotReader};
 pub use splitmix::SplitMix64;
+pub use waker::{Alarm, Waker};

@@ -1,13 +1,14 @@
-//! Every interleaving of a writer and a reader of the same sealed place, under the memory model of the language.
+//! Every interleaving of a writer and a reader of the same sealed place, and of a sleeper and its wakers, under the memory model of the
+//! language.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p stentor-fabric --test loom --release`
 #![cfg(loom)]
 
 use loom::sync::Arc;
 use loom::thread;
-use stentor_fabric::ProcessId;
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
+use stentor_fabric::{Alarm, ProcessId};
 
 const WORDS: usize = HEADER_WORDS + 1;
 
@@ -75,5 +76,49 @@ fn the_planted_bug_is_seen() {
             assert_eq!(private[HEADER_WORDS], 1000 + lap, "a mixture of two laps was accepted");
         }
         writer.join().expect("the writer finishes");
+    });
+}
+
+/// A sleeper that arms, looks once more and only then sleeps is woken, or has seen what was stored: the second time, too.
+#[test]
+fn no_wake_up_is_lost() {
+    loom::model(|| {
+        let shared = Arc::new((Alarm::default(), Word::new(0)));
+        let waker = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                shared.1.store(7, Ordering::Relaxed);
+                shared.0.ring()
+            })
+        };
+        // The sleeper arms twice, and looks for work only after the second time: a ring may fall between the two.
+        shared.0.arm();
+        shared.0.disarm();
+        shared.0.arm();
+        let seen = shared.1.load(Ordering::Relaxed) == 7;
+        let rung = waker.join().unwrap();
+        assert!(seen || rung && shared.0.has_rung());
+    });
+}
+
+/// Of two wakers one wakes a sleeper that has seen neither, and not both do.
+#[test]
+fn one_of_two_wakers_wakes() {
+    loom::model(|| {
+        let shared = Arc::new((Alarm::default(), [Word::new(0), Word::new(0)]));
+        let wakers: Vec<_> = (0..2)
+            .map(|index| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    shared.1[index].store(7, Ordering::Relaxed);
+                    shared.0.ring()
+                })
+            })
+            .collect();
+        shared.0.arm();
+        let seen = shared.1.iter().filter(|word| word.load(Ordering::Relaxed) == 7).count();
+        let rung = wakers.into_iter().map(|waker| waker.join().unwrap()).filter(|rung| *rung).count();
+        assert!(seen == 2 || rung == 1, "seen {seen}, rung {rung}");
+        assert!(rung <= 1);
     });
 }

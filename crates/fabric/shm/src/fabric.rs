@@ -11,7 +11,7 @@ use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PollHint, PostError, ProcessId,
     Purpose, QpConfig, QpId, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service,
-    Span, WaitError, Wake, WorkRequest,
+    Span, WaitError, Wake, Waker, WorkRequest,
 };
 use stentor_host::{Beside, Seat, StartError, memfd, system};
 
@@ -344,5 +344,9 @@ impl Fabric for ShmFabric {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.fd_used.set(true);
         Some(self.control.epoll.as_fd())
+    }
+
+    fn waker(&self) -> Waker {
+        self.life.waker()
     }
 }

@@ -31,10 +31,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io;
 use rustix::thread::futex::{self, Wait, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::thread::{ClockId, gettid};
-use stentor_fabric::ProcessId;
 use stentor_fabric::memory::fence;
+use stentor_fabric::{ProcessId, Waker};
 
-use crate::doorbell::{self, FUTEX};
+use crate::doorbell::{self, AWAKE, FUTEX};
 use crate::mapping::{Mapping, ReadMapping};
 
 /// The kernel walks no longer list (`ROBUST_LIST_LIMIT`).
@@ -166,7 +166,7 @@ struct Shared {
     /// On which this process sleeps.
     wait_page: Arc<Mapping>,
     /// What wakes it while it sleeps on its control sockets.
-    signal: OwnedFd,
+    signal: Arc<OwnedFd>,
     watched: Mutex<Vec<(ProcessId, LifeWord)>>,
     /// Rises when `watched` changes or the thread is to end.
     changes: AtomicU32,
@@ -283,7 +283,7 @@ impl Life {
         let shared = Arc::new(Shared {
             list: RobustList::new(Arc::clone(control), usize::from(processes)),
             wait_page: Arc::clone(wait),
-            signal: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            signal: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
             watched: Mutex::default(),
             changes: AtomicU32::new(0),
             ends: AtomicBool::new(false),
@@ -311,6 +311,20 @@ impl Life {
     /// What becomes readable when a peer has died while this process sleeps on its control sockets.
     pub(crate) fn signal(&self) -> BorrowedFd<'_> {
         self.shared.signal.as_fd()
+    }
+
+    /// Returns what ends this process's sleep from another of its threads. It rings the wait word: [`doorbell`] argues that no ring is lost.
+    pub(crate) fn waker(&self) -> Waker {
+        let (page, signal) = (Arc::clone(&self.shared.wait_page), Arc::clone(&self.shared.signal));
+        Waker::new(move || {
+            fence(Ordering::SeqCst);
+            match doorbell::ring(&page.words()[0]) {
+                AWAKE => {}
+                // Nobody waits there any more: nothing to do about that.
+                FUTEX => _ = futex::wake(page.futex(), futex::Flags::empty(), 1),
+                _ => _ = io::write(&signal, &1_u64.to_ne_bytes()),
+            }
+        })
     }
 
     /// From here on this process is woken when the peer's word is marked.

@@ -9,7 +9,7 @@ use stentor_fabric::memory::{LINE, WORD};
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
     QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec, SetWrite, Source,
-    Span, Status, Verb, WaitError, Wake, Word, WorkRequest,
+    Span, Status, Verb, WaitError, Wake, Waker, Word, WorkRequest,
 };
 
 use crate::memory::{Region, pack};
@@ -185,6 +185,11 @@ impl Fabric for SimFabric {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    /// Does nothing: [`wait`](Fabric::wait) returns at once, and in virtual time there are no other threads.
+    fn waker(&self) -> Waker {
+        Waker::new(|| ())
     }
 }
 

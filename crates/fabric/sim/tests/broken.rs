@@ -10,7 +10,7 @@ use common::{SimBed, wrapped};
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
     QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, SetSpec,
-    SetTarget, SetWrite, Source, Span, Status, Verb, WaitError, Wake, Word, WorkRequest,
+    SetTarget, SetWrite, Source, Span, Status, Verb, WaitError, Wake, Waker, Word, WorkRequest,
 };
 use stentor_fabric_conformance::{Report, suite};
 use stentor_fabric_sim::{NetworkModel, SimFabric};
@@ -131,6 +131,7 @@ impl Fabric for Broken {
             memory(region: RegionId) -> &[Word];
             state(qp: QpId) -> QpState;
             descriptor() -> Option<BorrowedFd<'_>>;
+            waker() -> Waker;
         }
         &mut self {
             grant(region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;

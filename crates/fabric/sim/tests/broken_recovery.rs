@@ -14,7 +14,7 @@ use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
     QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Source, Span,
-    Status, Verb, WaitError, Wake, Word, WorkRequest,
+    Status, Verb, WaitError, Wake, Waker, Word, WorkRequest,
 };
 use stentor_fabric_conformance::{Report, suite_of};
 use stentor_fabric_sim::{NetworkModel, SimFabric};
@@ -167,6 +167,7 @@ impl Fabric for Broken {
             memory(region: RegionId) -> &[Word];
             state(qp: QpId) -> QpState;
             descriptor() -> Option<BorrowedFd<'_>>;
+            waker() -> Waker;
         }
         &mut self {
             grant(region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;

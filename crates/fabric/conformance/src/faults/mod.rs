@@ -12,7 +12,7 @@ use ledger::Ledger;
 use stentor_fabric::{
     Access, AccessError, Capabilities, CapabilityMask, Completion, ConnectError, Event, Fabric, Opcode, PollHint,
     PostError, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service,
-    SetSpec, SetWrite, Source, Span, SplitMix64, Status, Verb, WaitError, Wake, Word, WorkRequest,
+    SetSpec, SetWrite, Source, Span, SplitMix64, Status, Verb, WaitError, Wake, Waker, Word, WorkRequest,
 };
 
 /// A request that is not posted yet.
@@ -430,6 +430,7 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
             set_reaches(set: QpId, peer: ProcessId) -> bool;
             set_settled(set: QpId, peer: ProcessId) -> bool;
             descriptor() -> Option<BorrowedFd<'_>>;
+            waker() -> Waker;
         }
         &mut self {
             grant(region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;

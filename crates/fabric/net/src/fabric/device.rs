@@ -215,8 +215,8 @@ pub trait Device: Transport + Sized {
     /// Why a process could not start.
     type StartError: From<StartError>;
 
-    /// Opens the device. It adds the descriptors that a sleeping process waits for to `epoll`, with numbers above 0 as their
-    /// data: [`woken`](Device::woken) gets these.
+    /// Opens the device. It adds the descriptors that a sleeping process waits for to `epoll`, with numbers above 0 and
+    /// below `u64::MAX` as their data: [`woken`](Device::woken) gets these.
     ///
     /// # Errors
     /// Why it cannot be used, with the remedy.

@@ -3,6 +3,7 @@
 //! The fabric gives queue pairs and regions their numbers, checks arguments, grants and revokes, connects through the
 //! [`ConnectionManager`], and sleeps. The device makes queue pairs and memory, posts, and polls.
 
+mod bell;
 mod device;
 mod regions;
 mod sets;
@@ -18,10 +19,11 @@ use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PollHint, PostError, ProcessId,
     Purpose, QpConfig, QpId, QpKind, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, Service,
-    SetSpec, SetWrite, Span, Status, WaitError, Wake, WorkRequest,
+    SetSpec, SetWrite, Span, Status, WaitError, Wake, Waker, WorkRequest,
 };
 
 use crate::{ConnectionManager, NetConfig, Sets, StartError};
+use bell::Bell;
 pub use device::{Device, Fence, Waiting};
 use regions::Regions;
 
@@ -33,6 +35,7 @@ pub struct NetFabric<D: Device> {
     cm: ConnectionManager<D::Sets>,
     regions: Regions,
     epoll: Arc<OwnedFd>,
+    bell: Arc<Bell>,
     /// How many sockets there ever were when they were added to the epoll instance.
     watched: Option<u64>,
     last_pump: Instant,
@@ -58,6 +61,7 @@ impl<D: Device> NetFabric<D> {
     pub fn start(net: NetConfig, config: D::Config) -> Result<Self, D::StartError> {
         let failed = |what| move |error: rustix::io::Errno| StartError::System { what, source: error.into() };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an epoll instance"))?;
+        let bell = Bell::new(&epoll).map_err(failed("make an eventfd"))?;
         let epoll = Arc::new(epoll);
         let (device, sets) = D::open(&net, config, Arc::clone(&epoll))?;
         let capabilities = device.capabilities().clone();
@@ -69,6 +73,7 @@ impl<D: Device> NetFabric<D> {
             cm,
             regions,
             epoll,
+            bell,
             watched: None,
             last_pump: Instant::now(),
             has_pumped: false,
@@ -282,6 +287,7 @@ impl<D: Device> Fabric for NetFabric<D> {
     }
 
     fn arm(&mut self) {
+        self.bell.arm();
         self.device.arm();
     }
 
@@ -292,5 +298,9 @@ impl<D: Device> Fabric for NetFabric<D> {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         // Without descriptors of the device nobody could wait for what lands.
         self.device.has_descriptors().then(|| self.epoll.as_fd())
+    }
+
+    fn waker(&self) -> Waker {
+        self.bell.waker()
     }
 }

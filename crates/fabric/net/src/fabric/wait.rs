@@ -7,6 +7,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use stentor_fabric::{WaitError, Wake};
 
+use super::bell::BELL;
 use super::{Device, NetFabric};
 
 /// The longest sleep: peers that could not be reached are dialled again.
@@ -58,6 +59,7 @@ impl<D: Device> NetFabric<D> {
         self.device.begin_wait();
         let woken = self.sleep_until_news(timeout);
         self.device.end_wait();
+        self.bell.disarm();
         woken
     }
 
@@ -78,7 +80,7 @@ impl<D: Device> NetFabric<D> {
             if let Some(failure) = self.failure.take().or_else(|| self.device.take_failure()) {
                 return Err(WaitError::System(failure));
             }
-            if self.device.has_news() || self.cm.has_events() {
+            if self.bell.has_rung() || self.device.has_news() || self.cm.has_events() {
                 return Ok(Wake::Notified);
             }
             let left = until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
@@ -108,6 +110,7 @@ impl<D: Device> NetFabric<D> {
         for event in &events {
             match event.data.u64() {
                 CONTROL => self.is_called = true,
+                BELL => {}
                 data => {
                     which[count] = data;
                     count += 1;

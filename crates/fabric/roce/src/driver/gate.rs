@@ -11,7 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use stentor_wire::{Envelope, ICRC_BYTES, IpRepr, Ipv4Repr, UDP_PORT};
 
-use super::port::{self, Mode, PortError};
+use super::port;
+use super::settings::{Mode, PortError};
 use super::sys::{self, BATCH, Inbox, Name, Outgoing};
 
 /// IPv4 without options, and UDP.

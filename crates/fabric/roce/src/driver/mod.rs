@@ -1,5 +1,6 @@
 //! Packets to and from the kernel: sockets, and what may be put between them and the endpoint.
 
+mod annex;
 mod gate;
 mod inject;
 mod pcap;
@@ -7,13 +8,16 @@ mod port;
 mod pump;
 mod runs;
 mod sender;
+mod settings;
 mod sys;
 
+pub use annex::{Junction, Sharing};
 pub use gate::{Inlet, Leaving, Outlet, gate};
 pub use inject::{Chances, Faults, Injector};
 pub use pcap::Pcap;
-pub use port::{Mode, Port, PortCounters, PortError};
+pub use port::{Port, PortCounters};
 pub use pump::Pump;
+pub use settings::{Mode, PortError};
 pub use stentor_fabric_net::source_address;
 /// The headers around what a [`Port`] sends.
 pub use stentor_wire::Envelope;

@@ -2,14 +2,16 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::sockopt;
 use stentor_wire::icrc::RunIds;
 use stentor_wire::{Envelope, IpPacket, IpRepr, UDP_PORT};
-use thiserror::Error;
 
+use super::annex::{self, Annex, Junction, Main};
 use super::sender::Sender;
+use super::settings::{Budget, Mode, PortError};
 use super::sys::{self, Inbox};
 use crate::endpoint::{Arrival, Check, Outbox};
 
@@ -20,61 +22,17 @@ const FIRST_SOURCE_PORT: u16 = 0xc000;
 /// `wmem_max` allow.
 const BUFFER: i32 = 8 << 20;
 
-/// How packets are taken in.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Mode {
-    /// A plain UDP socket, without privileges. Peers send the IPv4 identification 0, as this fabric does: their ICRC is
-    /// checked whole, or for the identification of a place in a run ([`Port::enable_runs`]). Of those who are known to send
-    /// others ([`Port::hear_identified`]) it is checked as with [`Mode::PlainAnyId`].
-    #[default]
-    Plain,
-    /// A plain UDP socket, for peers of which all may count the identification (Linux rxe, NICs): half of the ICRC's strength is left,
-    /// one damaged packet in 65 536 passes.
-    PlainAnyId,
-    /// A raw socket, which shows the identification: the ICRC is checked whole. Needs CAP_NET_RAW. IPv4 only.
-    Raw,
-}
-
-/// Why the sockets could not be made.
-#[derive(Debug, Error)]
-pub enum PortError {
-    /// Somebody has the port.
-    #[error("{address}:{UDP_PORT} is taken by another process; give each process of a host an address of its own")]
-    Taken {
-        /// The address.
-        address: IpAddr,
-    },
-    /// The address is not one of this host.
-    #[error("{address} is not an address of this host")]
-    NotHere {
-        /// The address.
-        address: IpAddr,
-    },
-    /// Raw sockets need a privilege.
-    #[error("raw mode at {address} needs CAP_NET_RAW (run as root, or setcap cap_net_raw+ep on the program)")]
-    NotPermitted {
-        /// The address.
-        address: IpAddr,
-    },
-    /// The system said no.
-    #[error("cannot {what} at {address}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// The address.
-        address: IpAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
 /// The sockets.
 #[derive(Debug)]
 pub struct Port {
     address: IpAddr,
     source_port: u16,
     mode: Mode,
-    listening: OwnedFd,
+    /// `None`: another endpoint of the process receives.
+    listening: Option<OwnedFd>,
+    annex: Option<Annex>,
+    /// Where annexes get what comes here for them.
+    junction: Option<Junction>,
     sender: Sender,
     raw: Option<OwnedFd>,
     inbox: Inbox,
@@ -114,23 +72,6 @@ impl PortCounters {
     }
 }
 
-/// How much is taken in before the caller does something else.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Budget {
-    pub(crate) packets: usize,
-    pub(crate) bytes: usize,
-}
-
-impl Budget {
-    pub(crate) fn is_spent(&self) -> bool {
-        self.packets == 0 || self.bytes == 0
-    }
-
-    fn spend(&mut self, bytes: usize) {
-        (self.packets, self.bytes) = (self.packets.saturating_sub(1), self.bytes.saturating_sub(bytes));
-    }
-}
-
 impl Port {
     /// Opens them. `entropy` chooses the source port.
     ///
@@ -161,13 +102,61 @@ impl Port {
             address,
             source_port,
             mode,
-            listening,
+            listening: Some(listening),
+            annex: None,
+            junction: None,
             sender,
             raw,
             inbox,
             takes_runs: false,
             identified: Vec::new(),
         })
+    }
+
+    /// Opens what sends from the address of another endpoint of this process, which receives for both. `entropy` chooses the source port.
+    ///
+    /// # Errors
+    /// See [`PortError`].
+    pub fn beside(junction: &Junction, entropy: u16) -> Result<Port, PortError> {
+        let (annex, main) = junction.annex()?;
+        let Main { address, mode, takes_runs, .. } = main;
+        let (sending, source_port) = sending(address, entropy)?;
+        Ok(Port {
+            address,
+            source_port,
+            mode,
+            listening: None,
+            annex: Some(annex),
+            junction: None,
+            sender: Sender::new(sending),
+            raw: None,
+            inbox: Inbox::new(false),
+            takes_runs,
+            identified: Vec::new(),
+        })
+    }
+
+    /// Receives for other endpoints of this process from now on, too.
+    pub fn share(&mut self, junction: &Junction) {
+        let Port { address, mode, takes_runs, .. } = *self;
+        junction.open(Main { address, mode, takes_runs, room: self.room() });
+        self.junction = Some(junction.clone());
+    }
+
+    /// Whether another endpoint of this process receives for this one.
+    pub(crate) fn is_beside(&self) -> bool {
+        self.annex.is_some()
+    }
+
+    /// The numbers that queue pairs of this endpoint may have.
+    pub(crate) fn numbers(&self) -> Range<u32> {
+        // 0 and 1 are the management queue pairs.
+        self.annex.as_ref().map_or(2..annex::FIRST, Annex::numbers)
+    }
+
+    /// The socket that receives.
+    fn socket(&self) -> Option<&OwnedFd> {
+        self.raw.as_ref().or(self.listening.as_ref())
     }
 
     /// The address.
@@ -178,8 +167,12 @@ impl Port {
 
     /// The bytes of packets that wait here to be taken in, at most, as the kernel counts them.
     pub(crate) fn room(&self) -> u32 {
-        let socket = self.raw.as_ref().unwrap_or(&self.listening);
-        sockopt::socket_recv_buffer_size(socket).map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
+        match (self.socket(), &self.annex) {
+            (Some(socket), _) => {
+                sockopt::socket_recv_buffer_size(socket).map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
+            }
+            (None, annex) => annex.as_ref().map_or(0, Annex::room),
+        }
     }
 
     /// The headers around everything that goes to a peer.
@@ -199,7 +192,7 @@ impl Port {
             in_runs: sent.in_runs,
             refused_runs: sent.refused_runs,
             full: sent.full,
-            overflowed: self.inbox.overflowed(),
+            overflowed: self.inbox.overflowed() + self.annex.as_ref().map_or(0, Annex::lost),
         }
     }
 
@@ -216,13 +209,17 @@ impl Port {
     /// Whether something was taken from the kernel that nobody has looked at yet: no descriptor tells of that.
     #[must_use]
     pub fn holds_more(&self) -> bool {
-        self.inbox.holds_more()
+        self.inbox.holds_more() || self.annex.as_ref().is_some_and(Annex::holds_more)
     }
 
     /// What becomes readable when something comes.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.raw.as_ref().unwrap_or(&self.listening).as_fd()
+        match (self.socket(), &self.annex) {
+            (Some(socket), _) => socket.as_fd(),
+            (None, Some(annex)) => annex.descriptor(),
+            (None, None) => unreachable!("a port has a socket, or is beside one that has"),
+        }
     }
 
     /// Lets packets go in runs that the kernel takes as one (UDP_SEGMENT), to peers that [`run_to`](Port::run_to) names, and
@@ -236,7 +233,9 @@ impl Port {
             self.sender.cut_by(cutting);
         }
         let takes = self.mode == Mode::Plain && self.sender.cuts();
-        if takes && sys::set(&self.listening, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok() {
+        if let Some(listening) = self.listening.as_ref().filter(|_| takes)
+            && sys::set(listening, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
+        {
             (self.inbox, self.takes_runs) = (Inbox::new(true), true);
         }
     }
@@ -286,9 +285,28 @@ impl Port {
         budget: &mut Budget,
         mut take: impl FnMut(&Arrival<'_>),
     ) -> io::Result<usize> {
-        if !self.inbox.holds_more() {
-            self.inbox.fill(self.raw.as_ref().unwrap_or(&self.listening))?;
+        if let Some(annex) = &mut self.annex {
+            return Ok(annex.receive_within(budget, take));
         }
+        if !self.inbox.holds_more()
+            && let Some(socket) = self.raw.as_ref().or(self.listening.as_ref())
+        {
+            self.inbox.fill(socket)?;
+        }
+        let junction = self.junction.take();
+        let take = |arrival: &Arrival<'_>| {
+            if !junction.as_ref().is_some_and(|junction| junction.takes(arrival)) {
+                take(arrival);
+            }
+        };
+        let count = self.receive_batch(budget, take);
+        self.junction = junction;
+        Ok(count)
+    }
+
+    /// Takes in what was taken from the kernel.
+    #[inline]
+    fn receive_batch(&mut self, budget: &mut Budget, mut take: impl FnMut(&Arrival<'_>)) -> usize {
         let mut count = 0;
         while !budget.is_spent()
             && let Some(n) = self.inbox.next()
@@ -331,7 +349,7 @@ impl Port {
                 take(&Arrival { envelope, transport, check });
             }
         }
-        Ok(count)
+        count
     }
 
     fn unknown<'a>(&self, bytes: &'a [u8]) -> Arrival<'a> {

@@ -8,7 +8,8 @@ use stentor_wire::{Envelope, IpRepr, icrc};
 
 use super::inject::{Chances, Faults, Injector, Parcel};
 use super::pcap::Pcap;
-use super::port::{Budget, Port};
+use super::port::Port;
+use super::settings::Budget;
 use crate::endpoint::{Arrival, Check, Endpoint, Outbox};
 
 /// What is taken in before time passes and something is sent, so that a flood holds neither up: so much, and at most one

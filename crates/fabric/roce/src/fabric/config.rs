@@ -6,7 +6,7 @@ use std::time::Duration;
 use stentor_switch_host::SwitchConfig;
 use thiserror::Error;
 
-use crate::driver::{Chances, Mode, PortError};
+use crate::driver::{Chances, Mode, PortError, Sharing};
 
 /// How a process uses its sockets.
 #[derive(Clone, Debug)]
@@ -18,8 +18,10 @@ pub struct RoceConfig {
     pub window: u32,
     /// Limit of one message or write, bytes.
     pub message_bytes: u32,
-    /// How packets are taken in.
+    /// How packets are taken in. Beside another endpoint that one's mode counts.
     pub mode: Mode,
+    /// Whether several endpoints of this process share an address.
+    pub sharing: Sharing,
     /// Whether packets may go and come in runs that the kernel takes as one (UDP_SEGMENT, UDP_GRO): without a bad network, to
     /// peers that say that they take them; they come over plain sockets only.
     pub runs: bool,
@@ -46,6 +48,7 @@ impl Default for RoceConfig {
             window: 256,
             message_bytes: 256 << 10,
             mode: Mode::Plain,
+            sharing: Sharing::Alone,
             runs: true,
             pcap: None,
             chances: Chances::default(),

@@ -1,6 +1,7 @@
 //! The ends of connections, on an endpoint that packets go through.
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::time::Instant;
 
 use stentor_fabric::{QpId, Status};
@@ -96,7 +97,8 @@ impl Transport for RoceDevice {
     fn begin(&mut self, qp: QpId) -> Result<End, String> {
         if self.endpoint.state(qp) == Some(State::Error) {
             self.endpoint.reset(qp).map_err(|error| error.to_string())?;
-            while !self.endpoint.renumber(qp, fresh_number()) {}
+            let numbers = self.pump.port().numbers();
+            while !self.endpoint.renumber(qp, fresh_qp(&numbers)) {}
         }
         self.endpoint.init(qp).map_err(|error| error.to_string())?;
         Ok(End::QueuePair(Pair {
@@ -164,9 +166,14 @@ impl Transport for RoceDevice {
     }
 }
 
-pub(super) fn fresh_number() -> u32 {
-    // 0 and 1 are the management queue pairs, 0xffffff is multicast.
+/// Draws the number of a packet.
+fn fresh_number() -> u32 {
     u32::from_be_bytes(nonce()) % 0xff_fff0 + 2
+}
+
+/// Draws the number of a queue pair.
+pub(super) fn fresh_qp(numbers: &Range<u32>) -> u32 {
+    numbers.start + u32::from_be_bytes(nonce()) % (numbers.end - numbers.start)
 }
 
 impl SetTransport for RoceDevice {

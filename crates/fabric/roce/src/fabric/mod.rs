@@ -23,10 +23,10 @@ use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, RemoteKey, Remotes
 use stentor_switch_host::SwitchSets;
 use stentor_wire::PATH_MTUS;
 
-use crate::driver::{Faults, Pcap, Port, PortCounters, Pump};
+use crate::driver::{Faults, Pcap, Port, PortCounters, Pump, Sharing};
 use crate::endpoint::{Counters, Endpoint, ProtectionDomain, Remote, State, Work};
 pub use config::{RoceConfig, StartError};
-use ends::fresh_number;
+use ends::fresh_qp;
 use path_mtu::PathMtus;
 
 /// What it is called.
@@ -173,9 +173,16 @@ impl Device for RoceDevice {
         if let Some(mtu) = config.mtu.filter(|mtu| !PATH_MTUS.contains(mtu)) {
             return Err(StartError::Mtu(mtu));
         }
-        let mut port = Port::open(net.own_address()?.ip(), config.mode, u16::from_be_bytes(nonce()))?;
+        let entropy = u16::from_be_bytes(nonce());
+        let mut port = match &config.sharing {
+            Sharing::Beside(junction) => Port::beside(junction, entropy)?,
+            Sharing::Alone | Sharing::Main(_) => Port::open(net.own_address()?.ip(), config.mode, entropy)?,
+        };
         if config.runs && !config.chances.is_any() && !config.faults {
             port.enable_runs();
+        }
+        if let Sharing::Main(junction) = &config.sharing {
+            port.share(junction);
         }
         let data = epoll::EventData::new_u64(PACKETS);
         let added = epoll::add(&epoll, port.descriptor(), data, epoll::EventFlags::IN);
@@ -209,7 +216,8 @@ impl Device for RoceDevice {
     }
 
     fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String> {
-        let made = std::iter::repeat_with(|| self.endpoint.create(fresh_number(), domain(peer), config));
+        let numbers = self.pump.port().numbers();
+        let made = std::iter::repeat_with(|| self.endpoint.create(fresh_qp(&numbers), domain(peer), config));
         let made = made.take(TRIES).flatten().next().ok_or("no free queue pair number")?;
         debug_assert_eq!(made, qp);
         Ok(())
@@ -305,7 +313,9 @@ impl Device for RoceDevice {
 
     fn woken(&mut self, which: &[u64], complete: bool) {
         // Packets that a bad network holds come by the passing of time. The kernel does not know of them.
-        self.spared = if self.pump.injects() { 0 } else { SPARED };
+        // What is handed over by another endpoint of this thread comes later than the kernel's word, and a look costs little.
+        let looks = self.pump.injects() || self.pump.port().is_beside();
+        self.spared = if looks { 0 } else { SPARED };
         self.waits = !complete || which.contains(&PACKETS);
     }
 

@@ -11,7 +11,7 @@ use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PollHint, PostError, ProcessId,
     Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError,
-    Wake, WorkRequest,
+    Wake, Waker, WorkRequest,
 };
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 use stentor_fabric_verbs::VerbsFabric;
@@ -166,5 +166,9 @@ impl Fabric for End {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         either!(self, fabric => fabric.descriptor())
+    }
+
+    fn waker(&self) -> Waker {
+        either!(self, fabric => fabric.waker())
     }
 }

@@ -11,7 +11,7 @@ use stentor_channel::{Kind, Tag};
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PollHint, PostError, ProcessId,
     Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, Status, Verb,
-    WaitError, Wake, Word, WorkRequest,
+    WaitError, Wake, Waker, Word, WorkRequest,
 };
 use stentor_fabric_conformance::FaultInjector;
 use stentor_fabric_sim::SimFabric;
@@ -149,6 +149,7 @@ impl Fabric for Watched {
             memory(region: RegionId) -> &[Word];
             state(qp: QpId) -> QpState;
             descriptor() -> Option<BorrowedFd<'_>>;
+            waker() -> Waker;
         }
         &mut self {
             register(spec: RegionSpec) -> Result<RegionId, RegisterError>;

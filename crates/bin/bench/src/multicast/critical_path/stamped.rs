@@ -7,7 +7,7 @@ use std::time::Duration;
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PollHint, PostError, ProcessId,
     Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Span,
-    WaitError, Wake, Word, WorkRequest,
+    WaitError, Wake, Waker, Word, WorkRequest,
 };
 
 use super::log::{Log, Mark};
@@ -157,5 +157,9 @@ impl<F: Fabric> Fabric for Stamped<F> {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inner.descriptor()
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
     }
 }

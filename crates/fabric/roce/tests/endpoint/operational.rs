@@ -1,9 +1,7 @@
 //! What a side does when it cannot carry out what is right: a responder says "remote operational error" and breaks, a
 //! requester breaks with what it heard, or with what its own memory lacks.
 
-mod common;
-
-use common::{Flying, Setup, Side, inline_send, inline_write, pair, settle};
+use crate::common::{Flying, Setup, Side, inline_send, inline_write, pair, settle};
 use stentor_fabric::{QpKind, Status};
 use stentor_fabric_roce::endpoint::{Data, Request, State};
 use stentor_wire::{Aeth, Bth, Headers, NakCode, Packet, Psn, Repr, Response, Reth, Syndrome};

@@ -2,11 +2,9 @@
 //! passes for all that is enumerated here. The check knows nothing of damage but how it changes the ICRC, so one damage
 //! stands for all that change it alike.
 
-mod common;
-
 use std::collections::HashMap;
 
-use common::{Flying, Setup, Side, SplitMix64, pair};
+use crate::common::{Flying, Setup, Side, SplitMix64, pair};
 use stentor_fabric_roce::endpoint::{Arrival, Check};
 use stentor_wire::icrc::RunIds;
 use stentor_wire::{Bth, Envelope, Headers, IpRepr, Message, Psn, Repr, Reth};
@@ -235,11 +233,11 @@ fn a_way_that_is_straight_again_is_taken_for_it() {
 fn a_stranger_does_not_bend_the_way() {
     let mut b = b();
     let mut elsewhere = packet(&b, 64, 3);
-    elsewhere.0 = Envelope::plain(common::address(9), 0xc190, common::address(2)).unwrap();
+    elsewhere.0 = Envelope::plain(crate::common::address(9), 0xc190, crate::common::address(2)).unwrap();
     let IpRepr::V4(ip) = &mut elsewhere.0.ip else { panic!("IPv4") };
     ip.id = 3;
     elsewhere.0.seal(&mut elsewhere.1);
-    let envelope = Envelope::plain(common::address(9), 0xc190, common::address(2)).unwrap();
+    let envelope = Envelope::plain(crate::common::address(9), 0xc190, crate::common::address(2)).unwrap();
     b.endpoint.receive(0, &Arrival { envelope, transport: &elsewhere.1, check: Check::RunId });
     assert_eq!((b.endpoint.counters().wrong_source, b.endpoint.counters().bad_icrc), (1, 0));
     assert_eq!(taken(&mut b, &[(4, 0), (4, 0)]), [false, false]);

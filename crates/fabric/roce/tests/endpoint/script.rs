@@ -1,17 +1,15 @@
 //! One endpoint, one event, what comes of it: each test reads like a script of one connection.
 
-mod common;
-
-use common::{MS, Setup, Side, inline_send, inline_write, pair, settle};
+use crate::common::{MS, Setup, Side, inline_send, inline_write, pair, settle};
 use stentor_fabric::{Access, Opcode, PostError, QpConfig, QpId, QpKind, QpState, RegionId, Span, Status};
 use stentor_fabric_roce::endpoint::{Data, Endpoint, ProtectionDomain, Request, State, TransitionError, Work};
 use stentor_wire::{Aeth, Bth, Headers, IpRepr, NakCode, Packet, Psn, Repr, Response, RnrTimer, Syndrome};
 
-fn headers(packet: &common::Flying) -> Headers {
+fn headers(packet: &crate::common::Flying) -> Headers {
     Repr::parse(&Packet::new_checked(&packet.1[..]).unwrap()).unwrap().headers
 }
 
-fn syndrome(packet: &common::Flying) -> Syndrome {
+fn syndrome(packet: &crate::common::Flying) -> Syndrome {
     match headers(packet) {
         Headers::Response(Response::Acknowledge(aeth)) => aeth.syndrome,
         other => panic!("{other}"),
@@ -301,7 +299,7 @@ fn strangers_are_counted_by_cause_and_change_nothing() {
     damaged.1[30] ^= 1;
     b.take(0, &damaged);
     let mut elsewhere = good.clone();
-    elsewhere.0 = stentor_wire::Envelope::plain(common::address(9), 0xc190, common::address(2)).unwrap();
+    elsewhere.0 = stentor_wire::Envelope::plain(crate::common::address(9), 0xc190, crate::common::address(2)).unwrap();
     elsewhere.0.seal(&mut elsewhere.1);
     b.take(0, &elsewhere);
     let counters = *b.endpoint.counters();
@@ -419,7 +417,7 @@ fn rights_end_where_they_were_given() {
             let (mut a, mut b) = pair(&Setup::default());
             let old = b.key;
             b.endpoint.memory_mut().revoke(old);
-            b.key = b.endpoint.memory_mut().grant(b.shared, common::DOMAIN, access, 1).unwrap();
+            b.key = b.endpoint.memory_mut().grant(b.shared, crate::common::DOMAIN, access, 1).unwrap();
             let (local, remote) = (a.span(0, 8), b.remote(0));
             let add = Request::FetchAdd { local, remote, add: 1 };
             a.post(1, if request_is_atomic { add } else { inline_write(&[1; 8], remote) });

@@ -7,9 +7,7 @@
 //! `STENTOR_GOLDEN` names a folder with captures that were made just now, which are taken instead of the committed ones
 //! (`cargo xtask test --only roce-peer`).
 
-mod common;
-
-use common::{DOMAIN, MS, Setup, Side, VA, golden};
+use crate::common::{DOMAIN, MS, Setup, Side, VA, golden};
 use stentor_fabric::{Access, Span, Status};
 use stentor_fabric_roce::endpoint::{Arrival, Check, Data, Remote, Request, Work};
 use stentor_wire::{Envelope, Headers, IpPacket, IpRepr, Message, Packet, Repr, Reth};
@@ -49,7 +47,7 @@ fn same(file: &str, n: usize, ours: &(Envelope, Vec<u8>), theirs: &IpPacket<'_>)
 }
 
 fn is_from_a(packet: &IpPacket<'_>) -> bool {
-    packet.envelope.ip.source() == common::address(1)
+    packet.envelope.ip.source() == crate::common::address(1)
 }
 
 /// The connections of a capture, by the two queue pair numbers that they have.
@@ -258,7 +256,7 @@ fn receiver_not_ready() {
     let payload = packets[0].packet.payload();
     let operations = |a: &mut Side, n: usize| {
         if n == 0 {
-            a.post(0, common::inline_send(payload));
+            a.post(0, crate::common::inline_send(payload));
         }
         n == 0
     };
@@ -276,7 +274,7 @@ fn remote_access_errors() {
         let operations = |a: &mut Side, n: usize| {
             let request = match headers {
                 Headers::Rc(Message::WriteOnly(Reth { va, rkey, .. })) => {
-                    common::inline_write(payload, Remote { va, rkey })
+                    crate::common::inline_write(payload, Remote { va, rkey })
                 }
                 Headers::ReadRequest(Reth { va, rkey, bytes }) => {
                     Request::Read { local: Span { region: a.local, offset: 0, bytes }, remote: Remote { va, rkey } }

@@ -1,8 +1,6 @@
 //! WRITEs that adjoin leave as one, if nobody can tell.
 
-mod common;
-
-use common::{Flying, Setup, Side, inline_send, inline_write, pair, settle};
+use crate::common::{Flying, Setup, Side, inline_send, inline_write, pair, settle};
 use stentor_fabric::{QpKind, Status};
 use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
 use stentor_wire::{Headers, Message, Packet, Repr};

@@ -1,11 +1,9 @@
 //! Bulk data over links in virtual time that lose packets, that are slow, and that others use, too: what arrives, beside what
 //! the link carries. TCP is a model, and receivers take no time.
 
-mod common;
-
 use std::collections::VecDeque;
 
-use common::{Flying, MS, Setup, Side, SplitMix64, inline_write, pair};
+use crate::common::{Flying, MS, Setup, Side, SplitMix64, inline_write, pair};
 use stentor_fabric_roce::endpoint::Counters;
 
 /// Payload of a packet of either flow, bytes.

@@ -1,9 +1,7 @@
 //! A stranger beside a connection, packet by packet and without sockets: everything is counted under its cause, exactly so
 //! often, and what the stranger cannot have known changes nothing else.
 
-mod common;
-
-use common::{DOMAIN, Flying, Setup, Side, SplitMix64, VA, address, pair};
+use crate::common::{DOMAIN, Flying, Setup, Side, SplitMix64, VA, address, pair};
 use stentor_fabric::{Completion, QpConfig, QpKind, Status};
 use stentor_fabric_roce::endpoint::{Data, Request, State};
 use stentor_wire::{Bth, Envelope, Headers, Message, Opcode, Packet, Psn, Repr, Reth};
@@ -284,7 +282,7 @@ fn a_wrong_key_or_length_alone_breaks_one_connection_once_and_reaches_nothing() 
         for n in 0..50_u64 {
             b.take(n, &strange);
             let data = [n as u8 + 1; 300];
-            c.post(n, common::inline_write(&data, b.remote(512)));
+            c.post(n, crate::common::inline_write(&data, b.remote(512)));
             let mut refusals = Vec::new();
             loop {
                 let (from_c, from_b) = (c.packets(n), b.packets(n));

@@ -1,9 +1,7 @@
 //! Strangers at full rate, to the packet: an endpoint that is flooded while it works counts what it would count alone, and
 //! each stranger's packet once, under its cause. Nothing else differs, neither in a counter nor in memory.
 
-mod common;
-
-use common::{DOMAIN, Flying, Setup, Side, SplitMix64, inline_write, pair};
+use crate::common::{DOMAIN, Flying, Setup, Side, SplitMix64, inline_write, pair};
 use stentor_fabric::{QpConfig, QpKind, Status};
 use stentor_fabric_roce::endpoint::{Arrival, Check, Counters, Request};
 use stentor_wire::{
@@ -25,7 +23,7 @@ struct Kind {
 
 /// A packet from a host to the side, sealed; `change` comes before the seal.
 fn made(host: u8, bth: Bth, headers: Headers, payload_bytes: usize, change: impl FnOnce(&mut Vec<u8>)) -> Flying {
-    let envelope = Envelope::plain(common::address(host), UDP_PORT, common::address(2)).unwrap();
+    let envelope = Envelope::plain(crate::common::address(host), UDP_PORT, crate::common::address(2)).unwrap();
     let repr = Repr { bth, headers, payload_bytes };
     let mut bytes = vec![0; repr.packet_bytes()];
     repr.emit(&mut bytes).unwrap().fill(0x66);

@@ -1,9 +1,7 @@
 //! Small windows in every order: each packet is delivered, lost or repeated, whatever is next in flight may come first, and
 //! timers may fire while packets are on their way. With `STENTOR_ROCE_EXHAUSTIVE` set, larger windows too (minutes).
 
-mod common;
-
-use common::{Flying, Setup, Side, pair};
+use crate::common::{Flying, Setup, Side, pair};
 use stentor_fabric::{Opcode, QpKind, Status};
 use stentor_fabric_roce::endpoint::{Data, Request};
 
