@@ -80,6 +80,11 @@ pub enum EventKind {
     Multicast(Multicast),
     /// A synced multicast returned: a majority of every destination group holds the message.
     Synced(Multicast),
+    /// A client has heard of the order up to this time: what it multicasts from here on names it, and comes after it.
+    Heard {
+        /// The largest final time in what it was told.
+        time: u64,
+    },
     /// A message was handed to the application.
     Deliver(Deliver),
     /// The process stopped; anybody may record it for another.
@@ -238,6 +243,7 @@ impl EventKind {
         match self {
             EventKind::Multicast(_) => "multicast",
             EventKind::Synced(_) => "synced",
+            EventKind::Heard { .. } => "heard",
             EventKind::Deliver(_) => "deliver",
             EventKind::Crash => "crash",
             EventKind::Unrecorded => "unrecorded",

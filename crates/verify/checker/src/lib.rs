@@ -37,6 +37,7 @@
 //! | M9 liveness | with majorities up, everything multicast is delivered | `m9_liveness.rs` | Stentor's own; a history shows its end |
 //! | M10 fencing | what an older leader wrote is decided before a newer one is ready, or never | `m10_fencing.rs` | Paxos (Lamport 1998): a later ballot holds what an earlier one chose |
 //! | M11 rejoin | who comes back goes on in its group's order, without a gap or a repeat | `m11_rejoin.rs` | Stentor's own |
+//! | M12 session order | what a client multicasts comes after what it had heard of | `m12_session_order.rs` | "session guarantees" (Terry et al. 1994), for message orders |
 //! | R1 real-time order | what was delivered is before what is multicast later | `r1_real_time.rs` | linearizability (Herlihy and Wing 1990), for message orders |
 //!
 //! | B1 agreement | no two correct processes deliver different payloads for one (sender, index) | `b1_agreement.rs` | Byzantine consistent broadcast (Cachin, Guerraoui and Rodrigues 2011, 3.10), "consistency" |
@@ -63,7 +64,7 @@
 //!
 //! A property about which a history cannot tell is [`Verdict::NotChecked`], never "ok": M2, M3 and M9 need a complete
 //! history, M7 `remote_op` events, M8 `memory` events, M10 `epoch` events of leaders and deliveries with their ballots, M11 a
-//! process that came back, R1 one clock.
+//! process that came back, R1 one clock. M12 is in a report only where a client says what it has heard of (`heard` events).
 //!
 //! # Cost
 //! Every property is linear in the deliveries; M5 is linear in deliveries times destination groups of a message. Only the
@@ -71,6 +72,7 @@
 #![forbid(unsafe_code)]
 
 mod broadcasts;
+pub mod calls;
 mod chain;
 mod channels;
 mod checker;
@@ -85,6 +87,7 @@ mod properties;
 mod records;
 mod report;
 mod runs;
+mod sort;
 pub mod switch;
 mod view;
 

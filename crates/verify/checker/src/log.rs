@@ -52,12 +52,24 @@ pub(crate) struct Sent {
     pub(crate) only_returned: bool,
     pub(crate) origin: Origin,
     pub(crate) multicast: Multicast,
+    /// What the client had heard of the order, if it said so.
+    pub(crate) heard: Option<Heard>,
+}
+
+/// How far a client had heard of the order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    pub(crate) time: u64,
+    /// When it said so.
+    pub(crate) t: u64,
+    pub(crate) origin: Origin,
 }
 
 impl Sent {
     fn new(event: &Event, origin: Origin, multicast: Multicast, only_returned: bool) -> Self {
         let Event { t, process, incarnation, .. } = *event;
-        Sent { process, incarnation, last_incarnation: incarnation, t, only_returned, origin, multicast }
+        let last_incarnation = incarnation;
+        Sent { process, incarnation, last_incarnation, t, only_returned, origin, multicast, heard: None }
     }
 }
 
@@ -134,6 +146,8 @@ pub(crate) struct Log {
     ranks: HashMap<Process, HashMap<u64, u64>>,
     /// Messages in the order in which they were multicast, as far as the inputs tell.
     pub(crate) sent_order: Vec<u32>,
+    /// By client and incarnation, the largest time of which it had heard so far.
+    heard: HashMap<(Process, u64), Heard>,
 }
 
 impl Log {
@@ -150,6 +164,7 @@ impl Log {
         match event.kind {
             EventKind::Multicast(multicast) => self.multicast(event, origin, multicast, false),
             EventKind::Synced(multicast) => self.multicast(event, origin, multicast, true),
+            EventKind::Heard { time } => self.heard(event, origin, time),
             EventKind::Deliver(deliver) => self.deliver(event, origin, deliver),
             EventKind::Crash => {
                 self.life(event).crashed = true;
@@ -174,19 +189,29 @@ impl Log {
         }
     }
 
+    fn heard(&mut self, event: &Event, origin: Origin, time: u64) {
+        self.life(event);
+        let heard = Heard { time, t: event.t, origin };
+        let known = self.heard.entry((event.process, event.incarnation)).or_insert(heard);
+        if time > known.time {
+            *known = heard;
+        }
+    }
+
     fn multicast(&mut self, event: &Event, origin: Origin, multicast: Multicast, synced: bool) {
         self.life(event);
+        let heard = self.heard.get(&(event.process, event.incarnation)).copied().filter(|_| !synced);
         let index = self.message(multicast.m);
         let message = &mut self.messages[index as usize];
         message.synced |= synced;
         match &message.sent {
             None => {
-                message.sent = Some(Sent::new(event, origin, multicast, synced));
+                message.sent = Some(Sent { heard, ..Sent::new(event, origin, multicast, synced) });
                 self.sent_order.push(index);
             }
             // The return of a synced multicast, or the same again: a message is told by its client and number.
             Some(sent) if sent.multicast == multicast => {
-                let again = Sent::new(event, origin, multicast, synced);
+                let again = Sent { heard, ..Sent::new(event, origin, multicast, synced) };
                 if event.incarnation != sent.incarnation {
                     self.again.push(Again { message: index, sent: again });
                 } else if sent.only_returned && !synced {

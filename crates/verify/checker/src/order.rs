@@ -2,6 +2,7 @@
 
 use crate::chain::Chain;
 use crate::log::Log;
+use crate::sort::{left_over, on_a_cycle, sorted};
 
 /// No message, no place.
 const NONE: u32 = u32::MAX;
@@ -59,24 +60,10 @@ impl Order {
         self.sorted.len() == self.first_edge.len() - 1
     }
 
-    /// Kahn's algorithm: linear.
     fn sort(&self) -> Vec<u32> {
-        let count = self.first_edge.len() - 1;
-        let mut before = vec![0_u32; count];
+        let mut before = vec![0_u32; self.first_edge.len() - 1];
         self.edges.iter().for_each(|to| before[*to as usize] += 1);
-        let mut sorted: Vec<u32> = (0..count as u32).filter(|m| before[*m as usize] == 0).collect();
-        sorted.reserve(count - sorted.len());
-        let mut at = 0;
-        while at < sorted.len() {
-            for to in self.after(sorted[at]) {
-                before[*to as usize] -= 1;
-                if before[*to as usize] == 0 {
-                    sorted.push(*to);
-                }
-            }
-            at += 1;
-        }
-        sorted
+        sorted(before, |message| self.after(message).iter().copied())
     }
 }
 
@@ -207,10 +194,10 @@ impl<'a> Paths<'a> {
 
     /// A smallest cycle of an order that has one.
     pub(crate) fn smallest_cycle(&mut self, order: &Order) -> Option<Vec<Precedes>> {
-        let mut sorted = vec![false; self.log.messages.len()];
-        order.sorted.iter().for_each(|message| sorted[*message as usize] = true);
-        let mut best = on_a_cycle(order, &sorted).and_then(|start| self.shortest(start, start, usize::MAX));
-        for message in (0..sorted.len() as u32).filter(|message| !sorted[*message as usize]) {
+        let left = left_over(&order.sorted, self.log.messages.len());
+        let start = on_a_cycle(&left, |message| order.after(message).iter().copied());
+        let mut best = start.and_then(|start| self.shortest(start, start, usize::MAX));
+        for message in (0..left.len() as u32).filter(|message| left[*message as usize]) {
             let below = best.as_ref().map_or(usize::MAX, Vec::len);
             if below <= 2 || (best.is_some() && self.steps > SEARCH_STEPS) {
                 break;
@@ -219,19 +206,4 @@ impl<'a> Paths<'a> {
         }
         best
     }
-}
-
-/// A message on some cycle: what the sort left over has a predecessor that was left over, too, so going back repeats.
-fn on_a_cycle(order: &Order, sorted: &[bool]) -> Option<u32> {
-    let mut before = vec![NONE; sorted.len()];
-    let left = || (0..sorted.len() as u32).filter(|message| !sorted[*message as usize]);
-    for from in left() {
-        order.after(from).iter().for_each(|to| before[*to as usize] = from);
-    }
-    let mut at = left().next()?;
-    let mut seen = vec![false; sorted.len()];
-    while !std::mem::replace(&mut seen[at as usize], true) {
-        at = before[at as usize];
-    }
-    Some(at)
 }

@@ -81,7 +81,7 @@ pub struct Counts {
 /// The result for one history.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// By name: M1 … M11, R1, B1 … B7, and C1 … C5.
+    /// By name: M1 … M12, R1, B1 … B7, and C1 … C5.
     pub properties: BTreeMap<&'static str, Verdict>,
     /// The smallest of all counter-examples, with the name of its property; `None` if there is none.
     pub counter_example: Option<String>,

@@ -272,6 +272,7 @@ fn kind() -> impl Strategy<Value = EventKind> {
     let after = proptest::option::of(incarnation());
     let begun = (group(), incarnation(), any::<u64>(), after)
         .prop_map(|(group, incarnation, kept, after)| EventKind::Begun(Begun { group, incarnation, kept, after }));
+    let heard = any::<u64>().prop_map(|time| EventKind::Heard { time });
     let carry = (message(), group(), ballot()).prop_map(|(m, group, ballot)| EventKind::Carry { m, group, ballot });
     prop_oneof![
         multicast().prop_map(EventKind::Multicast),
@@ -280,6 +281,7 @@ fn kind() -> impl Strategy<Value = EventKind> {
         any::<u64>().prop_map(|from| EventKind::Recover { from }),
         epoch,
         begun,
+        heard,
         carry,
         stream().prop_map(EventKind::Broadcast),
         stream().prop_map(EventKind::Bdeliver),

@@ -78,7 +78,7 @@ fn numbers(kind: &EventKind) -> Vec<u64> {
             [&id(&said.m)[..], &time, &len, &ballot].concat()
         }
         EventKind::Crash | EventKind::Unrecorded => vec![],
-        EventKind::Recover { from } => vec![*from],
+        EventKind::Recover { from: number } | EventKind::Heard { time: number } => vec![*number],
         EventKind::Begun(said) => {
             let after = said.after.map_or([0; 2], |after| [after.number.into(), after.tag.into()]);
             let of = [said.group.0.into(), said.incarnation.number.into(), said.incarnation.tag.into(), said.kept];

@@ -46,6 +46,7 @@ impl Encoder {
         out.push(b'"');
         match &event.kind {
             EventKind::Multicast(multicast) | EventKind::Synced(multicast) => self.multicast(multicast, out),
+            EventKind::Heard { time } => field(b"time", *time, out),
             EventKind::Deliver(deliver) => self.deliver(deliver, out),
             EventKind::Crash | EventKind::Unrecorded => {}
             EventKind::Recover { from } => field(b"from", *from, out),

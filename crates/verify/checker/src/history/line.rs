@@ -52,6 +52,7 @@ pub(super) struct Line<'a> {
     #[serde(borrow)]
     pub(super) ts: Option<(u64, Name<'a>)>,
     pub(super) from: Option<u64>,
+    pub(super) time: Option<u64>,
     #[serde(borrow)]
     pub(super) ballot: Option<(u64, Name<'a>)>,
     #[serde(borrow)]

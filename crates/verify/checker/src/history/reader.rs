@@ -467,6 +467,7 @@ fn translate(line: &Line<'_>, cluster: &mut Cluster) -> Result<Step, Fault> {
     let kind = match &**event {
         "multicast" => EventKind::Multicast(fields.multicast()?),
         "synced" => EventKind::Synced(fields.multicast()?),
+        "heard" => EventKind::Heard { time: fields.need("time", line.time)? },
         "deliver" => EventKind::Deliver(fields.deliver()?),
         "crash" => EventKind::Crash,
         "unrecorded" => EventKind::Unrecorded,

@@ -22,6 +22,7 @@ mod c5_errors;
 mod completeness;
 mod m10_fencing;
 mod m11_rejoin;
+mod m12_session_order;
 mod m1_integrity;
 mod m2_agreement;
 mod m3_validity;
@@ -79,6 +80,7 @@ pub(crate) fn check(
             ("M11", m11_rejoin::check(view)),
             ("R1", r1_real_time::check(view)),
         ]);
+        verdicts.extend(m12_session_order::check(view).map(|verdict| ("M12", verdict)));
     }
     if !broadcasts.is_empty() {
         verdicts.extend([

@@ -1,0 +1,35 @@
+//! Decides whether a history keeps the promise.
+
+use super::history::History;
+use super::model::Model;
+use super::shrink;
+use super::solve::{Solved, solve};
+use super::terms::Terms;
+use super::verdict::Verdict;
+
+/// Steps that a search may take, at least.
+const STEPS: u64 = 500_000;
+/// And for each call.
+const STEPS_PER_CALL: u64 = 50;
+
+/// Decides whether there is one serial order of all calls that took effect such that
+///
+/// 1. the model, replaying them in it, gives every reply that was answered;
+/// 2. of two calls with a common group, one answered before the other was submitted comes first;
+/// 3. of two calls of one session, one answered before the other was submitted comes first, and a call comes after those
+///    whose positions its session had observed;
+/// 4. stale reads are answered from prefixes of their groups' orders that they may see;
+/// 5. positions rise in each group's order, and above what sessions had seen.
+///
+/// The decision is exact: [`Verdict::Kept`] carries an order, which [`verify`](super::verify) confirms, and
+/// [`Verdict::Violated`] says that there is none. A search that takes too many steps ends with [`Verdict::TooHard`].
+#[must_use]
+pub fn decide<M: Model>(history: &History, model: &M) -> Verdict {
+    let calls = history.calls();
+    let mut budget = STEPS + STEPS_PER_CALL * calls.len() as u64;
+    match solve(model, calls, Terms::ALL, &mut budget) {
+        Solved::Kept(order) => Verdict::Kept(order),
+        Solved::Violated(cause) => Verdict::Violated(shrink::counterexample(model, calls, cause)),
+        Solved::TooHard => Verdict::TooHard,
+    }
+}

@@ -1,0 +1,40 @@
+//! Configurations of a search that lead nowhere.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Configurations that lead nowhere: which calls are placed, and the states. They are compared whole, so the search stays exact.
+#[derive(Debug)]
+pub(super) struct Memo<S> {
+    /// By hash.
+    dead: HashMap<u64, Vec<Dead<S>>>,
+}
+
+/// Which calls are placed, and the states.
+type Dead<S> = (Box<[u32]>, Vec<S>);
+
+impl<S: Clone + Eq + Hash> Memo<S> {
+    pub(super) fn new() -> Self {
+        Memo { dead: HashMap::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.dead.is_empty()
+    }
+
+    pub(super) fn contains(&self, placed: &[u32], states: &[S]) -> bool {
+        let same = self.dead.get(&hash(placed, states));
+        same.is_some_and(|same| same.iter().any(|(p, s)| **p == *placed && s == states))
+    }
+
+    pub(super) fn insert(&mut self, placed: Vec<u32>, states: &[S]) {
+        let same = self.dead.entry(hash(&placed, states)).or_default();
+        same.push((placed.into_boxed_slice(), states.to_vec()));
+    }
+}
+
+fn hash<S: Hash>(placed: &[u32], states: &[S]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (placed, states).hash(&mut hasher);
+    hasher.finish()
+}

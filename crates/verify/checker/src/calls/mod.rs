@@ -1,0 +1,97 @@
+//! Histories of calls to a replicated service, and what the service promises about them.
+//!
+//! There is one serial order of all calls that took effect:
+//!
+//! 1. The sequential [`Model`], which has a state for each group, gives every reply in it. A call to several groups is applied in
+//!    all of them at one place.
+//! 2. Each group is linearizable: of two calls with a common group, one answered before the other was submitted comes first.
+//! 3. Each session is respected: of two calls of one session, one answered before the other was submitted comes first, whatever
+//!    their groups are. A call comes after those whose positions its session had observed.
+//! 4. Calls of strangers without a common group need not respect real time. So the service is *not* strictly serializable: a to
+//!    g2, then b to g0, while c1 to g0 and g1, and c2 to g1 and g2 are under way, may end as b, c1, c2, a.
+//!
+//! Reads outside this order:
+//!
+//! - [`Kind::Local`] is answered from the state after some prefix of its group's order, [`Kind::After`] from one that holds the
+//!   position that it asks for. Neither sees a command that was submitted after its answer. Both may be stale.
+//! - What such a read has shown binds its session: the session's later ordered calls come after that prefix.
+//!
+//! [Positions](Position) in answers are a claim about the order, which is judged with it. Those of multicast calls are unique, rise
+//! in each group's order, and are above what was known: in one group as positions, and over groups, by what the session had seen, as
+//! times. A tie of times between groups means nothing. A read holds exactly the commands up to its position, whose time is at least
+//! what the session, the group or the read itself had named.
+//!
+//! A session's next generation takes over its order of commands, since taking up a session is ordered in all its groups. What
+//! a superseded process reads binds that process alone. Only answers that are *strictly* earlier than a submission count as
+//! before it.
+//!
+//! ```
+//! use stentor_checker::calls::{Call, History, Kind, Model, Outcome, Verdict, decide, verify};
+//! use stentor_checker::{Group, GroupSet};
+//!
+//! /// One register per group: a command writes it, a read returns it.
+//! struct Register;
+//!
+//! impl Model for Register {
+//!     type State = Vec<u8>;
+//!     fn initial(&self, _: Group) -> Vec<u8> {
+//!         Vec::new()
+//!     }
+//!     fn apply(&self, state: &mut Vec<u8>, _: Group, operation: &[u8]) -> Vec<u8> {
+//!         *state = operation.to_vec();
+//!         Vec::new()
+//!     }
+//!     fn read(&self, state: &Vec<u8>, _: Group, _: &[u8]) -> Vec<u8> {
+//!         state.clone()
+//!     }
+//! }
+//!
+//! let groups: GroupSet = [Group(0)].into_iter().collect();
+//! let call = |kind, submitted, operation: &[u8], reply: &[u8]| {
+//!     let replies = vec![(Group(0), reply.to_vec())];
+//!     let outcome = Outcome::Answered { at: submitted + 1, replies, position: None };
+//!     let (operation, observed) = (operation.to_vec(), Vec::new());
+//!     Call { session: submitted, generation: 1, submitted, groups, operation, kind, outcome, observed }
+//! };
+//! let mut history = History::new();
+//! history.push(call(Kind::Command, 10, b"a", b""))?;
+//! history.push(call(Kind::Local, 20, b"", b""))?;
+//! let Verdict::Kept(order) = decide(&history, &Register) else { panic!("a local read may be stale") };
+//! verify(&history, &Register, &order)?;
+//! history.push(call(Kind::Leader, 30, b"", b""))?;
+//! let Verdict::Violated(example) = decide(&history, &Register) else { panic!("a read at the leader may not") };
+//! assert_eq!(example.calls, [0, 2]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod call;
+mod decide;
+mod graph;
+mod history;
+mod kind;
+mod memo;
+mod model;
+mod outcome;
+mod parts;
+mod placement;
+mod position;
+mod positions;
+mod ranks;
+mod rule;
+mod search;
+mod shrink;
+mod solve;
+mod terms;
+mod verdict;
+mod witness;
+
+pub use call::Call;
+pub use decide::decide;
+pub use history::{CallError, History};
+pub use kind::Kind;
+pub use model::Model;
+pub use outcome::Outcome;
+pub use position::Position;
+pub use rule::Rule;
+pub use verdict::{Counterexample, Verdict};
+pub use witness::verify;

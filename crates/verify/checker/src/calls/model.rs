@@ -1,0 +1,20 @@
+//! What the service does, one call after the other.
+
+use std::hash::Hash;
+
+use crate::ids::Group;
+
+/// The sequential service: one state per group, changed by one command after the other.
+pub trait Model {
+    /// The state of one group.
+    type State: Clone + Eq + Hash;
+
+    /// Returns the state of a group before the first command.
+    fn initial(&self, group: Group) -> Self::State;
+
+    /// Applies a command to the state of one of its groups and returns that group's reply. Must be deterministic.
+    fn apply(&self, state: &mut Self::State, group: Group, operation: &[u8]) -> Vec<u8>;
+
+    /// Answers a read from the state of one of its groups.
+    fn read(&self, state: &Self::State, group: Group, operation: &[u8]) -> Vec<u8>;
+}

@@ -1,0 +1,228 @@
+//! Which calls a search has placed, and which may come next.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::call::Call;
+use super::graph::Graph;
+use super::ranks::Ranks;
+use crate::ids::Group;
+
+/// Marks the end of a part of a key.
+const END: u32 = u32::MAX;
+
+/// A read of one group, by what it asks and what it was answered, both interned.
+type Waiting = BTreeSet<(u32, u32, u32)>;
+
+/// Which calls are placed, and which may come next.
+pub(super) struct Placement<'a> {
+    calls: &'a [Call],
+    graph: &'a Graph,
+    ranks: &'a Ranks,
+    /// Placed calls, in their order.
+    pub(super) order: Vec<u32>,
+    is_placed: Vec<bool>,
+    /// How many calls must still come before each.
+    before: Vec<u32>,
+    /// Ranks of commands that may come next.
+    commands: BTreeSet<u32>,
+    /// Reads of one group that may come next.
+    reads: BTreeMap<Group, Waiting>,
+    /// Reads of several groups that may come next.
+    cuts: BTreeSet<u32>,
+    operations: Interned<'a>,
+    replies: Interned<'a>,
+    /// Per read of one group, its operation and reply.
+    asks: HashMap<u32, (u32, u32)>,
+    /// How many calls that must have a place have one.
+    needed_placed: usize,
+    optional_placed: BTreeSet<u32>,
+    /// All calls of smaller rank that need a place have one.
+    low: u32,
+    /// Groups in which reads may have become right.
+    touched: BTreeSet<Group>,
+}
+
+/// Byte strings and small numbers for them.
+#[derive(Default)]
+struct Interned<'a> {
+    numbers: HashMap<&'a [u8], u32>,
+    texts: Vec<&'a [u8]>,
+}
+
+impl<'a> Interned<'a> {
+    fn number(&mut self, text: &'a [u8]) -> u32 {
+        *self.numbers.entry(text).or_insert_with(|| {
+            self.texts.push(text);
+            self.texts.len() as u32 - 1
+        })
+    }
+}
+
+impl<'a> Placement<'a> {
+    pub(super) fn new(calls: &'a [Call], graph: &'a Graph, ranks: &'a Ranks) -> Self {
+        let mut placement = Placement {
+            calls,
+            graph,
+            ranks,
+            order: Vec::new(),
+            is_placed: vec![false; calls.len()],
+            before: graph.before(),
+            commands: BTreeSet::new(),
+            reads: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            operations: Interned::default(),
+            replies: Interned::default(),
+            asks: HashMap::new(),
+            needed_placed: 0,
+            optional_placed: BTreeSet::new(),
+            low: 0,
+            touched: BTreeSet::new(),
+        };
+        for node in ranks.nodes() {
+            let call = &calls[*node as usize];
+            if let Some(reply) = call.groups.iter().next().and_then(|group| call.reply(group))
+                && call.kind.is_read()
+            {
+                let ask = (placement.operations.number(&call.operation), placement.replies.number(reply));
+                placement.asks.insert(*node, ask);
+            }
+            if placement.before[*node as usize] == 0 {
+                placement.offer(*node);
+            }
+        }
+        placement
+    }
+
+    /// Whether every call that must have a place has one.
+    pub(super) fn is_complete(&self) -> bool {
+        self.needed_placed == self.ranks.needed()
+    }
+
+    /// The first command that may come next, of this rank or a larger one.
+    pub(super) fn candidate(&self, from: u32) -> Option<u32> {
+        self.commands.range(from..).next().copied()
+    }
+
+    /// Places a call that may come next.
+    pub(super) fn place(&mut self, node: u32) {
+        self.withdraw(node);
+        self.order.push(node);
+        self.is_placed[node as usize] = true;
+        let rank = self.ranks.rank(node);
+        if self.ranks.is_optional(rank) {
+            self.optional_placed.insert(rank);
+        } else {
+            self.needed_placed += 1;
+        }
+        let call = &self.calls[node as usize];
+        if !call.kind.is_read() {
+            self.touched.extend(call.groups.iter());
+        }
+        let graph = self.graph;
+        for edge in graph.after(node) {
+            self.before[edge.to as usize] -= 1;
+            if self.before[edge.to as usize] == 0 {
+                self.offer(edge.to);
+            }
+        }
+    }
+
+    /// Takes calls back until so many are left.
+    pub(super) fn truncate(&mut self, length: usize) {
+        while self.order.len() > length {
+            let Some(node) = self.order.pop() else { break };
+            let graph = self.graph;
+            for edge in graph.after(node).iter().rev() {
+                if self.before[edge.to as usize] == 0 {
+                    self.withdraw(edge.to);
+                }
+                self.before[edge.to as usize] += 1;
+            }
+            self.is_placed[node as usize] = false;
+            let rank = self.ranks.rank(node);
+            if self.ranks.is_optional(rank) {
+                self.optional_placed.remove(&rank);
+            } else {
+                self.needed_placed -= 1;
+                self.low = self.low.min(rank);
+            }
+            self.offer(node);
+        }
+        // Before the last command all reads that were right had been placed.
+        self.touched.clear();
+    }
+
+    fn offer(&mut self, node: u32) {
+        let call = &self.calls[node as usize];
+        if !call.kind.is_read() {
+            self.commands.insert(self.ranks.rank(node));
+        } else if call.groups.len() > 1 {
+            self.cuts.insert(node);
+            self.touched.extend(call.groups.iter().next());
+        } else if let (Some(group), Some((operation, reply))) = (call.groups.iter().next(), self.asks.get(&node)) {
+            self.reads.entry(group).or_default().insert((*operation, *reply, node));
+            self.touched.insert(group);
+        }
+    }
+
+    fn withdraw(&mut self, node: u32) {
+        let call = &self.calls[node as usize];
+        if !call.kind.is_read() {
+            self.commands.remove(&self.ranks.rank(node));
+        } else if call.groups.len() > 1 {
+            self.cuts.remove(&node);
+        } else if let (Some(group), Some((operation, reply))) = (call.groups.iter().next(), self.asks.get(&node)) {
+            self.reads.entry(group).or_default().remove(&(*operation, *reply, node));
+        }
+    }
+
+    /// Reads that may come next and whose replies the model gives, in groups that were touched since this was asked last.
+    pub(super) fn right_reads(&mut self, answer: impl Fn(Group, &[u8]) -> Vec<u8>) -> Vec<u32> {
+        let mut right = Vec::new();
+        let touched = std::mem::take(&mut self.touched);
+        for waiting in touched.iter().filter_map(|group| Some((*group, self.reads.get(group)?))) {
+            let (group, waiting) = waiting;
+            let mut next = waiting.first().copied();
+            while let Some((operation, _, _)) = next {
+                let reply = answer(group, self.operations.texts[operation as usize]);
+                if let Some(reply) = self.replies.numbers.get(reply.as_slice()) {
+                    let same = waiting.range((operation, *reply, 0)..=(operation, *reply, u32::MAX));
+                    right.extend(same.map(|(_, _, node)| *node));
+                }
+                next = waiting.range((operation + 1, 0, 0)..).next().copied();
+            }
+        }
+        if !touched.is_empty() {
+            let is_right = |node: &&u32| {
+                let call = &self.calls[**node as usize];
+                call.groups.iter().all(|group| call.reply(group).is_some_and(|r| *r == answer(group, &call.operation)))
+            };
+            right.extend(self.cuts.iter().filter(is_right));
+        }
+        right
+    }
+
+    /// Appends what tells the placed calls from others.
+    pub(super) fn key(&mut self, mut key: Vec<u32>) -> Vec<u32> {
+        let needed = self.ranks.needed() as u32;
+        let is_placed = |rank: u32| self.is_placed[self.ranks.node(rank) as usize];
+        let mut low = self.low;
+        while low < needed && is_placed(low) {
+            low += 1;
+        }
+        key.extend([END, low]);
+        let mut left = self.needed_placed - low as usize;
+        let mut rank = low;
+        while left > 0 {
+            if is_placed(rank) {
+                key.push(rank);
+                left -= 1;
+            }
+            rank += 1;
+        }
+        key.push(END);
+        key.extend(&self.optional_placed);
+        self.low = low;
+        key
+    }
+}

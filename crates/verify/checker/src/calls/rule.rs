@@ -1,0 +1,37 @@
+//! What a service promises to its clients.
+
+use std::fmt;
+
+/// A part of the promise.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Rule {
+    /// Some order of the calls gives every reply.
+    Reply,
+    /// Of two calls with a common group, one answered before the other was submitted comes first.
+    RealTime,
+    /// Of two calls of one session, one answered before the other was submitted comes first.
+    Session,
+    /// A call comes after those whose positions its session had observed.
+    Observed,
+    /// A call to several groups has one place in the order of all of them, and the orders of the groups fit together.
+    OneOrder,
+    /// A stale read is answered from a prefix of its group's order: one that holds the position that was asked for, and
+    /// nothing that was submitted after the answer.
+    Prefix,
+    /// Positions are unique, rise with the order of effects and are above what the session had seen.
+    Position,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rule::Reply => "no order of the calls gives these replies",
+            Rule::RealTime => "no order that respects real time in each group gives these replies",
+            Rule::Session => "no order that respects the sessions gives these replies",
+            Rule::Observed => "no order that puts calls after what their sessions had observed gives these replies",
+            Rule::OneOrder => "each group has an order that gives these replies, and no one order of all groups does",
+            Rule::Prefix => "a stale read is not answered from a prefix that it may see",
+            Rule::Position => "the positions in the answers contradict the order of effects",
+        })
+    }
+}

@@ -1,0 +1,278 @@
+//! Makes a contradiction small, and puts it into words.
+//!
+//! Calls are not removed, since one that is missing may be what explains another. They are weakened, which only adds orders: first
+//! every call that was answered after some time becomes one of unknown outcome; then replies are forgotten; then, of what has
+//! no reply any more, that it took effect; last, when it was submitted and by whom. What cannot be weakened contradicts, whatever
+//! the others did.
+
+use super::call::Call;
+use super::graph::Why;
+use super::kind::Kind;
+use super::model::Model;
+use super::outcome::Outcome;
+use super::rule::Rule;
+use super::solve::{Cause, Solved, only, solve};
+use super::terms::Terms;
+use super::verdict::Counterexample;
+
+/// Steps for each attempt to weaken, and for each call in it.
+const STEPS: u64 = 2_000;
+const STEPS_PER_CALL: u64 = 20;
+/// Steps for all attempts.
+const ALL_STEPS: u64 = 200_000;
+/// Commands submitted after the end of what contradicts that stay, since they show what was seen too early.
+const LATER: usize = 16;
+/// Calls that are shown although only their effects count.
+const SHOWN: usize = 12;
+
+/// Puts a cause into words.
+pub(super) fn counterexample<M: Model>(model: &M, calls: &[Call], cause: Cause) -> Counterexample {
+    match cause {
+        Cause::Positions(contradiction) => {
+            let lines = contradiction.calls.iter().map(|call| line(calls, *call)).collect();
+            let summary = contradiction.summary.to_owned();
+            Counterexample { rule: Rule::Position, summary, calls: sorted(contradiction.calls), lines }
+        }
+        Cause::Cycle(cycle) => of_cycle(calls, &cycle),
+        Cause::Replies { calls: of_part, numbers } => {
+            let mut weakening = Weakening { model, calls: of_part, left: ALL_STEPS };
+            weakening.end_early();
+            weakening.forget_replies();
+            weakening.forget_effects();
+            let rule = weakening.rule();
+            let bound = weakening.bound();
+            of_replies(calls, &weakening.calls, &bound, &numbers, rule)
+        }
+    }
+}
+
+fn sorted(mut calls: Vec<usize>) -> Vec<usize> {
+    calls.sort_unstable();
+    calls.dedup();
+    calls
+}
+
+fn line(calls: &[Call], call: usize) -> String {
+    format!("call {call}: {}", calls[call])
+}
+
+fn of_cycle(calls: &[Call], cycle: &[(u32, Why)]) -> Counterexample {
+    let has = |why: Why| cycle.iter().any(|(_, of)| *of == why);
+    let rule = match () {
+        () if has(Why::Observed) => Rule::Observed,
+        () if has(Why::Future) || has(Why::Contains) => Rule::Prefix,
+        () if has(Why::Position) => Rule::Position,
+        () if has(Why::Session) => Rule::Session,
+        () => Rule::RealTime,
+    };
+    let next = || cycle.iter().cycle().skip(1);
+    let observations = cycle.iter().zip(next()).filter(|((_, why), _)| *why == Why::Observed);
+    let observers = observations.filter_map(|((earlier, _), (later, _))| observer(calls, *earlier, *later));
+    let numbers = sorted(cycle.iter().map(|(call, _)| *call as usize).chain(observers).collect());
+    let mut lines: Vec<String> = numbers.iter().map(|call| line(calls, *call)).collect();
+    lines.extend(cycle.iter().zip(next()).map(|((call, why), (next, _))| {
+        let because = match why {
+            Why::RealTime => "it was answered before the other, to the same group, was submitted",
+            Why::Session => "the session had its answer before it submitted the other",
+            Why::Observed => "the session had observed its position",
+            Why::Position | Why::Hint => "its position says so",
+            Why::Future => "it was answered before the other was submitted",
+            Why::Contains => "the read asked for its position",
+        };
+        format!("call {call} comes before call {next}: {because}")
+    }));
+    let texts: Vec<String> = cycle.iter().chain(&cycle[..1]).map(|(call, _)| call.to_string()).collect();
+    let summary =
+        format!("{rule}: the calls would have to come one before the other in a circle, {}", texts.join(" → "));
+    Counterexample { rule, summary, calls: numbers, lines }
+}
+
+/// The call that says that the session of `later` had observed `earlier`: itself, or the last before it.
+fn observer(calls: &[Call], earlier: u32, later: u32) -> Option<usize> {
+    let (position, later) = (calls[earlier as usize].position()?, &calls[later as usize]);
+    let says_so = |call: &Call| {
+        let of_process = (call.session, call.generation) == (later.session, later.generation);
+        of_process && call.takes_part() && call.submitted <= later.submitted && call.observed.contains(&position)
+    };
+    let all = calls.iter().enumerate().filter(|(_, call)| says_so(call));
+    all.max_by_key(|(_, call)| (*call == later, call.submitted)).map(|(index, _)| index)
+}
+
+fn of_replies(all: &[Call], weakened: &[Call], bound: &[usize], numbers: &[u32], rule: Rule) -> Counterexample {
+    let number = |index: &usize| numbers[*index] as usize;
+    let answered = |index: &usize| weakened[*index].answered().is_some();
+    let (replies, mut effects): (Vec<usize>, Vec<usize>) =
+        (0..weakened.len()).filter(answered).partition(|index| has_replies(&weakened[*index]));
+    effects.extend(bound);
+    let more = effects.len().saturating_sub(SHOWN);
+    let mut lines: Vec<(usize, String)> =
+        replies.iter().map(|index| (number(index), line(all, number(index)))).collect();
+    lines.extend(effects.iter().skip(more).map(|index| {
+        let part =
+            if answered(index) { "its reply plays no part" } else { "it may have taken effect after its submission" };
+        (number(index), format!("{} ({part})", line(all, number(index))))
+    }));
+    lines.sort_unstable();
+    let mut lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
+    if more > 0 {
+        lines.push(format!("and {more} more commands, whose replies play no part"));
+    }
+    let calls = sorted(replies.iter().chain(&effects).map(number).collect());
+    let summary = format!("{rule}, whichever other calls took effect");
+    Counterexample { rule, summary, calls, lines }
+}
+
+fn has_replies(call: &Call) -> bool {
+    matches!(&call.outcome, Outcome::Answered { replies, .. } if !replies.is_empty())
+}
+
+fn forget_reply(call: &mut Call) {
+    if call.kind.is_read() {
+        call.outcome = Outcome::NotApplied;
+    } else if let Outcome::Answered { replies, .. } = &mut call.outcome {
+        replies.clear();
+    }
+}
+
+/// Nothing is known any more but what the command is.
+fn forget_all(call: &mut Call) {
+    (call.submitted, call.generation) = (0, u64::MAX);
+    call.observed.clear();
+}
+
+fn forget_effect(call: &mut Call) {
+    call.outcome = if call.kind.is_read() { Outcome::NotApplied } else { Outcome::Unknown };
+}
+
+/// Calls that contradict, while they are being weakened.
+struct Weakening<'a, M> {
+    model: &'a M,
+    calls: Vec<Call>,
+    /// Steps that are left for all attempts.
+    left: u64,
+}
+
+impl<M: Model> Weakening<'_, M> {
+    /// Decides about weaker calls; `None` if that is too hard.
+    fn is_kept(&mut self, calls: &[Call], terms: Terms) -> Option<bool> {
+        let all = (STEPS + STEPS_PER_CALL * calls.len() as u64).min(self.left);
+        let mut budget = all;
+        let solved = solve(self.model, calls, terms, &mut budget);
+        // What small attempts of it took is not counted there.
+        self.left = self.left.saturating_sub((all - budget).max(calls.len() as u64));
+        match solved {
+            Solved::Kept(_) => Some(true),
+            Solved::Violated(_) => Some(false),
+            Solved::TooHard => None,
+        }
+    }
+
+    fn contradict(&mut self, calls: &[Call]) -> bool {
+        self.left > 0 && self.is_kept(calls, Terms::ALL) == Some(false)
+    }
+
+    /// Leaves out what was answered after the first answers that contradict.
+    fn end_early(&mut self) {
+        let mut times: Vec<u64> = self.calls.iter().filter_map(Call::answered).collect();
+        times.sort_unstable();
+        times.dedup();
+        let (mut low, mut high) = (0, times.len().saturating_sub(1));
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let ended = ended(&self.calls, times[middle]);
+            if self.contradict(&ended) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        if let Some(end) = times.get(high) {
+            let ended = ended(&self.calls, *end);
+            if self.contradict(&ended) {
+                self.calls = ended;
+            }
+        }
+    }
+
+    fn forget_replies(&mut self) {
+        let answered = |call: &Call| call.answered().is_some();
+        self.weaken_all(answered, forget_reply);
+    }
+
+    fn forget_effects(&mut self) {
+        self.weaken_all(|call| call.answered().is_some() && !has_replies(call), forget_effect);
+    }
+
+    /// Weakens calls while all still contradict, many at once first. Returns those of which one weaker is known to contradict nothing.
+    fn weaken_all(&mut self, which: impl Fn(&Call) -> bool, weaken: fn(&mut Call)) -> Vec<usize> {
+        let all: Vec<usize> = (0..self.calls.len()).filter(|index| which(&self.calls[*index])).collect();
+        let (mut parts, mut needed) = (vec![&all[..]], Vec::new());
+        while let Some(part) = parts.pop().filter(|_| self.left > 0) {
+            let mut weaker = self.calls.clone();
+            part.iter().for_each(|index| weaken(&mut weaker[*index]));
+            match self.is_kept(&weaker, Terms::ALL) {
+                Some(false) => self.calls = weaker,
+                _ if part.len() > 1 => {
+                    let (early, late) = part.split_at(part.len() / 2);
+                    parts.extend([late, early]);
+                }
+                Some(true) => needed.extend(part),
+                None => {}
+            }
+        }
+        needed
+    }
+
+    /// Commands of which it matters when or by whom they were submitted, by index.
+    fn bound(&mut self) -> Vec<usize> {
+        self.left = ALL_STEPS;
+        self.weaken_all(|call| call.outcome == Outcome::Unknown && call.kind == Kind::Command, forget_all)
+    }
+
+    /// The part of the promise without which it would be kept.
+    fn rule(&mut self) -> Rule {
+        self.left = ALL_STEPS;
+        let calls = self.calls.clone();
+        if self.is_kept(&calls, Terms { prefix: false, ..Terms::ALL }) == Some(true) {
+            return Rule::Prefix;
+        }
+        let mut terms = Terms { positions: false, ..Terms::ALL };
+        match self.is_kept(&calls, terms) {
+            Some(true) => return Rule::Position,
+            Some(false) => {}
+            None => terms = Terms::ALL,
+        }
+        let relaxed = [
+            (Rule::Prefix, Terms { prefix: false, ..terms }),
+            (Rule::Session, Terms { session: false, ..terms }),
+            (Rule::Observed, Terms { observed: false, ..terms }),
+            (Rule::RealTime, Terms { real_time: false, ..terms }),
+        ];
+        if let Some((rule, _)) = relaxed.into_iter().find(|(_, terms)| self.is_kept(&calls, *terms) == Some(true)) {
+            return rule;
+        }
+        let several = calls.iter().any(|call| call.groups.len() > 1);
+        let split: Vec<Call> =
+            calls.iter().flat_map(|call| call.groups.iter().map(|group| only(call, group))).collect();
+        let apart = several && self.is_kept(&split, Terms { positions: false, ..terms }) == Some(true);
+        if apart { Rule::OneOrder } else { Rule::Reply }
+    }
+}
+
+/// The history as it was at a time, with a few commands that were submitted next. No answer shows anything of what was submitted
+/// after it to the same group, so this is weaker than the whole.
+fn ended(calls: &[Call], at: u64) -> Vec<Call> {
+    let later = |call: &&Call| call.kind == Kind::Command && call.submitted > at;
+    let mut times: Vec<u64> = calls.iter().filter(later).map(|call| call.submitted).collect();
+    times.sort_unstable();
+    let until = times.get(LATER - 1).copied().unwrap_or(u64::MAX);
+    let mut calls = calls.to_vec();
+    for call in &mut calls {
+        if call.submitted > until || call.submitted > at && call.kind.is_read() {
+            call.outcome = Outcome::NotApplied;
+        } else if call.answered().is_some_and(|answered| answered > at) {
+            forget_effect(call);
+        }
+    }
+    calls
+}

@@ -1,0 +1,157 @@
+//! Confirms that an order shows that the promise is kept, without any search.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::call::Call;
+use super::history::History;
+use super::kind::Kind;
+use super::model::Model;
+use super::outcome::Outcome;
+use super::position::Position;
+use super::positions::{contradiction, raise};
+use crate::ids::Group;
+
+/// Confirms that an order is one that [`decide`](super::decide) looks for. Takes time linear in the history, but for sorting.
+///
+/// # Errors
+/// What is wrong with the order, in one sentence.
+pub fn verify<M: Model>(history: &History, model: &M, order: &[usize]) -> Result<(), String> {
+    let calls = history.calls();
+    if let Some(contradiction) = contradiction(calls) {
+        return Err(format!("calls {:?}: {}", contradiction.calls, contradiction.summary));
+    }
+    is_complete(calls, order)?;
+    let mut states: BTreeMap<Group, M::State> = BTreeMap::new();
+    let mut passed = Passed::new(calls);
+    for index in order {
+        let call = &calls[*index];
+        for group in call.groups.iter() {
+            let state = states.entry(group).or_insert_with(|| model.initial(group));
+            if !call.replay(model, group, state) {
+                return Err(format!("call {index} was answered otherwise by g{}", group.0));
+            }
+        }
+        passed.check(call).map_err(|why| format!("call {index} {why}"))?;
+        passed.add(call);
+    }
+    Ok(())
+}
+
+/// Every call that was answered is there once, and none that had no effect.
+fn is_complete(calls: &[Call], order: &[usize]) -> Result<(), String> {
+    let mut seen = vec![false; calls.len()];
+    for index in order {
+        match seen.get_mut(*index) {
+            Some(seen) if !*seen && calls[*index].takes_part() => *seen = true,
+            _ => return Err(format!("call {index} is not there, is there twice, or took no effect")),
+        }
+    }
+    let missing = calls.iter().zip(&seen).position(|(call, seen)| !seen && call.answered().is_some());
+    missing.map_or(Ok(()), |missing| Err(format!("call {missing} was answered and is missing")))
+}
+
+/// The latest submissions and largest positions of the calls so far.
+struct Passed {
+    strict: HashMap<Group, u64>,
+    commands: HashMap<Group, u64>,
+    processes: HashMap<(u64, u64), u64>,
+    sessions: HashMap<u64, u64>,
+    multicast: HashMap<Group, Position>,
+    command: HashMap<Group, Position>,
+    /// What reads have seen, and must have seen, of commands.
+    read: HashMap<Group, Position>,
+    asked: HashMap<Group, Position>,
+    /// By position, who observed it, and when first.
+    observers: HashMap<Position, HashMap<(u64, u64), u64>>,
+}
+
+impl Passed {
+    fn new(calls: &[Call]) -> Self {
+        let mut observers: HashMap<Position, HashMap<(u64, u64), u64>> = HashMap::new();
+        for call in calls.iter().filter(|call| call.takes_part()) {
+            for position in &call.observed {
+                let first = observers.entry(*position).or_default().entry((call.session, call.generation));
+                first.and_modify(|first| *first = call.submitted.min(*first)).or_insert(call.submitted);
+            }
+        }
+        Passed {
+            strict: HashMap::new(),
+            commands: HashMap::new(),
+            processes: HashMap::new(),
+            sessions: HashMap::new(),
+            multicast: HashMap::new(),
+            command: HashMap::new(),
+            read: HashMap::new(),
+            asked: HashMap::new(),
+            observers,
+        }
+    }
+
+    /// Whether a call may come next.
+    fn check(&self, call: &Call) -> Result<(), &'static str> {
+        if let Outcome::Answered { at, position, .. } = &call.outcome {
+            let late = |latest: Option<&u64>| latest.is_some_and(|latest| at < latest);
+            let later = if call.kind.is_stale() { &self.commands } else { &self.strict };
+            if call.groups.iter().any(|group| late(later.get(&group))) {
+                return Err("was answered before a call to the same group was submitted that stands before it");
+            }
+            let of_session = call.kind == Kind::Command && late(self.sessions.get(&call.session));
+            if of_session || late(self.processes.get(&(call.session, call.generation))) {
+                return Err("was answered before its session submitted a call that stands before it");
+            }
+            position.map_or(Ok(()), |position| self.check_position(call, position))?;
+        }
+        Ok(())
+    }
+
+    fn check_position(&self, call: &Call, position: Position) -> Result<(), &'static str> {
+        let above = |map: &HashMap<Group, Position>| {
+            call.groups.iter().any(|group| map.get(&group).is_some_and(|largest| *largest >= position))
+        };
+        if call.kind.is_multicast() {
+            if above(&self.multicast) {
+                return Err("has a smaller position than one before it");
+            }
+            if call.kind == Kind::Command && (above(&self.read) || above(&self.asked)) {
+                return Err("has a position that a read before it should have seen");
+            }
+            for (process, first) in self.observers.get(&position).into_iter().flatten() {
+                if self.processes.get(process).is_some_and(|submitted| submitted >= first) {
+                    return Err("stands behind a call whose session had observed it");
+                }
+            }
+        } else if call.groups.iter().any(|group| self.command.get(&group).is_some_and(|largest| *largest > position)) {
+            return Err("has seen a command with a larger position than it was answered with");
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, call: &Call) {
+        let position = call.position();
+        let command = call.kind == Kind::Command;
+        for group in call.groups.iter() {
+            if !call.kind.is_stale() {
+                raise(&mut self.strict, group, call.submitted);
+            }
+            if command {
+                raise(&mut self.commands, group, call.submitted);
+            }
+            if let Kind::After(asked) = call.kind {
+                raise(&mut self.asked, group, asked);
+            }
+            let Some(position) = position else { continue };
+            if call.kind.is_multicast() {
+                raise(&mut self.multicast, group, position);
+            } else {
+                raise(&mut self.read, group, position);
+            }
+            if command {
+                raise(&mut self.command, group, position);
+            }
+        }
+        if !call.kind.is_stale() {
+            raise(&mut self.processes, (call.session, call.generation), call.submitted);
+            raise(&mut self.sessions, call.session, call.submitted);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! M12 session order: what a client multicasts is delivered after everything that it had heard of when it multicast it, in
+//! whatever groups.
+//!
+//! A client says what it has heard of by `heard`, as a final time, and names that time to the leaders with what it multicasts next. So
+//! every delivery has a larger final time. By M5 these times rise in each order and are the same everywhere. Then the union of all
+//! orders, with an edge from each message that a session had heard of to those that it multicast later, has no cycle.
+//!
+//! Only histories in which some client has heard of anything have this property at all: others promise it to nobody.
+
+use crate::event::{Event, EventKind};
+use crate::log::{Delivery, Heard};
+use crate::report::Verdict;
+use crate::view::View;
+
+/// `None` where no client says what it has heard of.
+pub(super) fn check(view: &View<'_>) -> Option<Verdict> {
+    let names_a_time = |message: u32| heard(view, message).is_some();
+    if !view.log.sent_order.iter().any(|message| names_a_time(*message)) {
+        return None;
+    }
+    let mut judged = view.log.deliveries.iter().enumerate().filter_map(|(index, delivery)| {
+        let heard = heard(view, delivery.message)?;
+        Some((index as u32, delivery, heard))
+    });
+    let too_early = |delivery: &Delivery, heard: Heard| delivery.deliver.ts.time <= heard.time;
+    let mut any = false;
+    let found = judged.find(|(_, delivery, heard)| {
+        any = true;
+        too_early(delivery, *heard)
+    });
+    Some(match found {
+        Some((index, _, heard)) => show(view, index, heard),
+        None if any => Verdict::Ok,
+        None => Verdict::NotChecked("nothing was delivered of what clients multicast after they had heard of anything"),
+    })
+}
+
+fn heard(view: &View<'_>, message: u32) -> Option<Heard> {
+    view.log.messages[message as usize].sent.and_then(|sent| sent.heard)
+}
+
+/// Shows what the client had heard, from whom if that is known, its message, and the delivery of that at too small a time.
+fn show(view: &View<'_>, index: u32, heard: Heard) -> Verdict {
+    let delivery = &view.log.deliveries[index as usize];
+    let message = delivery.message;
+    let summary = format!(
+        "{} is delivered at time {}, and its client had heard of time {} when it multicast it",
+        view.text(message),
+        delivery.deliver.ts.time,
+        heard.time
+    );
+    let of_time = |earlier: &&Delivery| earlier.deliver.ts.time == heard.time && earlier.message != message;
+    let known = view.log.deliveries.iter().position(|earlier| of_time(&earlier));
+    let mut example = view.example(summary);
+    if let Some(known) = known {
+        example = example.delivery(known as u32);
+    }
+    if let Some(sent) = &view.log.messages[message as usize].sent {
+        let (process, incarnation, kind) = (sent.process, sent.incarnation, EventKind::Heard { time: heard.time });
+        example = example.event(&Event { t: heard.t, process, incarnation, kind }, heard.origin);
+    }
+    example.multicast(message).delivery(index).violated()
+}

@@ -1,0 +1,47 @@
+//! A small service: numbers under keys.
+
+use stentor_checker::Group;
+use stentor_checker::calls::Model;
+
+/// How many keys there are.
+pub(crate) const KEYS: usize = 6;
+
+/// Numbers under the keys 0 to 5. Commands are `put K V`, which returns what was there; `add K V`, which returns the sum; and
+/// `push K V`, which makes it ten times as much plus V, and returns nothing. Reads are `get K` and `sum`.
+pub(crate) struct Service;
+
+impl Model for Service {
+    type State = [i64; KEYS];
+
+    fn initial(&self, _: Group) -> [i64; KEYS] {
+        [0; KEYS]
+    }
+
+    fn apply(&self, state: &mut [i64; KEYS], _: Group, operation: &[u8]) -> Vec<u8> {
+        let text = std::str::from_utf8(operation).unwrap();
+        let mut words = text.split(' ');
+        let (name, key) = (words.next().unwrap(), words.next().unwrap().parse::<usize>().unwrap());
+        let value: i64 = words.next().unwrap().parse().unwrap();
+        match name {
+            "put" => std::mem::replace(&mut state[key], value).to_string().into_bytes(),
+            "add" => {
+                state[key] += value;
+                state[key].to_string().into_bytes()
+            }
+            "push" => {
+                state[key] = state[key].wrapping_mul(10).wrapping_add(value);
+                Vec::new()
+            }
+            _ => panic!("{text}"),
+        }
+    }
+
+    fn read(&self, state: &[i64; KEYS], _: Group, operation: &[u8]) -> Vec<u8> {
+        let text = std::str::from_utf8(operation).unwrap();
+        let answer = match text.split_once(' ') {
+            Some((_, key)) => state[key.parse::<usize>().unwrap()],
+            None => state.iter().fold(0, |sum, value| sum ^ value.wrapping_mul(31)),
+        };
+        answer.to_string().into_bytes()
+    }
+}
