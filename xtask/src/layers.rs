@@ -43,6 +43,7 @@ pub(crate) const MAP: &[Place] = &[
             "stentor-host",
             "stentor-multicast",
             "stentor-neb",
+            "stentor-session",
             "stentor-soft-switch",
             "stentor-support",
             "stentor-switch",

@@ -4,7 +4,8 @@
 //! Three processes of this program are the nodes. First one client has as many calls under way as its window holds: what it gets done is the
 //! peak. Then calls are made at twice that rate, whether there is room for them or not: of those that were let in, the rate and the latency
 //! are printed. Last, two modest clients with four calls under way each are measured alone, and beside a greedy one that calls whenever there
-//! is room.
+//! is room: their rates, and how many commands were ordered between the last answer before a call and the call's own command. All processes
+//! share the machine's processors, so the rates depend on those; the number of commands does not.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,24 +27,34 @@ const MODEST: usize = 4;
 /// Calls that an overloaded client takes.
 const TAKEN: u32 = 1024;
 
-/// Keeps so many calls under way for so long. Returns how many were answered in each second.
-fn closed_loop(client: &Client, group: Group, depth: usize, time: Duration) -> Result<f64> {
-    let (since, mut done, mut calls) = (Instant::now(), 0, VecDeque::new());
+/// What a client with so many calls under way gets.
+struct Served {
+    /// Answered calls in each second.
+    rate: f64,
+    /// Commands of all clients that were ordered between the last answer before a call, and the call's own command; the median.
+    between: u64,
+}
+
+/// Keeps so many calls under way for so long.
+fn closed_loop(client: &Client, group: Group, depth: usize, time: Duration) -> Result<Served> {
+    let (since, mut calls, mut last, mut between) = (Instant::now(), VecDeque::new(), 0, Vec::new());
     while since.elapsed() < time {
         while calls.len() < depth {
-            calls.push_back(client.call(group, &COMMAND));
+            calls.push_back((last, client.call(group, &COMMAND)));
         }
-        match calls.pop_front().map(Call::wait) {
-            Some(Err(CallError::NotApplied(Refused::Busy(_)))) | None => {}
-            Some(answer) => {
-                answer?;
-                done += 1;
+        let Some((before, call)) = calls.pop_front() else { break };
+        match call.wait() {
+            Err(CallError::NotApplied(Refused::Busy(_))) => {}
+            answer => {
+                last = answer?.position().index;
+                between.push(last - before);
             }
         }
     }
-    let rate = f64::from(done) / since.elapsed().as_secs_f64();
-    calls.into_iter().for_each(|call| drop(call.wait()));
-    Ok(rate)
+    let rate = between.len() as f64 / since.elapsed().as_secs_f64();
+    calls.into_iter().for_each(|(_, call)| drop(call.wait()));
+    between.sort_unstable();
+    Ok(Served { rate, between: between.get(between.len() / 2).copied().unwrap_or_default() })
 }
 
 /// Counts the outcomes of calls at a given rate.
@@ -92,8 +103,8 @@ fn open_loop(client: &Client, group: Group, rate: f64, time: Duration) -> Result
     Ok(Overload { goodput: times.len() as f64 / took, refused: f64::from(refused) / took, p50: at(50), p99: at(99) })
 }
 
-/// Two modest clients at once. Returns the rate of the slower one.
-fn modest(clients: &[Client; 2], group: Group, time: Duration) -> Result<f64> {
+/// Two modest clients at once. Returns what the slower one gets.
+fn modest(clients: &[Client; 2], group: Group, time: Duration) -> Result<Served> {
     let rates = thread::scope(|scope| {
         let run = |client| {
             let measured = move || closed_loop(client, group, MODEST, time).map_err(|error| error.to_string());
@@ -102,7 +113,8 @@ fn modest(clients: &[Client; 2], group: Group, time: Duration) -> Result<f64> {
         clients.each_ref().map(run).map(|running| running.join().map_err(|_| "a thread panicked".to_owned())?)
     });
     let [first, second] = rates;
-    Ok(first?.min(second?))
+    let (first, second) = (first?, second?);
+    Ok(if first.rate < second.rate { first } else { second })
 }
 
 fn measure(fabric: &str, mode: &str, seconds: u64) -> Result<()> {
@@ -114,7 +126,7 @@ fn measure(fabric: &str, mode: &str, seconds: u64) -> Result<()> {
     let group = cluster.group("g1")?;
     let client = cluster.client().wait(wait).calls(TAKEN).connect()?;
     closed_loop(&client, group, FULL, time / 2)?;
-    let peak = closed_loop(&client, group, FULL, time)?;
+    let Served { rate: peak, .. } = closed_loop(&client, group, FULL, time)?;
     println!("{fabric} {mode} peak: {peak:.0} calls/s, {FULL} under way");
     let over = open_loop(&client, group, 2.0 * peak, time)?;
     let Overload { goodput, refused, p50, p99 } = over;
@@ -146,14 +158,19 @@ fn measure(fabric: &str, mode: &str, seconds: u64) -> Result<()> {
         });
         beside.push(rate?);
     }
-    let median = |rates: &mut Vec<f64>| {
-        rates.sort_unstable_by(f64::total_cmp);
-        rates[rates.len() / 2]
+    let median = |served: &mut Vec<Served>| {
+        served.sort_unstable_by(|one, other| one.rate.total_cmp(&other.rate));
+        served.swap_remove(served.len() / 2)
     };
     let (alone, beside) = (median(&mut alone), median(&mut beside));
     println!(
-        "{fabric} {mode} the slower of two modest clients: {alone:.0} calls/s alone, {beside:.0} beside a greedy one: {:.2}",
-        beside / alone
+        "{fabric} {mode} the slower of two modest clients: {:.0} calls/s alone, {:.0} beside a greedy one: {:.2}; {} and {} commands from \
+         answer to command",
+        alone.rate,
+        beside.rate,
+        beside.rate / alone.rate,
+        alone.between,
+        beside.between
     );
     drop(nodes);
     Ok(())

@@ -78,7 +78,7 @@
 //! | `roce` (default) | RoCEv2 in user space, between hosts |
 //! | `verbs` | RDMA devices, through rdma-core |
 //! | `ofi` | libfabric: EFA and others |
-//! | `unstable-core` | the modules `config` and `runtime`, of which all this is made. They may change with every version |
+//! | `unstable-core` | the modules `config`, `operator` and `runtime`, of which all this is made. They may change with every version |
 //! | `checker` | histories of runs, for `stentor check`; with them comes `unstable-core` |
 //!
 //! At least one of the fabrics is needed.
@@ -101,6 +101,11 @@ pub mod config;
 mod debug;
 mod descriptor;
 mod node;
+#[cfg(not(feature = "unstable-core"))]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "the feature `unstable-core` publishes it whole")]
+mod operator;
+#[cfg(feature = "unstable-core")]
+pub mod operator;
 mod pace;
 mod reply;
 #[cfg(not(feature = "unstable-core"))]
@@ -118,9 +123,11 @@ pub use broadcast::{Broadcast, BroadcastBuilder, BroadcastError, BroadcastErrorK
 #[cfg(any(feature = "shm", feature = "roce", feature = "ofi"))]
 pub use channel::{Channel, ChannelBuilder, ChannelError, ChannelErrorKind, Received};
 pub use client::{
-    Answer, Call, CallError, Client, ClientBuilder, ClientError, ClientErrorKind, Groups, LocalClient, Outcome,
-    Prepared, Preparing, Refused, Replies, Request, Session, Ticket, Why,
+    Answer, Call, CallError, Client, ClientBuilder, ClientError, ClientErrorKind, Consistency, Groups, LocalClient,
+    Outcome, Prepared, Preparing, Refused, Replies, Request, Session, Ticket, Why,
 };
+#[cfg(feature = "unstable-core")]
+pub use client::{ClientWatch, OnSender, SeesMulticast};
 pub use cluster::{Cluster, ClusterBuilder, ConfigError, ConfigErrorKind, Group};
 #[cfg(feature = "unstable-core")]
 pub use config::ClusterConfig;
@@ -129,7 +136,9 @@ pub use node::{
     ApplyThread, MemberStatus, Node, NodeBuilder, NodeError, NodeErrorKind, NodeHandle, Position, StartError,
     StartErrorKind, Status, Stopper, Turn,
 };
+#[cfg(feature = "unstable-core")]
+pub use node::{Hooks, Round, Voice, Wish};
 pub use reply::Reply;
-pub use state_machine::{Context, Frozen, SessionId, StateMachine, Stateless};
+pub use state_machine::{Context, Frozen, ReadContext, SessionId, StateMachine, Stateless};
 #[doc(inline)]
 pub use stentor_fabric::WaitMode;

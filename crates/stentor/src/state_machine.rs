@@ -31,6 +31,21 @@ pub trait StateMachine: Send + 'static {
     /// Applies a command, in the global order. A command comes once. What is written to `reply` is for the client that sent the command.
     fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply);
 
+    /// Answers a query, which changes nothing. [`Client::read`](crate::Client::read) asks. Without this method the answer is empty.
+    ///
+    /// Members may answer different numbers of queries, so nothing may depend on that, not even behind a `Cell`.
+    fn read(&self, at: &ReadContext<'_>, query: &[u8], reply: &mut Reply) {
+        let _ = (at, query, reply);
+    }
+
+    /// Releases what a session holds that has ended, or whose time is over: its locks, its leases. `at` is the place in the order at which
+    /// that is so, and the same at all members of the group: that of a message, often of another client, which the sender and the groups of
+    /// `at` belong to. Its [`session`](Context::session) is `None`. The machine is told before it applies that message. Sessions that a
+    /// reset of the group or its beginning from nothing has forgotten are not told.
+    fn session_ended(&mut self, at: &Context<'_>, session: SessionId) {
+        let _ = (at, session);
+    }
+
     /// Freezes the value after all commands that were applied so far, for a member that lacks it. Make it cheap: clone an `Arc`, and let
     /// `apply` copy what a frozen value still holds (`Arc::make_mut`). The frozen value is written on a thread of its own.
     ///
@@ -81,9 +96,57 @@ pub struct Context<'a> {
     pub(crate) sender: &'a str,
 }
 
+/// The circumstances of a query.
+#[derive(Debug)]
+pub struct ReadContext<'a> {
+    pub(crate) group: Group,
+    pub(crate) position: Position,
+    pub(crate) sender: &'a str,
+}
+
+impl ReadContext<'_> {
+    /// Returns the group that answers here.
+    #[must_use]
+    pub fn group(&self) -> Group {
+        self.group
+    }
+
+    /// Returns the place in the global order at which the query is answered: all commands before it are applied, and none behind it.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Returns the time there, as [`Context::time`] does.
+    #[must_use]
+    pub fn time(&self) -> u64 {
+        self.position.time
+    }
+
+    /// Returns the name of the client that asks.
+    #[must_use]
+    pub fn sender(&self) -> &str {
+        self.sender
+    }
+}
+
 /// A session of a client, as state machines see it. It stays the same when another process takes the session up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId(pub(crate) stentor_session::SessionId);
+
+impl SessionId {
+    /// Returns the bytes of the id, for a state that names sessions.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0.0.to_le_bytes()
+    }
+
+    /// Returns the id with these [bytes](SessionId::to_bytes).
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> SessionId {
+        SessionId(stentor_session::SessionId(u128::from_le_bytes(bytes)))
+    }
+}
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,8 +166,8 @@ impl Context<'_> {
         self.groups.iter().copied().map(Group)
     }
 
-    /// Returns the session under which the command was sent. `None`: it was sent without one, by `stentor cast` for example, and nobody is
-    /// answered.
+    /// Returns the session under which the command was sent. `None`: it was sent without one, by a program that uses the protocol's client
+    /// itself, and nobody is answered.
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         self.session

@@ -1,14 +1,18 @@
-//! What a node tells the log: its start, what its group waits for, who leads, and that the memory of a majority is gone.
+//! What a node tells the log: its start, what its group waits for, who leads, that the memory of a majority is gone, and a reset.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use log::{Level, LevelFilter, Metadata, Record};
+use stentor::operator::{Answer, Question, ask};
 use stentor::{Cluster, NodeHandle};
+use stentor_fabric::ProcessId;
 use stentor_testutil::TempDir;
 
 #[path = "common/log.rs"]
 mod state;
+#[path = "common/until.rs"]
+mod until;
 
 use state::{Log, numbers, until};
 
@@ -87,7 +91,8 @@ fn a_node_logs_what_its_group_waits_for_who_leads_and_that_the_memory_is_gone() 
     let (b, c) = (spawn("b"), spawn("c"));
     CAPTURE.until(
         Level::Warn,
-        "b: 2 of 3 members of g1 have no memory of it, so nobody is taken in: stop a and start it anew",
+        "b: 2 of 3 members of g1 have no memory of it, so nobody is taken in: stop a and start it anew, then g1 begins from \
+         nothing; or `stentor group reset --group g1` goes on with the state that is left",
     );
     CAPTURE.until(
         Level::Warn,
@@ -99,5 +104,29 @@ fn a_node_logs_what_its_group_waits_for_who_leads_and_that_the_memory_is_gone() 
     let a = spawn("a");
     CAPTURE.until(Level::Info, "a: starts as a member of g1");
     until("it begins anew", || (told(": g1 begins from nothing") == 3).then_some(()));
+    a_reset_is_logged(&cluster, &directory, [a, b, c]);
+}
+
+/// The memory of two members is lost, and an operator lets the group go on with what the third has.
+fn a_reset_is_logged(cluster: &Cluster, directory: &TempDir, [a, b, c]: [NodeHandle<Log>; 3]) {
+    let spawn = |name: &str| -> NodeHandle<Log> { cluster.node(name, Log::default()).spawn().expect("it starts") };
+    let client = cluster.client().connect().expect("it is let in");
+    client.call(cluster.group("g1").expect("it is there"), &7_u64.to_le_bytes()).wait().expect("it is applied");
+    client.close().expect("it ends in order");
+    CAPTURE.clear();
+    drop([b, c].map(|node| node.stop().expect("it ran until now")));
+    CAPTURE.until(Level::Warn, "a: g1 has lost its majority: 1 of its 3 members");
+    let (b, c) = (spawn("b"), spawn("c"));
+    CAPTURE.until(Level::Warn, "b: 2 of 3 members of g1 have no memory of it");
+    let asked = |question: &Question| {
+        let paths = stentor_host::all_beside(directory, "node-log", ProcessId(0)).expect("it is this user's");
+        ask(&paths, question).expect("it answers").expect("it listens")
+    };
+    let Answer::Standing(standing) = asked(&Question::Show) else { panic!("no standing") };
+    assert_eq!(asked(&Question::Reset { ends: standing.ends, empty: false }), Answer::Moving);
+    CAPTURE.until(Level::Warn, "a: an operator reset g1: it goes on in incarnation ");
+    for name in ["b", "c"] {
+        CAPTURE.until(Level::Info, &format!("{name}: taken in by its group, which has delivered "));
+    }
     drop((a, b, c));
 }

@@ -163,6 +163,16 @@ pub enum Level {
     Error,
 }
 
+impl From<log::Level> for Level {
+    fn from(level: log::Level) -> Level {
+        match level {
+            log::Level::Error => Level::Error,
+            log::Level::Warn => Level::Warn,
+            log::Level::Info | log::Level::Debug | log::Level::Trace => Level::Info,
+        }
+    }
+}
+
 /// A line of a log: time (UTC), level, process, text.
 pub fn log_line(level: Level, process: &str, text: &str) -> String {
     let level = match level {

@@ -8,7 +8,7 @@ use stentor_checker::Report;
 use crate::Style;
 
 /// The properties in words.
-const TITLES: [(&str, &str); 44] = [
+const TITLES: [(&str, &str); 47] = [
     ("B1", "agreement"),
     ("B2", "validity"),
     ("B3", "integrity"),
@@ -41,6 +41,8 @@ const TITLES: [(&str, &str); 44] = [
     ("X5", "unknown"),
     ("X6", "equal tables"),
     ("X7", "progress"),
+    ("X8", "session order"),
+    ("X9", "queries"),
     ("M1", "integrity"),
     ("M2", "uniform agreement"),
     ("M3", "validity"),
@@ -52,6 +54,7 @@ const TITLES: [(&str, &str); 44] = [
     ("M9", "liveness"),
     ("M10", "fencing"),
     ("M11", "rejoin"),
+    ("M12", "session order"),
     ("R1", "real-time order"),
 ];
 

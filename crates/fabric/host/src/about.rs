@@ -16,7 +16,7 @@ const ABOUT: &str = "stentor-about";
 /// Longest text in it that is read, bytes.
 const LONGEST: u64 = 1 << 20;
 /// Its first field, with the number of its format.
-const FORMAT: &[u8] = b"stentor about 1";
+const FORMAT: &[u8] = b"stentor about 2";
 
 /// From what a process was started.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +32,10 @@ pub struct Source {
 /// What a running process was told at its start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct About {
+    /// Its cluster's name in the configuration.
+    pub cluster: String,
+    /// Its name there.
+    pub name: String,
     /// Its configuration's file, absolute and without links.
     pub file: PathBuf,
     /// The directory with its sockets.
@@ -47,8 +51,9 @@ pub struct About {
 impl About {
     pub(crate) fn publish(&self) -> Result<OwnedFd, Errno> {
         let number = self.me.0.to_string();
-        let fields =
-            [self.file.as_os_str(), self.directory.as_os_str(), OsStr::new(&self.meeting), OsStr::new(&number)];
+        let (cluster, name) = (OsStr::new(&self.cluster), OsStr::new(&self.name));
+        let (file, directory) = (self.file.as_os_str(), self.directory.as_os_str());
+        let fields = [cluster, name, file, directory, OsStr::new(&self.meeting), OsStr::new(&number)];
         let addresses = self.addresses.iter().map(|address| address.as_bytes());
         let all: Vec<_> = [FORMAT].into_iter().chain(fields.map(OsStr::as_bytes)).chain(addresses).collect();
         let text = all.join(&0);
@@ -66,15 +71,17 @@ impl About {
         if fields.next()? != FORMAT {
             return None;
         }
-        let mut path = || Some(PathBuf::from(OsStr::from_bytes(fields.next()?)));
-        let (file, directory) = (path()?, path()?);
+        let mut field = || Some(OsStr::from_bytes(fields.next()?));
+        let (cluster, name, file, directory) = (field()?, field()?, field()?.into(), field()?.into());
+        let [cluster, name] = [cluster, name].map(|text| text.to_string_lossy().into_owned());
         let mut text = fields.map(|field| String::from_utf8_lossy(field).into_owned());
         let (meeting, me) = (text.next()?, ProcessId(text.next()?.parse().ok()?));
-        Some(About { file, directory, meeting, me, addresses: text.collect() })
+        Some(About { cluster, name, file, directory, meeting, me, addresses: text.collect() })
     }
 
-    /// What a process of this user says of itself.
-    pub(crate) fn of(pid: i32) -> Option<About> {
+    /// Returns what a process of this user says of itself. It may run several members, of several clusters: the first counts that is the one
+    /// that is looked for.
+    pub(crate) fn of(pid: i32, is_it: impl Fn(&About) -> bool) -> Option<About> {
         if pid <= 0 {
             return None;
         }
@@ -82,12 +89,12 @@ impl About {
         let is_about = |path: &PathBuf| {
             fs::read_link(path).is_ok_and(|target| target.as_os_str().as_bytes().starts_with(name.as_bytes()))
         };
+        let read = |path: PathBuf| {
+            let is_short = fs::metadata(&path).ok()?.len() <= LONGEST;
+            About::read(&fs::read(path).ok().filter(|_| is_short)?)
+        };
         let open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-        let path = open.filter_map(|entry| Some(entry.ok()?.path())).find(is_about)?;
-        if fs::metadata(&path).ok()?.len() > LONGEST {
-            return None;
-        }
-        About::read(&fs::read(path).ok()?)
+        open.filter_map(|entry| Some(entry.ok()?.path())).filter(is_about).filter_map(read).find(is_it)
     }
 }
 
@@ -98,15 +105,25 @@ mod tests {
     #[test]
     fn what_a_process_was_told_is_read_as_it_was_written() {
         let about = About {
+            cluster: "c".to_owned(),
+            name: "g.3".to_owned(),
             file: "/etc/c l.toml".into(),
             directory: PathBuf::from(OsStr::from_bytes(b"/run/\xff")),
             meeting: "roce-7".to_owned(),
             me: ProcessId(3),
             addresses: vec!["h:1".to_owned(), "h:2".to_owned()],
         };
-        let _kept = about.publish().unwrap();
-        assert_eq!(About::of(std::process::id() as i32), Some(about));
-        assert_eq!(About::of(0), None);
-        assert_eq!(About::read(b"stentor about 2\0/a\0/b\0c\x001"), None);
+        let pid = std::process::id() as i32;
+        let other = About { name: "g.4".to_owned(), me: ProcessId(4), ..about.clone() };
+        let of_another_cluster = About { cluster: "d".to_owned(), ..about.clone() };
+        let all = [of_another_cluster, other, about];
+        let _kept = all.each_ref().map(|about| about.publish().unwrap());
+        for about in &all {
+            let found = About::of(pid, |found| (&found.cluster, &found.name) == (&about.cluster, &about.name));
+            assert_eq!(found.as_ref(), Some(about));
+        }
+        assert_eq!(About::of(pid, |found| found.name == "g.5"), None);
+        assert_eq!(About::of(0, |_| true), None);
+        assert_eq!(About::read(b"stentor about 1\0c\0g.1\0/a\0/b\0m\x001"), None);
     }
 }

@@ -204,7 +204,13 @@ pub(crate) fn refuse_second(config: &SeatConfig) -> Result<(Lock, Option<Enrolle
         if since.elapsed() > LINGER {
             let (name, me, cluster) = (config.name.clone(), config.me, config.cluster.clone());
             let cluster = config.source.as_ref().map_or(cluster, |source| source.cluster.clone());
-            return Err(StartError::AlreadyRunning { name, me, cluster, pid, about: About::of(pid).map(Box::new) });
+            // It has this place in the same cluster, or was started from the same file, which was edited since.
+            let is_it = |about: &About| {
+                let has_place = (&about.meeting, about.me) == (&config.cluster, me);
+                has_place || config.source.as_ref().is_some_and(|source| roll::is_from(about, source, &name))
+            };
+            let about = About::of(pid, is_it).map(Box::new);
+            return Err(StartError::AlreadyRunning { name, me, cluster, pid, about });
         }
         // Each look is a connection to a process that may be alive and well.
         std::thread::sleep(pause);

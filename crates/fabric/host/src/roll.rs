@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-use crate::about::About;
+use crate::about::{About, Source};
 use crate::config::{SeatConfig, StartError, absolute, system};
 use crate::lock::{self, Lock, Taken};
 
@@ -55,6 +55,16 @@ fn identity(file: &Path) -> PathBuf {
     file.canonicalize().unwrap_or_else(|_| absolute(file))
 }
 
+/// Returns the name on the roll of a process that runs from a file.
+fn name_on_roll(cluster: &str, name: &str, file: &Path) -> String {
+    format!("{}{:016x}", prefix(cluster, name), hash(file.as_os_str()))
+}
+
+/// Returns whether a process was started from this source under this name.
+pub(crate) fn is_from(about: &About, source: &Source, name: &str) -> bool {
+    (&*about.cluster, &*about.name, &about.file) == (&*source.cluster, name, &identity(&source.file))
+}
+
 fn prefix(cluster: &str, name: &str) -> String {
     format!("stentor/{}/{cluster}/{name}/", geteuid().as_raw())
 }
@@ -69,7 +79,7 @@ pub(crate) fn hash(text: &OsStr) -> u64 {
 pub(crate) fn enrol(config: &SeatConfig) -> Result<Enrolment, StartError> {
     let Some(source) = &config.source else { return Ok(Enrolment::Done(None)) };
     let file = identity(&source.file);
-    let name = format!("{}{:016x}", prefix(&source.cluster, &config.name), hash(file.as_os_str()));
+    let name = name_on_roll(&source.cluster, &config.name, &file);
     let lock = match Lock::take(&name).map_err(system(format!("take the lock @{name}")))? {
         Taken::Ours(lock) => lock,
         Taken::Theirs(Some(holder)) if holder.uid != geteuid().as_raw() => {
@@ -79,6 +89,8 @@ pub(crate) fn enrol(config: &SeatConfig) -> Result<Enrolment, StartError> {
         Taken::Theirs(holder) => return Ok(Enrolment::Theirs(holder.map_or(0, |holder| holder.pid))),
     };
     let about = About {
+        cluster: source.cluster.clone(),
+        name: config.name.clone(),
         file,
         directory: config.directory.clone(),
         meeting: config.cluster.clone(),
@@ -100,11 +112,14 @@ impl Running {
             .lines()
             .filter_map(|line| line.rsplit(' ').next().filter(|name| name.starts_with(&prefix)))
             .collect();
-        let found = names.into_iter().filter_map(|name| lock::holder(&name[1..]));
-        let mut pids: Vec<_> = found.filter(|who| who.uid == geteuid().as_raw()).map(|who| who.pid).collect();
-        pids.sort_unstable();
-        pids.dedup();
-        pids.into_iter().map(|pid| Running { pid, about: About::of(pid) }).collect()
+        let found = names.into_iter().filter_map(|listed| Some((&listed[1..], lock::holder(&listed[1..])?)));
+        let found = found.filter(|(_, who)| who.uid == geteuid().as_raw()).map(|(listed, who)| {
+            let is_it = |about: &About| name_on_roll(&about.cluster, &about.name, &about.file) == listed;
+            Running { pid: who.pid, about: About::of(who.pid, is_it) }
+        });
+        let mut found: Vec<_> = found.collect();
+        found.sort_by_key(|running| running.pid);
+        found
     }
 
     /// Whether it runs from this file.

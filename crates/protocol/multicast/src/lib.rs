@@ -37,7 +37,7 @@ pub use destination_groups::DestinationGroups;
 pub use ids::{Ballot, ClientId, GroupId, GroupSet, Incarnation, MessageId, Timestamp};
 pub use item::{Ack, Head, Item, ItemError, ItemKind, RemoteTimestamp, ShortSlot, StreamEntry, StreamItem, Times};
 pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
-pub use message::{Destination, Header, MessageError};
+pub use message::{Destination, Header, MessageError, NOT_BEFORE_BYTES};
 #[doc(hidden)]
 pub use mutant::Mutant;
 pub use node::{

@@ -5,14 +5,14 @@
 //! | 0 | sequence |
 //! | 1 | payload length in bytes (32 bits), destination groups (8), flags (8), format version (16) |
 //! | 2… | per destination group in rising order: group (16 bits), slot (48) |
-//! | then | the payload |
+//! | then | the payload; if a flag says so, its first word is the time that the message comes after |
 //!
 //! A slot is the client's dense number for this message at that group, from 0; its lower 48 bits go over the wire.
 
 use thiserror::Error;
 
 use crate::item::VERSION;
-use crate::{GroupId, Topology};
+use crate::{END_OF_TIME, GroupId, Topology};
 
 /// Most destination groups of one message.
 pub(crate) const MAX_DESTINATIONS: usize = 255;
@@ -23,8 +23,12 @@ const NOTIFY: u64 = 1 << 40;
 const SYNC: u64 = 1 << 41;
 /// The payload begins with a session's envelope.
 const ENVELOPE: u64 = 1 << 42;
+/// The payload begins with the time that the message comes after, which is not delivered.
+const NOT_BEFORE: u64 = 1 << 43;
 /// Flags that mean something.
-const FLAGS: u8 = ((NOTIFY | SYNC | ENVELOPE) >> 40) as u8;
+const FLAGS: u8 = ((NOTIFY | SYNC | ENVELOPE | NOT_BEFORE) >> 40) as u8;
+/// Bytes by which the payload of a message is longer that names a time which it comes after.
+pub const NOT_BEFORE_BYTES: usize = 8;
 
 /// One destination group of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -69,6 +73,9 @@ pub enum MessageError {
     /// Flags that this version does not know.
     #[error("flags {0:#x} mean nothing in format version {VERSION}")]
     Flags(u8),
+    /// It comes after a time that no group has.
+    #[error("a message after the time {0}, which is none")]
+    NotBefore(u64),
     /// Groups not rising, unknown, or without the receiver's.
     #[error("destination groups are not known groups in rising order with the receiver's among them")]
     Destinations,
@@ -79,8 +86,10 @@ pub enum MessageError {
 pub struct Header<'a> {
     /// The client's number for it, from 1.
     pub sequence: u64,
-    /// Bytes of payload.
+    /// Bytes of payload, with the time that the message comes after.
     pub payload_bytes: usize,
+    /// The message comes after everything with a final time up to this one; 0 asks for nothing.
+    pub not_before: u64,
     /// The client wants to hear of the delivery at once.
     pub notify: bool,
     /// The client wants to hear at once when it is read.
@@ -131,6 +140,21 @@ impl<'a> Header<'a> {
         out[1] |= ENVELOPE;
     }
 
+    /// Marks an encoded header: the first word of the payload is the time that the message comes after.
+    ///
+    /// # Panics
+    /// If `out` is shorter than a header.
+    pub fn mark_not_before(out: &mut [u64]) {
+        out[1] |= NOT_BEFORE;
+    }
+
+    /// Returns the bytes at the beginning of the payload that are not delivered.
+    #[inline]
+    pub(crate) fn undelivered_bytes(words: &[u64]) -> usize {
+        let is_marked = words.get(1).is_some_and(|sizes| sizes & NOT_BEFORE != 0);
+        if is_marked { NOT_BEFORE_BYTES } else { 0 }
+    }
+
     /// Whether an encoded header is [marked](Header::mark_enveloped). False if there is none.
     #[inline]
     pub(crate) fn is_enveloped(words: &[u64]) -> bool {
@@ -169,9 +193,18 @@ impl<'a> Header<'a> {
         if groups == 0 || !rising || !known {
             return Err(MessageError::Destinations);
         }
+        let not_before = match rest.get(groups) {
+            _ if sizes & NOT_BEFORE == 0 => 0,
+            Some(time) if payload_bytes >= NOT_BEFORE_BYTES => *time,
+            _ => return Err(MessageError::Truncated { needs: needs - payload_bytes + NOT_BEFORE_BYTES, has: bytes }),
+        };
+        if not_before >= END_OF_TIME {
+            return Err(MessageError::NotBefore(not_before));
+        }
         Ok(Header {
             sequence: *sequence,
             payload_bytes,
+            not_before,
             notify: sizes & NOTIFY != 0,
             sync: sizes & SYNC != 0,
             enveloped: sizes & ENVELOPE != 0,
@@ -211,11 +244,27 @@ mod tests {
         assert_eq!((flags(&words), Header::is_enveloped(&words)), (Ok([false, false, true]), true));
         Header::ask_sync(&mut words);
         assert_eq!(flags(&words), Ok([false, true, true]));
-        for bit in 43..48 {
+        for bit in 44..48 {
             let mut other = words;
             other[1] |= 1 << bit;
             assert_eq!(flags(&other), Err(MessageError::Flags(6 | 1 << (bit - 40))));
         }
         assert!(!Header::is_enveloped(&[u64::MAX]), "no header");
+    }
+
+    #[test]
+    fn the_time_that_a_message_comes_after_is_read_with_the_header_and_an_absurd_one_is_refused() {
+        let topology = Topology::new(&[1], 1).expect("possible");
+        let to = [Destination { group: GroupId(0), slot: 3 }];
+        let after = |time, bytes| {
+            let mut words = [0, 0, 0, time];
+            Header::encode(7, bytes, false, &to, &mut words);
+            Header::mark_not_before(&mut words);
+            assert_eq!(Header::undelivered_bytes(&words), NOT_BEFORE_BYTES);
+            Header::decode(&words, 24 + bytes, &topology).map(|header| header.not_before)
+        };
+        assert_eq!((after(0, 8), after(END_OF_TIME - 1, 8)), (Ok(0), Ok(END_OF_TIME - 1)));
+        assert_eq!(after(END_OF_TIME, 8), Err(MessageError::NotBefore(END_OF_TIME)));
+        assert_eq!(after(5, 7), Err(MessageError::Truncated { needs: 32, has: 31 }));
     }
 }

@@ -16,6 +16,10 @@ mutants! {
     NoFifo, "no-fifo", "M6";
     /// The leader of a one-process group does not acknowledge; its timestamp counts as its vote.
     SoloLeaderSilent, "solo-leader-silent", "R1";
+    /// A leader gives a message its next time, whatever time its client wants it to come after.
+    NotBeforeIgnored, "not-before-ignored", "order of a session";
+    /// A leader holds back what exceeds a client's share, also before a message to several groups.
+    ShareOfAll, "share-of-all", "M9";
     /// Messages are ordered by time alone; ties go to whoever came first here.
     TiesByArrival, "ties-by-arrival", "M5";
     /// Messages are found by a hash of their id.
@@ -137,7 +141,7 @@ mutants! {
 }
 
 impl Mutant {
-    /// Whether it shows in runs in which nothing fails; the others are found by `tests/failure`, `tests/model` and
+    /// Whether it shows in simulated runs in which nothing fails; the others, and the one that needs clients which name a time, are found by `tests/failure`, `tests/model` and
     /// `tests/links`, or by campaigns under all failures (`docs/hazards.md` says which).
     #[cfg(feature = "plants")]
     #[must_use]
@@ -192,6 +196,8 @@ impl Mutant {
                 | Mutant::ClockSetBack
                 | Mutant::PhysicalAlone
                 | Mutant::FarTimesTaken
+                | Mutant::NotBeforeIgnored
+                | Mutant::ShareOfAll
         )
     }
 

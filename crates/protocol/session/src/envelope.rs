@@ -24,12 +24,14 @@ pub enum Kind {
     End = 6,
     /// Say what became of a request, or close it for good.
     Resolve = 7,
+    /// Answer the query behind the envelope, which changes nothing. It is a request like a command, and is answered as one.
+    Query = 8,
 }
 
 impl Kind {
     pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
-        use Kind::{Command, End, Open, Renew, Resolve, TakeUp, Widen};
-        [Command, Open, Renew, Widen, TakeUp, End, Resolve].into_iter().find(|kind| *kind as u8 == byte)
+        use Kind::{Command, End, Open, Query, Renew, Resolve, TakeUp, Widen};
+        [Command, Open, Renew, Widen, TakeUp, End, Resolve, Query].into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -38,10 +40,10 @@ impl Kind {
 pub struct Envelope {
     /// The session.
     pub session: SessionId,
-    /// `Command`: number of the request, from 1. `Resolve`: the request that is asked about. Others: a random word that tells
+    /// `Command`, `Query`: number of the request, from 1. `Resolve`: the request that is asked about. Others: a random word that tells
     /// this command from another one of its kind, the same in all copies.
     pub request: u64,
-    /// `Command`: the smallest end that all destination groups have acknowledged. `Resolve`: the end that the request named.
+    /// `Command`, `Query`: the smallest end that all destination groups have acknowledged. `Resolve`: the end that the request named.
     /// `Renew`: the end that the group has acknowledged. `Open`, `Widen`, `TakeUp`: the last time at which they may take effect.
     /// `End`: 0.
     pub end: u64,
@@ -49,7 +51,7 @@ pub struct Envelope {
     pub pairs: u64,
     /// Generation of the session whose process asks. `TakeUp`: the generation that begins.
     pub generation: u32,
-    /// `request` − responded: every request below `responded` has been answered. 0 except for `Command` and `Resolve`.
+    /// `request` − responded: every request below `responded` has been answered. 0 except for `Command`, `Query` and `Resolve`.
     pub behind: u32,
     /// What is asked for.
     pub kind: Kind,
@@ -100,7 +102,7 @@ impl Envelope {
     }
 
     fn names_request(&self) -> bool {
-        matches!(self.kind, Kind::Command | Kind::Resolve)
+        matches!(self.kind, Kind::Command | Kind::Query | Kind::Resolve)
     }
 
     /// Writes the envelope.

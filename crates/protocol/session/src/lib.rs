@@ -47,7 +47,7 @@
 //! | 32..40 | tag of the generation's word and the pairs of the destination groups ([`pairs_tag`]) |
 //! | 40..44 | generation |
 //! | 44..48 | behind: request − responded |
-//! | 48 | kind: 1 `Command`, 2 `Open`, 3 `Renew`, 4 `Widen`, 5 `TakeUp`, 6 `End`, 7 `Resolve` |
+//! | 48 | kind: 1 `Command`, 2 `Open`, 3 `Renew`, 4 `Widen`, 5 `TakeUp`, 6 `End`, 7 `Resolve`, 8 `Query` |
 //! | 49 | version, 1 |
 //! | 50..56 | reserved |
 //! | 56..64 | reserved for `not_before` |
@@ -72,7 +72,7 @@
 //! | 64..68 | generation |
 //! | 68..72 | bytes of the reply |
 //! | 72..74 | group of the timestamp |
-//! | 74 | kind of what is answered |
+//! | 74 | kind of what is answered; of a query 1, too |
 //! | 75, 76 | outcome and reason |
 //! | 77 | version, 1 |
 //! | 78..80 | reserved |
@@ -82,6 +82,7 @@
 //! 10 `Halted`. Reasons of `Refused`: 1 `TooLate`, 2 `Superseded`, 3 `GenerationAhead`, 4 `OutsideWindow`, 5 `Taken`, 6 `TimeToLive`; else 0.
 #![forbid(unsafe_code)]
 
+mod answer_buffer;
 mod answers;
 mod body;
 mod bytes;
@@ -94,6 +95,7 @@ mod record;
 mod reply;
 mod table;
 
+pub use answer_buffer::AnswerBuffer;
 pub use answers::{Answer, Answers};
 pub use body::{Body, BodyError};
 pub use caller::{
@@ -108,3 +110,6 @@ pub use mutant::Mutant;
 pub use record::{Outcome, Reason, RecordError, ReplyRecord};
 pub use reply::Reply;
 pub use table::{At, Call, Delivered, PayloadError, Service, Sessions, SnapshotError, Verdict};
+
+/// Bytes by which the message of a command is longer than the command: its envelope, and the time that it comes after.
+pub const COMMAND_OVERHEAD: usize = Envelope::BYTES + stentor_multicast::NOT_BEFORE_BYTES;

@@ -38,6 +38,8 @@ mutants! {
     RenewsRetries;
     /// The caller counts a request that it gave up as answered.
     PassesOverLost;
+    /// A query is applied as a command.
+    AppliesQueries;
     /// The caller takes a refusal of one copy for the fate of all copies.
     OneCopySpeaksForAll;
 }

@@ -25,6 +25,7 @@ fn kind() -> impl Strategy<Value = Kind> {
         Kind::TakeUp,
         Kind::End,
         Kind::Resolve,
+        Kind::Query,
     ])
 }
 
@@ -51,7 +52,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 fn envelope() -> impl Strategy<Value = Envelope> {
     let parts = (any::<u128>(), 1..u64::MAX, any::<(u64, u64)>(), 1..u32::MAX, any::<u32>(), kind());
     parts.prop_map(|(session, request, (end, pairs), generation, behind, kind)| {
-        let named = matches!(kind, Kind::Command | Kind::Resolve);
+        let named = matches!(kind, Kind::Command | Kind::Query | Kind::Resolve);
         let behind = if named { u64::from(behind).min(request - 1) as u32 } else { 0 };
         Envelope { session: SessionId(session), request, end, pairs, generation, behind, kind }
     })
@@ -174,7 +175,7 @@ proptest! {
 fn fitting(envelope: Envelope) -> Vec<u8> {
     let pairs = vec![Pair { group: GroupId(0), incarnation: Incarnation::FIRST }];
     let word = u64::from(envelope.generation);
-    let names_request = matches!(envelope.kind, Kind::Command | Kind::Resolve);
+    let names_request = matches!(envelope.kind, Kind::Command | Kind::Query | Kind::Resolve);
     let request = if names_request { envelope.request % 4 + 1 } else { word };
     let tag = pairs_tag(word, pairs.iter().copied());
     let mut payload = written(&Envelope { request, behind: 0, pairs: tag, end: 1_000, ..envelope }).to_vec();
@@ -192,6 +193,9 @@ fn what_is_wrong_with_an_envelope_is_named() {
     let good = Envelope { request: 5, generation: 1, behind: 4, ..Envelope::default() };
     let parse = |envelope: &Envelope| Envelope::parse(&written(envelope)).map(|_| ());
     assert_eq!(parse(&good), Ok(()));
+    let query = Envelope { kind: Kind::Query, ..good };
+    assert_eq!(parse(&query), Ok(()));
+    assert_eq!(parse(&Envelope { request: 0, behind: 0, ..query }), Err(EnvelopeError::Request));
     assert_eq!(parse(&Envelope { request: 0, behind: 0, ..good }), Err(EnvelopeError::Request));
     assert_eq!(parse(&Envelope { behind: 5, ..good }), Err(EnvelopeError::Behind { request: 5, behind: 5 }));
     assert_eq!(parse(&Envelope { generation: 0, ..good }), Err(EnvelopeError::Generation));
@@ -201,7 +205,7 @@ fn what_is_wrong_with_an_envelope_is_named() {
         bytes[at] = byte;
         Envelope::parse(&bytes).map(|_| ())
     };
-    assert_eq!(changed(48, 8), Err(EnvelopeError::Kind(8)));
+    assert_eq!(changed(48, 9), Err(EnvelopeError::Kind(9)));
     assert_eq!(changed(49, 2), Err(EnvelopeError::Version(2)));
     for at in 50..64 {
         assert_eq!(changed(at, 1), Err(EnvelopeError::Reserved), "byte {at}");

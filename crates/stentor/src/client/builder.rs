@@ -1,5 +1,7 @@
 //! What a client is told, and its start.
 
+#[cfg(feature = "unstable-core")]
+use std::any::Any;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +13,8 @@ use stentor_session::{Body, Envelope};
 
 use super::core::Core;
 use super::error::Problem;
-use super::{Client, ClientError, Groups, LocalClient, Session};
+use super::watch::ClientWatch;
+use super::{Client, ClientError, Groups, LocalClient, Seat, Session};
 use crate::Cluster;
 use crate::config::{FabricKind, Limits};
 use crate::runtime::{
@@ -39,6 +42,8 @@ pub struct ClientBuilder {
     pub(super) patience: Duration,
     ttl: Duration,
     pub(super) calls: u32,
+    /// Of a client that is embedded in a node.
+    seat: Option<Seat>,
 }
 
 impl ClientBuilder {
@@ -52,7 +57,17 @@ impl ClientBuilder {
             patience: PATIENCE,
             ttl: TTL,
             calls: CALLS,
+            seat: None,
         }
+    }
+
+    /// Begins a client that a node turns.
+    pub(crate) fn embedded(cluster: Cluster, seat: Seat) -> Self {
+        ClientBuilder { seat: Some(seat), ..ClientBuilder::new(cluster) }
+    }
+
+    pub(super) fn seat(&self) -> Option<&Seat> {
+        self.seat.as_ref()
     }
 
     /// Names the groups with which the session begins. A majority of each must be there. Without this it begins with all groups of the
@@ -72,7 +87,7 @@ impl ClientBuilder {
         ClientBuilder { wait: mode, ..self }
     }
 
-    /// Chooses this process's address. Fabrics between hosts only.
+    /// Chooses this process's address. Fabrics between hosts only. An embedded client has that of its node in any case.
     pub fn bind(self, address: IpAddr) -> Self {
         ClientBuilder { bind: Some(address), ..self }
     }
@@ -95,7 +110,8 @@ impl ClientBuilder {
         ClientBuilder { calls: most.max(1), ..self }
     }
 
-    /// Connects, opens the session, and starts the thread that serves the client.
+    /// Connects, opens the session, and starts the thread that serves the client. A client that is [embedded](crate::NodeHandle::client) in
+    /// a node is served by that node's thread from then on.
     ///
     /// # Errors
     /// Why it is not let in, with the remedy.
@@ -117,11 +133,60 @@ impl ClientBuilder {
         Ok(connected?)
     }
 
+    /// Checks what can be checked before anything starts: whether the cluster's sizes leave room for a session, for example.
+    ///
+    /// # Errors
+    /// Why no session is possible, with the remedy.
+    #[cfg(feature = "unstable-core")]
+    pub fn check(&self) -> Result<(), ClientError> {
+        self.sound_groups()?;
+        Ok(())
+    }
+
+    /// Opens the session of a client that has joined its groups: the protocol's client of a place, which counts there. `watch` sees all
+    /// that is multicast from here on.
+    ///
+    /// # Errors
+    /// Why the session is not opened, with the remedy.
+    ///
+    /// # Panics
+    /// If the client is on another fabric than the cluster.
+    #[cfg(feature = "unstable-core")]
+    pub fn connect_local_on<F: ClusterFabric + 'static>(
+        self,
+        joined: Sender<F>,
+        watch: ClientWatch,
+    ) -> Result<LocalClient, ClientError> {
+        let to = self.sound_groups()?;
+        let joined: Box<dyn Any> = Box::new(joined);
+        let connected: Result<_, Problem> = with_fabric!(self.cluster.runtime().config().fabric(), F => {
+            let joined = joined.downcast::<Sender<F>>().expect("the client is on the cluster's fabric");
+            self.open((*joined, watch), &to).and_then(|core| LocalClient::new(core.into()))
+        });
+        Ok(connected?)
+    }
+
     fn core<F: ClusterFabric>(&self) -> Result<Core<F>, Problem> {
         let plan = self.cluster.runtime();
         if plan.config().fabric() == FabricKind::Sim {
             return Err(Problem::Start(runtime::StartError::Simulated));
         }
+        if let Some(seat) = &self.seat {
+            if seat.keeper.is_own_thread() {
+                return Err(Problem::WouldDeadlock);
+            }
+            if matches!(plan.config().fabric(), FabricKind::Verbs | FabricKind::Ofi) {
+                return Err(Problem::NotEmbedded(plan.config().fabric().name()));
+            }
+        }
+        let to = self.sound_groups()?;
+        let sender = self.join::<F>(plan, &to)?;
+        self.open((sender, ClientWatch::default()), &to)
+    }
+
+    /// Returns the groups with which the session begins, if a session is possible.
+    fn sound_groups(&self) -> Result<Vec<GroupId>, Problem> {
+        let plan = self.cluster.runtime();
         let mut to = self.groups.as_ref().map_or(Vec::new(), |groups| groups.ids().to_vec());
         to.extend(self.session.iter().flat_map(Session::groups));
         if to.is_empty() {
@@ -138,16 +203,23 @@ impl ClientBuilder {
         if !between.contains(&self.ttl) {
             return Err(Problem::TimeToLive { asked: self.ttl, between });
         }
-        let sender = self.join::<F>(plan, &to)?;
-        let mut core = Core::new(plan, sender, self.wait, self.patience, self.ttl);
-        core.open(&to, self.session.as_ref())?;
+        Ok(to)
+    }
+
+    /// Opens the session, or takes it up.
+    fn open<F: FabricDiagnostics>(&self, joined: (Sender<F>, ClientWatch), to: &[GroupId]) -> Result<Core<F>, Problem> {
+        let mut core = Core::new(self.cluster.runtime(), joined, self.wait, self.patience, self.ttl);
+        core.open(to, self.session.as_ref())?;
         Ok(core)
     }
 
     fn join<F: ClusterFabric>(&self, plan: &Arc<ClusterRuntime>, to: &[GroupId]) -> Result<Sender<F>, Problem> {
         // The file of a key may be relative to that of the configuration.
         let beside = BindConfig::beside(plan.file().unwrap_or(Path::new("")));
-        let bind = BindConfig { sockets: self.cluster.sockets().to_owned(), bind: self.bind, ..beside };
+        let bind = match &self.seat {
+            Some(seat) => seat.bind(plan)?,
+            None => BindConfig { sockets: self.cluster.sockets().to_owned(), bind: self.bind, ..beside },
+        };
         let start = |client: ClientId| plan.start_client::<F>(client, &bind);
         let placing = Placing { plan, start: &start, to, wait: self.wait, timeout: self.patience };
         placing.join(None, &mut Watch { plan, to }).map_err(|error| match error {

@@ -22,7 +22,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
@@ -31,7 +31,8 @@ use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 use stentor_session as session;
 
-use super::{CallError, Groups, Refused, Session, Ticket, Why};
+use super::keeper::Keeper;
+use super::{Ask, CallError, Groups, Refused, Session, Ticket, Why};
 use crate::{Group, Position};
 
 /// Calls still come.
@@ -67,8 +68,8 @@ pub(super) enum Hold {
 /// What is asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Job {
-    /// To apply the command in `bytes`.
-    Command,
+    /// To apply or answer what is in `bytes`.
+    Request(Ask),
     /// To settle an earlier command.
     Resolve(Box<Ticket>),
 }
@@ -100,7 +101,7 @@ impl CallState {
     /// Returns how a call ends that was not sent, and never will be. Of a question that says nothing of the command that it is about.
     pub(super) fn unsent(&self, why: Refused) -> CallError {
         match &self.job {
-            Job::Command => CallError::NotApplied(why),
+            Job::Request(_) => CallError::NotApplied(why),
             Job::Resolve(ticket) => CallError::Unknown(Ticket::clone(ticket), Why::NotAsked(why)),
         }
     }
@@ -108,7 +109,7 @@ impl CallState {
     fn new() -> Self {
         CallState {
             phase: Phase::Free,
-            job: Job::Command,
+            job: Job::Request(Ask::Command),
             hold: Hold::Not,
             to: Groups::none(),
             bytes: Vec::new(),
@@ -132,13 +133,32 @@ struct Slot {
 /// Wakes the serving thread.
 #[derive(Debug)]
 struct Bell {
-    event: OwnedFd,
+    clapper: Clapper,
     /// Whether the serving thread sleeps, or is about to.
     sleeps: AtomicBool,
 }
 
-/// All calls of one client.
+/// What ends the serving thread's sleep.
 #[derive(Debug)]
+enum Clapper {
+    /// It is the client's own thread, which sleeps on this.
+    Event(OwnedFd),
+    /// It turns a node.
+    Node(Keeper),
+}
+
+impl Clapper {
+    fn new(keeper: Option<Keeper>) -> io::Result<Clapper> {
+        if let Some(keeper) = keeper {
+            return Ok(Clapper::Node(keeper));
+        }
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from);
+        let event = event.map_err(|error| io::Error::new(error.kind(), format!("make an eventfd: {error}")))?;
+        Ok(Clapper::Event(event))
+    }
+}
+
+/// All calls of one client.
 pub(super) struct Calls {
     slots: Box<[Slot]>,
     free: ArrayQueue<u32>,
@@ -149,31 +169,58 @@ pub(super) struct Calls {
     /// Whether calls still come, and what becomes of the session when no more do: [`OPEN`], [`ENDS`] or [`LEAVES`].
     closing: AtomicU8,
     session: Mutex<session::SessionKey>,
+    /// Later commands come after this time of the order. Written by callers, rarely.
+    observed: AtomicU64,
+    /// The time of the order that the serving thread had heard of a moment ago.
+    heard: AtomicU64,
     /// Whether the serving thread serves no more.
     ended: AtomicBool,
+    /// Tells whoever waits for that.
+    end: (Mutex<bool>, Condvar),
+}
+
+impl std::fmt::Debug for Calls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Calls").field("slots", &self.slots.len()).field("room", &self.room()).finish_non_exhaustive()
+    }
 }
 
 impl Calls {
-    /// Makes room for so many calls at a time.
-    pub(super) fn new(most: u32) -> io::Result<Calls> {
+    /// Makes room for so many calls at a time, which the keeper's node serves, or a thread of the client's own.
+    pub(super) fn new(most: u32, keeper: Option<Keeper>) -> io::Result<Calls> {
         let slot = |_| Slot { state: Mutex::new(CallState::new()), done: Condvar::new() };
         let numbers = || ArrayQueue::new(most as usize);
         let (free, queue, released) = (numbers(), numbers(), numbers());
         for at in 0..most {
             put(&free, at);
         }
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from);
-        let event = event.map_err(|error| io::Error::new(error.kind(), format!("make an eventfd: {error}")))?;
         Ok(Calls {
             slots: (0..most).map(slot).collect(),
             free,
             queue,
             released,
-            bell: Bell { event, sleeps: AtomicBool::new(false) },
+            bell: Bell { clapper: Clapper::new(keeper)?, sleeps: AtomicBool::new(false) },
             closing: AtomicU8::new(OPEN),
             session: Mutex::default(),
+            observed: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
             ended: AtomicBool::new(false),
+            end: Default::default(),
         })
+    }
+
+    /// Returns whether this thread would wait for itself, if it waited for a call.
+    pub(super) fn is_own_thread(&self) -> bool {
+        matches!(&self.bell.clapper, Clapper::Node(keeper) if keeper.is_own_thread())
+    }
+
+    /// Waits until the serving thread serves no more, or until then. Returns whether it serves no more.
+    pub(super) fn wait_for_end(&self, until: Instant) -> bool {
+        let (ended, told) = &self.end;
+        let left = until.saturating_duration_since(Instant::now());
+        let ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = told.wait_timeout_while(ended, left, |ended| !*ended);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     pub(super) fn lock(&self, at: u32) -> MutexGuard<'_, CallState> {
@@ -208,13 +255,37 @@ impl Calls {
         Ok(at)
     }
 
+    /// Has later calls come after this time.
+    pub(super) fn observe(&self, time: u64) {
+        // Whoever calls afterwards leaves the call in the queue, and who takes it there sees this, too.
+        self.observed.fetch_max(time, Ordering::Relaxed);
+    }
+
+    /// Returns the time of the order that is known here, but for the last moments.
+    pub(super) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed).max(self.observed())
+    }
+
+    /// Returns the time after which calls come that were made by now.
+    pub(super) fn observed(&self) -> u64 {
+        self.observed.load(Ordering::Relaxed)
+    }
+
+    /// Notes the time of the order that the serving thread has heard of.
+    pub(super) fn note_heard(&self, time: u64) {
+        self.heard.store(time, Ordering::Relaxed);
+    }
+
     /// Wakes the serving thread if it sleeps.
     fn ring(&self) {
         // Pairs with the fence in `may_sleep`: either this sees that the thread sleeps, or the thread sees the call.
         fence(Ordering::SeqCst);
         if self.bell.sleeps.load(Ordering::Relaxed) && self.bell.sleeps.swap(false, Ordering::Relaxed) {
-            // A full counter wakes it, too.
-            let _ = rustix::io::write(&self.bell.event, &1_u64.to_ne_bytes());
+            match &self.bell.clapper {
+                // A full counter wakes it, too.
+                Clapper::Event(event) => _ = rustix::io::write(event, &1_u64.to_ne_bytes()),
+                Clapper::Node(keeper) => keeper.wake(),
+            }
         }
     }
 
@@ -257,6 +328,9 @@ impl Calls {
             if let Some(outcome) = state.outcome.take() {
                 return outcome.map(drop);
             }
+            if self.is_own_thread() {
+                return Err(Self::give_up(&mut state, Refused::WouldDeadlock, Why::WouldDeadlock));
+            }
             state = self.slots[at as usize].done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -285,26 +359,30 @@ impl Calls {
             if let Some(outcome) = state.outcome.take() {
                 return outcome;
             }
+            if self.is_own_thread() {
+                return Err(Self::give_up(&mut state, Refused::WouldDeadlock, Why::WouldDeadlock));
+            }
             let Some(until) = until else {
                 state = slot.done.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Self::give_up(&mut state));
+                let busy = state.to.iter().next().map_or(Refused::NoGroups, Refused::Busy);
+                return Err(Self::give_up(&mut state, busy, Why::TimedOut));
             }
             state = slot.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// The wait for a call ends, which goes on if it was sent.
-    fn give_up(state: &mut CallState) -> CallError {
+    fn give_up(state: &mut CallState, unsent: Refused, sent: Why) -> CallError {
         if state.phase == Phase::Sent {
-            return CallError::Unknown(Ticket(state.ticket.clone()), Why::TimedOut);
+            return CallError::Unknown(Ticket(state.ticket.clone()), sent);
         }
         // The serving thread sees that nobody waits for it, and does not send it.
         state.until = None;
-        state.unsent(state.to.iter().next().map_or(Refused::NoGroups, Refused::Busy))
+        state.unsent(unsent)
     }
 
     /// Returns what names a call; `None` if it was not sent.
@@ -411,7 +489,7 @@ impl Calls {
         self.closing.load(Ordering::Acquire) == LEAVES
     }
 
-    /// Returns whether nothing came, and whoever leaves a call from here on makes [`bell`](Calls::bell) readable.
+    /// Returns whether nothing came, and whoever leaves a call from here on rings. A node has armed before this.
     pub(super) fn may_sleep(&self) -> bool {
         self.bell.sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -425,14 +503,15 @@ impl Calls {
     /// The serving thread is awake.
     pub(super) fn woke(&self) {
         self.bell.sleeps.store(false, Ordering::Relaxed);
-        let mut count = [0; 8];
-        // Nothing there: it was woken by something else.
-        let _ = rustix::io::read(&self.bell.event, &mut count);
+        if let Clapper::Event(event) = &self.bell.clapper {
+            // Nothing there: it was woken by something else.
+            let _ = rustix::io::read(event, &mut [0; 8]);
+        }
     }
 
-    /// Readable when a call came while the serving thread slept.
-    pub(super) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.event.as_fd()
+    /// Readable when a call came while the client's own thread slept. `None`: a node serves the calls.
+    pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
+        if let Clapper::Event(event) = &self.bell.clapper { Some(event.as_fd()) } else { None }
     }
 
     /// A call has its ticket, and waits for its caller's word.
@@ -467,6 +546,8 @@ impl Calls {
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.end_all();
+        *self.end.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.end.1.notify_all();
     }
 
     fn end_all(&self) {
@@ -520,12 +601,12 @@ mod tests {
 
     fn put_one(calls: &Calls) -> u32 {
         let until = Instant::now() + Duration::from_secs(60);
-        calls.put(Job::Command, Hold::Not, Group(GroupId(0)).into(), &[], until).expect("there is room")
+        calls.put(Job::Request(Ask::Command), Hold::Not, Group(GroupId(0)).into(), &[], until).expect("there is room")
     }
 
     #[test]
     fn a_waker_may_drop_its_call() {
-        let calls = Arc::new(Calls::new(1).expect("an eventfd"));
+        let calls = Arc::new(Calls::new(1, None).expect("an eventfd"));
         let slot = put_one(&calls);
         let waker = Waker::from(Arc::new(Last(Mutex::new(Some(Call::made(Arc::clone(&calls), slot))))));
         assert!(calls.poll(slot, &waker).is_none());
@@ -541,8 +622,30 @@ mod tests {
     }
 
     #[test]
+    fn a_call_wakes_a_node_once_if_that_may_sleep() {
+        let woken = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&woken);
+        let wake = Arc::new(move || _ = count.fetch_add(1, Ordering::Relaxed));
+        let keeper = Keeper { is_own_thread: Arc::new(|| false), wake };
+        let calls = Calls::new(4, Some(keeper)).expect("it needs nothing");
+        put_one(&calls);
+        assert!(!calls.may_sleep(), "a call came");
+        put_one(&calls);
+        assert_eq!(woken.load(Ordering::Relaxed), 0, "it is awake");
+        while calls.take().is_some() {}
+        assert!(calls.may_sleep() && calls.bell().is_none());
+        put_one(&calls);
+        put_one(&calls);
+        assert_eq!(woken.load(Ordering::Relaxed), 1, "the first call wakes it");
+        while calls.take().is_some() {}
+        calls.woke();
+        calls.close();
+        assert_eq!(woken.load(Ordering::Relaxed), 1, "it is awake");
+    }
+
+    #[test]
     fn a_waker_that_panics_harms_no_other_call() {
-        let calls = Calls::new(2).expect("an eventfd");
+        let calls = Calls::new(2, None).expect("an eventfd");
         let (first, second) = (put_one(&calls), put_one(&calls));
         assert!(calls.poll(first, &Waker::from(Arc::new(Panics))).is_none());
         calls.end();

@@ -20,30 +20,31 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{Backoff, Idle, WaitMode};
-use stentor_multicast::{Client as Sender, GroupId, Incarnation, SubmitError, Wants};
+use stentor_multicast::{Client as Sender, GroupId, Incarnation};
 use stentor_session::{
-    Caller, CallerConfig, CallerError, Envelope, Event, Fate, Kind, NotApplied, Outcome as Answered, Pair, Reason,
+    COMMAND_OVERHEAD, Caller, CallerConfig, CallerError, Envelope, Event, Kind, Outcome as Answered, Pair, Reason,
     ReplyRecord, SessionId, SessionKey,
 };
 
+use super::asked::{AGAIN, Asked};
 use super::error::Problem;
+use super::fates::{not_applied, outcome, refusal};
 use super::halts::Halts;
-use super::{Outcome, Refused, Replies, Session, Ticket, Why};
+use super::watch::{ClientWatch, multicast};
+use super::{Ask, Outcome, Refused, Session, Ticket, Why};
 use crate::Group;
 use crate::runtime::{ClusterRuntime, FabricDiagnostics, Housekeeper, LONGEST_SLEEP, RunError, wall_ns};
 
 /// How long a delivered command may be without a reply.
 const UNANSWERED: Duration = Duration::from_millis(100);
-/// After that a command of the session goes out again.
-const AGAIN: Duration = Duration::from_millis(250);
 /// How often the rest after a widening that was refused is doubled, at most.
 const MOST_RESTS: u32 = 4;
 /// How often a session is opened anew because a group's time or history was not what was assumed.
 const ATTEMPTS: u32 = 4;
+/// The pause before that, if a group does not know the time yet: a part of the four clock bounds for which its members wait for each other.
+const UNKNOWN_TIME: Duration = Duration::from_millis(50);
 /// How long a client that ends waits for its session's end.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-const COMMAND: Wants = Wants { notify: true, sync: false, enveloped: true };
 
 /// A request that was sent and not answered.
 #[derive(Clone, Copy, Default)]
@@ -55,30 +56,6 @@ struct Sent {
 
 impl Sent {
     const NOT: Sent = Sent { sequence: u64::MAX, delivered: None };
-}
-
-/// A message of the session itself, or a question.
-#[derive(Clone, Copy)]
-struct Asked {
-    sequence: u64,
-    /// When it went out; then when it was found to be delivered.
-    at: Duration,
-    is_delivered: bool,
-}
-
-impl Asked {
-    fn new(sequence: u64, at: Duration) -> Asked {
-        Asked { sequence, at, is_delivered: false }
-    }
-
-    /// Whether it is due again. While it is not delivered another copy would only take another place at the groups.
-    fn is_due(&mut self, now: Duration, is_delivered: impl FnOnce(u64) -> bool) -> bool {
-        if !self.is_delivered {
-            self.is_delivered = is_delivered(self.sequence);
-            self.at = if self.is_delivered { now } else { self.at };
-        }
-        self.is_delivered && now.saturating_sub(self.at) >= AGAIN
-    }
 }
 
 /// Names a request of the session. Two processes can reach the same generation in groups that have parted; then their words differ.
@@ -106,6 +83,7 @@ pub(super) struct Finished<'a> {
 pub(super) struct Core<F: FabricDiagnostics> {
     plan: Arc<ClusterRuntime>,
     client: Sender<F>,
+    watch: ClientWatch,
     caller: Caller,
     backoff: Backoff,
     housekeeper: Housekeeper,
@@ -144,7 +122,7 @@ pub(super) struct Core<F: FabricDiagnostics> {
 impl<F: FabricDiagnostics> Core<F> {
     pub(super) fn new(
         plan: &Arc<ClusterRuntime>,
-        client: Sender<F>,
+        (client, watch): (Sender<F>, ClientWatch),
         wait: WaitMode,
         patience: Duration,
         ttl: Duration,
@@ -154,6 +132,7 @@ impl<F: FabricDiagnostics> Core<F> {
         Core {
             plan: Arc::clone(plan),
             client,
+            watch,
             caller: Caller::new(SessionId::default(), config),
             backoff: Backoff::new(wait),
             housekeeper: Housekeeper::default(),
@@ -164,7 +143,7 @@ impl<F: FabricDiagnostics> Core<F> {
             sent: vec![Sent::default(); limits.window as usize],
             envelope: [0; Envelope::BYTES],
             question: Vec::new(),
-            longest: (limits.message_bytes as usize).saturating_sub(Envelope::BYTES),
+            longest: (limits.message_bytes as usize).saturating_sub(COMMAND_OVERHEAD),
             wanted: Vec::new(),
             asked: None,
             questions: Vec::new(),
@@ -182,9 +161,20 @@ impl<F: FabricDiagnostics> Core<F> {
         self.plan.name(self.client.fabric().me())
     }
 
+    /// Returns the protocol's client.
+    #[cfg(feature = "unstable-core")]
+    pub(super) fn sender(&mut self) -> &mut Sender<F> {
+        &mut self.client
+    }
+
     /// Returns the most requests that are under way.
     pub(super) fn window(&self) -> usize {
         self.sent.len()
+    }
+
+    /// Returns how far the clocks of two hosts may be apart.
+    pub(super) fn clock_bound(&self) -> Duration {
+        self.plan.config().clock_bound()
     }
 
     pub(super) fn key(&self) -> SessionKey {
@@ -217,8 +207,8 @@ impl<F: FabricDiagnostics> Core<F> {
             self.caller = Caller::resume(key, config);
         }
         let not_done = if session.is_some() { Problem::NotTakenUp } else { Problem::NotOpened };
-        let mut last = None;
-        for _ in 0..ATTEMPTS {
+        let (mut last, mut attempts) = (None, 0);
+        while attempts < ATTEMPTS {
             let [word, high, low] = random().map_err(Problem::Random)?;
             let at_the_latest = self.order_now().saturating_add(self.ttl.as_nanos() as u64);
             let began = if session.is_some() {
@@ -230,7 +220,12 @@ impl<F: FabricDiagnostics> Core<F> {
             };
             began.map_err(|error| not_done(self.refused(error, to)))?;
             self.asked = None;
-            last = self.agree(until)?;
+            last = match (self.agree(until), last) {
+                (Err(Problem::Unanswered), Some((group, Answered::Refused(Reason::TimeToLive)))) => {
+                    return Err(Problem::Behind(self.plan.group_name(group).to_owned()));
+                }
+                (agreed, _) => agreed?,
+            };
             if last.is_some() && session.is_none() {
                 // The groups that opened the session free its place now, and not when its time is over.
                 self.close()?;
@@ -243,8 +238,14 @@ impl<F: FabricDiagnostics> Core<F> {
                 // Its answer has told the group's time, or where its history began.
                 Some((_, Answered::Refused(Reason::TooLate | Reason::Taken) | Answered::WrongPairs)) => {}
                 Some((_, Answered::Refused(Reason::Superseded | Reason::GenerationAhead))) if session.is_some() => {}
+                // A group whose members have not heard enough clocks does not know the time yet.
+                Some((_, Answered::Refused(Reason::TimeToLive))) => {
+                    self.wait(UNKNOWN_TIME)?;
+                    continue;
+                }
                 Some((group, outcome)) => return Err(not_done(not_applied(group, outcome))),
             }
+            attempts += 1;
         }
         Err(match last {
             Some((group, Answered::WrongPairs)) => not_done(Refused::GroupReset(Group(group))),
@@ -260,12 +261,28 @@ impl<F: FabricDiagnostics> Core<F> {
             if let Some((_, refused)) = self.agreed.take() {
                 return Ok(if self.caller.is_open() { None } else { refused });
             }
-            if Instant::now() > until {
+            if Instant::now() > until || !self.watch.goes_on() {
                 return Err(Problem::Unanswered);
             }
-            let slept = self.backoff.pause(self.client.fabric_mut(), worked, LONGEST_SLEEP);
-            self.housekeeper.note_sleep(slept.map_err(RunError::Wait).map_err(Problem::Run)?);
+            self.pause(worked)?;
         }
+    }
+
+    /// Goes on for so long without a command of the session.
+    fn wait(&mut self, time: Duration) -> Result<(), Problem> {
+        let until = Instant::now() + time;
+        while Instant::now() < until && self.watch.goes_on() {
+            let worked = self.round(|_| {})?;
+            self.pause(worked)?;
+        }
+        Ok(())
+    }
+
+    /// Pauses after a round, as the wait mode says.
+    fn pause(&mut self, worked: bool) -> Result<(), Problem> {
+        let slept = self.backoff.pause(self.client.fabric_mut(), worked, LONGEST_SLEEP);
+        self.housekeeper.note_sleep(slept.map_err(RunError::Wait).map_err(Problem::Run)?);
+        Ok(())
     }
 
     fn pairs(&self, to: &[GroupId]) -> Vec<Pair> {
@@ -278,6 +295,17 @@ impl<F: FabricDiagnostics> Core<F> {
         to.iter().map(|group| Pair { group: *group, incarnation: origin(*group) }).collect()
     }
 
+    /// Returns the time of the order up to which this client has heard.
+    pub(super) fn heard(&self) -> u64 {
+        self.order_time
+    }
+
+    /// Has later commands come after this time.
+    #[inline]
+    pub(super) fn observe(&mut self, time: u64) {
+        self.order_time = self.order_time.max(time);
+    }
+
     /// Returns the time of the order, as far as it can be known here.
     fn order_now(&self) -> u64 {
         self.order_time.max(wall_ns())
@@ -285,27 +313,45 @@ impl<F: FabricDiagnostics> Core<F> {
 
     /// Ends the session, and waits a moment for that.
     pub(super) fn close(&mut self) -> Result<(), Problem> {
-        let Ok([word, ..]) = random() else { return Ok(()) };
-        if self.asked.is_none() {
-            self.caller.take_back();
-        }
-        if self.caller.end(word).is_err() {
+        if !self.begin_close() {
             return Ok(());
         }
-        self.asked = None;
         // If the groups do not answer, the session ends when its time is over.
-        match self.agree(Instant::now() + FAREWELL.min(self.patience)) {
+        match self.agree(Instant::now() + self.farewell()) {
             Err(problem @ Problem::Run(_)) => Err(problem),
             _ => Ok(()),
         }
     }
 
+    /// Begins to end the session, which rounds do. Returns whether there is one to end.
+    pub(super) fn begin_close(&mut self) -> bool {
+        let Ok([word, ..]) = random() else { return false };
+        if self.asked.is_none() {
+            self.caller.take_back();
+        }
+        if self.caller.end(word).is_err() {
+            return false;
+        }
+        (self.asked, self.agreed) = (None, None);
+        true
+    }
+
+    /// Returns whether the groups have answered to the session's end.
+    pub(super) fn has_closed(&mut self) -> bool {
+        self.agreed.take().is_some()
+    }
+
+    /// Returns how long the session's end is waited for.
+    pub(super) fn farewell(&self) -> Duration {
+        FAREWELL.min(self.patience)
+    }
+
     // ----------------------------------------------------------------------------------------------------- commands
 
-    /// Sends a command. Returns the number of its request.
+    /// Sends a command or a query. Returns the number of its request.
     #[inline]
-    pub(super) fn submit(&mut self, to: &[GroupId], command: &[u8]) -> Result<u64, Refused> {
-        let request = self.begin(to, command)?;
+    pub(super) fn submit(&mut self, ask: Ask, to: &[GroupId], command: &[u8]) -> Result<u64, Refused> {
+        let request = self.begin(ask, to, command)?;
         let sent = self.send(request, to, command);
         if sent.is_err() {
             self.caller.not_sent(request);
@@ -313,16 +359,21 @@ impl<F: FabricDiagnostics> Core<F> {
         sent.map(|()| request)
     }
 
-    /// Numbers a command, so that it has a ticket. Returns the number of its request, which is sent once, or [dropped](Core::not_sent).
+    /// Numbers a command or a query, so that it has a ticket. Returns the number of its request, which is sent once, or
+    /// [dropped](Core::not_sent).
     #[inline]
-    pub(super) fn begin(&mut self, to: &[GroupId], command: &[u8]) -> Result<u64, Refused> {
+    pub(super) fn begin(&mut self, ask: Ask, to: &[GroupId], command: &[u8]) -> Result<u64, Refused> {
         if command.len() > self.longest {
             return Err(Refused::TooLong { bytes: command.len(), limit: self.longest });
         }
         if let Some(group) = self.halts.find(to, self.housekeeper.now()) {
             return Err(Refused::Halted(Group(group)));
         }
-        match self.caller.begin(to) {
+        let begun = match ask {
+            Ask::Command => self.caller.begin(to),
+            Ask::Query => self.caller.begin_query(to),
+        };
+        match begun {
             Ok(request) => {
                 let at = request as usize % self.sent.len();
                 self.sent[at] = Sent::NOT;
@@ -338,7 +389,9 @@ impl<F: FabricDiagnostics> Core<F> {
         if !self.caller.envelope(request, &mut self.envelope) {
             return Err(Refused::Closed);
         }
-        let submitted = self.client.submit_parts(to, &[&self.envelope, command], COMMAND);
+        // The reply to an earlier command comes from any group: whatever it has seen comes before this one.
+        let after = self.order_time;
+        let submitted = multicast(&mut self.client, &mut self.watch, to, &[&self.envelope, command], after);
         let submitted = submitted.map_err(|error| refusal(&error))?;
         let at = request as usize % self.sent.len();
         self.sent[at].sequence = submitted.id.sequence;
@@ -365,7 +418,7 @@ impl<F: FabricDiagnostics> Core<F> {
     fn ask(&mut self, ticket: &stentor_session::Ticket, to: &[GroupId]) -> Result<(), Refused> {
         let was_asked = self.caller.is_asked(ticket);
         self.caller.resolve(ticket, &mut self.question).map_err(|error| self.refused(error, to))?;
-        match self.client.submit_parts(to, &[&self.question], COMMAND) {
+        match multicast(&mut self.client, &mut self.watch, to, &[&self.question], 0) {
             Ok(sent) => {
                 self.note_question(ticket, sent.id.sequence);
                 Ok(())
@@ -484,10 +537,10 @@ impl<F: FabricDiagnostics> Core<F> {
             self.widen()?;
         }
         self.send_control(now)?;
-        let (order_now, Core { caller, client, .. }) = (self.order_now(), &mut *self);
+        let (order_now, Core { caller, client, watch, .. }) = (self.order_now(), &mut *self);
         // One that is not sent is due again.
         caller.due(now.as_nanos() as u64, order_now, |group, payload| {
-            let _ = client.submit_parts(&[group], &[payload], COMMAND);
+            let _ = multicast(client, watch, &[group], &[payload], 0);
         });
         self.ask_for_replies(now);
         self.ask_again(now);
@@ -497,12 +550,12 @@ impl<F: FabricDiagnostics> Core<F> {
     /// Sends the session's command that is under way, and again when nobody answers. A widening that cannot be sent is taken back: its group
     /// may be down for long.
     fn send_control(&mut self, now: Duration) -> Result<(), Problem> {
-        let Core { client, caller, asked, .. } = self;
+        let Core { client, watch, caller, asked, .. } = self;
         let Some(message) = caller.message() else { return Ok(()) };
         if asked.as_mut().is_some_and(|asked| !asked.is_due(now, |sent| client.is_delivered(sent, message.to))) {
             return Ok(());
         }
-        match client.submit_parts(message.to, &[message.payload], COMMAND) {
+        match multicast(client, watch, message.to, &[message.payload], 0) {
             Ok(sent) => *asked = Some(Asked::new(sent.id.sequence, now)),
             Err(_) if asked.is_none() && caller.take_back() => self.rest(now)?,
             Err(_) => {}
@@ -658,6 +711,11 @@ impl<F: FabricDiagnostics> Core<F> {
         idle
     }
 
+    /// Arms the fabric, for whoever sleeps in a way of its own.
+    pub(super) fn arm(&mut self) {
+        self.client.fabric_mut().arm();
+    }
+
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.client.fabric().descriptor()
     }
@@ -669,6 +727,7 @@ impl<F: FabricDiagnostics> Core<F> {
 
     /// Has the fabric take what its descriptor tells, after a sleep there.
     pub(super) fn woken(&mut self) -> Result<(), Problem> {
+        self.housekeeper.note_sleep(true);
         self.client.fabric_mut().wait(Duration::ZERO).map_err(|error| Problem::Run(RunError::Wait(error)))?;
         Ok(())
     }
@@ -703,67 +762,9 @@ fn random() -> Result<[u64; 3], std::io::Error> {
     Ok([word(0), word(1), word(2)])
 }
 
-fn refusal(error: &SubmitError) -> Refused {
-    let of = |group: u16| Group(GroupId(group));
-    match *error {
-        SubmitError::Busy { group } => Refused::Busy(of(group)),
-        SubmitError::NotConnected { group } | SubmitError::Crowded { group, .. } => Refused::Unavailable(of(group)),
-        SubmitError::TooLong { bytes, limit } => Refused::TooLong { bytes, limit },
-        SubmitError::Destinations => Refused::NoGroups,
-        SubmitError::GroupReset { group } => Refused::GroupReset(of(group)),
-        SubmitError::Exhausted { .. } | SubmitError::Superseded { .. } => Refused::ClientEnded,
-    }
-}
-
-fn outcome(fate: Fate<'_>) -> Outcome<'_> {
-    match fate {
-        Fate::Applied(replies) => {
-            let long = replies.iter().find(|reply| reply.bytes.is_none()).map(|reply| Group(reply.group));
-            long.map_or(Outcome::Applied(Replies(replies)), Outcome::ReplyTooLong)
-        }
-        Fate::NotApplied(NotApplied::Refused(group, why)) => Outcome::NotApplied(not_applied(group, why)),
-        Fate::NotApplied(_) => Outcome::NotApplied(Refused::Closed),
-        Fate::Unknown(why) => Outcome::Unknown(unknown(why)),
-    }
-}
-
-fn not_applied(group: GroupId, why: Answered) -> Refused {
-    match why {
-        Answered::Closed => Refused::Closed,
-        Answered::TableFull => Refused::TooManySessions(Group(group)),
-        Answered::WrongPairs => Refused::GroupReset(Group(group)),
-        Answered::Halted => Refused::Halted(Group(group)),
-        _ => Refused::SessionNotOpen,
-    }
-}
-
-fn unknown(why: stentor_session::Why) -> Why {
-    use stentor_session::Why as Told;
-    match why {
-        Told::Superseded => Why::Superseded,
-        Told::ClientEnded => Why::ClientEnded,
-        Told::SessionEnded(_) => Why::SessionEnded,
-        Told::Forgotten(_) => Why::Forgotten,
-        Told::Skipped(group) => Why::Skipped(Group(group)),
-        Told::GroupReset(group) => Why::GroupReset(Group(group)),
-        Told::Halted(group) => Why::Halted(Group(group)),
-        _ => Why::TimedOut,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_asked_goes_out_again_after_it_is_delivered() {
-        let mut asked = Asked::new(7, Duration::ZERO);
-        let late = AGAIN * 9;
-        assert!(!asked.is_due(late, |_| false), "another copy would wait behind the first");
-        assert!(!asked.is_due(late, |sent| sent == 7), "its answers may be on their way");
-        assert!(!asked.is_due(late + AGAIN / 2, |_| false));
-        assert!(asked.is_due(late + AGAIN, |_| false));
-    }
 
     #[test]
     fn rests_double_and_are_not_in_step() {

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stentor_session::COMMAND_OVERHEAD;
 use thiserror::Error;
 
 use super::Ticket;
@@ -38,7 +39,8 @@ pub enum Refused {
     Busy(Group),
     /// The command is longer than the cluster takes.
     #[error(
-        "a command of {bytes} bytes; the cluster takes up to {limit}: send it in parts, or raise `message_bytes` in [limits], which is 64 more"
+        "a command of {bytes} bytes; the cluster takes up to {limit}: send it in parts, or raise `message_bytes` in [limits], which is \
+         {COMMAND_OVERHEAD} more"
     )]
     TooLong {
         /// Its length.
@@ -75,6 +77,16 @@ pub enum Refused {
     /// This client ended before the command was sent; [`Client::failure`](super::Client::failure) says why.
     #[error("this client has ended; `Client::failure` says why; connect again")]
     ClientEnded,
+    /// The thread that waits is one without which the call has no outcome: the one that turns the node in which the client is embedded, or
+    /// the one on which that node's state machine runs. Wait on another thread, or poll the call.
+    #[error("this thread would wait for itself; wait for the call on another one, or poll it")]
+    WouldDeadlock,
+    /// A [position](crate::Position) that was to come before is farther ahead of all time that is known here than clocks may be apart: it is of
+    /// another cluster, or a clock is wrong.
+    #[error(
+        "a position that lies ahead of time, by more than `clock_bound_ms` in [limits]: it is of another cluster, or a clock is wrong"
+    )]
+    AheadOfTime,
     /// The group was reset since this client connected. Connect again.
     #[error("the group began anew since this client connected; connect again")]
     GroupReset(Group),
@@ -90,6 +102,9 @@ pub enum Why {
     /// The wait ended first.
     #[error("no answer came in time")]
     TimedOut,
+    /// The thread that waits would wait for itself: see [`Refused::WouldDeadlock`]. The command was sent, and goes on.
+    #[error("this thread would wait for itself")]
+    WouldDeadlock,
     /// Another process has this client's place.
     #[error("another process took this client's place")]
     Superseded,
@@ -142,6 +157,8 @@ pub enum ClientErrorKind {
     GroupReset,
     /// Another process took this client's place while it ran. Connect again, and take the session up.
     Superseded,
+    /// The thread that asks is one that an embedded client needs: do it on another one.
+    WouldDeadlock,
     /// The client failed otherwise. Connect again.
     Failed,
 }
@@ -164,6 +181,8 @@ pub(super) enum Problem {
     NotTakenUp(Refused),
     #[error("the groups did not agree about the session")]
     Disagreed,
+    #[error("the time of group {0} is behind this host's clock by more than a session may live")]
+    Behind(String),
     #[error("these bytes are no {what}: {why}")]
     Bytes { what: &'static str, why: String },
     #[error("`reply_bytes` is 0 in [limits], so no client is answered")]
@@ -185,6 +204,14 @@ pub(super) enum Problem {
     Superseded,
     #[error("the client's thread has panicked")]
     Panicked,
+    #[error(
+        "this thread turns the node in which the client is embedded, or applies its commands: it would wait for itself"
+    )]
+    WouldDeadlock,
+    #[error("a node on the fabric {0} cannot have embedded clients yet")]
+    NotEmbedded(&'static str),
+    #[error("the client's calls have not ended in time")]
+    NotEnded,
 }
 
 impl ClientError {
@@ -192,6 +219,13 @@ impl ClientError {
     #[must_use]
     pub fn kind(&self) -> ClientErrorKind {
         self.problem.kind()
+    }
+
+    /// Returns what happened, without what to do about it.
+    #[cfg(feature = "unstable-core")]
+    #[must_use]
+    pub fn what(&self) -> String {
+        self.problem.to_string()
     }
 
     /// Returns what to do about it.
@@ -233,7 +267,7 @@ impl Problem {
             Problem::Bytes { .. } | Problem::TimeToLive { .. } => ClientErrorKind::Argument,
             Problem::NoReplies | Problem::ShortMessages { .. } => ClientErrorKind::Limits,
             Problem::NoPlace => ClientErrorKind::NoPlace,
-            Problem::Late { .. } | Problem::Unanswered => ClientErrorKind::Unreachable,
+            Problem::Late { .. } | Problem::Unanswered | Problem::Behind(_) => ClientErrorKind::Unreachable,
             Problem::NotOpened(why) | Problem::NotTakenUp(why) => match why {
                 Refused::TooManySessions(_) => ClientErrorKind::TooManySessions,
                 Refused::Unavailable(_) | Refused::Busy(_) => ClientErrorKind::Unreachable,
@@ -242,6 +276,9 @@ impl Problem {
                 _ => ClientErrorKind::Failed,
             },
             Problem::Closed => ClientErrorKind::SessionGone,
+            Problem::WouldDeadlock => ClientErrorKind::WouldDeadlock,
+            Problem::NotEmbedded(_) => ClientErrorKind::NotStarted,
+            Problem::NotEnded => ClientErrorKind::Unreachable,
             Problem::Superseded => ClientErrorKind::Superseded,
             Problem::Run(_) | Problem::Random(_) | Problem::System(_) | Problem::Disagreed | Problem::Panicked => {
                 ClientErrorKind::Failed
@@ -259,10 +296,14 @@ impl Problem {
                 "wait until a client ends, start the groups that are down, or give the cluster more places: `clients` in [limits]"
             }
             Problem::Late { .. } => {
-                "start a majority of each group that the client calls; `NodeHandle::status` and the log of a node say what its group lacks"
+                "start a majority of each group that the client calls; `stentor leader show`, `NodeHandle::status` and the log of a node say \
+                 what its group lacks"
             }
             Problem::Unanswered => {
-                "look at each node: `NodeHandle::status` and its log say whether its group works, and what it lacks"
+                "look at each group: `stentor leader show`, `NodeHandle::status` and the logs of its nodes say whether it works, and what it lacks"
+            }
+            Problem::Behind(_) => {
+                "set the clocks of this host and of the group's hosts; members that do not reach each other know the time only after a while"
             }
             Problem::NoReplies => "raise `reply_bytes` in the configuration of all processes",
             Problem::ShortMessages { .. } => "raise `message_bytes` in the configuration of all processes",
@@ -277,6 +318,9 @@ impl Problem {
             }
             Problem::Superseded => "connect again, and take the session up",
             Problem::Panicked => "report this as a bug",
+            Problem::WouldDeadlock => "do it on another thread",
+            Problem::NotEmbedded(_) => "use `Cluster::client`, which has a thread and connections of its own",
+            Problem::NotEnded => "look at the node: `NodeHandle::status` and its log say whether its group works",
         };
         remedy.to_owned()
     }

@@ -10,7 +10,9 @@ use stentor_session as session;
 
 use super::core::{Core, Finished, Name};
 use super::error::Problem;
-use super::{ClientError, Groups, Refused, Session, Ticket, Why};
+#[cfg(feature = "unstable-core")]
+use super::watch::OnSender;
+use super::{Ask, ClientError, Consistency, Groups, Refused, Session, Ticket, Why};
 use crate::any_core::any_core;
 use crate::node::Turn;
 use crate::{Group, Position};
@@ -90,7 +92,20 @@ impl LocalClient {
     pub fn submit(&mut self, to: impl Into<Groups>, command: &[u8]) -> Result<Request, Refused> {
         let to = to.into();
         on!(&mut self.core, core => {
-            let number = core.submit(to.ids(), command)?;
+            let number = core.submit(Ask::Command, to.ids(), command)?;
+            Ok(Request(core.name_of(number)))
+        })
+    }
+
+    /// Asks the state machines of a group, or of several groups at one place of the global order; see [`Client::read`](super::Client::read).
+    ///
+    /// # Errors
+    /// As [`submit`](LocalClient::submit).
+    pub fn submit_read(&mut self, to: impl Into<Groups>, query: &[u8], how: Consistency) -> Result<Request, Refused> {
+        let to = to.into();
+        let Consistency::Ordered = how;
+        on!(&mut self.core, core => {
+            let number = core.submit(Ask::Query, to.ids(), query)?;
             Ok(Request(core.name_of(number)))
         })
     }
@@ -103,7 +118,7 @@ impl LocalClient {
     pub fn prepare(&mut self, to: impl Into<Groups>, command: &[u8]) -> Result<Request, Refused> {
         let to = to.into();
         on!(&mut self.core, core => {
-            let number = core.begin(to.ids(), command)?;
+            let number = core.begin(Ask::Command, to.ids(), command)?;
             Ok(Request(core.name_of(number)))
         })
     }
@@ -129,6 +144,19 @@ impl LocalClient {
                 core.not_sent(request.0.request);
             }
         });
+    }
+
+    /// Has all later commands of this session come after a [position](Replies::position) that another session was answered, in whatever
+    /// groups. Of what this session was answered itself, that is so anyway.
+    ///
+    /// # Errors
+    /// As [`Client::observe`](super::Client::observe).
+    pub fn observe(&mut self, position: Position) -> Result<(), Refused> {
+        on!(&mut self.core, core => {
+            super::check_time(position, core.heard(), core.clock_bound())?;
+            core.observe(position.time);
+        });
+        Ok(())
     }
 
     /// Settles a command whose outcome is not known. The outcome comes in a later [`turn`](LocalClient::turn), under the number that is
@@ -181,6 +209,12 @@ impl LocalClient {
                 }
             }
         })
+    }
+
+    /// Does something with the protocol's client. What is multicast there belongs to no session.
+    #[cfg(feature = "unstable-core")]
+    pub fn on_sender<V: OnSender>(&mut self, what: V) -> V::Output {
+        on!(&mut self.core, core => what.on(core.sender()))
     }
 
     /// Leaves the session without ending it. Returns what a later process [takes up](super::ClientBuilder::session). It lives on for half of

@@ -3,17 +3,27 @@
 //! A [`Client`] is for threads and async tasks: cheap to clone, served by a thread of its own. A [`LocalClient`] is for one thread that
 //! turns it. Both have a session, under which each command is applied once: see [`Session`].
 
+mod asked;
 mod builder;
 mod call;
 mod calls;
+mod consistency;
 mod core;
+mod embedded;
 mod error;
+mod fates;
 mod groups;
 mod halts;
+mod keeper;
 mod local;
 mod prepared;
 mod serve;
 mod session;
+#[cfg_attr(
+    not(feature = "unstable-core"),
+    allow(unreachable_pub, unused_imports, reason = "the feature `unstable-core` publishes it")
+)]
+mod watch;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -22,18 +32,30 @@ use std::time::{Duration, Instant};
 pub use self::builder::ClientBuilder;
 pub use self::call::{Answer, Call};
 use self::calls::{Calls, Hold, Job};
+pub use self::consistency::Consistency;
 use self::core::Core;
+use self::embedded::Guest;
+pub(crate) use self::embedded::{Embedded, Seat, Turned};
 use self::error::Problem;
 pub use self::error::{CallError, ClientError, ClientErrorKind, Refused, Why};
 pub use self::groups::Groups;
+pub(crate) use self::keeper::Keeper;
 pub use self::local::{LocalClient, Outcome, Replies, Request};
 pub use self::prepared::{Prepared, Preparing};
 use self::serve::Server;
 pub use self::session::{Session, Ticket};
-use crate::runtime::FabricDiagnostics;
+#[cfg(feature = "unstable-core")]
+pub use self::watch::OnSender;
+#[cfg_attr(
+    not(feature = "unstable-core"),
+    allow(unreachable_pub, unused_imports, reason = "the feature `unstable-core` publishes it")
+)]
+pub use self::watch::{ClientWatch, SeesMulticast};
+use crate::Position;
+use crate::runtime::{FabricDiagnostics, wall_ns};
 
 /// A client of a cluster: sends commands to groups and gets their replies. Cloning it is cheap; all clones share a session, and a thread
-/// that serves them.
+/// that serves them. One that is [embedded](crate::NodeHandle::client) in a node is served by the node's thread.
 ///
 /// # The end of a client
 /// | what ends it | calls under way | session |
@@ -49,6 +71,7 @@ pub struct Client(Arc<Handle>);
 struct Handle {
     calls: Arc<Calls>,
     patience: Duration,
+    clock_bound: Duration,
     thread: Mutex<Option<JoinHandle<()>>>,
     failure: Arc<Mutex<Option<ClientError>>>,
 }
@@ -59,8 +82,23 @@ impl Drop for Handle {
     }
 }
 
+/// Whether a position may be: no clock of a leader is ahead of true time by more than the bound. `heard`: a time that was.
+fn check_time(position: Position, heard: u64, bound: Duration) -> Result<(), Refused> {
+    let latest = heard.max(wall_ns()).saturating_add(bound.as_nanos() as u64);
+    if position.time > latest { Err(Refused::AheadOfTime) } else { Ok(()) }
+}
+
 fn not_applied(why: Refused) -> Call {
     Call::ended(CallError::NotApplied(why))
+}
+
+/// A request is one of these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ask {
+    /// The groups apply a command.
+    Command,
+    /// The groups answer a query.
+    Query,
 }
 
 /// Ends the calls with the thread, even if that panics.
@@ -75,9 +113,16 @@ impl Drop for Ending {
 impl Client {
     fn serve<F: FabricDiagnostics + Send + 'static>(core: Core<F>, builder: &ClientBuilder) -> Result<Client, Problem> {
         let thread_failed = |source| Problem::Start(crate::runtime::StartError::Thread { source });
-        let calls = Arc::new(Calls::new(builder.calls).map_err(thread_failed)?);
+        let seat = builder.seat();
+        let keeper = seat.map(|seat| seat.keeper.clone());
+        let calls = Arc::new(Calls::new(builder.calls, keeper).map_err(thread_failed)?);
         calls.know(core.key());
+        let (patience, clock_bound) = (builder.patience, core.clock_bound());
         let failure = Arc::new(Mutex::new(None));
+        if let Some(seat) = seat {
+            (seat.adopt)(Box::new(Guest::new(core, &calls, &failure)));
+            return Ok(Client(Arc::new(Handle { calls, patience, clock_bound, thread: Mutex::new(None), failure })));
+        }
         let (served, failed, name) = (Arc::clone(&calls), Arc::clone(&failure), core.name().to_owned());
         let serve = move || {
             let _ending = Ending(Arc::clone(&served));
@@ -88,7 +133,8 @@ impl Client {
             }
         };
         let thread = thread::Builder::new().name("stentor client".to_owned()).spawn(serve).map_err(thread_failed)?;
-        Ok(Client(Arc::new(Handle { calls, patience: builder.patience, thread: Mutex::new(Some(thread)), failure })))
+        let thread = Mutex::new(Some(thread));
+        Ok(Client(Arc::new(Handle { calls, patience, clock_bound, thread, failure })))
     }
 
     /// Sends a command to a group, or to several groups in one place of the global order. It waits its turn if there is no room for it now.
@@ -96,7 +142,7 @@ impl Client {
     /// The [`Call`] is a future, and can be waited for without a runtime, too. To drop it cancels nothing.
     #[inline]
     pub fn call(&self, to: impl Into<Groups>, command: &[u8]) -> Call {
-        self.put(Job::Command, Hold::Not, to.into(), command).unwrap_or_else(not_applied)
+        self.put(Job::Request(Ask::Command), Hold::Not, to.into(), command).unwrap_or_else(not_applied)
     }
 
     /// Prepares a command: it gets its [`Ticket`], and is not sent before [`Prepared::send`]. A program that writes the ticket down between
@@ -104,7 +150,18 @@ impl Client {
     ///
     /// What is prepared has a place in the window. It is given up when it is dropped, or not sent within the client's patience.
     pub fn prepare(&self, to: impl Into<Groups>, command: &[u8]) -> Preparing {
-        Preparing::new(self.put(Job::Command, Hold::Until, to.into(), command).unwrap_or_else(not_applied))
+        Preparing::new(
+            self.put(Job::Request(Ask::Command), Hold::Until, to.into(), command).unwrap_or_else(not_applied),
+        )
+    }
+
+    /// Asks the state machine of a group, or those of several groups: [`StateMachine::read`](crate::StateMachine::read) answers the query
+    /// and changes nothing. `how` names the guarantee.
+    ///
+    /// The call is one as of a command. A query whose outcome is [not known](CallError::Unknown) can be asked again.
+    pub fn read(&self, at: impl Into<Groups>, query: &[u8], how: Consistency) -> Call {
+        let Consistency::Ordered = how;
+        self.put(Job::Request(Ask::Query), Hold::Not, at.into(), query).unwrap_or_else(not_applied)
     }
 
     /// Settles a command whose outcome was [not known](CallError::Unknown), here or in an earlier process that had the session: returns the
@@ -114,6 +171,18 @@ impl Client {
         let job = Job::Resolve(Box::new(ticket.clone()));
         let not_asked = |why| Call::ended(CallError::Unknown(ticket.clone(), Why::NotAsked(why)));
         self.put(job, Hold::Not, ticket.groups(), &[]).unwrap_or_else(not_asked)
+    }
+
+    /// Has all later commands of this session, of all clones, come after a [position](Answer::position) that another session was answered,
+    /// in whatever groups. Of what this session was answered itself, that is so anyway.
+    ///
+    /// # Errors
+    /// [`Refused::AheadOfTime`]: the position is ahead of the time that is known here by more than `clock_bound_ms` in `[limits]`. Nothing
+    /// has changed then.
+    pub fn observe(&self, position: Position) -> Result<(), Refused> {
+        check_time(position, self.0.calls.heard(), self.0.clock_bound)?;
+        self.0.calls.observe(position.time);
+        Ok(())
     }
 
     fn put(&self, job: Job, hold: Hold, to: Groups, command: &[u8]) -> Result<Call, Refused> {
@@ -169,10 +238,17 @@ impl Client {
 impl Handle {
     /// Waits until the thread has ended.
     fn wait(&self) -> Result<(), ClientError> {
+        if self.calls.is_own_thread() && !self.calls.wait_for_end(Instant::now()) {
+            return Err(Problem::WouldDeadlock.into());
+        }
         // Another clone that waits for the same thread holds the lock until it has ended.
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.take().is_some_and(|thread| thread.join().is_err()) {
             return Err(Problem::Panicked.into());
+        }
+        // An embedded client has no thread. Its calls end within its patience, and its session a moment later.
+        if !self.calls.wait_for_end(Instant::now() + 2 * self.patience) {
+            return Err(Problem::NotEnded.into());
         }
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }

@@ -9,6 +9,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -83,15 +84,8 @@ impl<F: FabricDiagnostics> Server<F> {
     /// Serves until nobody calls any more, or it cannot go on.
     pub(super) fn run(&mut self) -> Result<(), Problem> {
         loop {
-            self.take();
-            let sent = self.send();
-            let worked = self.round()? | sent;
-            let now = Instant::now();
-            if now >= self.next_look {
-                self.next_look = now + LOOK;
-                self.end_late(now);
-            }
-            if self.pending.is_empty() && self.released.is_empty() && self.waiting == 0 && self.calls.is_drained() {
+            let worked = self.turn()?;
+            if self.is_drained() {
                 return if self.calls.is_left() { Ok(()) } else { self.core.close() };
             }
             match self.core.idle(worked) {
@@ -99,6 +93,36 @@ impl<F: FabricDiagnostics> Server<F> {
                 Idle::Sleep => self.sleep()?,
             }
         }
+    }
+
+    /// One round: takes calls, sends what may go, hands over outcomes. Returns whether there was anything.
+    #[inline]
+    pub(super) fn turn(&mut self) -> Result<bool, Problem> {
+        self.take();
+        let sent = self.send();
+        let worked = self.round()? | sent;
+        let now = Instant::now();
+        if now >= self.next_look {
+            self.next_look = now + LOOK;
+            self.calls.note_heard(self.core.heard());
+            self.end_late(now);
+        }
+        Ok(worked)
+    }
+
+    /// Returns whether no call comes any more, and all that came have ended.
+    pub(super) fn is_drained(&self) -> bool {
+        self.pending.is_empty() && self.released.is_empty() && self.waiting == 0 && self.calls.is_drained()
+    }
+
+    /// Begins to end the session. Returns until when to wait for that; `None`: there is nothing to wait for.
+    pub(super) fn begin_close(&mut self) -> Option<Instant> {
+        self.core.begin_close().then(|| Instant::now() + self.core.farewell())
+    }
+
+    /// Returns whether the groups have answered to the session's end.
+    pub(super) fn has_closed(&mut self) -> bool {
+        self.core.has_closed()
     }
 
     /// Takes the calls that came.
@@ -114,6 +138,7 @@ impl<F: FabricDiagnostics> Server<F> {
             }
         }
         self.calls.take_released(&mut self.released);
+        self.core.observe(self.calls.observed());
     }
 
     /// Sends what may go. Returns whether anything went.
@@ -155,7 +180,9 @@ impl<F: FabricDiagnostics> Server<F> {
             Ok(()) => {
                 let name = Name::of(&state.ticket);
                 match state.job {
-                    Job::Command => under_way[name.request as usize % core.window()] = (name.request, slot),
+                    Job::Request(_) => {
+                        under_way[name.request as usize % core.window()] = (name.request, slot);
+                    }
                     Job::Resolve(_) => questions.push((name, slot)),
                 }
                 (state.phase, state.is_named) = (Phase::Sent, true);
@@ -244,7 +271,7 @@ impl<F: FabricDiagnostics> Server<F> {
             }
             Phase::Free | Phase::Done | Phase::Sent => {
                 match state.job {
-                    Job::Command => {
+                    Job::Request(_) => {
                         under_way[state.ticket.request as usize % core.window()] = NONE;
                         core.lose(state.ticket.request);
                     }
@@ -266,24 +293,44 @@ impl<F: FabricDiagnostics> Server<F> {
 
     /// Sleeps until something lands, a call comes, or something is due.
     fn sleep(&mut self) -> Result<(), Problem> {
-        if self.calls.may_sleep() {
-            let mut longest = self.core.longest_sleep();
-            if let Some(Reverse((until, _))) = self.ends.peek() {
-                longest = longest.min(until.saturating_duration_since(Instant::now()));
-            }
+        if let Some(longest) = self.may_sleep(false) {
             let time = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
-            let bell = PollFd::from_borrowed_fd(self.calls.bell(), PollFlags::IN);
-            let slept = match self.core.descriptor() {
-                Some(fabric) => poll(&mut [bell, PollFd::from_borrowed_fd(fabric, PollFlags::IN)], Some(&time)),
-                None => poll(&mut [bell], Some(&time)),
+            let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+            let slept = match (self.calls.bell(), self.core.descriptor()) {
+                (Some(bell), Some(fabric)) => poll(&mut [readable(bell), readable(fabric)], Some(&time)),
+                (Some(only), None) | (None, Some(only)) => poll(&mut [readable(only)], Some(&time)),
+                (None, None) => poll(&mut [], Some(&time)),
             };
             match slept {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(Problem::System(error.into())),
             }
         }
+        self.woken()
+    }
+
+    /// Returns for how long to sleep; `None`: not at all, because a call came. Where the client `ends` none comes any more.
+    pub(super) fn may_sleep(&mut self, ends: bool) -> Option<Duration> {
+        if !self.calls.may_sleep() && !ends {
+            return None;
+        }
+        let longest = self.core.longest_sleep();
+        let until = self.ends.peek().map(|Reverse((until, _))| until.saturating_duration_since(Instant::now()));
+        Some(until.map_or(longest, |until| until.min(longest)))
+    }
+
+    /// Takes what the descriptors tell, after a sleep there.
+    pub(super) fn woken(&mut self) -> Result<(), Problem> {
         self.calls.woke();
         self.core.woken()
+    }
+
+    pub(super) fn arm(&mut self) {
+        self.core.arm();
+    }
+
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.core.descriptor()
     }
 }
 
@@ -294,13 +341,13 @@ fn start<F: FabricDiagnostics>(core: &mut Core<F>, state: &mut CallState) -> Res
         return Err(Refused::Closed);
     }
     match &state.job {
-        Job::Command => match state.hold {
+        Job::Request(ask) => match state.hold {
             Hold::Not => {
-                let request = core.submit(state.to.ids(), &state.bytes)?;
+                let request = core.submit(*ask, state.to.ids(), &state.bytes)?;
                 note_ticket(core, request, state);
             }
             Hold::Until => {
-                let request = core.begin(state.to.ids(), &state.bytes)?;
+                let request = core.begin(*ask, state.to.ids(), &state.bytes)?;
                 note_ticket(core, request, state);
             }
             Hold::Over => core.send(state.ticket.request, state.to.ids(), &state.bytes)?,
@@ -316,7 +363,7 @@ fn start<F: FabricDiagnostics>(core: &mut Core<F>, state: &mut CallState) -> Res
 
 /// A call is not sent: if it was numbered, its place in the window is free.
 fn give_place_back<F: FabricDiagnostics>(core: &mut Core<F>, state: &CallState) {
-    if state.is_named && state.job == Job::Command {
+    if state.is_named && matches!(state.job, Job::Request(_)) {
         core.not_sent(state.ticket.request);
     }
 }

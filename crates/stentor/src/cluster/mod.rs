@@ -50,6 +50,13 @@ impl Cluster {
         Ok(Cluster { runtime, sockets: sockets.unwrap_or_else(default_directory) })
     }
 
+    /// Returns the cluster of a configuration that was read already.
+    #[cfg(feature = "unstable-core")]
+    #[must_use]
+    pub fn of(runtime: Arc<ClusterRuntime>) -> Cluster {
+        Cluster { runtime, sockets: default_directory() }
+    }
+
     /// Sets the directory in which the processes of this host meet. Without it that is `$XDG_RUNTIME_DIR/stentor`, or
     /// `/tmp/stentor-UID`. All processes of the cluster on one host need the same one.
     #[must_use]

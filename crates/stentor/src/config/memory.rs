@@ -65,6 +65,14 @@ impl MemoryPlan {
         self.processes.iter().find(|process| process.group_size == group_size)
     }
 
+    /// Returns the memory of the process of a member in which so many clients are [embedded](crate::NodeHandle::client), bytes, but for what
+    /// is taken rarely: each costs what any client does. `None`: no group has this size.
+    #[must_use]
+    pub fn with_embedded(&self, group_size: usize, clients: u64) -> Option<u64> {
+        let (member, client) = (self.of(Some(group_size))?, self.of(None)?);
+        Some(member.bytes() + clients * client.bytes())
+    }
+
     /// All members and all places for clients together, bytes.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {

@@ -1,21 +1,31 @@
 //! The builder of a node.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
-use stentor_fabric::WaitMode;
-use stentor_host::system;
+use stentor_fabric::{ProcessId, WaitMode};
+#[cfg(feature = "roce")]
+use stentor_fabric_roce::driver::{Junction, Sharing};
+use stentor_host::{StandingSeat, system};
 use stentor_multicast::ProcessRole;
 
 use super::apply::{Applier, ApplyThread, Bounds};
+use super::berth::Berth;
+use super::clients::Turner;
 use super::handle::NodeHandle;
+use super::hooks::{Hooks, Voice};
 use super::hosted::{Host, Hosted, Requests};
+use super::journal::Journal;
 use super::machine::Machine;
+use super::sleeper::Sleeper;
 use super::{Node, StartError, Stopper};
 use crate::config::FabricKind;
-use crate::runtime::{self, BindConfig, ClusterFabric, InUse, Role, patiently, with_fabric};
+use crate::operator::Place;
+use crate::runtime::{
+    self, BindConfig, ClusterFabric, ClusterRuntime, InUse, Role, patiently, refuse_twin, with_fabric,
+};
 use crate::state_machine::StateMachine;
 use crate::{Cluster, Group};
 
@@ -30,7 +40,12 @@ pub struct NodeBuilder<S> {
     bind: Option<IpAddr>,
     apply: ApplyThread,
     bounds: Bounds,
+    /// The configuration of the fabric, where it does not follow from the cluster.
+    told: Option<BindConfig>,
 }
+
+/// Other threads reach a node by these.
+type Asked<S> = (Requests<S>, Turner, Sleeper);
 
 impl<S: StateMachine> NodeBuilder<S> {
     pub(crate) fn new(cluster: Cluster, name: &str, state: S) -> Self {
@@ -42,6 +57,7 @@ impl<S: StateMachine> NodeBuilder<S> {
             bind: None,
             apply: ApplyThread::default(),
             bounds: Bounds::default(),
+            told: None,
         }
     }
 
@@ -62,7 +78,7 @@ impl<S: StateMachine> NodeBuilder<S> {
     }
 
     /// Sets how much may wait to be applied before the member delivers no more: so many commands, or so many bytes of them; at least one
-    /// command. Without it that is 1024 commands or 4 MiB. Clients are slowed down from there on. A member that is told to stop, that is
+    /// command. Without it that is 1024 commands or 4 MiB. Fewer commands wait if they take long: those of about 0.2 ms, but 16 at least. Clients are slowed down from there on. A member that is told to stop, that is
     /// frozen, or that takes over a state does that behind what waits: a machine that needs long for a command should have a short queue.
     pub fn apply_queue(self, commands: usize, bytes: usize) -> Self {
         NodeBuilder { bounds: Bounds { commands: commands.max(1), bytes: bytes.max(1) }, ..self }
@@ -84,24 +100,66 @@ impl<S: StateMachine> NodeBuilder<S> {
     pub fn spawn(self) -> Result<NodeHandle<S>, StartError> {
         let (name, mailbox) = (self.name.clone(), Requests::default());
         let node = self.start_with(mailbox.clone())?;
-        let failed = |source| runtime::StartError::Thread { source };
-        NodeHandle::spawn(name.clone(), node, mailbox)
-            .map_err(|error| StartError { name, cause: Box::new(failed(error)) })
+        NodeHandle::spawn(name.clone(), node, mailbox).map_err(|source| {
+            let cause = Box::new(runtime::StartError::Thread { source });
+            StartError { name, address: None, cause }
+        })
+    }
+
+    /// Replaces what the fabric is told besides the configuration, and with it the directory of the cluster and the address of
+    /// [`bind`](NodeBuilder::bind). The node chooses `sharing` itself.
+    #[cfg(feature = "unstable-core")]
+    pub fn bind_with(self, told: BindConfig) -> Self {
+        NodeBuilder { told: Some(told), ..self }
+    }
+
+    /// Starts the node as [`start`](NodeBuilder::start) does, with hooks. The state machine runs on the thread of the protocol, so that the
+    /// hooks see what it applies.
+    ///
+    /// # Errors
+    /// Why it does not start.
+    #[cfg(feature = "unstable-core")]
+    pub fn start_hooked<H: Hooks>(self, hooks: H) -> Result<Node<S>, runtime::StartError> {
+        NodeBuilder { apply: ApplyThread::Protocol, ..self }.start_by(Requests::default(), hooks)
     }
 
     fn start_with(self, mailbox: Requests<S>) -> Result<Node<S>, StartError> {
-        let name = self.name.clone();
-        let failed = |cause| StartError { name: name.clone(), cause: Box::new(cause) };
-        let stopper = Stopper::default();
-        let never =
-            eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| failed(system("make an eventfd")(error).into()))?;
-        let host = self.host(mailbox).map_err(failed)?;
-        let looks = host.looks();
-        Ok(Node { host, stopper, never, looks })
+        let (name, plan) = (self.name.clone(), Arc::clone(self.cluster.runtime()));
+        let address = || {
+            let me = plan.process(&name).ok()?;
+            plan.source()?.addresses.get(me.index()).cloned()
+        };
+        let journal = Journal::new(&plan, &name);
+        self.start_by(mailbox, journal).map_err(|cause| StartError {
+            name: name.clone(),
+            address: address(),
+            cause: Box::new(cause),
+        })
     }
 
-    fn host(self, mailbox: Requests<S>) -> Result<Box<dyn Host<S>>, runtime::StartError> {
-        let NodeBuilder { cluster, name, state, wait, bind, apply, bounds } = self;
+    fn start_by<H: Hooks>(self, mailbox: Requests<S>, hooks: H) -> Result<Node<S>, runtime::StartError> {
+        let stopper = Stopper::default();
+        let never = eventfd(0, EventfdFlags::CLOEXEC).map_err(system("make an eventfd"))?;
+        // The file of a key may be relative to that of the configuration.
+        let beside = BindConfig::beside(self.cluster.runtime().file().unwrap_or(Path::new("")));
+        let bind = BindConfig { sockets: self.cluster.sockets().to_owned(), bind: self.bind, ..beside };
+        let (bind, beside) = shared(self.told.clone().unwrap_or(bind));
+        let (cluster, turner) = (self.cluster.clone(), Turner::default());
+        let sleeper = stopper.sleeper.clone();
+        let member = cluster.runtime().process(&self.name)?;
+        let host = self.host((mailbox.clone(), turner.clone(), sleeper.clone()), bind, hooks)?;
+        let looks = host.looks();
+        let berth = Berth { cluster, bind: beside, member, mailbox, looks: looks.clone(), turner, sleeper };
+        Ok(Node { host, stopper, never, looks, berth })
+    }
+
+    fn host<H: Hooks>(
+        self,
+        asked: Asked<S>,
+        bind: BindConfig,
+        hooks: H,
+    ) -> Result<Box<dyn Host<S>>, runtime::StartError> {
+        let NodeBuilder { cluster, name, state, wait, apply, bounds, .. } = self;
         let plan = Arc::clone(cluster.runtime());
         if plan.config().fabric() == FabricKind::Sim {
             return Err(runtime::StartError::Simulated);
@@ -110,24 +168,51 @@ impl<S: StateMachine> NodeBuilder<S> {
         let Some(ProcessRole::Member { group, .. }) = plan.topology().role(me) else {
             return Err(runtime::StartError::Role(name, "member of a group"));
         };
-        let group = Group(group);
-        // The file of a key may be relative to that of the configuration.
-        let beside = BindConfig::beside(plan.file().unwrap_or(Path::new("")));
-        let bind = BindConfig { sockets: cluster.sockets().to_owned(), bind, ..beside };
-        let applier =
-            Applier::new(state, &name, group, &plan).map_err(|source| runtime::StartError::State { source })?;
+        let (group, voice) = (Group(group), hooks.voice(&name));
+        let applier = Applier::new(state, (&name, &voice), group, &plan);
+        let applier = applier.map_err(|source| runtime::StartError::State { source })?;
         with_fabric!(plan.config().fabric(), F => {
+            let place = place::<F>(&plan, me, bind.sockets.clone(), &voice)?;
             let start = {
                 let plan = Arc::clone(&plan);
                 move || {
                     let start = || F::start_in(&plan, Role::Groups, me, &bind);
-                    plan.joining_on(patiently(start, InUse::in_use, |text| log::info!("{name}: {text}"))?, me)
+                    plan.joining_on(patiently(start, InUse::in_use, |text| voice(log::Level::Info, text))?, me)
                 }
             };
             let member = start()?;
-            let machine = Machine::start(applier, apply, bounds, wait);
+            let machine = Machine::start(applier, apply, bounds, wait, asked.2.clone());
             let machine = machine.map_err(|source| runtime::StartError::Thread { source })?;
-            Ok(Box::new(Hosted::new(&plan, member, Box::new(start), machine, wait, mailbox)?))
+            let member = (member, Box::new(start) as _);
+            Ok(Box::new(Hosted::new(&plan, member, machine, wait, asked, place, hooks)?))
         })
     }
+}
+
+/// Refuses a second process of the name on this host. Takes the place where commands of the host find the node, unless the fabric has one.
+fn place<F: ClusterFabric>(
+    plan: &ClusterRuntime,
+    me: ProcessId,
+    directory: PathBuf,
+    voice: &Voice,
+) -> Result<Option<StandingSeat>, runtime::StartError> {
+    let (name, source, voice) = (plan.name(me), plan.source(), Arc::clone(voice));
+    if F::MEETS_IN_DIRECTORY {
+        source.map_or(Ok(()), |source| refuse_twin(&source, name, me, |text| voice(log::Level::Info, text)))?;
+        return Ok(None);
+    }
+    let say = move |text: &str| voice(log::Level::Warn, text);
+    Place { directory, meeting: plan.meeting_name(), me, name, source }.take("stentor leader", say)
+}
+
+/// Has a member share its address with the clients that are embedded in its process. Returns how the member starts, and how they do.
+fn shared(bind: BindConfig) -> (BindConfig, BindConfig) {
+    #[cfg(feature = "roce")]
+    {
+        let junction = Junction::default();
+        let beside = BindConfig { sharing: Sharing::Beside(junction.clone()), ..bind.clone() };
+        (BindConfig { sharing: Sharing::Main(junction), ..bind }, beside)
+    }
+    #[cfg(not(feature = "roce"))]
+    (bind.clone(), bind)
 }

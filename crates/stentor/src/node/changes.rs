@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::runtime::FirstState;
+use crate::runtime::HistoryNotice;
 
 /// The shortest time for which a group lacks the same before that is told.
 const LASTS: Duration = Duration::from_secs(2);
@@ -72,15 +72,15 @@ impl Changes {
         &mut self,
         now: Duration,
         mut sight: Sight<'_>,
-        first: impl FnOnce() -> FirstState,
+        first: impl FnOnce() -> HistoryNotice,
     ) -> Vec<(Level, String)> {
         let mut lines = Vec::new();
         self.judge(&mut sight);
         if !sight.joining && !std::mem::replace(&mut self.began, true) {
             // What it waited for before is over.
             self.lack = None;
-            let FirstState { text, is_warning } = first();
-            lines.push((if is_warning { Level::Warn } else { Level::Info }, text));
+            let first = first();
+            lines.push((first.level(), first.text));
         }
         lines.extend(self.look_at_role(&sight));
         lines.extend(self.look_at_lack(now, &sight));
@@ -168,7 +168,7 @@ fn unbegun(sight: &Sight<'_>, gone: &[&str], without: &[&str], there: &[&str]) -
     let (forgot, size) = (without.len() + 1, sight.others.len() + 1);
     Some(format!(
         "{forgot} of {size} members of {group} have no memory of it, so nobody is taken in: stop {} and start it anew, then {group} \
-         begins from nothing",
+         begins from nothing; or `stentor group reset --group {group}` goes on with the state that is left",
         there.join(", ")
     ))
 }
@@ -193,7 +193,8 @@ fn majority_lost(sight: &Sight<'_>, gone: &[&str], without: &[&str], there: &[&s
     Some(format!(
         "{group} has lost its majority: {working} of its {size} members have its state and are there, {majority} have to, and nothing \
          is delivered; {wait}{start}: stop {} and start it anew: then {group} begins from nothing, when its clients and members of other \
-         groups, which remember it, are started anew, too",
+         groups, which remember it, are started anew, too; or `stentor group reset --group {group}` goes on with the state that is \
+         left; `stentor leader show` says how all of them stand",
         memory.join(", ")
     ))
 }
@@ -210,7 +211,7 @@ mod tests {
 
     /// What is told of a group that stays like that.
     fn lasts(changes: &mut Changes, sight: &Sight<'_>) -> Vec<String> {
-        let first = || FirstState { text: "first".to_owned(), is_warning: false };
+        let first = || HistoryNotice { text: "first".to_owned(), is_warning: false };
         let times = [0, 1, 3, 4, 9].map(Duration::from_secs);
         times.iter().flat_map(|now| changes.look(*now, sight.clone(), first)).map(|(_, text)| text).collect()
     }
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_passes_at_once_is_not_told() {
-        let first = || FirstState { text: "first".to_owned(), is_warning: false };
+        let first = || HistoryNotice { text: "first".to_owned(), is_warning: false };
         let mut changes = Changes::new(Duration::ZERO);
         for (at, shape) in [(0, Shape::Gone), (1, Shape::Without), (2, Shape::Gone), (3, Shape::Without)] {
             let told = changes.look(Duration::from_secs(at), sight(true, shape, Shape::Gone), first);
@@ -239,17 +240,19 @@ mod tests {
     #[test]
     fn a_majority_without_memory_is_told_with_what_to_do_by_both_sides() {
         let told = lasts(&mut Changes::new(Duration::ZERO), &sight(true, Shape::Without, Shape::There));
-        let expected = "2 of 3 members of g1 have no memory of it, so nobody is taken in: stop c and start it anew, then g1 begins from nothing";
+        let expected = "2 of 3 members of g1 have no memory of it, so nobody is taken in: stop c and start it anew, then g1 begins from nothing; \
+                        or `stentor group reset --group g1` goes on with the state that is left";
         assert_eq!(told, [expected]);
         let mut changes = Changes::new(Duration::ZERO);
         let told = lasts(&mut changes, &sight(false, Shape::Without, Shape::Without));
         assert_eq!(told.len(), 2, "nobody has gone: {told:?}");
-        let first = || FirstState { text: String::new(), is_warning: false };
+        let first = || HistoryNotice { text: String::new(), is_warning: false };
         assert!(changes.look(Duration::from_secs(10), sight(false, Shape::Gone, Shape::Gone), first).is_empty());
         let told = lasts(&mut changes, &sight(false, Shape::Without, Shape::Without));
         let last = told.last().expect("it is told");
         assert!(told.len() == 1 && last.starts_with("g1 has lost its majority: 1 of its 3 members"), "{told:?}");
         assert!(last.contains("b, c without memory; fewer") && last.contains("stop a and start it anew"), "{last}");
+        assert!(last.contains("`stentor group reset --group g1`") && last.contains("`stentor leader show`"), "{last}");
         let told = lasts(&mut changes, &sight(false, Shape::There, Shape::Without));
         assert_eq!(told, ["g1 has a majority again"]);
         let told = lasts(&mut changes, &sight(false, Shape::Gone, Shape::Gone));

@@ -12,9 +12,11 @@ debug_as_display!(StartError, NodeError);
 
 /// Why a node did not start. Nothing of it is left then.
 #[derive(Error)]
-#[error("{name} does not start: {cause}; {}", .cause.remedy())]
+#[error("{name} does not start: {}; {}", .cause.what(self.address.as_deref()), .cause.remedy())]
 pub struct StartError {
     pub(super) name: String,
+    /// The address in the configuration, where it was read from a file.
+    pub(super) address: Option<String>,
     pub(super) cause: Box<runtime::StartError>,
 }
 
@@ -70,6 +72,7 @@ impl StartError {
             | Cause::Key(_)
             | Cause::Address(_)
             | Cause::Election(_)
+            | Cause::Servers { .. }
             | Cause::Simulated
             | Cause::NotBuiltIn(_) => StartErrorKind::Configuration,
             Cause::Room(_) => StartErrorKind::NoMemory,
@@ -128,13 +131,6 @@ fn ended(error: &RunError) -> String {
 }
 
 impl NodeError {
-    /// Makes the error of a member whose loop ended.
-    #[cfg(feature = "unstable-core")]
-    #[must_use]
-    pub fn ended(name: &str, error: RunError) -> Self {
-        NodeError { name: name.to_owned(), problem: Problem::Ended(error) }
-    }
-
     /// Returns what to decide by.
     #[must_use]
     pub fn kind(&self) -> NodeErrorKind {
@@ -173,7 +169,9 @@ impl Problem {
                 "leave the place to the other one; if there is none, the clock was set back: start this one again"
             }
             Problem::Ended(RunError::Restore(..)) => "run the same program at all members, and start this one again",
-            Problem::HandOver { .. } => "ask the leader, and name a connected member of its group",
+            Problem::HandOver { .. } => {
+                "ask the leader, and name a connected member of its group: `stentor leader show` names both"
+            }
             Problem::Gone => "`NodeHandle::stop` returns why",
             Problem::Itself => "ask from another thread, not in a method of the state machine and not in `inspect`",
             Problem::Slow(_) => "start the node again: it takes the state of the others",

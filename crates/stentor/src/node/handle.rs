@@ -7,9 +7,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::apply::Looks;
+use super::berth::Berth;
 use super::error::Problem;
 use super::hosted::{Host, Requests};
 use super::{Node, NodeError, Position, Status, Stopper};
+use crate::client::ClientBuilder;
 use crate::state_machine::StateMachine;
 
 /// A node that runs on a thread of its own. If this is dropped, the node is told to stop, and nobody waits for that.
@@ -19,6 +21,7 @@ pub struct NodeHandle<S> {
     stopper: Stopper,
     mailbox: Requests<S>,
     looks: Looks<S>,
+    berth: Berth<S>,
     thread: Option<JoinHandle<Result<S, NodeError>>>,
 }
 
@@ -30,23 +33,35 @@ impl<S> std::fmt::Debug for NodeHandle<S> {
 
 impl<S: StateMachine> NodeHandle<S> {
     pub(super) fn spawn(name: String, mut node: Node<S>, mailbox: Requests<S>) -> io::Result<Self> {
-        let (stopper, looks) = (node.stopper(), node.looks.clone());
+        let (stopper, looks, berth) = (node.stopper(), node.looks.clone(), node.berth.clone());
         let own = name.clone();
         let run = move || match catch_unwind(AssertUnwindSafe(|| node.run())) {
             Ok(ended) => ended.and_then(|()| node.into_machine()),
             Err(_) => Err(NodeError { name: own, problem: Problem::Panicked(None) }),
         };
         let thread = thread::Builder::new().name(format!("stentor {name}")).spawn(run)?;
-        Ok(NodeHandle { name, stopper, mailbox, looks, thread: Some(thread) })
+        Ok(NodeHandle { name, stopper, mailbox, looks, berth, thread: Some(thread) })
     }
 
-    /// Returns how the node and its group stand. The node answers between two rounds, within 50 ms if it is at rest.
+    /// Returns how the node and its group stand. The node answers between two rounds. If it sleeps, it is woken.
     ///
     /// # Errors
     /// If the node has ended: [`stop`](NodeHandle::stop) returns why. Or if the node's own thread asks, in `apply` for example where that is
     /// the thread that [applies](super::NodeBuilder::apply_on): it would wait for itself.
     pub fn status(&self) -> Result<Status, NodeError> {
         self.ask(|host| host.status())
+    }
+
+    /// Begins a client in this process that the node turns: a server that is its own client. It needs no thread, and on `roce` no address
+    /// of its own. It takes one of the cluster's places for clients, and as much memory as any client. It goes on when another member
+    /// leads, and ends with the node.
+    ///
+    /// [`connect`](ClientBuilder::connect) waits until the groups are there. Neither that nor a call is waited for on the node's own thread,
+    /// in `apply` for example: each is an error there, [`WouldDeadlock`](crate::Refused::WouldDeadlock). A call that is polled is none.
+    /// [`ClientBuilder::wait`] counts while the client connects; afterwards the node's mode does. On `verbs` and `ofi` there are no such
+    /// clients yet.
+    pub fn client(&self) -> ClientBuilder {
+        self.berth.builder()
     }
 
     /// Looks at the value between two commands, on the thread that applies them. The protocol goes on meanwhile.
@@ -60,7 +75,10 @@ impl<S: StateMachine> NodeHandle<S> {
         if self.looks.is_own_thread() || self.is_own_thread() {
             return Err(self.failed(Problem::Itself));
         }
-        looked(&self.looks, look).wait(&self.name, || self.has_ended())
+        let answer = looked(&self.looks, look);
+        // The protocol's thread may be the one that answers.
+        self.stopper.sleeper.wake();
+        answer.wait(&self.name, || self.has_ended())
     }
 
     /// Asks another member to lead. [`status`](NodeHandle::status) says when it does.
@@ -105,6 +123,7 @@ impl<S: StateMachine> NodeHandle<S> {
         let (answer, answered) = sync_channel(1);
         // Whoever asked may have gone.
         self.mailbox.put(Box::new(move |host| drop(answer.send(question(host)))));
+        self.stopper.sleeper.wake();
         wait(&answered, || self.has_ended()).ok_or_else(|| self.failed(Problem::Gone))
     }
 

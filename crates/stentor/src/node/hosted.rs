@@ -4,25 +4,30 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stentor_election::Heartbeat;
 use stentor_fabric::{Idle, ProcessId, WaitMode};
-use stentor_multicast::{ClientId, GroupId, Hindrance, Member, Replica};
+use stentor_host::StandingSeat;
+use stentor_multicast::{
+    self as multicast, Application, ClientId, Delivered, GroupId, Member, Replica, RestoreError, StateReader,
+};
 use stentor_session::{Answers, ReplyRecord};
 
 use super::apply::Looks;
-use super::changes::{Changes, Shape, Sight as GroupSight};
+use super::clients::{Clients, Turner};
 use super::error::Problem;
+use super::hooks::{Hooks, Round, Voice, Wish};
 use super::machine::Machine;
 use super::mailbox::Mailbox;
 use super::poison::{Poison, Sight};
+use super::sleeper::Sleeper;
 use super::{MemberStatus, NodeError, Position, Status, Turn};
+use crate::client::Embedded;
+use crate::operator::{Elects, Operator};
 use crate::runtime::{
-    Applied, ClusterRuntime, ElectionDriver, FabricDiagnostics, GivenUp, Goodbye, MemberLoop, Presence, RunError,
-    StartError, Stop, TransferOutcome, TransferReport, TransferRole, first_state, told_hindrance,
+    Applied, ClusterFabric, ClusterRuntime, FabricDiagnostics, Goodbye, MemberLoop, RunError, StartError, Stop,
 };
 use crate::state_machine::StateMachine;
 
-/// How often news of the fabric are logged.
+/// How often the clients of a halted group are told.
 const LOOK: Duration = Duration::from_millis(100);
 /// The longest sleep where nobody can wait for what lands.
 const BLIND: Duration = Duration::from_millis(1);
@@ -38,6 +43,8 @@ pub(super) trait Host<S>: Send {
     fn looks(&self) -> Looks<S>;
     fn into_machine(self: Box<Self>) -> Result<S, NodeError>;
     fn hand_over(&mut self, to: &str) -> Result<(), NodeError>;
+    /// Turns a client from now on.
+    fn adopt(&mut self, client: Box<dyn Embedded>);
 }
 
 /// What other threads ask of a node.
@@ -46,14 +53,25 @@ pub(super) type Request<S> = Box<dyn FnOnce(&mut dyn Host<S>) + Send>;
 /// Where they leave it.
 pub(super) type Requests<S> = Mailbox<Request<S>>;
 
+/// Nobody takes requests any more when this is dropped.
+struct EndOfRequests<S>(Requests<S>);
+
+impl<S> Drop for EndOfRequests<S> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// Makes the member, at the start of the node and when it starts over.
 pub(super) type StartMember<F> = Box<dyn Fn() -> Result<Member<F>, StartError> + Send>;
 
 /// A member with its election and its machine.
-pub(super) struct Hosted<F: FabricDiagnostics, S> {
+pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     plan: Arc<ClusterRuntime>,
     me: ProcessId,
     group: GroupId,
+    /// Answers commands of this host and of others. It is dropped before what keeps the directory of its socket: the member, or the place.
+    operator: Operator,
     /// `None` between two lives, while the node starts over.
     member: Option<Member<F>>,
     start: StartMember<F>,
@@ -62,50 +80,95 @@ pub(super) struct Hosted<F: FabricDiagnostics, S> {
     poison: Poison,
     wait: WaitMode,
     turns: MemberLoop,
-    election: ElectionDriver<Heartbeat>,
-    mailbox: Requests<S>,
+    hooks: H,
+    election: H::Election,
+    /// Where it says what happens.
+    voice: Voice,
+    mailbox: EndOfRequests<S>,
+    clients: Clients,
+    turner: Turner,
+    sleeper: Sleeper,
     leaving: Leaving,
-    next_look: Duration,
-    /// What was logged of the group.
-    changes: Changes,
+    /// Where commands of this host find the node, on fabrics that have no such place.
+    place: Option<StandingSeat>,
+    /// When the clients of a halted group are told next.
+    next_notice: Duration,
     /// Whether the caller may have slept on the descriptor since the last round.
     sleeps: bool,
+    /// It turns no more.
+    has_ended: bool,
+}
+
+/// The application of the member: the machine, and the hooks, which see each delivery after it.
+struct Watched<'a, S, H> {
+    machine: &'a mut Machine<S>,
+    hooks: &'a mut H,
+}
+
+impl<S: StateMachine, H: Hooks> Application for Watched<'_, S, H> {
+    #[inline]
+    fn deliver(&mut self, delivered: &Delivered<'_>) {
+        let command = self.machine.deliver(delivered);
+        self.hooks.delivered(delivered, command);
+    }
+
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.machine.has_room()
+    }
+
+    fn freeze(&mut self) -> Box<dyn multicast::Frozen> {
+        self.hooks.freezes();
+        self.machine.freeze()
+    }
+
+    /// Has the state taken over. A failure ends the node, which finds it in the progress of the machine.
+    fn restore_from(&mut self, number: u64, state: &mut StateReader<'_>) -> Result<(), RestoreError> {
+        self.machine.restore(number, std::iter::from_fn(|| state.next_chunk()).collect());
+        // A machine on a thread of its own has not begun yet.
+        if self.machine.progress().failure().is_none() {
+            self.hooks.restored(number);
+        }
+        Ok(())
+    }
 }
 
 /// The end of a node that was told to stop.
 #[derive(Default)]
 struct Leaving {
     goodbye: Goodbye,
+    /// To whom it hands over, as it was said.
+    heir: Option<ProcessId>,
     /// Whether the others have had the time to read that it leaves.
     done: bool,
 }
 
-impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
+impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
     pub(super) fn new(
         plan: &Arc<ClusterRuntime>,
-        member: Member<F>,
-        start: StartMember<F>,
+        (mut member, start): (Member<F>, StartMember<F>),
         machine: Machine<S>,
         wait: WaitMode,
-        mailbox: Requests<S>,
+        (mailbox, turner, sleeper): (Requests<S>, Turner, Sleeper),
+        place: Option<StandingSeat>,
+        mut hooks: H,
     ) -> Result<Self, StartError> {
         let me = member.fabric().me();
         let group = member.replica().group();
-        let others = plan.topology().members(group).filter(|process| *process != me).map(|process| plan.name(process));
-        let others: Vec<_> = others.collect();
-        log::info!(
-            "{}: starts as a member of {} of cluster {}, with {}",
-            plan.name(me),
-            plan.group_name(group),
-            plan.config().cluster(),
-            others.join(", ")
-        );
-        member.fabric().carrier().iter().for_each(|line| log::info!("{}: {line}", plan.name(me)));
+        let voice = hooks.voice(plan.name(me));
+        sleeper.set(member.fabric().waker());
+        let operator = listen(&member, place.as_ref(), &voice);
+        let election = hooks.election(plan, me)?;
+        hooks.started(plan, &mut member);
         Ok(Hosted {
-            election: ElectionDriver::heartbeat(plan, me)?,
+            operator,
+            place,
+            hooks,
+            election,
+            voice,
             plan: Arc::clone(plan),
             me,
-            group: member.replica().group(),
+            group,
             member: Some(member),
             start,
             machine,
@@ -113,66 +176,88 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
             poison: Poison::default(),
             wait,
             turns: MemberLoop::new(wait),
-            mailbox,
+            mailbox: EndOfRequests(mailbox),
+            clients: Clients::default(),
+            turner,
+            sleeper,
             leaving: Leaving::default(),
-            next_look: Duration::ZERO,
-            changes: Changes::new(plan.config().election_times().max),
+            next_notice: Duration::ZERO,
             sleeps: false,
+            has_ended: false,
         })
     }
 
     /// One round; see [`MemberLoop::round`].
     #[inline]
     fn round(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
-        let Hosted { plan, me, member, machine, answers, turns, election, leaving, next_look, changes, .. } = self;
+        let Hosted { plan, me, member, machine, answers, turns, hooks, election, voice, leaving, operator, .. } = self;
         let Some(member) = member else { return self.begin_again(stop) };
         machine.begin_round(|replies| answers.send(member, replies.iter()));
         let poisoned = machine.progress().poisoned();
         let poisoned_at = poisoned.map(|at| at.index);
         election.set_applied(Applied { commands: machine.progress().commands(), poisoned: poisoned_at });
-        let (mut since_start, mut looks) = (Duration::ZERO, false);
-        let round = |member: &mut Member<F>, now: Duration, _: bool| {
+        let (mut since_start, mut asked) = (Duration::ZERO, false);
+        let mut app = Watched { machine, hooks };
+        let round = |member: &mut Member<F>, app: &mut Watched<'_, S, H>, now: Duration, _: bool| {
             since_start = now;
-            election.watch(|process| Presence::of(member.fabric(), process));
-            election.round(now, member);
-            if stop.is_stopped() {
+            election.round(now, member, |text| voice(log::Level::Info, text));
+            asked = operator.round(now, plan, member, election);
+            let round = Round { now, plan, me: *me, member, election, operator, leaves: stop.is_stopped() };
+            let wish = app.hooks.round(round);
+            if wish != Wish::GoOn || operator.ends() {
+                stop.stop();
+            }
+            if wish == Wish::End {
+                leaving.done = true;
+            } else if stop.is_stopped() {
                 let (may_end, is_said) = (election.leave(now, member), leaving.goodbye.is_said(now));
+                if election.heir() != leaving.heir {
+                    leaving.heir = election.heir();
+                    leaving.heir.into_iter().for_each(|heir| hands_over(plan, heir, voice));
+                }
                 leaving.done = may_end && is_said;
             }
-            if now >= *next_look {
-                *next_look = now + LOOK;
-                looks = true;
-                tell(plan, *me, member);
-                if !stop.is_stopped() {
-                    tell_of_group(plan, *me, member, election, changes, now);
-                }
-            }
         };
-        let done = turns.round(member, machine, round);
+        let done = turns.round(member, &mut app, round);
         let again = answers.look(member, |client| machine.say_again(client));
         machine.end_round(|replies| answers.send(member, replies.iter()));
         let goes_on = again || member.has_unflushed();
         let (worked, longest) = done.map_err(|error| self.ended(error))?;
-        let worked = worked || goes_on;
+        let worked = worked || goes_on || asked;
         if let Some(error) = self.machine.progress().failure() {
             return Err(self.ended(RunError::Restore(self.me, error)));
         }
         if !stop.is_stopped() && self.starts_over(since_start, poisoned) {
             // Its connections end here, as those of a process that dies.
+            self.operator.close();
             self.member = None;
+            self.clients.forget_member();
         }
-        if looks && let Some(at) = poisoned {
+        if let Some(at) = poisoned
+            && since_start >= self.next_notice
+        {
+            self.next_notice = since_start + LOOK;
             self.send_halt_notices(at);
         }
-        for request in self.mailbox.take() {
-            request(self);
-        }
+        let worked = self.serve(stop) | worked;
         if !worked && self.machine.is_about_to_return() {
             // The apply thread may need this processor.
             std::thread::yield_now();
             return Ok((true, longest));
         }
-        Ok((worked, longest.min(self.machine.longest_sleep())))
+        Ok((worked, longest))
+    }
+
+    /// Does what the program asks for, and turns its clients. Returns whether they had something to do.
+    #[inline]
+    fn serve(&mut self, stop: &Stop) -> bool {
+        for request in self.mailbox.0.take() {
+            request(self);
+        }
+        if stop.is_stopped() {
+            self.clients.close();
+        }
+        self.clients.turn()
     }
 
     /// Returns whether the node, whose machine is poisoned `at` a command, starts over.
@@ -198,16 +283,17 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
             return Ok((true, Duration::ZERO));
         }
         let name = self.plan.name(self.me).to_owned();
-        log::info!("{name}: starts over, and takes the state of the others");
+        (self.voice)(log::Level::Info, "starts over, and takes the state of the others");
         let failed = |error| NodeError { name: name.clone(), problem: Problem::StartOver(Box::new(error)) };
-        let member = (self.start)().map_err(failed)?;
-        let election = ElectionDriver::heartbeat(&self.plan, self.me);
-        self.election = election.map_err(|error| failed(error.into()))?;
+        let mut member = (self.start)().map_err(failed)?;
+        self.election = self.hooks.election(&self.plan, self.me).map_err(failed)?;
+        self.hooks.started(&self.plan, &mut member);
         self.turns = MemberLoop::new(self.wait);
-        (self.next_look, self.changes) = (Duration::ZERO, Changes::new(self.plan.config().election_times().max));
-        self.sleeps = false;
+        (self.next_notice, self.sleeps) = (Duration::ZERO, false);
         self.machine.start_over();
         self.answers = Answers::new(self.plan.topology().clients());
+        self.sleeper.set(member.fabric().waker());
+        self.operator = listen(&member, self.place.as_ref(), &self.voice);
         self.member = Some(member);
         Ok((true, Duration::ZERO))
     }
@@ -235,127 +321,73 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Hosted<F, S> {
         first.filter(|_| panicked >= topology.majority(self.group) as usize)
     }
 
-    fn ended(&self, error: RunError) -> NodeError {
-        NodeError { name: self.plan.name(self.me).to_owned(), problem: Problem::Ended(error) }
-    }
-}
-
-/// Logs what the fabric and the transfers of state have to tell.
-fn tell<F: FabricDiagnostics>(plan: &ClusterRuntime, me: ProcessId, member: &mut Member<F>) {
-    let name = plan.name(me);
-    while let Some(refusal) = member.fabric_mut().next_refusal() {
-        log::warn!("{name}: {}", refusal.tell(|process| plan.name(process).to_owned()));
-    }
-    while let Some(trouble) = member.fabric_mut().next_trouble() {
-        log::warn!("{name}: {trouble}");
-    }
-    while let Some(report) = member.take_transfer_report() {
-        let (level, text) = told(&report, plan.name(report.peer));
-        log::log!(level, "{name}: {text}");
-    }
-}
-
-/// Logs what changed in the group.
-fn tell_of_group<F: FabricDiagnostics>(
-    plan: &ClusterRuntime,
-    me: ProcessId,
-    member: &Member<F>,
-    election: &ElectionDriver<Heartbeat>,
-    changes: &mut Changes,
-    now: Duration,
-) {
-    let (replica, name) = (member.replica(), plan.name(me));
-    let sight = sight(plan, me, member, election);
-    for (level, text) in changes.look(now, sight, || first_state(replica, plan)) {
-        log::log!(level, "{name}: {text}");
-    }
-}
-
-fn sight<'a, F: FabricDiagnostics>(
-    plan: &'a ClusterRuntime,
-    me: ProcessId,
-    member: &Member<F>,
-    election: &ElectionDriver<Heartbeat>,
-) -> GroupSight<'a> {
-    let (replica, topology) = (member.replica(), plan.topology());
-    let (group, joining) = (replica.group(), replica.is_joining());
-    let shows_memory = |process| {
-        election.election().stands(process) || election.delivered(process) > 0 || election.poisoned(process).is_some()
-    };
-    let shape = |process: ProcessId| match joining {
-        _ if !member.fabric().sees(process) => Shape::Gone,
-        true if replica.also_without_memory().any(|other| other == process) => Shape::Without,
-        // A member with memory says what it has applied, or that it would lead.
-        false if !shows_memory(process) => Shape::Without,
-        _ => Shape::There,
-    };
-    let others = topology.members(group).filter(|process| *process != me);
-    let hindrance = replica.hindrance().filter(|hindrance| joining && !matches!(hindrance, Hindrance::Missing(_)));
-    GroupSight {
-        me: plan.name(me),
-        group: plan.group_name(group),
-        majority: topology.majority(group) as usize,
-        joining,
-        epoch: replica.ballot().number(),
-        leader: plan.name(replica.ballot().leader()),
-        leads: replica.is_leader(),
-        others: others.map(|process| (plan.name(process), shape(process))).collect(),
-        hindrance: hindrance.map(|hindrance| hindered(&hindrance, plan)),
-    }
-}
-
-/// What keeps a group from beginning, and what to do. An operator cannot reach a node of a library: its processes are all there is.
-fn hindered(hindrance: &Hindrance, plan: &ClusterRuntime) -> String {
-    let why = told_hindrance(hindrance, |process| plan.name(process));
-    match hindrance {
-        Hindrance::Remembered { by, .. } => {
-            format!("{why}; stop {} and start it anew, if it has nothing that is needed", plan.name(*by))
+    /// Pauses after a round as it is due; see [`MemberLoop::pause`]. With clients the node sleeps on the descriptors of all.
+    fn pause(&mut self, worked: bool, longest: Duration) -> Result<(), NodeError> {
+        let Some(member) = &mut self.member else { return Ok(()) };
+        if self.clients.is_empty() {
+            return self.turns.pause(member, worked, longest).map_err(|error| self.ended(error));
         }
-        Hindrance::Missing(_) => why,
-        Hindrance::Operator => {
-            format!("{why}; set total_loss = \"begin\" in the configuration of all processes, and start them anew")
+        match self.turns.idle(member, worked) {
+            Idle::Poll => Ok(()),
+            Idle::Arm => {
+                self.clients.arm();
+                Ok(())
+            }
+            Idle::Sleep => {
+                if let Some(longest) = self.may_sleep(longest)? {
+                    let slept = self.clients.sleep(longest);
+                    slept.map_err(|error| self.cannot_wait(error))?;
+                }
+                self.woken()
+            }
         }
     }
-}
 
-/// Returns what to say of a transfer of state. What needs somebody to look is a warning.
-fn told(report: &TransferReport, peer: &str) -> (log::Level, String) {
-    let TransferReport { position, bytes, .. } = report;
-    let what = match report.role {
-        TransferRole::Donor => format!("gives {peer} its state after {position} commands"),
-        TransferRole::Receiver => format!("takes {peer}'s state after {position} commands"),
-    };
-    match report.outcome {
-        TransferOutcome::Began => (log::Level::Info, what),
-        TransferOutcome::Resumed => (log::Level::Info, format!("{what}: goes on after a broken connection")),
-        TransferOutcome::Complete => (log::Level::Info, format!("{what}: complete, {bytes} bytes")),
-        TransferOutcome::GivenUp(why) => {
-            let passes = matches!(why, GivenUp::Abandoned | GivenUp::LeaderChanged);
-            let level = if passes { log::Level::Info } else { log::Level::Warn };
-            (level, format!("{what}: given up after {bytes} bytes: {why}"))
-        }
+    /// Returns for how long the node may sleep, and makes the descriptor for that. `None`: not at all.
+    fn may_sleep(&mut self, longest: Duration) -> Result<Option<Duration>, NodeError> {
+        let member = self.member.as_ref().and_then(|member| member.fabric().descriptor());
+        let longest = if member.is_some() { longest } else { longest.min(BLIND) };
+        let watched = self.clients.watch(member);
+        watched.map_err(|error| self.cannot_wait(error))?;
+        Ok(self.clients.may_sleep(longest))
     }
-}
 
-impl<F: FabricDiagnostics + Send, S: StateMachine> Host<S> for Hosted<F, S> {
-    fn run(&mut self, stop: &Stop) -> Result<(), NodeError> {
+    /// Takes what the descriptors tell, after a sleep there.
+    fn woken(&mut self) -> Result<(), NodeError> {
+        self.clients.woken();
+        let Some(member) = &mut self.member else { return Ok(()) };
+        self.turns.woken(member).map_err(|error| self.ended(error))
+    }
+
+    fn cannot_wait(&self, error: rustix::io::Errno) -> NodeError {
+        self.ended(RunError::Wait(stentor_fabric::WaitError::System(error.to_string())))
+    }
+
+    /// The node turns no more, though the program may keep it: nobody waits for what it would have done.
+    fn end(&mut self) {
+        // First: what the hooks do may take long, and whoever asks would wait for it.
+        self.operator.close();
+        if !std::mem::replace(&mut self.has_ended, true) {
+            self.hooks.ended(self.member.as_mut());
+        }
+        self.clients.end();
+        self.mailbox.0.close();
+    }
+
+    fn run_until(&mut self, stop: &Stop) -> Result<(), NodeError> {
         while !self.leaving.done {
             let (worked, longest) = self.round(stop)?;
-            let Some(member) = &mut self.member else { continue };
-            let paused = self.turns.pause(member, worked, longest);
-            paused.map_err(|error| self.ended(error))?;
+            self.pause(worked, longest)?;
         }
         Ok(())
     }
 
-    fn turn(&mut self, stop: &Stop) -> Result<Turn, NodeError> {
+    fn turn_once(&mut self, stop: &Stop) -> Result<Turn, NodeError> {
         if self.leaving.done {
             return Ok(Turn::Stopped);
         }
-        if std::mem::take(&mut self.sleeps)
-            && let Some(member) = &mut self.member
-        {
-            self.turns.woken(member).map_err(|error| self.ended(error))?;
+        if std::mem::take(&mut self.sleeps) {
+            self.woken()?;
         }
         loop {
             let (worked, longest) = self.round(stop)?;
@@ -366,18 +398,60 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Host<S> for Hosted<F, S> {
             match self.turns.idle(member, worked) {
                 Idle::Poll => return Ok(Turn::Busy),
                 // Another round at once. Nodes of one loop that took turns in arming would keep it awake.
-                Idle::Arm => {}
+                Idle::Arm => self.clients.arm(),
                 Idle::Sleep => {
                     self.sleeps = true;
-                    let longest = if self.descriptor().is_some() { longest } else { longest.min(BLIND) };
-                    return Ok(Turn::Idle(Instant::now() + longest));
+                    let longest = self.may_sleep(longest)?;
+                    return Ok(longest.map_or(Turn::Busy, |longest| Turn::Idle(Instant::now() + longest)));
                 }
             }
         }
     }
 
+    fn ended(&self, error: RunError) -> NodeError {
+        NodeError { name: self.plan.name(self.me).to_owned(), problem: Problem::Ended(error) }
+    }
+}
+
+/// Says to whom a node hands over that was told to stop.
+#[cold]
+fn hands_over(plan: &ClusterRuntime, heir: ProcessId, voice: &Voice) {
+    voice(log::Level::Info, &format!("told to stop: hands over to {}", plan.name(heir)));
+}
+
+/// Listens for operators, where commands of this host find the node. A node whom nobody can ask goes on all the same.
+fn listen<F: ClusterFabric>(member: &Member<F>, place: Option<&StandingSeat>, voice: &Voice) -> Operator {
+    let at = member.fabric().operator_socket().or_else(|| place.map(StandingSeat::beside));
+    Operator::listen(at.as_ref(), &member.fabric().waker()).unwrap_or_else(|error| {
+        let why = "`stentor leader` and `stentor stop` cannot ask this process: cannot listen for them";
+        voice(log::Level::Warn, &format!("{why}: {error}"));
+        Operator::default()
+    })
+}
+
+impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Host<S> for Hosted<F, S, H> {
+    fn run(&mut self, stop: &Stop) -> Result<(), NodeError> {
+        self.turner.note();
+        let ended = self.run_until(stop);
+        self.end();
+        ended
+    }
+
+    fn turn(&mut self, stop: &Stop) -> Result<Turn, NodeError> {
+        self.turner.note();
+        let turned = self.turn_once(stop);
+        if !matches!(turned, Ok(Turn::Busy | Turn::Idle(_))) {
+            self.end();
+        }
+        turned
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.member.as_ref()?.fabric().descriptor()
+        self.clients.descriptor().or_else(|| self.member.as_ref()?.fabric().descriptor())
+    }
+
+    fn adopt(&mut self, client: Box<dyn Embedded>) {
+        self.clients.add(client);
     }
 
     fn status(&self) -> Status {
@@ -430,25 +504,5 @@ impl<F: FabricDiagnostics + Send, S: StateMachine> Host<S> for Hosted<F, S> {
         let mut members = self.plan.topology().members(group).filter(|process| *process != self.me);
         let process = members.find(|process| self.plan.name(*process) == to).ok_or_else(|| failed(None))?;
         self.election.hand_over(process).map_err(|why| failed(Some(why)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_transfer_that_is_given_up_says_why_and_is_a_warning_if_somebody_must_look() {
-        let told = |outcome| {
-            told(&TransferReport { role: TransferRole::Donor, peer: ProcessId(1), position: 7, bytes: 9, outcome }, "b")
-        };
-        let (level, text) = told(TransferOutcome::GivenUp(GivenUp::TooLarge { bytes: 11, limit: 10 }));
-        assert_eq!(level, log::Level::Warn);
-        assert!(
-            text.starts_with("gives b its state after 7 commands: given up after 9 bytes: ") && text.contains("11")
-        );
-        assert!(!text.contains("TooLarge"), "{text}");
-        assert_eq!(told(TransferOutcome::GivenUp(GivenUp::LeaderChanged)).0, log::Level::Info);
-        assert_eq!(told(TransferOutcome::Began).0, log::Level::Info);
     }
 }

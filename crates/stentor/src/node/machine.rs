@@ -1,15 +1,15 @@
-//! A state machine as the application of a member.
+//! A state machine, on the thread of the protocol or on one of its own.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
 use stentor_fabric::WaitMode;
-use stentor_multicast::{
-    self as multicast, Application, ClientId, Delivered, GroupId, Readiness, RestoreError, StateReader,
-};
+use stentor_multicast::{self as multicast, ClientId, Delivered, GroupId, Readiness};
+use stentor_session::AnswerBuffer;
 
-use super::apply::{Applier, ApplyThread, Bounds, Head, Looks, Progress, Queue, Record, Replies};
+use super::apply::{Applier, ApplyThread, Bounds, Head, Looks, Progress, Queue, Record};
+use super::sleeper::Sleeper;
 use crate::Group;
 use crate::state_machine::StateMachine;
 
@@ -41,19 +41,26 @@ enum Side<S> {
     Here {
         applier: Box<Applier<S>>,
         /// What it replied in this round.
-        replies: Replies,
+        replies: AnswerBuffer,
         /// The destination groups of the present command.
         groups: Vec<GroupId>,
     },
 }
 
 impl<S: StateMachine> Machine<S> {
-    pub(super) fn start(applier: Applier<S>, on: ApplyThread, bounds: Bounds, wait: WaitMode) -> io::Result<Self> {
+    /// Starts the machine. If it has a thread of its own, that wakes the protocol's thread when there are replies or room.
+    pub(super) fn start(
+        applier: Applier<S>,
+        on: ApplyThread,
+        bounds: Bounds,
+        wait: WaitMode,
+        sleeper: Sleeper,
+    ) -> io::Result<Self> {
         let (progress, looks) = (Arc::clone(applier.progress()), applier.looks().clone());
         let side = match on {
-            ApplyThread::Own => Side::Own(Queue::start(applier, bounds, wait)?),
+            ApplyThread::Own => Side::Own(Queue::start(applier, bounds, wait, sleeper)?),
             ApplyThread::Protocol => {
-                Side::Here { applier: Box::new(applier), replies: Replies::default(), groups: Vec::new() }
+                Side::Here { applier: Box::new(applier), replies: AnswerBuffer::default(), groups: Vec::new() }
             }
         };
         Ok(Machine { side, progress, looks })
@@ -69,7 +76,7 @@ impl<S: StateMachine> Machine<S> {
 
     /// Takes what was applied, before a round of the protocol.
     #[inline]
-    pub(super) fn begin_round(&mut self, replied: impl FnMut(&Replies)) {
+    pub(super) fn begin_round(&mut self, replied: impl FnMut(&AnswerBuffer)) {
         if let Side::Own(queue) = &mut self.side {
             queue.begin_round(replied);
         }
@@ -77,7 +84,7 @@ impl<S: StateMachine> Machine<S> {
 
     /// Hands over what was delivered, after a round of the protocol.
     #[inline]
-    pub(super) fn end_round(&mut self, mut replied: impl FnMut(&Replies)) {
+    pub(super) fn end_round(&mut self, mut replied: impl FnMut(&AnswerBuffer)) {
         match &mut self.side {
             Side::Own(queue) => queue.end_round(),
             Side::Here { applier, replies, .. } => {
@@ -101,15 +108,6 @@ impl<S: StateMachine> Machine<S> {
     #[inline]
     pub(super) fn is_about_to_return(&self) -> bool {
         matches!(&self.side, Side::Own(queue) if queue.is_about_to_return())
-    }
-
-    /// Returns how long this thread may sleep, as far as the machine goes.
-    #[inline]
-    pub(super) fn longest_sleep(&self) -> std::time::Duration {
-        match &self.side {
-            Side::Own(queue) => queue.longest_sleep(),
-            Side::Here { .. } => std::time::Duration::MAX,
-        }
     }
 
     /// Has the replies said again that this client has not acknowledged.
@@ -138,30 +136,36 @@ impl<S: StateMachine> Machine<S> {
             Side::Here { applier, .. } => Ok(*applier),
         }
     }
-}
 
-impl<S: StateMachine> Application for Machine<S> {
+    /// Takes what was delivered. Returns the command that was applied, if the machine is on this thread and the delivery is one.
     #[inline]
-    fn deliver(&mut self, delivered: &Delivered<'_>) {
+    pub(super) fn deliver<'a>(&mut self, delivered: &Delivered<'a>) -> Option<&'a [u8]> {
         match &mut self.side {
-            Side::Own(queue) => queue.push(delivered),
+            Side::Own(queue) => {
+                queue.push(delivered);
+                None
+            }
             Side::Here { applier, replies, groups } => {
                 groups.clear();
                 groups.extend(delivered.groups.iter());
-                applier.apply(&Record { head: Head::of(delivered), groups, command: delivered.payload }, replies);
+                let record = Record { head: Head::of(delivered), groups, command: delivered.payload };
+                let bytes = applier.apply(&record, replies)?;
+                delivered.payload.get(delivered.payload.len().checked_sub(bytes)?..)
             }
         }
     }
 
+    /// Returns whether there is room for another command.
     #[inline]
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         match &self.side {
             Side::Own(queue) => queue.has_room(),
             Side::Here { .. } => !self.progress.is_ill(),
         }
     }
 
-    fn freeze(&mut self) -> Box<dyn multicast::Frozen> {
+    /// Freezes the value after everything that was delivered.
+    pub(super) fn freeze(&mut self) -> Box<dyn multicast::Frozen> {
         match &mut self.side {
             Side::Own(queue) => queue.freeze(),
             Side::Here { applier, .. } => {
@@ -170,14 +174,12 @@ impl<S: StateMachine> Application for Machine<S> {
         }
     }
 
-    /// Has the state taken over. A failure ends the node, which finds it in the [`Progress`].
-    fn restore_from(&mut self, number: u64, state: &mut StateReader<'_>) -> Result<(), RestoreError> {
-        let chunks = std::iter::from_fn(|| state.next_chunk()).collect();
+    /// Has a state of `number` commands taken over. A failure is found in the [`Progress`].
+    pub(super) fn restore(&mut self, number: u64, chunks: VecDeque<Vec<u8>>) {
         match &mut self.side {
             Side::Own(queue) => queue.restore(number, chunks),
             Side::Here { applier, .. } => applier.restore(number, chunks),
         }
-        Ok(())
     }
 }
 
@@ -197,11 +199,15 @@ mod tests {
     use std::io::Read;
 
     use stentor_multicast::{Ballot, DestinationGroups, Incarnation, MessageId, Timestamp};
-    use stentor_session::Sessions;
+    use stentor_session::{Body, Envelope, Kind, Pair, Sessions, pairs_tag};
 
     use super::*;
     use crate::config::Limits;
+    use crate::node::journal::logged;
     use crate::{Cluster, Context, Reply, Stateless};
+
+    /// The word of a session's opening.
+    const WORD: u64 = 9;
 
     struct Places(Vec<(Group, Position)>);
 
@@ -228,9 +234,10 @@ mod tests {
         let cluster = cluster.expect("a sound cluster");
         let groups: Vec<_> = cluster.groups().collect();
         let places = [groups[0], groups[1]].map(|group| {
-            let applier = Applier::new(Places(Vec::new()), "a", group, cluster.runtime());
+            let applier = Applier::new(Places(Vec::new()), ("a", &logged("a")), group, cluster.runtime());
             let applier = applier.expect("it has nothing to write");
-            let machine = Machine::start(applier, ApplyThread::Own, Bounds::default(), WaitMode::ADAPTIVE);
+            let machine =
+                Machine::start(applier, ApplyThread::Own, Bounds::default(), WaitMode::ADAPTIVE, Sleeper::default());
             let mut machine = machine.expect("starts");
             for (number, group) in [(1, 0), (2, 1)] {
                 machine.deliver(&Delivered {
@@ -289,17 +296,23 @@ mod tests {
 
     /// A machine on either thread, with room for four commands where that is its own.
     fn counts() -> [Machine<Count>; 2] {
+        counts_for(&Sleeper::default())
+    }
+
+    /// The same; the apply thread wakes this sleeper.
+    fn counts_for(sleeper: &Sleeper) -> [Machine<Count>; 2] {
         let members = ["a", "b", "c"].map(|name| (name, format!("{name}:1")));
         let cluster = Cluster::builder("c").group("g", members).build().expect("a sound cluster");
         let group = cluster.groups().next().expect("there is one");
         [ApplyThread::Own, ApplyThread::Protocol].map(|on| {
-            let applier = Applier::new(Count::default(), "a", group, cluster.runtime()).expect("it can be written");
+            let applier = Applier::new(Count::default(), ("a", &logged("a")), group, cluster.runtime())
+                .expect("it can be written");
             let bounds = Bounds { commands: 4, bytes: 1 << 20 };
-            Machine::start(applier, on, bounds, WaitMode::ADAPTIVE).expect("starts")
+            Machine::start(applier, on, bounds, WaitMode::ADAPTIVE, sleeper.clone()).expect("starts")
         })
     }
 
-    fn deliver(machine: &mut Machine<Count>, numbers: std::ops::RangeInclusive<u64>) {
+    fn deliver<S: StateMachine>(machine: &mut Machine<S>, numbers: std::ops::RangeInclusive<u64>) {
         for number in numbers {
             machine.deliver(&Delivered {
                 id: MessageId { client: ClientId(0), sequence: 2 * number },
@@ -335,11 +348,112 @@ mod tests {
         rounds(&mut own, Machine::has_room);
         deliver(&mut own, 5..=5);
         rounds(&mut own, |machine| machine.progress().commands() == 5);
-        rounds(&mut own, |machine| machine.longest_sleep() == std::time::Duration::MAX);
         deliver(&mut here, 1..=5);
         rounds(&mut here, |_| true);
         assert_eq!(here.progress().commands(), 5);
         assert_eq!(own.progress().applied().map(|at| at.index), Some(5));
+    }
+
+    /// Needs a millisecond for a command.
+    struct Slow;
+
+    impl StateMachine for Slow {
+        type Frozen = Stateless;
+
+        fn apply(&mut self, _: &Context<'_>, _: &[u8], _: &mut Reply) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+
+        fn freeze(&self) -> Stateless {
+            Stateless
+        }
+
+        fn restore(&mut self, _: &mut dyn Read) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn room_ends_early_when_commands_have_taken_long() {
+        let (sleeper, (wake, woken)) = (Sleeper::default(), std::sync::mpsc::channel());
+        sleeper.set(stentor_fabric::Waker::new(move || _ = wake.send(())));
+        let cluster = Cluster::builder("c").group("g", [("a", "a:1")]).build().expect("a sound cluster");
+        let group = cluster.groups().next().expect("there is one");
+        let applier =
+            Applier::new(Slow, ("a", &logged("a")), group, cluster.runtime()).expect("it has nothing to write");
+        let machine = Machine::start(applier, ApplyThread::Own, Bounds::default(), WaitMode::BLOCK, sleeper);
+        let mut machine = machine.expect("starts");
+        deliver(&mut machine, 1..=32);
+        assert!(machine.has_room(), "nothing is known of it yet");
+        machine.end_round(|_| panic!("nobody is to be answered"));
+        woken.recv_timeout(std::time::Duration::from_secs(20)).expect("a batch comes back");
+        machine.begin_round(|_| panic!("nobody is to be answered"));
+        deliver(&mut machine, 33..=47);
+        assert!(machine.has_room());
+        deliver(&mut machine, 48..=48);
+        assert!(!machine.has_room(), "sixteen of them wait");
+    }
+
+    #[test]
+    fn the_apply_thread_wakes_whoever_sleeps_until_commands_are_applied() {
+        let (sleeper, (wake, woken)) = (Sleeper::default(), std::sync::mpsc::channel());
+        sleeper.set(stentor_fabric::Waker::new(move || _ = wake.send(())));
+        let [mut own, _] = counts_for(&sleeper);
+        deliver(&mut own, 1..=3);
+        own.end_round(|_| panic!("nobody is to be answered"));
+        assert_eq!(woken.recv_timeout(std::time::Duration::from_secs(20)), Ok(()));
+        assert_eq!(own.progress().commands(), 3);
+    }
+
+    /// The payload of a message of a session to the group of the tests.
+    fn in_envelope(kind: Kind, request: u64, rest: &[u8]) -> Vec<u8> {
+        let pair = Pair { group: GroupId(0), incarnation: Incarnation::FIRST };
+        let session = stentor_session::SessionId(5);
+        let pairs = pairs_tag(WORD, [pair]);
+        let envelope = Envelope { session, request, end: 1 << 37, pairs, generation: 1, behind: 0, kind };
+        let mut out = vec![0; Envelope::BYTES];
+        envelope.write((&mut out[..]).try_into().expect("so long"));
+        if kind == Kind::Open {
+            Body { ttl: 1 << 38, pairs: vec![pair], ..Body::default() }.write(&mut out);
+        }
+        [&out[..], rest].concat()
+    }
+
+    #[test]
+    fn what_is_applied_on_this_thread_is_told_without_its_envelope_and_once() {
+        let cluster = Cluster::builder("c").group("g", [("a", "a:1")]).build().expect("a sound cluster");
+        let group = cluster.groups().next().expect("there is one");
+        let start = |on| {
+            let applier = Applier::new(Places(Vec::new()), ("a", &logged("a")), group, cluster.runtime())
+                .expect("it can be written");
+            Machine::start(applier, on, Bounds::default(), WaitMode::ADAPTIVE, Sleeper::default()).expect("starts")
+        };
+        let (mut here, mut own) = (start(ApplyThread::Protocol), start(ApplyThread::Own));
+        let command = in_envelope(Kind::Command, 1, b"line");
+        let cases = [
+            (false, b"bare".to_vec(), Some(&b"bare"[..])),
+            (true, in_envelope(Kind::Open, WORD, b""), None),
+            (true, command.clone(), Some(b"line")),
+            (true, command, None),
+            (true, in_envelope(Kind::Query, 2, b"query"), None),
+            (true, b"no envelope".to_vec(), None),
+        ];
+        for (number, (enveloped, payload, applied)) in (1..).zip(cases) {
+            let delivered = Delivered {
+                id: MessageId { client: ClientId(0), sequence: number },
+                timestamp: Timestamp { time: number, group: 0 },
+                number,
+                ballot: Ballot::default(),
+                origin: Incarnation::FIRST,
+                groups: DestinationGroups::from_words(&[0]),
+                enveloped,
+                payload: &payload,
+            };
+            assert_eq!((here.deliver(&delivered), own.deliver(&delivered)), (applied, None), "{number}");
+        }
+        assert_eq!(stopped(here).0.len(), 2);
+        own.end_round(|_| ());
+        assert_eq!(stopped(own).0.len(), 2);
     }
 
     #[test]
@@ -366,8 +480,8 @@ mod tests {
         for mut machine in counts() {
             deliver(&mut machine, 1..=2);
             let mut restore = |number: u64, bytes: &[u8]| {
-                let mut chunks = VecDeque::from([bytes[..3].to_vec(), bytes[3..].to_vec()]);
-                machine.restore_from(number, &mut StateReader::new(&mut chunks)).expect("it is told later");
+                let chunks = VecDeque::from([bytes[..3].to_vec(), bytes[3..].to_vec()]);
+                machine.restore(number, chunks);
                 let here = matches!(machine.side, Side::Here { .. });
                 assert!(here || !machine.has_room(), "it is not taken over yet");
                 rounds(&mut machine, |machine| machine.has_room() || machine.progress().failure().is_some());
@@ -390,12 +504,13 @@ mod tests {
         let members = ["a", "b", "c"].map(|name| (name, format!("{name}:1")));
         let cluster = Cluster::builder("c").group("g", members).build().expect("a sound cluster");
         let group = cluster.groups().next().expect("there is one");
-        let applier = Applier::new(Count(3), "a", group, cluster.runtime()).expect("it can be written");
+        let applier = Applier::new(Count(3), ("a", &logged("a")), group, cluster.runtime()).expect("it can be written");
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         applier.looks().put(Box::new(move |machine| {
             let _ = tell.send(machine.map(|machine| machine.0));
         }));
-        let machine = Machine::start(applier, ApplyThread::Own, Bounds::default(), WaitMode::BLOCK).expect("starts");
+        let machine = Machine::start(applier, ApplyThread::Own, Bounds::default(), WaitMode::BLOCK, Sleeper::default())
+            .expect("starts");
         assert_eq!(told.recv_timeout(std::time::Duration::from_secs(20)), Ok(Ok(3)));
         drop(machine);
     }

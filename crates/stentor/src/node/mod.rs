@@ -10,14 +10,23 @@
 //! these: its state machine has panicked; it votes, and applies nothing. *Starts over*: from that, as if the process were started again.
 
 mod apply;
+mod berth;
 mod builder;
 mod changes;
+mod clients;
 mod error;
 mod handle;
+#[cfg_attr(
+    not(feature = "unstable-core"),
+    allow(dead_code, unreachable_pub, reason = "the feature `unstable-core` publishes it")
+)]
+mod hooks;
 mod hosted;
+mod journal;
 mod machine;
 mod mailbox;
 mod poison;
+mod sleeper;
 mod state_writer;
 mod status;
 
@@ -25,16 +34,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::client::ClientBuilder;
 use crate::runtime::Stop;
 use crate::state_machine::StateMachine;
 use apply::Looks;
+use berth::Berth;
 use handle::looked;
 use hosted::Host;
+use sleeper::Sleeper;
 
 pub use apply::ApplyThread;
 pub use builder::NodeBuilder;
 pub use error::{NodeError, NodeErrorKind, StartError, StartErrorKind};
 pub use handle::NodeHandle;
+#[cfg(feature = "unstable-core")]
+pub use hooks::{Hooks, Round, Voice, Wish};
 pub use machine::Position;
 pub use status::{MemberStatus, Status};
 
@@ -45,6 +59,7 @@ pub struct Node<S> {
     /// What [`as_fd`](AsFd::as_fd) returns where the fabric has no descriptor: one that is never readable.
     never: OwnedFd,
     looks: Looks<S>,
+    berth: Berth<S>,
 }
 
 impl<S> std::fmt::Debug for Node<S> {
@@ -60,7 +75,7 @@ impl<S: StateMachine> Node<S> {
     /// # Errors
     /// Why it cannot go on, with the remedy.
     pub fn run(&mut self) -> Result<(), NodeError> {
-        let stop = Arc::clone(&self.stopper.0);
+        let stop = Arc::clone(&self.stopper.stop);
         self.host.run(&stop)
     }
 
@@ -69,7 +84,7 @@ impl<S: StateMachine> Node<S> {
     /// # Errors
     /// As [`run`](Node::run).
     pub fn turn(&mut self) -> Result<Turn, NodeError> {
-        let stop = Arc::clone(&self.stopper.0);
+        let stop = Arc::clone(&self.stopper.stop);
         self.host.turn(&stop)
     }
 
@@ -83,6 +98,12 @@ impl<S: StateMachine> Node<S> {
     #[must_use]
     pub fn status(&self) -> Status {
         self.host.status()
+    }
+
+    /// Begins a client in this process that the node turns; see [`NodeHandle::client`]. It connects on another thread while the node is
+    /// run or turned: on this one that would wait for itself, which is an error.
+    pub fn client(&self) -> ClientBuilder {
+        self.berth.builder()
     }
 
     /// Looks at the value between two commands, on the thread that applies them, and waits for that. The protocol is not turned meanwhile.
@@ -116,7 +137,7 @@ impl<S: StateMachine> Node<S> {
 }
 
 /// Readable when there may be something to do, after [`Turn::Idle`]. A node that starts over after a panic of its state machine has another
-/// descriptor from then on: ask for it before each sleep.
+/// descriptor from then on, and so has one whose embedded clients come or go: ask for it before each sleep.
 impl<S> AsFd for Node<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.host.descriptor().unwrap_or_else(|| self.never.as_fd())
@@ -137,12 +158,16 @@ pub enum Turn {
 
 /// Stops a node. Cloning it is cheap.
 #[derive(Clone, Debug, Default)]
-pub struct Stopper(Arc<Stop>);
+pub struct Stopper {
+    stop: Arc<Stop>,
+    sleeper: Sleeper,
+}
 
 impl Stopper {
-    /// Asks the node to stop. It does so within its next rounds, for which an event loop that sleeps waits until the moment that
-    /// [`Turn::Idle`] named.
+    /// Asks the node to stop. It does so within its next rounds; if it sleeps, it is woken, and so is an event loop that sleeps on its
+    /// descriptor.
     pub fn stop(&self) {
-        self.0.stop();
+        self.stop.stop();
+        self.sleeper.wake();
     }
 }

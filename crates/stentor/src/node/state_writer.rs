@@ -1,11 +1,13 @@
 //! A frozen value while a thread of its own writes it and the protocol reads it in pieces.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 
 use stentor_multicast::{self as multicast, Readiness};
 
+use super::hooks::Voice;
 use crate::state_machine::Frozen;
 
 /// Bytes that are handed over at once.
@@ -22,8 +24,9 @@ enum News {
 
 /// The reader's end. The writer ends with it.
 pub(super) struct StateWriter {
-    /// The node's name.
+    /// The node's name, and where it says what fails.
     name: String,
+    voice: Voice,
     /// Writes the value; `None` once the thread for that was started.
     write: Option<Box<dyn FnOnce() + Send>>,
     news: Receiver<News>,
@@ -35,8 +38,8 @@ pub(super) struct StateWriter {
 }
 
 impl StateWriter {
-    /// Takes a value that is written from when its bytes are asked for: one that is too large never is. `name` is the node's.
-    pub(super) fn begin(name: &str, frozen: impl Frozen) -> StateWriter {
+    /// Takes a value that is written from when its bytes are asked for: one that is too large never is. `name` and `voice` are the node's.
+    pub(super) fn begin((name, voice): (&str, &Voice), frozen: impl Frozen) -> StateWriter {
         let hint = frozen.bytes_hint();
         let (tell, news) = sync_channel(WAITING);
         let write = move || {
@@ -47,6 +50,7 @@ impl StateWriter {
         };
         StateWriter {
             name: name.to_owned(),
+            voice: Arc::clone(voice),
             write: Some(Box::new(write)),
             news,
             chunk: (Vec::new(), 0),
@@ -57,8 +61,8 @@ impl StateWriter {
     }
 
     fn fail(&mut self, error: &io::Error) {
-        let name = &self.name;
-        log::error!("{name}: the state cannot be written, and the member that needs it does not get it: {error}");
+        let text = format!("the state cannot be written, and the member that needs it does not get it: {error}");
+        (self.voice)(log::Level::Error, &text);
         self.state = Readiness::Failed;
     }
 }
@@ -138,6 +142,7 @@ mod tests {
     use stentor_multicast::Frozen as _;
 
     use super::*;
+    use crate::node::journal::logged;
 
     struct Long(usize, bool);
 
@@ -173,7 +178,7 @@ mod tests {
     #[test]
     fn all_bytes_come_in_order_whatever_the_length() {
         for length in [0, 1, 999, CHUNK, CHUNK + 1, (WAITING + 3) * CHUNK + 5] {
-            let bytes = read(StateWriter::begin("a", Long(length, true))).expect("it can be written");
+            let bytes = read(StateWriter::begin(("a", &logged("a")), Long(length, true))).expect("it can be written");
             assert_eq!(bytes.len(), length);
             assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == at as u8));
         }
@@ -192,7 +197,7 @@ mod tests {
             }
         }
         let (tell, told) = sync_channel(1);
-        let writer = StateWriter::begin("a", Huge(tell));
+        let writer = StateWriter::begin(("a", &logged("a")), Huge(tell));
         assert_eq!(writer.bytes_hint(), Some(u64::MAX));
         drop(writer);
         assert!(told.recv_timeout(Duration::from_secs(20)).is_err(), "it was written");
@@ -207,8 +212,8 @@ mod tests {
                 Err(io::Error::other("no"))
             }
         }
-        assert_eq!(read(StateWriter::begin("a", Broken)), None);
-        assert_eq!(read(StateWriter::begin("a", Long(CHUNK, false))), None);
+        assert_eq!(read(StateWriter::begin(("a", &logged("a")), Broken)), None);
+        assert_eq!(read(StateWriter::begin(("a", &logged("a")), Long(CHUNK, false))), None);
     }
 
     #[test]
@@ -225,7 +230,7 @@ mod tests {
                 }
             }
         }
-        let mut writer = StateWriter::begin("a", Endless(tell));
+        let mut writer = StateWriter::begin(("a", &logged("a")), Endless(tell));
         let _ = writer.readiness();
         drop(writer);
         assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(io::ErrorKind::BrokenPipe));

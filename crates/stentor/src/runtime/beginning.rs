@@ -5,38 +5,54 @@ use stentor_multicast::{Hindrance, Incarnation, Replica};
 
 use super::cluster::ClusterRuntime;
 
-/// How a member got its first state.
+/// What is told of a group's history that begins.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FirstState {
+pub struct HistoryNotice {
     /// The line that says it.
     pub text: String,
     /// Whether somebody has to look: the group was reset, or began above another history.
     pub is_warning: bool,
 }
 
+impl HistoryNotice {
+    /// Returns the level at which it is logged.
+    #[must_use]
+    pub fn level(&self) -> log::Level {
+        if self.is_warning { log::Level::Warn } else { log::Level::Info }
+    }
+
+    pub(super) fn info(text: String) -> Self {
+        HistoryNotice { text, is_warning: false }
+    }
+
+    pub(super) fn warning(text: String) -> Self {
+        HistoryNotice { text, is_warning: true }
+    }
+}
+
 /// Says how a member got its first state.
 #[must_use]
-pub fn first_state(replica: &Replica, plan: &ClusterRuntime) -> FirstState {
+pub fn first_state(replica: &Replica, plan: &ClusterRuntime) -> HistoryNotice {
     let (group, incarnation) = (plan.group_name(replica.group()), replica.incarnation());
     // A founding and a reset have the first ballot of their incarnation; a member that is taken in later has a later one.
     if replica.delivered() > 0 || replica.ballot().number() != 1 {
         let delivered = replica.delivered();
         let text = format!("taken in by its group, which has delivered {delivered}, in incarnation {incarnation}");
-        return FirstState { text, is_warning: false };
+        return HistoryNotice::info(text);
     }
     if replica.was_remembered() {
         let text = format!(
             "an operator reset {group}: it begins from nothing, in incarnation {incarnation}, and its deliveries are numbered from 1; what \
              was under way to it is lost; start its clients again"
         );
-        return FirstState { text, is_warning: true };
+        return HistoryNotice::warning(text);
     }
     let text = format!(
         "{group} begins from nothing: its deliveries are numbered from 1; incarnation {incarnation}: no process that was reached \
          remembers another"
     );
     // A larger number means that an incarnation before was heard of.
-    FirstState { text, is_warning: incarnation.number > Incarnation::FIRST.number }
+    HistoryNotice { text, is_warning: incarnation.number > Incarnation::FIRST.number }
 }
 
 /// Describes in a few words what keeps a group from beginning.
@@ -45,5 +61,40 @@ pub fn told_hindrance<'a>(hindrance: &Hindrance, name: impl Fn(ProcessId) -> &'a
         Hindrance::Remembered { by, incarnation } => format!("{} remembers incarnation {incarnation} of it", name(*by)),
         Hindrance::Missing(process) => format!("{} was not heard", name(*process)),
         Hindrance::Operator => "total_loss = \"refuse\" leaves it to the operator".to_owned(),
+    }
+}
+
+/// Returns what keeps a group from beginning, other than members that are missing: those are reported by themselves.
+#[must_use]
+pub fn hindrance_beside_missing(replica: &Replica) -> Option<Hindrance> {
+    replica.hindrance().filter(|hindrance| !matches!(hindrance, Hindrance::Missing(_)))
+}
+
+/// Returns what an operator can do about a hindrance. `None`: nothing but wait.
+pub fn hindrance_remedy<'a>(hindrance: &Hindrance, group: &str, name: impl Fn(ProcessId) -> &'a str) -> Option<String> {
+    let resets = format!("`stentor group reset --group {group}`");
+    match hindrance {
+        Hindrance::Remembered { by, .. } => Some(format!(
+            "stop {0} and start it anew, if it has nothing that is needed, or {resets} says what is lost and goes on without \
+             waiting for that",
+            name(*by)
+        )),
+        Hindrance::Missing(_) => None,
+        Hindrance::Operator => Some(format!("{resets} lets it begin")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_remembers_is_named_with_a_remedy() {
+        let hindrance = Hindrance::Remembered { by: ProcessId(3), incarnation: Incarnation::FIRST };
+        let name = |_| "g2.1";
+        assert_eq!(told_hindrance(&hindrance, name), "g2.1 remembers incarnation 1-00000000 of it");
+        let remedy = hindrance_remedy(&hindrance, "g1", name).expect("there is one");
+        assert!(remedy.starts_with("stop g2.1 and start it anew") && remedy.contains("group reset --group g1"));
+        assert_eq!(hindrance_remedy(&Hindrance::Missing(ProcessId(1)), "g1", name), None);
     }
 }

@@ -15,12 +15,15 @@ use stentor_host::{Source, StartError as SeatError};
 use stentor_multicast::{
     Client, ClientId, GroupId, Limits, Member, NodeError, ProcessRole, ReplicaConfig, Topology, TopologyError, Variant,
 };
+use stentor_session::SessionLimits;
 use thiserror::Error;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::address::AddressError;
 use super::clock::incarnation;
 use super::room::Shortage;
-use crate::config::{ClusterConfig, FabricKind, KeyError, ProcessTable};
+use super::twin::told_running;
+use crate::config::{ClusterConfig, FabricKind, KeyError, MemberConfig, ProcessTable};
 
 /// Ticks for which a process without memory waits for processes that remember its group: 300 ms, also while it rests. Processes
 /// that run connect in a fraction of that.
@@ -68,6 +71,12 @@ pub enum StartError {
     /// The election.
     #[error(transparent)]
     Election(#[from] HeartbeatError),
+    /// An election by servers.
+    #[error("no election by these servers: {source}")]
+    Servers {
+        /// What is wrong with them.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The configuration names the simulated fabric, on which no process runs.
     #[error("fabric `sim` has no processes of a system")]
     Simulated,
@@ -89,9 +98,26 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// Returns what happened. `address`: where the process is by the configuration, if that is known.
+    pub(crate) fn what(&self, address: Option<&str>) -> String {
+        match self.twin(address) {
+            Some((what, _)) => what,
+            None => self.to_string(),
+        }
+    }
+
+    /// Returns why a second process of a name is refused, and what to do, if that is the error.
+    fn twin(&self, address: Option<&str>) -> Option<(String, String)> {
+        let StartError::Fabric(SeatError::AlreadyRunning { name, cluster, pid, about, .. }) = self else { return None };
+        Some(told_running(name, cluster, *pid, about.as_deref(), address))
+    }
+
     /// Returns what to do about it.
     #[must_use]
     pub fn remedy(&self) -> String {
+        if let Some((_, remedy)) = self.twin(None) {
+            return remedy;
+        }
         const DOCTOR: &str = "`stentor doctor` says what this machine can do";
         let remedy = match self {
             StartError::UnknownProcess(_) | StartError::Role(..) => {
@@ -102,6 +128,7 @@ impl StartError {
             StartError::NotBuiltIn(fabric) => {
                 return format!("build it with the feature `{fabric}` of the crate `stentor`");
             }
+            StartError::Servers { .. } => "name servers as HOST:PORT, and check [election] and the names",
             StartError::Election(_) => "change timeout_min_ms and timeout_max_ms in [election]",
             StartError::Thread { source } => OsError::remedy_in(source).unwrap_or(DOCTOR),
             StartError::State { .. } => "mend `Frozen::write`",
@@ -110,7 +137,6 @@ impl StartError {
                 "write `key = \"file:PATH\"` or \"env:NAME\" into the configuration, and give the key 32 random bytes"
             }
             StartError::Address(_) => "mend the address in the configuration of all processes",
-            StartError::Fabric(SeatError::AlreadyRunning { .. }) => "stop that process, or give this one another name",
             StartError::Node(_) => "lower the limits; `Cluster::memory` tells the memory that they take",
             StartError::Fabric(error) => OsError::remedy_in(error).unwrap_or(DOCTOR),
             #[cfg(feature = "roce")]
@@ -186,6 +212,19 @@ impl ClusterRuntime {
         Some(Source { cluster: format!("{}.neb", source.cluster), addresses, ..source })
     }
 
+    /// The name of the directory in which the processes of a cluster that run on this host meet, or those who ask them. Where
+    /// processes have addresses they do not meet there: clusters with the same name and other addresses may run on one host.
+    #[must_use]
+    pub fn meeting_name(&self) -> String {
+        let config = &self.config;
+        if !config.fabric().is_between_hosts() {
+            return config.cluster().to_owned();
+        }
+        let members = config.groups().iter().flat_map(|group| group.members());
+        let addresses: Vec<_> = members.map(MemberConfig::address).collect();
+        format!("{}-{:016x}", config.fabric(), xxh3_64_with_seed(addresses.join(" ").as_bytes(), config.fingerprint()))
+    }
+
     /// The configuration.
     #[must_use]
     pub fn config(&self) -> &ClusterConfig {
@@ -228,6 +267,12 @@ impl ClusterRuntime {
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.config.limits().multicast()
+    }
+
+    /// The bounds of each group's table of sessions.
+    #[must_use]
+    pub fn session_limits(&self) -> SessionLimits {
+        self.config.limits().sessions()
     }
 
     /// A member of a group on a fabric that has started, with `me` as its process.

@@ -8,7 +8,9 @@ mod cluster;
 mod election_driver;
 mod fabric_diagnostics;
 mod fabrics;
+mod found;
 mod goodbye;
+mod histories;
 mod hosts;
 mod in_use;
 mod placing;
@@ -17,9 +19,10 @@ mod recorder;
 mod room;
 mod run_loop;
 mod start;
+mod twin;
 
 pub use address::AddressError;
-pub use beginning::{FirstState, first_state, told_hindrance};
+pub use beginning::{HistoryNotice, first_state, hindrance_beside_missing, hindrance_remedy, told_hindrance};
 pub(crate) use clock::wall_ns;
 pub use clock::{clock_name, life_now, now_ns};
 pub use cluster::{ClusterRuntime, StartError};
@@ -31,7 +34,9 @@ pub(crate) use fabrics::with_fabric;
 pub use fabrics::{on_ofi, on_roce, on_shm, on_verbs};
 #[cfg(not(feature = "unstable-core"))]
 pub(crate) use fabrics::{on_ofi, on_roce, on_shm, on_verbs};
+pub use found::{Found, find, looked_in, refuse_twin};
 pub use goodbye::Goodbye;
+pub use histories::Histories;
 pub use in_use::{InUse, patiently, tcp_port};
 pub use placing::{JoinError, JoinWatch, Placing};
 #[cfg(feature = "checker")]
@@ -55,3 +60,4 @@ pub use stentor_multicast::{
     Reply, ReplySent, RestoreError, StateReader, SubmitError, TransferOutcome, TransferReport, TransferRole, Variant,
     Wants, stateless,
 };
+pub use twin::{as_pid, told_running};

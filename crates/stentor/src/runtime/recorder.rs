@@ -97,6 +97,14 @@ impl<W: Write> Recorder<W> {
         self.event(t, EventKind::Multicast(checker::Multicast { m, to: groups, len, hash }))
     }
 
+    /// A client has heard of the order up to `time`, and what it multicasts from here on names that time.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn heard(&mut self, t: u64, time: u64) -> io::Result<()> {
+        self.event(t, EventKind::Heard { time })
+    }
+
     /// A member delivers. `t` is a time at or after the delivery: take it in the call, not once per round.
     ///
     /// # Errors

@@ -186,17 +186,17 @@ impl MemberLoop {
         MemberLoop { backoff, housekeeper, repose: Repose::default(), begun: false }
     }
 
-    /// Does one round. `app` gets every message in the global order; `round` is called after the member's step, with the time since the
-    /// start and whether the step did anything. Returns whether the round worked, and for how long the member may sleep if it did not.
+    /// Does one round. `app` gets every message in the global order; `round` is called after the member's step, with `app`, the time since
+    /// the start and whether the step did anything. Returns whether the round worked, and for how long the member may sleep if it did not.
     ///
     /// # Errors
     /// Why the member cannot go on; see [`RunError`].
     #[inline]
-    pub fn round<F: Fabric>(
+    pub fn round<F: Fabric, A: Application>(
         &mut self,
         member: &mut Member<F>,
-        app: &mut impl Application,
-        round: impl FnOnce(&mut Member<F>, Duration, bool),
+        app: &mut A,
+        round: impl FnOnce(&mut Member<F>, &mut A, Duration, bool),
     ) -> Result<(bool, Duration), RunError> {
         let MemberLoop { backoff, housekeeper, repose, begun } = self;
         if !std::mem::replace(begun, true) {
@@ -218,7 +218,7 @@ impl MemberLoop {
         if let Some(error) = member.failure() {
             return Err(RunError::Restore(member.fabric().me(), error.clone()));
         }
-        round(member, housekeeper.now(), worked);
+        round(member, app, housekeeper.now(), worked);
         // What was asked of it begins with the next step, not after a sleep.
         worked |= member.is_fencing() && !fencing || member.has_unflushed();
         Ok((worked, repose.after(member, backoff, housekeeper)))
@@ -276,7 +276,7 @@ pub fn run_member<F: Fabric>(
 ) -> Result<(), RunError> {
     let mut turns = MemberLoop::new(mode);
     while !stop.is_stopped() {
-        let (worked, longest) = turns.round(member, app, &mut round)?;
+        let (worked, longest) = turns.round(member, app, |member, _, now, worked| round(member, now, worked))?;
         turns.pause(member, worked, longest)?;
     }
     Ok(())

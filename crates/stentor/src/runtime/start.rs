@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use stentor_fabric::ProcessId;
 use stentor_fabric_net::NetConfig;
 #[cfg(feature = "roce")]
-use stentor_fabric_roce::driver::Chances;
+use stentor_fabric_roce::driver::{Chances, Sharing};
 use stentor_host::Beside;
 use stentor_multicast::{Client, ClientId};
 use stentor_switch_host::SwitchConfig;
@@ -34,6 +34,9 @@ pub struct BindConfig {
     pub seed: u64,
     /// Whether the network's faults may be set while the process runs, there.
     pub faults: bool,
+    /// Whether further ends of this process use the address, there.
+    #[cfg(feature = "roce")]
+    pub sharing: Sharing,
 }
 
 impl BindConfig {

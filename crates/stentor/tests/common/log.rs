@@ -6,11 +6,8 @@ use std::time::Duration;
 
 use stentor::{Context, Frozen, Reply, StateMachine};
 
-#[path = "until.rs"]
-mod until;
-
 #[allow(unused_imports, reason = "not all who share this wait")]
-pub(crate) use until::until;
+pub(crate) use crate::until::until;
 
 /// Appends each command to a log, and replies with the number of times that this command was applied so far and its place in the log.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]

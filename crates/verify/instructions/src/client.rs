@@ -39,7 +39,7 @@ process = [ { id = "a", address = "127.0.0.1:7101" }, { id = "b", address = "127
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const GROUPS: [GroupId; 1] = [GroupId(0)];
 const COMMAND: [u8; 64] = [7; 64];
-const COMMAND_WANTS: Wants = Wants { notify: true, sync: false, enveloped: true };
+const COMMAND_WANTS: Wants = Wants { notify: true, sync: false, enveloped: true, not_before: 0 };
 /// Rounds in which a command must be answered. It takes about four.
 const MOST_ROUNDS: u32 = 100;
 
@@ -109,6 +109,8 @@ pub struct ByHand {
     housekeeper: Housekeeper,
     caller: Caller,
     envelope: [u8; Envelope::BYTES],
+    /// The largest time of the order that a reply has told: the next command comes after it, as one of a [`LocalClient`] does.
+    heard: u64,
 }
 
 impl ByHand {
@@ -119,6 +121,7 @@ impl ByHand {
         let mut answered = None;
         while let Some(reply) = self.client.next_reply() {
             let record = ReplyRecord::parse(reply.bytes).expect("a record");
+            self.heard = self.heard.max(record.applied);
             match self.caller.on_reply(reply.group, &record) {
                 Some(Event::Finished(finished)) => answered = Some(matches!(finished.fate, Fate::Applied(_))),
                 Some(Event::Answered { refused, .. }) => answered = Some(refused.is_none()),
@@ -136,7 +139,7 @@ impl ByHand {
         let message = caller.message().expect("its opening");
         client.submit_parts(message.to, &[message.payload], COMMAND_WANTS).expect("there is room");
         let (backoff, housekeeper) = (Backoff::new(WaitMode::POLL), Housekeeper::default());
-        let mut by_hand = ByHand { client, backoff, housekeeper, caller, envelope: [0; Envelope::BYTES] };
+        let mut by_hand = ByHand { client, backoff, housekeeper, caller, envelope: [0; Envelope::BYTES], heard: 0 };
         let opened = std::iter::repeat_with(|| by_hand.round()).find_map(|answered| answered);
         assert_eq!(opened, Some(true), "the session is opened");
         by_hand
@@ -148,7 +151,8 @@ impl Turns for ByHand {
         let request = self.caller.begin(&GROUPS).expect("there is room");
         assert!(self.caller.envelope(request, &mut self.envelope), "it is open");
         let parts = [&self.envelope[..], &COMMAND];
-        self.client.submit_parts(&GROUPS, &parts, COMMAND_WANTS).expect("there is room");
+        let wants = Wants { not_before: self.heard, ..COMMAND_WANTS };
+        self.client.submit_parts(&GROUPS, &parts, wants).expect("there is room");
     }
 
     fn turn(&mut self) -> bool {

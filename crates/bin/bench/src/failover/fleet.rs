@@ -6,12 +6,11 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use stentor::operator::{Answer, Question, ask};
 use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
 use stentor_support::args::LoopbackFabric;
-use stentor_support::live::{
-    Answer, ChildProcess, ProcessOutput, Question, ask, meeting_name, this_program, trim_history,
-};
+use stentor_support::live::{ChildProcess, ProcessOutput, this_program, trim_history};
 use stentor_support::{Failure, remedy_of};
 
 use super::Patience;
@@ -84,7 +83,7 @@ impl<'a> Fleet<'a> {
         let names = (0..plan.topology().all_members() as u16).map(|n| plan.name(ProcessId(n)).to_owned());
         let members = names.map(|name| member(scene, args, &name, 1)).collect::<Result<Vec<_>, _>>()?;
         let epochs = vec![(0, String::new()); plan.topology().groups()];
-        Ok(Fleet { scene, args, members, client: client(scene, args, 1)?, epochs, meeting: meeting_name(plan) })
+        Ok(Fleet { scene, args, members, client: client(scene, args, 1)?, epochs, meeting: plan.meeting_name() })
     }
 
     /// Whether the client multicasts.

@@ -33,7 +33,7 @@ impl From<Wait> for WaitMode {
 }
 
 /// Of which cluster, and where its processes meet.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Meeting {
     /// The cluster's configuration
     #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG", default_value = "cluster.toml", value_hint = ValueHint::FilePath)]
@@ -55,7 +55,7 @@ pub(crate) struct Meeting {
 }
 
 /// For clusters with `fabric = "roce"`; the address also for `fabric = "verbs"` and `"ofi"`.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "With fabric = \"roce\" (--bind also with \"verbs\" and \"ofi\")")]
 pub(crate) struct OnRoce {
     /// This process's IP address, for its packets and for the connections by which processes meet [default: a member's is in the configuration; a client's is the one with a route to the
@@ -66,7 +66,7 @@ pub(crate) struct OnRoce {
     pub(crate) network: Network,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Node {
     #[command(flatten)]
     pub(crate) meeting: Meeting,

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use stentor::runtime::ClusterRuntime;
+use stentor::operator::{Answer, Question, ask, listener};
+use stentor::runtime::{ClusterRuntime, as_pid, find};
 use stentor_fabric::ProcessId;
-use stentor_support::live::{self, Answer, Interrupt, Question, as_pid, ask, is_stopped, listener, unstarted};
+use stentor_support::live::{self, Interrupt, is_stopped, unstarted};
 use stentor_support::{Failure, Human, Output, Style, Verdict, columns};
 
 use crate::args::Stop;
@@ -73,7 +74,7 @@ pub(super) fn run(args: &Stop, output: Output) -> Result<Verdict, Failure> {
     } else {
         args.id.iter().map(|id| member(&plan, id, args)).collect::<Result<Vec<_>, _>>()?
     };
-    let (directory, meeting) = (live::directory(args.place.directory.as_ref()), live::meeting_name(&plan));
+    let (directory, meeting) = (live::directory(args.place.directory.as_ref()), plan.meeting_name());
     let until = Instant::now() + Duration::from_secs(args.timeout);
     let stop = |process: ProcessId| {
         let paths =
@@ -111,7 +112,7 @@ fn end_elsewhere(
     interrupt: &Interrupt,
 ) -> Result<Member, Failure> {
     let name = plan.name(process);
-    let mut all = live::find(plan, process);
+    let mut all = find(plan, process);
     all.sort_by_key(|found| !found.is_same);
     let Some(found) = all.first() else { return Ok(Member::new(name, "absent")) };
     let (pid, place) = (Some(found.pid()), found.where_it_is());

@@ -308,8 +308,10 @@ fn begin(running: &mut Running, start: &str, members: &[&str]) -> Vec<String> {
     files
 }
 
-/// Multicasts a line and waits until this member has recorded so many deliveries in its history of that start.
-fn cast(running: &Running, line: &str, client: &str, (history, deliveries): (&str, usize)) -> String {
+/// Multicasts a line and waits until each member has recorded the deliveries of so many lines in its history of that start.
+fn cast(running: &Running, line: &str, client: &str, (history, lines): (&str, usize)) -> String {
+    // Each line has a session, whose opening and end are deliveries, too.
+    let deliveries = 3 * lines;
     let file = running.path(&format!("{client}.jsonl")).to_str().unwrap().to_owned();
     let cast = running.cast(line.as_bytes(), &["--to", "g1", "--client", "c0", "--history", &file]);
     assert_eq!(cast.code, 0, "{}", cast.stderr);

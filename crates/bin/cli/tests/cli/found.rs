@@ -36,7 +36,7 @@ impl One {
         let key = self.scratch.file("cluster.key", "0123456789abcdef0123456789abcdef\n");
         let key = if fabric == "shm" { String::new() } else { format!("key = \"file:{}\"\n", key.display()) };
         let text = format!(
-            "cluster = \"{cluster}\"\nfabric = \"{fabric}\"\n{key}[limits]\nclients = 1\nwindow = 16\nmessage_bytes = 64\n\
+            "cluster = \"{cluster}\"\nfabric = \"{fabric}\"\n{key}[limits]\nclients = 1\nwindow = 16\nmessage_bytes = 128\n\
              [[group]]\nid = \"g1\"\nprocess = [ {{ id = \"g1.1\", address = \"{network}.{last}:7101\" }} ]\n\
              [[group]]\nid = \"g2\"\nprocess = [ {{ id = \"g2.1\", address = \"{network}.{other}:7101\" }} ]\n"
         );

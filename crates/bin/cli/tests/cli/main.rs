@@ -3,6 +3,7 @@
 mod bench;
 mod broken;
 mod captures;
+mod cast;
 mod channel;
 mod chaos;
 mod check;
@@ -13,6 +14,7 @@ mod doctor;
 mod documents;
 mod found;
 mod keys;
+mod library;
 mod limits;
 mod losses;
 mod memory;

@@ -79,7 +79,7 @@ impl Drop for Alone {
     }
 }
 
-const LARGE_WINDOW: &str = "clients = 1\nwindow = 65536\nmessage_bytes = 64\nbody_ring_kib = 16";
+const LARGE_WINDOW: &str = "clients = 1\nwindow = 65536\nmessage_bytes = 128\nbody_ring_kib = 16";
 
 /// The window's places are nearly all that this node has: after a window of messages they are resident, and in the plan.
 #[test]

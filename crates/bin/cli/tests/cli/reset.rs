@@ -24,9 +24,10 @@ fn a_group_that_lost_its_majority_goes_on_when_it_is_reset() {
         let args = ["group", "reset", "--group", "g1", "--json"].iter().chain(how).map(|arg| (*arg).to_owned());
         run(args.chain(running.meeting()))
     };
+    // The session of the cast has opened and ended, too.
     let told = reset(&running, &[]);
     assert_eq!(told.code, 2, "{}", told.stderr);
-    assert!(told.stderr.contains("g1.2 has delivered 1 in incarnation 1-"), "{}", told.stderr);
+    assert!(told.stderr.contains("g1.2 has delivered 3 in incarnation 1-"), "{}", told.stderr);
     let known = told.stderr.split("--ends ").nth(1).and_then(|rest| rest.split_whitespace().next());
     let ends = known.expect("it says what to type").to_owned();
     let wrong = reset(&running, &["--ends", "7-00000000", "--from", "g1.2"]);

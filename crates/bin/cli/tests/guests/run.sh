@@ -19,6 +19,7 @@
 set -eu
 rxe=$1 stentor=$2 fabric=$3 guests=$4 cut=$5 lines=$6 how=$7 switch=${8:-}
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../has_all.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/stentor-guests.XXXXXX")
 declare -A guest=()
 finish() {
@@ -162,7 +163,7 @@ for group in 1 2; do
     for m in 1 2 3; do
         tries=0 out=g$group.$m.out
         [ -z "$life" ] || [ "${home[m]}" != "$cut" ] || out=g$group.$m$life.out
-        while ! tail -n 1 "$work/$out" | grep -q "\"n\":$lines[,}]"; do
+        while ! has_all "$work/$out" "$lines"; do
             tries=$((tries + 1))
             if [ $tries -gt 600 ]; then
                 echo "g$group.$m delivered $(wc -l <"$work/$out") of $lines"

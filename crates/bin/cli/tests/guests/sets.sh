@@ -96,7 +96,7 @@ await() { # FILE
 finish() { # NAME
     local id tries=0
     for id in $ids; do
-        until tail -n 1 "$1/$id.out" | grep -q "\"n\":$LINES[,}]"; do
+        until tail -n 1 "$1/$id.out" | grep -q "\"payload\":\"line $LINES\""; do
             tries=$((tries + 1))
             [ $tries -le 600 ] || { echo "$id has delivered $(wc -l <"$1/$id.out") of $LINES"; tail "$1/$id.err"; return 1; }
             sleep 0.1

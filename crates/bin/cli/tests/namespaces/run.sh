@@ -9,6 +9,7 @@ set -eu
 stentor=$1 lines=$2
 shift 2
 . "$(dirname "$0")/hosts.sh"
+. "$(dirname "$0")/../has_all.sh"
 ip link add bridge type bridge
 ip link set bridge up
 for n in 1 2 3; do
@@ -49,7 +50,7 @@ fi
 # messages again that it had not got while it was not connected.
 for id in g1.1 g1.2 g1.3 g2.1 g2.2 g2.3; do
     tries=0
-    while ! tail -n 1 "$folder/$id.out" | grep -q "\"n\":$lines[,}]"; do
+    while ! has_all "$folder/$id.out" "$lines"; do
         tries=$((tries + 1))
         if [ $tries -gt 600 ]; then
             echo "$id delivered $(wc -l <"$folder/$id.out") of $lines; the last: $(tail -n 1 "$folder/$id.out")"

@@ -1,9 +1,7 @@
 //! What the commands that run real processes share.
 
-mod at;
 mod capture;
 mod child_process;
-mod control;
 mod files;
 mod history;
 mod latency;
@@ -22,10 +20,8 @@ mod troubles;
 mod unstarted;
 mod waiting;
 
-pub use at::At;
 pub use capture::{Captures, begin_anew};
 pub use child_process::{ChildProcess, ProcessOutput, this_program};
-pub use control::{Answer, Asks, Control, Lag, Question, REMOTE_SHOW, Standing, Unsettled, ask, ask_within, listener};
 pub use files::Need;
 pub use history::{HistoryFile, read_history, unwritten};
 pub use latency::{Latency, Micros};
@@ -37,14 +33,16 @@ pub use recorded_client::RecordedClient;
 pub use refusals::{Refusals, and};
 pub use repeats::Repeats;
 pub use run_directory::{RunDirectory, trim_history};
-pub use running::{Missed, already, find, is_stopped, missed, refuse_twin};
+pub use running::{Missed, already, is_stopped, missed};
 pub use signals::{
     Interrupt, follow, ignore_signals, is_asked_to_end, outlive_file_sizes, stop_at_end_of_input, watch_signals,
 };
 pub use threads::{at_once, lock, no_thread, thread};
 pub use troubles::Troubles;
-pub use unstarted::{as_pid, unstarted};
+pub use unstarted::unstarted;
 pub use waiting::Waiting;
+
+pub use stentor::runtime::looked_in;
 
 use std::fmt::Display;
 use std::fs::File;
@@ -58,7 +56,6 @@ use stentor::runtime::{BindConfig, Client, ClientId, ClusterFabric, ClusterRunti
 
 use stentor_fabric::ProcessId;
 use stentor_host::absolute;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::args::Network;
 use crate::streams::{Existing, SECRET, write_whole};
@@ -163,18 +160,6 @@ pub fn write_key(path: &Path) -> std::io::Result<()> {
     write_whole(path, random_key()?.as_bytes(), Existing::Stays, SECRET)
 }
 
-/// The name of the directory in which the processes of a cluster that run on this host meet, or those who ask them. Where
-/// processes have addresses they do not meet there: clusters with the same name and other addresses may run on one host.
-pub fn meeting_name(plan: &ClusterRuntime) -> String {
-    let config = plan.config();
-    if !config.fabric().is_between_hosts() {
-        return config.cluster().to_owned();
-    }
-    let members = config.groups().iter().flat_map(|group| group.members());
-    let addresses: Vec<_> = members.map(MemberConfig::address).collect();
-    format!("{}-{:016x}", config.fabric(), xxh3_64_with_seed(addresses.join(" ").as_bytes(), config.fingerprint()))
-}
-
 /// A process with its address, where it has one, and why its name leads to none, if it does not.
 pub fn whereabouts(plan: &ClusterRuntime, process: ProcessId, unresolved: Option<&str>) -> String {
     let (config, name) = (plan.config(), plan.name(process));
@@ -204,16 +189,10 @@ pub fn addressed(config: &ClusterConfig, member: &MemberConfig) -> String {
 
 /// The same of a broadcast.
 pub fn neb_meeting_name(plan: &ClusterRuntime) -> String {
-    format!("{}.neb", meeting_name(plan))
+    format!("{}.neb", plan.meeting_name())
 }
 
 /// Where the control sockets are. A relative path is made absolute at once: processes may change their directory.
 pub fn directory(asked: Option<&PathBuf>) -> PathBuf {
     asked.map_or_else(stentor_host::default_directory, |asked| absolute(asked))
-}
-
-/// The same in words: all directories in which processes are looked for.
-pub fn looked_in(directory: &Path) -> String {
-    let all = stentor_host::meeting_directories(directory);
-    all.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
 }

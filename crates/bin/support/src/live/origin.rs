@@ -5,11 +5,10 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 use stentor::ClusterConfig;
 use stentor::config::KeySource;
-use stentor::runtime::ClusterRuntime;
+use stentor::runtime::{ClusterRuntime, looked_in};
 use stentor_fabric::ProcessId;
 use stentor_host::absolute;
 
-use super::looked_in;
 use crate::hex;
 
 /// The configuration's file, its fingerprint and fabric, where this process is, and where its key is (never the key).

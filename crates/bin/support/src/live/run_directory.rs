@@ -14,6 +14,8 @@ use crate::{Failure, Janitor, unique};
 
 /// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
 const LONGEST_SOCKETS: usize = 60;
+/// The directory of control sockets, in that of the run.
+const SOCKETS: &str = "sockets";
 /// The longest line of a history, bytes.
 const LONGEST_LINE: u64 = 256 << 10;
 
@@ -102,9 +104,9 @@ impl RunDirectory {
         Ok(path)
     }
 
-    /// Directory of the control sockets; the fabric makes and removes it.
+    /// Directory of the control sockets. The fabric makes it, and the last process that ends in order removes it.
     pub fn sockets(&self) -> PathBuf {
-        let inside = self.path.join("sockets");
+        let inside = self.path.join(SOCKETS);
         let name = format!("{}-sockets", unique::name(self.what));
         let elsewhere = [inside, std::env::temp_dir().join(&name)];
         let short = elsewhere.into_iter().find(|path| path.as_os_str().len() <= LONGEST_SOCKETS);
@@ -148,10 +150,9 @@ impl RunDirectory {
 
 impl Drop for RunDirectory {
     fn drop(&mut self) {
-        if !self.keep.load(Ordering::Relaxed) {
-            // What cannot be removed is left to the system's own cleaning.
-            let _ = fs::remove_dir_all(&self.path);
-        }
+        let kept = self.keep.load(Ordering::Relaxed);
+        // The sockets of processes that were killed are nothing to keep. What cannot be removed is left to the system's own cleaning.
+        let _ = fs::remove_dir_all(if kept { self.path.join(SOCKETS) } else { self.path.clone() });
         if let Some(janitor) = self.janitor.take() {
             janitor.dismiss();
         }
@@ -189,5 +190,24 @@ pub fn trim_history(path: &Path) -> Result<(), Failure> {
     match trim() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other.map_err(|error| Failure::cannot_write(path, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_kept_has_no_sockets_left() {
+        let outer = unique::directory("run").expect("it can be made");
+        let named = outer.join("kept");
+        let directory = RunDirectory::new("run", Some(&named)).expect("it can be made");
+        fs::create_dir(named.join(SOCKETS)).expect("it can be made");
+        fs::write(named.join(SOCKETS).join("of a process that was killed"), "").expect("it can be written");
+        let history = directory.history("a", 1);
+        fs::write(&history, "").expect("it can be written");
+        drop(directory);
+        assert!(history.exists() && !named.join(SOCKETS).exists());
+        fs::remove_dir_all(outer).expect("it can be removed");
     }
 }

@@ -72,6 +72,9 @@ pub fn unstarted(error: StartError, config: &Path) -> Failure {
             "write `key = \"file:PATH\"` or \"env:NAME\"; `head -c 32 /dev/urandom | base64` makes one",
         ),
         StartError::Address(error) => unresolved(error, config),
+        StartError::Servers { source } => {
+            Failure::usage(source, "--zookeeper", "name servers as HOST:PORT, and check [election] and the names")
+        }
         error @ (StartError::Election(_)
         | StartError::State { .. }
         | StartError::Thread { .. }
@@ -150,14 +153,6 @@ fn unresolved(error: AddressError, config: &Path) -> Failure {
             ),
         ),
         _ => Failure::usage(error, place, "correct that address"),
-    }
-}
-
-/// A running process in words: its pid, or why it has none here.
-pub fn as_pid(pid: i32) -> String {
-    match pid {
-        0 => "in another PID namespace (a container), where it has no pid that is known here".to_owned(),
-        pid => format!("as pid {pid}"),
     }
 }
 

@@ -185,7 +185,7 @@ impl Store {
         let (at, stored) = (self.by_slot.at(slot), self.by_slot.get(slot));
         let (header, payload) = self.words_of(stored, at).split_at(stored.header);
         HeldMessage {
-            payload: &payload.as_bytes()[..stored.bytes],
+            payload: &payload.as_bytes()[Header::undelivered_bytes(header)..stored.bytes],
             groups: DestinationGroups::from_words(&header[Header::words(0)..]),
             enveloped: Header::is_enveloped(header),
             notify: stored.notify,

@@ -9,6 +9,7 @@ use super::identity::Identity;
 use super::lives::Lives;
 use super::messages::Messages;
 use super::order::Undelivered;
+use super::sharing::Sharing;
 use super::survivors::is_decided_by_survivors;
 use super::votes::Vote;
 use super::{Delivery, Effects, Rejected};
@@ -37,12 +38,14 @@ pub(super) struct Agreement {
     /// Entries of the installed ballot's stream that are processed; at its leader, appended.
     pub(super) counter: u64,
     pub(super) messages: Messages,
+    pub(super) sharing: Sharing,
 }
 
 impl Agreement {
     pub(super) fn new(id: Identity) -> Self {
         let (ballots, messages) = (Ballots::new(id.topology(), id.group), Messages::new(&id));
-        Agreement { id, ballots, clock: Clock::default(), counter: 0, messages }
+        let sharing = Sharing::new(id.topology().clients(), &id.config);
+        Agreement { id, ballots, clock: Clock::default(), counter: 0, messages, sharing }
     }
 
     /// Whether the installed ballot is this member's own.
@@ -91,6 +94,13 @@ impl Agreement {
                 }
             }
         }
+    }
+
+    /// Whether a client's next message waits because the client has its share under way. It goes on when one of them is delivered.
+    #[inline]
+    pub(super) fn has_its_share(&mut self, client: ClientId, slot: u64) -> bool {
+        let pending = self.messages.pending(client);
+        self.sharing.holds_back(client, slot, pending.end - pending.start, self.id.mutant())
     }
 
     #[inline]
@@ -335,6 +345,7 @@ impl Agreement {
         message.finish();
         let id = MessageId { client, sequence: message.sequence };
         window.pass_delivered();
+        self.sharing.note_delivered(client);
         let (ballot, origin) = (self.ballots.installed, self.ballots.origin_of(number));
         effects.deliver(&Delivery { id, slot, timestamp, number, ballot, origin });
     }

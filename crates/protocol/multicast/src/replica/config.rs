@@ -40,6 +40,9 @@ pub struct ReplicaConfig {
     /// Slots per client: messages that a client may have undelivered at one group. A power of two. A [`Member`](crate::Member)
     /// takes it from its [`Limits`](crate::Limits).
     pub window: u32,
+    /// Messages of one client that a leader has assigned and not delivered, at most, while other clients multicast, too; at least one. What
+    /// comes before a message to several groups is not limited. `None`: a sixteenth of the window, and 64 at least.
+    pub share: Option<u32>,
     /// Ticks after which something that makes no progress is asked for, or sent, again.
     pub retry_ticks: u8,
     /// What the group does when nobody remembers it.
@@ -65,6 +68,7 @@ impl ReplicaConfig {
             me,
             variant: Variant::default(),
             window,
+            share: None,
             retry_ticks: Self::RETRY_TICKS,
             total_loss: TotalLoss::default(),
             founding_ticks: Self::FOUNDING_TICKS,

@@ -5,6 +5,7 @@ use stentor_fabric::ProcessId;
 use super::agreement::Agreement;
 use super::ballots::Known;
 use super::no_op::NoOps;
+use super::slot::Slot;
 use super::words::Words;
 use super::{Effects, Rejected, Variant};
 use crate::item::{Head, RemoteTimestamp, StreamEntry, StreamItem};
@@ -46,22 +47,42 @@ impl<E: Effects> Leader<'_, E> {
             if !window.holds(slot) || !(any_order || window.may_assign(&window.slot(slot).set)) {
                 return;
             }
-            let sequence = window.slot(slot).sequence;
+            let Slot { sequence, not_before, .. } = *window.slot(slot);
             if self.is_of_ended(client, sequence) {
                 self.no_ops().fill(client, slot, ids::generation(sequence));
                 continue;
+            }
+            if self.agreement.clock.beyond(not_before, self.agreement.id.mutant()) > 0 {
+                // It is assigned at a tick, when this leader's physical time allows it.
+                return;
+            }
+            if self.agreement.has_its_share(client, slot) {
+                return;
             }
             self.assign(client, slot);
         }
     }
 
+    /// Assigns what had waited for its client's share, as far as that has room again.
+    #[inline]
+    pub(super) fn go_on_sharing(&mut self) {
+        while let Some(client) = self.agreement.sharing.next_with_room() {
+            self.assign_ready(client);
+            self.agreement.deliver_due(self.effects);
+        }
+    }
+
     fn assign(&mut self, client: ClientId, slot: u64) {
-        let Agreement { id, ballots, clock, counter, messages } = &mut *self.agreement;
+        let Agreement { id, ballots, clock, counter, messages, sharing } = &mut *self.agreement;
         *counter += 1;
-        let (time, ballot) = (clock.next(id.mutant()), ballots.installed);
+        sharing.note_assigned(client);
         let window = messages.window_mut(client);
         window.assigned += 1;
         let message = window.slot_mut(slot);
+        if !mutant!(id.mutant(), NotBeforeIgnored) {
+            clock.raise(message.not_before);
+        }
+        let (time, ballot) = (clock.next(id.mutant()), ballots.installed);
         let own = message.own;
         message.stamp(own, ballot, time);
         message.ordered = true;

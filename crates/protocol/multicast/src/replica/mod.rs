@@ -15,7 +15,7 @@
 //! # Parts
 //! | part | owns |
 //! |---|---|
-//! | `Agreement` | ballots, clock, position in the stream, and all `Messages`: a `Window` of `Slot`s per client, and their `Order` |
+//! | `Agreement` | ballots, clock, position in the stream, and all `Messages`: a `Window` of `Slot`s per client, and their `Order`; the clients' shares, `Sharing` |
 //! | `Membership` | whether the member has its memory, the lives of all members, who wants to join |
 //! | `Leadership` | what it does besides: a `Campaign`, leading, or an `Install`; the `StaleLeaderProbe` |
 //! | `Starvation` | evidence that its stream lacks entries |
@@ -58,6 +58,7 @@ mod rejected;
 mod repair;
 mod reset;
 mod settling;
+mod sharing;
 mod slot;
 mod starvation;
 mod succession;
@@ -256,7 +257,7 @@ impl Replica {
     pub fn go_on_delivering<E: Effects>(&mut self, effects: &mut E) {
         self.agreement.messages.held_back = false;
         if !self.is_superseded() {
-            self.agreement.deliver_due(effects);
+            self.deliver(effects);
         }
     }
 
@@ -328,12 +329,13 @@ impl Replica {
 
     /// Everything that decides what this member does next; the order is derived from it.
     fn essence(&self) -> impl Hash + PartialEq + '_ {
-        let Agreement { id, ballots, clock, counter, messages } = &self.agreement;
-        (id.me(), ballots, clock, counter, messages, self.membership.essence(), &self.leadership, self.starvation)
+        let Agreement { id, ballots, clock, counter, messages, sharing } = &self.agreement;
+        let agreed = (id.me(), ballots, clock, counter, messages, sharing);
+        (agreed, self.membership.essence(), &self.leadership, self.starvation)
     }
 }
 
-/// Time.
+/// Time, and what the shell decides about clients.
 impl Replica {
     /// Tells the physical time, nanoseconds since 1970; 0: there is none, and the clock is logical. While this member leads, no
     /// time that it gives is before it, and no time of another group that is more than `bound` ahead of it is taken.
@@ -349,10 +351,7 @@ impl Replica {
         self.agreement.clock.set_physical(physical, bound, mutant);
         Ok(())
     }
-}
 
-/// What the shell decides about clients.
-impl Replica {
     /// The processes of a client with generations up to this one are given up here: they were away for too long.
     pub fn end_client(&mut self, client: ClientId, generation: u64) {
         if let Some(window) = self.agreement.messages.client_mut(client) {
@@ -374,10 +373,10 @@ impl Replica {
         effects: &mut E,
     ) -> Result<(), Rejected> {
         let Some(slot) = self.admit(client, header)? else { return Ok(()) };
-        let group = self.group();
-        let window = self.agreement.messages.window_mut(client);
+        let (group, window) = (self.group(), self.agreement.messages.window_mut(client));
         window.make_room(slot);
         window.slot_mut(slot).hold(client, slot, group, header)?;
+        self.agreement.sharing.note_held(client, slot, header.groups());
         if !self.is_leader() {
             self.agreement.decide(client, slot);
             self.recovery(effects).body_came();
@@ -579,7 +578,9 @@ impl Replica {
         for client in self.agreement.messages.clients() {
             if self.is_leader() {
                 self.successions(effects).tick(client);
-                if self.no_ops(effects).look_for_gap(client) {
+                let Agreement { messages, sharing, .. } = &self.agreement;
+                let waits = messages.window(client).waits_for_a_time() || sharing.waits(client);
+                if self.no_ops(effects).look_for_gap(client) || waits {
                     self.advance(client, effects);
                 }
             }
@@ -676,7 +677,15 @@ impl Replica {
         if self.is_leader() {
             self.leader(effects).assign_ready(client);
         }
+        self.deliver(effects);
+    }
+
+    /// Delivers what is due, and goes on with clients that have room in their shares since.
+    fn deliver<E: Effects>(&mut self, effects: &mut E) {
         self.agreement.deliver_due(effects);
+        if self.is_leader() {
+            self.leader(effects).go_on_sharing();
+        }
     }
 
     /// One undelivered slot is a tick older.

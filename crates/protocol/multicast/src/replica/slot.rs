@@ -20,6 +20,8 @@ pub(super) struct Slot {
     /// Known from the body, or from another member's state.
     pub(super) destinations: Vec<Destination>,
     pub(super) set: GroupSet,
+    /// Its time is later than this; known with the body.
+    pub(super) not_before: u64,
     /// Time per destination group; 0 is unknown.
     times: Vec<u64>,
     /// Ballot per destination group whose leader told this member its time; else 0.
@@ -62,6 +64,7 @@ impl Slot {
         self.own = 0;
         self.destinations.clear();
         self.set = GroupSet::default();
+        self.not_before = 0;
         self.times.clear();
         self.ballots.clear();
         self.votes.clear();
@@ -146,6 +149,7 @@ impl Slot {
             self.destinations.push(to);
             self.set.insert(to.group);
         }
+        self.not_before = header.not_before;
         self.body = true;
         Ok(())
     }

@@ -101,6 +101,11 @@ impl Window {
         slot < self.delivered || self.is_here(slot) && self.slot(slot).body
     }
 
+    /// Whether the next message to assign is held, and names a time that it comes after: it may have been too late for this leader.
+    pub(super) fn waits_for_a_time(&self) -> bool {
+        self.is_here(self.assigned) && self.slot(self.assigned).not_before != 0
+    }
+
     /// Whether the slot's body is held, and is this message's.
     pub(super) fn holds_message(&self, slot: u64, sequence: u64) -> bool {
         self.holds(slot) && (slot < self.delivered || self.slot(slot).sequence == sequence)

@@ -13,9 +13,12 @@ pub(crate) struct Sent {
     pub(crate) to: Vec<u16>,
     /// Its client lived to write it everywhere.
     pub(crate) whole: bool,
+    /// It comes after everything up to this time.
+    pub(crate) after: u64,
 }
 
-/// Integrity, prefix order, one timestamp per message, rising timestamps (which makes the order acyclic), FIFO. `logs`:
+/// Integrity, prefix order, one timestamp per message, rising timestamps (which makes the order acyclic), FIFO,
+/// what comes after something by its client's word. `logs`:
 /// of all lives of all members, by group.
 pub(crate) fn safe(logs: &[(GroupId, &Log)], sent: &HashMap<MessageId, Sent>) -> Result<(), String> {
     let mut longest: HashMap<u16, &Log> = HashMap::new();
@@ -39,6 +42,9 @@ pub(crate) fn safe(logs: &[(GroupId, &Log)], sent: &HashMap<MessageId, Sent>) ->
             }
             if at > 0 && log[at - 1].1 >= *stamp {
                 return Err(format!("{id} at {stamp:?} after {:?}", log[at - 1]));
+            }
+            if stamp.time <= message.after {
+                return Err(format!("{id} at {stamp:?} does not come after {}", message.after));
             }
             if *stamps.entry(*id).or_insert(*stamp) != *stamp {
                 return Err(format!("{id} has two timestamps: {stamp:?} and {:?}", stamps[id]));

@@ -328,6 +328,8 @@ fn planted_bugs_are_found() {
         Mutant::WaitsForAll,
         Mutant::AckWithoutBody,
         Mutant::VectorUnblocks,
+        Mutant::NotBeforeIgnored,
+        Mutant::ShareOfAll,
     ];
     for mutant in mutants {
         let clusters = [&[3][..], &[3, 3], &[3, 3, 3]];
@@ -337,4 +339,10 @@ fn planted_bugs_are_found() {
         let Some((sizes, seed, flaw)) = found else { panic!("{mutant:?} is not found") };
         eprintln!("walk {mutant:?}: found in {sizes:?} with seed {seed}: {flaw}");
     }
+}
+
+/// A leader delivers the last message of a client's share when its ballot begins, and hears of nothing afterwards.
+#[test]
+fn what_waits_for_its_share_goes_on_when_a_ballot_begins() {
+    Run::new(&[3], Variant::V2, Mutant::None, 1155).run().expect("all is delivered");
 }

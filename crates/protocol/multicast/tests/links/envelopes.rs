@@ -19,12 +19,17 @@ fn bed() -> Bed {
 }
 
 impl Bed {
-    /// Multicasts one after the other: to either group, to both, enveloped and not.
+    /// Multicasts one after the other: to either group, to both, enveloped and not, after a time and after none.
     fn send_described(&mut self, messages: usize) -> Vec<Described> {
         let mut sent = Vec::new();
         for n in 0..messages {
             let to: &[GroupId] = [&[GroupId(0)][..], &[GroupId(0), GroupId(1)], &[GroupId(1)]][n % 3];
-            let wants = Wants { notify: true, enveloped: n / 3 % 2 == 0, ..Wants::default() };
+            let wants = Wants {
+                notify: true,
+                enveloped: n / 3 % 2 == 0,
+                not_before: u64::from(n % 5 == 0),
+                ..Wants::default()
+            };
             let parts: [&[u8]; 2] = [b"envelope", &[n as u8; 13]];
             let mut tries = 0;
             let submitted = loop {

@@ -21,6 +21,7 @@ mod replies;
 mod room;
 mod sets;
 mod settling;
+mod sharing;
 mod stopped;
 mod superseded;
 mod transfer;

@@ -118,6 +118,32 @@ fn real_time_order_does_not_reach_over_three_groups() {
     failures.for_each(|property| assert!(checker.discovery(property.name).is_none(), "{name}: {}", property.name));
 }
 
+/// Two messages of one session, and two of strangers between them that would turn the order round: a → {2}, b → {0} after a is delivered,
+/// c1 → {0, 1}, c2 → {1, 2}.
+pub(crate) fn sessions(sizes: &[usize]) -> Scenario {
+    Scenario::new(sizes, &[(0, &[2]), (1, &[0, 1]), (2, &[1, 2]), (0, &[0])]).late(3).after(3, 0)
+}
+
+#[test]
+fn what_comes_after_a_delivery_by_its_own_word_follows_it_over_three_groups() {
+    verify(sessions(&[1, 1, 1]), 1000);
+    verify(Scenario::new(&[1, 1, 1], &[(0, &[1, 2]), (1, &[0, 1]), (2, &[0])]).late(2).after(2, 0), 100);
+}
+
+/// Shares of one message, and two clients whose second messages are to both groups. At each group the other client's second message may come
+/// first, and stand before this one's first one.
+pub(crate) fn shares(sizes: &[usize]) -> Scenario {
+    let (zero, one, both): (&[u16], &[u16], &[u16]) = (&[0], &[1], &[0, 1]);
+    Scenario::new(sizes, &[(0, zero), (0, both), (1, one), (1, both)]).window(4).share(1)
+}
+
+#[test]
+fn clients_with_a_share_each_hold_up_nobody_for_ever() {
+    verify(shares(&[1, 1]), 900);
+    verify(shares(&[1, 2]), 45_000);
+    verify(Scenario::new(&[2], &[(0, &[0]), (0, &[0]), (1, &[0]), (1, &[0])]).window(4).share(1), 550);
+}
+
 /// Beyond two messages: a third client's message at any time, a ring of three groups, FIFO across destination sets.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]

@@ -6,11 +6,11 @@ use std::sync::{RwLock, RwLockReadGuard};
 use stateright::{Model, Property};
 
 use super::network::{Network, Wire};
-use super::scenario::{Scenario, encode_body};
+use super::scenario::{Scenario, encode_body, not_before};
 use super::store::{EMPTY, Outcome, Store};
 use super::verdict::{
-    ACCEPTED, ACYCLIC, COMPLETE, Entry, FIFO, Flaws, GENUINE, INTEGRITY, PREFIX, REAL_TIME, REAL_TIME_PATH, TIMESTAMPS,
-    judge,
+    ACCEPTED, ACYCLIC, COMPLETE, Entry, FIFO, Flaws, GENUINE, INTEGRITY, PREFIX, REAL_TIME, REAL_TIME_PATH, SESSION,
+    TIMESTAMPS, judge,
 };
 
 /// Members and channels that fit.
@@ -139,7 +139,16 @@ impl Machine {
     fn may_submit(&self, state: &Cluster, message: usize) -> bool {
         let client = self.scenario.messages[message].client;
         let older = self.scenario.messages[..message].iter().enumerate().filter(|(_, m)| m.client == client);
-        state.submitted >> message & 1 == 0 && older.clone().all(|(index, _)| state.submitted >> index & 1 == 1)
+        let is_next = older.clone().all(|(index, _)| state.submitted >> index & 1 == 1);
+        let after = self.scenario.messages[message].after;
+        state.submitted >> message & 1 == 0 && is_next && after.is_none_or(|after| self.time_of(state, after).is_some())
+    }
+
+    /// The final time of a message, if it was delivered anywhere.
+    fn time_of(&self, state: &Cluster, message: usize) -> Option<u64> {
+        let logs = self.logs(state);
+        let found = logs.iter().flatten().find(|(delivered, _)| usize::from(*delivered) == message);
+        found.map(|(_, timestamp)| timestamp.time)
     }
 
     fn submit(&self, state: &mut Cluster, message: usize) {
@@ -148,8 +157,12 @@ impl Machine {
         state.earlier[message] = logs.fold(0, |earlier, (delivered, _)| earlier | 1 << delivered);
         state.submitted |= 1 << message;
         drop(store);
-        let (item, wires) = &self.bodies[message];
-        wires.iter().for_each(|wire| self.push(state, *wire, *item));
+        let (mut item, wires) = self.bodies[message].clone();
+        if let Some(time) = self.scenario.messages[message].after.and_then(|after| self.time_of(state, after)) {
+            let words = not_before(self.read().item_words(item).to_vec(), time);
+            item = self.store.write().expect("a thread panicked").add_item(words);
+        }
+        wires.iter().for_each(|wire| self.push(state, *wire, item));
     }
 
     fn push(&self, state: &mut Cluster, wire: usize, item: u32) {
@@ -246,6 +259,7 @@ impl Model for Machine {
             holds(TIMESTAMPS, |_, state| state.flaws & TIMESTAMPS.0 == 0),
             holds(ACCEPTED, |_, state| state.flaws & ACCEPTED.0 == 0),
             holds(GENUINE, |_, state| state.flaws & GENUINE.0 == 0),
+            holds(SESSION, |_, state| state.flaws & SESSION.0 == 0),
             holds(COMPLETE, |model, state| !model.is_terminal(state) || model.is_complete(state)),
         ];
         if self.scenario.sizes.len() <= 2 {

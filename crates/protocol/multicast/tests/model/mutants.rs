@@ -8,7 +8,7 @@ use stentor_multicast::Mutant;
 use super::machine::Machine;
 use super::say;
 use super::scenario::Scenario;
-use super::verdict::{FIFO, Flaws, PREFIX, REAL_TIME};
+use super::verdict::{COMPLETE, FIFO, Flaws, PREFIX, REAL_TIME, SESSION};
 
 const ZERO: &[u16] = &[0];
 const ONE: &[u16] = &[1];
@@ -69,4 +69,16 @@ fn without_the_vote_of_a_one_process_group() {
 fn without_the_fifo_rule() {
     finds(Mutant::NoFifo, Scenario::new(&[1, 1], &[(0, ONE), (1, BOTH), (1, ZERO)]).late(1), FIFO);
     finds(Mutant::NoFifo, Scenario::new(&[1, 2], &[(0, ONE), (1, BOTH), (1, ZERO)]).late(1), FIFO);
+}
+
+/// A session's second message comes before its first in the order, through two messages of strangers.
+#[test]
+fn without_the_time_that_a_message_comes_after() {
+    finds(Mutant::NotBeforeIgnored, super::exhaustive::sessions(&[1, 1, 1]), SESSION);
+}
+
+/// A message to both groups waits at each of them behind a message that the other one holds up.
+#[test]
+fn with_a_share_for_messages_to_several_groups() {
+    finds(Mutant::ShareOfAll, super::exhaustive::shares(&[1, 1]), COMPLETE);
 }

@@ -14,6 +14,8 @@ pub(crate) struct Message {
     pub(crate) to: Vec<u16>,
     /// Multicast at any time, not at the beginning.
     pub(crate) late: bool,
+    /// Multicast only after this one was delivered somewhere, to come after it.
+    pub(crate) after: Option<usize>,
 }
 
 /// A run's fixed part.
@@ -23,6 +25,7 @@ pub(crate) struct Scenario {
     pub(crate) sizes: Vec<usize>,
     pub(crate) messages: Vec<Message>,
     pub(crate) window: u32,
+    pub(crate) share: Option<u32>,
     pub(crate) variant: Variant,
     pub(crate) mutant: Mutant,
 }
@@ -30,13 +33,16 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// `messages`: (client, destination groups), in the order in which each client multicasts them.
     pub(crate) fn new(sizes: &[usize], messages: &[(u16, &[u16])]) -> Self {
-        let messages: Vec<Message> =
-            messages.iter().map(|(client, to)| Message { client: *client, to: to.to_vec(), late: false }).collect();
+        let messages: Vec<Message> = messages
+            .iter()
+            .map(|(client, to)| Message { client: *client, to: to.to_vec(), late: false, after: None })
+            .collect();
         let mut scenario = Scenario {
             name: String::new(),
             sizes: sizes.to_vec(),
             messages,
             window: 2,
+            share: None,
             variant: Variant::V2,
             mutant: Mutant::None,
         };
@@ -52,6 +58,13 @@ impl Scenario {
         self
     }
 
+    /// The late message `index` comes after `earlier`: whoever multicasts it has learned that that one is delivered.
+    pub(crate) fn after(mut self, index: usize, earlier: usize) -> Self {
+        self.messages[index].after = Some(earlier);
+        self.rename();
+        self
+    }
+
     pub(crate) fn v1(mut self) -> Self {
         self.variant = Variant::V1;
         self.rename();
@@ -60,6 +73,13 @@ impl Scenario {
 
     pub(crate) fn window(mut self, window: u32) -> Self {
         self.window = window;
+        self
+    }
+
+    /// A leader has so many messages of one client under way while others multicast.
+    pub(crate) fn share(mut self, share: u32) -> Self {
+        self.share = Some(share);
+        self.rename();
         self
     }
 
@@ -75,9 +95,19 @@ impl Scenario {
         let messages: Vec<String> = self
             .messages
             .iter()
-            .map(|m| format!("c{}{}{:?}", m.client, if m.late { " any time to " } else { " to " }, m.to))
+            .map(|m| {
+                let when = match m.after {
+                    Some(earlier) => format!(" after the delivery of #{earlier} to "),
+                    None if m.late => " any time to ".to_owned(),
+                    None => " to ".to_owned(),
+                };
+                format!("c{}{when}{:?}", m.client, m.to)
+            })
             .collect();
         self.name = format!("{} {:?} ({})", sizes.join("+"), self.variant, messages.join(", "));
+        if let Some(share) = self.share {
+            self.name = format!("{} shares of {share}", self.name);
+        }
         if self.mutant != Mutant::None {
             self.name = format!("{} {:?}", self.name, self.mutant);
         }
@@ -94,6 +124,7 @@ impl Scenario {
             .map(|process| {
                 Replica::new(ReplicaConfig {
                     variant: self.variant,
+                    share: self.share,
                     mutant: self.mutant,
                     ..ReplicaConfig::new(topology.clone(), ProcessId(process), self.window)
                 })
@@ -152,6 +183,14 @@ impl Scenario {
         let own = self.messages.iter().enumerate().filter(|(_, m)| m.client == client);
         own.map(|(index, _)| index).nth(usize::try_from(sequence.checked_sub(1)?).ok()?)
     }
+}
+
+/// Has an encoded body come after a time.
+pub(crate) fn not_before(mut words: Vec<u64>, time: u64) -> Vec<u64> {
+    Header::mark_not_before(&mut words);
+    words[1] += 8;
+    words.push(time);
+    words
 }
 
 /// Numbers a message and encodes it as it is written into the rings. An empty message: payloads are the rings' matter.

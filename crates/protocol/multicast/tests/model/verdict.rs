@@ -23,9 +23,12 @@ pub(crate) const COMPLETE: (Flaws, &str) = (128, "M3 M9 everything is delivered 
 pub(crate) const REAL_TIME_PATH: (Flaws, &str) = (512, "real-time order over other messages in between");
 pub(crate) const GENUINE: (Flaws, &str) = (256, "M7 nothing is sent to anybody but destinations");
 
+pub(crate) const SESSION: (Flaws, &str) =
+    (1024, "order of a session: what comes after a delivered message by its own word follows it in the order");
+
 /// All properties.
-pub(crate) const ALL: [(Flaws, &str); 10] =
-    [INTEGRITY, ACYCLIC, PREFIX, FIFO, REAL_TIME, REAL_TIME_PATH, TIMESTAMPS, ACCEPTED, COMPLETE, GENUINE];
+pub(crate) const ALL: [(Flaws, &str); 11] =
+    [INTEGRITY, ACYCLIC, PREFIX, FIFO, REAL_TIME, REAL_TIME_PATH, TIMESTAMPS, ACCEPTED, COMPLETE, GENUINE, SESSION];
 
 /// Which properties are violated.
 pub(crate) type Flaws = u16;
@@ -66,7 +69,10 @@ pub(crate) fn judge(
             flaws |= TIMESTAMPS.0;
         }
     }
-    flaws | order(&before, scenario.messages.len(), earlier) | agreed_timestamps(logs)
+    flaws
+        | order(&before, scenario.messages.len(), earlier)
+        | agreed_timestamps(logs)
+        | session_order(scenario, before, submitted)
 }
 
 fn older_of_client(scenario: &Scenario, message: u8) -> u32 {
@@ -96,6 +102,15 @@ fn order(before: &[u32; 32], messages: usize, earlier: &[u32]) -> Flaws {
         flaws |= REAL_TIME_PATH.0;
     }
     flaws
+}
+
+/// Judges the order over all members together with what messages were multicast to come after.
+fn session_order(scenario: &Scenario, mut before: [u32; 32], submitted: u32) -> Flaws {
+    for (index, message) in scenario.messages.iter().enumerate().filter(|(index, _)| submitted >> index & 1 == 1) {
+        message.after.into_iter().for_each(|earlier| before[earlier] |= 1 << index);
+    }
+    let any = scenario.messages.iter().any(|message| message.after.is_some());
+    if any && has_cycle(before, scenario.messages.len()) { SESSION.0 } else { 0 }
 }
 
 /// Takes away messages that nothing precedes; what stays is on a cycle or behind one.

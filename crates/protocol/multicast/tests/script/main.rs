@@ -12,6 +12,7 @@ mod probe;
 mod process;
 mod reset;
 mod settling;
+mod sharing;
 mod starvation;
 mod state;
 mod stream;

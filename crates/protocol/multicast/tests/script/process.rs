@@ -112,6 +112,11 @@ impl Process {
         Process::made(sizes, me, variant, Replica::new)
     }
 
+    /// A member with so many slots for each client, V2.
+    pub(crate) fn with_window(sizes: &[usize], me: u16, window: u32) -> Self {
+        Process::made(sizes, me, Variant::V2, |config| Replica::new(ReplicaConfig { window, ..config }))
+    }
+
     /// A member with a mutant, V2.
     pub(crate) fn planted(sizes: &[usize], me: u16, mutant: Mutant) -> Self {
         Process::made(sizes, me, Variant::V2, |config| Replica::new(ReplicaConfig { mutant, ..config }))
@@ -158,10 +163,19 @@ impl Process {
 
     /// A client's message, with its slots by destination group.
     pub(crate) fn message(&mut self, client: u16, sequence: u64, to: &[(u16, u64)]) -> Done {
+        self.message_after(client, sequence, to, 0)
+    }
+
+    /// A message that comes after a time; 0: after none.
+    pub(crate) fn message_after(&mut self, client: u16, sequence: u64, to: &[(u16, u64)], time: u64) -> Done {
         let to: Vec<Destination> =
             to.iter().map(|(group, slot)| Destination { group: GroupId(*group), slot: *slot }).collect();
         let mut words = vec![0; Header::words(to.len())];
-        Header::encode(sequence, 0, false, &to, &mut words);
+        Header::encode(sequence, if time > 0 { 8 } else { 0 }, false, &to, &mut words);
+        if time > 0 {
+            Header::mark_not_before(&mut words);
+            words.push(time);
+        }
         let topology = self.topology.clone();
         let header = Header::decode(&words, words.len() * 8, &topology).expect("a sound header");
         self.step(|replica, recorder| replica.on_message(ClientId(client), &header, recorder))

@@ -167,3 +167,31 @@ fn planted_clocks_are_found() {
     leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 1 << 60).expect("taken");
     assert_eq!(leader.replica.clock(), 1 << 60);
 }
+
+/// A message that names a time gets a later one, whatever the group's own clock says.
+#[test]
+fn a_message_gets_a_time_after_the_one_that_its_client_names() {
+    let mut leader = Process::new(&[1], 0, Variant::V2);
+    assert_eq!(time_of(&leader.message_after(1, 1, &[(0, 0)], 50).expect("a message")), Some(51));
+    assert_eq!(time_of(&leader.message_after(1, 2, &[(0, 1)], 7).expect("a message")), Some(52));
+    leader.physical(1_000);
+    assert_eq!(time_of(&leader.message_after(1, 3, &[(0, 2)], 1_000 + BOUND).expect("a message")), Some(1_001 + BOUND));
+}
+
+#[test]
+fn a_message_after_a_time_beyond_the_bound_waits_until_the_leader_is_there() {
+    let mut leader = Process::new(&[1], 0, Variant::V2);
+    leader.physical(1_000);
+    let far = 1_001 + BOUND;
+    assert_eq!(time_of(&leader.message_after(1, 1, &[(0, 0)], far).expect("a message")), None);
+    assert_eq!(
+        time_of(&leader.message(1, 2, &[(0, 1)]).expect("a message")),
+        None,
+        "a client's messages keep their order"
+    );
+    assert_eq!(time_of(&leader.tick().expect("nothing is wrong")), None);
+    leader.physical(1_001);
+    let effects = leader.tick().expect("nothing is wrong");
+    let times: Vec<_> = effects.iter().filter_map(|effect| time_of(std::slice::from_ref(effect))).collect();
+    assert_eq!(times, [far + 1, far + 2]);
+}

@@ -65,6 +65,8 @@ impl Control {
         let Some(index) = index else { return false };
         let same = record.position.incarnation == self.pairs[index].incarnation;
         let outcome = match record.outcome {
+            // A new session is in no history: only what the caller knows of the group is wrong.
+            _ if !same && self.kind == Kind::Open => Outcome::WrongPairs,
             // Another history of the group does not know this session, whatever it says.
             _ if !same => Outcome::SessionNotOpen,
             outcome => outcome,

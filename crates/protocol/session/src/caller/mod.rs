@@ -375,11 +375,24 @@ impl Caller {
         Some(Message { to: &control.groups, payload: &control.payload })
     }
 
-    /// Begins a request to these groups, of which one message will be sent, and returns its number.
+    /// Begins a command to these groups, of which one message will be sent, and returns the number of its request.
     ///
     /// # Errors
     /// If the session is not open in one of the groups, or the window is full.
     pub fn begin(&mut self, to: &[GroupId]) -> Result<u64, CallerError> {
+        self.begin_request(to, false)
+    }
+
+    /// Begins a query to these groups, as [`begin`](Caller::begin) begins a command.
+    ///
+    /// # Errors
+    /// As for `begin`.
+    pub fn begin_query(&mut self, to: &[GroupId]) -> Result<u64, CallerError> {
+        self.begin_request(to, true)
+    }
+
+    #[inline]
+    fn begin_request(&mut self, to: &[GroupId], is_query: bool) -> Result<u64, CallerError> {
         let early = mutant!(self.mutant, SendsEarly) && self.generation > 0;
         if self.phase != Phase::Open && !early {
             return Err(CallerError::NotOpen);
@@ -411,6 +424,7 @@ impl Caller {
         (ticket.session, ticket.generation, ticket.request) = (self.id, self.generation, self.next);
         (ticket.word, ticket.behind, ticket.end) = (self.word, (self.next - self.low) as u32, end);
         slot.begin(1, false);
+        slot.is_query = is_query;
         self.next += 1;
         Ok(self.next - 1)
     }
@@ -438,7 +452,7 @@ impl Caller {
             pairs: pairs_tag(ticket.word, ticket.pairs.iter().copied()),
             generation: ticket.generation,
             behind: ticket.behind,
-            kind: Kind::Command,
+            kind: if slot.is_query { Kind::Query } else { Kind::Command },
         };
         envelope.write(out);
         true
@@ -570,7 +584,7 @@ impl Caller {
             return None;
         }
         match record.answers {
-            Kind::Command | Kind::Resolve => self.on_request(group, record).map(Event::Finished),
+            Kind::Command | Kind::Query | Kind::Resolve => self.on_request(group, record).map(Event::Finished),
             Kind::Renew => self.on_renewal(group, record),
             Kind::Open | Kind::Widen | Kind::TakeUp | Kind::End => {
                 let control = self.control.as_mut()?;

@@ -107,6 +107,8 @@ pub(super) struct Pending {
     pub(super) copies: u32,
     /// Whether its groups are asked what became of it.
     pub(super) resolves: bool,
+    /// Whether it is a query.
+    pub(super) is_query: bool,
     /// One for each pair of the ticket; those behind are buffers.
     answers: Vec<Answer>,
 }

@@ -329,7 +329,8 @@ impl<S: Service> Task<'_, S> {
         let mut bytes = desk.spare.pop().unwrap_or_default();
         let mut reply = Reply::new(&mut bytes, desk.limits.reply_bytes as usize);
         let (session, generation, request) = (envelope.session, envelope.generation, envelope.request);
-        service.apply(Call { session, generation, request, command }, &mut reply);
+        let is_query = envelope.kind == Kind::Query && !mutant!(desk.mutant, AppliesQueries);
+        service.apply(Call { session, generation, request, is_query, command }, &mut reply);
         let outcome = if reply.overflows() { Outcome::Overflow } else { Outcome::Applied };
         Kept { outcome, position, bytes }
     }

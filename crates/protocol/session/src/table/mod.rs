@@ -41,7 +41,7 @@ impl At<'_> {
     }
 }
 
-/// A command that is to be applied, now, for the first and only time in this group.
+/// A command that is to be applied, or a query that is to be answered, now, for the first and only time in this group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Call<'a> {
     /// The session.
@@ -50,13 +50,15 @@ pub struct Call<'a> {
     pub generation: u32,
     /// Number of the request in the generation, from 1.
     pub request: u64,
+    /// Whether it is a query, which changes nothing.
+    pub is_query: bool,
     /// The bytes behind the envelope.
     pub command: &'a [u8],
 }
 
 /// The replicated state under the sessions.
 pub trait Service {
-    /// Applies a command, and writes the reply.
+    /// Applies a command or answers a query, and writes the reply.
     fn apply(&mut self, call: Call<'_>, reply: &mut Reply<'_>);
 
     /// A session ended or ran out: release what it holds.
@@ -255,7 +257,7 @@ impl Sessions {
         if !at.destinations.contains(&self.group) {
             return Err(PayloadError::NotHere(self.group.0));
         }
-        if envelope.kind == Kind::Command {
+        if matches!(envelope.kind, Kind::Command | Kind::Query) {
             let task = if skips { Task::Skip } else { Task::Apply(rest, service) };
             return Ok(self.command(at, &envelope, task));
         }
@@ -265,7 +267,7 @@ impl Sessions {
             Kind::Widen => self.widen(at, &envelope, body, service),
             Kind::End => self.end(at, &envelope, service),
             Kind::Resolve => return Ok(self.resolve(at, &envelope, body.number)),
-            Kind::Command | Kind::Renew | Kind::TakeUp => self.prolong(at, &envelope, &body),
+            Kind::Command | Kind::Query | Kind::Renew | Kind::TakeUp => self.prolong(at, &envelope, &body),
         };
         let generation = self.open.get(&envelope.session).map_or(0, |entry| entry.generation);
         let mut version = Vec::new();
@@ -476,7 +478,8 @@ fn finish<'a>(
 ) -> Delivered<'a> {
     let record = ReplyRecord {
         session: envelope.session,
-        answers: envelope.kind,
+        // Whoever asks again by another message may not know which it was.
+        answers: if envelope.kind == Kind::Query { Kind::Command } else { envelope.kind },
         outcome: judged.outcome,
         generation,
         request: envelope.request,

@@ -7,7 +7,7 @@
 //! An open session's replies are those of its current generation, and then those of earlier ones, the oldest first.
 
 use stentor_fabric::SplitMix64;
-use stentor_multicast::{GroupId, Incarnation, Timestamp};
+use stentor_multicast::{GroupId, Incarnation, StateReader, Timestamp};
 use thiserror::Error;
 
 use super::Sessions;
@@ -59,7 +59,7 @@ impl Sessions {
     /// Bytes that a reply takes in the table besides its own.
     pub const KEPT_BYTES: u64 = size_of::<Option<Kept>>() as u64;
     /// Bytes from which the length of a snapshot follows.
-    pub const SNAPSHOT_HEAD: usize = 16;
+    const SNAPSHOT_HEAD: usize = 16;
 
     /// Appends the table's snapshot.
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -87,7 +87,7 @@ impl Sessions {
     ///
     /// # Errors
     /// If it is no snapshot of sessions.
-    pub fn snapshot_length(head: &[u8; Sessions::SNAPSHOT_HEAD]) -> Result<u64, SnapshotError> {
+    fn snapshot_length(head: &[u8; Sessions::SNAPSHOT_HEAD]) -> Result<u64, SnapshotError> {
         let around = Sessions::SNAPSHOT_HEAD as u64 + 8;
         let length = u64_at(head, 8).checked_add(around);
         length.filter(|_| head[..8] == MAGIC).ok_or(SnapshotError::Magic)
@@ -115,6 +115,29 @@ impl Sessions {
         } else {
             Err(SnapshotError::Malformed("bytes behind the last session"))
         }
+    }
+
+    /// Reads a table that [`write`](Sessions::write) wrote from the beginning of a state, and leaves what follows it there.
+    ///
+    /// # Errors
+    /// As [`read`](Sessions::read).
+    pub fn read_from(
+        group: GroupId,
+        limits: SessionLimits,
+        state: &mut StateReader<'_>,
+    ) -> Result<Sessions, SnapshotError> {
+        let mut head = [0; Sessions::SNAPSHOT_HEAD];
+        let there = state.read(&mut head);
+        let length = if there < head.len() { head.len() as u64 } else { Sessions::snapshot_length(&head)? };
+        let rest = length - there as u64;
+        // The length is not trusted: memory is taken for what is there.
+        if rest > state.left() {
+            return Err(SnapshotError::Short { bytes: there + state.left() as usize, length });
+        }
+        let mut table = head.to_vec();
+        table.resize(length as usize, 0);
+        state.read(&mut table[there..]);
+        Sessions::read(group, limits, &table).map(|(sessions, _)| sessions)
     }
 
     fn take_over(&mut self, from: &mut Fields<'_>) -> Result<(), SnapshotError> {

@@ -17,8 +17,13 @@ pub(crate) struct Machine {
     pub(crate) ended: BTreeSet<SessionId>,
     /// The generations of the sessions that are open in the table above it.
     pub(crate) generations: BTreeMap<SessionId, u32>,
-    /// A command that was not the one of its request.
+    /// A command that was not the one of its request, or a query that was taken for one.
     pub(crate) foreign: Option<Name>,
+}
+
+/// Whether a request is a query, and not a command.
+pub(crate) fn is_query(request: u64) -> bool {
+    request.is_multiple_of(2)
 }
 
 /// The command of a request of the process that this word stands for.
@@ -42,7 +47,8 @@ impl Service for Machine {
         let name = (call.session, call.generation, call.request);
         let by = call.command.first_chunk().map_or(0, |by| u64::from_le_bytes(*by));
         *self.applied.entry((name, by)).or_default() += 1;
-        if call.command.get(8..) != Some(&command(0, name)[8..]) {
+        let is_whole = call.command.get(8..) == Some(&command(0, name)[8..]);
+        if !is_whole || call.is_query != is_query(call.request) {
             self.foreign = Some(name);
         }
         out.extend(&self.group.to_le_bytes());

@@ -5,4 +5,5 @@ mod audit;
 mod model;
 mod random;
 mod script;
+mod snapshot;
 mod world;

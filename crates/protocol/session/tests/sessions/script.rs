@@ -9,11 +9,12 @@ use stentor_session::{
 use crate::world::{TTL, World};
 
 const CONFIG: CallerConfig = CallerConfig { window: 4, ttl: TTL, renewal_timeout: 10 };
-const LIMITS: SessionLimits = SessionLimits { sessions: 4, ended: 1, window: 4, reply_bytes: 64, ttl: 2 * TTL };
+pub(crate) const LIMITS: SessionLimits =
+    SessionLimits { sessions: 4, ended: 1, window: 4, reply_bytes: 64, ttl: 2 * TTL };
 const SESSION: SessionId = SessionId(7);
 
 /// Two groups, and a process with a session that is open in `groups`.
-fn opened(mutant: Mutant, groups: &[u16]) -> World {
+pub(crate) fn opened(mutant: Mutant, groups: &[u16]) -> World {
     let mut world = World::new(2, LIMITS, mutant);
     world.start(SESSION, CONFIG, groups);
     settle(&mut world);
@@ -22,7 +23,7 @@ fn opened(mutant: Mutant, groups: &[u16]) -> World {
 }
 
 /// Delivers and answers everything, in the order in which it was sent.
-fn settle(world: &mut World) {
+pub(crate) fn settle(world: &mut World) {
     while !world.flights.is_empty() || !world.answers.is_empty() {
         deliver(world);
         while !world.answers.is_empty() {
@@ -379,6 +380,18 @@ fn a_generation_is_known_by_its_word() {
     assert_eq!(outcome(&mut world), Outcome::WrongPairs);
 }
 
+/// Hands a process all answers. Returns who refused its session's command, as the process is told.
+fn refusal(world: &mut World, process: usize) -> Option<(GroupId, Outcome)> {
+    let caller = &mut world.processes[process].caller;
+    world.answers.iter().find_map(|answer| {
+        let record = ReplyRecord::parse(&answer.record).expect("a record");
+        match caller.on_reply(answer.group, &record) {
+            Some(Event::Answered { refused, .. }) => refused,
+            _ => None,
+        }
+    })
+}
+
 /// The first group has forgotten the session, and another process has taken it up in the second one: it is not gone.
 #[test]
 fn a_refused_taking_up_names_a_group_that_knows_the_session() {
@@ -390,15 +403,18 @@ fn a_refused_taking_up_names_a_group_that_knows_the_session() {
     world.keys.insert(SESSION, key);
     let third = world.succeed(SESSION, CONFIG, 51);
     deliver(&mut world);
-    let caller = &mut world.processes[third].caller;
-    let refused = world.answers.iter().find_map(|answer| {
-        let record = ReplyRecord::parse(&answer.record).expect("a record");
-        match caller.on_reply(answer.group, &record) {
-            Some(Event::Answered { refused, .. }) => refused,
-            _ => None,
-        }
-    });
-    assert_eq!(refused, Some((GroupId(1), Outcome::Refused(Reason::Taken))));
+    assert_eq!(refusal(&mut world, third), Some((GroupId(1), Outcome::Refused(Reason::Taken))));
+}
+
+/// A caller that knows another history of a group than the group has, and its own is new: it is told so, and may try again with what it
+/// has learnt. It is not told that the session has ended.
+#[test]
+fn an_opening_with_the_wrong_history_of_a_group_is_refused_for_that() {
+    let mut world = World::new(2, LIMITS, Mutant::None);
+    let opener = world.start(SESSION, CONFIG, &[0, 1]);
+    world.groups[0].incarnation.number += 1;
+    deliver(&mut world);
+    assert_eq!(refusal(&mut world, opener), Some((GroupId(0), Outcome::WrongPairs)));
 }
 
 /// The table of one group is full: the entry that the other group made is ended, and its place is free before its time is over.
@@ -739,32 +755,35 @@ fn a_session_is_opened_once() {
     assert_eq!(resumed.open(1, &pairs, TTL), Err(CallerError::Opened));
 }
 
+/// The second request of a process is a query.
 #[test]
-fn a_damaged_snapshot_is_refused_whole() {
-    let mut world = opened(Mutant::None, &[0]);
-    world.begin(0, &[0]);
+fn a_query_is_answered_without_a_question() {
+    let mut world = opened(Mutant::None, &[0, 1]);
+    assert_eq!([world.begin(0, &[0, 1]), world.begin(0, &[0, 1])], [Some(1), Some(2)]);
+    let kinds = world.flights.iter().map(|flight| Envelope::parse(&flight.payload).expect("an envelope").0.kind);
+    assert_eq!(kinds.collect::<Vec<_>>(), [Kind::Command, Kind::Query]);
     settle(&mut world);
-    let sessions = &world.groups[0].sessions;
-    let mut bytes = Vec::new();
-    sessions.write(&mut bytes);
-    for at in 0..bytes.len() {
-        let mut damaged = bytes.clone();
-        damaged[at] ^= 1;
-        assert!(Sessions::read(GroupId(0), LIMITS, &damaged).is_err(), "byte {at}");
-        assert!(Sessions::read(GroupId(0), LIMITS, &bytes[..at]).is_err(), "cut at {at}");
-    }
-    assert!(Sessions::read(GroupId(1), LIMITS, &bytes).is_err(), "another group");
-    let narrow = SessionLimits { window: 3, ..LIMITS };
-    assert!(Sessions::read(GroupId(0), narrow, &bytes).is_err(), "another window");
-    bytes.push(9);
-    let head = bytes.first_chunk().expect("a snapshot");
-    assert_eq!(Sessions::snapshot_length(head), Ok(bytes.len() as u64 - 1));
-    let (read, rest) = Sessions::read(GroupId(0), LIMITS, &bytes).expect("whole");
-    assert_eq!((&read, rest), (sessions, &[9][..]), "what follows is left to the next reader");
+    assert!(world.unsettled(0).is_empty());
+    // A copy is answered by what the table has kept, and so is a later process that asks.
+    let (tickets, before) = (world.tickets.clone(), applied(&world, 0));
+    assert!(resolved(&mut world, 0, &tickets[1]).is_ok());
+    assert_eq!(applied(&world, 0), before);
+}
+
+#[test]
+fn a_query_that_is_refused_is_told_without_a_question() {
+    let mut world = opened(Mutant::None, &[0]);
+    assert_eq!([world.begin(0, &[0]), world.begin(0, &[0])], [Some(1), Some(2)]);
+    deliver(&mut world);
+    pass(&mut world, 0, 2 * TTL);
+    settle(&mut world);
+    assert!(world.unsettled(0).is_empty());
+    assert_eq!(applied(&world, 0), 1);
 }
 
 #[test]
 fn kinds_of_messages_are_those_of_the_table() {
-    let all = [Kind::Command, Kind::Open, Kind::Renew, Kind::Widen, Kind::TakeUp, Kind::End, Kind::Resolve];
-    assert_eq!(all.map(|kind| kind as u8), [1, 2, 3, 4, 5, 6, 7]);
+    let all =
+        [Kind::Command, Kind::Open, Kind::Renew, Kind::Widen, Kind::TakeUp, Kind::End, Kind::Resolve, Kind::Query];
+    assert_eq!(all.map(|kind| kind as u8), [1, 2, 3, 4, 5, 6, 7, 8]);
 }

@@ -9,7 +9,7 @@ use stentor_session::{
     SessionKey, SessionLimits, Sessions, Ticket, Verdict, Why,
 };
 
-use crate::audit::{Audit, Machine, Name, command, label};
+use crate::audit::{Audit, Machine, Name, command, is_query, label};
 
 pub(crate) const TTL: u64 = 100;
 
@@ -47,6 +47,8 @@ pub(crate) struct Answer {
 pub(crate) struct Process {
     pub(crate) caller: Caller,
     pub(crate) alive: bool,
+    /// The last request that it began.
+    begun: u64,
 }
 
 /// All of it.
@@ -133,7 +135,7 @@ impl World {
     }
 
     fn enter(&mut self, caller: Caller) -> usize {
-        self.processes.push(Process { caller, alive: true });
+        self.processes.push(Process { caller, alive: true, begun: 0 });
         let process = self.processes.len() - 1;
         self.note_key(process);
         self.send_control(process);
@@ -161,9 +163,11 @@ impl World {
     /// Begins a request, and sends one message with it.
     pub(crate) fn begin(&mut self, process: usize, to: &[u16]) -> Option<u64> {
         let to: Vec<GroupId> = to.iter().copied().map(GroupId).collect();
+        let is_query = is_query(self.processes[process].begun + 1);
         let caller = &mut self.processes[process].caller;
-        let request = caller.begin(&to).ok()?;
+        let request = if is_query { caller.begin_query(&to) } else { caller.begin(&to) }.ok()?;
         self.tickets.extend(caller.ticket(request).cloned());
+        self.processes[process].begun = request;
         self.send(process, request);
         Some(request)
     }
@@ -264,7 +268,7 @@ impl World {
 
     fn judge(&mut self, envelope: &Envelope, applied: &[bool], skips: bool) {
         let name = (envelope.session, envelope.generation, envelope.request);
-        if envelope.kind == Kind::Command {
+        if matches!(envelope.kind, Kind::Command | Kind::Query) {
             self.audit.alike(name, applied);
             if skips {
                 self.audit.skips.insert(name);

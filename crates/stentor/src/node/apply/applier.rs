@@ -7,13 +7,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use stentor_multicast::{ClientId, GroupId, RestoreError, StateReader};
-use stentor_session::{self as session, Answer, At, Call, Service, SessionLimits, Sessions};
+use stentor_session::{self as session, Answer, AnswerBuffer, At, Call, Service, SessionLimits, Sessions};
 
 use super::batch::Batch;
-use super::{Head, Looks, Progress, Record, Replies};
+use super::{Head, Looks, Progress, Record};
 use crate::node::Position;
+use crate::node::hooks::Voice;
 use crate::node::state_writer::StateWriter;
-use crate::state_machine::{Context, Frozen, Reply, SessionId, StateMachine};
+use crate::state_machine::{Context, Frozen, ReadContext, Reply, SessionId, StateMachine};
 use crate::{Group, runtime::ClusterRuntime};
 
 /// The owner of a machine and of its group's sessions: it applies deliveries one by one, and keeps what is to be said to clients.
@@ -27,6 +28,7 @@ use crate::{Group, runtime::ClusterRuntime};
 pub(in crate::node) struct Applier<S> {
     machine: S,
     name: String,
+    voice: Voice,
     group: Group,
     /// The names of the clients.
     senders: Vec<String>,
@@ -42,7 +44,13 @@ pub(in crate::node) struct Applier<S> {
 }
 
 impl<S: StateMachine> Applier<S> {
-    pub(in crate::node) fn new(machine: S, name: &str, group: Group, plan: &ClusterRuntime) -> io::Result<Self> {
+    /// `voice`: where it says that the machine has panicked.
+    pub(in crate::node) fn new(
+        machine: S,
+        (name, voice): (&str, &Voice),
+        group: Group,
+        plan: &ClusterRuntime,
+    ) -> io::Result<Self> {
         let topology = plan.topology();
         let clients = (0..topology.clients() as u16).map(ClientId);
         let senders = clients.map(|client| plan.name(topology.client_process(client)).to_owned()).collect();
@@ -52,6 +60,7 @@ impl<S: StateMachine> Applier<S> {
         Ok(Applier {
             machine,
             name: name.to_owned(),
+            voice: Arc::clone(voice),
             group,
             senders,
             first: first.into(),
@@ -76,37 +85,46 @@ impl<S: StateMachine> Applier<S> {
         &self.name
     }
 
-    /// Applies a command. What is to be said to its client is appended to `replies`.
+    /// Takes a delivery, and appends the answer for its client to `replies`. Returns the bytes of the command that the machine has
+    /// applied, which is the end of what was delivered: `None` for a query, a copy, a message of a session, and after a panic.
     #[inline]
-    pub(in crate::node) fn apply(&mut self, record: &Record<'_>, replies: &mut Replies) {
+    pub(in crate::node) fn apply(&mut self, record: &Record<'_>, replies: &mut AnswerBuffer) -> Option<usize> {
         if self.ill {
-            return;
+            return None;
         }
         let Record { head: Head { client, enveloped, timestamp, number, origin }, groups, command } = *record;
         let position = Position { time: timestamp.time, group: Group(GroupId(timestamp.group)), index: number };
         let Applier { machine, group, senders, sessions, reply, .. } = self;
         let sender = senders.get(usize::from(client.0)).map_or("?", String::as_str);
         let at = Context { group: *group, position, groups, session: None, sender };
+        let mut method = Method::Apply;
         let applied = catch_unwind(AssertUnwindSafe(|| {
-            let mut service = Served { machine, reply, at };
+            let mut service = Served { machine, reply, at, method: &mut method, applied: None };
             if !enveloped {
                 sessions.expire(timestamp.time, &mut service);
                 service.apply_bare(command);
-                return;
+                return service.applied;
             }
             let at = At { time: timestamp, index: number, incarnation: origin, destinations: groups, client: client.0 };
-            // What no member can read, no member applies; nobody is answered.
-            let Ok(delivered) = sessions.deliver(&at, command, &mut service) else { return };
+            // A payload that no member can read is applied nowhere, and nobody is answered.
+            let delivered = sessions.deliver(&at, command, &mut service).ok()?;
             replies.push(&Answer::to(client, &delivered));
+            service.applied
         }));
         match applied {
-            Ok(()) => self.progress.note_applied(position),
-            Err(panic) => self.poison(position, "apply", &*panic),
+            Ok(applied) => {
+                self.progress.note_applied(position);
+                applied
+            }
+            Err(panic) => {
+                self.poison(position, method.name(), &*panic);
+                None
+            }
         }
     }
 
     /// Says again what this client has not acknowledged.
-    pub(in crate::node) fn say_again(&mut self, client: ClientId, replies: &mut Replies) {
+    pub(in crate::node) fn say_again(&mut self, client: ClientId, replies: &mut AnswerBuffer) {
         if !self.ill {
             self.sessions.replies_of(client.0, |record| replies.push(&Answer::again(client, record)));
         }
@@ -114,7 +132,7 @@ impl<S: StateMachine> Applier<S> {
 
     /// Applies a batch. Between two commands it looks whether somebody asks something, or whether it is to end.
     pub(super) fn apply_all(&mut self, batch: &mut Batch, ends: impl Fn() -> bool) {
-        let Batch { commands, again, replies } = batch;
+        let Batch { commands, again, replies, .. } = batch;
         for record in commands.iter() {
             if ends() {
                 break;
@@ -141,11 +159,11 @@ impl<S: StateMachine> Applier<S> {
         if self.ill {
             return None;
         }
-        let Applier { machine, name, sessions, .. } = self;
+        let Applier { machine, name, voice, sessions, .. } = self;
         let frozen = || {
             let mut table = Vec::new();
             sessions.write(&mut table);
-            StateWriter::begin(name, WithSessions { table, value: machine.freeze() })
+            StateWriter::begin((name, voice), WithSessions { table, value: machine.freeze() })
         };
         match catch_unwind(AssertUnwindSafe(frozen)) {
             Ok(writer) => Some(writer),
@@ -166,14 +184,11 @@ impl<S: StateMachine> Applier<S> {
                 restored.map_err(|error| RestoreError(format!("its own first value cannot be read: {error}")))
             }
             _ => {
-                let mut from = Bytes(StateReader::new(&mut chunks));
-                let table = read_table(&mut from).and_then(|table| {
-                    let read = Sessions::read(group.0, *limits, &table);
-                    read.map(|(sessions, _)| sessions).map_err(|error| error.to_string())
-                });
+                let mut state = StateReader::new(&mut chunks);
+                let table = Sessions::read_from(group.0, *limits, &mut state);
                 *sessions =
                     table.map_err(|why| RestoreError(format!("the sessions of clients cannot be read: {why}")))?;
-                let restored = machine.restore(&mut from);
+                let restored = machine.restore(&mut Bytes(state));
                 restored.map_err(|error| RestoreError(error.to_string()))
             }
         }));
@@ -198,12 +213,13 @@ impl<S: StateMachine> Applier<S> {
         self.ill = true;
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why");
-        let (name, index, time) = (&self.name, at.index, at.time);
-        log::error!(
-            "{name}: its state machine has panicked in `{method}` at command {index} (time {time}) and is poisoned: {said}; the node \
-             votes, and takes the state of the others if a majority of them has applied that command; otherwise mend the state \
-             machine, and start the node again"
+        let (index, time) = (at.index, at.time);
+        let text = format!(
+            "its state machine has panicked in `{method}` at command {index} (time {time}) and is poisoned: {said}; the node votes, and takes \
+             the state of the others if a majority of them has applied that command; otherwise mend the state machine, and start the \
+             node again"
         );
+        (self.voice)(log::Level::Error, &text);
         self.progress.note_poisoned(at);
     }
 
@@ -213,27 +229,63 @@ impl<S: StateMachine> Applier<S> {
     }
 }
 
+/// A method of a machine that a delivery calls.
+#[derive(Clone, Copy)]
+enum Method {
+    Apply,
+    Read,
+    SessionEnded,
+}
+
+impl Method {
+    fn name(self) -> &'static str {
+        match self {
+            Method::Apply => "apply",
+            Method::Read => "read",
+            Method::SessionEnded => "session_ended",
+        }
+    }
+}
+
 /// The machine where the table of sessions calls it, for one delivery.
 struct Served<'a, S> {
     machine: &'a mut S,
     reply: &'a mut Reply,
     at: Context<'a>,
+    /// The method that was called last.
+    method: &'a mut Method,
+    /// The bytes of the command that was applied.
+    applied: Option<usize>,
 }
 
 impl<S: StateMachine> Served<'_, S> {
     /// Applies a command that nobody is answered to.
     #[inline]
     fn apply_bare(&mut self, command: &[u8]) {
+        *self.method = Method::Apply;
         self.reply.clear();
         self.machine.apply(&self.at, command, self.reply);
+        self.applied = Some(command.len());
+    }
+
+    /// Answers a query.
+    fn read(&mut self, query: &[u8]) {
+        *self.method = Method::Read;
+        self.reply.clear();
+        let Context { group, position, sender, .. } = self.at;
+        self.machine.read(&ReadContext { group, position, sender }, query, self.reply);
     }
 }
 
 impl<S: StateMachine> Service for Served<'_, S> {
     #[inline]
     fn apply(&mut self, call: Call<'_>, reply: &mut session::Reply<'_>) {
-        self.at.session = Some(SessionId(call.session));
-        self.apply_bare(call.command);
+        if call.is_query {
+            self.read(call.command);
+        } else {
+            self.at.session = Some(SessionId(call.session));
+            self.apply_bare(call.command);
+        }
         if self.reply.has_overflowed() {
             reply.overflow();
         } else {
@@ -241,7 +293,10 @@ impl<S: StateMachine> Service for Served<'_, S> {
         }
     }
 
-    fn ended(&mut self, _: session::SessionId) {}
+    fn ended(&mut self, session: session::SessionId) {
+        *self.method = Method::SessionEnded;
+        self.machine.session_ended(&self.at, SessionId(session));
+    }
 }
 
 /// A frozen value with the table of sessions before it.
@@ -260,18 +315,6 @@ impl<T: Frozen> Frozen for WithSessions<T> {
     fn bytes_hint(&self) -> Option<u64> {
         Some(self.value.bytes_hint()? + self.table.len() as u64)
     }
-}
-
-/// Reads the table of sessions from the beginning of a state.
-fn read_table(from: &mut impl Read) -> Result<Vec<u8>, String> {
-    let mut table = vec![0; Sessions::SNAPSHOT_HEAD];
-    from.read_exact(&mut table).map_err(|error| error.to_string())?;
-    let head = table[..].try_into().map_err(|_| "its head is short".to_owned())?;
-    let length = Sessions::snapshot_length(head).map_err(|error| error.to_string())?;
-    // The length is not trusted: memory grows with what is there.
-    let rest = length - Sessions::SNAPSHOT_HEAD as u64;
-    let read = from.take(rest).read_to_end(&mut table).map_err(|error| error.to_string())?;
-    if read as u64 == rest { Ok(table) } else { Err(format!("{read} of {rest} bytes are there")) }
 }
 
 struct Bytes<'a>(StateReader<'a>);

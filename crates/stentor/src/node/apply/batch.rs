@@ -1,8 +1,10 @@
 //! Commands that go to the apply thread together, and the replies that come back.
 
-use stentor_multicast::ClientId;
+use std::time::Duration;
 
-use super::Replies;
+use stentor_multicast::ClientId;
+use stentor_session::AnswerBuffer;
+
 use super::commands::Commands;
 
 /// Commands of one round, or of several if the apply thread is slow.
@@ -12,7 +14,9 @@ pub(super) struct Batch {
     /// Clients to which replies are said again, behind the commands.
     pub(super) again: Vec<ClientId>,
     /// The answers to the commands, then those that are said again.
-    pub(super) replies: Replies,
+    pub(super) replies: AnswerBuffer,
+    /// How long the apply thread took for it.
+    pub(super) took: Duration,
 }
 
 impl Batch {
@@ -29,5 +33,6 @@ impl Batch {
         self.commands.clear();
         self.again.clear();
         self.replies.clear();
+        self.took = Duration::ZERO;
     }
 }

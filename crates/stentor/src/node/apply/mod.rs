@@ -15,11 +15,11 @@
 mod applier;
 mod batch;
 mod commands;
+mod depth;
 mod looks;
 mod progress;
 mod queue;
 mod queued_state;
-mod replies;
 mod work;
 mod worker;
 
@@ -28,9 +28,8 @@ pub(super) use commands::{Head, Record};
 pub(super) use looks::Looks;
 pub(super) use progress::Progress;
 pub(super) use queue::Queue;
-pub(super) use replies::Replies;
 
-/// Bytes of memory that each buffer of commands or replies keeps when it is used again.
+/// Bytes of memory that each buffer of commands keeps when it is used again.
 const KEPT: usize = 512 << 10;
 
 /// The thread on which a node applies commands.
@@ -52,7 +51,7 @@ pub enum ApplyThread {
 /// How much may wait to be applied before the member delivers no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Bounds {
-    /// Commands.
+    /// Commands. If they take long, fewer.
     pub(super) commands: usize,
     /// Bytes of commands. The last of them may exceed it.
     pub(super) bytes: usize,

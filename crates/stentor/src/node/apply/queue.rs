@@ -10,12 +10,15 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::WaitMode;
 use stentor_multicast::{ClientId, Delivered, Frozen};
+use stentor_session::AnswerBuffer;
 
 use super::batch::Batch;
+use super::depth::Depth;
 use super::queued_state::QueuedState;
 use super::work::Work;
 use super::worker::{self, Ends};
-use super::{Applier, Bounds, Progress, Replies};
+use super::{Applier, Bounds, Progress};
+use crate::node::sleeper::Sleeper;
 use crate::state_machine::StateMachine;
 
 /// Pieces of work that are handed over and not begun, at most. What comes then waits at the protocol's end, where commands join a batch.
@@ -24,13 +27,11 @@ const HANDED: usize = 16;
 const SPARE: usize = 2 * HANDED;
 /// How long the end of a node waits until everything that was delivered is applied.
 const LEFT_OVER: Duration = Duration::from_secs(10);
-/// The longest sleep of the protocol's thread while a batch is about to come back.
-const SHORT: Duration = Duration::from_micros(200);
-/// Rounds in which the protocol's thread only gives up its time slice after a batch was handed over. Most machines are done with it by then, and
-/// a sleep would last longer than they take.
+/// Rounds in which the protocol's thread only gives up its time slice after a batch was handed over. Most machines are done with it by then,
+/// and a sleep and its end cost more than they take. After that the apply thread wakes it.
 const YIELDS: u32 = 32;
-/// Rounds without a batch that comes back, after which the machine is slow: the protocol's thread sleeps as usual.
-const SLOW: u32 = 100;
+/// The pause between two looks at a thread that is to end.
+const LOOK: Duration = Duration::from_micros(200);
 
 /// The protocol's end of the queue to the apply thread.
 ///
@@ -43,7 +44,9 @@ pub(in crate::node) struct Queue<S> {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<Applier<S>>>,
     progress: Arc<Progress>,
-    bounds: Bounds,
+    depth: Depth,
+    /// Bytes of commands that may wait.
+    most_bytes: usize,
     /// Commands and bytes that were delivered and have not come back.
     waiting: (usize, usize),
     /// Batches that were begun and have not come back.
@@ -60,12 +63,17 @@ pub(in crate::node) struct Queue<S> {
 }
 
 impl<S: StateMachine> Queue<S> {
-    pub(in crate::node) fn start(applier: Applier<S>, bounds: Bounds, wait: WaitMode) -> io::Result<Self> {
+    pub(in crate::node) fn start(
+        applier: Applier<S>,
+        bounds: Bounds,
+        wait: WaitMode,
+        sleeper: Sleeper,
+    ) -> io::Result<Self> {
         let (work, to_do) = sync_channel(HANDED);
         let (give_back, done) = sync_channel(2 * HANDED);
         let ends = Arc::new(AtomicBool::new(false));
         let progress = Arc::clone(applier.progress());
-        let own = Ends { work: to_do, wake: work.clone(), done: give_back, ends: Arc::clone(&ends) };
+        let own = Ends { work: to_do, wake: work.clone(), done: give_back, ends: Arc::clone(&ends), sleeper };
         let thread = Some(worker::spawn(applier, own, wait)?);
         Ok(Queue {
             work,
@@ -73,7 +81,8 @@ impl<S: StateMachine> Queue<S> {
             ends,
             thread,
             progress,
-            bounds,
+            depth: Depth::new(bounds.commands),
+            most_bytes: bounds.bytes,
             waiting: (0, 0),
             batches: 0,
             outbox: VecDeque::with_capacity(HANDED),
@@ -87,7 +96,7 @@ impl<S: StateMachine> Queue<S> {
     #[inline]
     pub(in crate::node) fn has_room(&self) -> bool {
         let (commands, bytes) = self.waiting;
-        !self.closed && commands < self.bounds.commands && bytes < self.bounds.bytes
+        !self.closed && commands < self.depth.limit() && bytes < self.most_bytes
     }
 
     #[inline]
@@ -144,12 +153,13 @@ impl<S: StateMachine> Queue<S> {
 
     /// Takes the batches that are done, and looks whether there is room again. Called before each round.
     #[inline]
-    pub(in crate::node) fn begin_round(&mut self, mut replied: impl FnMut(&Replies)) {
+    pub(in crate::node) fn begin_round(&mut self, mut replied: impl FnMut(&AnswerBuffer)) {
         if self.batches > 0 {
             self.rounds = self.rounds.saturating_add(1);
             while let Ok(mut batch) = self.done.try_recv() {
                 self.rounds = 0;
                 self.note_end(&batch);
+                self.depth.note(batch.commands.len(), batch.took);
                 if !batch.replies.is_empty() {
                     replied(&batch.replies);
                 }
@@ -179,13 +189,6 @@ impl<S: StateMachine> Queue<S> {
         self.batches > 0 && self.rounds < YIELDS
     }
 
-    /// Returns how long the protocol's thread may sleep, so that replies and room are not noticed late.
-    #[inline]
-    pub(in crate::node) fn longest_sleep(&self) -> Duration {
-        let soon = self.batches > 0 && self.rounds < SLOW || !self.outbox.is_empty() && !self.closed;
-        if soon { SHORT } else { Duration::MAX }
-    }
-
     /// Forgets what was delivered and not handed over: the node starts over.
     pub(in crate::node) fn start_over(&mut self) {
         for work in std::mem::take(&mut self.outbox) {
@@ -213,7 +216,7 @@ impl<S: StateMachine> Queue<S> {
                 let applier = self.thread.take().and_then(|thread| thread.join().ok());
                 return applier.ok_or(left(&self));
             }
-            thread::sleep(SHORT);
+            thread::sleep(LOOK);
         }
         Err(left(&self))
     }

@@ -50,6 +50,7 @@ mod tests {
     use std::sync::mpsc::sync_channel;
 
     use super::*;
+    use crate::node::journal::logged;
 
     struct Huge;
 
@@ -68,7 +69,7 @@ mod tests {
         let (freezes, frozen) = sync_channel(1);
         let mut state = QueuedState::new(frozen);
         assert_eq!((state.readiness(), state.bytes_hint()), (Readiness::Pending, None));
-        assert!(freezes.send(StateWriter::begin("a", Huge)).is_ok());
+        assert!(freezes.send(StateWriter::begin(("a", &logged("a")), Huge)).is_ok());
         assert_eq!((state.readiness(), state.bytes_hint()), (Readiness::Pending, Some(u64::MAX)));
     }
 

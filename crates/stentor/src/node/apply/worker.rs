@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use stentor_fabric::WaitMode;
 
 use super::Applier;
 use super::batch::Batch;
 use super::work::Work;
+use crate::node::sleeper::Sleeper;
 use crate::state_machine::StateMachine;
 
 /// The thread's ends of the queue.
@@ -23,6 +25,8 @@ pub(super) struct Ends {
     pub(super) done: SyncSender<Batch>,
     /// The thread is to end at once: what waits is not applied.
     pub(super) ends: Arc<AtomicBool>,
+    /// The protocol's thread, which may sleep until there are replies or room.
+    pub(super) sleeper: Sleeper,
 }
 
 /// Starts the thread. It returns the applier at its end.
@@ -46,7 +50,9 @@ fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) ->
         }
         match work {
             Work::Commands(mut batch) => {
+                let since = Instant::now();
                 applier.apply_all(&mut batch, is_over);
+                batch.took = since.elapsed();
                 // Nobody waits for it if the node has ended.
                 let _ = ends.done.send(batch);
             }
@@ -59,6 +65,7 @@ fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) ->
             Work::Look => {}
             Work::Stop => break,
         }
+        ends.sleeper.wake();
         applier.answer();
     }
     applier.looks().close();

@@ -24,6 +24,7 @@ impl ClusterFabric for RoceFabric {
             chances: bind.chances,
             seed: bind.seed.wrapping_add(u64::from(me.0)),
             faults: bind.faults,
+            sharing: bind.sharing.clone(),
             ..RoceConfig::default()
         };
         Ok(RoceFabric::start(net, config)?)

@@ -12,7 +12,7 @@ use stentor_session::{
 
 use super::disk::Written;
 use super::ledger::Told;
-use super::service::COMMAND_BYTES;
+use super::service::{COMMAND_BYTES, is_query};
 use super::shared::Shared;
 use crate::chance::Chance;
 use crate::clocks::EPOCH_NS;
@@ -22,7 +22,7 @@ pub(super) const TICK_NS: u64 = 20_000;
 /// How far the clock of a client's host may be off, ns.
 const SKEW_NS: u64 = 40_000;
 
-pub(super) const COMMAND: Wants = Wants { notify: true, sync: false, enveloped: true };
+pub(super) const COMMAND: Wants = Wants { notify: true, sync: false, enveloped: true, not_before: 0 };
 
 /// A request of this process.
 #[derive(Clone, Debug)]
@@ -169,7 +169,9 @@ impl ClientActor {
 
     /// Multicasts, and notes for the judge who owes it.
     pub(super) fn submit(&mut self, to: &[GroupId], parts: &[&[u8]]) -> Result<u64, SubmitError> {
-        let submitted = self.client.submit_parts(to, parts, COMMAND)?;
+        let forgets = self.shared.mutant.forgets_what_it_heard();
+        let wants = Wants { not_before: if forgets { 0 } else { self.order_time }, ..COMMAND };
+        let submitted = self.client.submit_parts(to, parts, wants)?;
         let mut progress = self.shared.progress.borrow_mut();
         progress.multicast(submitted.id, to);
         drop(progress);
@@ -276,7 +278,11 @@ impl ClientActor {
             self.next_to = Some(to);
             return false;
         }
-        let begun = self.caller.as_mut().map(|caller| caller.begin(&to));
+        let is_query = is_query(self.shared.coming_token());
+        let begun = self.caller.as_mut().map(|caller| match is_query {
+            true => caller.begin_query(&to),
+            false => caller.begin(&to),
+        });
         let request = match begun {
             Some(Ok(request)) => request,
             Some(Err(CallerError::SessionNotOpen(group))) => {
@@ -306,7 +312,7 @@ impl ClientActor {
         let Some(caller) = &self.caller else { return false };
         let Some(ticket) = caller.ticket(request).cloned() else { return false };
         let token = shared.next_token();
-        shared.ledger.borrow_mut().begun(token, caller.id(), &to);
+        shared.ledger.borrow_mut().begun(token, caller.id(), &to, self.order_time);
         shared.counts.borrow_mut().commands += 1;
         let mut disk = shared.disks[usize::from(self.id.0)].borrow_mut();
         disk.left -= 1;

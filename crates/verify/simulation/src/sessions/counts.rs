@@ -47,6 +47,8 @@ stentor_fabric_sim::counts! {
         copies,
         /// Copies of a command that a table answered with the reply that it kept.
         duplicates_from_cache,
+        /// Queries that a member answered.
+        queries_answered,
         /// Questions that a table answered with the reply that it kept.
         questions_from_cache,
         /// Replies of a leader that crashed before the caller knew them.
@@ -64,7 +66,7 @@ stentor_fabric_sim::counts! {
 
 impl SessionCounts {
     /// The rare states that a simulation run must reach.
-    pub(super) const CLAIMS: [&'static str; 16] = [
+    pub(super) const CLAIMS: [&'static str; 17] = [
         "tables_full",
         "sessions_run_out",
         "sessions_ended",
@@ -77,6 +79,7 @@ impl SessionCounts {
         "given_up",
         "questions_from_cache",
         "duplicates_from_cache",
+        "queries_answered",
         "replies_lost_with_leaders",
         "records_said_again",
         "reply_rings_full",

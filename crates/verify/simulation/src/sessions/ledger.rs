@@ -8,7 +8,7 @@ use stentor_session::{Outcome, Position, SessionId, Why};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::scenario::REPLY_BYTES;
-use super::service::Place;
+use super::service::{Place, is_query, state_in};
 
 /// What a caller was told of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +32,8 @@ struct Applied {
 struct Command {
     session: SessionId,
     to: Vec<GroupId>,
+    /// The time of the order up to which its caller had heard when it began.
+    heard: u64,
     applied: BTreeMap<GroupId, Applied>,
     /// Whether its caller knows its fate.
     is_known: bool,
@@ -49,6 +51,8 @@ pub(super) struct Ledger {
     states: HashMap<Place, u64>,
     /// Places whose effect is known.
     seen: HashSet<Place>,
+    /// What each group has replied to the last command: digest and count.
+    last: HashMap<GroupId, [u64; 2]>,
     /// Sessions that ended or ran out in a group.
     ended: HashSet<(GroupId, SessionId)>,
     /// The first violation of each property.
@@ -57,7 +61,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// The properties, by name.
-    pub(super) const PROPERTIES: [&'static str; 7] = ["X1", "X2", "X3", "X4", "X5", "X6", "X7"];
+    pub(super) const PROPERTIES: [&'static str; 9] = ["X1", "X2", "X3", "X4", "X5", "X6", "X7", "X8", "X9"];
 
     /// Returns the ledger of a run whose tables keep this many requests of earlier generations.
     pub(super) fn new(window: u32) -> Ledger {
@@ -68,9 +72,10 @@ impl Ledger {
         self.violations.entry(property).or_insert(what);
     }
 
-    /// A command was begun.
-    pub(super) fn begun(&mut self, token: u64, session: SessionId, to: &[GroupId]) {
-        let command = Command { session, to: to.to_vec(), applied: BTreeMap::new(), is_known: false, never: false };
+    /// A command was begun by a caller that had heard of the order up to a time.
+    pub(super) fn begun(&mut self, token: u64, session: SessionId, to: &[GroupId], heard: u64) {
+        let command =
+            Command { session, to: to.to_vec(), heard, applied: BTreeMap::new(), is_known: false, never: false };
         self.commands.insert(token, command);
     }
 
@@ -79,11 +84,12 @@ impl Ledger {
         if !self.seen.insert((group, number)) {
             return;
         }
+        self.check_query(group, token, &reply);
         let Some(command) = self.commands.get_mut(&token) else {
             return self.violate("X1", format!("group {} applies command {token}, which nobody sent", group.0));
         };
         let earlier = command.applied.get(&group).map(|applied| applied.number);
-        let (is_for, never) = (command.to.contains(&group), command.never);
+        let (is_for, never, heard) = (command.to.contains(&group), command.never, command.heard);
         command.applied.entry(group).or_insert(Applied { number, time, reply });
         if let Some(earlier) = earlier {
             self.violate("X1", format!("group {} applies command {token} at {earlier} and {number}", group.0));
@@ -91,8 +97,28 @@ impl Ledger {
         if !is_for {
             self.violate("X1", format!("command {token} is not for group {}, which applies it", group.0));
         }
+        if time <= heard {
+            let what =
+                format!("group {} applies command {token} at {time}, and its caller had heard of {heard}", group.0);
+            self.violate("X8", what);
+        }
         if never {
             self.violate("X4", format!("group {} applies command {token}, which was told to be not applied", group.0));
+        }
+    }
+
+    /// Judges whether a query, and nothing but a query, left the state as it was. Every member takes deliveries in their order, so each place
+    /// is seen after those before it.
+    fn check_query(&mut self, group: GroupId, token: u64, reply: &[u8]) {
+        let (told, last) = (state_in(reply), self.last.entry(group).or_default());
+        let is_right = if is_query(token) { told == *last } else { told[1] == last[1] + 1 };
+        *last = told;
+        if !is_right {
+            let kind = if is_query(token) { "query" } else { "command" };
+            self.violate(
+                "X9",
+                format!("group {} answers {kind} {token} from another state than the last one", group.0),
+            );
         }
     }
 
@@ -242,23 +268,45 @@ mod tests {
         Told::Applied(vec![(GroupId(group), position, Some(bytes.to_vec()))])
     }
 
+    /// A whole reply.
+    fn whole(digest: u64, count: u64) -> Vec<u8> {
+        [digest.to_le_bytes(), count.to_le_bytes()].concat()
+    }
+
+    #[test]
+    fn queries_have_the_state_of_the_last_command_and_leave_it() {
+        let (group, query) = (GroupId(0), 4);
+        assert!(is_query(query) && !is_query(1) && !is_query(2));
+        for (answer, next, is_right) in
+            [(whole(7, 1), whole(8, 2), true), (whole(8, 2), whole(9, 3), false), (whole(7, 1), whole(9, 3), false)]
+        {
+            let mut ledger = Ledger::default();
+            for (place, (token, reply)) in (1..).zip([(1, whole(7, 1)), (query, answer), (2, next)]) {
+                ledger.begun(token, SESSION, &[group], 0);
+                ledger.applied((group, place), 90, token, reply);
+            }
+            assert_eq!(violated(&ledger).is_empty(), is_right);
+            assert!(is_right || violated(&ledger) == ["X9"]);
+        }
+    }
+
     #[test]
     fn each_property_is_violated_by_what_it_is_about() {
         let one = [GroupId(0)];
         let mut ledger = Ledger::default();
-        ledger.begun(1, SESSION, &one);
-        ledger.applied((one[0], 5), 90, 1, b"yes".to_vec());
-        ledger.applied((one[0], 5), 90, 1, b"yes".to_vec());
-        ledger.told(1, &reply(0, 5, b"yes"), 0, true);
+        ledger.begun(1, SESSION, &one, 0);
+        ledger.applied((one[0], 5), 90, 1, whole(7, 1));
+        ledger.applied((one[0], 5), 90, 1, whole(7, 1));
+        ledger.told(1, &reply(0, 5, &whole(7, 1)), 0, true);
         ledger.close(true);
         assert_eq!(violated(&ledger), [""; 0]);
         ledger.told(1, &reply(0, 5, b"no"), 0, true);
-        ledger.applied((one[0], 6), 91, 1, b"yes".to_vec());
+        ledger.applied((one[0], 6), 91, 1, whole(8, 2));
         assert_eq!(violated(&ledger), ["X1", "X3"]);
 
         let mut ledger = Ledger::default();
-        ledger.begun(2, SESSION, &[GroupId(0), GroupId(1)]);
-        ledger.applied((GroupId(1), 1), 90, 2, Vec::new());
+        ledger.begun(2, SESSION, &[GroupId(0), GroupId(1)], 0);
+        ledger.applied((GroupId(1), 1), 90, 2, whole(7, 1));
         ledger.told(2, &Told::NotApplied, 0, true);
         ledger.told(2, &Told::Unknown(Why::Forgotten(GroupId(0))), 1, true);
         ledger.state((GroupId(0), 1), b"a");
@@ -281,7 +329,7 @@ mod tests {
             (Why::TimedOut, 9, true, false),
         ] {
             let mut ledger = Ledger::new(2);
-            ledger.begun(1, SESSION, &[group]);
+            ledger.begun(1, SESSION, &[group], 0);
             ledger.ended(group, ended.then_some(SESSION));
             ledger.told(1, &Told::Unknown(why), age, true);
             assert_eq!(violated(&ledger).is_empty(), is_true, "{why:?}");

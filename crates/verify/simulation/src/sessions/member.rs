@@ -194,7 +194,8 @@ impl App<'_> {
         };
         let mut counts = self.shared.counts.borrow_mut();
         match (judged.verdict, judged.envelope.kind) {
-            (Verdict::Duplicate, Kind::Command) => counts.duplicates_from_cache += 1,
+            (Verdict::Duplicate, Kind::Command | Kind::Query) => counts.duplicates_from_cache += 1,
+            (Verdict::Applied, Kind::Query) => counts.queries_answered += 1,
             (Verdict::Duplicate, Kind::Resolve) => counts.questions_from_cache += 1,
             _ => {}
         }

@@ -15,6 +15,8 @@
 //! | X5 | a command whose fate stays unknown has a reason that `docs/sessions.md` names, and that reason is true |
 //! | X6 | members of a group have equal tables and services after the same deliveries |
 //! | X7 | when the faults have stopped every client comes to its end |
+//! | X8 | a command comes after everything that its caller had heard of when it began, in whatever groups |
+//! | X9 | a query is answered by the state after the commands before it, and changes nothing |
 
 mod client;
 mod counts;

@@ -13,10 +13,14 @@ stentor_fabric::mutants! {
     TableEnd, "table-end", "X2";
     /// The caller takes a refusal of one copy for the fate of all copies.
     OneCopySpeaksForAll, "one-copy-speaks-for-all", "X4";
+    /// A table has queries applied.
+    AppliesQueries, "applies-queries", "X9";
     /// A leader does not say replies again.
     SaysOnce, "says-once", "X7";
     /// A member's state comes without its table of sessions.
     TableLeftOut, "table-left-out", "X6";
+    /// A caller does not tell what it has heard of the order.
+    ForgetsWhatItHeard, "forgets-what-it-heard", "X8";
 }
 
 impl Mutant {
@@ -29,7 +33,10 @@ impl Mutant {
             Mutant::ForgetsOnTakeUp => session::Mutant::ForgetsOnTakeUp,
             Mutant::TableEnd => session::Mutant::TableEnd,
             Mutant::OneCopySpeaksForAll => session::Mutant::OneCopySpeaksForAll,
-            Mutant::None | Mutant::SaysOnce | Mutant::TableLeftOut => session::Mutant::None,
+            Mutant::AppliesQueries => session::Mutant::AppliesQueries,
+            Mutant::None | Mutant::SaysOnce | Mutant::TableLeftOut | Mutant::ForgetsWhatItHeard => {
+                session::Mutant::None
+            }
         };
         #[cfg(not(feature = "plants"))]
         session::Mutant::None
@@ -45,6 +52,13 @@ impl Mutant {
     pub(super) fn leaves_table_out(self) -> bool {
         #[cfg(feature = "plants")]
         return self == Mutant::TableLeftOut;
+        #[cfg(not(feature = "plants"))]
+        false
+    }
+
+    pub(super) fn forgets_what_it_heard(self) -> bool {
+        #[cfg(feature = "plants")]
+        return self == Mutant::ForgetsWhatItHeard;
         #[cfg(not(feature = "plants"))]
         false
     }

@@ -9,6 +9,11 @@ use stentor_session::{Call, Reply, Service, SessionId};
 /// Bytes of a command before its padding: its token.
 pub(super) const COMMAND_BYTES: usize = 8;
 
+/// Whether a token is that of a query, which changes nothing.
+pub(super) fn is_query(token: u64) -> bool {
+    token % 5 == 4
+}
+
 /// The replicated state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Tally {
@@ -24,6 +29,11 @@ impl Tally {
         self.count += 1;
         self.digest = SplitMix64::finish(self.digest.rotate_left(9) ^ token);
         *self.sessions.entry(session).or_default() += 1;
+        self.answer(token)
+    }
+
+    /// Answers a query, or a command that was applied.
+    fn answer(&self, token: u64) -> Vec<u8> {
         let mut reply = self.digest.to_le_bytes().to_vec();
         reply.extend(self.count.to_le_bytes());
         reply.resize(if token.is_multiple_of(8) { 64 } else { 16 + token as usize % 24 }, token as u8);
@@ -52,10 +62,15 @@ impl Tally {
     }
 }
 
+/// Digest and count in a whole reply.
+pub(super) fn state_in(reply: &[u8]) -> [u64; 2] {
+    [0, 8].map(|at| reply.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word)))
+}
+
 /// What was done in one delivery, for the judge.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    /// Token and whole reply of a command that was applied.
+    /// Token and whole reply of a command that was applied, or of a query.
     pub(super) applied: Option<(u64, Vec<u8>)>,
     pub(super) ended: Vec<SessionId>,
 }
@@ -69,7 +84,7 @@ pub(super) struct Served<'a> {
 impl Service for Served<'_> {
     fn apply(&mut self, call: Call<'_>, reply: &mut Reply<'_>) {
         let token = call.command.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-        let bytes = self.tally.apply(call.session, token);
+        let bytes = if call.is_query { self.tally.answer(token) } else { self.tally.apply(call.session, token) };
         reply.extend(&bytes);
         self.done.applied = Some((token, bytes));
     }
@@ -86,6 +101,14 @@ pub(super) type Place = (GroupId, u64);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_query_is_answered_what_the_last_command_left() {
+        let mut tally = Tally::default();
+        let reply = tally.apply(SessionId(1), 7);
+        let before = tally.clone();
+        assert_eq!((tally.answer(9)[..16].to_vec(), &tally), (reply[..16].to_vec(), &before));
+    }
 
     #[test]
     fn a_tally_is_read_as_it_was_written() {

@@ -43,10 +43,15 @@ impl Shared {
         Sessions::new(group, self.scenario.sessions).with_mutant(self.mutant.of_sessions())
     }
 
-    /// The number of another command, from 1.
+    /// The number of another command or query, from 1.
     pub(super) fn next_token(&self) -> u64 {
-        self.tokens.set(self.tokens.get() + 1);
+        self.tokens.set(self.coming_token());
         self.tokens.get()
+    }
+
+    /// The number that the next one will have.
+    pub(super) fn coming_token(&self) -> u64 {
+        self.tokens.get() + 1
     }
 
     pub(super) fn are_all_done(&self) -> bool {

@@ -1,39 +1,47 @@
 //! `stentor cast`: multicasts standard input line by line.
 
+mod feed;
+mod recording;
 mod report;
+mod sending;
 
 use std::cell::Cell;
-use std::collections::VecDeque;
-use std::io::BufReader;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use stentor::config::FabricKind;
-use stentor::runtime::{
-    BindConfig, Client, ClientId, ClusterFabric, ClusterRuntime, FabricDiagnostics, GroupId, Housekeeper, Recorder,
-    SubmitError, client_round, life_now, now_ns,
+use stentor::runtime::{BindConfig, Client, ClientId, ClusterFabric, ClusterRuntime, FabricDiagnostics, GroupId};
+use stentor::{
+    ClientBuilder, ClientError, ClientErrorKind, Cluster, Groups, LocalClient, Outcome, Refused, Request, Turn, Why,
+    with_fabric,
 };
-use stentor::with_fabric;
-use stentor_fabric::Backoff;
-use stentor_multicast::ProcessRole;
+use stentor::{ClientWatch, OnSender};
+use stentor_multicast::{ProcessRole, RemoteOp};
 
 use crate::args::{self, OnRoce};
+use feed::Feed;
+use recording::Recording;
 use report::Casted;
-use stentor_support::live::{
-    self, HistoryFile, Input, Interrupt, Joining, Latency, Line, Lines, TooLong, Troubles, absent, begin_anew,
-    unstarted, unwritten,
-};
-use stentor_support::streams::StandardInput;
+use sending::Sending;
+use stentor_support::live::{self, Interrupt, Joining, Latency, Troubles, absent, begin_anew, unstarted};
 use stentor_support::{Failure, Level, Output, Verdict, counted};
 
-/// How long to wait for deliveries to a group that began anew: other groups settle what was under way to it.
+/// How long to wait for the outcome of other messages after one that is lost: other groups settle what was under way to them.
 const RESET: Duration = Duration::from_secs(2);
 /// How long to wait for input while nothing is outstanding, before looking after the connections.
 const PATIENCE: Duration = Duration::from_millis(10);
+/// For how long the session lives at least if this process stands still.
+const TTL: Duration = Duration::from_secs(30);
+/// For how long a session can live.
+const LONGEST_TTL: Duration = Duration::from_secs(600);
 
 pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure> {
     let config = &args.meeting.config;
-    let plan = live::plan(config)?;
+    let plan = Arc::new(live::plan(config)?);
     let to = live::groups(&plan, &args.to, config)?;
     let asked = args.client.as_deref().map(|name| client_place(&plan, name, config)).transpose()?;
     super::node::make_room(&live::Need::of(&plan), "cast", output);
@@ -55,16 +63,17 @@ pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure>
 #[derive(Clone, Copy)]
 struct Casting<'a> {
     args: &'a args::Cast,
-    plan: &'a ClusterRuntime,
+    plan: &'a Arc<ClusterRuntime>,
     to: &'a [GroupId],
     asked: Option<ClientId>,
     output: Output,
 }
 
 impl Casting<'_> {
-    fn run<F: ClusterFabric>(&self, bind: &BindConfig, meet: String) -> Result<Verdict, Failure> {
+    fn run<F: ClusterFabric + 'static>(&self, bind: &BindConfig, meet: String) -> Result<Verdict, Failure> {
         let Casting { args, plan, to, asked, output } = *self;
         let interrupt = Interrupt::catch()?;
+        let (begin, client) = (Instant::now(), self.client()?);
         let made = Cell::new(false);
         let start = |client| begin_anew(bind.pcap.as_deref(), &made, || plan.start_client::<F>(client, bind));
         let joining = Joining {
@@ -81,27 +90,104 @@ impl Casting<'_> {
         let joined = joining.join(asked, |text| output.log(Level::Warn, "cast", text))?;
         let name = plan.name(plan.topology().client_process(joined.id));
         joined.client.fabric().carrier().iter().for_each(|line| output.log(Level::Info, name, line));
-        cast(*self, joined, &interrupt)
+        let left = joining.timeout.saturating_sub(begin.elapsed());
+        let caster = self.open(client, joined, left.max(Duration::from_secs(1)), &interrupt)?;
+        cast(caster, &interrupt)
+    }
+
+    /// Returns the client that is to be, and its groups.
+    fn client(&self) -> Result<(ClientBuilder, Groups), Failure> {
+        let Casting { args, plan, .. } = *self;
+        let cluster = Cluster::of(Arc::clone(plan));
+        let to = cluster.groups().enumerate().filter(|(at, _)| self.to.contains(&GroupId(*at as u16)));
+        let to = Groups::from(&to.map(|(_, group)| group).collect::<Vec<_>>()[..]);
+        let ttl = (2 * Duration::from_secs(args.timeout)).clamp(TTL, LONGEST_TTL);
+        let builder = cluster.client().groups(to.clone()).wait(args.meeting.wait.into()).session_ttl(ttl);
+        builder.check().map_err(|error| self.unopened(&error))?;
+        Ok((builder, to))
+    }
+
+    /// Begins the history, and opens the session, with which all that is multicast begins.
+    fn open<F: ClusterFabric + 'static>(
+        &self,
+        (builder, to): (ClientBuilder, Groups),
+        joined: live::Joined<F>,
+        patience: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Caster<'_>, Failure> {
+        let Casting { args, plan, .. } = *self;
+        let me = plan.topology().client_process(joined.id);
+        let history = args.meeting.history.as_deref();
+        let recording = history.map(|path| Recording::begin(plan, me, path)).transpose()?;
+        let mut joined = joined.client;
+        if args.meeting.operations {
+            joined.record_operations();
+        }
+        let is_open = Arc::new(AtomicBool::new(false));
+        let goes_on = {
+            let (is_open, interrupt) = (Arc::clone(&is_open), interrupt.clone());
+            // The first signal ends a wait for the session's opening, and the second one the wait for its end.
+            move || if is_open.load(Ordering::Relaxed) { !interrupt.insists() } else { !interrupt.came() }
+        };
+        let watch = ClientWatch {
+            multicast: recording.as_ref().map(Recording::of_multicasts),
+            goes_on: Some(Box::new(goes_on)),
+        };
+        let opened = builder.patience(patience).connect_local_on(joined, watch);
+        let client = opened.map_err(|error| {
+            let unwritten = recording.as_ref().and_then(Recording::take_failure);
+            interrupt.check().err().or(unwritten).unwrap_or_else(|| self.unopened(&error))
+        })?;
+        is_open.store(true, Ordering::Relaxed);
+        Ok(Caster {
+            casting: *self,
+            name: plan.name(me),
+            cluster: Cluster::of(Arc::clone(plan)),
+            to,
+            client,
+            recording,
+            sending: Sending::default(),
+            lost: None,
+            latency: Latency::default(),
+            troubles: Troubles::default(),
+            messages: 0,
+            bytes: 0,
+            begin: Instant::now(),
+            progress: Instant::now(),
+        })
+    }
+
+    /// Why there is no session, and what to do.
+    fn unopened(&self, error: &ClientError) -> Failure {
+        let place = self.args.meeting.config.display();
+        match error.kind() {
+            ClientErrorKind::Limits => Failure::usage(error.what(), place, error.remedy()),
+            ClientErrorKind::TooManySessions => {
+                let remedy = "wait until a client ends, or until the sessions of those that were killed have run out; or raise `sessions` \
+                              in [limits]";
+                Failure::run(error.what(), place, remedy)
+            }
+            ClientErrorKind::Unreachable => Failure::run(
+                error.what(),
+                place,
+                "a client waits for a majority of each group that it multicasts to, and of the home group of its place: `stentor leader \
+                 show` says which group does not work, and why",
+            ),
+            _ => Failure::run(error.what(), place, error.remedy()),
+        }
     }
 }
 
-fn cast<F: FabricDiagnostics>(
-    casting: Casting<'_>,
-    joined: live::Joined<F>,
-    interrupt: &Interrupt,
-) -> Result<Verdict, Failure> {
-    let Casting { plan, output, .. } = casting;
-    let limit = plan.config().limits().message_bytes as usize;
-    let mut caster = Caster::new(casting, joined)?;
-    let lines = Lines::read(|| Box::new(BufReader::new(StandardInput)), limit, TooLong::Ends)?;
-    let ended = caster.cast(Feed { lines, limit, next: None, ended: None }, interrupt);
-    let written = caster.close();
-    let name = caster.name();
-    for trouble in caster.client.fabric_mut().last_troubles() {
-        output.log(Level::Warn, name, &trouble);
+fn cast(mut caster: Caster<'_>, interrupt: &Interrupt) -> Result<Verdict, Failure> {
+    let output = caster.casting.output;
+    let limits = caster.casting.plan.config().limits();
+    let ended = Feed::read(limits.message_bytes as usize).and_then(|feed| caster.cast(feed, interrupt));
+    for trouble in caster.client.on_sender(LastTroubles) {
+        output.log(Level::Warn, caster.name, &trouble);
     }
     // What was sent is told also when something went wrong afterwards.
     let casted = Casted::new(&caster);
+    let written = caster.close();
     match (ended, written) {
         (Ok(()), Ok(())) if output.is_json() => output.report(&casted)?,
         (ended, written) => {
@@ -124,73 +210,94 @@ fn client_place(plan: &ClusterRuntime, name: &str, config: &Path) -> Result<Clie
     }
 }
 
-/// A client that sends lines and waits for their deliveries.
-struct Caster<'a, F: FabricDiagnostics> {
+struct LastTroubles;
+
+impl OnSender for LastTroubles {
+    type Output = Vec<String>;
+
+    fn on<F: FabricDiagnostics>(self, sender: &mut Client<F>) -> Vec<String> {
+        sender.fabric_mut().last_troubles()
+    }
+}
+
+struct TakeOperations;
+
+impl OnSender for TakeOperations {
+    type Output = Vec<RemoteOp>;
+
+    fn on<F: FabricDiagnostics>(self, sender: &mut Client<F>) -> Vec<RemoteOp> {
+        sender.take_operations()
+    }
+}
+
+/// Names those of the groups that are not connected.
+struct Absent<'a>(Casting<'a>);
+
+impl OnSender for Absent<'_> {
+    type Output = Vec<String>;
+
+    fn on<F: FabricDiagnostics>(self, sender: &mut Client<F>) -> Vec<String> {
+        absent(self.0.plan, sender, self.0.to)
+    }
+}
+
+/// Reports what went wrong with the fabric, and whom the client does not wait for.
+struct Report<'a, 'b>(&'b mut Troubles, Casting<'a>, &'a str);
+
+impl OnSender for Report<'_, '_> {
+    type Output = ();
+
+    fn on<F: FabricDiagnostics>(self, sender: &mut Client<F>) {
+        let Report(troubles, Casting { plan, output, .. }, name) = self;
+        let mut say = |text: &str| output.log(Level::Warn, name, text);
+        troubles.report_expelled(sender.expelled(), |process| plan.name(process), &mut say);
+        troubles.report(sender.fabric_mut(), say);
+    }
+}
+
+/// Why messages are lost: they are not applied, or nobody knows.
+#[derive(Clone, Copy)]
+enum Lost {
+    NotApplied(Refused),
+    Unknown(Why),
+}
+
+/// A client that sends lines and waits until they are applied.
+struct Caster<'a> {
     casting: Casting<'a>,
-    client: Client<F>,
-    id: ClientId,
-    recorder: Option<Recorder<HistoryFile>>,
-    /// The history cannot be written any more: nothing more is multicast.
-    unrecorded: Option<Failure>,
-    /// Sequence and time of messages that are not known to be delivered.
-    outstanding: VecDeque<(u64, Instant)>,
+    name: &'a str,
+    cluster: Cluster,
+    to: Groups,
+    client: LocalClient,
+    recording: Option<Recording>,
+    sending: Sending<Request>,
+    /// Why a message is not known to be applied and not waited for any more, and the number of such messages.
+    lost: Option<(Lost, usize)>,
     latency: Latency,
     troubles: Troubles,
     messages: u64,
     bytes: u64,
     begin: Instant,
-    /// When the last message was sent or delivered.
+    /// When the last message was sent or answered.
     progress: Instant,
 }
 
-impl<'a, F: FabricDiagnostics> Caster<'a, F> {
-    fn new(casting: Casting<'a>, joined: live::Joined<F>) -> Result<Self, Failure> {
-        let Casting { args, plan, .. } = casting;
-        let me = plan.topology().client_process(joined.id);
-        let recorder = args.meeting.history.as_deref().map(|path| HistoryFile::record(plan, me, path)).transpose()?;
-        let mut client = joined.client;
-        if args.meeting.operations {
-            client.record_operations();
-        }
-        Ok(Caster {
-            casting,
-            client,
-            id: joined.id,
-            recorder: recorder.map(|recorder| recorder.in_life(life_now())),
-            unrecorded: None,
-            outstanding: VecDeque::new(),
-            latency: Latency::default(),
-            troubles: Troubles::default(),
-            messages: 0,
-            bytes: 0,
-            begin: Instant::now(),
-            progress: Instant::now(),
-        })
-    }
-
+impl Caster<'_> {
     fn cast(&mut self, mut feed: Feed, interrupt: &Interrupt) -> Result<(), Failure> {
-        let mut backoff = Backoff::new(self.casting.args.meeting.wait.into());
-        let mut housekeeper = Housekeeper::default();
         let mut interrupted = false;
         loop {
-            let sent = self.send(&mut feed)?;
-            client_round(&mut self.client, &mut backoff, &mut housekeeper, sent)
-                .map_err(|error| Failure::run(error, "waiting", "report this as a bug"))?;
-            self.take_delivered();
+            self.send(&mut feed)?;
+            let turn = self.turn()?;
             self.record_operations();
-            if let Some(failure) = self.unrecorded.take() {
+            if let Some(failure) = self.unrecorded() {
                 feed.end(Err(failure));
             }
-            self.tell_troubles();
-            if let Some(group) = self.client.reset_of(self.casting.to)
-                && feed.next.is_none()
-                && self.progress.elapsed() > RESET
-                && !self.outstanding.is_empty()
+            self.client.on_sender(Report(&mut self.troubles, self.casting, self.name));
+            let settles = !self.sending.is_empty() && self.progress.elapsed() <= RESET;
+            if let Some((lost, _)) = self.lost
+                && (feed.next.is_some() || !settles)
             {
-                return Err(self.reset(group));
-            }
-            if self.client.is_superseded() {
-                return Err(self.superseded());
+                return Err(self.lost(lost));
             }
             if interrupt.insists() {
                 return Err(self.given_up(interrupt));
@@ -202,106 +309,111 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
                 feed.end(Err(Failure::run(what, "standard input", remedy)));
                 self.tell_what_is_awaited(interrupt);
             }
-            if feed.next.is_none() && self.outstanding.is_empty() {
+            if feed.next.is_none() && self.sending.is_empty() {
                 if let Some(ended) = feed.ended {
                     return ended;
                 }
-                feed.take(feed.lines.wait(PATIENCE));
+                feed.wait(PATIENCE);
                 self.progress = Instant::now();
             } else if self.progress.elapsed() > Duration::from_secs(self.casting.args.timeout) {
                 return Err(self.stuck(feed.next.is_some()));
+            } else if let Turn::Idle(until) = turn {
+                self.sleep(until)?;
             }
         }
     }
 
-    /// Sends lines until there is no room or no line. Returns whether it sent any.
-    fn send(&mut self, feed: &mut Feed) -> Result<bool, Failure> {
-        let mut sent = false;
-        loop {
-            if feed.next.is_none() && feed.ended.is_none() {
-                feed.take(feed.lines.next());
-            }
-            let Some(line) = feed.next.as_deref() else { return Ok(sent) };
-            let id = match self.client.next_id(self.casting.to, line) {
-                Ok(id) => id,
-                Err(SubmitError::Busy { .. } | SubmitError::NotConnected { .. }) => return Ok(sent),
-                Err(SubmitError::GroupReset { group }) => return Err(self.reset(GroupId(group))),
-                Err(error) => return Err(refused(&error)),
-            };
-            // Before it is multicast: who is killed then has told of it.
-            if let Some(recorder) = &mut self.recorder {
-                let written = recorder.multicast(now_ns(), id, self.casting.to, line).and_then(|()| recorder.flush());
-                if let Err(error) = written {
-                    self.give_up(&error);
-                    return Ok(sent);
+    /// Sends lines until there is no room or no line.
+    fn send(&mut self, feed: &mut Feed) -> Result<(), Failure> {
+        while self.lost.is_none() {
+            let Some(line) = feed.line() else { return Ok(()) };
+            match self.client.submit(self.to.clone(), line) {
+                Ok(request) => self.sending.sent(request, Instant::now()),
+                Err(Refused::Busy(_) | Refused::Unavailable(_)) => return Ok(()),
+                // The history cannot be written any more. The next look at it says why.
+                Err(Refused::ClientEnded) if self.recording.is_some() => return Ok(()),
+                Err(why) => {
+                    self.lost = Some((Lost::NotApplied(why), 0));
+                    return Ok(());
                 }
             }
-            self.client.submit(self.casting.to, line, true).map_err(|error| refused(&error))?;
-            self.outstanding.push_back((id.sequence, Instant::now()));
             self.messages += 1;
             self.bytes += line.len() as u64;
             feed.next = None;
             self.progress = Instant::now();
-            sent = true;
         }
+        Ok(())
     }
 
-    fn take_delivered(&mut self) {
-        let up_to = self.client.delivered_up_to();
-        while let Some((_, since)) = self.outstanding.front().filter(|(sequence, _)| *sequence <= up_to) {
-            self.latency.record(u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX));
-            self.progress = Instant::now();
-            self.outstanding.pop_front();
-        }
+    /// Takes what became of messages.
+    fn turn(&mut self) -> Result<Turn, Failure> {
+        let Caster { client, sending, lost, latency, progress, .. } = self;
+        let turn = client.turn(|request, outcome| {
+            let now = Instant::now();
+            let Some(since) = sending.ended(request) else { return };
+            let why = match outcome {
+                Outcome::NotApplied(why) => Lost::NotApplied(why),
+                Outcome::Unknown(why) => Lost::Unknown(why),
+                _ => {
+                    latency.record(u64::try_from((now - since).as_nanos()).unwrap_or(u64::MAX));
+                    *progress = now;
+                    return;
+                }
+            };
+            lost.get_or_insert((why, 0)).1 += 1;
+        });
+        turn.map_err(|error| match error.kind() {
+            ClientErrorKind::Superseded => self.superseded(),
+            _ => Failure::run(error.what(), "waiting", "report this as a bug"),
+        })
     }
 
-    fn tell_troubles(&mut self) {
-        let (output, name) = (self.casting.output, self.name());
-        let plan = self.casting.plan;
-        let mut say = |text: &str| output.log(Level::Warn, name, text);
-        self.troubles.report_expelled(self.client.expelled(), |process| plan.name(process), &mut say);
-        self.troubles.report(self.client.fabric_mut(), say);
+    /// Sleeps until something may have come, or this time.
+    fn sleep(&self, until: Instant) -> Result<(), Failure> {
+        let longest = until.saturating_duration_since(Instant::now());
+        let longest = longest.try_into().ok();
+        match poll(&mut [PollFd::new(&self.client, PollFlags::IN)], longest.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(Failure::run(std::io::Error::from(error), "waiting", "report this as a bug")),
+        }
     }
 
     fn record_operations(&mut self) {
-        if let Some(recorder) = self.recorder.as_mut().filter(|_| self.casting.args.meeting.operations)
-            && let Err(error) = recorder.operations(now_ns(), &self.client.take_operations())
-        {
-            self.give_up(&error);
+        if let Some(recording) = self.recording.as_ref().filter(|_| self.casting.args.meeting.operations) {
+            recording.operations(&self.client.on_sender(TakeOperations));
         }
     }
 
-    fn close(&mut self) -> Result<(), Failure> {
-        if let Some(recorder) = &mut self.recorder
-            && let Err(error) = recorder.flush()
-        {
-            self.give_up(&error);
-        }
-        self.unrecorded.take().map_or(Ok(()), Err)
-    }
-
-    /// Ends the history. What was multicast is in it, and nothing else is multicast from here on: a message without a record
-    /// would look like one that nobody sent.
-    fn give_up(&mut self, error: &std::io::Error) {
-        if let Some(mut recorder) = self.recorder.take() {
-            let _ = recorder.give_up(now_ns());
-        }
-        let path = self.casting.args.meeting.history.as_deref().unwrap_or(Path::new(""));
-        let mut failure = unwritten(path, error);
+    /// Why nothing more is multicast, if the history has ended; once.
+    fn unrecorded(&self) -> Option<Failure> {
+        let mut failure = self.recording.as_ref()?.take_failure()?;
         failure.what += &format!(
             "; {} multicast, no further line of the input is",
             counted(self.messages, "message was", "messages were")
         );
-        self.unrecorded = Some(failure);
+        Some(failure)
     }
 
-    fn name(&self) -> &'a str {
-        self.casting.plan.name(self.casting.plan.topology().client_process(self.id))
+    /// Returns the number of messages that are not known to be applied.
+    fn left(&self) -> usize {
+        self.sending.len() + self.lost.map_or(0, |(_, messages)| messages)
+    }
+
+    /// Ends the session if nothing is left, and the history.
+    fn close(mut self) -> Result<(), Failure> {
+        if self.left() == 0 && self.lost.is_none() {
+            // A session that is not ended here lives until its time is over. Operations that follow are not recorded.
+            self.record_operations();
+            let _ = self.client.close();
+        }
+        let Some(recording) = &self.recording else { return Ok(()) };
+        recording.flush();
+        recording.take_failure().map_or(Ok(()), Err)
     }
 
     fn superseded(&self) -> Failure {
-        let (left, sent) = (self.outstanding.len(), self.messages);
-        let name = self.name();
+        let (left, sent) = (self.left(), self.messages);
+        let name = self.name;
         let what = format_args!(
             "another process has taken the place of client `{name}`; {left} of {sent} messages are not known to be delivered"
         );
@@ -309,10 +421,24 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
         Failure::run(what, self.casting.args.meeting.config.display(), remedy)
     }
 
+    /// Returns the failure of a cast of which a message is lost.
+    fn lost(&self, lost: Lost) -> Failure {
+        let (left, sent) = (self.left(), self.messages);
+        let why = match lost {
+            Lost::NotApplied(Refused::GroupReset(group)) | Lost::Unknown(Why::GroupReset(group)) => {
+                return self.reset(self.cluster.group_name(group));
+            }
+            Lost::NotApplied(why) => why.to_string(),
+            Lost::Unknown(why) => why.to_string(),
+        };
+        let what = format_args!("{left} of {sent} messages are not known to be delivered: {why}");
+        let remedy = "see what was delivered before sending lines again; start this client again for what comes then";
+        Failure::run(what, self.casting.args.meeting.config.display(), remedy)
+    }
+
     /// Returns the failure of a cast to a group that began anew, and takes nothing more of this process.
-    fn reset(&self, group: GroupId) -> Failure {
-        let (left, sent) = (self.outstanding.len(), self.messages);
-        let group = self.casting.plan.group_name(group);
+    fn reset(&self, group: &str) -> Failure {
+        let (left, sent) = (self.left(), self.messages);
         let what = format_args!(
             "{group} began anew, from another state, and takes nothing more of this process: {left} of {sent} messages are not known \
              to be delivered"
@@ -323,9 +449,9 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
 
     /// It was asked to end, and waits for what is under way.
     fn tell_what_is_awaited(&self, interrupt: &Interrupt) {
-        let (left, sent) = (self.outstanding.len(), self.messages);
+        let (left, sent) = (self.left(), self.messages);
         if left > 0 {
-            let name = self.name();
+            let name = self.name;
             let text = format!(
                 "{}: waits up to {} s for the delivery of {left} of {sent} messages; a second signal ends it at once",
                 interrupt.name(),
@@ -336,7 +462,7 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
     }
 
     fn given_up(&self, interrupt: &Interrupt) -> Failure {
-        let (left, sent) = (self.outstanding.len(), self.messages);
+        let (left, sent) = (self.left(), self.messages);
         let what = format_args!(
             "interrupted twice, by {} last: {left} of {sent} messages are not known to be delivered",
             interrupt.name()
@@ -345,8 +471,8 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
         Failure::run(what, self.casting.args.meeting.config.display(), remedy)
     }
 
-    fn stuck(&self, is_next_unsent: bool) -> Failure {
-        let (left, sent) = (self.outstanding.len(), self.messages);
+    fn stuck(&mut self, is_next_unsent: bool) -> Failure {
+        let (left, sent) = (self.left(), self.messages);
         let seconds = self.casting.args.timeout;
         let mut what = match left {
             0 => format!(
@@ -359,7 +485,7 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
             what += if left == 0 { ", but" } else { ", and" };
             what += " the groups take no more: the next line was not sent";
         }
-        let gone = absent(self.casting.plan, &self.client, self.casting.to);
+        let gone = self.client.on_sender(Absent(self.casting));
         let place = self.casting.args.meeting.config.display();
         if gone.is_empty() {
             let remedy = "`stentor leader show` says whether the groups work, and which clients' messages are undelivered; then wait longer with --timeout, or start this client anew if a \
@@ -370,51 +496,5 @@ impl<'a, F: FabricDiagnostics> Caster<'a, F> {
         let remedy = "start them again with `stentor node`; a group goes on when it has a majority, and `stentor leader show` says whether it \
              does. See what was delivered before sending lines again";
         Failure::run(what, place, remedy)
-    }
-}
-
-fn refused(error: &SubmitError) -> Failure {
-    Failure::run(error, "standard input", "report this as a bug")
-}
-
-/// The lines of the input.
-struct Feed {
-    lines: Lines,
-    limit: usize,
-    /// Read, and not sent yet.
-    next: Option<Vec<u8>>,
-    /// There is no line any more, and why.
-    ended: Option<Result<(), Failure>>,
-}
-
-impl Feed {
-    /// Nothing more is sent.
-    fn end(&mut self, ended: Result<(), Failure>) {
-        (self.next, self.ended) = (None, Some(ended));
-    }
-
-    fn take(&mut self, input: Input) {
-        let limit = self.limit;
-        let outcome = match input {
-            Input::Later => return,
-            Input::Line(Line::Text(line)) => {
-                self.next = Some(line);
-                return;
-            }
-            Input::End => Ok(()),
-            Input::Line(Line::TooLong { number }) => Err(Failure::usage(
-                format_args!(
-                    "line {number} is longer than {limit} bytes; all lines before it were multicast, it was not"
-                ),
-                format_args!("standard input:{number}"),
-                "split the line, or raise `message_bytes` in [limits]",
-            )),
-            Input::Line(Line::Unreadable { number, error }) => Err(Failure::run(
-                format_args!("cannot read: {error}; all lines before were multicast"),
-                format_args!("standard input:{number}"),
-                "give it an input that can be read",
-            )),
-        };
-        self.ended = Some(outcome);
     }
 }

@@ -1,7 +1,6 @@
 //! What was multicast.
 
 use serde::Serialize;
-use stentor::runtime::FabricDiagnostics;
 use stentor_support::live::Micros;
 use stentor_support::{Human, Style, counted};
 
@@ -14,25 +13,25 @@ pub(super) struct Casted {
     to: Vec<String>,
     messages: u64,
     bytes: u64,
-    /// Messages that are not known to be delivered by a majority of each of their destination groups.
+    /// Messages that no reply of each of their destination groups says to be delivered.
     outstanding: usize,
     seconds: f64,
     msgs_per_s: f64,
-    /// From the multicast until the client knows that a majority of each destination group has delivered the message.
+    /// From the multicast until the client has the reply of each destination group.
     latency_us: Option<Micros>,
 }
 
 impl Casted {
-    pub(super) fn new<F: FabricDiagnostics>(caster: &Caster<'_, F>) -> Self {
+    pub(super) fn new(caster: &Caster<'_>) -> Self {
         let plan = caster.casting.plan;
         let seconds = (caster.progress - caster.begin).as_secs_f64();
         let group = |group: &stentor::runtime::GroupId| plan.group_name(*group).to_owned();
         Casted {
-            client: caster.name().to_owned(),
+            client: caster.name.to_owned(),
             to: caster.casting.to.iter().map(group).collect(),
             messages: caster.messages,
             bytes: caster.bytes,
-            outstanding: caster.outstanding.len(),
+            outstanding: caster.left(),
             seconds,
             msgs_per_s: if seconds > 0.0 { caster.messages as f64 / seconds } else { 0.0 },
             latency_us: caster.latency.micros(),

@@ -11,7 +11,8 @@ use stentor_fabric_roce::driver::{PortError, source_address};
 use stentor_fabric_roce::{NetConfig, RoceConfig, StartError as RoceError};
 use stentor_fabric_shm::{ShmConfig, StartError as ShmError};
 
-use stentor_support::live::{as_pid, directory, patiently, unstarted};
+use stentor::runtime::as_pid;
+use stentor_support::live::{directory, patiently, unstarted};
 use stentor_support::{Failure, Output};
 use xxhash_rust::xxh3::xxh3_128;
 

@@ -5,10 +5,11 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use stentor::operator::{Question, Standing};
 use stentor::runtime::{ClientId, ClusterRuntime, Recorder, now_ns};
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
-use stentor_support::live::{HistoryFile, Interrupt, Question, Standing, meeting_name};
+use stentor_support::live::{HistoryFile, Interrupt};
 
 use super::board::{Board, State};
 use super::clock::Looks;
@@ -148,7 +149,7 @@ impl<'a> Conductor<'a> {
         let poller = |n| {
             MemberPoller::open(MemberAddress {
                 sockets: scene.sockets(),
-                meeting: meeting_name(plan),
+                meeting: plan.meeting_name(),
                 process: ProcessId(n),
             })
         };

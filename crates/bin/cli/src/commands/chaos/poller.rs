@@ -7,9 +7,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use stentor::operator::{Answer, Question, Standing, ask};
 use stentor_fabric::ProcessId;
 use stentor_support::Failure;
-use stentor_support::live::{Answer, Question, Standing, ask, lock, no_thread};
+use stentor_support::live::{lock, no_thread};
 
 /// The time between two queries.
 const LOOK: Duration = Duration::from_millis(50);

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use stentor::operator::{Answer, Question, REMOTE_SHOW, Standing, ask_within, listener};
+use stentor::runtime::find;
 use stentor_fabric::ProcessId;
 use stentor_fabric_roce::{AskConfig, AskError, ask};
 use stentor_support::Failure;
-use stentor_support::live::{
-    Answer, MEND_NAME, Question, REMOTE_SHOW, Standing, ask_within, find, listener, unstarted,
-};
+use stentor_support::live::{MEND_NAME, unstarted};
 
 use super::{Cluster, Heard};
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use stentor::operator::Standing;
 use stentor_multicast::Incarnation;
-use stentor_support::live::Standing;
 
 use super::member::Member;
 

@@ -1,7 +1,8 @@
 //! How one member stands.
 
 use serde::Serialize;
-use stentor_support::live::{Standing, is_stopped};
+use stentor::operator::Standing;
+use stentor_support::live::is_stopped;
 
 use super::Heard;
 

@@ -10,14 +10,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use stentor::runtime::{ClusterRuntime, GroupId};
+use stentor::runtime::{ClusterRuntime, GroupId, find};
 use stentor_fabric::ProcessId;
 use stentor_multicast::ProcessRole;
 
 use crate::args::{LeaderCommand, LeaderMove, LeaderShow, Where};
 use member::Member;
 use report::{Moved, Shown};
-use stentor_support::live::{self, Answer, Interrupt, Question, Standing, ask, unstarted};
+use stentor::operator::{Answer, Question, Standing, ask};
+use stentor_support::live::{self, Interrupt, unstarted};
 use stentor_support::{Failure, Output, Verdict};
 
 /// Between two looks whether the other leads.
@@ -74,7 +75,7 @@ struct Cluster<'a> {
 impl<'a> Cluster<'a> {
     fn of(place: &'a Where) -> Result<Self, Failure> {
         let plan = live::plan(&place.config)?;
-        let (meeting, spread) = (live::meeting_name(&plan), plan.config().fabric().is_between_hosts());
+        let (meeting, spread) = (plan.meeting_name(), plan.config().fabric().is_between_hosts());
         let directory = live::directory(place.directory.as_ref());
         Ok(Cluster { plan, config: &place.config, directory, meeting, spread })
     }
@@ -208,7 +209,7 @@ fn nominate(
 fn elsewhere(cluster: &Cluster<'_>, leader: ProcessId) -> Failure {
     let name = cluster.plan.name(leader);
     let place = cluster.config.display();
-    if let Some(found) = live::find(&cluster.plan, leader).iter().find(|found| found.is_same) {
+    if let Some(found) = find(&cluster.plan, leader).iter().find(|found| found.is_same) {
         let what = format!("`{name}` leads, and runs on this host, {}", found.where_it_is());
         return match found.missed_by(&cluster.directory, &cluster.meeting) {
             Some(why) => Failure::run(what, place, why),

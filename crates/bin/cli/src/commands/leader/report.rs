@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use stentor_support::live::{Standing, Unsettled, and};
+use stentor::operator::{Standing, Unsettled};
+use stentor_support::live::and;
 use stentor_support::{Human, Style, counted, table};
 
 use super::judge::{Judged, judge};
@@ -192,7 +193,7 @@ impl Human for Moved {
 
 #[cfg(test)]
 mod tests {
-    use stentor_support::live::Lag;
+    use stentor::operator::Lag;
 
     use super::super::Heard;
     use super::super::member::tests::{follower, leader};

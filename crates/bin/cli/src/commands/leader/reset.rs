@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use stentor::operator::{Answer, Question, Standing};
 use stentor::runtime::GroupId;
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Incarnation, ProcessRole};
-use stentor_support::live::{self, Answer, Interrupt, Question, Standing, unstarted};
+use stentor_support::live::{self, Interrupt, unstarted};
 use stentor_support::{Failure, Human, Output, Style, Verdict};
 
 use super::judge::number;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use stentor::ClusterConfig;
 use stentor::config::NebConfig;
+use stentor::operator::Place;
 use stentor::runtime::{ClusterFabric, ClusterRuntime, FabricDiagnostics, Role, clock_name, now_ns};
 use stentor::with_fabric;
 use stentor_checker::Cluster;
@@ -14,7 +15,7 @@ use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
 use stentor_host::{Beside, StandingSeat};
 use stentor_neb::{Authority, Mode, Node, Notice};
 use stentor_support::live::{
-    self, At, Input, Interrupt, Line, Lines, Need, Refusals, TooLong, Troubles, Waiting, addressed, with_fault,
+    self, Input, Interrupt, Line, Lines, Need, Refusals, TooLong, Troubles, Waiting, addressed, with_fault,
 };
 use stentor_support::streams::{StandardInput, write_until};
 use stentor_support::{Failure, Level, Output, Verdict, hex};
@@ -107,8 +108,10 @@ impl Run<'_> {
     fn beside(&self, me: ProcessId) -> Result<Option<StandingSeat>, Failure> {
         let Run { args, plan, neb, output, .. } = *self;
         let (meeting, source) = (live::neb_meeting_name(plan), plan.neb_source(neb.group()));
-        let (directory, config) = (live::directory(args.directory.as_ref()), &args.config);
-        At { directory, meeting, me, name: &args.id, source, config }.take("stentor neb remove", output)
+        let (directory, id) = (live::directory(args.directory.as_ref()), args.id.clone());
+        let say = move |text: &str| output.log(Level::Warn, &id, text);
+        let place = Place { directory, meeting, me, name: &args.id, source };
+        place.take("stentor neb remove", say).map_err(|error| live::unstarted(error, &args.config))
     }
 
     /// A process's life, on any fabric.
@@ -127,7 +130,7 @@ impl Run<'_> {
         fabric.carrier().iter().for_each(|line| self.log(Level::Info, line));
         // In the other modes nobody waits for who has stopped.
         let operator = operator.filter(|_| neb.config().mode == Mode::All);
-        let operator = operator.map(|path| Listening::at(&path, config.fingerprint())).transpose()?;
+        let operator = operator.map(|path| Listening::at(&path, config.fingerprint(), fabric.waker())).transpose()?;
         let node = Node::new(fabric, *neb.config(), config.salt(), authority).map_err(|error| {
             Failure::refused(&error, args.config.display(), "`stentor doctor` says what this machine can do")
         })?;

@@ -1,54 +1,88 @@
 //! A state of any size, which costs nothing to keep: for measurements of how states are transferred.
 
-use stentor::runtime::{Frozen, RestoreError, StateReader};
+use std::io::{self, Read, Write};
 
-/// Bytes that are compared at once.
-const CHECKED: usize = 64 << 10;
+use stentor::{Context, Frozen, Reply, StateMachine};
 
-/// A state of so many bytes after so many deliveries.
+/// Bytes that are written or compared at once.
+const PART: usize = 64 << 10;
+/// The first byte of a state.
+const BEGUN: u8 = 1;
+
+/// A state of so many bytes, with one in front. Before the first command it is empty, so a node keeps no copy of the bytes for its group's
+/// beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Artificial {
-    pub(super) bytes: u64,
-    /// Bytes that were read.
-    read: u64,
+    bytes: u64,
+    has_begun: bool,
 }
 
 impl Artificial {
     pub(super) fn new(bytes: u64) -> Self {
-        Artificial { bytes, read: 0 }
+        Artificial { bytes, has_begun: false }
     }
 
     /// The byte at a place.
     fn byte(at: u64) -> u8 {
         ((at / 8) ^ (at >> 17)) as u8
     }
+}
+
+impl StateMachine for Artificial {
+    type Frozen = Artificial;
+
+    /// Replies nothing: whoever multicasts waits for no more than the delivery.
+    fn apply(&mut self, _: &Context<'_>, _: &[u8], _: &mut Reply) {
+        self.has_begun = self.bytes > 0;
+    }
+
+    fn freeze(&self) -> Artificial {
+        *self
+    }
 
     /// Reads a state to its end, and checks that it is one.
-    pub(super) fn restore(self, state: &mut StateReader<'_>) -> Result<(), RestoreError> {
-        let (mut part, mut at) = (vec![0; CHECKED], 0);
-        while let filled @ 1.. = state.read(&mut part) {
+    fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        let mut part = vec![0; PART];
+        self.has_begun = from.read(&mut part[..1])? > 0;
+        let expected = if self.has_begun { self.bytes } else { 0 };
+        let mut at = 0;
+        while let filled @ 1.. = from.read(&mut part)? {
             let wrong = (at..).zip(&part[..filled]).find(|(at, byte)| **byte != Artificial::byte(*at));
             if let Some((at, _)) = wrong {
-                return Err(RestoreError(format!("byte {at} of the artificial state is wrong")));
+                return Err(invalid(&format!("byte {at} of the artificial state is wrong")));
             }
             at += filled as u64;
         }
-        if at == self.bytes {
+        if at == expected {
             return Ok(());
         }
-        Err(RestoreError(format!("the artificial state has {at} bytes, this process keeps {}", self.bytes)))
+        Err(invalid(&format!("the artificial state has {at} bytes, this process keeps {expected}")))
     }
 }
 
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
 impl Frozen for Artificial {
-    fn read(&mut self, out: &mut Vec<u8>, most: usize) {
-        let end = self.bytes.min(self.read + most as u64);
-        out.extend((self.read..end).map(Artificial::byte));
-        self.read = end;
+    fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        if !self.has_begun {
+            return Ok(());
+        }
+        out.write_all(&[BEGUN])?;
+        let (mut part, mut at) = (Vec::with_capacity(PART), 0);
+        while at < self.bytes {
+            let end = self.bytes.min(at + PART as u64);
+            part.clear();
+            part.extend((at..end).map(Artificial::byte));
+            out.write_all(&part)?;
+            at = end;
+        }
+        Ok(())
     }
 
     fn bytes_hint(&self) -> Option<u64> {
-        Some(self.bytes)
+        Some(if self.has_begun { 1 + self.bytes } else { 0 })
     }
 }
 
@@ -56,29 +90,38 @@ impl Frozen for Artificial {
 mod tests {
     use super::*;
 
-    /// As a donor reads it, in pieces of an odd size.
-    fn read(bytes: u64) -> Vec<u8> {
-        let (mut state, mut all) = (Artificial::new(bytes), Vec::new());
-        while (all.len() as u64) < bytes {
-            let before = all.len();
-            state.read(&mut all, 1001);
-            assert!((1..=1001).contains(&(all.len() - before)));
-        }
-        all
+    /// A state of so many bytes, and what is written of it.
+    fn written(bytes: u64) -> Vec<u8> {
+        let state = Artificial { bytes, has_begun: true };
+        let mut out = Vec::new();
+        state.write(&mut out).expect("a Vec takes everything");
+        assert_eq!(state.bytes_hint(), Some(out.len() as u64));
+        out
     }
 
-    fn restore(bytes: u64, state: &[u8]) -> Result<(), RestoreError> {
-        Artificial::new(bytes).restore(&mut StateReader::new(&mut [state.to_vec()].into()))
+    fn restored(bytes: u64, state: &[u8]) -> io::Result<bool> {
+        let mut machine = Artificial::new(bytes);
+        machine.restore(&mut &*state).map(|()| machine.has_begun)
     }
 
     #[test]
     fn a_state_is_taken_as_it_was_given_and_a_wrong_or_missing_byte_is_found() {
-        let bytes = 3 * CHECKED as u64 + 5;
-        let mut state = read(bytes);
-        assert!(restore(bytes, &state).is_ok());
-        assert!(restore(bytes, &state[1..]).is_err() && restore(bytes, &state[..state.len() - 1]).is_err());
+        let bytes = 3 * PART as u64 + 5;
+        let mut state = written(bytes);
+        assert!(restored(bytes, &state).expect("it is one"));
+        assert!(restored(bytes, &state[1..]).is_err() && restored(bytes, &state[..state.len() - 1]).is_err());
+        let error = restored(bytes + 1, &state).expect_err("it is too short").to_string();
+        assert_eq!(error, "the artificial state has 196613 bytes, this process keeps 196614");
         *state.last_mut().expect("a byte") ^= 1;
-        let error = restore(bytes, &state).expect_err("its last byte is wrong");
+        let error = restored(bytes, &state).expect_err("its last byte is wrong");
         assert!(error.to_string().contains(&format!("byte {}", bytes - 1)), "{error}");
+    }
+
+    #[test]
+    fn a_group_begins_without_the_bytes() {
+        let mut first = Vec::new();
+        Artificial::new(1 << 40).write(&mut first).expect("a Vec takes everything");
+        assert!(first.is_empty());
+        assert!(!restored(1 << 40, &first).expect("it begins"));
     }
 }

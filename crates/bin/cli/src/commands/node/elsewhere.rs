@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use stentor::config::FabricKind;
-use stentor::runtime::ClusterRuntime;
+use stentor::runtime::{ClusterRuntime, find};
 use stentor_fabric::ProcessId;
-use stentor_support::live::find;
 
 use super::loss::stopped;
 

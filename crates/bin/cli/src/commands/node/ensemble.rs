@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use stentor::config::ElectionTimes;
-use stentor::runtime::{ClusterRuntime, ElectionDriver, FabricDiagnostics, Member};
+use stentor::runtime::{ClusterRuntime, ElectionDriver, FabricDiagnostics, Member, StartError};
 use stentor_election_zookeeper::{ZookeeperConfig, ZookeeperElection};
 use stentor_fabric::ProcessId;
 use stentor_multicast::ProcessRole;
-use stentor_support::Failure;
 
 /// How often it is looked how the election is doing.
 const LOOK: Duration = Duration::from_millis(100);
@@ -22,9 +21,9 @@ pub(super) struct Ensemble {
 
 impl Ensemble {
     /// Everything of a cluster is below `/stentor/CLUSTER`; sessions last as long as the longest silence.
-    pub(super) fn new(plan: &ClusterRuntime, me: ProcessId, servers: &[String]) -> Result<Self, Failure> {
+    pub(super) fn new(plan: &ClusterRuntime, me: ProcessId, servers: &[String]) -> Result<Self, StartError> {
         let Some(ProcessRole::Member { group, .. }) = plan.topology().role(me) else {
-            return Err(Failure::usage("a client elects nobody", "--id", "name a member of a group"));
+            return Err(StartError::Role(plan.name(me).to_owned(), "member of a group"));
         };
         let members: Vec<ProcessId> = plan.topology().members(group).collect();
         let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
@@ -33,9 +32,8 @@ impl Ensemble {
         let ElectionTimes { max, .. } = plan.config().election_times();
         let config =
             ZookeeperConfig { session_timeout: max, ..ZookeeperConfig::new(me, &members, &servers, &root, name) };
-        let election = ZookeeperElection::start(config).map_err(|error| {
-            Failure::usage(error, "--zookeeper", "name servers as HOST:PORT, and check [election] and the names")
-        })?;
+        let election =
+            ZookeeperElection::start(config).map_err(|error| StartError::Servers { source: error.into() })?;
         let keeper = ElectionDriver::new(election, me, &members, ElectionTimes::INTERVAL, max);
         Ok(Ensemble { keeper, next: Duration::ZERO, error: None, connected: false })
     }

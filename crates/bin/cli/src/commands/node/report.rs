@@ -7,11 +7,16 @@ use stentor::runtime::{Counts, FabricDiagnostics, Member};
 use stentor_multicast::Step;
 use stentor_support::{Human, Style, bytes, counted};
 
+use super::sink::Deliveries;
+
 /// The document.
 #[derive(Serialize, Deserialize, Debug)]
 pub(in crate::commands) struct Served {
     pub(in crate::commands) id: String,
     pub(in crate::commands) deliveries: u64,
+    /// Deliveries that are not printed: messages of clients' sessions, and copies of commands.
+    #[serde(default)]
+    pub(in crate::commands) of_sessions: u64,
     /// Deliveries that another member's state stands for: this process took it over instead.
     #[serde(default)]
     pub(in crate::commands) skipped: u64,
@@ -41,12 +46,13 @@ pub(in crate::commands) fn by_step(count: impl Fn(Step) -> u64) -> BTreeMap<Stri
 }
 
 impl Served {
-    pub(super) fn new<F: FabricDiagnostics>(id: &str, (deliveries, skipped): (u64, u64), member: &Member<F>) -> Self {
+    pub(super) fn new<F: FabricDiagnostics>(id: &str, delivered: Deliveries, member: &Member<F>) -> Self {
         let (counts, used): (&Counts, _) = (member.counts(), member.memory_use());
         Served {
             id: id.to_owned(),
-            deliveries,
-            skipped,
+            deliveries: delivered.commands,
+            of_sessions: delivered.of_sessions,
+            skipped: delivered.skipped,
             writes: by_step(|step| counts.writes(step)),
             items: by_step(|step| counts.items(step)),
             rejected: counts.rejected,
@@ -69,12 +75,16 @@ impl Served {
     pub(super) fn text(&self) -> String {
         let steps = self.writes.iter().filter(|(_, count)| **count > 0);
         let writes = steps.map(|(step, count)| format!("{count} {step}")).collect::<Vec<_>>().join(", ");
-        let skipped = match self.skipped {
-            0 => String::new(),
-            skipped => format!(" and {skipped} that came as another member's state"),
-        };
+        let mut more = String::new();
+        if self.of_sessions > 0 {
+            let messages = counted(self.of_sessions, "message of clients' sessions", "messages of clients' sessions");
+            more += &format!(", {messages}");
+        }
+        if self.skipped > 0 {
+            more += &format!(" and {} that came as another member's state", self.skipped);
+        }
         format!(
-            "stopped after {}{skipped}; remote writes: {}; at most {} waited",
+            "stopped after {}{more}; remote writes: {}; at most {} waited",
             counted(self.deliveries, "delivery", "deliveries"),
             if writes.is_empty() { "none" } else { &writes },
             bytes(self.memory.most_queued)

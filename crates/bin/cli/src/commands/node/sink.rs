@@ -1,21 +1,16 @@
 //! Where the deliveries of a node go: standard output, its history.
 
-use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use stentor::runtime::{
-    Application, ClusterRuntime, Delivered, Frozen, Recorder, RestoreError, StateReader, life_now, now_ns,
-};
+use stentor::runtime::{ClusterRuntime, Delivered, Recorder, life_now, now_ns};
 use stentor_fabric::{OsError, ProcessId};
 use stentor_multicast::{Ballot, MemoryUse, Origin, RemoteOp};
 use stentor_support::live::{HistoryFile, unwritten};
 use stentor_support::streams::write_until;
 use stentor_support::{Digits, Failure, hex};
-
-use super::artificial::Artificial;
 
 /// Bytes of lines that are collected under load.
 const BATCH_BYTES: usize = 64 << 10;
@@ -65,6 +60,8 @@ pub(super) struct Sink {
     /// When deliveries were printed last.
     printed: Instant,
     deliveries: u64,
+    /// Of these, those that are commands, which are printed.
+    commands: u64,
     /// Deliveries that another member's state stands for.
     skipped: u64,
     /// Whether the history already records the delivery after which this life begins.
@@ -74,7 +71,7 @@ pub(super) struct Sink {
     /// Nobody reads standard output any more.
     abandoned: bool,
     /// Whether this process is to stop.
-    stopping: Box<dyn Fn() -> bool>,
+    stopping: Box<dyn Fn() -> bool + Send>,
 }
 
 impl Sink {
@@ -84,7 +81,7 @@ impl Sink {
         history: Option<&Path>,
         life: Option<u64>,
         prints: bool,
-        stopping: Box<dyn Fn() -> bool>,
+        stopping: Box<dyn Fn() -> bool + Send>,
     ) -> Result<Self, Failure> {
         let topology = plan.topology();
         let recorder = |path: &Path| {
@@ -102,6 +99,7 @@ impl Sink {
             written: Instant::now(),
             printed: Instant::now(),
             deliveries: 0,
+            commands: 0,
             skipped: 0,
             begun: false,
             idle: 0,
@@ -111,7 +109,8 @@ impl Sink {
         })
     }
 
-    pub(super) fn deliver(&mut self, delivered: &Delivered<'_>) {
+    /// Records a delivery as it was multicast, in a session's envelope if it came in one, and prints it if it was a command.
+    pub(super) fn deliver(&mut self, delivered: &Delivered<'_>, command: Option<&[u8]>) {
         self.deliveries += 1;
         if !std::mem::replace(&mut self.begun, true) {
             // Nothing was restored: the state that took this process in holds no delivery, as it does when its leader had
@@ -119,20 +118,25 @@ impl Sink {
             self.record(|recorder| recorder.recover(now_ns(), delivered.number - 1));
         }
         self.record(|recorder| recorder.deliver(now_ns(), delivered));
-        if self.prints {
-            self.line(delivered);
+        if let Some(command) = command {
+            self.line(delivered, command);
         }
     }
 
-    fn line(&mut self, delivered: &Delivered<'_>) {
+    /// Prints the command that was delivered.
+    fn line(&mut self, delivered: &Delivered<'_>, command: &[u8]) {
+        self.commands += 1;
+        if !self.prints {
+            return;
+        }
         let (client, ts) = (usize::from(delivered.id.client.0), delivered.timestamp);
-        let text = std::str::from_utf8(delivered.payload).ok();
+        let text = std::str::from_utf8(command).ok();
         let line = Line {
             m: (&self.clients[client], Digits(delivered.id.sequence)),
             n: delivered.number,
             ts: (ts.time, &self.groups[usize::from(ts.group)]),
             payload: text,
-            payload_hex: text.is_none().then(|| hex(delivered.payload)),
+            payload_hex: text.is_none().then(|| hex(command)),
         };
         put(&mut self.lines, &line);
         self.print_batch();
@@ -205,12 +209,12 @@ impl Sink {
     }
 
     /// The state goes to another member: what was delivered before must be in the history by then.
-    fn hand_over(&mut self) {
+    pub(super) fn hand_over(&mut self) {
         self.record(Recorder::flush);
     }
 
     /// This process goes on after so many deliveries.
-    fn restore(&mut self, number: u64) {
+    pub(super) fn restore(&mut self, number: u64) {
         self.begun = true;
         self.record(|recorder| recorder.recover(now_ns(), number));
         self.record(Recorder::flush);
@@ -253,39 +257,25 @@ impl Sink {
         self.abandoned || self.failed.is_some()
     }
 
-    /// Writes what is left. Returns the number of deliveries, and of those that a state of another member stands for.
-    pub(super) fn finish(mut self) -> Result<(u64, u64), Failure> {
+    /// Writes what is left. Returns what was delivered.
+    pub(super) fn finish(mut self) -> Result<Deliveries, Failure> {
         self.print();
         self.record(Recorder::flush);
         let failed = self.failed.or(self.unrecorded.map(|(failure, _)| failure));
-        failed.map_or(Ok((self.deliveries, self.skipped)), Err)
+        let Sink { deliveries, commands, skipped, .. } = self;
+        let delivered = Deliveries { commands, of_sessions: deliveries - commands, skipped };
+        failed.map_or(Ok(delivered), Err)
     }
 }
 
-/// The application of a node: it has delivered so many messages, and keeps nothing else but perhaps an artificial state.
-pub(super) struct Told<'a, 'b> {
-    pub(super) sink: &'a RefCell<&'b mut Sink>,
-    pub(super) state: Artificial,
-}
-
-impl Application for Told<'_, '_> {
-    fn deliver(&mut self, delivered: &Delivered<'_>) {
-        self.sink.borrow_mut().deliver(delivered);
-    }
-
-    fn freeze(&mut self) -> Box<dyn Frozen> {
-        self.sink.borrow_mut().hand_over();
-        Box::new(self.state)
-    }
-
-    fn restore_from(&mut self, number: u64, state: &mut StateReader<'_>) -> Result<(), RestoreError> {
-        // After no delivery a group begins, with nothing.
-        if number != 0 {
-            self.state.restore(state)?;
-        }
-        self.sink.borrow_mut().restore(number);
-        Ok(())
-    }
+/// How many messages a node delivered.
+#[derive(Clone, Copy)]
+pub(super) struct Deliveries {
+    pub(super) commands: u64,
+    /// Messages of clients' sessions, and copies of commands.
+    pub(super) of_sessions: u64,
+    /// Those that a state of another member stands for.
+    pub(super) skipped: u64,
 }
 
 fn put(lines: &mut Vec<u8>, line: &impl Serialize) {

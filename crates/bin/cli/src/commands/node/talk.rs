@@ -3,18 +3,20 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stentor::config::FabricKind;
-use stentor::runtime::{ClusterRuntime, FabricDiagnostics, Member};
+use stentor::operator::Elects as _;
+use stentor::runtime::{
+    ClusterRuntime, FabricDiagnostics, Histories, HistoryNotice, Member, find, first_state, hindrance_beside_missing,
+    hindrance_remedy, looked_in, told_hindrance,
+};
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, Contradiction, GroupId, Hindrance, ProcessRole, Replica};
-use stentor_support::live::{
-    MEND_NAME, Refusals, Repeats, Troubles, Waiting, find, key_in_words, looked_in, whereabouts,
-};
+use stentor_support::live::{MEND_NAME, Refusals, Repeats, Troubles, Waiting, key_in_words, whereabouts};
 use stentor_support::{Failure, Level, Output};
 
-use super::beginnings::{self, Beginnings};
 use super::clocks::{Clocks, Said};
 use super::elsewhere::runs_here;
 use super::hindrance;
@@ -67,10 +69,10 @@ struct Waits {
 }
 
 /// What was said: nothing is said twice in a row.
-pub(super) struct Talk<'a> {
-    plan: &'a ClusterRuntime,
+pub(super) struct Talk {
+    plan: Arc<ClusterRuntime>,
     output: Output,
-    name: &'a str,
+    name: String,
     peers: Vec<Peer>,
     /// The own group.
     group: Option<GroupId>,
@@ -98,16 +100,16 @@ pub(super) struct Talk<'a> {
     directory: PathBuf,
     troubles: Troubles,
     clocks: Clocks,
-    beginnings: Beginnings,
+    histories: Histories,
     looked: Instant,
     /// When a member came or went last.
     changed: Instant,
     began: Began,
 }
 
-impl<'a> Talk<'a> {
+impl Talk {
     /// `directory`: where the processes of this host meet.
-    pub(super) fn new(plan: &'a ClusterRuntime, me: ProcessId, output: Output, directory: PathBuf) -> Self {
+    pub(super) fn new(plan: &Arc<ClusterRuntime>, me: ProcessId, output: Output, directory: PathBuf) -> Self {
         let topology = plan.topology();
         let members = (0..topology.all_members() as u16).map(ProcessId).filter(|process| *process != me);
         let group = match topology.role(me) {
@@ -117,9 +119,9 @@ impl<'a> Talk<'a> {
         let own = group.into_iter().flat_map(|group| topology.members(group)).filter(|process| *process != me);
         let needed = group.map_or(1, |group| topology.majority(group) as usize);
         Talk {
-            plan,
+            plan: Arc::clone(plan),
             output,
-            name: plan.name(me),
+            name: plan.name(me).to_owned(),
             peers: members.map(|process| Peer { process, pid: None, here: false, seen: false }).collect(),
             group,
             majority: Majority::new(own, needed, plan.config().election_times().max),
@@ -139,7 +141,7 @@ impl<'a> Talk<'a> {
             directory,
             troubles: Troubles::default(),
             clocks: Clocks::default(),
-            beginnings: Beginnings::default(),
+            histories: Histories::default(),
             looked: Instant::now(),
             changed: Instant::now(),
             began: Began::default(),
@@ -155,7 +157,7 @@ impl<'a> Talk<'a> {
             let leads = if member.replica().is_leader() { ", leads its group" } else { "" };
             self.say(&format!("ready{leads}; all members are connected"));
         }
-        let (output, name) = (self.output, self.name);
+        let (output, name) = (self.output, &self.name);
         let named = |process| self.plan.name(process).to_owned();
         self.refusals.take(member.fabric_mut(), named, |text| output.log(Level::Warn, name, text));
         self.troubles.report(member.fabric_mut(), |text| output.log(Level::Warn, name, text));
@@ -178,18 +180,19 @@ impl<'a> Talk<'a> {
         let told = self.look(|process| (fabric.sees(process), fabric.pid_of(process)), member.is_connected());
         self.tell_of_the_majority(change, told);
         self.tell_of_silence();
-        let (plan, output, me) = (self.plan, self.output, self.name);
+        let (plan, output, me) = (&self.plan, self.output, &self.name);
         let say = |text: &str| output.log(Level::Warn, me, text);
         self.troubles.report_expelled(member.expelled(), |process| plan.name(process), say);
-        let clocks = self.clocks.look(now, member.physical_clock(), keeper.stands_back(), self.plan);
-        let beginnings = self.beginnings.look(member.replica(), self.plan);
-        clocks.into_iter().chain(beginnings).for_each(|said| self.tell(&said));
+        let clocks = self.clocks.look(now, member.physical_clock(), keeper.stands_back(), &self.plan);
+        clocks.into_iter().for_each(|said| self.tell(&said));
+        let histories = self.histories.look(member.replica(), &self.plan);
+        histories.iter().for_each(|notice| self.tell_history(notice));
         let is_known = |process| fabric.unresolved(process).is_none();
         self.tell_what_the_group_waits_for(member.replica(), late, is_known);
         self.tell_of_contradictions(member.contradictions().collect());
         if !self.ready {
             let absent: Vec<_> = self.peers.iter().filter(|peer| !peer.here).map(|peer| peer.process).collect();
-            let whom = || absent.iter().map(|at| whereabouts(self.plan, *at, fabric.unresolved(*at))).collect();
+            let whom = || absent.iter().map(|at| whereabouts(&self.plan, *at, fabric.unresolved(*at))).collect();
             let meets = match self.plan.config().fabric() {
                 // Processes that were started with another directory do not meet, and nobody sees why.
                 FabricKind::Shm => format!(" (sockets in {})", looked_in(&self.directory)),
@@ -220,7 +223,7 @@ impl<'a> Talk<'a> {
     fn why_absent(&self, process: ProcessId) -> Option<String> {
         let name = self.plan.name(process);
         let refused = self.refusals.last_of(process, Instant::now()).map(|refused| format!("{name} {refused}"));
-        let runs = runs_here(self.plan, process, &self.directory);
+        let runs = runs_here(&self.plan, process, &self.directory);
         match (refused, runs) {
             (Some(refused), Some(runs)) => Some(format!("{refused}; it runs on this host {}", runs.as_what)),
             (None, Some(runs)) => Some(format!("{name} runs on this host {}: {}", runs.as_what, runs.why)),
@@ -257,15 +260,15 @@ impl<'a> Talk<'a> {
             return Waits { forgot: forgot.len() + 1, remember: here, ..Waits::default() };
         }
         let (absent, unknown) = absent.into_iter().partition(|process| is_known(*process));
-        Waits { absent, unknown, hindrance: hindrance::beside_missing(replica), ..Waits::default() }
+        Waits { absent, unknown, hindrance: hindrance_beside_missing(replica), ..Waits::default() }
     }
 
     fn told_waits(&self, waits: &Waits, group: GroupId) -> String {
         let names = |all: &[ProcessId]| all.iter().map(|at| self.plan.name(*at)).collect::<Vec<_>>().join(", ");
         let name = self.plan.group_name(group);
         let hindered = waits.hindrance.as_ref().map(|hindrance| {
-            let why = hindrance::told(hindrance, |process| self.plan.name(process));
-            (why, hindrance::remedy(hindrance, name, |process| self.plan.name(process)).unwrap_or_default())
+            let why = told_hindrance(hindrance, |process| self.plan.name(process));
+            (why, hindrance_remedy(hindrance, name, |process| self.plan.name(process)).unwrap_or_default())
         });
         let (begins, also) = match &hindered {
             Some((why, remedy)) if waits.absent.is_empty() && waits.unknown.is_empty() => {
@@ -293,7 +296,7 @@ impl<'a> Talk<'a> {
         let start = (!start.is_empty()).then(|| format!("start {}", names(&start)));
         let why = known.iter().filter_map(|(_, why)| why.clone());
         let mend = (!waits.unknown.is_empty()).then(|| {
-            let all: Vec<_> = waits.unknown.iter().map(|process| whereabouts(self.plan, *process, None)).collect();
+            let all: Vec<_> = waits.unknown.iter().map(|process| whereabouts(&self.plan, *process, None)).collect();
             format!("the host name of {} cannot be resolved here: {MEND_NAME}", all.join(", "))
         });
         let all: Vec<_> = start.into_iter().chain(why).chain(mend).collect();
@@ -318,7 +321,7 @@ impl<'a> Talk<'a> {
             return;
         }
         if !replica.is_joining() && self.joining {
-            self.tell(&beginnings::first(replica, self.plan));
+            self.tell_history(&first_state(replica, &self.plan));
         }
         (self.ballot, self.joining) = (replica.ballot(), replica.is_joining());
         let leader = self.plan.name(self.ballot.leader());
@@ -329,7 +332,7 @@ impl<'a> Talk<'a> {
     pub(super) fn transfers<F: FabricDiagnostics>(&mut self, member: &mut Member<F>) {
         while let Some(report) = member.take_transfer_report() {
             let (level, text) = self.began.text(&report, self.plan.name(report.peer));
-            self.output.log(level, self.name, &text);
+            self.output.log(level, &self.name, &text);
         }
     }
 
@@ -340,21 +343,21 @@ impl<'a> Talk<'a> {
         }
     }
 
-    pub(super) fn name_of(&self, process: ProcessId) -> &str {
-        self.plan.name(process)
+    fn tell_history(&self, notice: &HistoryNotice) {
+        if notice.is_warning { self.warn(&notice.text) } else { self.say(&notice.text) }
     }
 
     pub(super) fn say(&self, text: &str) {
-        self.output.log(Level::Info, self.name, text);
+        self.output.log(Level::Info, &self.name, text);
     }
 
     /// The history ended before this process.
     pub(super) fn unrecorded(&self, failure: &Failure) {
-        self.output.log(Level::Error, self.name, &failure.while_going_on());
+        self.output.log(Level::Error, &self.name, &failure.while_going_on());
     }
 
     fn warn(&self, text: &str) {
-        self.output.log(Level::Warn, self.name, text);
+        self.output.log(Level::Warn, &self.name, text);
     }
 
     /// This process was told to end by a signal.
@@ -420,7 +423,7 @@ impl<'a> Talk<'a> {
                     self.say(&what);
                 } else {
                     let level = if in_order && !lacks { Level::Info } else { Level::Warn };
-                    self.output.log(level, self.name, &format!("{what}; {}", self.consequence(process)));
+                    self.output.log(level, &self.name, &format!("{what}; {}", self.consequence(process)));
                     if lacks && self.is_own(process) {
                         self.lack.get_or_insert(self.looked);
                     }
@@ -502,13 +505,13 @@ impl<'a> Talk<'a> {
     /// As which process of this host a member is there. A fabric between hosts does not know; then its lock says.
     fn pid_of(&self, process: ProcessId) -> Option<i32> {
         let peer = self.peers.iter().find(|peer| peer.process == process)?;
-        let found = || find(self.plan, process).into_iter().find(|found| found.is_same).map(|found| found.pid());
+        let found = || find(&self.plan, process).into_iter().find(|found| found.is_same).map(|found| found.pid());
         peer.pid.or_else(found).filter(|pid| *pid > 0)
     }
 
     /// The own group as this process sees it.
-    fn loss(&self) -> Option<Loss<'a>> {
-        let plan = self.plan;
+    fn loss(&self) -> Option<Loss<'_>> {
+        let plan = &*self.plan;
         let group = plan.group_name(self.group?);
         let pid = |process, shape| match shape {
             Shape::Silent { .. } => self.pid_of(process),
@@ -517,7 +520,7 @@ impl<'a> Talk<'a> {
         let others = self.majority.shapes().map(|(process, shape)| (plan.name(process), shape, pid(process, shape)));
         let certain = plan.config().fabric() == FabricKind::Shm;
         let (remembers, needed) = (self.majority.remembers(), self.needed());
-        Some(Loss { group, me: self.name, remembers, others: others.collect(), needed, certain })
+        Some(Loss { group, me: &self.name, remembers, others: others.collect(), needed, certain })
     }
 
     /// Whether the own group has no majority, as far as this process knows.

@@ -6,9 +6,9 @@ mod show;
 
 use std::path::Path;
 
+use stentor::operator::Asks;
 use stentor_fabric::ProcessId;
 use stentor_soft_switch::{ConfigError, Settings, Shown};
-use stentor_support::live::Asks;
 use stentor_support::{Failure, Output, Verdict};
 
 use crate::args::{Switch, SwitchCommand};

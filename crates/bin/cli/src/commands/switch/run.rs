@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use stentor::config::KeySource;
+use stentor::operator::Control;
 use stentor::runtime::Stop;
 use stentor_fabric::{Backoff, Idle, WaitMode};
 use stentor_fabric_roce::driver::Pcap;
 use stentor_host::StandingSeat;
 use stentor_soft_switch::{Faults, KeyPlace, Settings, Shown, SoftSwitch, StartError};
-use stentor_support::live::{self, Control, Interrupt, stop_at_end_of_input, unstarted};
+use stentor_support::live::{self, Interrupt, stop_at_end_of_input, unstarted};
 use stentor_support::{Failure, Human, Level, Output, Style, Verdict};
 
 use super::{Answer, ME, Question, load, meeting_name};
@@ -39,7 +40,8 @@ pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> 
     let warn = move |text: &str| output.log(Level::Warn, NAME, text);
     let place = StandingSeat::take(directory, &meeting_name(&settings), ME, "switch", None, warn)
         .map_err(|error| unstarted(error.into(), path))?;
-    let control: Control<Question> = Control::listen(&place.beside()).map_err(|error| {
+    // The switch looks for questions between two sleeps.
+    let control: Control<Question> = Control::listen(&place.beside(), || {}).map_err(|error| {
         let what = format_args!("cannot listen for `stentor switch show`: {error}");
         Failure::run(what, place.beside().path().display(), "raise the limits of open files and threads")
     })?;

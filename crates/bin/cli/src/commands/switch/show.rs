@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 
 use serde::Serialize;
+use stentor::operator::ask;
 use stentor_soft_switch::{SetShown, Shown};
-use stentor_support::live::{self, ask, unstarted};
+use stentor_support::live::{self, unstarted};
 use stentor_support::{Failure, Human, Output, Style, Verdict, table};
 
 use super::{Answer, ME, Question, load, meeting_name};

@@ -61,7 +61,7 @@ impl Scene {
         };
         let mut text = format!(
             "cluster = \"{name}\"\nfabric = \"{fabric}\"\n{key}{more}[election]\nkind = \"heartbeat\"\ntimeout_min_ms = 300\n\
-             timeout_max_ms = 600\n[limits]\nmessage_bytes = 64\nwindow = 16\nclients = 6\nring_kib = 16\nbody_ring_kib = 16\n"
+             timeout_max_ms = 600\n[limits]\nmessage_bytes = 256\nwindow = 16\nclients = 6\nring_kib = 16\nbody_ring_kib = 16\n"
         );
         for group in 1..=groups {
             let member = |n| format!("{{ id = \"g{group}.{n}\", address = \"{network}.{group}{n}:7101\" }}");

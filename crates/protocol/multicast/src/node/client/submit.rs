@@ -5,10 +5,10 @@ use stentor_fabric::seal::HEADER_WORDS;
 use zerocopy::IntoBytes;
 
 use super::{Client, SubmitError, Submitted, Wants};
-use crate::message::MAX_DESTINATIONS;
+use crate::message::{MAX_DESTINATIONS, NOT_BEFORE_BYTES};
 use crate::node::counts::{RemoteOp, Step};
 use crate::node::outbound::{Way, copy_parts};
-use crate::{Destination, GroupId, Header, MessageId};
+use crate::{Destination, END_OF_TIME, GroupId, Header, MessageId};
 
 impl<F: Fabric> Client<F> {
     /// Multicasts a message to groups, in rising order. `notify`: members tell at once when they delivered it, not only
@@ -66,8 +66,12 @@ impl<F: Fabric> Client<F> {
     }
 
     fn submit_as(&mut self, to: &[GroupId], parts: &[&[u8]], wants: Wants) -> Result<Submitted, SubmitError> {
-        let payload_bytes = parts.iter().map(|part| part.len()).sum();
+        let first = if wants.not_before == 0 { 0 } else { NOT_BEFORE_BYTES };
+        let payload_bytes = first + parts.iter().map(|part| part.len()).sum::<usize>();
         self.check(to, payload_bytes)?;
+        if wants.not_before >= END_OF_TIME {
+            return Err(SubmitError::Time(wants.not_before));
+        }
         let sequence = self.sender.number(to, &mut self.destinations);
         let id = MessageId { client: self.sender.client(), sequence };
         let header = Header::words(to.len());
@@ -88,10 +92,14 @@ impl<F: Fabric> Client<F> {
             if wants.enveloped {
                 Header::mark_enveloped(body);
             }
+            if first > 0 {
+                Header::mark_not_before(body);
+                body[header] = wants.not_before;
+            }
             if let Some(last) = body.last_mut().filter(|_| !payload_bytes.is_multiple_of(8)) {
                 *last = 0;
             }
-            copy_parts(parts, body[header..].as_mut_bytes());
+            copy_parts(parts, &mut body[header..].as_mut_bytes()[first..]);
             let ring = &mut self.rings[usize::from(group.0)];
             let sender = self.fanout.as_mut().filter(|_| fans_out);
             let fanout = sender.map(|sender| (sender, usize::from(group.0)));

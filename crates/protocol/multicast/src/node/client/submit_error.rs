@@ -25,6 +25,9 @@ pub enum SubmitError {
         /// The limit.
         limit: usize,
     },
+    /// The message is to come after a time that no group ever has.
+    #[error("no message comes after the time {0}: times are below 2^62 ns")]
+    Time(u64),
     /// No groups, more than 255, an unknown group, or not in rising order.
     #[error("destinations are 1 to 255 known groups in rising order")]
     Destinations,

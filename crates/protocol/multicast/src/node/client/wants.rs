@@ -9,4 +9,8 @@ pub struct Wants {
     pub sync: bool,
     /// The payload begins with a session's envelope; see [`Delivered::enveloped`](crate::Delivered::enveloped).
     pub enveloped: bool,
+    /// The message comes after everything with a final time up to this one, in whatever groups; 0 asks for nothing. A leader whose
+    /// physical time is more than the bound of clocks behind it gives the message no place before that has changed, nor any later message
+    /// of this client.
+    pub not_before: u64,
 }

@@ -1,10 +1,11 @@
 //! A process's side: what an operator asks is answered between two rounds.
 
+use stentor::operator::{Asks, Control};
 use stentor::runtime::FabricDiagnostics;
+use stentor_fabric::Waker;
 use stentor_host::Beside;
 use stentor_neb::Node;
 use stentor_support::Failure;
-use stentor_support::live::{Asks, Control};
 
 use super::words::{Answer, Question};
 
@@ -16,9 +17,9 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Listens beside the process's socket.
-    pub(crate) fn at(at: &Beside, fingerprint: u64) -> Result<Self, Failure> {
-        let control = Control::listen(at).map_err(|error| {
+    /// Listens beside the process's socket. `waker` is that of the process's fabric.
+    pub(crate) fn at(at: &Beside, fingerprint: u64, waker: Waker) -> Result<Self, Failure> {
+        let control = Control::listen(at, move || waker.wake()).map_err(|error| {
             let what = format_args!("cannot listen for `stentor neb remove`: {error}");
             let remedy = "raise the limits of open files and threads, or choose another directory";
             Failure::run(what, at.path().display(), remedy)

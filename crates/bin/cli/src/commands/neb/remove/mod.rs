@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use stentor::config::NebConfig;
+use stentor::operator::ask;
 use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
 use stentor_neb::ProcessSet;
 use stentor_neb::removal::{Removal, RemovalError};
-use stentor_support::live::{self, Interrupt, ask, unstarted};
+use stentor_support::live::{self, Interrupt, unstarted};
 use stentor_support::{Failure, Human, Output, Style, Verdict, unique};
 
 use self::words::{Answer, Question};

@@ -1,10 +1,10 @@
 //! What an operator and a process say to each other, as JSON has it.
 
 use serde::{Deserialize, Serialize};
+use stentor::operator::Asks;
 use stentor_fabric::ProcessId;
 use stentor_neb::ProcessSet;
 use stentor_neb::removal::{self, Ballot, Holding, Kept, Standing};
-use stentor_support::live::Asks;
 
 /// What is asked, by whom has this configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

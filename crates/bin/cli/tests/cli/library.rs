@@ -1,0 +1,181 @@
+//! Nodes of a user's program, the example `counter`: the commands of operators reach them as they reach `stentor node`.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Ran, Scratch, ran, stentor};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+const NAMES: [&str; 3] = ["g1.1", "g1.2", "g1.3"];
+
+/// A cluster of counters; none outlives the test.
+struct Counters {
+    scratch: Scratch,
+    nodes: [Option<Child>; 3],
+}
+
+impl Drop for Counters {
+    fn drop(&mut self) {
+        for node in self.nodes.iter_mut().flatten() {
+            let _ = node.kill();
+            let _ = node.wait();
+        }
+    }
+}
+
+impl Counters {
+    /// `net` is a network of loopback addresses that no other test has.
+    fn start(fabric: &str, net: u8) -> Self {
+        let (scratch, id) = (Scratch::new(), std::process::id());
+        let key = scratch.file("cluster.key", "0123456789abcdef0123456789abcdef\n");
+        let key = if fabric == "shm" { String::new() } else { format!("key = \"file:{}\"\n", key.display()) };
+        let member = |n: u8| format!("{{ id = \"g1.{n}\", address = \"127.{net}.{}.{n}:7101\" }}", id % 250 + 1);
+        let members = [1, 2, 3].map(member).join(", ");
+        let text = format!(
+            "cluster = \"counters-{fabric}-{id}\"\nfabric = \"{fabric}\"\n{key}[election]\nkind = \"heartbeat\"\n\
+             timeout_min_ms = 400\ntimeout_max_ms = 800\n[[group]]\nid = \"g1\"\nprocess = [ {members} ]\n"
+        );
+        scratch.file("cluster.toml", &text);
+        let mut counters = Counters { scratch, nodes: [const { None }; 3] };
+        (0..3).for_each(|at| counters.start_node(at));
+        counters
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.scratch.path("")
+    }
+
+    fn counter(&self) -> Command {
+        let own = std::env::current_exe().expect("this program");
+        let built = own.ancestors().nth(2).expect("it lies in `deps`").join("examples/counter");
+        assert!(built.exists(), "{} is needed: cargo build -p stentor --example counter", built.display());
+        let mut command = Command::new(built);
+        command.current_dir(self.directory()).env("XDG_RUNTIME_DIR", self.directory());
+        command
+    }
+
+    fn start_node(&mut self, at: usize) {
+        let said = File::create(self.scratch.path(NAMES[at])).unwrap();
+        let node = self.counter().arg(NAMES[at]).stdout(Stdio::null()).stderr(said).spawn().expect("it starts");
+        self.nodes[at] = Some(node);
+    }
+
+    fn kill(&mut self, at: usize) {
+        let mut node = self.nodes[at].take().expect("it runs");
+        node.kill().unwrap();
+        node.wait().unwrap();
+    }
+
+    /// A node that was told to stop ends by itself, without an error.
+    fn has_ended(&mut self, at: usize) {
+        let mut node = self.nodes[at].take().expect("it ran");
+        let since = Instant::now();
+        let status = loop {
+            if let Some(status) = node.try_wait().unwrap() {
+                break status;
+            }
+            assert!(since.elapsed() < PATIENCE, "{} goes on", NAMES[at]);
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let said = fs::read_to_string(self.scratch.path(NAMES[at])).unwrap();
+        assert!(status.success() && said.is_empty(), "{}: {said}", NAMES[at]);
+    }
+
+    fn ask(&self, words: &[&str]) -> Ran {
+        let mut command = stentor();
+        command.args(words).arg("--config").arg(self.scratch.path("cluster.toml"));
+        ran(&command.env("XDG_RUNTIME_DIR", self.directory()).stdin(Stdio::null()).output().unwrap())
+    }
+
+    /// Asks how the group stands until it stands like that.
+    fn shows(&self, what: impl Fn(&Value) -> bool) -> Value {
+        let since = Instant::now();
+        loop {
+            let shown = self.ask(&["leader", "show", "--json"]).document("leader-show");
+            if what(&shown) {
+                return shown;
+            }
+            assert!(since.elapsed() < PATIENCE, "{shown:#}");
+        }
+    }
+
+    /// Adds 5. Returns what the counter is then.
+    fn add(&self) -> i64 {
+        let added = ran(&self.counter().output().expect("it runs"));
+        assert_eq!(added.code, 0, "{}", added.stderr);
+        added.stdout.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+    }
+}
+
+fn all_work(shown: &Value) -> bool {
+    shown["ok"] == true && shown["groups"][0]["working"].as_array().is_some_and(|working| working.len() == 3)
+}
+
+/// Shows, moves, refuses a second process of a name, stops one, resets a group that has lost its majority, and stops all.
+fn operate(fabric: &str, net: u8) {
+    let mut counters = Counters::start(fabric, net);
+    let shown = counters.shows(all_work);
+    for (member, node) in shown["members"].as_array().unwrap().iter().zip(&counters.nodes) {
+        assert_eq!(member["pid"], node.as_ref().unwrap().id(), "{shown:#}");
+    }
+    let to = if shown["groups"][0]["leader"] == "g1.2" { "g1.3" } else { "g1.2" };
+    let moved = counters.ask(&["leader", "move", "--to", to, "--json"]);
+    assert_eq!(moved.code, 0, "{}", moved.stderr);
+    assert_eq!(moved.document("leader-move")["to"], to);
+    counters.shows(|shown| shown["groups"][0]["leader"] == to);
+    assert_eq!(counters.add(), 5);
+
+    // The program and the command refuse a second process of a name in the same words.
+    let twin = ran(&counters.counter().arg("g1.2").output().unwrap());
+    let file = fs::canonicalize(counters.scratch.path("cluster.toml")).unwrap();
+    let said = format!("is running already, as pid {}, with configuration", counters.nodes[1].as_ref().unwrap().id());
+    let remedy = format!("stop that process (`stentor stop --config {} --directory ", file.display());
+    assert!(twin.code == 1 && twin.stderr.contains(&said) && twin.stderr.contains(&remedy), "{}", twin.stderr);
+    counters.ask(&["node", "--id", "g1.2"]).refused(&[&said, &remedy]);
+
+    let stopped = counters.ask(&["stop", "--id", "g1.3", "--json"]);
+    assert_eq!(stopped.code, 0, "{}{}", stopped.stdout, stopped.stderr);
+    assert_eq!(stopped.document("stop")["members"][0]["state"], "stopped");
+    counters.has_ended(2);
+    counters.start_node(2);
+    counters.shows(all_work);
+
+    // The memory of a majority is lost. The operator lets the group go on with what the third has.
+    for at in [0, 1] {
+        counters.kill(at);
+    }
+    for at in [0, 1] {
+        counters.start_node(at);
+    }
+    counters.shows(|shown| {
+        let joins = |at: usize| shown["members"][at]["state"] == "joins";
+        joins(0) && joins(1) && shown["ok"] == false
+    });
+    let told = counters.ask(&["group", "reset", "--group", "g1"]);
+    let ends = told.stderr.split("--ends ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let ends = ends.unwrap_or_else(|| panic!("it says what to type: {}", told.stderr));
+    let done = counters.ask(&["group", "reset", "--group", "g1", "--ends", ends, "--from", "g1.3", "--json"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert_eq!(done.document("group-reset")["ended"], ends);
+    counters.shows(all_work);
+    assert_eq!(counters.add(), 10, "the state is that of g1.3");
+
+    let stopped = counters.ask(&["stop", "--json"]);
+    assert_eq!(stopped.code, 0, "{}{}", stopped.stdout, stopped.stderr);
+    (0..3).for_each(|at| counters.has_ended(at));
+}
+
+#[test]
+fn operators_reach_the_nodes_of_a_program_on_shared_memory() {
+    operate("shm", 163);
+}
+
+#[test]
+fn operators_reach_the_nodes_of_a_program_on_roce() {
+    operate("roce", 164);
+}

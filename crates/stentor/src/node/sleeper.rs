@@ -1,0 +1,56 @@
+//! The protocol's thread, as other threads wake it.
+
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, PoisonError, RwLock, TryLockError};
+
+use stentor_fabric::Waker;
+
+/// Ends the sleep of the protocol's thread. A node that starts over has another fabric, and this follows it there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sleeper(Arc<RwLock<Option<Waker>>>);
+
+impl Sleeper {
+    /// Sets what the protocol's thread sleeps on from now on. Called by that thread, or before it begins.
+    pub(super) fn set(&self, waker: Waker) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(waker);
+    }
+
+    /// Wakes the protocol's thread if it sleeps, so that it sees what was stored before. Never waits: handlers of signals may call this.
+    ///
+    /// While the waker is being replaced, this finds the lock taken and wakes nobody. The protocol's thread is awake then; it arms after
+    /// that, and the fence here pairs with the one in `arm`, so the look that follows sees what was stored.
+    pub(super) fn wake(&self) {
+        fence(Ordering::SeqCst);
+        let waker = match self.0.try_read() {
+            Ok(waker) => waker,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if let Some(waker) = &*waker {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_waker_is_used_and_nobody_waits_for_it() {
+        let (sleeper, counts) = (Sleeper::default(), [0, 1].map(|_| Arc::new(AtomicU32::new(0))));
+        sleeper.wake();
+        for count in &counts {
+            let own = Arc::clone(count);
+            sleeper.set(Waker::new(move || _ = own.fetch_add(1, Ordering::Relaxed)));
+            sleeper.clone().wake();
+        }
+        let replacing = sleeper.0.write().unwrap();
+        sleeper.wake();
+        drop(replacing);
+        sleeper.wake();
+        assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [1, 2]);
+    }
+}

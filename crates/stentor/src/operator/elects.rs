@@ -1,0 +1,105 @@
+//! The election of a member's group, as a node and an operator's questions need it.
+
+use std::time::Duration;
+
+use stentor_election::{HandOverError, Heartbeat, Life};
+use stentor_fabric::ProcessId;
+use stentor_multicast::Member;
+
+use crate::runtime::{Applied, ElectionDriver, FabricDiagnostics, Presence};
+
+/// What keeps a member's group led.
+pub trait Elects: Send + 'static {
+    /// Takes part, after each step of the member. What there is to tell goes to `say`.
+    fn round<F: FabricDiagnostics>(&mut self, now: Duration, member: &mut Member<F>, say: impl FnOnce(&str));
+
+    /// Prepares the end of the process, and returns whether it may end; see [`ElectionDriver::leave`].
+    fn leave<F: FabricDiagnostics>(&mut self, now: Duration, member: &Member<F>) -> bool;
+
+    /// Returns the member to which this process hands over before it ends.
+    fn heir(&self) -> Option<ProcessId>;
+
+    /// Sets how far this member's application is; see [`ElectionDriver::set_applied`].
+    fn set_applied(&mut self, applied: Applied);
+
+    /// Returns how many messages another member had delivered, as it published last.
+    fn delivered(&self, process: ProcessId) -> u64;
+
+    /// Returns the number of the command at which another member's state machine has panicked, as it published last.
+    fn poisoned(&self, process: ProcessId) -> Option<u64>;
+
+    /// Returns whether another member would lead, as it said last. `None`: an election by servers does not say.
+    fn stands(&self, process: ProcessId) -> Option<bool>;
+
+    /// Returns whether this member does not stand because its clock is off, or its state machine has panicked.
+    fn stands_back(&self) -> bool;
+
+    /// Returns whether the election names this member.
+    fn is_named(&self) -> bool;
+
+    /// Returns when a member's heart beat last; see [`ElectionDriver::heard`].
+    fn heard(&self, process: ProcessId) -> Option<Duration>;
+
+    /// Returns whether another member was heard and would not lead. False where the election does not say.
+    fn waits(&self, process: ProcessId) -> bool;
+
+    /// Lets another member lead.
+    ///
+    /// # Errors
+    /// Why that is impossible now.
+    fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError>;
+}
+
+impl Elects for ElectionDriver<Heartbeat> {
+    #[inline]
+    fn round<F: FabricDiagnostics>(&mut self, now: Duration, member: &mut Member<F>, _: impl FnOnce(&str)) {
+        self.watch(|process| Presence::of(member.fabric(), process));
+        ElectionDriver::round(self, now, member);
+    }
+
+    fn leave<F: FabricDiagnostics>(&mut self, now: Duration, member: &Member<F>) -> bool {
+        ElectionDriver::leave(self, now, member)
+    }
+
+    fn heir(&self) -> Option<ProcessId> {
+        ElectionDriver::heir(self)
+    }
+
+    #[inline]
+    fn set_applied(&mut self, applied: Applied) {
+        ElectionDriver::set_applied(self, applied);
+    }
+
+    fn delivered(&self, process: ProcessId) -> u64 {
+        ElectionDriver::delivered(self, process)
+    }
+
+    fn poisoned(&self, process: ProcessId) -> Option<u64> {
+        ElectionDriver::poisoned(self, process)
+    }
+
+    fn stands(&self, process: ProcessId) -> Option<bool> {
+        Some(self.election().stands(process))
+    }
+
+    fn stands_back(&self) -> bool {
+        ElectionDriver::stands_back(self)
+    }
+
+    fn is_named(&self) -> bool {
+        ElectionDriver::is_named(self)
+    }
+
+    fn heard(&self, process: ProcessId) -> Option<Duration> {
+        ElectionDriver::heard(self, process)
+    }
+
+    fn waits(&self, process: ProcessId) -> bool {
+        let election = self.election();
+        election.life(process) == Some(Life::Alive) && !election.stands(process)
+    }
+
+    fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError> {
+        ElectionDriver::hand_over(self, to)
+    }
+}

@@ -1,0 +1,121 @@
+//! Both ends of a control socket.
+
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use stentor_host::Beside;
+use stentor_testutil::TempDir;
+
+use super::control::{Asks as _, Control, ask, receive, send};
+use super::question::{Answer, Question};
+
+fn said(stream: &UnixStream) -> String {
+    match receive(stream, Question::LONGEST).unwrap() {
+        Answer::Refused(why) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn questions_are_answered_and_nonsense_is_refused_and_harms_nobody() {
+    let place = TempDir::new();
+    assert_eq!(ask(&[place.join("x.ctl")], &Question::Show).unwrap(), None, "nobody is there");
+    let control: Control<Question> = Control::listen(&Beside::from(place.join("x.ctl")), || {}).unwrap();
+    let lines = ["\n".to_owned(), "{}\n".into(), "\"show\" 7\n".into(), "\u{ff}\n".into()];
+    for line in lines.iter().chain([&"x".repeat(Question::LONGEST as usize + 9)]) {
+        let stream = UnixStream::connect(place.join("x.ctl")).unwrap();
+        // It may have hung up before it read all of it.
+        let _ = (&stream).write_all(line.as_bytes());
+        assert!(said(&stream).starts_with("no question: "), "{line}");
+    }
+    drop(UnixStream::connect(place.join("x.ctl")).unwrap());
+    let path = place.join("x.ctl");
+    let asking = std::thread::spawn(move || ask(&[path], &Question::Move { to: "g1.2".to_owned() }).unwrap());
+    let asked = loop {
+        if let Some(asked) = control.next() {
+            break asked;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(asked.question, Question::Move { to: "g1.2".to_owned() });
+    asked.answer(Answer::Moving);
+    assert_eq!(asking.join().unwrap(), Some(Answer::Moving));
+}
+
+#[test]
+fn what_somebody_asked_who_did_not_wait_for_the_answer_is_withdrawn() {
+    let place = TempDir::new();
+    let control: Control<Question> = Control::listen(&Beside::from(place.join("x.ctl")), || {}).unwrap();
+    let ask = || {
+        let stream = UnixStream::connect(place.join("x.ctl")).unwrap();
+        send(&stream, &Question::Stop).unwrap();
+        stream
+    };
+    let taken = |control: &Control<Question>| {
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_millis(500) {
+            if let Some(asked) = control.next() {
+                return Some(asked.question);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        None
+    };
+    let waits = ask();
+    assert_eq!(taken(&control), Some(Question::Stop), "whoever waits is heard");
+    drop(waits);
+    drop(ask());
+    assert_eq!(taken(&control), None);
+}
+
+#[test]
+fn socket_that_was_removed_is_made_anew_where_it_belongs() {
+    let place = TempDir::new();
+    let _control: Control<Question> = Control::listen(&Beside::from(place.join("x.ctl")), || {}).unwrap();
+    std::fs::remove_file(place.join("x.ctl")).unwrap();
+    let since = Instant::now();
+    while UnixStream::connect(place.join("x.ctl")).is_err() {
+        assert!(since.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The thread is seen by its socket, which has another name here: whoever connects there reaches the thread until it ends.
+#[test]
+fn control_that_is_dropped_takes_its_socket_and_its_thread_away() {
+    let place = TempDir::new();
+    let [path, other] = ["x.ctl", "other"].map(|name| place.join(name));
+    let control: Control<Question> = Control::listen(&Beside::from(path.clone()), || {}).unwrap();
+    std::fs::hard_link(&path, &other).unwrap();
+    drop(UnixStream::connect(&other).expect("it listens"));
+    drop(control);
+    assert!(!path.exists());
+    let since = Instant::now();
+    while UnixStream::connect(&other).is_ok() {
+        assert!(since.elapsed() < Duration::from_secs(20), "the thread goes on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Longer than a look at which a socket that was removed is made anew.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(!path.exists());
+    let again: Control<Question> = Control::listen(&Beside::from(path), || {}).expect("its path is free");
+    drop(again);
+}
+
+#[test]
+fn whoever_asks_wakes_the_loop_which_finds_the_question() {
+    let place = TempDir::new();
+    let path = place.join("x.ctl");
+    let (wake, woken) = std::sync::mpsc::channel();
+    let control: Control<Question> =
+        Control::listen(&Beside::from(path.clone()), move || wake.send(()).unwrap()).unwrap();
+    for _ in 0..100 {
+        let paths = [path.clone()];
+        let asking = std::thread::spawn(move || ask(&paths, &Question::Show).unwrap());
+        woken.recv_timeout(Duration::from_secs(20)).expect("the loop is woken");
+        control.next().expect("the question is there when the loop is woken").answer(Answer::Done);
+        assert_eq!(asking.join().unwrap(), Some(Answer::Done));
+        assert!(control.next().is_none());
+    }
+}

@@ -1,0 +1,209 @@
+//! Errors of clients, nodes and configurations, and what becomes of the session when a client ends.
+
+use std::time::Duration;
+
+use stentor::config::Limits;
+use stentor::{
+    CallError, Client, ClientErrorKind, Cluster, ConfigErrorKind, NodeErrorKind, NodeHandle, NotSent, Refused, Session,
+    StartErrorKind, Ticket, Why,
+};
+use stentor_testutil::TempDir;
+
+use crate::log::{Log, numbers, until};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn cluster(name: &str, limits: Limits, directory: &TempDir) -> Cluster {
+    let silence = Duration::from_millis(400)..=Duration::from_millis(800);
+    let members = NAMES.iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
+    let builder = Cluster::builder(name).limits(limits).election(silence).directory(directory);
+    builder.group("g1", members).build().expect("a sound cluster")
+}
+
+fn nodes(cluster: &Cluster) -> Vec<NodeHandle<Log>> {
+    NAMES.map(|name| cluster.node(name, Log::default()).spawn().expect("it starts")).into()
+}
+
+#[test]
+fn an_error_of_a_client_has_a_kind_to_decide_by() {
+    let directory = TempDir::new();
+    let cluster = cluster("error-kinds", Limits { clients: 2, sessions: 1, ..Limits::DEFAULT }, &directory);
+    let kind = |client: Result<Client, stentor::ClientError>| client.expect_err("it is not let in").kind();
+    let brief = cluster.client().patience(Duration::from_millis(300));
+    assert_eq!(kind(brief.connect()), ClientErrorKind::Unreachable);
+    assert_eq!(Session::from_bytes(b"none").expect_err("it is none").kind(), ClientErrorKind::Argument);
+    assert_eq!(Ticket::from_bytes(b"none").expect_err("it is none").kind(), ClientErrorKind::Argument);
+
+    let _nodes = nodes(&cluster);
+    let first = cluster.client().connect().expect("it is let in");
+    let session = first.session();
+    assert_eq!(kind(cluster.client().connect()), ClientErrorKind::TooManySessions);
+    let second = cluster.client().session(session.clone()).connect().expect("it takes the session up");
+    assert_eq!(kind(cluster.client().connect()), ClientErrorKind::NoPlace);
+    drop(first);
+    second.close().expect("it ends in order");
+    let gone = until("a place", || {
+        let gone = cluster.client().session(session.clone()).connect().expect_err("the session has ended");
+        (gone.kind() != ClientErrorKind::NoPlace).then_some(gone)
+    });
+    assert_eq!(gone.kind(), ClientErrorKind::SessionGone, "{gone}");
+    assert!(gone.to_string().contains("connect without it"), "{gone}");
+}
+
+#[test]
+fn sizes_that_leave_no_room_for_a_session_are_a_kind_of_their_own() {
+    let directory = TempDir::new();
+    let cluster = cluster("error-limits", Limits { reply_bytes: 0, ..Limits::DEFAULT }, &directory);
+    let error = cluster.client().patience(Duration::ZERO).connect().expect_err("nobody is answered");
+    assert_eq!(error.kind(), ClientErrorKind::Limits);
+}
+
+#[test]
+fn an_error_of_a_node_has_a_kind_to_decide_by() {
+    let directory = TempDir::new();
+    let cluster = cluster("error-nodes", Limits::DEFAULT, &directory);
+    let kind = |name: &str| cluster.node(name, Log::default()).start().map(drop).expect_err("it does not start").kind();
+    assert_eq!(kind("nobody"), StartErrorKind::Configuration);
+    let node = cluster.node("a", Log::default()).spawn().expect("it starts");
+    assert_eq!(kind("a"), StartErrorKind::AlreadyRunning);
+    assert_eq!(node.hand_over("b").expect_err("it does not lead").kind(), NodeErrorKind::NotHandedOver);
+    node.stopper().stop();
+    until("its end", || node.has_ended().then_some(()));
+    assert_eq!(node.status().expect_err("it has ended").kind(), NodeErrorKind::Gone);
+}
+
+#[test]
+fn an_error_of_a_configuration_has_a_kind_to_decide_by() {
+    let directory = TempDir::new();
+    let file = directory.join("cluster.toml");
+    let kind = || Cluster::load(&file).expect_err("it is refused").kind();
+    assert_eq!(kind(), ConfigErrorKind::Absent);
+    std::fs::write(&file, "cluster = \"c\"\n").expect("it can be written");
+    assert_eq!(kind(), ConfigErrorKind::Invalid);
+    let cluster = cluster("error-files", Limits::DEFAULT, &directory);
+    assert_eq!(cluster.group("g9").expect_err("there is none").kind(), ConfigErrorKind::UnknownGroup);
+}
+
+/// A `main` that returns an error prints its `Debug`.
+#[test]
+fn debug_says_what_display_says_with_the_remedy() {
+    fn check(error: &dyn std::error::Error, remedy: &str) {
+        let (debug, display) = (format!("{error:?}"), error.to_string());
+        assert_eq!(debug, display);
+        assert!(display.contains(remedy), "{display}");
+    }
+    let directory = TempDir::new();
+    let cluster = cluster("error-texts", Limits::DEFAULT, &directory);
+    let group = cluster.group("g1").expect("it is there");
+    let error = cluster.client().patience(Duration::ZERO).connect().expect_err("nobody is there");
+    check(&error, &error.remedy());
+    assert!(error.remedy().contains("leader show") && error.remedy().contains("NodeHandle::status"), "{error}");
+    let error = cluster.node("nobody", Log::default()).start().map(drop).expect_err("there is none");
+    check(&error, &error.remedy());
+    assert!(error.to_string().contains("Cluster::members") && !error.to_string().contains("config check"), "{error}");
+    let node = cluster.node("a", Log::default()).spawn().expect("it starts");
+    let error = node.hand_over("b").expect_err("it does not lead");
+    check(&error, error.remedy());
+    let error = cluster.group("g9").expect_err("there is none");
+    check(&error, &error.remedy());
+    let error = cluster.broadcast("a").start().map(drop).expect_err("there is no [neb]");
+    check(&error, &error.remedy());
+    let connecting = stentor::Channel::connect("nowhere").directory(&directory).patience(Duration::from_millis(10));
+    let error = connecting.open().map(drop).expect_err("nobody listens");
+    check(&error, &error.remedy());
+    let unavailable = Refused::Unavailable(group);
+    check(&unavailable, "NodeHandle::status");
+    check(&Why::NotAsked(unavailable), "NodeHandle::status");
+    check(&CallError::NotApplied(unavailable), "NodeHandle::status");
+    check(&CallError::ReplyTooLong(group), "raise it");
+    check(&NotSent::Full, "send again");
+}
+
+/// Its member waits for the clocks of the others for four times as long as clocks may be apart, which is hours here.
+#[test]
+fn a_group_whose_time_is_not_known_is_named() {
+    let directory = TempDir::new();
+    let file = directory.join("cluster.toml");
+    let text = format!(
+        "cluster = \"no-time-{}\"\nfabric = \"shm\"\n[limits]\nclock_bound_ms = 3600000\n\
+         [[group]]\nid = \"g1\"\nprocess = [ {{ id = \"a\", address = \"127.0.0.1:7001\" }} ]\n\
+         [[group]]\nid = \"g2\"\nprocess = [ {{ id = \"x\", address = \"127.0.0.1:7002\" }} ]\n",
+        std::process::id()
+    );
+    std::fs::write(&file, text).expect("it can be written");
+    let cluster = Cluster::load(&file).expect("a sound cluster").in_directory(directory.join("sockets"));
+    let _node = cluster.node("a", Log::default()).spawn().expect("it starts");
+    let group = cluster.group("g1").expect("it is there");
+    let patience = Duration::from_millis(500);
+    let error = cluster.client().groups(group).patience(patience).connect().expect_err("it cannot learn the time");
+    assert_eq!(error.kind(), ClientErrorKind::Unreachable);
+    assert!(
+        error.to_string().contains("the time of group g1 is behind") && error.remedy().contains("clocks"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_client_that_leaves_keeps_its_session_and_its_tickets() {
+    let directory = TempDir::new();
+    let cluster = cluster("client-leaves", Limits::DEFAULT, &directory);
+    let _nodes = nodes(&cluster);
+    let group = cluster.group("g1").expect("it is there");
+    let first = cluster.client().connect().expect("it is let in");
+    let clone = first.clone();
+    let prepared = first.prepare(group, b"once").wait().expect("it gets its number");
+    let ticket = prepared.ticket();
+    let call = prepared.send();
+    let session = first.leave().expect("it goes in order");
+    assert_eq!(numbers(call.wait().expect("what was under way is waited for").bytes()), (1, 1));
+    let refused = clone.call(group, b"late").wait().expect_err("it has left");
+    assert_eq!(refused, CallError::NotApplied(Refused::ClientEnded));
+    // Neither another clone nor the last drop ends what was left.
+    clone.close().expect("it has left in order");
+    let session = Session::from_bytes(&session.to_bytes()).expect("its own bytes");
+    let second = cluster.client().session(session).connect().expect("it takes the session up");
+    assert_eq!(numbers(second.resolve(&ticket).wait().expect("it was applied").bytes()), (1, 1));
+
+    let clone = second.clone();
+    second.close().expect("it ends in order");
+    assert_eq!(clone.leave().expect_err("its session has ended").kind(), ClientErrorKind::SessionGone);
+}
+
+#[test]
+fn a_local_client_that_leaves_keeps_its_session() {
+    let directory = TempDir::new();
+    let cluster = cluster("local-leaves", Limits::DEFAULT, &directory);
+    let _nodes = nodes(&cluster);
+    let group = cluster.group("g1").expect("it is there");
+    let mut first = cluster.client().connect_local().expect("it is let in");
+    let request = first.submit(group, b"once").expect("it is sent");
+    let ticket = first.ticket(request).expect("it is under way");
+    let mut ended = false;
+    while !ended {
+        let _ = first.turn(|_, _| ended = true).expect("it goes on");
+    }
+    let session = first.leave();
+    let second = cluster.client().session(session).connect().expect("it takes the session up");
+    assert_eq!(numbers(second.resolve(&ticket).wait().expect("it was applied").bytes()), (1, 1));
+}
+
+#[test]
+fn a_session_lives_as_long_as_its_client_says() {
+    let directory = TempDir::new();
+    let cluster = cluster("client-ttl", Limits::DEFAULT, &directory);
+    for time in [Duration::from_millis(1999), Duration::from_millis(600_001), Duration::MAX] {
+        let error = cluster.client().session_ttl(time).connect().expect_err("it cannot live for so long");
+        assert_eq!(error.kind(), ClientErrorKind::Argument);
+        assert!(error.to_string().contains("from 2 s to 600 s"), "{error}");
+    }
+    let _nodes = nodes(&cluster);
+    let group = cluster.group("g1").expect("it is there");
+    let brief = cluster.client().session_ttl(Duration::from_secs(2)).connect().expect("it is let in");
+    // It is renewed for as long as it runs.
+    std::thread::sleep(Duration::from_secs(3));
+    brief.call(group, b"x").wait().expect("it lives");
+    let session = brief.leave().expect("it goes in order");
+    std::thread::sleep(Duration::from_millis(2500));
+    let gone = cluster.client().session(session).connect().expect_err("nobody has renewed it");
+    assert_eq!(gone.kind(), ClientErrorKind::SessionGone, "{gone}");
+}

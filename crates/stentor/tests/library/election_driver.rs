@@ -1,0 +1,260 @@
+//! Keepers on shared memory: members campaign when the election names them, and never otherwise.
+
+use std::time::{Duration, Instant};
+
+use stentor::runtime::{ClusterRuntime, ElectionDriver, Member, ShmFabric, stateless};
+use stentor_election::{Change, Heartbeat, Scripted};
+use stentor_fabric::{Fabric as _, ProcessId};
+use stentor_multicast::Step;
+use stentor_testutil::TempDir;
+
+use crate::common::cluster;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Three members in one thread.
+struct Group<K> {
+    plan: ClusterRuntime,
+    directory: TempDir,
+    members: Vec<Option<(Member<ShmFabric>, K)>>,
+    start: Instant,
+    /// How far the wall clocks of the members' hosts are ahead, if they have any.
+    ahead: Option<[Duration; 3]>,
+}
+
+/// True time at the start, ns since 1970.
+const BEGIN_NS: u64 = 1_795_000_000_000_000_000;
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+impl<K> Group<K> {
+    fn new(name: &str, keeper: impl Fn(&ClusterRuntime, ProcessId) -> K) -> Self {
+        Self::with_times(name, [50, 100], keeper)
+    }
+
+    /// With these timeouts, ms.
+    fn with_times(name: &str, [min, max]: [u32; 2], keeper: impl Fn(&ClusterRuntime, ProcessId) -> K) -> Self {
+        let times = format!("timeout_min_ms = {min}\ntimeout_max_ms = {max}");
+        let plan = cluster(name, 1, &times, "clients = 1");
+        let directory = TempDir::new();
+        let mut group = Group { plan, directory, members: vec![None, None, None], start: Instant::now(), ahead: None };
+        (0..3).for_each(|at| group.begin(at, &keeper));
+        group
+    }
+
+    fn begin(&mut self, at: usize, keeper: impl Fn(&ClusterRuntime, ProcessId) -> K) {
+        let me = ProcessId(at as u16);
+        let member =
+            self.plan.joining_on(self.plan.shm(me, self.directory.to_path_buf()).expect("starts"), me).expect("starts");
+        self.members[at] = Some((member, keeper(&self.plan, me)));
+    }
+
+    fn round(&mut self, mut keep: impl FnMut(&mut K, Duration, &mut Member<ShmFabric>)) {
+        for (at, (member, keeper)) in
+            self.members.iter_mut().enumerate().filter_map(|(at, held)| Some((at, held.as_mut()?)))
+        {
+            let now = self.start.elapsed();
+            if let Some(ahead) = &self.ahead {
+                let wall = BEGIN_NS + now.as_nanos() as u64 + ahead[at].as_nanos() as u64;
+                member.tell_wall_clock(now, wall).expect("a sound clock");
+            }
+            member.housekeep();
+            member.step(now, &mut stateless(|_| ()));
+            keep(keeper, now, member);
+        }
+    }
+
+    fn leader(&self) -> Option<usize> {
+        let leads = |at: &usize| self.members[*at].as_ref().is_some_and(|(member, _)| member.replica().is_leader());
+        (0..3).find(leads)
+    }
+}
+
+#[test]
+fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
+    let keeper = |plan: &ClusterRuntime, me| ElectionDriver::heartbeat(plan, me).expect("sound times");
+    let mut group = Group::new("keeper-heartbeat", keeper);
+    let until = |group: &mut Group<ElectionDriver<Heartbeat>>, what: &str, done: &dyn Fn(&Group<_>) -> bool| {
+        let since = Instant::now();
+        while !done(group) {
+            assert!(since.elapsed() < PATIENCE, "{what}");
+            group.round(|keeper, now, member| keeper.round(now, member));
+        }
+        since.elapsed()
+    };
+    until(&mut group, "the group begins its life", &|group| group.leader().is_some());
+    let named = |group: &Group<ElectionDriver<Heartbeat>>| {
+        group.leader().is_some_and(|at| group.members[at].as_ref().is_some_and(|(_, keeper)| keeper.is_named()))
+    };
+    until(&mut group, "the election names who leads", &named);
+    // A group that lives and has nothing to do falls silent: what is said once is not answered for ever.
+    let pause = |group: &mut Group<ElectionDriver<Heartbeat>>| {
+        let since = Instant::now();
+        until(group, "time passes", &|_| since.elapsed() > Duration::from_millis(200));
+        group.members.iter().flatten().map(|(member, _)| member.counts().writes(Step::PeerMessage)).sum::<u64>()
+    };
+    let before = pause(&mut group);
+    let letters = pause(&mut group) - before;
+    assert!(letters < 20, "{letters} letters in 200 ms");
+    let old = group.leader().expect("just seen");
+    group.members[old] = None;
+    let took = until(&mut group, "another leads", &|group| group.leader().is_some());
+    println!("{took:?} from the death to the next leader");
+    group.begin(old, keeper);
+    until(&mut group, "it is taken in", &|group| {
+        group.leader().is_some() && group.members.iter().flatten().all(|(member, _)| !member.replica().is_joining())
+    });
+}
+
+/// The first leader of a group is a host a year ahead. It hands over to a member whose clock is right, and takes no part in
+/// elections until its clock is mended. Its group's time was right all the while.
+#[test]
+fn a_member_whose_clock_is_off_does_not_lead_while_another_can() {
+    let keeper = |plan: &ClusterRuntime, me| ElectionDriver::heartbeat(plan, me).expect("sound times");
+    let mut group = Group::new("keeper-clocks", keeper);
+    group.ahead = Some([YEAR, Duration::ZERO, Duration::from_millis(1)]);
+    group.until("one with a right clock leads", |group| matches!(group.leader(), Some(1 | 2)));
+    let stands_back = |group: &Group<ElectionDriver<Heartbeat>>| {
+        group
+            .members
+            .iter()
+            .map(|held| held.as_ref().is_some_and(|(_, keeper)| keeper.stands_back()))
+            .collect::<Vec<_>>()
+    };
+    let leader = group.leader().expect("just seen");
+    group.until("its time runs", |group| {
+        let (member, _) = group.members[leader].as_ref().expect("it is there");
+        member.physical_clock().time(group.start.elapsed().as_nanos() as u64).is_some()
+    });
+    let (member, _) = group.members[leader].as_ref().expect("it is there");
+    let now = group.start.elapsed().as_nanos() as u64;
+    let away = member.physical_clock().time(now).expect("just seen").abs_diff(BEGIN_NS + now);
+    assert!(away < 1_000_000_000, "{away} ns");
+    assert_eq!(stands_back(&group), [true, false, false]);
+    group.ahead = Some([Duration::ZERO; 3]);
+    group.until("its clock is mended", |group| !stands_back(group)[0]);
+    // No two agree: that in the middle is right, and when its process dies the others lead, whatever their clocks say.
+    group.ahead = Some([Duration::ZERO, YEAR, 2 * YEAR]);
+    group.until("the one in the middle leads", |group| group.leader() == Some(1));
+    group.members[1] = None;
+    group.until("another leads", |group| group.leader().is_some());
+}
+
+#[test]
+fn members_campaign_when_they_are_named_and_never_otherwise() {
+    let second = ProcessId(1);
+    let when = Duration::from_secs(2);
+    let script = [(when, Change::Leader { epoch: 7, process: second })];
+    let mut group = Group::new("keeper-scripted", |plan: &ClusterRuntime, me| {
+        let members: Vec<ProcessId> = plan.topology().members(stentor::runtime::GroupId(0)).collect();
+        let tick = Duration::from_millis(5);
+        ElectionDriver::new(Scripted::new(script), me, &members, tick, Duration::from_millis(100))
+    });
+    let mut first = false;
+    while group.start.elapsed() < PATIENCE && group.leader() != Some(1) {
+        group.round(|keeper, now, member| keeper.poll(now, member));
+        first |= group.leader() == Some(0);
+        assert!(group.start.elapsed() >= when || group.leader() != Some(1), "nobody was named yet");
+        assert_ne!(group.leader(), Some(2), "it is never named");
+    }
+    assert!(first && group.leader() == Some(1), "{first} {:?}", group.leader());
+}
+
+/// Timeouts so long that nothing here waits for one.
+const LONG: [u32; 2] = [15_000, 30_000];
+
+impl Group<ElectionDriver<Heartbeat>> {
+    fn young(name: &str) -> Self {
+        let mut group =
+            Group::with_times(name, LONG, |plan, me| ElectionDriver::heartbeat(plan, me).expect("sound times"));
+        group.until("the election names who leads", |group| {
+            let leads = |(member, keeper): &(Member<ShmFabric>, ElectionDriver<_>)| {
+                member.replica().is_leader() && keeper.is_named()
+            };
+            group.members.iter().flatten().any(leads)
+        });
+        group
+    }
+
+    fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) -> Duration {
+        let since = Instant::now();
+        while !done(self) {
+            assert!(since.elapsed() < PATIENCE / 2, "{what}");
+            self.round(|keeper, now, member| keeper.round(now, member));
+        }
+        since.elapsed()
+    }
+}
+
+/// A member with its group's state stands as soon as the election has named a leader: it need not wait for a timeout first.
+#[test]
+fn leader_that_dies_soon_after_the_start_is_replaced_without_a_timeout() {
+    let mut group = Group::young("keeper-young");
+    // Time to read each other's words, a hundredth of the timeout.
+    let since = Instant::now();
+    group.until("time passes", |_| since.elapsed() > Duration::from_millis(150));
+    let old = group.leader().expect("it leads");
+    group.members[old] = None;
+    let took = group.until("another leads", |group| group.leader().is_some());
+    println!("{took:?} from the death to the next leader");
+}
+
+/// A member that comes back takes part in elections at once, and deposes nobody.
+#[test]
+fn member_that_is_taken_in_leaves_the_leader_and_can_succeed_it() {
+    let mut group = Group::young("keeper-back");
+    let leader = group.leader().expect("it leads");
+    let others: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
+    for other in others {
+        group.members[other] = None;
+        group.begin(other, |plan, me| ElectionDriver::heartbeat(plan, me).expect("sound times"));
+        group.until("it is taken in", |group| {
+            group.members[other].as_ref().is_some_and(|(member, _)| !member.replica().is_joining())
+        });
+        let since = Instant::now();
+        group.until("time passes", |_| since.elapsed() > Duration::from_millis(150));
+        assert_eq!(group.leader(), Some(leader), "nobody deposes it");
+    }
+    group.members[leader] = None;
+    group.until("one that came back leads", |group| group.leader().is_some());
+}
+
+#[test]
+fn leader_that_leaves_hands_over_first() {
+    let mut group = Group::young("keeper-leaves");
+    let since = Instant::now();
+    group.until("time passes", |_| since.elapsed() > Duration::from_millis(150));
+    let old = group.leader().expect("it leads");
+    let me = ProcessId(old as u16);
+    let (since, mut may_end) = (Instant::now(), false);
+    while !may_end {
+        assert!(since.elapsed() < PATIENCE / 2, "it does not end");
+        group.round(|keeper, now, member| {
+            keeper.round(now, member);
+            may_end |= member.fabric().me() == me && keeper.leave(now, member);
+        });
+    }
+    let (member, keeper) = group.members[old].as_ref().expect("it runs");
+    assert!(
+        keeper.heir().is_some() && Some(member.replica().ballot().leader()) == keeper.heir(),
+        "{:?}",
+        keeper.heir()
+    );
+    group.members[old] = None;
+    assert!(group.leader().is_some(), "another leads before it ends");
+}
+
+#[test]
+fn last_member_ends_without_waiting_for_an_heir() {
+    let mut group = Group::young("keeper-last");
+    let leader = group.leader().expect("it leads");
+    (0..3).filter(|at| *at != leader).for_each(|at| group.members[at] = None);
+    let since = Instant::now();
+    group.until("they are missed", |group| {
+        let (member, _) = group.members[leader].as_ref().expect("it runs");
+        (0..3).all(|at| at == leader || !member.is_connected_to(ProcessId(at as u16)))
+    });
+    let mut may_end = false;
+    group.round(|keeper, now, member| may_end = keeper.leave(now, member));
+    assert!(may_end, "{:?}", since.elapsed());
+}

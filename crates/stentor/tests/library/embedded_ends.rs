@@ -1,0 +1,355 @@
+//! Embedded clients when something ends or comes late: their node, their handles, the node's state, its machine, its sleep.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stentor::config::Limits;
+use stentor::{
+    CallError, Client, ClientErrorKind, Cluster, FabricKind, Group, NodeHandle, Refused, StateMachine, Status, Turn,
+    Why,
+};
+use stentor_testutil::{TempDir, median};
+
+use crate::embedded::{NAMES, cluster, command};
+use crate::log::{Log, numbers, until};
+use crate::nodes::{Manner, PANIC, Sum};
+
+/// Less than the patience of a client, and more than anything here takes.
+const SOON: Duration = Duration::from_secs(8);
+
+/// A group of three in one process.
+struct Trio<S> {
+    cluster: Cluster,
+    nodes: Vec<Option<NodeHandle<S>>>,
+    _directory: TempDir,
+}
+
+impl<S: StateMachine> Trio<S> {
+    fn new(name: &str, fabric: FabricKind, net: u8, machine: impl Fn(usize) -> S) -> Trio<S> {
+        let directory = TempDir::new();
+        let cluster = cluster(name, fabric, net, &directory);
+        let mut trio = Trio { cluster, nodes: vec![None, None, None], _directory: directory };
+        (0..3).for_each(|at| trio.start(at, machine(at)));
+        trio
+    }
+
+    fn start(&mut self, at: usize, machine: S) {
+        self.nodes[at] = Some(self.cluster.node(NAMES[at], machine).spawn().expect("it starts"));
+    }
+
+    fn group(&self) -> Group {
+        self.cluster.group("g1").expect("it is in the configuration")
+    }
+
+    fn node(&self, at: usize) -> &NodeHandle<S> {
+        self.nodes[at].as_ref().expect("it runs")
+    }
+
+    fn connect(&self, at: usize) -> Client {
+        self.node(at).client().connect().expect("it is let in")
+    }
+
+    fn status(&self, at: usize) -> Status {
+        self.node(at).status().expect("it runs")
+    }
+
+    /// Waits until all that run have joined. Returns the one that leads.
+    fn leader(&self) -> usize {
+        until("a leader", || {
+            let stands = |at: &usize| self.nodes[*at].as_ref().map(|_| self.status(*at));
+            let all = (0..3).filter_map(|at| stands(&at)).all(|status| !status.joining);
+            (0..3).find(|at| all && stands(at).is_some_and(|status| status.leads))
+        })
+    }
+
+    fn stop(&mut self, at: usize) -> S {
+        self.nodes[at].take().expect("it runs").stop().expect("it ran until now")
+    }
+}
+
+/// Whether a call ended because its client had.
+fn is_of_the_end(error: &CallError) -> bool {
+    matches!(error, CallError::NotApplied(Refused::ClientEnded) | CallError::Unknown(_, Why::ClientEnded))
+}
+
+/// Calls until that is an error, which is returned with the number of calls that were applied.
+fn call_until_it_ends(client: &Client, group: Group, caller: usize) -> (u64, CallError) {
+    for number in 0.. {
+        match client.call(group, &command(caller, number)).wait() {
+            Ok(answer) => assert_eq!(numbers(answer.bytes()).0, 1, "once"),
+            Err(error) => return (number, error),
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+fn node_stops_under_calls(name: &str, fabric: FabricKind, net: u8) {
+    let mut trio = Trio::new(name, fabric, net, |_| Log::default());
+    let (group, at) = (trio.group(), trio.leader());
+    let client = trio.connect(at);
+    let callers = [0, 1, 2, 3].map(|caller| {
+        let client = client.clone();
+        thread::spawn(move || call_until_it_ends(&client, group, caller))
+    });
+    until("calls are under way", || (trio.status(at).commands > 50).then_some(()));
+    let since = Instant::now();
+    trio.stop(at);
+    let ended = callers.map(|caller| caller.join().expect("no caller panics"));
+    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+    assert!(ended.iter().all(|(_, error)| is_of_the_end(error)), "{ended:?}");
+    // The others have what was answered, and at most what was not known besides.
+    let second = trio.leader();
+    let mut log = trio.stop(second).0;
+    let (all, answered) = (log.len() as u64, ended.iter().map(|(applied, _)| applied).sum::<u64>());
+    log.sort();
+    log.dedup();
+    assert_eq!(log.len() as u64, all, "each once");
+    assert!((answered..=answered + 4).contains(&all), "{all} applied, {answered} answered");
+    assert!(client.failure().is_none(), "it ended in order");
+    client.close().expect("it has ended before");
+}
+
+#[test]
+fn calls_end_by_name_when_their_node_stops() {
+    node_stops_under_calls("ends-shm", FabricKind::Shm, 11);
+}
+
+#[test]
+fn calls_end_by_name_when_their_node_stops_on_roce() {
+    node_stops_under_calls("ends-roce", FabricKind::Roce, 12);
+}
+
+#[test]
+fn a_node_without_a_majority_stops_and_ends_the_calls_that_wait() {
+    let mut trio = Trio::new("ends-alone", FabricKind::Shm, 13, |_| Log::default());
+    let (group, at) = (trio.group(), trio.leader());
+    let client = trio.connect(at);
+    client.call(group, b"first").wait().expect("it is applied");
+    for other in (0..3).filter(|other| *other != at) {
+        drop(trio.nodes[other].take());
+    }
+    until("nobody else", || trio.status(at).others.iter().all(|other| !other.connected).then_some(()));
+    let waits = [0, 1].map(|number| client.call(group, &command(9, number)));
+    thread::sleep(Duration::from_millis(100));
+    let since = Instant::now();
+    trio.stop(at);
+    for call in waits {
+        let error = call.wait().expect_err("nobody can apply it");
+        assert!(is_of_the_end(&error), "{error:?}");
+    }
+    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+}
+
+fn node_starts_again(name: &str, fabric: FabricKind, net: u8) {
+    let mut trio = Trio::new(name, fabric, net, |_| Log::default());
+    let (group, at) = (trio.group(), (trio.leader() + 1) % 3);
+    let old = trio.connect(at);
+    for life in 0..3 {
+        let client = if life == 0 { old.clone() } else { trio.connect(at) };
+        let answer = client.call(group, &command(life, 0)).wait().expect("it is applied");
+        assert_eq!(numbers(answer.bytes()), (1, life as u64 + 1));
+        trio.stop(at);
+        trio.start(at, Log::default());
+        let ended = client.call(group, b"late").wait().expect_err("it has ended");
+        assert!(is_of_the_end(&ended), "{ended:?}");
+    }
+    let ended = old.prepare(group, b"late").wait().expect_err("it has ended");
+    assert!(is_of_the_end(&ended), "{ended:?}");
+}
+
+#[test]
+fn a_node_that_is_started_again_has_clients_again() {
+    node_starts_again("again-shm", FabricKind::Shm, 14);
+}
+
+#[test]
+fn a_node_that_is_started_again_has_clients_again_on_roce() {
+    node_starts_again("again-roce", FabricKind::Roce, 15);
+}
+
+/// Machines that add, and that do what a test tells them.
+fn sums() -> [Arc<Manner>; 3] {
+    [(); 3].map(|()| {
+        let manner = Arc::<Manner>::default();
+        manner.has_sessions.store(true, Ordering::Relaxed);
+        manner
+    })
+}
+
+fn node_starts_over(name: &str, fabric: FabricKind, net: u8) {
+    let manners = sums();
+    let trio = Trio::new(name, fabric, net, |at| Sum { manner: Arc::clone(&manners[at]), ..Sum::default() });
+    let (group, at) = (trio.group(), (trio.leader() + 1) % 3);
+    let client = trio.connect(at);
+    manners[at].panics.store(true, Ordering::Relaxed);
+    let called = Arc::new(AtomicU64::new(0));
+    let caller = {
+        let (client, called) = (client.clone(), Arc::clone(&called));
+        thread::spawn(move || {
+            for number in (1..=10).chain([PANIC]).chain(1..=300) {
+                client.call(group, &u64::to_le_bytes(number)).wait().expect("it is applied");
+                called.fetch_add(1, Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(5));
+            }
+        })
+    };
+    until("it is poisoned", || trio.status(at).poisoned);
+    manners[at].panics.store(false, Ordering::Relaxed);
+    until("it is well again", || trio.status(at).poisoned.is_none().then_some(()));
+    until("it is taken in", || (!trio.status(at).joining).then_some(()));
+    assert!(called.load(Ordering::Relaxed) < 311, "calls were under way");
+    caller.join().expect("all are answered");
+    let state = |at: usize| trio.node(at).inspect(|sum| (sum.count, sum.order)).expect("it runs");
+    until("all agree", || (state(0) == state(1) && state(1) == state(2)).then_some(()));
+    assert_eq!(state(at).0, 311, "each once");
+    if fabric == FabricKind::Shm {
+        // With a client in it, the node sleeps on its own descriptor, which has to know the new member.
+        ends_a_sleep(|| drop(trio.status(at)));
+    }
+    client.close().expect("it ends in order");
+}
+
+#[test]
+fn a_client_goes_on_when_its_node_starts_over() {
+    node_starts_over("over-shm", FabricKind::Shm, 16);
+}
+
+#[test]
+fn a_client_goes_on_when_its_node_starts_over_on_roce() {
+    node_starts_over("over-roce", FabricKind::Roce, 17);
+}
+
+#[test]
+fn a_client_of_a_member_that_lags_is_answered_by_the_others() {
+    let manners = sums();
+    let trio = Trio::new("lags", FabricKind::Shm, 18, |at| Sum { manner: Arc::clone(&manners[at]), ..Sum::default() });
+    let (group, at) = (trio.group(), (trio.leader() + 1) % 3);
+    let client = trio.connect(at);
+    let before = trio.status(at).commands;
+    manners[at].once_ms.store(10_000, Ordering::Relaxed);
+    let since = Instant::now();
+    for number in 1..=20 {
+        client.call(group, &u64::to_le_bytes(number)).wait().expect("it is applied");
+    }
+    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+    let status = trio.status(at);
+    assert_eq!((status.commands, manners[at].once_ms.load(Ordering::Relaxed)), (before, 0), "{status:?}");
+}
+
+/// Groups of one member each in one process, and so many places for clients.
+struct Pair {
+    cluster: Cluster,
+    nodes: [NodeHandle<Log>; 2],
+    _directory: TempDir,
+}
+
+impl Pair {
+    fn new(name: &str, clients: u16) -> Pair {
+        let directory = TempDir::new();
+        let limits = Limits { clients, ..Limits::default() };
+        let builder = Cluster::builder(name).directory(&*directory).limits(limits);
+        let builder = builder.group("g1", [("a", "127.0.0.1:7101")]).group("g2", [("x", "127.0.1.1:7101")]);
+        let cluster = builder.build().expect("a sound cluster");
+        let nodes = ["a", "x"].map(|name| cluster.node(name, Log::default()).spawn().expect("it starts"));
+        Pair { cluster, nodes, _directory: directory }
+    }
+
+    fn group(&self, name: &str) -> Group {
+        self.cluster.group(name).expect("it is in the configuration")
+    }
+}
+
+#[test]
+fn a_client_without_handles_ends_after_its_calls_and_frees_its_place() {
+    let pair = Pair::new("handles", 1);
+    let (group, [node, _other]) = (pair.group("g1"), pair.nodes);
+    let since = Instant::now();
+    for round in 0..5 {
+        let client = node.client().connect().expect("the only place is free");
+        let clone = client.clone();
+        // Nobody waits for this one.
+        drop(client.call(group, &command(0, round)));
+        let call = client.call(group, &command(1, round));
+        drop((client, clone));
+        call.wait().expect("it goes on");
+    }
+    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+    assert_eq!(node.stop().expect("it ran until now").0.len(), 10);
+}
+
+/// Asks a node at rest, again and again.
+fn ends_a_sleep(ask: impl Fn()) {
+    let answered = [(); 5].map(|()| {
+        // After a second without work it rests, and sleeps for tens of milliseconds.
+        thread::sleep(Duration::from_millis(1300));
+        let since = Instant::now();
+        ask();
+        since.elapsed().as_secs_f64() * 1e3
+    });
+    let median = median(answered);
+    assert!(median < 5.0, "{median} ms: {answered:?}");
+}
+
+#[test]
+fn a_call_wakes_a_node_at_rest() {
+    let pair = Pair::new("wakes", 1);
+    let (group, client) = (pair.group("g1"), pair.nodes[0].client().connect().expect("it is let in"));
+    ends_a_sleep(|| drop(client.call(group, b"next").wait().expect("it is applied")));
+}
+
+/// The other group would keep the session for 30 s.
+#[test]
+fn a_node_that_stops_ends_the_sessions_of_its_clients() {
+    let pair = Pair::new("farewell", 2);
+    let (group, [node, other]) = (pair.group("g2"), pair.nodes);
+    let client = node.client().groups(group).connect().expect("it is let in");
+    client.call(group, b"first").wait().expect("it is applied");
+    let session = client.session();
+    node.stop().expect("it ran until now");
+    let gone = other.client().groups(group).session(session).connect().expect_err("it has ended");
+    assert_eq!(gone.kind(), ClientErrorKind::SessionGone, "{gone}");
+}
+
+#[test]
+fn a_node_that_is_turned_ends_its_clients_as_soon_as_it_has_stopped() {
+    let directory = TempDir::new();
+    let cluster = Cluster::builder("turned").directory(&*directory).group("g1", [("a", "127.0.0.1:7101")]);
+    let cluster = cluster.group("g2", [("x", "127.0.1.1:7101")]).build().expect("a sound cluster");
+    let other = cluster.node("x", Log::default()).spawn().expect("it starts");
+    let mut node = cluster.node("a", Log::default()).start().expect("it starts");
+    let builder = node.client();
+    let connecting = thread::spawn(move || builder.connect().expect("it is let in"));
+    while !connecting.is_finished() {
+        let _ = node.turn().expect("it goes on");
+    }
+    let client = connecting.join().expect("it connects");
+    other.stop().expect("it ran until now");
+    let waits = client.call(cluster.group("g2").unwrap(), b"waits");
+    node.stopper().stop();
+    until("it stops", || (node.turn().expect("it goes on") == Turn::Stopped).then_some(()));
+    for call in [waits, client.call(cluster.group("g1").unwrap(), b"late")] {
+        let ended = call.wait().expect_err("it has ended");
+        assert!(is_of_the_end(&ended), "{ended:?}");
+    }
+    client.close().expect("it has ended before");
+}
+
+#[test]
+fn a_command_of_an_embedded_client_comes_after_what_it_has_observed_in_whatever_groups() {
+    /// How far clocks are apart: less than they may be.
+    const LEAP: u64 = 800_000_000;
+    let pair = Pair::new("observes", 2);
+    let (ahead, behind) = (pair.group("g1"), pair.group("g2"));
+    let clients = [0, 1].map(|at: usize| pair.nodes[at].client().connect().expect("it is let in"));
+    let call = |at: usize, group| clients[at].call(group, b"one").wait().expect("it is applied").position();
+    let mut far = call(0, ahead);
+    far.time += LEAP;
+    clients[0].observe(far).expect("clocks may be so far apart");
+    let told = call(0, ahead);
+    assert!(told > far);
+    assert!(call(0, behind) > told, "the session has heard of it");
+    clients[1].observe(told).expect("clocks may be so far apart");
+    assert!(call(1, behind) > told);
+}

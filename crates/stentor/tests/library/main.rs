@@ -1,0 +1,34 @@
+//! What users and their processes see of the crate, and what the loops below it do.
+//!
+//! One program, because each one is compiled with every fabric. What counts allocations, captures the log, or judges time has a program of
+//! its own.
+
+mod apply;
+mod broadcast;
+mod channel;
+mod client;
+mod client_calls;
+mod client_errors;
+mod counter;
+mod election_driver;
+mod embedded;
+mod embedded_ends;
+mod examples;
+mod missed_ballot;
+mod node;
+mod operators;
+mod out_of_range;
+mod processes;
+mod reads;
+mod roce_cluster;
+mod shm_cluster;
+mod switch;
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/log.rs"]
+mod log;
+#[path = "../common/nodes.rs"]
+mod nodes;
+#[path = "../common/until.rs"]
+mod until;

@@ -1,0 +1,132 @@
+//! What operators of the same host get from a node, whatever the node does.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use stentor::config::FabricKind;
+use stentor::operator::{Answer, Question, Standing, ask};
+use stentor::runtime::{ClusterRuntime, find};
+use stentor::{Cluster, ClusterConfig, NodeHandle, StartErrorKind};
+use stentor_fabric::ProcessId;
+use stentor_testutil::{TempDir, median};
+
+use crate::nodes::{Manner, PANIC, Sum};
+use crate::until::until;
+
+/// The sockets of a process of a cluster that meets on this host.
+fn sockets(directory: &TempDir, meeting: &str, process: u16) -> Vec<PathBuf> {
+    stentor_host::all_beside(directory, meeting, ProcessId(process)).expect("the directory is this user's")
+}
+
+fn show(paths: &[PathBuf]) -> Option<Standing> {
+    match ask(paths, &Question::Show).ok()?? {
+        Answer::Standing(standing) => Some(*standing),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A node at rest sleeps for tens of milliseconds.
+#[test]
+fn a_node_at_rest_answers_an_operator_at_once() {
+    let directory = TempDir::new();
+    let cluster = Cluster::builder("asked").directory(&directory).group("g", [("ga", "127.0.0.1:7101")]);
+    let node = cluster.build().expect("a sound cluster").node("ga", Sum::default()).spawn().expect("starts");
+    let paths = until("it listens", || Some(sockets(&directory, "asked", 0)).filter(|paths| !paths.is_empty()));
+    until("it leads", || show(&paths).filter(|standing| standing.leads));
+    // After a second without work it rests.
+    std::thread::sleep(Duration::from_millis(1500));
+    let answered = [(); 15].map(|()| {
+        std::thread::sleep(Duration::from_millis(30));
+        let since = Instant::now();
+        show(&paths).expect("it answers");
+        since.elapsed().as_secs_f64() * 1e3
+    });
+    let median = median(answered);
+    assert!(median < 5.0, "{median} ms: {answered:?}");
+    drop(node);
+}
+
+/// The cluster's directory of sockets: the only one in the directory.
+fn meeting(directory: &TempDir) -> String {
+    let mut entries =
+        std::fs::read_dir(directory.join("")).expect("it is there").map(|entry| entry.expect("it is read"));
+    let meeting = entries.find(|entry| entry.path().is_dir()).expect("the nodes run");
+    meeting.file_name().into_string().expect("UTF-8")
+}
+
+/// On `roce` the place of the socket outlives the member, so the node listens again at the same path.
+#[test]
+fn a_node_that_starts_over_after_a_panic_answers_again() {
+    for fabric in [FabricKind::Shm, FabricKind::Roce] {
+        let (directory, keys) = (TempDir::new(), TempDir::new());
+        std::fs::write(keys.join("key"), "0123456789abcdef0123456789abcdef\n").expect("it can be written");
+        let net = std::process::id() % 250 + 1;
+        let members = ["a", "b", "c"].iter().zip(1..).map(|(name, n)| (*name, format!("127.165.{net}.{n}:7101")));
+        let builder = Cluster::builder(&format!("over-{fabric}")).fabric(fabric).directory(&directory);
+        let builder = builder.election(Duration::from_millis(400)..=Duration::from_millis(800));
+        let builder = builder.key(&format!("file:{}", keys.join("key").display())).group("g", members);
+        let cluster = builder.build().expect("a sound cluster");
+        let manners: [Arc<Manner>; 3] = std::array::from_fn(|_| Arc::default());
+        let _nodes: [NodeHandle<Sum>; 3] = std::array::from_fn(|at| {
+            manners[at].has_sessions.store(true, Ordering::Relaxed);
+            let machine = Sum { manner: Arc::clone(&manners[at]), ..Sum::default() };
+            cluster.node(["a", "b", "c"][at], machine).spawn().expect("starts")
+        });
+        let standing = |at: usize| show(&sockets(&directory, &meeting(&directory), at as u16));
+        let leader = until("one leads", || (0..3).find(|at| standing(*at).is_some_and(|standing| standing.leads)));
+        let socket = || {
+            let paths = sockets(&directory, &meeting(&directory), leader as u16);
+            paths
+                .iter()
+                .filter_map(|path| path.metadata().ok())
+                .map(|socket| (socket.ino(), socket.ctime_nsec()))
+                .collect::<Vec<_>>()
+        };
+        let before = socket();
+        manners[leader].panics.store(true, Ordering::Relaxed);
+        let client = cluster.client().connect().expect("it is let in");
+        client.call(cluster.group("g").expect("it is there"), &PANIC.to_le_bytes()).wait().expect("two apply it");
+        // It may be poisoned for too short a time to be seen.
+        until("it listens anew", || Some(socket()).filter(|now| !now.is_empty() && *now != before));
+        let again = until("it answers, and is taken in", || standing(leader).filter(|standing| !standing.joining));
+        assert_eq!((again.id.as_str(), again.pid), (["a", "b", "c"][leader], std::process::id()));
+    }
+}
+
+/// A program may run several members, each of which says of itself where it is.
+#[test]
+fn members_of_one_program_are_told_apart_and_a_second_of_a_name_is_refused() {
+    let directory = TempDir::new();
+    let file = directory.join("cluster.toml");
+    let member = |n| format!("{{ id = \"m.{n}\", address = \"127.0.0.{n}:7101\" }}");
+    let text = format!(
+        "cluster = \"told-apart-{}\"\nfabric = \"shm\"\n[election]\nkind = \"heartbeat\"\n[[group]]\nid = \"g\"\nprocess = [ {} ]\n",
+        std::process::id(),
+        [1, 2, 3].map(member).join(", ")
+    );
+    std::fs::write(&file, text).expect("it can be written");
+    let cluster = Cluster::load(&file).expect("a sound cluster");
+    let start = |name: &str| cluster.node(name, Sum::default()).start();
+    let nodes = ["m.1", "m.2", "m.3"].map(|name| start(name).expect("it starts"));
+    let config = ClusterConfig::load(&file).expect("a sound configuration");
+    let plan = ClusterRuntime::new(config).expect("possible").with_file(&file);
+    for process in 0..3 {
+        let found = find(&plan, ProcessId(process));
+        assert_eq!(found.len(), 1, "{found:?}");
+        // The paths are those of the member itself.
+        let sockets = found[0].paths();
+        let is_its = |path: &PathBuf| path.to_string_lossy().contains(&format!("-m.{}.", process + 1));
+        assert!(!sockets.is_empty() && sockets.iter().all(is_its), "{sockets:?}");
+    }
+    let error = start("m.2").map(drop).expect_err("it runs already");
+    assert_eq!(error.kind(), StartErrorKind::AlreadyRunning);
+    let text = error.to_string();
+    let file = file.canonicalize().expect("it is there");
+    assert!(text.contains(&format!("is running already, as pid {}, with configuration", std::process::id())), "{text}");
+    assert!(error.remedy().contains(&format!("`stentor stop --config {} --directory ", file.display())), "{text}");
+    assert!(error.remedy().contains("--id m.2`"), "{text}");
+    drop(nodes);
+}

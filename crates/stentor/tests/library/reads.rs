@@ -1,0 +1,202 @@
+//! Reads, and the ends of sessions: a service of locks, each held by a session.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use stentor::{
+    ApplyThread, CallError, Client, Cluster, Consistency, Context, Frozen, Groups, NodeHandle, Outcome, ReadContext,
+    Refused, Reply, SessionId, StateMachine, Turn, Why,
+};
+use stentor_testutil::TempDir;
+
+use crate::log::until;
+
+/// A query at which the machine panics.
+const PANIC: &[u8] = b"panic";
+
+/// Who holds which lock, and how many commands there were.
+#[derive(Clone, Default)]
+struct Locks {
+    holders: BTreeMap<Vec<u8>, SessionId>,
+    commands: u64,
+}
+
+impl StateMachine for Locks {
+    type Frozen = Locks;
+
+    /// Takes the lock of this name, if nobody has it. The reply says whether the session has it.
+    fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
+        self.commands += 1;
+        let session = at.session().expect("a client with a session");
+        let holder = *self.holders.entry(command.to_vec()).or_insert(session);
+        reply.extend(&[u8::from(holder == session)]);
+    }
+
+    /// Says whether the lock of this name is held, and the number of commands.
+    fn read(&self, at: &ReadContext<'_>, query: &[u8], reply: &mut Reply) {
+        assert!(query != PANIC, "as it was told");
+        assert!(at.sender().starts_with('c') && at.time() == at.position().time);
+        reply.extend(&[u8::from(self.holders.contains_key(query)), self.commands as u8]);
+    }
+
+    fn session_ended(&mut self, at: &Context<'_>, session: SessionId) {
+        assert_eq!(at.session(), None);
+        self.holders.retain(|_, holder| *holder != session);
+    }
+
+    fn freeze(&self) -> Locks {
+        self.clone()
+    }
+
+    fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        let (mut count, mut entry) = ([0; 8], [0; 17]);
+        from.read_exact(&mut count)?;
+        *self = Locks { holders: BTreeMap::new(), commands: u64::from_le_bytes(count) };
+        while from.read(&mut entry[..1])? > 0 {
+            from.read_exact(&mut entry[1..])?;
+            let session = entry[1..].try_into().expect("sixteen bytes");
+            self.holders.insert(entry[..1].to_vec(), SessionId::from_bytes(session));
+        }
+        Ok(())
+    }
+}
+
+impl Frozen for Locks {
+    /// The names of locks have one byte.
+    fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.commands.to_le_bytes())?;
+        self.holders.iter().try_for_each(|(name, holder)| {
+            out.write_all(&name[..1])?;
+            out.write_all(&holder.to_bytes())
+        })
+    }
+}
+
+/// Two groups of one member each.
+struct Running {
+    cluster: Cluster,
+    nodes: Vec<NodeHandle<Locks>>,
+    _directory: TempDir,
+}
+
+impl Running {
+    fn new(name: &str, on: ApplyThread) -> Running {
+        let directory = TempDir::new();
+        let builder = Cluster::builder(name).directory(&directory);
+        let builder = builder.group("g1", [("a", "127.0.0.1:7101")]).group("g2", [("x", "127.0.1.1:7101")]);
+        let cluster = builder.build().expect("a sound cluster");
+        let start = |name| cluster.node(name, Locks::default()).apply_on(on).spawn().expect("it starts");
+        let nodes = ["a", "x"].map(start).into();
+        Running { cluster, nodes, _directory: directory }
+    }
+
+    fn group(&self, name: &str) -> Groups {
+        self.cluster.group(name).expect("it is in the configuration").into()
+    }
+
+    fn both(&self) -> Groups {
+        Groups::from(&self.cluster.groups().collect::<Vec<_>>()[..])
+    }
+
+    fn connect(&self) -> Client {
+        self.cluster.client().connect().expect("it is let in")
+    }
+}
+
+fn read(client: &Client, at: Groups, query: &[u8]) -> (bool, u8) {
+    let answer = client.read(at, query, Consistency::Ordered).wait().expect("it is answered");
+    assert!(answer.replies().all(|(_, bytes)| bytes.len() == 2));
+    (answer.bytes()[0] == 1, answer.bytes()[1])
+}
+
+#[test]
+fn a_read_has_what_others_were_answered_before_and_changes_nothing() {
+    for on in [ApplyThread::Own, ApplyThread::Protocol] {
+        let running = Running::new(&format!("reads-{on:?}").to_lowercase(), on);
+        let (one, two) = (running.connect(), running.connect());
+        for n in 1..=20_u8 {
+            assert_eq!(read(&two, running.group("g1"), &[n]), (false, n - 1));
+            let taken = one.call(running.both(), &[n]).wait().expect("it is applied");
+            assert_eq!(read(&two, running.group("g1"), &[n]), (true, n));
+            assert_eq!(read(&two, running.group("g2"), &[n]), (true, n));
+            let cut = two.read(running.both(), &[n], Consistency::Ordered).wait().expect("it is answered");
+            assert_eq!(cut.replies().map(|(_, bytes)| bytes.to_vec()).collect::<Vec<_>>(), [[1, n], [1, n]]);
+            assert!(cut.position() > taken.position());
+        }
+        for node in &running.nodes {
+            assert_eq!(node.inspect(|locks| locks.commands).expect("it runs"), 20);
+        }
+    }
+}
+
+#[test]
+fn a_client_without_a_thread_reads_as_well() {
+    let running = Running::new("reads-local", ApplyThread::Own);
+    let holder = running.connect();
+    holder.call(running.group("g1"), b"l").wait().expect("it is applied");
+    let mut client = running.cluster.client().connect_local().expect("it is let in");
+    let request = client.submit_read(running.group("g1"), b"l", Consistency::Ordered).expect("there is room");
+    let heard = until("an answer", || {
+        let mut heard = None;
+        let turned = client.turn(|of, outcome| match outcome {
+            Outcome::Applied(replies) => heard = Some((of, replies.bytes().to_vec())),
+            other => panic!("{other:?}"),
+        });
+        assert!(!matches!(turned, Ok(Turn::Stopped) | Err(_)));
+        heard
+    });
+    assert_eq!(heard, (request, vec![1, 1]));
+}
+
+#[test]
+fn locks_of_a_session_are_free_when_it_ends_or_its_time_is_over() {
+    let running = Running::new("reads-sessions", ApplyThread::Own);
+    let (watcher, ends) = (running.connect(), running.connect());
+    ends.call(running.group("g1"), b"e").wait().expect("it is applied");
+    assert!(read(&watcher, running.group("g1"), b"e").0);
+    ends.close().expect("its session ends");
+    assert!(!read(&watcher, running.group("g1"), b"e").0, "it has ended before this was asked");
+    let ttl = Duration::from_secs(4);
+    let leaves = running.cluster.client().session_ttl(ttl).connect().expect("it is let in");
+    leaves.call(running.group("g1"), b"l").wait().expect("it is applied");
+    assert!(read(&watcher, running.group("g1"), b"l").0);
+    leaves.leave().expect("its session lives on");
+    assert!(read(&watcher, running.group("g1"), b"l").0);
+    until("the end of the session's time", || (!read(&watcher, running.group("g1"), b"l").0).then_some(()));
+}
+
+#[test]
+fn a_member_that_took_the_state_over_is_told_of_the_ends_of_sessions_in_it() {
+    let directory = TempDir::new();
+    let members = ["a", "b", "c"].iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
+    let cluster = Cluster::builder("reads-state").directory(&directory).group("g1", members).build();
+    let cluster = cluster.expect("a sound cluster");
+    let start = |name| cluster.node(name, Locks::default()).spawn().expect("it starts");
+    let [a, b, c] = ["a", "b", "c"].map(start);
+    let connect = || cluster.client().connect().expect("it is let in");
+    let (ends, stays, group) = (connect(), connect(), cluster.group("g1").expect("it is there"));
+    for (client, lock) in [(&ends, b"e"), (&stays, b"s")] {
+        client.call(group, lock).wait().expect("it is applied");
+    }
+    c.stop().expect("it ran until now");
+    stays.call(group, b"t").wait().expect("it is applied");
+    let c = start("c");
+    let held = |node: &NodeHandle<Locks>| node.inspect(|locks| locks.holders.keys().cloned().collect::<Vec<_>>());
+    until("the state at the new process", || (held(&c).expect("it runs") == [b"e", b"s", b"t"]).then_some(()));
+    ends.close().expect("its session ends");
+    for node in [&a, &b, &c] {
+        until("the end at every member", || (held(node).expect("it runs") == [b"s", b"t"]).then_some(()));
+    }
+}
+
+#[test]
+fn a_query_at_which_a_majority_panics_halts_the_group() {
+    let running = Running::new("reads-panic", ApplyThread::Own);
+    let client = running.connect();
+    let asked = client.read(running.group("g1"), PANIC, Consistency::Ordered).wait();
+    assert!(matches!(asked, Err(CallError::Unknown(_, Why::Halted(_)))), "{asked:?}");
+    let asked = client.read(running.group("g1"), b"l", Consistency::Ordered).wait();
+    assert!(matches!(asked, Err(CallError::NotApplied(Refused::Halted(_)))), "{asked:?}");
+    assert_eq!(read(&client, running.group("g2"), b"l"), (false, 0));
+}
