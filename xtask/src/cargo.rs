@@ -88,7 +88,7 @@ const LEFT_OPEN: Duration = Duration::from_secs(2);
 pub(crate) struct Unsuccessful {
     line: String,
     status: ExitStatus,
-    /// The last lines that it printed.
+    /// The lines in which it named a failure, and the last lines that it printed.
     pub last_lines: Vec<String>,
 }
 
@@ -134,14 +134,28 @@ fn print_lines(reader: io::PipeReader, lines: &mpsc::Sender<String>) {
 }
 
 fn last_lines(lines: &mpsc::Receiver<String>) -> Vec<String> {
-    let mut last = VecDeque::new();
+    let (mut named, mut last) = (Vec::new(), VecDeque::new());
+    let mut panicked = false;
     while let Ok(line) = lines.recv_timeout(LEFT_OPEN) {
-        if last.len() == LAST_LINES {
-            last.pop_front();
-        }
         last.push_back(line);
+        if last.len() > LAST_LINES
+            && let Some(line) = last.pop_front()
+        {
+            // A panic's message is on the line below the place.
+            let is_named = panicked || names_failure(&line);
+            panicked = line.contains(" panicked at ");
+            if is_named && named.len() < LAST_LINES {
+                named.push(line);
+            }
+        }
     }
-    last.into()
+    named.extend(last);
+    named
+}
+
+/// Returns whether a line says what failed. Thousands of lines of other tests may come after it.
+fn names_failure(line: &str) -> bool {
+    line.contains(" panicked at ") || (line.starts_with("test ") && line.ends_with(" ... FAILED"))
 }
 
 /// Runs a command and returns its standard output, whatever its exit code; standard error stays visible.
@@ -189,6 +203,19 @@ mod tests {
         let last_lines = &error.downcast_ref::<Unsuccessful>().unwrap().last_lines;
         assert_eq!(last_lines.len(), LAST_LINES);
         assert_eq!((last_lines[0].as_str(), last_lines[LAST_LINES - 1].as_str()), ("12", "why"));
+    }
+
+    #[test]
+    fn what_failed_is_named_also_when_much_was_printed_after_it() {
+        let (sender, lines) = mpsc::channel();
+        let told = ["test a ... ok", "test b ... FAILED", "thread 'b' (7) panicked at b.rs:1:2:", "why", "more"];
+        let behind = (1..=30).map(|line| line.to_string());
+        told.map(str::to_owned).into_iter().chain(behind).for_each(|line| sender.send(line).unwrap());
+        drop(sender);
+        let last_lines = last_lines(&lines);
+        let expected = ["test b ... FAILED", "thread 'b' (7) panicked at b.rs:1:2:", "why", "11"];
+        assert_eq!(last_lines[..expected.len()], expected);
+        assert_eq!(last_lines.len(), 3 + LAST_LINES);
     }
 
     #[test]

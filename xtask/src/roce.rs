@@ -75,7 +75,7 @@ fn golden(context: &Context, guest: &Guest) -> Result<()> {
     let source = context.root.join("crates/fabric/roce/tests/peer/golden.c");
     run(Command::new("gcc").arg(source).args(["-O1", "-Wall"]).arg("-o").arg(work.join("golden")).arg("-libverbs"))?;
     in_guest(context, guest, "crates/fabric/roce/tests/peer/golden.sh", &work, "")?;
-    run(programs::test(context, "fabric/roce", "golden")?.env("STENTOR_GOLDEN", &work))?;
+    run(programs::test(context, "fabric/roce", "endpoint")?.arg("golden::").env("STENTOR_GOLDEN", &work))?;
     Ok(())
 }
 
