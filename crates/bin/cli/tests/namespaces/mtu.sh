@@ -10,6 +10,8 @@ set -eu
 stentor=$1
 . "$(dirname "$0")/hosts.sh"
 four_hosts
+# A bridge passes a run of packets on whole, whatever its MTU. A real switch sees packets: so do these links.
+for n in 1 2 3 4; do ip -n "s$n" link set eth gso_max_segs 1; done
 # The MTU of the links between, and of their ends where a second argument names them.
 links() { # MTU [ends]
     for n in 1 2 3 4; do
@@ -24,11 +26,12 @@ head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/cluster.key"
     for n in 1 2 3; do printf ' { id = "g1.%s", address = "10.77.%s.1:7001" },\n' "$n" "$n"; done
     printf ']\n'
 } >"$folder/cluster.toml"
-{
+# A hundred short messages, and one that is longer than any packet and different each time: a place holds the old bytes otherwise.
+input() {
     seq 100
-    head -c 60000 /dev/zero | tr '\0' x
+    head -c 45000 /dev/urandom | base64 -w 0
     echo
-} >"$folder/input"
+}
 
 begin() { # NAME
     for n in 1 2 3; do
@@ -39,6 +42,7 @@ begin() { # NAME
     for n in 1 2 3; do connected "$folder/$1-$n.err"; done
 }
 multicast() { # NAME WHEN
+    input >"$folder/input"
     ip netns exec s4 "$stentor" cast --config "$folder/cluster.toml" --directory "$folder/$1-4" --to g1 --bind 10.77.4.1 \
         --timeout 30 <"$folder/input" >"$folder/$1-$2.out" 2>"$folder/$1-$2.err" || failed "$1, $2: not all is delivered"
 }
