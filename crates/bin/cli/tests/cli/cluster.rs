@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::support::{Ran, Scratch, ran, run, stentor, violations};
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A cluster of processes, all in one directory; none outlives the test.
 pub(crate) struct Running {
@@ -100,6 +100,11 @@ impl Running {
         let (_, mut child) = self.nodes.remove(at);
         kill_process(Pid::from_child(&child), signal).unwrap();
         child.wait().unwrap().code()
+    }
+
+    pub(crate) fn end_input(&mut self, name: &str) {
+        let (_, child) = self.nodes.iter_mut().find(|(n, _)| n == name).expect("it was started");
+        drop(child.stdin.take());
     }
 
     pub(crate) fn pid(&self, name: &str) -> u32 {
@@ -356,30 +361,10 @@ fn what_cannot_be_is_refused() {
     assert_eq!(fs::read_to_string(history).unwrap(), "precious");
     running.start("g2.1", &["--until-eof", "--json"]);
     assert_eq!(running.cast(b"x\n", &["--to", "g1,g2"]).code, 0);
-    drop(running.nodes.last_mut().unwrap().1.stdin.take());
+    running.end_input("g2.1");
     let said = running.until("g2.1", "out", |text| text.ends_with("}\n"));
     let said: Value = serde_json::from_str(&said).unwrap();
     assert!(violations("node", &said).is_empty() && said["deliveries"] == 1, "{said:#}");
-}
-
-#[test]
-fn leader_whose_input_ends_does_not_wait_for_another_one_to_lead() {
-    let mut running = Running::new(1, 3, SMALL);
-    let names = ["g1.1", "g1.2", "g1.3"];
-    names.iter().for_each(|name| running.start(name, &["--until-eof"]));
-    let leads = |name: &&&str| running.read(name, "err").contains(&format!(": {name} leads\n"));
-    let since = Instant::now();
-    let leader = loop {
-        if let Some(leader) = names.iter().find(leads) {
-            break *leader;
-        }
-        assert!(since.elapsed() < PATIENCE, "{}", running.read("g1.1", "err"));
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let (_, child) = running.nodes.iter_mut().find(|(name, _)| name == leader).unwrap();
-    drop(child.stdin.take());
-    let log = running.until(leader, "err", |text| text.contains("stopped after 0 deliveries"));
-    assert!(!log.contains("hands over") && !log.contains("told to stop"), "{log}");
 }
 
 #[test]
@@ -462,40 +447,6 @@ pub(crate) fn led(running: &Running) -> Vec<String> {
     let document = shown.document("leader-show");
     let members = document["members"].as_array().unwrap().iter();
     members.filter(|member| member["state"] == "leads").map(|m| m["id"].as_str().unwrap().to_owned()).collect()
-}
-
-#[test]
-fn the_leadership_moves_on_request_without_a_timeout() {
-    let names = ["g1.1", "g1.2", "g1.3"];
-    let running = Running::with(&names, 1, 3, SMALL);
-    let to = |name: &str| {
-        let arguments = ["leader", "move", "--json", "--to", name].map(str::to_owned);
-        run(arguments.into_iter().chain(running.meeting()))
-    };
-    assert_eq!(running.cast(b"one\n", &["--to", "g1"]).code, 0);
-    let since = Instant::now();
-    // Who leads at first is told by nobody's election yet: a moment later it is.
-    let mut taken = 0;
-    for name in ["g1.2", "g1.3", "g1.3", "g1.1"] {
-        let moved = loop {
-            let moved = to(name);
-            if moved.code == 0 || since.elapsed() > PATIENCE {
-                break moved;
-            }
-        };
-        assert_eq!(moved.code, 0, "{}", moved.stderr);
-        let document = moved.document("leader-move");
-        assert_eq!((&document["to"], led(&running)), (&name.into(), vec![name.to_owned()]));
-        // The shortest silence that is suspicious is a second: it was not waited for.
-        taken += u32::from(document["seconds"].as_f64().unwrap() < 1.0);
-    }
-    assert!(taken >= 3, "only {taken} of four were quick");
-    assert_eq!(running.cast(b"two\n", &["--to", "g1"]).code, 0);
-    for name in names {
-        assert_eq!(running.delivered(name, 2)[1]["payload"], "two");
-    }
-    let shown = run(["leader", "show"].map(str::to_owned).into_iter().chain(running.meeting()));
-    assert!(shown.code == 0 && shown.stdout.contains("g1.1") && shown.stdout.contains("leads"), "{}", shown.stdout);
 }
 
 #[test]
@@ -681,69 +632,6 @@ fn messages_of_which_a_cast_knows_nothing_are_not_said_to_be_undelivered() {
     ] {
         assert!(cast.stderr.contains(part), "`{part}` is not in: {}", cast.stderr);
     }
-}
-
-#[test]
-fn moves_that_cannot_be_are_refused() {
-    let mut running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
-    assert_eq!(running.cast(b"one\n", &["--to", "g1"]).code, 0);
-    let ask = |running: &Running, arguments: &[&str]| {
-        run(arguments.iter().map(|argument| (*argument).to_owned()).chain(running.meeting()))
-    };
-    ask(&running, &["leader", "move", "--to", "g9.1"]).refused(&["no process `g9.1`"]);
-    ask(&running, &["leader", "move", "--to", "c0"]).refused(&["`c0` is a client"]);
-    ask(&running, &["leader", "show", "--group", "g7"]).refused(&["no group `g7`"]);
-    let leader = led(&running).pop().expect("somebody leads");
-    let other = ["g1.1", "g1.2", "g1.3"].into_iter().find(|name| *name != leader).unwrap();
-    running.signal(other, Signal::KILL);
-    let shown = ask(&running, &["leader", "show", "--json"]).document("leader-show");
-    let members = shown["members"].as_array().unwrap();
-    assert!(members.iter().any(|member| member["id"] == other && member["state"] == "down"), "{shown}");
-    let since = Instant::now();
-    // Until the others have missed it, it may be nominated, and is passed over.
-    let refused = loop {
-        let refused = ask(&running, &["leader", "move", "--to", other, "--timeout", "1"]);
-        if refused.stderr.contains("does not answer, or waits") || since.elapsed() > PATIENCE {
-            break refused;
-        }
-    };
-    assert_eq!(refused.code, 1, "{}", refused.stderr);
-    assert!(refused.stderr.contains("ask again when it is up"), "{}", refused.stderr);
-    for name in ["g1.1", "g1.2", "g1.3"].into_iter().filter(|name| *name != other) {
-        running.signal(name, Signal::TERM);
-    }
-    let nobody = ask(&running, &["leader", "move", "--to", other]);
-    assert_eq!(nobody.code, 1);
-    assert!(nobody.stderr.contains("nobody leads `g1`; 0 of its 3 members answer"), "{}", nobody.stderr);
-    assert_eq!(ask(&running, &["leader", "show"]).code, 1);
-    assert!(!running.path("run").exists(), "nothing is left behind");
-}
-
-/// Right after the start the leadership moves on the first request, and a leader that is told to stop hands over first: the
-/// shortest silence that is suspicious, a second, is never waited for.
-#[test]
-fn young_group_moves_its_leader_and_a_leader_that_is_stopped_hands_over() {
-    let names = ["g1.1", "g1.2", "g1.3"];
-    let mut running = Running::with(&names, 1, 3, SMALL);
-    for name in names {
-        running.until(name, "err", |text| text.contains("all members are connected"));
-    }
-    let leader = led(&running).pop().expect("somebody leads");
-    let other = names.into_iter().find(|name| *name != leader).unwrap();
-    let moved = run(["leader", "move", "--to", other].map(str::to_owned).into_iter().chain(running.meeting()));
-    assert_eq!(moved.code, 0, "{}", moved.stderr);
-    for name in [other, "g1.1", "g1.2", "g1.3"] {
-        let stopped = led(&running).pop().filter(|leader| leader != name).unwrap_or_else(|| name.to_owned());
-        assert_eq!(running.signal(&stopped, Signal::TERM), Some(0));
-        let said = running.read(&stopped, "err");
-        let heir = said.lines().rev().find_map(|line| line.split_once("told to stop: hands over to "));
-        let (_, heir) = heir.unwrap_or_else(|| panic!("{stopped} does not hand over: {said}"));
-        // It ended after another one led; no timeout has passed since.
-        assert_eq!(led(&running), [heir], "{said}");
-        running.start(&stopped, &[]);
-        running.until(&stopped, "err", |text| text.contains("all members are connected"));
-    }
-    assert_eq!(running.cast(b"one\n", &["--to", "g1"]).code, 0);
 }
 
 /// The command line of the process that cleans up after a node.

@@ -14,6 +14,7 @@ mod doctor;
 mod documents;
 mod found;
 mod keys;
+mod leadership;
 mod library;
 mod limits;
 mod losses;
