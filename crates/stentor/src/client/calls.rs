@@ -32,6 +32,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use stentor_session as session;
 
 use super::keeper::Keeper;
+use super::notifications::Mail;
 use super::{Ask, CallError, Groups, Refused, Session, Ticket, Why};
 use crate::{Group, Position};
 
@@ -173,6 +174,7 @@ pub(super) struct Calls {
     observed: AtomicU64,
     /// The time of the order that the serving thread had heard of a moment ago.
     heard: AtomicU64,
+    mail: Mail,
     /// Whether the serving thread serves no more.
     ended: AtomicBool,
     /// Tells whoever waits for that.
@@ -204,6 +206,7 @@ impl Calls {
             session: Mutex::default(),
             observed: AtomicU64::new(0),
             heard: AtomicU64::new(0),
+            mail: Mail::default(),
             ended: AtomicBool::new(false),
             end: Default::default(),
         })
@@ -253,6 +256,10 @@ impl Calls {
             self.end_all();
         }
         Ok(at)
+    }
+
+    pub(super) fn mail(&self) -> &Mail {
+        &self.mail
     }
 
     /// Has later calls come after this time.
@@ -535,10 +542,8 @@ impl Calls {
         let waker = state.waker.take();
         drop(state);
         self.slots[at as usize].done.notify_one();
-        if let Some(waker) = waker
-            && catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err()
-        {
-            log::error!("a waker has panicked; its task may not hear of its call");
+        if let Some(waker) = waker {
+            wake(waker);
         }
     }
 
@@ -546,6 +551,7 @@ impl Calls {
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.end_all();
+        self.mail.end();
         *self.end.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.end.1.notify_all();
     }
@@ -561,6 +567,13 @@ impl Calls {
             };
             self.finish(at, state, Err(outcome));
         }
+    }
+}
+
+/// Wakes a task. A waker that panics harms nobody else.
+pub(super) fn wake(waker: Waker) {
+    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+        log::error!("a waker has panicked; its task may not hear of what it waits for");
     }
 }
 

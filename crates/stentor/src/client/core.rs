@@ -30,6 +30,7 @@ use super::asked::{AGAIN, Asked};
 use super::error::Problem;
 use super::fates::{not_applied, outcome, refusal};
 use super::halts::Halts;
+use super::notifications::{Inbox, Notification};
 use super::watch::{ClientWatch, multicast};
 use super::{Ask, Outcome, Refused, Session, Ticket, Why};
 use crate::Group;
@@ -117,6 +118,8 @@ pub(super) struct Core<F: FabricDiagnostics> {
     /// How often the session's key has changed.
     changes: u64,
     halts: Halts,
+    /// Notifications that nobody has taken.
+    inbox: Inbox,
 }
 
 impl<F: FabricDiagnostics> Core<F> {
@@ -153,6 +156,7 @@ impl<F: FabricDiagnostics> Core<F> {
             reset: Vec::new(),
             changes: 0,
             halts: Halts::new(plan.topology().groups()),
+            inbox: Inbox::default(),
         }
     }
 
@@ -490,7 +494,7 @@ impl<F: FabricDiagnostics> Core<F> {
 
     #[inline]
     fn take_replies(&mut self, each: &mut impl FnMut(Finished<'_>)) -> bool {
-        let Core { client, caller, order_time, origins, agreed, changes, halts, housekeeper, .. } = self;
+        let Core { client, caller, order_time, origins, agreed, changes, halts, housekeeper, inbox, .. } = self;
         let mut any = false;
         while let Some(reply) = client.next_reply() {
             any = true;
@@ -514,10 +518,20 @@ impl<F: FabricDiagnostics> Core<F> {
                     *changes += 1;
                     *agreed = Some((kind, refused));
                 }
+                Some(Event::Notified(news)) => inbox.take(news, &record),
                 Some(_) | None => {}
             }
         }
         any
+    }
+
+    #[inline]
+    pub(super) fn has_notifications(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    pub(super) fn take_notification(&mut self) -> Option<Notification> {
+        self.inbox.pop()
     }
 
     /// Looks after the session and after what is not answered; every few milliseconds.

@@ -16,6 +16,7 @@ mod groups;
 mod halts;
 mod keeper;
 mod local;
+mod notifications;
 mod prepared;
 mod serve;
 mod session;
@@ -41,6 +42,7 @@ pub use self::error::{CallError, ClientError, ClientErrorKind, Refused, Why};
 pub use self::groups::Groups;
 pub(crate) use self::keeper::Keeper;
 pub use self::local::{LocalClient, Outcome, Replies, Request};
+pub use self::notifications::{Notification, Notifications};
 pub use self::prepared::{Prepared, Preparing};
 use self::serve::Server;
 pub use self::session::{Session, Ticket};
@@ -183,6 +185,13 @@ impl Client {
         check_time(position, self.0.calls.heard(), self.0.clock_bound)?;
         self.0.calls.observe(position.time);
         Ok(())
+    }
+
+    /// Returns what receives the notifications that state machines send to this session. All clones of the client have one queue, and the
+    /// latest receiver gets what waits and what comes; an earlier one gets nothing any more. At most 1024 wait, and 1 MiB of theirs.
+    #[must_use]
+    pub fn notifications(&self) -> Notifications {
+        Notifications::new(&self.0.calls)
     }
 
     fn put(&self, job: Job, hold: Hold, to: Groups, command: &[u8]) -> Result<Call, Refused> {
