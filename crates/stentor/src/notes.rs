@@ -1,12 +1,12 @@
 //! Notifications that a state machine sends while it is called.
 
-use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
 
 use crate::SessionId;
 
 /// What one call of the machine has sent, in order. The buffer is used again.
 #[derive(Debug, Default)]
-pub(crate) struct Notes(RefCell<Sent>);
+pub(crate) struct Notes(Mutex<Sent>);
 
 #[derive(Debug, Default)]
 struct Sent {
@@ -17,19 +17,25 @@ struct Sent {
 
 impl Notes {
     pub(crate) fn push(&self, to: SessionId, bytes: &[u8]) {
-        let mut sent = self.0.borrow_mut();
+        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sent.to.push((to, bytes.len()));
         sent.bytes.extend_from_slice(bytes);
     }
 
+    /// Without the lock: nobody else has the context any more.
+    #[inline]
+    fn sent(&mut self) -> &mut Sent {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[inline]
     pub(crate) fn is_empty(&mut self) -> bool {
-        self.0.get_mut().to.is_empty()
+        self.sent().to.is_empty()
     }
 
     /// Hands over all of them, and forgets them.
     pub(crate) fn take(&mut self, mut each: impl FnMut(SessionId, &[u8])) {
-        let Sent { to, bytes } = self.0.get_mut();
+        let Sent { to, bytes } = self.sent();
         let mut rest = &bytes[..];
         for (session, length) in to.drain(..) {
             // The lengths are those of `push`.

@@ -21,7 +21,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -32,7 +31,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use stentor_session as session;
 
 use super::keeper::Keeper;
-use super::notifications::Mail;
+use super::mail::Mail;
+use super::wake::wake;
 use super::{Ask, CallError, Groups, Refused, Session, Ticket, Why};
 use crate::{Group, Position};
 
@@ -567,13 +567,6 @@ impl Calls {
             };
             self.finish(at, state, Err(outcome));
         }
-    }
-}
-
-/// Wakes a task. A waker that panics harms nobody else.
-pub(super) fn wake(waker: Waker) {
-    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
-        log::error!("a waker has panicked; its task may not hear of what it waits for");
     }
 }
 

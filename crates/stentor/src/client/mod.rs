@@ -16,10 +16,13 @@ mod groups;
 mod halts;
 mod keeper;
 mod local;
+mod mail;
 mod notifications;
 mod prepared;
+mod receiver;
 mod serve;
 mod session;
+mod wake;
 #[cfg_attr(
     not(feature = "unstable-core"),
     allow(unreachable_pub, unused_imports, reason = "the feature `unstable-core` publishes it")
@@ -42,8 +45,9 @@ pub use self::error::{CallError, ClientError, ClientErrorKind, Refused, Why};
 pub use self::groups::Groups;
 pub(crate) use self::keeper::Keeper;
 pub use self::local::{LocalClient, Outcome, Replies, Request};
-pub use self::notifications::{Notification, Notifications};
+pub use self::notifications::Notification;
 pub use self::prepared::{Prepared, Preparing};
+pub use self::receiver::Notifications;
 use self::serve::Server;
 pub use self::session::{Session, Ticket};
 #[cfg(feature = "unstable-core")]

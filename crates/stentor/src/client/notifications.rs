@@ -6,14 +6,9 @@
 //!   in a row. So memory is bounded, and nothing is lost unseen.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
 
 use stentor_session::{Notified, ReplyRecord};
 
-use super::calls::Calls;
 use crate::{Group, Position};
 
 /// Notifications that wait, at most.
@@ -106,127 +101,6 @@ impl Inbox {
             self.bytes -= bytes.len();
         }
         Some(first)
-    }
-}
-
-/// The notifications of a [`Client`](super::Client), between the thread that serves it and whoever receives them.
-#[derive(Debug, Default)]
-pub(super) struct Mail {
-    state: Mutex<MailState>,
-    came: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct MailState {
-    inbox: Inbox,
-    /// The number of the last receiver. An earlier one gets nothing any more.
-    receiver: u64,
-    waker: Option<Waker>,
-    ended: bool,
-}
-
-impl Mail {
-    fn lock(&self) -> MutexGuard<'_, MailState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes over what has come.
-    pub(super) fn put(&self, mut next: impl FnMut() -> Option<Notification>) {
-        self.change(|state| {
-            while let Some(notification) = next() {
-                state.inbox.push(notification);
-            }
-        });
-    }
-
-    /// Nothing comes any more.
-    pub(super) fn end(&self) {
-        self.change(|state| state.ended = true);
-    }
-
-    /// Wakers are foreign code: they are woken outside the lock.
-    fn change(&self, change: impl FnOnce(&mut MailState)) {
-        let mut state = self.lock();
-        change(&mut state);
-        let waker = state.waker.take();
-        drop(state);
-        self.came.notify_all();
-        if let Some(waker) = waker {
-            super::calls::wake(waker);
-        }
-    }
-}
-
-/// Receives the notifications to a client's session: [`Client::notifications`](super::Client::notifications) makes it. It keeps no client
-/// alive.
-#[derive(Debug)]
-pub struct Notifications {
-    calls: Arc<Calls>,
-    number: u64,
-}
-
-impl Notifications {
-    pub(super) fn new(calls: &Arc<Calls>) -> Self {
-        let mut number = 0;
-        calls.mail().change(|state| {
-            state.receiver += 1;
-            number = state.receiver;
-        });
-        Notifications { calls: Arc::clone(calls), number }
-    }
-
-    /// Returns the next notification, if one waits.
-    pub fn try_recv(&mut self) -> Option<Notification> {
-        self.take(&mut self.calls.mail().lock())
-    }
-
-    /// Waits for the next notification, for so long at most. Returns `None` at once after the [end](Notifications::is_ended), and does not wait
-    /// on a thread that turns the client's node.
-    pub fn recv_timeout(&mut self, patience: Duration) -> Option<Notification> {
-        let (mail, until) = (self.calls.mail(), Instant::now().checked_add(patience));
-        let mut state = mail.lock();
-        loop {
-            let taken = self.take(&mut state);
-            if taken.is_some() || self.is_over(&state) || self.calls.is_own_thread() {
-                return taken;
-            }
-            // A moment that is too far away to be named.
-            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return None;
-            }
-            state = mail.came.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Waits for the next notification. Returns `None` after the [end](Notifications::is_ended). To drop the future loses nothing.
-    pub fn recv(&mut self) -> impl Future<Output = Option<Notification>> + Send + '_ {
-        poll_fn(|context| {
-            let mut state = self.calls.mail().lock();
-            let taken = self.take(&mut state);
-            if taken.is_some() || self.is_over(&state) {
-                return Poll::Ready(taken);
-            }
-            let before = state.waker.replace(context.waker().clone());
-            drop(state);
-            drop(before);
-            Poll::Pending
-        })
-    }
-
-    /// Returns whether no notification comes any more, but for those that wait: the client has ended, or
-    /// [`Client::notifications`](super::Client::notifications) was called again.
-    #[must_use]
-    pub fn is_ended(&self) -> bool {
-        self.is_over(&self.calls.mail().lock())
-    }
-
-    fn is_over(&self, state: &MailState) -> bool {
-        state.ended || state.receiver != self.number
-    }
-
-    fn take(&self, state: &mut MailState) -> Option<Notification> {
-        if state.receiver == self.number { state.inbox.pop() } else { None }
     }
 }
 
