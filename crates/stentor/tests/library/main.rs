@@ -17,6 +17,7 @@ mod examples;
 mod missed_ballot;
 mod node;
 mod notifications;
+mod ofi;
 mod operators;
 mod out_of_range;
 mod processes;
