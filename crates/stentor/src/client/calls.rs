@@ -169,7 +169,8 @@ pub(super) struct Calls {
     bell: Bell,
     /// Whether calls still come, and what becomes of the session when no more do: [`OPEN`], [`ENDS`] or [`LEAVES`].
     closing: AtomicU8,
-    session: Mutex<session::SessionKey>,
+    /// The session, and the moment until which it surely lives.
+    session: Mutex<(session::SessionKey, Option<Instant>)>,
     /// Later commands come after this time of the order. Written by callers, rarely.
     observed: AtomicU64,
     /// The time of the order that the serving thread had heard of a moment ago.
@@ -449,7 +450,12 @@ impl Calls {
 
     /// Returns the session, as the serving thread has told it.
     pub(super) fn session(&self) -> Session {
-        Session(self.session.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Session(self.session.lock().unwrap_or_else(PoisonError::into_inner).0.clone())
+    }
+
+    /// Returns the moment until which the session surely lives, as the serving thread has told it.
+    pub(super) fn lives_until(&self) -> Option<Instant> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
     /// Returns the number of calls for which there is room.
@@ -460,8 +466,8 @@ impl Calls {
     // --------------------------------------------------------------------------------------------- the serving thread
 
     /// Tells the session, which has changed.
-    pub(super) fn know(&self, session: session::SessionKey) {
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = session;
+    pub(super) fn know(&self, session: session::SessionKey, until: Option<Instant>) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = (session, until);
     }
 
     /// Takes what came, in the order in which it came.

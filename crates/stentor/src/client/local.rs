@@ -181,6 +181,12 @@ impl LocalClient {
         on!(&self.core, core => Session(core.key()))
     }
 
+    /// Returns the moment until which the session surely lives; see [`Client::lives_until`](super::Client::lives_until).
+    #[must_use]
+    pub fn lives_until(&self) -> Option<Instant> {
+        on!(&self.core, core => core.lives_until())
+    }
+
     /// Does one round. Each outcome is handed over as it comes. Says whether to turn again or to sleep on the client's descriptor.
     ///
     /// # Errors

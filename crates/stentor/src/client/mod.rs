@@ -15,6 +15,7 @@ mod fates;
 mod groups;
 mod halts;
 mod keeper;
+mod lease;
 mod local;
 mod mail;
 mod notifications;
@@ -122,7 +123,7 @@ impl Client {
         let seat = builder.seat();
         let keeper = seat.map(|seat| seat.keeper.clone());
         let calls = Arc::new(Calls::new(builder.calls, keeper).map_err(thread_failed)?);
-        calls.know(core.key());
+        calls.know(core.key(), core.lives_until());
         let (patience, clock_bound) = (builder.patience, core.clock_bound());
         let failure = Arc::new(Mutex::new(None));
         if let Some(seat) = seat {
@@ -214,6 +215,16 @@ impl Client {
     #[must_use]
     pub fn session(&self) -> Session {
         self.0.calls.session()
+    }
+
+    /// Returns the moment until which the session surely lives in all its groups: what it holds there, no other session has before then.
+    /// `None`: that is not known, or a group has let the session end. The client renews the session at half of its time to live, so the moment moves on.
+    ///
+    /// It is the time to live after a renewal was sent, less twice the `clock_bound_ms` of `[limits]` and what clocks gain. A program that
+    /// stands still, or is slow, looks at the clock again before it relies on it. Clocks that differ by more than the bound break it.
+    #[must_use]
+    pub fn lives_until(&self) -> Option<Instant> {
+        self.0.calls.lives_until()
     }
 
     /// Returns why the client has ended, if it did by itself.

@@ -228,7 +228,7 @@ impl<F: FabricDiagnostics> Server<F> {
         }
         if *changes != core.changes() {
             *changes = core.changes();
-            calls.know(core.key());
+            calls.know(core.key(), core.lives_until());
         }
         worked
     }
