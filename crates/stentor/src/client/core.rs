@@ -32,6 +32,7 @@ use super::fates::{not_applied, outcome, refusal};
 use super::halts::Halts;
 use super::lease::Lease;
 use super::notifications::{Inbox, Notification};
+use super::random::random;
 use super::watch::{ClientWatch, multicast};
 use super::{Ask, Outcome, Refused, Session, Ticket, Why};
 use crate::Group;
@@ -254,6 +255,9 @@ impl<F: FabricDiagnostics> Core<F> {
                     self.wait(UNKNOWN_TIME)?;
                     continue;
                 }
+                Some((group, _)) if self.is_other_history(group) => {
+                    return Err(not_done(Refused::GroupReset(Group(group))));
+                }
                 Some((group, outcome)) => return Err(not_done(not_applied(group, outcome))),
             }
             attempts += 1;
@@ -262,6 +266,13 @@ impl<F: FabricDiagnostics> Core<F> {
             Some((group, Answered::WrongPairs)) => not_done(Refused::GroupReset(Group(group))),
             _ => Problem::Disagreed,
         })
+    }
+
+    /// Whether a group's history began in another incarnation than the one that the session uses.
+    fn is_other_history(&self, group: GroupId) -> bool {
+        let told = self.origins.get(usize::from(group.0)).filter(|told| !told.is_none());
+        let pairs = self.caller.key().pairs;
+        told.is_some_and(|told| pairs.iter().any(|pair| pair.group == group && pair.incarnation != *told))
     }
 
     /// Waits until the groups have answered the session's command. Returns who refused it, if it is not carried out.
@@ -780,15 +791,4 @@ fn caller_config(window: u32, ttl: Duration) -> CallerConfig {
     let (ttl, config) = (ttl.as_nanos() as u64, CallerConfig::default());
     // A renewal is due at half of the time: one that is lost is sent again in time.
     CallerConfig { window, ttl, renewal_timeout: config.renewal_timeout.min(ttl / 8) }
-}
-
-/// Draws random words.
-fn random() -> Result<[u64; 3], std::io::Error> {
-    let mut bytes = [0; 24];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[8 * at + byte]));
-    Ok([word(0), word(1), word(2)])
 }

@@ -20,6 +20,7 @@ mod local;
 mod mail;
 mod notifications;
 mod prepared;
+mod random;
 mod receiver;
 mod serve;
 mod session;

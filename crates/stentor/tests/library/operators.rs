@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use stentor::config::FabricKind;
 use stentor::operator::{Answer, Question, Standing, ask};
 use stentor::runtime::{ClusterRuntime, find};
-use stentor::{Cluster, ClusterConfig, NodeHandle, StartErrorKind};
+use stentor::{CallError, ClientErrorKind, Cluster, ClusterConfig, NodeHandle, Refused, StartErrorKind, Why};
 use stentor_fabric::ProcessId;
 use stentor_testutil::{TempDir, median};
 
@@ -129,4 +129,53 @@ fn members_of_one_program_are_told_apart_and_a_second_of_a_name_is_refused() {
     assert!(error.remedy().contains(&format!("`stentor stop --config {} --directory ", file.display())), "{text}");
     assert!(error.remedy().contains("--id m.2`"), "{text}");
     drop(nodes);
+}
+
+/// Two of three members lose their memory, and the group goes on with the state of the third one.
+#[test]
+fn clients_of_a_group_that_is_reset_are_told_so_and_connect_again() {
+    let directory = TempDir::new();
+    let members = ["a", "b", "c"].iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
+    let cluster = Cluster::builder("reset").directory(&directory).group("g", members).build().expect("a sound cluster");
+    let start = |name| {
+        let machine = Sum::default();
+        machine.manner.has_sessions.store(true, Ordering::Relaxed);
+        cluster.node(name, machine).spawn().expect("starts")
+    };
+    let nodes = ["a", "b", "c"].map(|name| (name, start(name)));
+    let (client, group) = (cluster.client().connect().expect("it is let in"), cluster.group("g").expect("it is there"));
+    client.call(group, &5_u64.to_le_bytes()).wait().expect("it is applied");
+    let standing = |at: u16| show(&sockets(&directory, &meeting(&directory), at));
+    until("all have applied it", || (0..3).all(|at| standing(at).is_some_and(|it| it.delivered >= 2)).then_some(()));
+    let mut left = None;
+    for (name, node) in nodes {
+        if name == "b" {
+            left = Some(node);
+        } else {
+            drop(node.stop().expect("it ran until now"));
+        }
+    }
+    let _again = ["a", "c"].map(start);
+    let pending = client.call(group, &7_u64.to_le_bytes());
+    let ends = until("it is alone", || standing(1).map(|it| it.ends).filter(|ends| !ends.is_empty()));
+    let paths = || sockets(&directory, &meeting(&directory), 1);
+    let reset = Question::Reset { ends, empty: false };
+    until("the next incarnation", || {
+        let _ = ask(&paths(), &reset);
+        standing(1).filter(|it| it.leads && it.incarnation.starts_with("2-"))
+    });
+    // Whether it was sent depends on when the client missed the members.
+    let told = pending.wait().expect_err("it was under way to the history before");
+    let is_told = matches!(&told, CallError::Unknown(_, Why::GroupReset(of)) | CallError::NotApplied(Refused::GroupReset(of)) if *of == group);
+    assert!(is_told, "{told:?}");
+    let refused = client.call(group, &9_u64.to_le_bytes()).wait().expect_err("it has to connect again");
+    assert!(matches!(refused, CallError::NotApplied(Refused::GroupReset(of)) if of == group), "{refused:?}");
+    let session = client.leave().expect("its session lives on");
+    let refused = cluster.client().session(session).connect().expect_err("the session used the history before");
+    assert_eq!(refused.kind(), ClientErrorKind::GroupReset, "{refused}");
+    assert!(refused.to_string().contains("a group began anew"), "{refused}");
+    let client = cluster.client().connect().expect("it is let in");
+    client.call(group, &1_u64.to_le_bytes()).wait().expect("it is applied");
+    let sum = left.expect("it was not stopped").inspect(|sum| sum.sum);
+    assert_eq!(sum.expect("it runs"), 6, "the state was kept");
 }
