@@ -66,8 +66,10 @@ pub(super) struct Ledger {
     /// Members replicate a [`Tally`](super::tally::Tally), whose replies tell its state.
     of_tally: bool,
     commands: BTreeMap<u64, Command>,
-    /// By group and number of the delivery: the state after it, and the first member that had it.
-    states: HashMap<Place, (u64, ProcessId)>,
+    /// By group and number of the delivery: table and value after it, and the first member that had them.
+    states: HashMap<Place, ([u64; 2], ProcessId)>,
+    /// The values of two members differ.
+    values_differ: bool,
     /// Places whose effect is known.
     seen: HashSet<Place>,
     /// What each group has replied to the last command: digest and count.
@@ -173,14 +175,22 @@ impl Ledger {
         self.ends.entry(place).or_insert(ends);
     }
 
-    /// A member has this state after this delivery.
-    pub(super) fn state(&mut self, place: Place, me: ProcessId, state: &[u8]) {
-        let hash = xxh3_64(state);
-        let (first, other) = *self.states.entry(place).or_insert((hash, me));
-        if first != hash {
+    /// A member has this table and this value after this delivery.
+    pub(super) fn state(&mut self, place: Place, me: ProcessId, table: &[u8], value: &[u8]) {
+        let hashes = [xxh3_64(table), xxh3_64(value)];
+        let (first, other) = *self.states.entry(place).or_insert((hashes, me));
+        if first != hashes {
             let (group, number) = place;
-            self.violate("X6", format!("{other} and {me} of group {} differ after delivery {number}", group.0));
+            let what = if first[1] == hashes[1] { "replies or sessions" } else { "values" };
+            self.values_differ |= first[1] != hashes[1];
+            let text = format!("the {what} of {other} and {me} in group {} differ after delivery {number}", group.0);
+            self.violate("X6", text);
         }
+    }
+
+    /// Whether the values of two members differ, and not only what they keep for sessions.
+    pub(super) fn do_values_differ(&self) -> bool {
+        self.values_differ
     }
 
     /// Whether the caller knows the fate of a command.
@@ -366,8 +376,8 @@ mod tests {
         ledger.applied((GroupId(1), 1), at(90), 2, &whole(7, 1));
         ledger.told(2, &Told::NotApplied, 0, true);
         ledger.told(2, &Told::Unknown(Why::Forgotten(GroupId(0))), 1, true);
-        ledger.state((GroupId(0), 1), ProcessId(0), b"a");
-        ledger.state((GroupId(0), 1), ProcessId(0), b"b");
+        ledger.state((GroupId(0), 1), ProcessId(0), b"", b"a");
+        ledger.state((GroupId(0), 1), ProcessId(0), b"", b"b");
         ledger.close(false);
         assert_eq!(violated(&ledger), ["X4", "X5", "X6"]);
         ledger.close(true);

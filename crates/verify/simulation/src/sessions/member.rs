@@ -218,10 +218,10 @@ impl App<'_> {
     }
 
     fn judge(&self, number: u64) {
-        let mut state = Vec::new();
-        self.applied.sessions.write(&mut state);
-        self.applied.machine.compared(&mut state);
-        self.shared.ledger.borrow_mut().state((self.applied.group, number), self.me, &state);
+        let (mut table, mut value) = (Vec::new(), Vec::new());
+        self.applied.sessions.write(&mut table);
+        self.applied.machine.compared(&mut value);
+        self.shared.ledger.borrow_mut().state((self.applied.group, number), self.me, &table, &value);
     }
 }
 

@@ -36,6 +36,8 @@ pub struct ServiceRun {
     pub applied: AppliedCalls,
     /// Where sessions ended, by group and number.
     pub ends: BTreeMap<(GroupId, u64), Ends>,
+    /// The values of two members differed, and not only what they keep for sessions.
+    pub values_differ: bool,
     /// What happened, in words, if it was asked for; of a long run the end.
     pub story: Vec<String>,
     /// Times that a member became the leader of its group.
@@ -59,9 +61,10 @@ impl Service {
         let parts = Parts { scenario, of_tally: false, machine, workload, story };
         let record = if tells { Record::Hashes } else { Record::Nothing };
         let mut ended = run::run(seed, parts, Mutant::None, record)?;
+        let values_differ = ended.ledger.do_values_differ();
         let (applied, ends) = ended.ledger.into_places();
         let (report, hashes) = (ended.report, ended.recorded.hashes());
         let (story, leaders, restores) = (ended.story, ended.leaders, ended.restores);
-        Ok(ServiceRun { report, hashes, applied, ends, story, leaders, restores })
+        Ok(ServiceRun { report, hashes, applied, ends, values_differ, story, leaders, restores })
     }
 }

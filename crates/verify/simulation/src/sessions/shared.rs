@@ -90,8 +90,10 @@ impl Shared {
     /// Adds what was violated since to what happened.
     pub(super) fn tell_violations(&self) {
         if self.story.borrow().is_some() {
-            for violation in self.ledger.borrow_mut().news() {
-                self.tell(|| format!("VIOLATION of {violation}"));
+            let mut news = self.ledger.borrow_mut().news();
+            news.extend(self.workload.borrow_mut().news());
+            for violation in news {
+                self.tell(|| format!("VIOLATION: {violation}"));
             }
         }
     }

@@ -23,6 +23,11 @@ pub trait Workload {
 
     /// The client knows the fate of a call, or that it never will know it. `stamp`: see [`Begun::stamp`].
     fn told(&mut self, token: u64, told: &Told, stamp: u64);
+
+    /// Takes what was found wrong since the last time, in words, for the story of the run.
+    fn news(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// The moment at which a client decides what to do next.
