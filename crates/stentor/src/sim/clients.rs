@@ -175,7 +175,8 @@ impl Workload for Clients {
         call.ended = Some((stamp, fate.clone()));
         let client = &mut self.clients[usize::from(call.client.0)];
         client.open = client.open.saturating_sub(1);
-        let seen = Seen { is_read: call.is_read, groups: call.groups.clone(), bytes: call.bytes.clone(), fate };
+        let (session, groups, bytes) = (SessionId(call.session), call.groups.clone(), call.bytes.clone());
+        let seen = Seen { session, is_read: call.is_read, groups, bytes, fate };
         client.seen.push(seen);
     }
 

@@ -1,10 +1,11 @@
 //! A call of a simulated client that has ended.
 
-use crate::{Group, Groups, Position};
+use crate::{Group, Groups, Position, SessionId};
 
 /// A call of a simulated client that has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
+    pub(super) session: SessionId,
     pub(super) is_read: bool,
     pub(super) groups: Groups,
     pub(super) bytes: Vec<u8>,
@@ -30,6 +31,12 @@ pub enum Fate {
 }
 
 impl Seen {
+    /// Returns the session under which it was called.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
     /// Returns whether it was a read.
     #[must_use]
     pub fn is_read(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The examples of channels, of the broadcast and of embedded clients do what they say.
+//! The examples of channels, of the broadcast, of embedded clients and of the simulation do what they say.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -111,4 +111,11 @@ fn servers_of_the_embedded_example_are_their_own_clients() {
     let directory = TempDir::new();
     let lines = Running::start("embedded", &[], &directory, Stdio::null()).end();
     assert_eq!(lines, ["a: 5", "b: 10", "c: 15"]);
+}
+
+#[test]
+fn the_simulated_locks_pass() {
+    let directory = TempDir::new();
+    let lines = Running::start("simulated_locks", &[], &directory, Stdio::null()).end();
+    assert!(lines[0].starts_with("200 seeds, "), "{lines:?}");
 }

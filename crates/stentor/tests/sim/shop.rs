@@ -88,7 +88,7 @@ impl StateMachine for Shop {
             }
             _ => reply.extend(b"no such command"),
         }
-        if self.applied % 4 == 0 {
+        if self.applied.is_multiple_of(4) {
             self.copy = self.count;
         }
     }

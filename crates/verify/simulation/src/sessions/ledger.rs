@@ -169,10 +169,13 @@ impl Ledger {
         self.ended.extend(sessions.into_iter().map(|session| (group, session)));
     }
 
-    /// Sessions ended at a member, at a place.
-    pub(super) fn ended_at(&mut self, place: Place, ends: Ends) {
+    /// Sessions ended at a member, at a place. Returns whether it is the first one to be told.
+    pub(super) fn ended_at(&mut self, place: Place, ends: Ends) -> bool {
         self.ended(place.0, ends.sessions.iter().copied());
-        self.ends.entry(place).or_insert(ends);
+        let entry = self.ends.entry(place);
+        let is_first = matches!(entry, Entry::Vacant(_));
+        entry.or_insert(ends);
+        is_first
     }
 
     /// A member has this table and this value after this delivery.
@@ -301,7 +304,9 @@ fn compare(command: &Command, replies: &[(GroupId, Position, Option<Vec<u8>>)], 
         }
         let right = bytes.as_ref().map_or(applied.reply.len() > longest, |bytes| *bytes == applied.reply);
         if !right {
-            return Err(format!("group {} replied {:02x?}, and the caller got {bytes:02x?}", group.0, applied.reply));
+            let got = bytes.as_ref().map_or("nothing".to_owned(), |bytes| format!("\"{}\"", bytes.escape_ascii()));
+            let replied = applied.reply.escape_ascii();
+            return Err(format!("group {} replied \"{replied}\", and the caller got {got}", group.0));
         }
     }
     Ok(())

@@ -245,7 +245,11 @@ impl Application for App<'_> {
         let mut ledger = self.shared.ledger.borrow_mut();
         if !done.ended.is_empty() {
             let (groups, client) = (delivered.groups.iter().collect(), delivered.id.client);
-            ledger.ended_at((group, number), Ends { timestamp, groups, client, sessions: done.ended });
+            let names: Vec<String> = done.ended.iter().map(|session| format!("{:08x}", session.0 >> 96)).collect();
+            if ledger.ended_at((group, number), Ends { timestamp, groups, client, sessions: done.ended }) {
+                let names = names.join(", ");
+                self.shared.tell(|| format!("group {} is told that session {names} has ended, at {number}", group.0));
+            }
         }
         if let Some((token, reply)) = done.applied {
             self.applied.tokens.push(token);
