@@ -80,19 +80,20 @@ impl<S: StateMachine> SimCluster<S> {
         SimCluster { groups, ..self }
     }
 
-    /// Sets the number of members of each group, 1 to 7. Only groups of three or more lose members.
+    /// Sets the number of members of each group, 1 to 5. Only groups of three or more lose members.
     #[must_use]
     pub fn members(self, members: usize) -> Self {
         SimCluster { members, ..self }
     }
 
-    /// Sets the number of clients, 1 to 16.
+    /// Sets the number of clients, 1 to 8. Members of all groups and clients are at most 32.
     #[must_use]
     pub fn clients(self, clients: usize) -> Self {
         SimCluster { clients, ..self }
     }
 
-    /// Sets how many calls a client makes at most, 1 to 1000. They are spread over the time in which there are faults.
+    /// Sets how many calls a client makes at most, 1 to 1000. Those for which there was no room, which end as
+    /// [`Fate::NotApplied`](super::Fate::NotApplied), do not count. The calls are spread over the time in which there are faults.
     #[must_use]
     pub fn calls(self, calls: u64) -> Self {
         SimCluster { calls, ..self }
@@ -104,13 +105,13 @@ impl<S: StateMachine> SimCluster<S> {
         SimCluster { at_once: calls, ..self }
     }
 
-    /// Sets the length of the longest command or query, up to 16384 bytes; 256 without this.
+    /// Sets the length of the longest command or query, at most 4096 bytes; 256 without this.
     #[must_use]
     pub fn command_bytes(self, bytes: usize) -> Self {
         SimCluster { command_bytes: bytes, ..self }
     }
 
-    /// Sets the length of the longest reply, up to 16384 bytes; 256 without this.
+    /// Sets the length of the longest reply, at most 4096 bytes; 256 without this.
     #[must_use]
     pub fn reply_bytes(self, bytes: usize) -> Self {
         SimCluster { reply_bytes: bytes, ..self }
@@ -195,12 +196,13 @@ impl<S: StateMachine> SimCluster<S> {
             if possible.contains(&given) { Ok(()) } else { Err(SimError::Argument { name, given, least, most }) }
         };
         bound("groups", self.groups, 1..=8)?;
-        bound("members", self.members, 1..=7)?;
-        bound("clients", self.clients, 1..=16)?;
+        bound("members", self.members, 1..=5)?;
+        bound("clients", self.clients, 1..=8)?;
+        bound("groups * members + clients", self.groups * self.members + self.clients, 1..=32)?;
         bound("calls", self.calls as usize, 1..=1000)?;
         bound("at_once", self.at_once, 1..=8)?;
-        bound("command_bytes", self.command_bytes, 0..=16384)?;
-        bound("reply_bytes", self.reply_bytes, 0..=16384)
+        bound("command_bytes", self.command_bytes, 0..=4096)?;
+        bound("reply_bytes", self.reply_bytes, 0..=4096)
     }
 
     fn run_one(&self, seed: u64, tells: bool) -> Result<Ran, SimError> {

@@ -24,7 +24,7 @@ pub enum Fate {
         /// [`SimCluster::reply_bytes`](super::SimCluster::reply_bytes), and is lost.
         replies: Vec<(Group, Option<Vec<u8>>)>,
     },
-    /// It was not applied and never will be.
+    /// It was not applied and never will be: there was no room for it, or it was lost with its process.
     NotApplied,
     /// It was applied once, or will be, or never: nobody can say any more, because its session ran out or too much came after it.
     Unknown,

@@ -10,12 +10,13 @@ fn impossible_numbers_are_named() {
     for (cluster, name, least, most) in [
         (shop().groups(0), "groups", 1, 8),
         (shop().groups(9), "groups", 1, 8),
-        (shop().members(0), "members", 1, 7),
-        (shop().clients(17), "clients", 1, 16),
+        (shop().members(0), "members", 1, 5),
+        (shop().clients(9), "clients", 1, 8),
+        (shop().groups(8).members(4), "groups * members + clients", 1, 32),
         (shop().calls(0), "calls", 1, 1000),
         (shop().at_once(9), "at_once", 1, 8),
-        (shop().command_bytes(1 << 20), "command_bytes", 0, 16384),
-        (shop().reply_bytes(1 << 20), "reply_bytes", 0, 16384),
+        (shop().command_bytes(1 << 20), "command_bytes", 0, 4096),
+        (shop().reply_bytes(1 << 20), "reply_bytes", 0, 4096),
     ] {
         match cluster.run(0..1).unwrap_err() {
             SimError::Argument { name: named, least: from, most: to, .. } => {

@@ -98,6 +98,7 @@ pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunRepo
         machine: Box::new(|_| Box::new(Tally::default())),
         workload: Rc::new(RefCell::new(Drawn)),
         story: None,
+        recovery_steps: RECOVERY_STEPS,
     };
     let Ended { report, recorded, .. } = run(seed, parts, mutant, record)?;
     Ok((report, recorded))
@@ -112,6 +113,8 @@ pub(super) struct Parts {
     pub(super) workload: Rc<RefCell<dyn Workload>>,
     /// Where it says in words what happens.
     pub(super) story: Option<Story>,
+    /// Steps of all processes within which every client comes to its end when the faults have stopped.
+    pub(super) recovery_steps: u64,
 }
 
 /// A run that has ended.
@@ -126,7 +129,7 @@ pub(super) struct Ended {
 
 /// Runs a seed of these parts.
 pub(super) fn run(seed: u64, parts: Parts, mutant: Mutant, record: Record) -> Result<Ended, NodeError> {
-    let Parts { scenario, of_tally, machine, workload, story } = parts;
+    let Parts { scenario, of_tally, machine, workload, story, recovery_steps } = parts;
     let base = &scenario.base;
     let topology = Arc::new(Topology::new(&base.groups, base.clients).expect("the clusters are within the limits"));
     let world = record.world(SimConfig {
@@ -168,7 +171,7 @@ pub(super) fn run(seed: u64, parts: Parts, mutant: Mutant, record: Record) -> Re
         let actor = run.actor(process)?;
         run.actors.push(Some(actor));
     }
-    let finished = run.drive()?;
+    let finished = run.drive(recovery_steps)?;
     Ok(run.judge(finished))
 }
 
@@ -185,15 +188,15 @@ impl Run {
         })
     }
 
-    /// Whether every client came to its end in time.
-    fn drive(&mut self) -> Result<bool, NodeError> {
+    /// Whether every client came to its end within these steps after the faults.
+    fn drive(&mut self, recovery_steps: u64) -> Result<bool, NodeError> {
         while let Some(due) = self.phases.next(&self.shared.world, &self.shared.nemesis) {
             match due {
                 Due::Step { process, now_ns } => {
                     self.step(process, now_ns);
                     match self.phases.recovery_steps() {
                         Some(_) if self.is_through() => return Ok(true),
-                        Some(steps) if steps > RECOVERY_STEPS => return Ok(false),
+                        Some(steps) if steps > recovery_steps => return Ok(false),
                         _ => {}
                     }
                 }

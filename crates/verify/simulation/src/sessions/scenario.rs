@@ -6,6 +6,7 @@ use stentor_session::{Body, COMMAND_OVERHEAD, ReplyRecord, SessionLimits};
 use super::counts::SessionCounts;
 use super::served::TOKEN_BYTES;
 use crate::chance::Chance;
+use crate::faulty_run::RECOVERY_STEPS;
 use crate::nemesis::Profile;
 use crate::scenario as multicast;
 
@@ -17,6 +18,9 @@ pub(super) const REPLY_BYTES: u32 = 40;
 const RECORD_BYTES: usize = 80;
 /// The same for each group, where there are more.
 const RECORD_PAIR_BYTES: usize = 20;
+/// So many processes and so many calls of all clients are usual in drawn clusters.
+const PROCESSES: u64 = 12;
+const CALLS: u64 = 120;
 
 /// The cluster of a service, and how much its clients call.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,6 +35,15 @@ pub struct Shape {
     pub command_bytes: u32,
     /// The longest reply.
     pub reply_bytes: u32,
+}
+
+impl Shape {
+    /// Returns the steps within which everything comes to its end: those of a drawn cluster, and more for more processes and calls.
+    pub(super) fn recovery_steps(&self) -> u64 {
+        let processes = self.groups.iter().sum::<usize>() as u64 + u64::from(self.clients);
+        let calls = self.calls * u64::from(self.clients);
+        RECOVERY_STEPS * (1 + processes / PROCESSES + calls / CALLS)
+    }
 }
 
 /// What one seed runs.

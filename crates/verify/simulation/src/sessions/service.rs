@@ -58,7 +58,8 @@ impl Service {
         let Service { shape, machine, workload } = self;
         let scenario = Scenario::of_shape(seed, &shape);
         let story = tells.then(Story::default);
-        let parts = Parts { scenario, of_tally: false, machine, workload, story };
+        let recovery_steps = shape.recovery_steps();
+        let parts = Parts { scenario, of_tally: false, machine, workload, story, recovery_steps };
         let record = if tells { Record::Hashes } else { Record::Nothing };
         let mut ended = run::run(seed, parts, Mutant::None, record)?;
         let values_differ = ended.ledger.do_values_differ();
