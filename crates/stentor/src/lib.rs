@@ -102,6 +102,7 @@ pub mod config;
 mod debug;
 mod descriptor;
 mod node;
+mod notes;
 #[cfg(not(feature = "unstable-core"))]
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "the feature `unstable-core` publishes it whole")]
 mod operator;
@@ -127,7 +128,7 @@ pub use broadcast::{Broadcast, BroadcastBuilder, BroadcastError, BroadcastErrorK
 pub use channel::{Channel, ChannelBuilder, ChannelError, ChannelErrorKind, Received};
 pub use client::{
     Answer, Call, CallError, Client, ClientBuilder, ClientError, ClientErrorKind, Consistency, Groups, LocalClient,
-    Outcome, Prepared, Preparing, Refused, Replies, Request, Session, Ticket, Why,
+    Notification, Notifications, Outcome, Prepared, Preparing, Refused, Replies, Request, Session, Ticket, Why,
 };
 #[cfg(feature = "unstable-core")]
 pub use client::{ClientWatch, OnSender, SeesMulticast};

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 
 use stentor_multicast::GroupId;
 
+use crate::notes::Notes;
 pub(crate) use crate::reply::Reply;
 use crate::{Group, Position};
 
@@ -94,6 +95,7 @@ pub struct Context<'a> {
     pub(crate) groups: &'a [GroupId],
     pub(crate) session: Option<SessionId>,
     pub(crate) sender: &'a str,
+    pub(crate) notes: &'a Notes,
 }
 
 /// The circumstances of a query.
@@ -190,5 +192,16 @@ impl Context<'_> {
     #[must_use]
     pub fn sender(&self) -> &str {
         self.sender
+    }
+
+    /// Notifies a session: its client gets these bytes as a [`Notification`](crate::Notification), behind the replies to commands that were
+    /// applied before. A command may notify any number of sessions.
+    ///
+    /// The leader sends a notification once, and nobody keeps it. Whether one was lost is known: the client gets
+    /// [`Notification::Missed`](crate::Notification::Missed), and reads what it watches. One that is longer than `reply_bytes` in `[limits]`
+    /// is lost. A session that is not open in this group gets nothing, and is not told. Notifications go to the process that has the
+    /// session now: whoever takes a session up gets those that are sent from then on.
+    pub fn notify(&self, session: SessionId, bytes: &[u8]) {
+        self.notes.push(session, bytes);
     }
 }

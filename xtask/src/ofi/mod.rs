@@ -22,12 +22,13 @@ pub(crate) const NEEDS: Needs = Needs {
         "crates/fabric/ofi/tests",
         "crates/protocol/channel/tests/fabric/ofi.rs",
         "crates/bin/cli/tests/cli/ofi.rs",
+        "crates/stentor/tests/library/ofi.rs",
         "crates/bin/bench/src/channel/pingpong.rs",
         "xtask/src/ofi",
     ],
 };
 /// Tests that need the library, and of other crates' the part that does.
-const TESTS: [(&str, &str, &[&str]); 8] = [
+const TESTS: [(&str, &str, &[&str]); 9] = [
     ("fabric/ofi", "calls", &[]),
     ("fabric/ofi", "conformance", &["--nocapture"]),
     ("fabric/ofi", "devices", &["--nocapture"]),
@@ -35,6 +36,7 @@ const TESTS: [(&str, &str, &[&str]); 8] = [
     ("fabric/ofi", "providers", &["--nocapture"]),
     ("fabric/ofi", "signals", &["--nocapture"]),
     ("protocol/channel", "fabric", &["ofi::"]),
+    ("stentor", "library", &["ofi::"]),
     ("bin/cli", "cli", &["ofi::"]),
 ];
 /// What the demonstrations run on, and as what.

@@ -8,6 +8,8 @@
 //! # Invariants
 //! - Records for one client keep their order: while one waits for room, later ones wait behind it.
 //! - At most [`MOST`] records wait for a client. They are dropped when the client connects anew.
+//! - A client for which there was no room any more is sent again what it has not acknowledged, once nothing waits: so it hears of the
+//!   notifications that were dropped.
 
 use std::collections::VecDeque;
 
@@ -53,6 +55,8 @@ impl<'a> Answer<'a> {
 pub struct Answers {
     /// By client: records for which there was no room.
     waiting: Vec<VecDeque<Box<[u8]>>>,
+    /// By client: whether one was dropped.
+    dropped: Vec<bool>,
     /// The number of clients for which some wait.
     busy: usize,
     /// Whether this member led at the last look.
@@ -63,7 +67,8 @@ impl Answers {
     /// Returns the empty queues of a member, in a cluster with this many client ids.
     #[must_use]
     pub fn new(clients: usize) -> Self {
-        Answers { waiting: (0..clients).map(|_| VecDeque::new()).collect(), busy: 0, led: false }
+        let waiting = (0..clients).map(|_| VecDeque::new()).collect();
+        Answers { waiting, dropped: vec![false; clients], busy: 0, led: false }
     }
 
     /// Sends the answers to deliveries, in their order. Those for which there is no room wait.
@@ -81,6 +86,8 @@ impl Answers {
             self.busy += usize::from(waiting.is_empty());
             if waiting.len() < MOST {
                 waiting.push_back(record.into());
+            } else {
+                self.dropped[usize::from(client.0)] = true;
             }
         }
     }
@@ -89,8 +96,8 @@ impl Answers {
     /// acknowledged: those records go to [`send`](Answers::send). Returns whether there was anything to do.
     #[inline]
     pub fn look<F: Fabric>(&mut self, member: &mut Member<F>, mut say_again: impl FnMut(ClientId)) -> bool {
-        let mut worked = self.busy > 0 && self.send_waiting(member);
         let leads = member.replica().is_leader();
+        let mut worked = self.busy > 0 && self.send_waiting(member, leads, &mut say_again);
         while let Some(client) = member.take_met_client() {
             self.forget(client);
             if leads {
@@ -120,12 +127,18 @@ impl Answers {
         let Some(waiting) = self.waiting.get_mut(usize::from(client.0)) else { return };
         self.busy -= usize::from(!waiting.is_empty());
         waiting.clear();
+        self.dropped[usize::from(client.0)] = false;
     }
 
     #[cold]
-    fn send_waiting<F: Fabric>(&mut self, member: &mut Member<F>) -> bool {
+    fn send_waiting<F: Fabric>(
+        &mut self,
+        member: &mut Member<F>,
+        leads: bool,
+        mut say_again: impl FnMut(ClientId),
+    ) -> bool {
         let mut sent = false;
-        for (client, waiting) in (0..).map(ClientId).zip(&mut self.waiting) {
+        for ((client, waiting), dropped) in (0..).map(ClientId).zip(&mut self.waiting).zip(&mut self.dropped) {
             let before = waiting.len();
             while let Some(record) = waiting.front()
                 && member.reply(client, &[record]) != ReplySent::Full
@@ -134,6 +147,9 @@ impl Answers {
             }
             self.busy -= usize::from(before > 0 && waiting.is_empty());
             sent |= waiting.len() != before;
+            if waiting.is_empty() && std::mem::take(dropped) && leads {
+                say_again(client);
+            }
         }
         sent
     }

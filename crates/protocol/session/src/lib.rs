@@ -35,6 +35,12 @@
 //! A reset is the exception: the multicast itself does not promise agreement over it. The table then says `WrongPairs`, the caller
 //! `Unknown(GroupReset)`.
 //!
+//! # Notifications
+//! A state machine sends notifications to sessions. A group numbers those to a session from 1 in each of its generations, and the number is
+//! part of the table. The leader sends each once, and keeps none. With the replies that it says again, it tells the number of notifications
+//! so far: so a caller knows of each that was lost, a moment after it is connected to a leader again. A session that ran out in a group and
+//! is widened into it again is counted anew, and so is one in another incarnation of the group. So each record names both.
+//!
 //! # Formats
 //! Words are little-endian. Reserved bytes are 0, and a reader refuses others. Every message of a session is an envelope of 64 bytes, followed by the
 //! command's bytes or by a body:
@@ -63,12 +69,12 @@
 //! | reply record | field |
 //! |---|---|
 //! | 0..16 | session |
-//! | 16..24 | request, as in the envelope |
+//! | 16..24 | request, as in the envelope; of a notification its number |
 //! | 24..32 | time where it was applied |
 //! | 32..40 | index there |
 //! | 40..48 | incarnation of the group that answers |
 //! | 48..56 | largest time that the replier has applied |
-//! | 56..64 | end of the session in this group, after `Open`, `Renew`, `Widen` and `TakeUp`; else 0 |
+//! | 56..64 | end of the session in this group, after `Open`, `Renew`, `Widen` and `TakeUp`; of a notification since when the session is open; else 0 |
 //! | 64..68 | generation |
 //! | 68..72 | bytes of the reply |
 //! | 72..74 | group of the timestamp |
@@ -79,7 +85,7 @@
 //! | 80.. | reply |
 //!
 //! Outcomes: 1 `Applied`, 2 `Overflow`, 3 `Skipped`, 4 `Refused`, 5 `Closed`, 6 `Forgotten`, 7 `SessionNotOpen`, 8 `TableFull`, 9 `WrongPairs`,
-//! 10 `Halted`. Reasons of `Refused`: 1 `TooLate`, 2 `Superseded`, 3 `GenerationAhead`, 4 `OutsideWindow`, 5 `Taken`, 6 `TimeToLive`; else 0.
+//! 10 `Halted`, 11 `Notification`, 12 `Notified`. Reasons of `Refused`: 1 `TooLate`, 2 `Superseded`, 3 `GenerationAhead`, 4 `OutsideWindow`, 5 `Taken`, 6 `TimeToLive`; else 0.
 #![forbid(unsafe_code)]
 
 mod answer_buffer;
@@ -99,8 +105,8 @@ pub use answer_buffer::AnswerBuffer;
 pub use answers::{Answer, Answers};
 pub use body::{Body, BodyError};
 pub use caller::{
-    Caller, CallerConfig, CallerError, Event, Fate, Finished, GroupReply, Message, NotApplied, Replies, SessionKey,
-    Ticket, TicketError, Why,
+    Caller, CallerConfig, CallerError, Event, Fate, Finished, GroupReply, Message, NotApplied, Notified, Replies,
+    SessionKey, Ticket, TicketError, Why,
 };
 pub use envelope::{Envelope, EnvelopeError, Kind};
 pub use ids::{Pair, Position, SessionId, pairs_tag};

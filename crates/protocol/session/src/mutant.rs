@@ -40,6 +40,12 @@ mutants! {
     PassesOverLost;
     /// A query is applied as a command.
     AppliesQueries;
+    /// A notification keeps its number for the next one.
+    NumbersTwice;
+    /// The number of notifications is not told with the replies that are said again.
+    TellsNoNumber;
+    /// The number of notifications goes on when a session is taken up.
+    NumbersGoOn;
     /// The caller takes a refusal of one copy for the fate of all copies.
     OneCopySpeaksForAll;
 }

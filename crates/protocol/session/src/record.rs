@@ -57,6 +57,10 @@ pub enum Outcome {
     WrongPairs,
     /// The group stands at a command that its state machine cannot apply.
     Halted,
+    /// Nothing is answered: the bytes are a notification to the session, and `request` is its number.
+    Notification,
+    /// Nothing is answered: `request` is the number of notifications to the session so far.
+    Notified,
 }
 
 impl Outcome {
@@ -72,6 +76,8 @@ impl Outcome {
             Outcome::TableFull => [8, 0],
             Outcome::WrongPairs => [9, 0],
             Outcome::Halted => [10, 0],
+            Outcome::Notification => [11, 0],
+            Outcome::Notified => [12, 0],
         }
     }
 
@@ -87,6 +93,8 @@ impl Outcome {
             8 => Outcome::TableFull,
             9 => Outcome::WrongPairs,
             10 => Outcome::Halted,
+            11 => Outcome::Notification,
+            12 => Outcome::Notified,
             _ => return Err(RecordError::Outcome(kind)),
         };
         if reason == 0 { Ok(outcome) } else { Err(RecordError::Reason(reason)) }
@@ -98,7 +106,7 @@ impl Outcome {
 pub struct ReplyRecord<'a> {
     /// The session.
     pub session: SessionId,
-    /// What is answered. A repeated `Command` and a `Resolve` may get the same outcome, but not the same record.
+    /// What is answered; of a notification always `Command`. A repeated `Command` and a `Resolve` may get the same outcome, but not the same record.
     pub answers: Kind,
     /// What became of it.
     pub outcome: Outcome,
@@ -110,7 +118,8 @@ pub struct ReplyRecord<'a> {
     pub position: Position,
     /// The largest time that the replier has applied.
     pub applied: u64,
-    /// The end of the session in this group, after `Open`, `Renew`, `Widen` and `TakeUp` that were carried out; else 0.
+    /// The end of the session in this group, after `Open`, `Renew`, `Widen` and `TakeUp` that were carried out. Of a notification the time since
+    /// which the session is open in this group. Else 0.
     pub end: u64,
     /// The reply.
     pub bytes: &'a [u8],

@@ -46,6 +46,8 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         Outcome::TableFull,
         Outcome::WrongPairs,
         Outcome::Halted,
+        Outcome::Notification,
+        Outcome::Notified,
     ])
 }
 

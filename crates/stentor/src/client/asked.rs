@@ -5,6 +5,9 @@ use std::time::Duration;
 /// After that, what is delivered and not answered goes out again.
 pub(super) const AGAIN: Duration = Duration::from_millis(250);
 
+/// How often the rest after a widening that was refused is doubled, at most.
+const MOST_RESTS: u32 = 4;
+
 /// A message of the session itself, or a question.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
@@ -29,6 +32,13 @@ impl Asked {
     }
 }
 
+/// Returns how long the session rests after a widening that failed, when `refusals` before it failed in a row: at least half of the longest
+/// rest of that number, and a random `part` of the other half.
+pub(super) fn rest_of(refusals: u32, part: u64) -> Duration {
+    let longest = AGAIN * (1 << refusals.min(MOST_RESTS));
+    longest / 2 + Duration::from_nanos(part % (longest / 2).as_nanos() as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,5 +51,14 @@ mod tests {
         assert!(!asked.is_due(late, |sent| sent == 7), "its answers may be on their way");
         assert!(!asked.is_due(late + AGAIN / 2, |_| false));
         assert!(asked.is_due(late + AGAIN, |_| false));
+    }
+
+    #[test]
+    fn rests_double_and_are_not_in_step() {
+        for (refusals, longest) in [(0, AGAIN), (1, AGAIN * 2), (4, AGAIN * 16), (u32::MAX, AGAIN * 16)] {
+            assert_eq!(rest_of(refusals, 0), longest / 2);
+            let half = (longest / 2).as_nanos() as u64;
+            assert_eq!(rest_of(refusals, half - 1), longest - Duration::from_nanos(1));
+        }
     }
 }

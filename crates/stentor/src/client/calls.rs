@@ -21,7 +21,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -32,6 +31,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use stentor_session as session;
 
 use super::keeper::Keeper;
+use super::mail::Mail;
+use super::wake::wake;
 use super::{Ask, CallError, Groups, Refused, Session, Ticket, Why};
 use crate::{Group, Position};
 
@@ -168,11 +169,13 @@ pub(super) struct Calls {
     bell: Bell,
     /// Whether calls still come, and what becomes of the session when no more do: [`OPEN`], [`ENDS`] or [`LEAVES`].
     closing: AtomicU8,
-    session: Mutex<session::SessionKey>,
+    /// The session, and the moment until which it surely lives.
+    session: Mutex<(session::SessionKey, Option<Instant>)>,
     /// Later commands come after this time of the order. Written by callers, rarely.
     observed: AtomicU64,
     /// The time of the order that the serving thread had heard of a moment ago.
     heard: AtomicU64,
+    mail: Mail,
     /// Whether the serving thread serves no more.
     ended: AtomicBool,
     /// Tells whoever waits for that.
@@ -204,6 +207,7 @@ impl Calls {
             session: Mutex::default(),
             observed: AtomicU64::new(0),
             heard: AtomicU64::new(0),
+            mail: Mail::default(),
             ended: AtomicBool::new(false),
             end: Default::default(),
         })
@@ -253,6 +257,10 @@ impl Calls {
             self.end_all();
         }
         Ok(at)
+    }
+
+    pub(super) fn mail(&self) -> &Mail {
+        &self.mail
     }
 
     /// Has later calls come after this time.
@@ -442,7 +450,12 @@ impl Calls {
 
     /// Returns the session, as the serving thread has told it.
     pub(super) fn session(&self) -> Session {
-        Session(self.session.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Session(self.session.lock().unwrap_or_else(PoisonError::into_inner).0.clone())
+    }
+
+    /// Returns the moment until which the session surely lives, as the serving thread has told it.
+    pub(super) fn lives_until(&self) -> Option<Instant> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
     /// Returns the number of calls for which there is room.
@@ -453,8 +466,8 @@ impl Calls {
     // --------------------------------------------------------------------------------------------- the serving thread
 
     /// Tells the session, which has changed.
-    pub(super) fn know(&self, session: session::SessionKey) {
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = session;
+    pub(super) fn know(&self, session: session::SessionKey, until: Option<Instant>) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = (session, until);
     }
 
     /// Takes what came, in the order in which it came.
@@ -535,10 +548,8 @@ impl Calls {
         let waker = state.waker.take();
         drop(state);
         self.slots[at as usize].done.notify_one();
-        if let Some(waker) = waker
-            && catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err()
-        {
-            log::error!("a waker has panicked; its task may not hear of its call");
+        if let Some(waker) = waker {
+            wake(waker);
         }
     }
 
@@ -546,6 +557,7 @@ impl Calls {
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.end_all();
+        self.mail.end();
         *self.end.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.end.1.notify_all();
     }

@@ -26,10 +26,12 @@ use stentor_session::{
     ReplyRecord, SessionId, SessionKey,
 };
 
-use super::asked::{AGAIN, Asked};
+use super::asked::{Asked, rest_of};
 use super::error::Problem;
 use super::fates::{not_applied, outcome, refusal};
 use super::halts::Halts;
+use super::lease::Lease;
+use super::notifications::{Inbox, Notification};
 use super::watch::{ClientWatch, multicast};
 use super::{Ask, Outcome, Refused, Session, Ticket, Why};
 use crate::Group;
@@ -37,8 +39,6 @@ use crate::runtime::{ClusterRuntime, FabricDiagnostics, Housekeeper, LONGEST_SLE
 
 /// How long a delivered command may be without a reply.
 const UNANSWERED: Duration = Duration::from_millis(100);
-/// How often the rest after a widening that was refused is doubled, at most.
-const MOST_RESTS: u32 = 4;
 /// How often a session is opened anew because a group's time or history was not what was assumed.
 const ATTEMPTS: u32 = 4;
 /// The pause before that, if a group does not know the time yet: a part of the four clock bounds for which its members wait for each other.
@@ -114,9 +114,12 @@ pub(super) struct Core<F: FabricDiagnostics> {
     agreed: Option<(Kind, Option<(GroupId, Answered)>)>,
     /// The groups of which it is known that they began anew.
     reset: Vec<GroupId>,
-    /// How often the session's key has changed.
+    /// How often the session's key has changed, or the moment until which it lives.
     changes: u64,
     halts: Halts,
+    lease: Lease,
+    /// Notifications that nobody has taken.
+    inbox: Inbox,
 }
 
 impl<F: FabricDiagnostics> Core<F> {
@@ -153,6 +156,8 @@ impl<F: FabricDiagnostics> Core<F> {
             reset: Vec::new(),
             changes: 0,
             halts: Halts::new(plan.topology().groups()),
+            lease: Lease::new(plan.topology().groups(), ttl, plan.config().clock_bound()),
+            inbox: Inbox::default(),
         }
     }
 
@@ -181,7 +186,13 @@ impl<F: FabricDiagnostics> Core<F> {
         self.caller.key()
     }
 
-    /// Returns how often the [key](Core::key) has changed.
+    /// Returns the moment until which the session surely lives in all its groups.
+    pub(super) fn lives_until(&self) -> Option<Instant> {
+        let until = self.lease.until(self.caller.key().pairs.iter().map(|pair| pair.group));
+        until.filter(|_| self.caller.is_open())
+    }
+
+    /// Returns how often the [key](Core::key) or the [moment](Core::lives_until) has changed.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
@@ -490,7 +501,7 @@ impl<F: FabricDiagnostics> Core<F> {
 
     #[inline]
     fn take_replies(&mut self, each: &mut impl FnMut(Finished<'_>)) -> bool {
-        let Core { client, caller, order_time, origins, agreed, changes, halts, housekeeper, .. } = self;
+        let Core { client, caller, order_time, origins, agreed, changes, halts, housekeeper, inbox, lease, .. } = self;
         let mut any = false;
         while let Some(reply) = client.next_reply() {
             any = true;
@@ -513,11 +524,32 @@ impl<F: FabricDiagnostics> Core<F> {
                 Some(Event::Answered { kind, refused }) => {
                     *changes += 1;
                     *agreed = Some((kind, refused));
+                    let counts = refused.is_none() || kind == Kind::TakeUp;
+                    let groups = caller.key().pairs.into_iter().map(|pair| pair.group);
+                    lease.agree(groups.filter(|group| counts && caller.end_in(*group).is_some()));
                 }
+                Some(Event::Renewed { group, .. }) => {
+                    *changes += 1;
+                    lease.renewed(group, record.request);
+                }
+                Some(Event::Dropped { group, .. }) => {
+                    *changes += 1;
+                    lease.drop(group);
+                }
+                Some(Event::Notified(news)) => inbox.take(news, &record),
                 Some(_) | None => {}
             }
         }
         any
+    }
+
+    #[inline]
+    pub(super) fn has_notifications(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    pub(super) fn take_notification(&mut self) -> Option<Notification> {
+        self.inbox.pop()
     }
 
     /// Looks after the session and after what is not answered; every few milliseconds.
@@ -537,9 +569,12 @@ impl<F: FabricDiagnostics> Core<F> {
             self.widen()?;
         }
         self.send_control(now)?;
-        let (order_now, Core { caller, client, watch, .. }) = (self.order_now(), &mut *self);
+        let (order_now, Core { caller, client, watch, lease, .. }) = (self.order_now(), &mut *self);
         // One that is not sent is due again.
         caller.due(now.as_nanos() as u64, order_now, |group, payload| {
+            if let Ok((envelope, _)) = Envelope::parse(payload) {
+                lease.renew(group, envelope.request, Instant::now());
+            }
             let _ = multicast(client, watch, &[group], &[payload], 0);
         });
         self.ask_for_replies(now);
@@ -550,10 +585,13 @@ impl<F: FabricDiagnostics> Core<F> {
     /// Sends the session's command that is under way, and again when nobody answers. A widening that cannot be sent is taken back: its group
     /// may be down for long.
     fn send_control(&mut self, now: Duration) -> Result<(), Problem> {
-        let Core { client, watch, caller, asked, .. } = self;
+        let Core { client, watch, caller, asked, lease, .. } = self;
         let Some(message) = caller.message() else { return Ok(()) };
         if asked.as_mut().is_some_and(|asked| !asked.is_due(now, |sent| client.is_delivered(sent, message.to))) {
             return Ok(());
+        }
+        if asked.is_none() {
+            lease.begin(Instant::now());
         }
         match multicast(client, watch, message.to, &[message.payload], 0) {
             Ok(sent) => *asked = Some(Asked::new(sent.id.sequence, now)),
@@ -733,13 +771,6 @@ impl<F: FabricDiagnostics> Core<F> {
     }
 }
 
-/// Returns how long the session rests after a widening that failed, when `refusals` before it failed in a row: at least half of the longest
-/// rest of that number, and a random `part` of the other half.
-fn rest_of(refusals: u32, part: u64) -> Duration {
-    let longest = AGAIN * (1 << refusals.min(MOST_RESTS));
-    longest / 2 + Duration::from_nanos(part % (longest / 2).as_nanos() as u64)
-}
-
 /// Stands for all groups of a command where one is named.
 fn first(to: &[GroupId]) -> Group {
     Group(to.first().copied().unwrap_or(GroupId(0)))
@@ -760,18 +791,4 @@ fn random() -> Result<[u64; 3], std::io::Error> {
     }
     let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[8 * at + byte]));
     Ok([word(0), word(1), word(2)])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rests_double_and_are_not_in_step() {
-        for (refusals, longest) in [(0, AGAIN), (1, AGAIN * 2), (4, AGAIN * 16), (u32::MAX, AGAIN * 16)] {
-            assert_eq!(rest_of(refusals, 0), longest / 2);
-            let half = (longest / 2).as_nanos() as u64;
-            assert_eq!(rest_of(refusals, half - 1), longest - Duration::from_nanos(1));
-        }
-    }
 }

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 use stentor_fabric::Idle;
-use stentor_multicast::GroupId;
 use stentor_session as session;
 
 use super::core::{Core, Finished, Name};
 use super::error::Problem;
+use super::notifications::Notification;
 #[cfg(feature = "unstable-core")]
 use super::watch::OnSender;
 use super::{Ask, ClientError, Consistency, Groups, Refused, Session, Ticket, Why};
@@ -54,8 +54,7 @@ impl<'a> Replies<'a> {
     /// Returns the place of the command in the global order. Its index is that of the first group.
     #[must_use]
     pub fn position(&self) -> Position {
-        let place = self.0.iter().next().map(|reply| reply.position).unwrap_or_default();
-        Position { time: place.timestamp.time, group: Group(GroupId(place.timestamp.group)), index: place.index }
+        Position::of(&self.0.iter().next().map(|reply| reply.position).unwrap_or_default())
     }
 }
 
@@ -182,6 +181,12 @@ impl LocalClient {
         on!(&self.core, core => Session(core.key()))
     }
 
+    /// Returns the moment until which the session surely lives; see [`Client::lives_until`](super::Client::lives_until).
+    #[must_use]
+    pub fn lives_until(&self) -> Option<Instant> {
+        on!(&self.core, core => core.lives_until())
+    }
+
     /// Does one round. Each outcome is handed over as it comes. Says whether to turn again or to sleep on the client's descriptor.
     ///
     /// # Errors
@@ -209,6 +214,11 @@ impl LocalClient {
                 }
             }
         })
+    }
+
+    /// Returns the next notification to this session that has come, and was not taken. At most 1024 wait, and 1 MiB of theirs.
+    pub fn take_notification(&mut self) -> Option<Notification> {
+        on!(&mut self.core, core => core.take_notification())
     }
 
     /// Does something with the protocol's client. What is multicast there belongs to no session.

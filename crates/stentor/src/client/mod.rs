@@ -15,10 +15,15 @@ mod fates;
 mod groups;
 mod halts;
 mod keeper;
+mod lease;
 mod local;
+mod mail;
+mod notifications;
 mod prepared;
+mod receiver;
 mod serve;
 mod session;
+mod wake;
 #[cfg_attr(
     not(feature = "unstable-core"),
     allow(unreachable_pub, unused_imports, reason = "the feature `unstable-core` publishes it")
@@ -41,7 +46,9 @@ pub use self::error::{CallError, ClientError, ClientErrorKind, Refused, Why};
 pub use self::groups::Groups;
 pub(crate) use self::keeper::Keeper;
 pub use self::local::{LocalClient, Outcome, Replies, Request};
+pub use self::notifications::Notification;
 pub use self::prepared::{Prepared, Preparing};
+pub use self::receiver::Notifications;
 use self::serve::Server;
 pub use self::session::{Session, Ticket};
 #[cfg(feature = "unstable-core")]
@@ -116,7 +123,7 @@ impl Client {
         let seat = builder.seat();
         let keeper = seat.map(|seat| seat.keeper.clone());
         let calls = Arc::new(Calls::new(builder.calls, keeper).map_err(thread_failed)?);
-        calls.know(core.key());
+        calls.know(core.key(), core.lives_until());
         let (patience, clock_bound) = (builder.patience, core.clock_bound());
         let failure = Arc::new(Mutex::new(None));
         if let Some(seat) = seat {
@@ -185,6 +192,13 @@ impl Client {
         Ok(())
     }
 
+    /// Returns what receives the notifications that state machines send to this session. All clones of the client have one queue, and the
+    /// latest receiver gets what waits and what comes; an earlier one gets nothing any more. At most 1024 wait, and 1 MiB of theirs.
+    #[must_use]
+    pub fn notifications(&self) -> Notifications {
+        Notifications::new(&self.0.calls)
+    }
+
     fn put(&self, job: Job, hold: Hold, to: Groups, command: &[u8]) -> Result<Call, Refused> {
         let Handle { calls, patience, .. } = &*self.0;
         let slot = calls.put(job, hold, to, command, Instant::now() + *patience)?;
@@ -201,6 +215,16 @@ impl Client {
     #[must_use]
     pub fn session(&self) -> Session {
         self.0.calls.session()
+    }
+
+    /// Returns the moment until which the session surely lives in all its groups: what it holds there, no other session has before then.
+    /// `None`: that is not known, or a group has let the session end. The client renews the session at half of its time to live, so the moment moves on.
+    ///
+    /// It is the time to live after a renewal was sent, less twice the `clock_bound_ms` of `[limits]` and what clocks gain. A program that
+    /// stands still, or is slow, looks at the clock again before it relies on it. Clocks that differ by more than the bound break it.
+    #[must_use]
+    pub fn lives_until(&self) -> Option<Instant> {
+        self.0.calls.lives_until()
     }
 
     /// Returns why the client has ended, if it did by itself.

@@ -223,9 +223,12 @@ impl<F: FabricDiagnostics> Server<F> {
                 !is_meant
             });
         });
+        if core.has_notifications() {
+            calls.mail().put(|| core.take_notification());
+        }
         if *changes != core.changes() {
             *changes = core.changes();
-            calls.know(core.key());
+            calls.know(core.key(), core.lives_until());
         }
         worked
     }

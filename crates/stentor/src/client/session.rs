@@ -5,7 +5,7 @@ use stentor_session as session;
 
 use super::error::Problem;
 use super::{ClientError, Groups};
-use crate::Group;
+use crate::{Group, SessionId};
 
 /// What names a session: a later process [takes it up](super::ClientBuilder::session).
 ///
@@ -15,6 +15,12 @@ use crate::Group;
 pub struct Session(pub(super) session::SessionKey);
 
 impl Session {
+    /// Returns the id of the session, as state machines [see it](crate::Context::session).
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        SessionId(self.0.session)
+    }
+
     /// Returns the bytes to write down. They hold no secret, but who has them can take the session up.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use stentor_fabric::WaitMode;
-use stentor_multicast::{self as multicast, ClientId, Delivered, GroupId, Readiness};
+use stentor_multicast::{self as multicast, ClientId, Delivered, GroupId, Readiness, Timestamp};
 use stentor_session::AnswerBuffer;
 
 use super::apply::{Applier, ApplyThread, Bounds, Head, Looks, Progress, Queue, Record};
@@ -24,6 +24,13 @@ pub struct Position {
     pub group: Group,
     /// The number of the command in the group that applies it, from 1.
     pub index: u64,
+}
+
+impl Position {
+    pub(crate) fn of(place: &stentor_session::Position) -> Self {
+        let Timestamp { time, group } = place.timestamp;
+        Position { time, group: Group(GroupId(group)), index: place.index }
+    }
 }
 
 /// A machine, as the protocol's thread sees it.

@@ -3,6 +3,7 @@
 use stentor_multicast::GroupId;
 use stentor_simulation::sessions::Place;
 
+use crate::notes::Notes;
 use crate::{Context, Group, Position, ReadContext, Reply, SessionId, StateMachine};
 
 /// A state machine of any type, as far as it is applied and not copied.
@@ -40,7 +41,7 @@ fn position(at: &Place<'_>) -> Position {
     Position { time: at.timestamp.time, group: Group(GroupId(at.timestamp.group)), index: at.number }
 }
 
-/// Runs `with` in the context of a place.
+/// Runs `with` in the context of a place. Notifications are not simulated: those that are sent are dropped.
 pub(super) fn in_context<T>(at: &Place<'_>, with: impl FnOnce(&Context<'_>) -> T) -> T {
     let sender = format!("c{}", at.client.0);
     with(&Context {
@@ -49,6 +50,7 @@ pub(super) fn in_context<T>(at: &Place<'_>, with: impl FnOnce(&Context<'_>) -> T
         groups: at.groups,
         session: at.session.map(SessionId),
         sender: &sender,
+        notes: &Notes::default(),
     })
 }
 

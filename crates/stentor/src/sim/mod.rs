@@ -64,7 +64,7 @@
 //! the test run that seed alone.
 //!
 //! # What is not simulated
-//! Groups that lose all their members at once, resets by operators, and [`CallError::Unknown`](crate::CallError::Unknown) by a caller's patience:
+//! Groups that lose all their members at once, resets by operators, [notifications](crate::Context::notify), which are dropped, and [`CallError::Unknown`](crate::CallError::Unknown) by a caller's patience:
 //! a simulated client resolves what is under way before its script hears of it.
 
 mod applies;

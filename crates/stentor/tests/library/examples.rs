@@ -1,11 +1,11 @@
-//! The examples of channels, of the broadcast, of embedded clients and of the simulation do what they say.
+//! The examples of channels, of the broadcast, of embedded clients, of locks and of the simulation do what they say.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stentor_testutil::TempDir;
 
@@ -111,6 +111,49 @@ fn servers_of_the_embedded_example_are_their_own_clients() {
     let directory = TempDir::new();
     let lines = Running::start("embedded", &[], &directory, Stdio::null()).end();
     assert_eq!(lines, ["a: 5", "b: 10", "c: 15"]);
+}
+
+/// Who has the lock is killed, and so is a node: the lock goes on to who waits, under a larger number.
+#[test]
+fn locks_of_the_example_go_on_when_their_holder_dies() {
+    let directory = TempDir::new();
+    let member = |n: u32| format!("{{ id = \"g1.{n}\", address = \"127.0.0.{n}:7101\" }}, ");
+    let members: String = (1..=3).map(member).collect();
+    let text = format!("cluster = \"locks\"\nfabric = \"shm\"\n[[group]]\nid = \"g1\"\nprocess = [ {members} ]\n");
+    std::fs::write(directory.join("cluster.toml"), text).unwrap();
+    let node = |n: u32| Running::start("locks", &[&format!("g1.{n}")], &directory, Stdio::null());
+    let mut nodes: Vec<Running> = (1..=3).map(node).collect();
+    let take = || Running::start("locks", &["take", "door"], &directory, Stdio::piped());
+    let number = |line: String| line.strip_prefix("door is ours, number ").expect("it is ours").parse::<u64>().unwrap();
+    let first = take();
+    let mut numbers = vec![number(first.next_line())];
+    let others = [take(), take()];
+    // Both wait by now, or will soon: the order is theirs.
+    thread::sleep(Duration::from_millis(500));
+    assert!(others.iter().all(|other| other.lines.try_recv().is_err()), "the first one has it");
+    drop(first);
+    drop(nodes.remove(0));
+    let since = Instant::now();
+    let mut waiting = Vec::from(others);
+    while !waiting.is_empty() {
+        assert!(since.elapsed() < PATIENCE, "{} wait", waiting.len());
+        thread::sleep(Duration::from_millis(5));
+        let has_it = waiting.iter().position(|other| match other.lines.try_recv() {
+            Ok(line) => {
+                numbers.push(number(line));
+                true
+            }
+            Err(_) => false,
+        });
+        if let Some(has_it) = has_it {
+            let mut holder = waiting.remove(has_it);
+            thread::sleep(Duration::from_millis(100));
+            assert!(waiting.iter().all(|other| other.lines.try_recv().is_err()), "one at a time");
+            drop(holder.child.stdin.take());
+            assert_eq!(holder.end(), Vec::<String>::new());
+        }
+    }
+    assert!(numbers.is_sorted() && numbers[0] < numbers[1] && numbers[1] < numbers[2], "{numbers:?}");
 }
 
 #[test]

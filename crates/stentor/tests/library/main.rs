@@ -16,6 +16,8 @@ mod embedded_ends;
 mod examples;
 mod missed_ballot;
 mod node;
+mod notifications;
+mod ofi;
 mod operators;
 mod out_of_range;
 mod processes;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stentor::{
     ApplyThread, CallError, Client, Cluster, Consistency, Context, Frozen, Groups, NodeHandle, Outcome, ReadContext,
@@ -164,6 +164,32 @@ fn locks_of_a_session_are_free_when_it_ends_or_its_time_is_over() {
     leaves.leave().expect("its session lives on");
     assert!(read(&watcher, running.group("g1"), b"l").0);
     until("the end of the session's time", || (!read(&watcher, running.group("g1"), b"l").0).then_some(()));
+}
+
+/// The client renews its session and is told so; when it stands still, nobody else has its lock before that moment.
+#[test]
+fn nobody_has_a_lock_before_the_moment_until_which_its_session_surely_lives() {
+    let running = Running::new("reads-lease", ApplyThread::Own);
+    let watcher = running.connect();
+    let ttl = Duration::from_secs(4);
+    let mut holder = running.cluster.client().session_ttl(ttl).connect_local().expect("it is let in");
+    let own = holder.session().id();
+    holder.submit(running.group("g1"), b"l").expect("there is room");
+    let mut turn = || {
+        let _ = holder.turn(|_, _| ()).expect("it goes on");
+        holder.lives_until()
+    };
+    let since = Instant::now();
+    let first = until("a moment", &mut turn);
+    assert!(first > since && first < since + ttl, "less than its time to live, for what clocks may differ");
+    let second = until("a renewal", || turn().filter(|moment| *moment > first));
+    let has_it = running.nodes[0].inspect(|locks| locks.holders.get(&b"l"[..]).copied());
+    assert_eq!(has_it.expect("it runs"), Some(own));
+    until("the end of the session's time", || (!read(&watcher, running.group("g1"), b"l").0).then_some(()));
+    assert!(Instant::now() >= second, "it ended {:?} before", second - Instant::now());
+    // It learns that when it goes on.
+    until("the loss", || turn().is_none().then_some(()));
+    assert!(watcher.lives_until().is_some_and(|moment| moment > Instant::now()), "it goes on by itself");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The caller's side of a session.
 
 mod control;
+mod heard;
 mod pending;
 mod ticket;
 
@@ -11,6 +12,8 @@ use crate::ids::{pairs_tag, rises};
 use crate::mutant::mutant;
 use crate::{Body, Envelope, Kind, Mutant, Outcome, Pair, Reason, ReplyRecord, SessionId};
 use control::Control;
+use heard::Heard;
+pub use heard::Notified;
 use pending::{Combined, Pending, Progress};
 pub use pending::{Fate, GroupReply, NotApplied, Replies, Why};
 use ticket::message;
@@ -99,6 +102,8 @@ pub enum Event<'a> {
         /// What it said.
         outcome: Outcome,
     },
+    /// A notification came with the record, or is known to be lost.
+    Notified(Notified),
 }
 
 /// What became of a request.
@@ -170,6 +175,8 @@ pub struct Caller {
     asked: Vec<Pending>,
     /// The last of them that was answered: its replies are lent.
     told: Pending,
+    /// Notifications.
+    heard: Heard,
     renewals: u64,
     /// Holds the message of a renewal.
     renewal: Vec<u8>,
@@ -195,6 +202,7 @@ impl Caller {
             next: 1,
             asked: Vec::new(),
             told: Pending::default(),
+            heard: Heard::default(),
             renewals: 0,
             renewal: Vec::new(),
             mutant: Mutant::None,
@@ -295,6 +303,7 @@ impl Caller {
             return Err(CallerError::UnderWay);
         }
         self.generation = next;
+        self.heard.clear();
         self.ask(Kind::TakeUp, word, until, self.pairs());
         Ok(())
     }
@@ -582,6 +591,10 @@ impl Caller {
     pub fn on_reply(&mut self, group: GroupId, record: &ReplyRecord<'_>) -> Option<Event<'_>> {
         if record.session != self.id {
             return None;
+        }
+        if matches!(record.outcome, Outcome::Notification | Outcome::Notified) {
+            let is_own = record.generation == self.generation;
+            return if is_own { self.heard.take(group, record).map(Event::Notified) } else { None };
         }
         match record.answers {
             Kind::Command | Kind::Query | Kind::Resolve => self.on_request(group, record).map(Event::Finished),

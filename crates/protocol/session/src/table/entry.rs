@@ -66,6 +66,8 @@ pub(crate) struct Entry {
     pub(crate) end: u64,
     /// By rising group.
     pub(crate) pairs: Vec<Pair>,
+    /// The number of notifications to the session in this generation.
+    pub(crate) notified: u64,
     pub(crate) current: Replies,
     pub(crate) earlier: Earlier,
 }
@@ -83,6 +85,7 @@ impl Entry {
             since: at.time.time,
             end: end_of(at, envelope, body.ttl),
             pairs: body.pairs,
+            notified: 0,
             current: Replies::new(),
             earlier: Earlier::default(),
         }
@@ -256,6 +259,9 @@ impl Entry {
         let is_next = self.generation < envelope.generation;
         self.generation = envelope.generation;
         self.client = at.client;
+        if !mutant!(desk.mutant, NumbersGoOn) {
+            self.notified = 0;
+        }
         self.end = self.end.max(end_of(at, envelope, body.ttl));
         if !mutant!(desk.mutant, NumberAlone) {
             let before = std::mem::replace(&mut self.current, Replies::new());
@@ -269,7 +275,13 @@ impl Entry {
     }
 
     /// Replaces the pairs. What was applied under a pair that is replaced stays, and nobody can ask for it: its tag is not right any more.
-    pub(super) fn widen(&mut self, at: &At<'_>, envelope: &Envelope, body: Body, desk: &Desk<'_>) -> Judged<'static> {
+    pub(super) fn widen(
+        &mut self,
+        (group, at): (GroupId, &At<'_>),
+        envelope: &Envelope,
+        body: Body,
+        desk: &Desk<'_>,
+    ) -> Judged<'static> {
         if let Some(outcome) = self.generation_refuses(envelope.generation) {
             return Judged::refused(outcome);
         }
@@ -291,6 +303,11 @@ impl Entry {
         }
         (self.widening, self.widened, self.client) = (body.number, envelope.request, at.client);
         self.end = self.end.max(end_of(at, envelope, body.ttl));
+        let here = Pair { group, incarnation: at.incarnation };
+        if !self.pairs.contains(&here) {
+            // The caller counts the notifications of each incarnation.
+            self.notified = 0;
+        }
         self.pairs = body.pairs;
         Judged::carried_out(Kind::Widen, self.end)
     }

@@ -7,15 +7,15 @@ mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stentor_multicast::{GroupId, Incarnation, Timestamp};
+use stentor_multicast::{ClientId, GroupId, Incarnation, Timestamp};
 use thiserror::Error;
 
 use crate::body::write_version;
 use crate::ids::{rises, tag_of};
 use crate::mutant::mutant;
 use crate::{
-    Body, BodyError, Envelope, EnvelopeError, Kind, Mutant, Outcome, Pair, Position, Reason, Reply, ReplyRecord,
-    SessionId, SessionLimits,
+    Answer, Body, BodyError, Envelope, EnvelopeError, Kind, Mutant, Outcome, Pair, Position, Reason, Reply,
+    ReplyRecord, SessionId, SessionLimits,
 };
 use entry::{Desk, Entry, Judged, Task, bound_refuses};
 pub use snapshot::SnapshotError;
@@ -348,7 +348,7 @@ impl Sessions {
         }
         let desk = Desk { limits: &self.limits, spare: &mut self.spare, mutant: self.mutant };
         let before = entry.end;
-        let judged = entry.widen(at, envelope, body, &desk);
+        let judged = entry.widen((self.group, at), envelope, body, &desk);
         let after = entry.end;
         self.move_end(envelope.session, before, after);
         judged
@@ -416,9 +416,34 @@ impl Sessions {
         }
     }
 
+    /// Numbers a notification to a session, which is sent while the message at `at` is delivered. Returns its record, for the client that
+    /// used the session last; `None` if the session is not open in this group. Of a notification that is longer than a reply may be, only
+    /// the number is sent: the caller knows then that it has missed one.
+    pub fn notify(&mut self, at: &At<'_>, session: SessionId, bytes: &[u8]) -> Option<Answer<'_>> {
+        let entry = self.open.get_mut(&session).filter(|entry| entry.is_of(self.group, at))?;
+        if !mutant!(self.mutant, NumbersTwice) || entry.notified == 0 {
+            entry.notified += 1;
+        }
+        let fits = bytes.len() <= self.limits.reply_bytes as usize;
+        let record = ReplyRecord {
+            session,
+            answers: Kind::Command,
+            outcome: if fits { Outcome::Notification } else { Outcome::Notified },
+            generation: entry.generation,
+            request: entry.notified,
+            position: at.position(),
+            applied: self.time,
+            end: entry.since,
+            bytes: if fits { bytes } else { &[] },
+        };
+        record.write(&mut self.record);
+        Some(Answer { client: ClientId(entry.client), by_all: false, record: &self.record })
+    }
+
     /// Hands over the records of all replies that are not acknowledged, of the sessions that this client used last. A new leader sends
-    /// them again. They are in the order of session and request.
+    /// them again. They are in the order of session and request. The number of notifications to a session is behind its replies.
     pub fn replies_of(&mut self, client: u16, mut each: impl FnMut(&[u8])) {
+        let (group, silent) = (self.group, mutant!(self.mutant, TellsNoNumber));
         for (&session, entry) in self.open.iter().filter(|(_, entry)| entry.client == client) {
             for (request, kept) in entry.current.iter() {
                 let record = ReplyRecord {
@@ -435,6 +460,24 @@ impl Sessions {
                 record.write(&mut self.record);
                 each(&self.record);
             }
+            let own = entry.pairs.iter().find(|pair| pair.group == group);
+            let Some(Pair { incarnation, .. }) = own.copied().filter(|_| entry.notified > 0 && !silent) else {
+                continue;
+            };
+            let timestamp = Timestamp { time: self.time, group: group.0 };
+            let record = ReplyRecord {
+                session,
+                answers: Kind::Command,
+                outcome: Outcome::Notified,
+                generation: entry.generation,
+                request: entry.notified,
+                position: Position { timestamp, index: 0, incarnation },
+                applied: self.time,
+                end: entry.since,
+                bytes: &[],
+            };
+            record.write(&mut self.record);
+            each(&self.record);
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::bytes::{u16_at, u32_at, u64_at, u128_at};
 use crate::{Body, Outcome, Position, SessionId, SessionLimits};
 
 /// Magic word and version.
-const MAGIC: [u8; 8] = *b"STNSESS\x02";
+const MAGIC: [u8; 8] = *b"STNSESS\x03";
 
 /// Why a snapshot was not taken over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -186,6 +186,7 @@ fn write_entry(entry: &Entry, out: &mut Vec<u8>) {
     out.extend(entry.client.to_le_bytes());
     out.extend(entry.since.to_le_bytes());
     out.extend(entry.end.to_le_bytes());
+    out.extend(entry.notified.to_le_bytes());
     out.extend((entry.pairs.len() as u32).to_le_bytes());
     write_pairs(&entry.pairs, out);
     write_replies(&entry.current, out);
@@ -200,6 +201,7 @@ fn read_entry(limits: &SessionLimits, from: &mut Fields<'_>) -> Result<Entry, Sn
     let (generation, word) = (from.u32()?, from.u64()?);
     let (widening, widened) = (from.u32()?, from.u64()?);
     let (client, since, end) = (from.u16()?, from.u64()?, from.u64()?);
+    let notified = from.u64()?;
     let count = from.u32()?;
     let bytes = from.take(u64::from(count) * Body::PAIR_BYTES as u64)?;
     let pairs = parse_pairs(count, bytes).map_err(|_| SnapshotError::Malformed("pairs of a session"))?;
@@ -208,7 +210,7 @@ fn read_entry(limits: &SessionLimits, from: &mut Fields<'_>) -> Result<Entry, Sn
         return Err(SnapshotError::Malformed("generation 0, or one before it"));
     }
     let earlier = read_earlier(generations, limits, from)?;
-    Ok(Entry { generation, word, widening, widened, client, since, end, pairs, current, earlier })
+    Ok(Entry { generation, word, widening, widened, client, since, end, pairs, notified, current, earlier })
 }
 
 fn read_earlier(generations: u32, limits: &SessionLimits, from: &mut Fields<'_>) -> Result<Earlier, SnapshotError> {

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stentor_multicast::GroupId;
-use stentor_session::{Call, Fate, Finished, Outcome, Reply, Service, SessionId, Why};
+use stentor_multicast::{GroupId, Incarnation};
+use stentor_session::{Call, Fate, Finished, Notified, Outcome, Reply, ReplyRecord, Service, SessionId, Why};
 
 /// A request for ever: session, generation, number.
 pub(crate) type Name = (SessionId, u32, u64);
+
+/// The notifications to a session in one generation, of one group in one incarnation, which has known the session since then.
+pub(crate) type Notifications = (SessionId, u32, u16, Incarnation, u64);
 
 /// The state machine of one group in one incarnation: remembers what it applied.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -71,6 +74,12 @@ pub(crate) struct Audit {
     pub(crate) generations: BTreeMap<SessionId, u32>,
     pub(crate) resets: BTreeSet<u16>,
     pub(crate) skips: BTreeSet<Name>,
+    /// Since when a session is open in a group.
+    pub(crate) since: BTreeMap<(SessionId, u16), u64>,
+    /// Notifications that were sent: how many.
+    pub(crate) sent: BTreeMap<Notifications, u64>,
+    /// By process: how many were received or are known to be lost.
+    pub(crate) heard: BTreeMap<(usize, Notifications), u64>,
     pub(crate) fault: Option<String>,
 }
 
@@ -95,6 +104,34 @@ impl Audit {
             }
             Fate::NotApplied(_) => drop(self.never.insert((name, by))),
             Fate::Unknown(why) => self.hear_unknown(name, own, why, machines),
+        }
+    }
+
+    /// A process has heard of notifications. Each holds its number.
+    pub(crate) fn hear_notified(
+        &mut self,
+        process: usize,
+        (session, generation): (SessionId, u32),
+        news: Notified,
+        record: &ReplyRecord<'_>,
+    ) {
+        let name = (session, generation, news.group.0, record.position.incarnation, record.end);
+        let heard = self.heard.entry((process, name)).or_default();
+        *heard += news.missed + u64::from(news.is_one);
+        let heard = *heard;
+        if news.is_one && record.bytes != heard.to_le_bytes() {
+            self.fail(format!("{name:?}: after {heard} notifications another one: {:?}", record.bytes));
+        }
+        if self.sent.get(&name).is_none_or(|sent| *sent < heard) {
+            self.fail(format!("{name:?}: {heard} notifications were not sent"));
+        }
+    }
+
+    /// A process that is told the number of all notifications knows of each.
+    pub(crate) fn has_heard_all(&mut self, process: usize, name: Notifications) {
+        let (sent, heard) = (self.sent.get(&name), self.heard.get(&(process, name)));
+        if sent != heard {
+            self.fail(format!("{name:?}: {sent:?} notifications were sent, and {heard:?} are known"));
         }
     }
 

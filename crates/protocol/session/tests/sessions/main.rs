@@ -3,6 +3,7 @@
 
 mod audit;
 mod model;
+mod notifications;
 mod random;
 mod script;
 mod snapshot;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use stentor_session::{CallerConfig, Mutant, SessionId, SessionLimits, Sessions};
+use stentor_session::{CallerConfig, Mutant, Pair, SessionId, SessionLimits, Sessions};
 use stentor_testutil::{SplitMix64, number_of_environment};
 
-use crate::world::{TTL, World, name_of};
+use crate::world::{Answer, TTL, World, name_of};
 
 const CONFIG: CallerConfig = CallerConfig { window: 3, ttl: TTL, renewal_timeout: 20 };
 const LIMITS: SessionLimits = SessionLimits { sessions: 2, ended: 1, window: 3, reply_bytes: 64, ttl: 2 * TTL };
@@ -23,7 +23,8 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, mutant: Mutant) -> Run {
-        let world = World::new(3, LIMITS, mutant);
+        let mut world = World::new(3, LIMITS, mutant);
+        world.notifies = true;
         let draw = SplitMix64(seed);
         let mut run = Run { world, draw, local: 0, sessions: 0, words: 0, resets: seed.is_multiple_of(2) };
         run.open();
@@ -208,6 +209,28 @@ impl Run {
                 self.world.audit.fail(format!("process {at} cannot settle {left:?}"));
             }
         }
+        self.say_again();
+    }
+
+    /// Each group tells each process what it would tell it after a new connection.
+    fn say_again(&mut self) {
+        for (at, group) in (0..self.world.processes.len()).flat_map(|at| (0..3).map(move |group| (at, group))) {
+            let World { processes, groups, answers, audit, .. } = &mut self.world;
+            let (caller, group) = (&processes[at].caller, &mut groups[group]);
+            let (of, session, generation) = (group.sessions.group(), caller.id(), caller.generation());
+            group.sessions.replies_of(at as u16, |record| {
+                answers.push(Answer { to: at, group: of, record: record.to_vec() });
+            });
+            let uses = caller.key().pairs.contains(&Pair { group: of, incarnation: group.incarnation });
+            let is_open = caller.is_open() && caller.end_in(of).is_some() && processes[at].alive;
+            let is_own = group.sessions.generation_of(session) == Some(generation);
+            let since = audit.since.get(&(session, of.0)).copied().unwrap_or_default();
+            let name = (session, generation, of.0, group.incarnation, since);
+            self.drain();
+            if uses && is_open && is_own {
+                self.world.audit.has_heard_all(at, name);
+            }
+        }
     }
 
     fn drain(&mut self) {
@@ -243,6 +266,8 @@ const RARE: &[&str] = &[
     "duplicate",
     "forgotten",
     "generation ahead",
+    "missed a notification",
+    "notified",
     "opening refused",
     "predates",
     "reset",

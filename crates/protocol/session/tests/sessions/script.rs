@@ -8,10 +8,10 @@ use stentor_session::{
 
 use crate::world::{TTL, World};
 
-const CONFIG: CallerConfig = CallerConfig { window: 4, ttl: TTL, renewal_timeout: 10 };
+pub(crate) const CONFIG: CallerConfig = CallerConfig { window: 4, ttl: TTL, renewal_timeout: 10 };
 pub(crate) const LIMITS: SessionLimits =
     SessionLimits { sessions: 4, ended: 1, window: 4, reply_bytes: 64, ttl: 2 * TTL };
-const SESSION: SessionId = SessionId(7);
+pub(crate) const SESSION: SessionId = SessionId(7);
 
 /// Two groups, and a process with a session that is open in `groups`.
 pub(crate) fn opened(mutant: Mutant, groups: &[u16]) -> World {

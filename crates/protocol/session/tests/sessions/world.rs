@@ -63,6 +63,8 @@ pub(crate) struct World {
     pub(crate) tickets: Vec<Ticket>,
     pub(crate) audit: Audit,
     pub(crate) mutant: Mutant,
+    /// Whether commands notify all sessions, now and then.
+    pub(crate) notifies: bool,
     /// How often each kind of thing happened. Not part of the state.
     pub(crate) seen: BTreeMap<&'static str, u64>,
 }
@@ -100,6 +102,7 @@ impl World {
             tickets: Vec::new(),
             audit: Audit::default(),
             mutant,
+            notifies: false,
             seen: BTreeMap::new(),
         }
     }
@@ -253,6 +256,22 @@ impl World {
                 _ => "accepted",
             };
             let judged = delivered.envelope;
+            if self.notifies && verdict == Verdict::Applied && group.index.is_multiple_of(4) {
+                for session in self.keys.keys().copied() {
+                    let Some(generation) = group.sessions.generation_of(session) else { continue };
+                    let since = self.audit.since.get(&(session, to.0)).copied().unwrap_or_default();
+                    let name = (session, generation, to.0, group.incarnation, since);
+                    let number = self.audit.sent.get(&name).map_or(1, |sent| sent + 1);
+                    if let Some(answer) = group.sessions.notify(&at, session, &number.to_le_bytes()) {
+                        let (to, record) = (usize::from(answer.client.0), answer.record.to_vec());
+                        self.answers.push(Answer { to, group: group.sessions.group(), record });
+                        self.audit.sent.insert(name, number);
+                    }
+                }
+            }
+            if known.is_none_or(|end| end < time) && group.sessions.end_of(judged.session).is_some() {
+                self.audit.since.insert((judged.session, to.0), time);
+            }
             if let Some(generation) = group.sessions.generation_of(judged.session) {
                 group.machine.generations.insert(judged.session, generation);
             }
@@ -333,6 +352,10 @@ impl World {
                 self.note_key(to);
             }
             Some(Event::Dropped { .. }) => what = Some("dropped"),
+            Some(Event::Notified(news)) => {
+                self.audit.hear_notified(to, (session, generation), news, &record);
+                what = Some(if news.missed > 0 { "missed a notification" } else { "notified" });
+            }
             _ => {}
         }
         if let Some(what) = what {

@@ -14,6 +14,7 @@ use super::{Head, Looks, Progress, Record};
 use crate::node::Position;
 use crate::node::hooks::Voice;
 use crate::node::state_writer::StateWriter;
+use crate::notes::Notes;
 use crate::state_machine::{Context, Frozen, ReadContext, Reply, SessionId, StateMachine};
 use crate::{Group, runtime::ClusterRuntime};
 
@@ -37,6 +38,7 @@ pub(in crate::node) struct Applier<S> {
     sessions: Sessions,
     limits: SessionLimits,
     reply: Reply,
+    notes: Notes,
     progress: Arc<Progress>,
     looks: Looks<S>,
     /// Whether the machine has panicked, or has not taken over a state.
@@ -67,6 +69,7 @@ impl<S: StateMachine> Applier<S> {
             sessions: Sessions::new(group.0, limits),
             limits,
             reply: Reply::new(limits.reply_bytes as usize),
+            notes: Notes::default(),
             progress: Arc::default(),
             looks: Looks::default(),
             ill: false,
@@ -94,25 +97,33 @@ impl<S: StateMachine> Applier<S> {
         }
         let Record { head: Head { client, enveloped, timestamp, number, origin }, groups, command } = *record;
         let position = Position { time: timestamp.time, group: Group(GroupId(timestamp.group)), index: number };
-        let Applier { machine, group, senders, sessions, reply, .. } = self;
+        let Applier { machine, group, senders, sessions, reply, notes, .. } = self;
         let sender = senders.get(usize::from(client.0)).map_or("?", String::as_str);
-        let at = Context { group: *group, position, groups, session: None, sender };
+        let at = At { time: timestamp, index: number, incarnation: origin, destinations: groups, client: client.0 };
         let mut method = Method::Apply;
         let applied = catch_unwind(AssertUnwindSafe(|| {
-            let mut service = Served { machine, reply, at, method: &mut method, applied: None };
-            if !enveloped {
+            let context = Context { group: *group, position, groups, session: None, sender, notes: &*notes };
+            let mut service = Served { machine, reply, at: context, method: &mut method, applied: None };
+            if enveloped {
+                // A payload that no member can read is applied nowhere, and nobody is answered.
+                if let Ok(delivered) = sessions.deliver(&at, command, &mut service) {
+                    replies.push(&Answer::to(client, &delivered));
+                }
+            } else {
                 sessions.expire(timestamp.time, &mut service);
                 service.apply_bare(command);
-                return service.applied;
             }
-            let at = At { time: timestamp, index: number, incarnation: origin, destinations: groups, client: client.0 };
-            // A payload that no member can read is applied nowhere, and nobody is answered.
-            let delivered = sessions.deliver(&at, command, &mut service).ok()?;
-            replies.push(&Answer::to(client, &delivered));
             service.applied
         }));
         match applied {
             Ok(applied) => {
+                if !notes.is_empty() {
+                    notes.take(|session, bytes| {
+                        if let Some(answer) = sessions.notify(&at, session.0, bytes) {
+                            replies.push(&answer);
+                        }
+                    });
+                }
                 self.progress.note_applied(position);
                 applied
             }
@@ -211,6 +222,7 @@ impl<S: StateMachine> Applier<S> {
     #[cold]
     fn poison(&mut self, at: Position, method: &str, panic: &(dyn Any + Send)) {
         self.ill = true;
+        self.notes = Notes::default();
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why");
         let (index, time) = (at.index, at.time);

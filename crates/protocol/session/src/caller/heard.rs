@@ -1,0 +1,65 @@
+//! What a caller has heard of the notifications to its session.
+
+use stentor_multicast::{GroupId, Incarnation};
+
+use crate::{Outcome, ReplyRecord};
+
+/// News of the notifications of one group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Notified {
+    /// The group.
+    pub group: GroupId,
+    /// So many were lost since the last news.
+    pub missed: u64,
+    /// Whether the record holds a notification, which comes behind those that were lost.
+    pub is_one: bool,
+}
+
+/// By group, the number of notifications that were received or are known to be lost.
+///
+/// A group numbers them from 1 in each generation of the session. It begins anew where the session is widened into it again, and in each
+/// incarnation: that is a later [`Count`]. A record with a number that is not above the known one is old, and so is one of an earlier
+/// count: it was overtaken by one that told of it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Heard(Vec<(GroupId, Count)>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Count {
+    incarnation: Incarnation,
+    /// Since when the session is open in the group.
+    since: u64,
+    number: u64,
+}
+
+impl Count {
+    fn is_before(&self, other: &Count) -> bool {
+        (self.incarnation.number, self.since) < (other.incarnation.number, other.since)
+    }
+}
+
+impl Heard {
+    /// Takes a record of the caller's session and generation. Returns what is new.
+    pub(super) fn take(&mut self, group: GroupId, record: &ReplyRecord<'_>) -> Option<Notified> {
+        let told = Count { incarnation: record.position.incarnation, since: record.end, number: record.request };
+        let at = self.0.iter().position(|(known, _)| *known == group).unwrap_or_else(|| {
+            self.0.push((group, Count { number: 0, ..told }));
+            self.0.len() - 1
+        });
+        let known = &mut self.0[at].1;
+        if told.is_before(known) {
+            return None;
+        }
+        if (known.incarnation, known.since) != (told.incarnation, told.since) {
+            known.number = 0;
+        }
+        let new = told.number.checked_sub(known.number).filter(|new| *new > 0)?;
+        *known = told;
+        let is_one = record.outcome == Outcome::Notification;
+        Some(Notified { group, missed: new - u64::from(is_one), is_one })
+    }
+
+    /// Another generation begins.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
