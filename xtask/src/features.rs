@@ -9,7 +9,7 @@ use crate::cargo::{Context, line, run};
 use crate::step::Outcome;
 
 /// The combinations. Each fabric is built alone, because one must not need what only another one brings.
-const COMBINATIONS: [&str; 9] = [
+const COMBINATIONS: [&str; 10] = [
     "shm",
     "roce",
     "verbs",
@@ -19,6 +19,7 @@ const COMBINATIONS: [&str; 9] = [
     "shm,unstable-core",
     "ofi,unstable-core",
     "shm,checker",
+    "shm,sim",
 ];
 /// The features of which at least one is needed.
 const FABRICS: [&str; 4] = ["shm", "roce", "verbs", "ofi"];

@@ -128,6 +128,7 @@ pub(crate) const MAP: &[Place] = &[
             "stentor-multicast",
             "stentor-neb",
             "stentor-session",
+            "stentor-simulation",
             "stentor-switch-host",
         ],
         tests_on: &[],

@@ -79,6 +79,7 @@
 //! | `verbs` | RDMA devices, through rdma-core |
 //! | `ofi` | libfabric: EFA and others |
 //! | `unstable-core` | the modules `config`, `operator` and `runtime`, of which all this is made. They may change with every version |
+//! | `sim` | the module `sim`: a state machine and its clients under simulation, in tests |
 //! | `checker` | histories of runs, for `stentor check`; with them comes `unstable-core` |
 //!
 //! At least one of the fabrics is needed.
@@ -118,6 +119,8 @@ mod runtime;
     allow(dead_code, reason = "fabrics share parts that are dead without them")
 )]
 pub mod runtime;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod state_machine;
 
 pub use broadcast::{Broadcast, BroadcastBuilder, BroadcastError, BroadcastErrorKind, Heard, NotSent};

@@ -1,4 +1,4 @@
-//! The examples of channels, of the broadcast, of embedded clients and of locks do what they say.
+//! The examples of channels, of the broadcast, of embedded clients, of locks and of the simulation do what they say.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -154,4 +154,11 @@ fn locks_of_the_example_go_on_when_their_holder_dies() {
         }
     }
     assert!(numbers.is_sorted() && numbers[0] < numbers[1] && numbers[1] < numbers[2], "{numbers:?}");
+}
+
+#[test]
+fn the_simulated_locks_pass() {
+    let directory = TempDir::new();
+    let lines = Running::start("simulated_locks", &[], &directory, Stdio::null()).end();
+    assert!(lines[0].starts_with("200 seeds, "), "{lines:?}");
 }

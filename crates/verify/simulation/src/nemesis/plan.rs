@@ -167,7 +167,7 @@ pub(super) fn stops(chance: &mut Chance, profile: Profile, topology: &Topology) 
         let group = chance.pick(&groups);
         let members: Vec<ProcessId> = topology.members(group).collect();
         let who = match chance.between(0, 5) {
-            0 => Target::Process(
+            0 if topology.clients() > 1 => Target::Process(
                 topology.client_process(ClientId(chance.between(1, topology.clients() as u64 - 1) as u16)),
             ),
             1 | 2 => Target::Leader(group),

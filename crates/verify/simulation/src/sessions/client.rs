@@ -11,9 +11,10 @@ use stentor_session::{
 };
 
 use super::disk::Written;
-use super::ledger::Told;
-use super::service::{COMMAND_BYTES, is_query};
+use super::served::TOKEN_BYTES;
 use super::shared::Shared;
+use super::told::Told;
+use super::workload::{Begun, Next, Turn};
 use crate::chance::Chance;
 use crate::clocks::EPOCH_NS;
 
@@ -250,6 +251,8 @@ impl ClientActor {
             Told::Unknown(_) => counts.unresolvable += u64::from(last),
         }
         if last {
+            shared.tell(|| format!("client {} {}", self.id.0, in_words(told, token)));
+            shared.workload.borrow_mut().told(token, told, shared.next_stamp());
             disk.tickets.remove(at);
             self.sent.retain(|sent| sent.token != token);
             self.asked.retain(|asked| asked.token != token);
@@ -272,13 +275,13 @@ impl ClientActor {
             self.shared.world.wake_at(self.me, self.not_before_ns);
             return false;
         }
-        let to = self.next_to.take().unwrap_or_else(|| self.draw_groups());
+        let Some(to) = self.next_to.take().or_else(|| self.next_groups(now_ns)) else { return false };
         // Most of those that wait for room do not begin.
         if self.client.next_id(&to, &[]).is_err() && self.chance.between(0, 15) > 0 {
             self.next_to = Some(to);
             return false;
         }
-        let is_query = is_query(self.shared.coming_token());
+        let is_query = self.shared.workload.borrow().is_query(self.id, self.shared.coming_token());
         let begun = self.caller.as_mut().map(|caller| match is_query {
             true => caller.begin_query(&to),
             false => caller.begin(&to),
@@ -306,6 +309,25 @@ impl ClientActor {
         true
     }
 
+    /// Asks what comes next. Returns the groups of a call.
+    fn next_groups(&mut self, now_ns: u64) -> Option<Vec<GroupId>> {
+        let shared = Rc::clone(&self.shared);
+        let session = self.caller.as_ref()?.id();
+        let groups = shared.topology.groups();
+        let mut turn = Turn { client: self.id, session, now_ns, groups, chance: &mut self.chance };
+        let next = shared.workload.borrow_mut().next(&mut turn);
+        match next {
+            Next::Call(to) => return Some(to),
+            Next::Later => {}
+            Next::Wait(ns) => {
+                self.not_before_ns = now_ns.saturating_add(ns);
+                shared.world.wake_at(self.me, self.not_before_ns);
+            }
+            Next::Done => shared.disks[usize::from(self.id.0)].borrow_mut().left = 0,
+        }
+        None
+    }
+
     /// Writes a command down that has begun, and sends it. Returns whether it was sent.
     fn begun(&mut self, now_ns: u64, request: u64, to: Vec<GroupId>) -> bool {
         let shared = Rc::clone(&self.shared);
@@ -318,7 +340,13 @@ impl ClientActor {
         disk.left -= 1;
         disk.tickets.push(Written { ticket: Ticket::from_bytes(&ticket.to_bytes()).unwrap_or_default(), token });
         drop(disk);
-        let session = caller.id();
+        let (session, generation) = (caller.id(), caller.generation());
+        let stamp = shared.next_stamp();
+        let begun = Begun { token, client: self.id, session, generation, to: &to, stamp };
+        shared.workload.borrow_mut().begun(&begun);
+        shared.tell(|| {
+            format!("client {} begins call {token} under session {:08x}.{generation}", self.id.0, session.0 >> 96)
+        });
         let name = (ticket.generation, ticket.word, ticket.request);
         if let Some(sequence) = self.send(request, token, &to) {
             let sent = Sent {
@@ -352,20 +380,16 @@ impl ClientActor {
         if !self.caller.as_ref()?.envelope(request, &mut envelope) {
             return None;
         }
-        let command: [u8; COMMAND_BYTES] = token.to_le_bytes();
-        let padding = vec![token as u8; token as usize % 64];
-        self.submit(to, &[&envelope, &command, &padding]).ok()
+        let mut command = Vec::with_capacity(TOKEN_BYTES);
+        command.extend(token.to_le_bytes());
+        self.shared.workload.borrow().command(token, &mut command);
+        self.submit(to, &[&envelope, &command]).ok()
     }
 
-    /// The destinations of a command.
+    /// Draws some groups.
     pub(super) fn draw_groups(&mut self) -> Vec<GroupId> {
-        let mut to: Vec<GroupId> = self.shared.topology.group_ids().collect();
-        let wanted = self.chance.pick(&[1, 1, 2, 2, to.len()]);
-        while to.len() > wanted {
-            let drop = self.chance.between(0, to.len() as u64 - 1) as usize;
-            to.remove(drop);
-        }
-        to
+        let (groups, client) = (self.shared.topology.groups(), self.id);
+        Turn { client, session: SessionId(0), now_ns: 0, groups, chance: &mut self.chance }.draw_groups()
     }
 
     /// Whether it ends its session because groups have no room for it: clients that wait for each other's places would wait for ever.
@@ -406,5 +430,22 @@ fn told(fate: Fate<'_>) -> Told {
         }
         Fate::NotApplied(_) => Told::NotApplied,
         Fate::Unknown(why) => Told::Unknown(why),
+    }
+}
+
+/// What a client was told, in words.
+fn in_words(told: &Told, token: u64) -> String {
+    match told {
+        Told::Applied(replies) => {
+            let replies = replies.iter().map(|(group, position, bytes)| {
+                let reply = bytes.as_ref().map_or("a reply that is too long".to_owned(), |bytes| {
+                    format!("\"{}\"", bytes[..bytes.len().min(60)].escape_ascii())
+                });
+                format!("{reply} by group {} at {}", group.0, position.index)
+            });
+            format!("has the answer to call {token}: {}", replies.collect::<Vec<_>>().join(", "))
+        }
+        Told::NotApplied => format!("is told that call {token} is not applied"),
+        Told::Unknown(why) => format!("is told that nobody knows whether call {token} is applied: {why:?}"),
     }
 }

@@ -6,7 +6,8 @@ use stentor_multicast::GroupId;
 use stentor_session::{Caller, Kind, Outcome, SessionId, Ticket, Why};
 
 use super::client::{Asked, ClientActor, Stage};
-use super::ledger::{Told, passes};
+use super::ledger::passes;
+use super::told::Told;
 
 impl ClientActor {
     /// Looks after the session and after what is not answered.
@@ -86,6 +87,11 @@ impl ClientActor {
         let mut disk = shared.disks[usize::from(self.id.0)].borrow_mut();
         let Some(caller) = &self.caller else { return };
         shared.record("agreed", now_ns, self.me, &[kind as u64, refused.is_none().into(), caller.generation().into()]);
+        shared.tell(|| {
+            let (client, session, generation) = (self.id.0, caller.id().0 >> 96, caller.generation());
+            let how = refused.map_or("is carried out".to_owned(), |(_, outcome)| format!("is refused: {outcome:?}"));
+            format!("client {client}: {kind:?} of session {session:08x}.{generation} {how}")
+        });
         let mut counts = shared.counts.borrow_mut();
         let full = refused.is_some_and(|(_, outcome)| outcome == Outcome::TableFull);
         if full {

@@ -1,31 +1,46 @@
 //! The judge: what was applied where, and what callers were told.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use stentor_checker::{CounterExample, Verdict};
-use stentor_multicast::GroupId;
-use stentor_session::{Outcome, Position, SessionId, Why};
+use stentor_fabric::ProcessId;
+use stentor_multicast::{ClientId, GroupId, Timestamp};
+use stentor_session::{Outcome, Position, SessionId, SessionLimits, Why};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::scenario::REPLY_BYTES;
-use super::service::{Place, is_query, state_in};
+use super::tally::{is_query, state_in};
+use super::told::Told;
 
-/// What a caller was told of a command.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Told {
-    /// Group, place and reply, `None` if it was too long.
-    Applied(Vec<(GroupId, Position, Option<Vec<u8>>)>),
-    NotApplied,
-    Unknown(Why),
-}
-
-/// What came of a command in one group.
+/// What came of a call in one group.
 #[derive(Clone, Debug)]
-struct Applied {
-    number: u64,
-    time: u64,
-    reply: Vec<u8>,
+pub struct Applied {
+    /// Its number in the order of the group.
+    pub number: u64,
+    /// Its final timestamp.
+    pub timestamp: Timestamp,
+    /// The whole reply.
+    pub reply: Vec<u8>,
 }
+
+/// Sessions that ended at one place of a group's order.
+#[derive(Clone, Debug)]
+pub struct Ends {
+    /// The final timestamp of the message at which they did.
+    pub timestamp: Timestamp,
+    /// Its groups.
+    pub groups: Vec<GroupId>,
+    /// Who multicast it.
+    pub client: ClientId,
+    /// The sessions, as members were told.
+    pub sessions: Vec<SessionId>,
+}
+
+/// A place in one group's order: the number of a delivery.
+pub(super) type Place = (GroupId, u64);
+
+/// Where each call was applied: by token and group.
+pub type AppliedCalls = BTreeMap<u64, BTreeMap<GroupId, Applied>>;
 
 /// A command.
 #[derive(Clone, Debug)]
@@ -46,30 +61,49 @@ struct Command {
 pub(super) struct Ledger {
     /// Requests of earlier generations that a table keeps.
     window: usize,
+    /// The longest reply that a table keeps.
+    reply_bytes: usize,
+    /// Members replicate a [`Tally`](super::tally::Tally), whose replies tell its state.
+    of_tally: bool,
     commands: BTreeMap<u64, Command>,
-    /// By group and number of the delivery: the state after it, as the first member had it.
-    states: HashMap<Place, u64>,
+    /// By group and number of the delivery: table and value after it, and the first member that had them.
+    states: HashMap<Place, ([u64; 2], ProcessId)>,
+    /// The values of two members differ.
+    values_differ: bool,
     /// Places whose effect is known.
     seen: HashSet<Place>,
     /// What each group has replied to the last command: digest and count.
     last: HashMap<GroupId, [u64; 2]>,
     /// Sessions that ended or ran out in a group.
     ended: HashSet<(GroupId, SessionId)>,
+    /// And where, as far as members have applied the deliveries there.
+    ends: BTreeMap<Place, Ends>,
     /// The first violation of each property.
     violations: BTreeMap<&'static str, String>,
+    /// Those that nobody has asked for yet.
+    news: Vec<String>,
 }
 
 impl Ledger {
     /// The properties, by name.
     pub(super) const PROPERTIES: [&'static str; 9] = ["X1", "X2", "X3", "X4", "X5", "X6", "X7", "X8", "X9"];
 
-    /// Returns the ledger of a run whose tables keep this many requests of earlier generations.
-    pub(super) fn new(window: u32) -> Ledger {
-        Ledger { window: window as usize, ..Ledger::default() }
+    /// Returns the ledger of a run with these tables, of a [`Tally`](super::tally::Tally) or of another machine.
+    pub(super) fn new(limits: SessionLimits, of_tally: bool) -> Ledger {
+        let (window, reply_bytes) = (limits.window as usize, limits.reply_bytes as usize);
+        Ledger { window, reply_bytes, of_tally, ..Ledger::default() }
     }
 
     pub(super) fn violate(&mut self, property: &'static str, what: String) {
-        self.violations.entry(property).or_insert(what);
+        if let Entry::Vacant(first) = self.violations.entry(property) {
+            self.news.push(format!("{property}: {what}"));
+            first.insert(what);
+        }
+    }
+
+    /// Takes the violations since the last time.
+    pub(super) fn news(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.news)
     }
 
     /// A command was begun by a caller that had heard of the order up to a time.
@@ -79,18 +113,26 @@ impl Ledger {
         self.commands.insert(token, command);
     }
 
-    /// A member applied a command.
-    pub(super) fn applied(&mut self, (group, number): Place, time: u64, token: u64, reply: Vec<u8>) {
-        if !self.seen.insert((group, number)) {
-            return;
+    /// A member applied a command. Returns whether it is the first one.
+    pub(super) fn applied(&mut self, place: Place, timestamp: Timestamp, token: u64, reply: &[u8]) -> bool {
+        let is_first = self.seen.insert(place);
+        if is_first {
+            self.applied_first(place, timestamp, token, reply);
         }
-        self.check_query(group, token, &reply);
+        is_first
+    }
+
+    fn applied_first(&mut self, (group, number): Place, timestamp: Timestamp, token: u64, reply: &[u8]) {
+        let time = timestamp.time;
+        if self.of_tally {
+            self.check_query(group, token, reply);
+        }
         let Some(command) = self.commands.get_mut(&token) else {
             return self.violate("X1", format!("group {} applies command {token}, which nobody sent", group.0));
         };
         let earlier = command.applied.get(&group).map(|applied| applied.number);
         let (is_for, never, heard) = (command.to.contains(&group), command.never, command.heard);
-        command.applied.entry(group).or_insert(Applied { number, time, reply });
+        command.applied.entry(group).or_insert_with(|| Applied { number, timestamp, reply: reply.to_vec() });
         if let Some(earlier) = earlier {
             self.violate("X1", format!("group {} applies command {token} at {earlier} and {number}", group.0));
         }
@@ -127,13 +169,31 @@ impl Ledger {
         self.ended.extend(sessions.into_iter().map(|session| (group, session)));
     }
 
-    /// A member has this state after this delivery.
-    pub(super) fn state(&mut self, place: Place, state: &[u8]) {
-        let hash = xxh3_64(state);
-        if *self.states.entry(place).or_insert(hash) != hash {
+    /// Sessions ended at a member, at a place. Returns whether it is the first one to be told.
+    pub(super) fn ended_at(&mut self, place: Place, ends: Ends) -> bool {
+        self.ended(place.0, ends.sessions.iter().copied());
+        let entry = self.ends.entry(place);
+        let is_first = matches!(entry, Entry::Vacant(_));
+        entry.or_insert(ends);
+        is_first
+    }
+
+    /// A member has this table and this value after this delivery.
+    pub(super) fn state(&mut self, place: Place, me: ProcessId, table: &[u8], value: &[u8]) {
+        let hashes = [xxh3_64(table), xxh3_64(value)];
+        let (first, other) = *self.states.entry(place).or_insert((hashes, me));
+        if first != hashes {
             let (group, number) = place;
-            self.violate("X6", format!("two members of group {} differ after delivery {number}", group.0));
+            let what = if first[1] == hashes[1] { "replies or sessions" } else { "values" };
+            self.values_differ |= first[1] != hashes[1];
+            let text = format!("the {what} of {other} and {me} in group {} differ after delivery {number}", group.0);
+            self.violate("X6", text);
         }
+    }
+
+    /// Whether the values of two members differ, and not only what they keep for sessions.
+    pub(super) fn do_values_differ(&self) -> bool {
+        self.values_differ
     }
 
     /// Whether the caller knows the fate of a command.
@@ -152,7 +212,7 @@ impl Ledger {
                 if command.never {
                     return self.violate("X4", format!("command {token} is told to be not applied, and applied"));
                 }
-                if let Err(why) = compare(command, replies) {
+                if let Err(why) = compare(command, replies, self.reply_bytes) {
                     self.violate("X3", format!("the reply to command {token}: {why}"));
                 }
             }
@@ -223,9 +283,14 @@ impl Ledger {
         let first = self.violations.iter().next().map(|(property, what)| format!("{property}: {what}"));
         (verdicts, first)
     }
+
+    /// Returns where calls were applied, and where sessions ended.
+    pub(super) fn into_places(self) -> (AppliedCalls, BTreeMap<(GroupId, u64), Ends>) {
+        (self.commands.into_iter().map(|(token, command)| (token, command.applied)).collect(), self.ends)
+    }
 }
 
-fn compare(command: &Command, replies: &[(GroupId, Position, Option<Vec<u8>>)]) -> Result<(), String> {
+fn compare(command: &Command, replies: &[(GroupId, Position, Option<Vec<u8>>)], longest: usize) -> Result<(), String> {
     let groups: Vec<GroupId> = replies.iter().map(|(group, ..)| *group).collect();
     if groups != command.to {
         return Err(format!("it is of groups {groups:?}, and was sent to {:?}", command.to));
@@ -234,12 +299,14 @@ fn compare(command: &Command, replies: &[(GroupId, Position, Option<Vec<u8>>)]) 
         let Some(applied) = command.applied.get(group) else {
             return Err(format!("group {} has not applied it", group.0));
         };
-        if (applied.number, applied.time) != (position.index, position.timestamp.time) {
+        if (applied.number, applied.timestamp.time) != (position.index, position.timestamp.time) {
             return Err(format!("group {} applied it at {}, not at {}", group.0, applied.number, position.index));
         }
-        let right = bytes.as_ref().map_or(applied.reply.len() > REPLY_BYTES as usize, |bytes| *bytes == applied.reply);
+        let right = bytes.as_ref().map_or(applied.reply.len() > longest, |bytes| *bytes == applied.reply);
         if !right {
-            return Err(format!("group {} replied {:02x?}, and the caller got {bytes:02x?}", group.0, applied.reply));
+            let got = bytes.as_ref().map_or("nothing".to_owned(), |bytes| format!("\"{}\"", bytes.escape_ascii()));
+            let replied = applied.reply.escape_ascii();
+            return Err(format!("group {} replied \"{replied}\", and the caller got {got}", group.0));
         }
     }
     Ok(())
@@ -252,11 +319,16 @@ pub(super) fn passes(outcome: Outcome) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use stentor_multicast::{Incarnation, Timestamp};
+    use stentor_multicast::Incarnation;
 
     use super::*;
 
     const SESSION: SessionId = SessionId(7);
+    const LIMITS: SessionLimits = SessionLimits { sessions: 1, ended: 0, window: 0, reply_bytes: 40, ttl: 1 };
+
+    fn at(time: u64) -> Timestamp {
+        Timestamp { time, group: 0 }
+    }
 
     fn violated(ledger: &Ledger) -> Vec<&'static str> {
         ledger.violations.keys().copied().collect()
@@ -280,10 +352,10 @@ mod tests {
         for (answer, next, is_right) in
             [(whole(7, 1), whole(8, 2), true), (whole(8, 2), whole(9, 3), false), (whole(7, 1), whole(9, 3), false)]
         {
-            let mut ledger = Ledger::default();
+            let mut ledger = Ledger::new(LIMITS, true);
             for (place, (token, reply)) in (1..).zip([(1, whole(7, 1)), (query, answer), (2, next)]) {
                 ledger.begun(token, SESSION, &[group], 0);
-                ledger.applied((group, place), 90, token, reply);
+                ledger.applied((group, place), at(90), token, &reply);
             }
             assert_eq!(violated(&ledger).is_empty(), is_right);
             assert!(is_right || violated(&ledger) == ["X9"]);
@@ -293,24 +365,24 @@ mod tests {
     #[test]
     fn each_property_is_violated_by_what_it_is_about() {
         let one = [GroupId(0)];
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::new(LIMITS, true);
         ledger.begun(1, SESSION, &one, 0);
-        ledger.applied((one[0], 5), 90, 1, whole(7, 1));
-        ledger.applied((one[0], 5), 90, 1, whole(7, 1));
+        ledger.applied((one[0], 5), at(90), 1, &whole(7, 1));
+        ledger.applied((one[0], 5), at(90), 1, &whole(7, 1));
         ledger.told(1, &reply(0, 5, &whole(7, 1)), 0, true);
         ledger.close(true);
         assert_eq!(violated(&ledger), [""; 0]);
         ledger.told(1, &reply(0, 5, b"no"), 0, true);
-        ledger.applied((one[0], 6), 91, 1, whole(8, 2));
+        ledger.applied((one[0], 6), at(91), 1, &whole(8, 2));
         assert_eq!(violated(&ledger), ["X1", "X3"]);
 
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::new(LIMITS, true);
         ledger.begun(2, SESSION, &[GroupId(0), GroupId(1)], 0);
-        ledger.applied((GroupId(1), 1), 90, 2, whole(7, 1));
+        ledger.applied((GroupId(1), 1), at(90), 2, &whole(7, 1));
         ledger.told(2, &Told::NotApplied, 0, true);
         ledger.told(2, &Told::Unknown(Why::Forgotten(GroupId(0))), 1, true);
-        ledger.state((GroupId(0), 1), b"a");
-        ledger.state((GroupId(0), 1), b"b");
+        ledger.state((GroupId(0), 1), ProcessId(0), b"", b"a");
+        ledger.state((GroupId(0), 1), ProcessId(0), b"", b"b");
         ledger.close(false);
         assert_eq!(violated(&ledger), ["X4", "X5", "X6"]);
         ledger.close(true);
@@ -328,7 +400,7 @@ mod tests {
             (Why::Forgotten(group), 1, false, false),
             (Why::TimedOut, 9, true, false),
         ] {
-            let mut ledger = Ledger::new(2);
+            let mut ledger = Ledger::new(SessionLimits { window: 2, ..LIMITS }, true);
             ledger.begun(1, SESSION, &[group], 0);
             ledger.ended(group, ended.then_some(SESSION));
             ledger.told(1, &Told::Unknown(why), age, true);

@@ -8,18 +8,22 @@ use stentor_fabric_sim::SimFabric;
 use stentor_multicast::{Application, Ballot, ClientId, Delivered, GroupId, Member, NodeError, ReplicaConfig};
 use stentor_session::{Answer, Answers, At, Kind, Sessions, Verdict};
 
-use super::service::{Done, Served, Tally};
+use super::ledger::Ends;
+use super::machine::{Machine, Place};
+use super::served::{Done, Served};
 use super::shared::Shared;
 use crate::chance::Chance;
 use crate::clocks::BOUND_NS;
 use crate::faulty_run::Candidate;
 use crate::faulty_run::member::{TICK_NS, start};
 
-/// What is applied: the table and the service below it.
+/// What is applied: the table and the machine below it.
 struct Applied {
     group: GroupId,
     sessions: Sessions,
-    tally: Tally,
+    machine: Box<dyn Machine>,
+    /// The state with which the machine began.
+    first: Vec<u8>,
     /// What is to be said: client, whether by all members, record.
     replies: Vec<(ClientId, bool, Vec<u8>)>,
     /// Commands that were applied in this step.
@@ -51,6 +55,9 @@ impl MemberActor {
         member.set_clock_bound(Duration::from_nanos(BOUND_NS));
         let group = member.replica().group();
         let election = shared.nemesis.borrow().election(me);
+        let machine = (shared.machine)(group);
+        let mut first = Vec::new();
+        machine.write(&mut first);
         Ok(MemberActor {
             member,
             me,
@@ -61,7 +68,8 @@ impl MemberActor {
             applied: Applied {
                 group,
                 sessions: shared.table(group),
-                tally: Tally::default(),
+                machine,
+                first,
                 replies: Vec::new(),
                 tokens: Vec::new(),
             },
@@ -133,6 +141,7 @@ impl MemberActor {
         }
         if replica.is_leader() && self.led.replace(replica.ballot()) != Some(replica.ballot()) {
             shared.nemesis.borrow_mut().ready(now_ns, replica.group(), self.me);
+            shared.leaders.set(shared.leaders.get() + 1);
         }
     }
 
@@ -172,13 +181,15 @@ struct App<'a> {
 impl App<'_> {
     /// Judges a delivery by the table.
     fn apply(&mut self, delivered: &Delivered<'_>, done: &mut Done) {
-        let Applied { sessions, tally, replies, .. } = &mut *self.applied;
-        let mut service = Served { tally, done };
+        let Applied { group, sessions, machine, replies, .. } = &mut *self.applied;
         let groups: Vec<GroupId> = delivered.groups.iter().collect();
         let client = delivered.id.client;
+        let (timestamp, number) = (delivered.timestamp, delivered.number);
+        let place = Place { token: 0, group: *group, groups: &groups, timestamp, number, client, session: None };
+        let mut service = Served { machine: &mut **machine, at: place, done };
         let at = At {
-            time: delivered.timestamp,
-            index: delivered.number,
+            time: timestamp,
+            index: number,
             incarnation: delivered.origin,
             destinations: &groups,
             client: client.0,
@@ -207,10 +218,10 @@ impl App<'_> {
     }
 
     fn judge(&self, number: u64) {
-        let mut state = Vec::new();
-        self.applied.sessions.write(&mut state);
-        self.applied.tally.write(&mut state);
-        self.shared.ledger.borrow_mut().state((self.applied.group, number), &state);
+        let (mut table, mut value) = (Vec::new(), Vec::new());
+        self.applied.sessions.write(&mut table);
+        self.applied.machine.compared(&mut value);
+        self.shared.ledger.borrow_mut().state((self.applied.group, number), self.me, &table, &value);
     }
 }
 
@@ -224,17 +235,29 @@ impl Application for App<'_> {
         if std::mem::take(self.absent) {
             progress.restored(self.me, delivered.number - 1);
         }
-        let (group, number, time) = (self.applied.group, delivered.number, delivered.timestamp.time);
+        let (group, number, timestamp) = (self.applied.group, delivered.number, delivered.timestamp);
+        let time = timestamp.time;
         let first = progress.delivered(self.me, group, delivered.id, number);
         progress.note_delivery(self.now_ns, group, first);
         drop(progress);
         let mut done = Done::default();
         self.apply(delivered, &mut done);
         let mut ledger = self.shared.ledger.borrow_mut();
-        ledger.ended(group, done.ended);
+        if !done.ended.is_empty() {
+            let (groups, client) = (delivered.groups.iter().collect(), delivered.id.client);
+            let names: Vec<String> = done.ended.iter().map(|session| format!("{:08x}", session.0 >> 96)).collect();
+            if ledger.ended_at((group, number), Ends { timestamp, groups, client, sessions: done.ended }) {
+                let names = names.join(", ");
+                self.shared.tell(|| format!("group {} is told that session {names} has ended, at {number}", group.0));
+            }
+        }
         if let Some((token, reply)) = done.applied {
             self.applied.tokens.push(token);
-            ledger.applied((group, number), time, token, reply);
+            if ledger.applied((group, number), timestamp, token, &reply) {
+                self.shared.tell(|| {
+                    format!("{} of group {} is the first to apply call {token}, at {number}", self.me, group.0)
+                });
+            }
             self.shared.record("apply", self.now_ns, self.me, &[number, time, token]);
         } else {
             self.shared.record("judge", self.now_ns, self.me, &[number, time]);
@@ -247,7 +270,7 @@ impl Application for App<'_> {
 
     fn snapshot(&mut self, out: &mut Vec<u8>) {
         self.applied.sessions.write(out);
-        self.applied.tally.write(out);
+        self.applied.machine.write(out);
     }
 
     fn restore(&mut self, number: u64, state: &[u8]) {
@@ -255,20 +278,20 @@ impl Application for App<'_> {
             return;
         }
         let (group, shared) = (self.applied.group, self.shared);
-        let fresh = shared.table(group);
+        let Applied { machine, first, .. } = &mut *self.applied;
         let read = if number == 0 {
-            Some((fresh, Tally::default()))
+            Some((shared.table(group), &first[..]))
         } else {
-            let read = Sessions::read(group, shared.scenario.sessions, state).ok();
-            read.and_then(|(sessions, rest)| Some((sessions, Tally::read(rest)?)))
+            Sessions::read(group, shared.scenario.sessions, state).ok()
         };
-        let Some((sessions, tally)) = read else {
+        let Some((sessions, _)) = read.filter(|(_, value)| machine.restore(value)) else {
             return shared.ledger.borrow_mut().violate("X6", format!("{} cannot read a state", self.me));
         };
+        shared.restores.set(shared.restores.get() + u64::from(number > 0));
+        shared.tell(|| format!("{} of group {} takes over the state after {number}", self.me, group.0));
         shared.counts.borrow_mut().states_with_sessions += u64::from(!sessions.is_empty());
         let sessions = if shared.mutant.leaves_table_out() { shared.table(group) } else { sessions };
         self.applied.sessions = sessions.with_mutant(shared.mutant.of_sessions());
-        self.applied.tally = tally;
         if number > 0 {
             self.judge(number);
         }

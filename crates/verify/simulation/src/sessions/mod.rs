@@ -1,7 +1,10 @@
 //! Simulation of exactly-once sessions: real members and clients on simulated NICs, with tables of sessions above them, under the faults of
 //! the multicast's profiles.
 //!
-//! Members apply commands to a small service through `Sessions`, and say replies by `Answers`, as nodes do. Clients use `Caller` as the
+//! A drawn run ([`run_seed`]) has a small service and clients of its own. [`Service::run`] runs any other [`Machine`] under any other
+//! [`Workload`]; the properties are the same, but for the second half of X9.
+//!
+//! Members apply commands to the service through `Sessions`, and say replies by `Answers`, as nodes do. Clients use `Caller` as the
 //! library's client does: they ask for replies that do not come, renew and widen their session, write down tickets before they send, and a
 //! later process takes the session up and resolves what is open. Some send copies of commands, some give commands up, some never ask.
 //!
@@ -21,16 +24,28 @@
 mod client;
 mod counts;
 mod disk;
+mod drawn;
 mod keeping;
 mod ledger;
+mod machine;
 mod member;
 mod mutant;
 mod run;
 mod scenario;
+mod served;
 mod service;
 mod shared;
+mod story;
+mod tally;
+mod told;
+mod workload;
 
 pub use counts::SessionCounts;
+pub use ledger::{Applied, AppliedCalls, Ends};
+pub use machine::{Machine, Place};
 pub use mutant::Mutant;
 pub use run::{RunReport, record_seed, run_seed};
-pub use scenario::Scenario;
+pub use scenario::{Scenario, Shape};
+pub use service::{Service, ServiceRun};
+pub use told::Told;
+pub use workload::{Begun, Next, Turn, Workload};

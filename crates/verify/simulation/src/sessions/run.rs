@@ -7,16 +7,21 @@ use std::sync::Arc;
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, FaultCounts, SimConfig};
-use stentor_multicast::{Counts, NodeError, ProcessRole, Topology};
+use stentor_multicast::{Counts, GroupId, NodeError, ProcessRole, Topology};
 
 use super::client::ClientActor;
 use super::counts::SessionCounts;
 use super::disk::Disk;
+use super::drawn::Drawn;
 use super::ledger::Ledger;
+use super::machine::Machine;
 use super::member::MemberActor;
 use super::mutant::Mutant;
 use super::scenario::Scenario;
 use super::shared::Shared;
+use super::story::Story;
+use super::tally::Tally;
+use super::workload::Workload;
 use crate::clocks::Clocks;
 use crate::faulty_run::{Phases, RECOVERY_STEPS};
 use crate::nemesis::{Nemesis, NemesisCounts, Profile};
@@ -87,9 +92,46 @@ struct Run {
 /// # Errors
 /// As [`run_seed`].
 pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
-    let scenario = Scenario::draw(seed);
+    let parts = Parts {
+        scenario: Scenario::draw(seed),
+        of_tally: true,
+        machine: Box::new(|_| Box::new(Tally::default())),
+        workload: Rc::new(RefCell::new(Drawn)),
+        story: None,
+        recovery_steps: RECOVERY_STEPS,
+    };
+    let Ended { report, recorded, .. } = run(seed, parts, mutant, record)?;
+    Ok((report, recorded))
+}
+
+/// What a run is made of beside the protocol.
+pub(super) struct Parts {
+    pub(super) scenario: Scenario,
+    /// The machine is a [`Tally`].
+    pub(super) of_tally: bool,
+    pub(super) machine: Box<dyn Fn(GroupId) -> Box<dyn Machine>>,
+    pub(super) workload: Rc<RefCell<dyn Workload>>,
+    /// Where it says in words what happens.
+    pub(super) story: Option<Story>,
+    /// Steps of all processes within which every client comes to its end when the faults have stopped.
+    pub(super) recovery_steps: u64,
+}
+
+/// A run that has ended.
+pub(super) struct Ended {
+    pub(super) report: RunReport,
+    pub(super) recorded: Recorded,
+    pub(super) ledger: Ledger,
+    pub(super) story: Vec<String>,
+    pub(super) leaders: u64,
+    pub(super) restores: u64,
+}
+
+/// Runs a seed of these parts.
+pub(super) fn run(seed: u64, parts: Parts, mutant: Mutant, record: Record) -> Result<Ended, NodeError> {
+    let Parts { scenario, of_tally, machine, workload, story, recovery_steps } = parts;
     let base = &scenario.base;
-    let topology = Arc::new(Topology::new(&base.groups, base.clients).expect("drawn clusters are within the limits"));
+    let topology = Arc::new(Topology::new(&base.groups, base.clients).expect("the clusters are within the limits"));
     let world = record.world(SimConfig {
         mix: base.mix.clone(),
         faults: base.set_faults(seed, Nemesis::UNTIL_NS),
@@ -104,7 +146,7 @@ pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunRepo
         progress: RefCell::new(Progress::new(&topology)),
         nemesis: RefCell::new(nemesis),
         clocks: RefCell::new(clocks),
-        ledger: RefCell::new(Ledger::new(scenario.sessions.window)),
+        ledger: RefCell::new(Ledger::new(scenario.sessions, of_tally)),
         counts: RefCell::default(),
         disks: (0..base.clients).map(disk).collect(),
         scenario,
@@ -116,6 +158,12 @@ pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunRepo
         deliveries: Cell::new(0),
         tokens: Cell::new(0),
         transcript: RefCell::new(record.transcript()),
+        machine,
+        workload,
+        story: RefCell::new(story),
+        stamp: Cell::new(0),
+        leaders: Cell::new(0),
+        restores: Cell::new(0),
     });
     let incarnations = vec![1; shared.topology.processes()];
     let mut run = Run { shared, actors: Vec::new(), incarnations, writes: 0, phases: Phases::default() };
@@ -123,7 +171,7 @@ pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunRepo
         let actor = run.actor(process)?;
         run.actors.push(Some(actor));
     }
-    let finished = run.drive()?;
+    let finished = run.drive(recovery_steps)?;
     Ok(run.judge(finished))
 }
 
@@ -140,15 +188,15 @@ impl Run {
         })
     }
 
-    /// Whether every client came to its end in time.
-    fn drive(&mut self) -> Result<bool, NodeError> {
+    /// Whether every client came to its end within these steps after the faults.
+    fn drive(&mut self, recovery_steps: u64) -> Result<bool, NodeError> {
         while let Some(due) = self.phases.next(&self.shared.world, &self.shared.nemesis) {
             match due {
                 Due::Step { process, now_ns } => {
                     self.step(process, now_ns);
                     match self.phases.recovery_steps() {
                         Some(_) if self.is_through() => return Ok(true),
-                        Some(steps) if steps > RECOVERY_STEPS => return Ok(false),
+                        Some(steps) if steps > recovery_steps => return Ok(false),
                         _ => {}
                     }
                 }
@@ -165,6 +213,7 @@ impl Run {
             Some(Actor::Client(client)) => client.step(now_ns),
             None => return,
         };
+        self.shared.tell_violations();
         self.phases.stepped();
         self.shared.world.stepped(process, worked);
     }
@@ -204,7 +253,7 @@ impl Run {
         };
     }
 
-    fn judge(mut self, finished: bool) -> (RunReport, Recorded) {
+    fn judge(mut self, finished: bool) -> Ended {
         let now = self.shared.world.now_ns();
         (0..self.actors.len() as u16).for_each(|process| self.count(ProcessId(process)));
         let stand = |actor: &Actor| match actor {
@@ -214,6 +263,7 @@ impl Run {
         let stuck: Vec<String> = if finished { Vec::new() } else { self.actors.iter().flatten().map(stand).collect() };
         let missing = self.shared.progress.borrow().missing(&self.shared.topology).filter(|_| !finished);
         self.actors.clear();
+        self.shared.tell(|| if finished { "every client came to its end" } else { "the time is over" }.to_owned());
         let shared = Rc::into_inner(self.shared).expect("the actors are gone");
         let mut ledger = shared.ledger.into_inner();
         let mut counts = shared.counts.into_inner();
@@ -242,7 +292,9 @@ impl Run {
         };
         let end = [finished.into(), run.steps, now, run.messages, run.deliveries];
         let recorded = Recorded::of(&shared.world, shared.transcript.into_inner(), &end, run.violated());
-        (run, recorded)
+        let story = shared.story.into_inner().map(Story::into_lines).unwrap_or_default();
+        let (leaders, restores) = (shared.leaders.get(), shared.restores.get());
+        Ended { report: run, recorded, ledger, story, leaders, restores }
     }
 }
 

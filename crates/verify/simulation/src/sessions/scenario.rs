@@ -1,10 +1,12 @@
 //! The cluster, the sessions and the faults of one seed.
 
 use stentor_multicast::Limits;
-use stentor_session::{ReplyRecord, SessionLimits};
+use stentor_session::{Body, COMMAND_OVERHEAD, ReplyRecord, SessionLimits};
 
 use super::counts::SessionCounts;
+use super::served::TOKEN_BYTES;
 use crate::chance::Chance;
+use crate::faulty_run::RECOVERY_STEPS;
 use crate::nemesis::Profile;
 use crate::scenario as multicast;
 
@@ -14,6 +16,35 @@ const STREAM: u64 = 700;
 pub(super) const REPLY_BYTES: u32 = 40;
 /// Beside the head of a record: a reply, or the pairs of a session in four groups.
 const RECORD_BYTES: usize = 80;
+/// The same for each group, where there are more.
+const RECORD_PAIR_BYTES: usize = 20;
+/// So many processes and so many calls of all clients are usual in drawn clusters.
+const PROCESSES: u64 = 12;
+const CALLS: u64 = 120;
+
+/// The cluster of a service, and how much its clients call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Members of each group.
+    pub groups: Vec<usize>,
+    /// Clients.
+    pub clients: u16,
+    /// The most calls of each client's place.
+    pub calls: u64,
+    /// The longest command or query.
+    pub command_bytes: u32,
+    /// The longest reply.
+    pub reply_bytes: u32,
+}
+
+impl Shape {
+    /// Returns the steps within which everything comes to its end: those of a drawn cluster, and more for more processes and calls.
+    pub(super) fn recovery_steps(&self) -> u64 {
+        let processes = self.groups.iter().sum::<usize>() as u64 + u64::from(self.clients);
+        let calls = self.calls * u64::from(self.clients);
+        RECOVERY_STEPS * (1 + processes / PROCESSES + calls / CALLS)
+    }
+}
 
 /// What one seed runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,6 +120,31 @@ impl Scenario {
             copies_ns: chance.pick(&[None, Some(50_000), Some(150_000)]),
             base,
         }
+    }
+
+    /// What a seed runs of another service: everything that [`draw`](Scenario::draw) draws, but for what the shape says.
+    #[must_use]
+    pub fn of_shape(seed: u64, shape: &Shape) -> Self {
+        let mut scenario = Scenario::draw(seed);
+        let (limits, sessions) = (&mut scenario.base.limits, &mut scenario.sessions);
+        let groups = shape.groups.len();
+        // What a table tells of a session is in a record, too.
+        let record = RECORD_BYTES.max(RECORD_PAIR_BYTES * groups).max(shape.reply_bytes as usize);
+        limits.message_bytes = limits.message_bytes.max(COMMAND_OVERHEAD + TOKEN_BYTES + shape.command_bytes as usize);
+        limits.message_bytes =
+            limits.message_bytes.max(COMMAND_OVERHEAD + Body::HEAD_BYTES + Body::PAIR_BYTES * groups);
+        limits.reply_bytes = ReplyRecord::HEAD_BYTES + record;
+        limits.reply_ring_bytes = limits.reply_ring_bytes.max(2 * limits.reply_bytes as u64);
+        sessions.reply_bytes = shape.reply_bytes;
+        sessions.sessions =
+            sessions.sessions.saturating_add_signed(i32::from(shape.clients) - i32::from(scenario.base.clients)).max(1);
+        scenario.base.groups.clone_from(&shape.groups);
+        scenario.base.clients = shape.clients;
+        let calls = shape.calls.max(1);
+        scenario.ends_at = scenario.ends_at.map(|_| calls / 2).filter(|left| *left > 0);
+        scenario.base.pause_ns = scenario.base.pause_ns * scenario.commands / calls;
+        scenario.commands = calls;
+        scenario
     }
 
     /// What must happen in a simulation run, by name.

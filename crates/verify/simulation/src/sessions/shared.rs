@@ -1,6 +1,7 @@
 //! What all processes of a run share.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
@@ -11,8 +12,11 @@ use stentor_session::Sessions;
 use super::counts::SessionCounts;
 use super::disk::Disk;
 use super::ledger::Ledger;
+use super::machine::Machine;
 use super::mutant::Mutant;
 use super::scenario::Scenario;
+use super::story::Story;
+use super::workload::Workload;
 use crate::clocks::Clocks;
 use crate::nemesis::Nemesis;
 use crate::progress::Progress;
@@ -35,6 +39,17 @@ pub(super) struct Shared {
     pub(super) deliveries: Cell<u64>,
     pub(super) tokens: Cell<u64>,
     pub(super) transcript: RefCell<Option<Transcript>>,
+    /// What members replicate, and what clients call.
+    pub(super) machine: Box<dyn Fn(GroupId) -> Box<dyn Machine>>,
+    pub(super) workload: Rc<RefCell<dyn Workload>>,
+    /// What happened, in words, if somebody asks for it.
+    pub(super) story: RefCell<Option<Story>>,
+    /// The stamp of the last event of a client.
+    pub(super) stamp: Cell<u64>,
+    /// Times that a member became the leader of its group.
+    pub(super) leaders: Cell<u64>,
+    /// States of others that members took over.
+    pub(super) restores: Cell<u64>,
 }
 
 impl Shared {
@@ -56,6 +71,31 @@ impl Shared {
 
     pub(super) fn are_all_done(&self) -> bool {
         self.disks.iter().all(|disk| disk.borrow().done)
+    }
+
+    /// Returns a time that no other event of a client has: virtual time where it can be.
+    pub(super) fn next_stamp(&self) -> u64 {
+        self.stamp.set(self.world.now_ns().max(self.stamp.get() + 1));
+        self.stamp.get()
+    }
+
+    /// Adds to what happened, behind what the nemesis has done by now.
+    pub(super) fn tell(&self, what: impl FnOnce() -> String) {
+        if let Some(story) = &mut *self.story.borrow_mut() {
+            story.follow(self.nemesis.borrow().log());
+            story.push(format!("{:.1} µs: {}", self.world.now_ns() as f64 / 1e3, what()));
+        }
+    }
+
+    /// Adds what was violated since to what happened.
+    pub(super) fn tell_violations(&self) {
+        if self.story.borrow().is_some() {
+            let mut news = self.ledger.borrow_mut().news();
+            news.extend(self.workload.borrow_mut().news());
+            for violation in news {
+                self.tell(|| format!("VIOLATION: {violation}"));
+            }
+        }
     }
 
     /// Adds to the transcript.

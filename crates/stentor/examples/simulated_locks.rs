@@ -1,0 +1,98 @@
+//! A lock service under simulation: 200 seeds with all faults. In a project of your own this is a `#[test]`.
+//!
+//! cargo run --example simulated_locks --features sim
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use stentor::sim::{Next, SimCluster, SimError, Turn};
+use stentor::{Context, Frozen, Reply, SessionId, StateMachine};
+
+/// Who holds which lock, and the number that the last holder got.
+#[derive(Clone, Default)]
+struct Locks {
+    fence: u64,
+    holders: BTreeMap<u8, (SessionId, u64)>,
+}
+
+impl StateMachine for Locks {
+    type Frozen = Locks;
+
+    /// Takes the lock of this name. Replies with the holder's number if the caller has it now.
+    fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
+        let (Some(session), [name]) = (at.session(), command) else { return };
+        let fence = &mut self.fence;
+        let (holder, number) = *self.holders.entry(*name).or_insert_with(|| {
+            *fence += 1;
+            (session, *fence)
+        });
+        if holder == session {
+            reply.extend(&number.to_le_bytes());
+        }
+    }
+
+    fn session_ended(&mut self, _: &Context<'_>, session: SessionId) {
+        self.holders.retain(|_, (holder, _)| *holder != session);
+    }
+
+    fn freeze(&self) -> Locks {
+        self.clone()
+    }
+
+    fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        let (mut word, mut rest) = ([0; 8], Vec::new());
+        from.read_exact(&mut word)?;
+        from.read_to_end(&mut rest)?;
+        *self = Locks { fence: u64::from_le_bytes(word), ..Locks::default() };
+        for lock in rest.chunks_exact(25) {
+            let session = SessionId::from_bytes(lock[1..17].try_into().map_err(io::Error::other)?);
+            let number = u64::from_le_bytes(lock[17..].try_into().map_err(io::Error::other)?);
+            self.holders.insert(lock[0], (session, number));
+        }
+        Ok(())
+    }
+}
+
+impl Frozen for Locks {
+    fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.fence.to_le_bytes())?;
+        for (name, (session, number)) in &self.holders {
+            out.write_all(&[*name])?;
+            out.write_all(&session.to_bytes())?;
+            out.write_all(&number.to_le_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// A client asks for the lock again and again, and says so if another session of it gets a number that has not risen.
+fn locker() -> impl FnMut(&mut Turn<'_>) -> Next {
+    let (mut judged, mut held): (usize, Option<(SessionId, u64)>) = (0, None);
+    move |turn| {
+        let seen = &turn.seen()[judged..];
+        judged += seen.len();
+        for call in seen {
+            let Some(number) = call.reply().and_then(|reply| reply.try_into().ok()).map(u64::from_le_bytes) else {
+                continue;
+            };
+            match held.replace((call.session(), number)) {
+                Some((session, earlier)) if session != call.session() && earlier >= number => {
+                    return Next::fail(format!("the lock has number {number}, after {earlier}"));
+                }
+                _ => {}
+            }
+        }
+        if turn.random().percent(20) {
+            Next::Wait(Duration::from_micros(100))
+        } else {
+            Next::call(turn.groups()[0], [b'a'])
+        }
+    }
+}
+
+fn main() -> Result<(), SimError> {
+    let report = SimCluster::new(Locks::default, |_client| locker()).clients(3).run(0..200)?;
+    println!("{report}");
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! A state machine of any type, as far as it is applied and not copied.
+
+use stentor_multicast::GroupId;
+use stentor_simulation::sessions::Place;
+
+use crate::notes::Notes;
+use crate::{Context, Group, Position, ReadContext, Reply, SessionId, StateMachine};
+
+/// A state machine of any type, as far as it is applied and not copied.
+pub(super) trait Applies {
+    fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply);
+    fn read(&self, at: &ReadContext<'_>, query: &[u8], reply: &mut Reply);
+    fn session_ended(&mut self, at: &Context<'_>, session: SessionId);
+}
+
+impl<S: StateMachine> Applies for S {
+    fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
+        StateMachine::apply(self, at, command, reply);
+    }
+
+    fn read(&self, at: &ReadContext<'_>, query: &[u8], reply: &mut Reply) {
+        StateMachine::read(self, at, query, reply);
+    }
+
+    fn session_ended(&mut self, at: &Context<'_>, session: SessionId) {
+        StateMachine::session_ended(self, at, session);
+    }
+}
+
+/// The bytes that stand for a reply which is longer than replies may be.
+pub(super) fn too_long(most: usize) -> Vec<u8> {
+    vec![b'.'; most + 1]
+}
+
+/// Appends a reply, or what stands for one that is too long.
+pub(super) fn append(reply: &Reply, most: usize, out: &mut Vec<u8>) {
+    if reply.has_overflowed() { out.extend(too_long(most)) } else { out.extend(reply.as_bytes()) }
+}
+
+fn position(at: &Place<'_>) -> Position {
+    Position { time: at.timestamp.time, group: Group(GroupId(at.timestamp.group)), index: at.number }
+}
+
+/// Runs `with` in the context of a place. Notifications are not simulated: those that are sent are dropped.
+pub(super) fn in_context<T>(at: &Place<'_>, with: impl FnOnce(&Context<'_>) -> T) -> T {
+    let sender = format!("c{}", at.client.0);
+    with(&Context {
+        group: Group(at.group),
+        position: position(at),
+        groups: at.groups,
+        session: at.session.map(SessionId),
+        sender: &sender,
+        notes: &Notes::default(),
+    })
+}
+
+/// Runs `with` in the context of a query.
+pub(super) fn in_read_context<T>(at: &Place<'_>, with: impl FnOnce(&ReadContext<'_>) -> T) -> T {
+    let sender = format!("c{}", at.client.0);
+    with(&ReadContext { group: Group(at.group), position: position(at), sender: &sender })
+}

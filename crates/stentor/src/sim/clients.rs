@@ -1,0 +1,200 @@
+//! The clients of a simulated run: their scripts, and what they called.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use stentor_multicast::{ClientId, GroupId};
+use stentor_session as session;
+use stentor_simulation::sessions::{self, Begun, Told, Workload};
+
+use super::failure::SimProperty;
+use super::random::SimRandom;
+use super::script::{Next, Script, Turn};
+use super::seen::{Fate, Seen};
+use super::wrongs::Wrongs;
+use crate::{Group, Groups, Position, SessionId};
+
+/// What a client asks for and has not begun.
+struct Asked {
+    is_read: bool,
+    groups: Groups,
+    bytes: Vec<u8>,
+}
+
+/// One client.
+struct Client {
+    script: Box<dyn Script>,
+    random: SimRandom,
+    seen: Vec<Seen>,
+    open: usize,
+    asked: Option<Asked>,
+    is_done: bool,
+}
+
+/// A call that has begun.
+#[derive(Clone, Debug)]
+pub(super) struct SimCall {
+    pub(super) client: ClientId,
+    pub(super) session: session::SessionId,
+    pub(super) generation: u32,
+    pub(super) is_read: bool,
+    pub(super) groups: Groups,
+    pub(super) bytes: Vec<u8>,
+    pub(super) submitted: u64,
+    /// When its fate was known, and that; `None`: it never was.
+    pub(super) ended: Option<(u64, Fate)>,
+}
+
+/// The clients of a run.
+pub(super) struct Clients {
+    clients: Vec<Client>,
+    groups: Vec<Group>,
+    at_once: usize,
+    most_bytes: usize,
+    /// All calls, by token.
+    pub(super) calls: BTreeMap<u64, SimCall>,
+    wrongs: Wrongs,
+}
+
+impl Clients {
+    pub(super) fn new(
+        seed: u64,
+        scripts: Vec<Box<dyn Script>>,
+        groups: usize,
+        (at_once, most_bytes): (usize, usize),
+        wrongs: &Wrongs,
+    ) -> Clients {
+        let client = |(number, script)| Client {
+            script,
+            random: SimRandom::of_client(seed, number),
+            seen: Vec::new(),
+            open: 0,
+            asked: None,
+            is_done: false,
+        };
+        Clients {
+            clients: scripts.into_iter().enumerate().map(client).collect(),
+            groups: (0..groups as u16).map(|group| Group(GroupId(group))).collect(),
+            at_once,
+            most_bytes,
+            calls: BTreeMap::new(),
+            wrongs: wrongs.clone(),
+        }
+    }
+
+    /// What is wrong with a call, if something is.
+    fn refusal(&self, groups: &Groups, bytes: &[u8]) -> Option<String> {
+        if bytes.len() > self.most_bytes {
+            let most = self.most_bytes;
+            return Some(format!(
+                "calls with {} bytes, and `command_bytes` is {most}: raise it, or call less",
+                bytes.len()
+            ));
+        }
+        let unknown = groups.ids().iter().any(|group| usize::from(group.0) >= self.groups.len());
+        (unknown || groups.ids().is_empty())
+            .then(|| "calls no group, or one that the cluster has not: `Turn::groups` has them".to_owned())
+    }
+}
+
+impl Workload for Clients {
+    fn next(&mut self, turn: &mut sessions::Turn<'_>) -> sessions::Next {
+        let number = usize::from(turn.client.0);
+        let client = &mut self.clients[number];
+        if client.is_done {
+            return sessions::Next::Done;
+        }
+        // A process that died has asked for it, and has not begun it.
+        if let Some(asked) = &client.asked {
+            return sessions::Next::Call(asked.groups.ids().to_vec());
+        }
+        if client.open >= self.at_once {
+            return sessions::Next::Later;
+        }
+        let mut now = Turn {
+            client: number,
+            groups: &self.groups,
+            session: SessionId(turn.session),
+            time: Duration::from_nanos(turn.now_ns),
+            open: client.open,
+            seen: &client.seen,
+            random: &mut client.random,
+        };
+        let script = &mut client.script;
+        let next = self.wrongs.run(|| format!("the script of client {number}"), || script.next(&mut now));
+        let (is_read, groups, bytes) = match next {
+            Some(Next::Call(groups, bytes)) => (false, groups, bytes),
+            Some(Next::Read(groups, bytes)) => (true, groups, bytes),
+            Some(Next::Wait(time)) => return sessions::Next::Wait(time.as_nanos().clamp(1, 1 << 40) as u64),
+            ended => {
+                client.is_done = true;
+                if let Some(Next::Fail(what)) = ended {
+                    self.wrongs.note(SimProperty::Script, format!("client {number} says: {what}"));
+                }
+                return sessions::Next::Done;
+            }
+        };
+        if let Some(why) = self.refusal(&groups, &bytes) {
+            self.wrongs.note(SimProperty::Script, format!("client {number} {why}"));
+            self.clients[number].is_done = true;
+            return sessions::Next::Done;
+        }
+        let to = groups.ids().to_vec();
+        self.clients[number].asked = Some(Asked { is_read, groups, bytes });
+        sessions::Next::Call(to)
+    }
+
+    fn is_query(&self, client: ClientId, _: u64) -> bool {
+        self.clients[usize::from(client.0)].asked.as_ref().is_some_and(|asked| asked.is_read)
+    }
+
+    fn begun(&mut self, begun: &Begun<'_>) {
+        let client = &mut self.clients[usize::from(begun.client.0)];
+        let Some(Asked { is_read, groups, bytes }) = client.asked.take() else { return };
+        client.open += 1;
+        let call = SimCall {
+            client: begun.client,
+            session: begun.session,
+            generation: begun.generation,
+            is_read,
+            groups,
+            bytes,
+            submitted: begun.stamp,
+            ended: None,
+        };
+        self.calls.insert(begun.token, call);
+    }
+
+    fn command(&self, token: u64, out: &mut Vec<u8>) {
+        out.extend(self.calls.get(&token).map_or(&[][..], |call| &call.bytes));
+    }
+
+    fn told(&mut self, token: u64, told: &Told, stamp: u64) {
+        let Some(call) = self.calls.get_mut(&token) else { return };
+        let fate = fate(told);
+        call.ended = Some((stamp, fate.clone()));
+        let client = &mut self.clients[usize::from(call.client.0)];
+        client.open = client.open.saturating_sub(1);
+        let (session, groups, bytes) = (SessionId(call.session), call.groups.clone(), call.bytes.clone());
+        let seen = Seen { session, is_read: call.is_read, groups, bytes, fate };
+        client.seen.push(seen);
+    }
+
+    fn news(&mut self) -> Vec<String> {
+        self.wrongs.news()
+    }
+}
+
+fn fate(told: &Told) -> Fate {
+    match told {
+        Told::Applied(replies) => {
+            let Some((_, first, _)) = replies.first() else { return Fate::Unknown };
+            let (time, group) = (first.timestamp.time, Group(GroupId(first.timestamp.group)));
+            let position = Position { time, group, index: first.index };
+            let replies = replies.iter().map(|(group, _, bytes)| (Group(*group), bytes.clone())).collect();
+            Fate::Applied { position, replies }
+        }
+        Told::NotApplied => Fate::NotApplied,
+        Told::Unknown(_) => Fate::Unknown,
+    }
+}

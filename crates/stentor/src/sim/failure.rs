@@ -1,0 +1,155 @@
+//! A seed that failed.
+
+use std::fmt;
+
+use crate::debug::debug_as_display;
+
+/// Lines of the trace in the text of a failure.
+const SHOWN_LINES: usize = 40;
+
+/// The environment variable that names the only seed to run.
+pub(super) const SEED_VARIABLE: &str = "STENTOR_SIM_SEED";
+
+/// What a seed violated.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum SimProperty {
+    /// A machine or a script panicked.
+    Panic,
+    /// A script said that something is wrong, or called what cannot be called.
+    Script,
+    /// A value could not be written, or not be read.
+    Restore,
+    /// [`StateMachine::read`](crate::StateMachine::read) changed the value.
+    ReadChanges,
+    /// Two members of a group have different values after the same calls.
+    States,
+    /// Two members of a group reply differently to the same call, although their values are equal.
+    Replies,
+    /// No serial order of the calls that respects real time in each group, and each session, gives the replies.
+    Calls,
+    /// A client did not come to its end after the faults had stopped.
+    Liveness,
+    /// A call was applied twice, or not by all of its groups, or against what its client was told. That is not the machine's fault: report it.
+    Protocol,
+}
+
+impl SimProperty {
+    /// The property of this name in the simulation.
+    pub(super) fn of(name: &str, values_differ: bool) -> SimProperty {
+        match name {
+            "X6" if values_differ => SimProperty::States,
+            "X3" | "X6" => SimProperty::Replies,
+            "X7" => SimProperty::Liveness,
+            _ => SimProperty::Protocol,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            SimProperty::Panic => "a panic",
+            SimProperty::Script => "a script says that something is wrong",
+            SimProperty::Restore => "a value cannot be handed over",
+            SimProperty::ReadChanges => "a read changes the value",
+            SimProperty::States => {
+                "members of a group have different values after the same calls: `apply` depends on something else than value, context and \
+                 command, or `restore` does not restore what `Frozen::write` was given (`SimCluster::compare_by`, if one value can be \
+                 written in several ways)"
+            }
+            SimProperty::Replies => "members of a group reply differently to the same call",
+            SimProperty::Calls => "the replies are not those of one serial order",
+            SimProperty::Liveness => "clients do not come to their end although the faults have stopped",
+            SimProperty::Protocol => "Stentor has broken its promise: please report it",
+        }
+    }
+}
+
+impl fmt::Display for SimProperty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// A seed that failed: what it violated, and how to run it again. Its text has the end of the trace.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SimFailure {
+    pub(super) seed: u64,
+    /// What was violated, and how, in words; the most telling first. Not empty.
+    pub(super) violations: Vec<(SimProperty, String)>,
+    pub(super) trace: Vec<String>,
+    /// The call that shows it, if it is one.
+    pub(super) call: Option<u64>,
+    /// A second run of the seed did the same.
+    pub(super) repeats: bool,
+    /// The test that ran, as far as its thread has a name.
+    pub(super) test: Option<String>,
+}
+
+impl SimFailure {
+    /// Returns the seed.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Returns what was violated; of several properties the most telling one.
+    #[must_use]
+    pub fn property(&self) -> SimProperty {
+        self.violations[0].0
+    }
+
+    /// Returns all properties that were violated, each with what shows it.
+    pub fn violations(&self) -> impl Iterator<Item = (SimProperty, &str)> {
+        self.violations.iter().map(|(property, witness)| (*property, witness.as_str()))
+    }
+
+    /// Returns what shows the violation: calls, members or the text of a panic.
+    #[must_use]
+    pub fn witness(&self) -> &str {
+        &self.violations[0].1
+    }
+
+    /// Returns what happened, a line for each event, in order; of a long run the last 4000 lines.
+    #[must_use]
+    pub fn trace(&self) -> &[String] {
+        &self.trace
+    }
+
+    /// Returns whether a second run of the seed did the same. If not, the machine or a script depends on something beside the seed.
+    #[must_use]
+    pub fn repeats(&self) -> bool {
+        self.repeats
+    }
+
+    /// The lines around the first violation that was seen while the run went on, or the last ones.
+    fn shown(&self) -> std::ops::Range<usize> {
+        let ends = self.call.map(|call| format!(" has the answer to call {call}: "));
+        let shows =
+            |line: &&String| line.contains(" VIOLATION: ") || ends.as_ref().is_some_and(|ends| line.contains(ends));
+        let at = self.trace.iter().position(|line| shows(&line));
+        let end = at.map_or(self.trace.len(), |at| at + 1);
+        end.saturating_sub(SHOWN_LINES)..end
+    }
+}
+
+debug_as_display!(SimFailure);
+
+impl fmt::Display for SimFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let test = self.test.as_deref().map_or(String::new(), |test| format!(" {test}"));
+        writeln!(f, "seed {:#x} fails: {}", self.seed, self.property())?;
+        writeln!(f, "reproduce it with: {SEED_VARIABLE}={:#x} cargo test{test}", self.seed)?;
+        if !self.repeats {
+            writeln!(
+                f,
+                "a second run of the seed went otherwise: the machine or a script depends on something beside the seed"
+            )?;
+        }
+        self.violations.iter().try_for_each(|(_, witness)| writeln!(f, "  {witness}"))?;
+        let shown = self.shown();
+        writeln!(f, "lines {} to {} of {} of the trace:", shown.start + 1, shown.end, self.trace.len())?;
+        self.trace[shown].iter().try_for_each(|line| writeln!(f, "  {line}"))
+    }
+}
+
+impl std::error::Error for SimFailure {}

@@ -1,0 +1,101 @@
+//! A user's machine at one simulated member.
+
+use std::rc::Rc;
+
+use stentor_multicast::GroupId;
+use stentor_session as session;
+use stentor_simulation::sessions::{Machine, Place};
+
+use super::applies::{append, in_context, in_read_context};
+use super::failure::SimProperty;
+use super::wrongs::Wrongs;
+use crate::{Frozen, Reply, SessionId, StateMachine};
+
+/// What must be equal at all members.
+pub(super) type Compare<S> = Rc<dyn Fn(&S) -> Vec<u8>>;
+
+/// A user's machine at one simulated member. After a panic it does nothing more: the run has failed.
+pub(super) struct Hosted<S> {
+    pub(super) machine: Option<S>,
+    pub(super) group: GroupId,
+    /// `None`: what is frozen.
+    pub(super) compare: Option<Compare<S>>,
+    pub(super) most_reply: usize,
+    pub(super) wrongs: Wrongs,
+}
+
+impl<S: StateMachine> Hosted<S> {
+    /// Runs a method of the machine, unless it has panicked.
+    fn run<T>(&mut self, method: &str, with: impl FnOnce(&mut S) -> T) -> Option<T> {
+        let (machine, group) = (self.machine.as_mut()?, self.group.0);
+        let done = self.wrongs.run(|| format!("`{method}` in group {group}"), || with(machine));
+        if done.is_none() {
+            self.machine = None;
+        }
+        done
+    }
+
+    fn frozen(&self) -> Vec<u8> {
+        let Some(machine) = &self.machine else { return Vec::new() };
+        let mut bytes = Vec::new();
+        let group = self.group.0;
+        let written = self.wrongs.run(|| format!("`freeze` in group {group}"), || machine.freeze().write(&mut bytes));
+        if let Some(Err(error)) = written {
+            self.wrongs.note(SimProperty::Restore, format!("a value of group {group} cannot be written: {error}"));
+        }
+        bytes
+    }
+}
+
+impl<S: StateMachine> Machine for Hosted<S> {
+    fn apply(&mut self, at: &Place<'_>, command: &[u8], reply: &mut Vec<u8>) {
+        let most = self.most_reply;
+        let mut written = Reply::new(most);
+        self.run("apply", |machine| in_context(at, |at| machine.apply(at, command, &mut written)));
+        append(&written, most, reply);
+    }
+
+    fn query(&mut self, at: &Place<'_>, query: &[u8], reply: &mut Vec<u8>) {
+        let mut before = Vec::new();
+        self.compared(&mut before);
+        let most = self.most_reply;
+        let mut written = Reply::new(most);
+        self.run("read", |machine| in_read_context(at, |at| machine.read(at, query, &mut written)));
+        append(&written, most, reply);
+        let mut after = Vec::new();
+        self.compared(&mut after);
+        if before != after {
+            let (group, number) = (self.group.0, at.number);
+            self.wrongs
+                .note(SimProperty::ReadChanges, format!("`read` changes the value of group {group} at {number}"));
+        }
+    }
+
+    fn session_ended(&mut self, at: &Place<'_>, session: session::SessionId) {
+        self.run("session_ended", |machine| in_context(at, |at| machine.session_ended(at, SessionId(session))));
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.frozen());
+    }
+
+    fn restore(&mut self, state: &[u8]) -> bool {
+        let restored = self.run("restore", |machine| machine.restore(&mut &state[..]));
+        if let Some(Err(error)) = restored {
+            let group = self.group.0;
+            self.wrongs.note(SimProperty::Restore, format!("a member of group {group} cannot read a value: {error}"));
+            self.machine = None;
+        }
+        true
+    }
+
+    fn compared(&self, out: &mut Vec<u8>) {
+        match (&self.compare, &self.machine) {
+            (Some(compare), Some(machine)) => {
+                let bytes = self.wrongs.run(|| "`compare_by`".to_owned(), || compare(machine));
+                out.extend(bytes.unwrap_or_default());
+            }
+            _ => out.extend(self.frozen()),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Decides whether the calls of a run are those of one serial order.
+
+use std::collections::BTreeMap;
+
+use stentor_checker as checker;
+use stentor_checker::calls::{Call, History, Kind, Outcome, Position, Verdict, decide, verify};
+use stentor_multicast::GroupId;
+use stentor_session::SessionId;
+use stentor_simulation::sessions::AppliedCalls;
+
+use super::applies::too_long;
+use super::seen::Fate;
+use super::sequential::{Sequential, operation};
+
+/// What was decided of the calls of a run.
+pub(super) enum Decided {
+    Kept,
+    /// What contradicts the promise; and the first call, in the order that members had, to which the model replies otherwise.
+    Violated(String, Option<u64>),
+    /// The search was given up.
+    TooHard,
+}
+
+/// Decides whether the calls of a run are those of one serial order. `finished`: nothing is under way any more.
+pub(super) fn decided(model: &Sequential<'_>, finished: bool) -> Decided {
+    let history = match history(model, finished) {
+        Ok(history) => history,
+        Err(why) => return Decided::Violated(why, None),
+    };
+    // The order that members had is the one that shows it, unless something is wrong.
+    let calls = history.calls();
+    let mut order: Vec<usize> =
+        (1..calls.len()).filter(|token| took_effect(&calls[*token], *token, model.applied)).collect();
+    order.sort_by_key(|token| model.applied[&(*token as u64)].values().next().map(|applied| applied.timestamp));
+    if verify(&history, model, &order).is_ok() {
+        return Decided::Kept;
+    }
+    match decide(&history, model) {
+        Verdict::Kept(_) => Decided::Kept,
+        Verdict::Violated(example) => match first_difference(model, &history, &order) {
+            Some((token, text)) => Decided::Violated(format!("{text}\n  {example}"), Some(token)),
+            None => Decided::Violated(example.to_string(), None),
+        },
+        Verdict::TooHard => Decided::TooHard,
+    }
+}
+
+/// The first call of an order to which the model replies otherwise than members did.
+fn first_difference(model: &Sequential<'_>, history: &History, order: &[usize]) -> Option<(u64, String)> {
+    let mut before: BTreeMap<GroupId, Vec<u64>> = BTreeMap::new();
+    for index in order {
+        let (token, call) = (*index as u64, &history.calls()[*index]);
+        for group in call.groups.iter() {
+            let calls = before.entry(GroupId(group.0)).or_default();
+            let expected = model.reply(GroupId(group.0), calls, token);
+            if call.kind == Kind::Command {
+                calls.push(token);
+            }
+            if let Some(reply) = call.reply(group).filter(|reply| **reply != expected) {
+                let (reply, expected) = (reply.escape_ascii(), expected.escape_ascii());
+                return Some((
+                    token,
+                    format!("group {} answers call {token} by \"{reply}\", and the model by \"{expected}\"", group.0),
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// Whether a call has a place in the order that members had.
+fn took_effect(call: &Call, token: usize, applied: &AppliedCalls) -> bool {
+    let is_applied = applied.get(&(token as u64)).is_some_and(|groups| !groups.is_empty());
+    match call.outcome {
+        Outcome::Answered { .. } => is_applied,
+        Outcome::Unknown => is_applied && call.kind == Kind::Command,
+        Outcome::NotApplied => false,
+    }
+}
+
+/// The history of the calls. Tokens count from 1, and a call that was not made stands in front, so that numbers of calls are tokens.
+fn history(model: &Sequential<'_>, finished: bool) -> Result<History, String> {
+    let mut sessions: BTreeMap<SessionId, u64> = BTreeMap::new();
+    let mut history = History::new();
+    let nothing = Call {
+        session: 0,
+        generation: 0,
+        submitted: 0,
+        groups: [checker::Group(0)].into_iter().collect(),
+        operation: Vec::new(),
+        kind: Kind::Command,
+        outcome: Outcome::NotApplied,
+        observed: Vec::new(),
+    };
+    history.push(nothing).map_err(|error| error.to_string())?;
+    for (token, call) in model.calls {
+        let next = sessions.len() as u64;
+        let session = *sessions.entry(call.session).or_insert(next);
+        let is_applied = model.applied.get(token).is_some_and(|groups| !groups.is_empty());
+        let outcome = match &call.ended {
+            // Who called cannot know that nobody will apply it, and here it is known.
+            Some((_, Fate::Unknown)) if finished && !is_applied => Outcome::NotApplied,
+            ended => outcome(ended.as_ref(), model.most_reply),
+        };
+        let added = history.push(Call {
+            session,
+            generation: call.generation.into(),
+            submitted: call.submitted,
+            groups: call.groups.ids().iter().map(|group| checker::Group(group.0)).collect(),
+            operation: operation(*token, call),
+            kind: if call.is_read { Kind::Ordered } else { Kind::Command },
+            outcome,
+            observed: Vec::new(),
+        });
+        let number = added.map_err(|error| format!("call {token}: {error}"))?;
+        debug_assert_eq!(number as u64, *token, "tokens are given one after the other");
+    }
+    Ok(history)
+}
+
+fn outcome(ended: Option<&(u64, Fate)>, most_reply: usize) -> Outcome {
+    match ended {
+        Some((at, Fate::Applied { position, replies })) => {
+            let bytes = |bytes: &Option<Vec<u8>>| bytes.clone().unwrap_or_else(|| too_long(most_reply));
+            let replies = replies.iter().map(|(group, reply)| (checker::Group(group.0.0), bytes(reply))).collect();
+            let position = Position { time: position.time, group: checker::Group(position.group.0.0) };
+            Outcome::Answered { at: *at, replies, position: Some(position) }
+        }
+        Some((_, Fate::NotApplied)) => Outcome::NotApplied,
+        Some((_, Fate::Unknown)) | None => Outcome::Unknown,
+    }
+}

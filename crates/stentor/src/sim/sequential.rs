@@ -1,0 +1,154 @@
+//! The sequential model of a service: one machine per group, to which one call comes after the other.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use stentor_checker as checker;
+use stentor_checker::calls::Model;
+use stentor_multicast::GroupId;
+use stentor_simulation::sessions::{AppliedCalls, Ends, Place};
+
+use super::applies::{Applies, append, in_context, in_read_context};
+use super::clients::SimCall;
+use super::wrongs::Wrongs;
+use crate::{Reply, SessionId};
+
+/// The sequential model of a service.
+///
+/// Replies may depend on the context of a call: on its place, its session and on sessions that have ended before. So each call has the context
+/// here that members gave it, and the ends of sessions come where members were told of them. The order of the calls is the search's.
+pub(super) struct Sequential<'a> {
+    pub(super) fresh: &'a dyn Fn() -> Box<dyn Applies>,
+    pub(super) calls: &'a BTreeMap<u64, SimCall>,
+    pub(super) applied: &'a AppliedCalls,
+    pub(super) ends: &'a BTreeMap<(GroupId, u64), Ends>,
+    pub(super) most_reply: usize,
+    /// By group: a machine and what was done to it. Most searches go on where they were.
+    pub(super) reached: RefCell<BTreeMap<u16, Reached>>,
+    pub(super) wrongs: Wrongs,
+}
+
+/// A machine to which a sequence of calls has come.
+pub(super) struct Reached {
+    machine: Box<dyn Applies>,
+    calls: Vec<u64>,
+    /// Ends of sessions up to this number are told.
+    told: u64,
+}
+
+/// The bytes of an operation in a history: its token, so that it can be found here, and what was called.
+pub(super) fn operation(token: u64, call: &SimCall) -> Vec<u8> {
+    [format!("#{token} ").as_bytes(), &call.bytes].concat()
+}
+
+fn token(operation: &[u8]) -> u64 {
+    let digits = operation.iter().skip(1).take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
+}
+
+impl Sequential<'_> {
+    /// Returns what the model replies to a call after these, in a group.
+    pub(super) fn reply(&self, group: GroupId, calls: &[u64], token: u64) -> Vec<u8> {
+        self.with_machine(group, calls, token, |reached| self.carry_out(group, reached, token))
+    }
+
+    /// The number of a call in the order of a group; 0 if it was applied nowhere.
+    fn number(&self, group: GroupId, token: u64) -> u64 {
+        let place = self.applied.get(&token).and_then(|groups| groups.get(&group));
+        place.map_or(0, |applied| applied.number)
+    }
+
+    /// Runs `with` with the machine of a group after `calls` and the ends of sessions that precede the call `token`.
+    fn with_machine<T>(&self, group: GroupId, calls: &[u64], token: u64, with: impl FnOnce(&mut Reached) -> T) -> T {
+        let mut all = self.reached.borrow_mut();
+        let reached = all.entry(group.0).or_insert_with(|| self.begin());
+        let number = self.number(group, token);
+        let is_told_too_much =
+            number < reached.told && self.ends.range((group, number + 1)..=(group, reached.told)).next().is_some();
+        if !calls.starts_with(&reached.calls) || is_told_too_much {
+            *reached = self.begin();
+        }
+        for call in &calls[reached.calls.len()..] {
+            self.carry_out(group, reached, *call);
+        }
+        self.tell_ends(group, reached, number);
+        with(reached)
+    }
+
+    fn begin(&self) -> Reached {
+        Reached { machine: (self.fresh)(), calls: Vec::new(), told: 0 }
+    }
+
+    /// Tells of the sessions that end up to a number.
+    fn tell_ends(&self, group: GroupId, reached: &mut Reached, number: u64) {
+        if number <= reached.told {
+            return;
+        }
+        for ((_, at), ends) in self.ends.range((group, reached.told + 1)..=(group, number)) {
+            let (groups, timestamp, client) = (&ends.groups[..], ends.timestamp, ends.client);
+            let place = Place { token: 0, group, groups, timestamp, number: *at, client, session: None };
+            for session in &ends.sessions {
+                let machine = &mut reached.machine;
+                let told = || in_context(&place, |at| machine.session_ended(at, SessionId(*session)));
+                self.wrongs.run(|| "`session_ended` of the model".to_owned(), told);
+            }
+        }
+        reached.told = number;
+    }
+
+    /// Applies a command, or answers a read, and returns the reply.
+    fn carry_out(&self, group: GroupId, reached: &mut Reached, token: u64) -> Vec<u8> {
+        self.tell_ends(group, reached, self.number(group, token));
+        let mut reply = Reply::new(self.most_reply);
+        // After a panic the machine may be broken, and the run has failed.
+        if let Some(call) = self.calls.get(&token).filter(|_| !self.wrongs.are_fatal()) {
+            let machine = &mut reached.machine;
+            let place = self.place(group, token, call);
+            let applied = || match call.is_read {
+                true => in_read_context(&place, |at| machine.read(at, &call.bytes, &mut reply)),
+                false => in_context(&place, |at| machine.apply(at, &call.bytes, &mut reply)),
+            };
+            self.wrongs.run(|| "the model".to_owned(), applied);
+            if !call.is_read {
+                reached.calls.push(token);
+            }
+        }
+        let mut out = Vec::new();
+        append(&reply, self.most_reply, &mut out);
+        out
+    }
+
+    fn place<'b>(&self, group: GroupId, token: u64, call: &'b SimCall) -> Place<'b> {
+        let applied = self.applied.get(&token).and_then(|groups| groups.get(&group));
+        Place {
+            token,
+            group,
+            groups: call.groups.ids(),
+            timestamp: applied.map(|applied| applied.timestamp).unwrap_or_default(),
+            number: applied.map_or(0, |applied| applied.number),
+            client: call.client,
+            session: Some(call.session),
+        }
+    }
+}
+
+impl Model for Sequential<'_> {
+    /// The calls that have come to the group.
+    type State = Vec<u64>;
+
+    fn initial(&self, _: checker::Group) -> Vec<u64> {
+        Vec::new()
+    }
+
+    fn apply(&self, state: &mut Vec<u64>, group: checker::Group, operation: &[u8]) -> Vec<u8> {
+        let (group, token) = (GroupId(group.0), token(operation));
+        let reply = self.reply(group, state, token);
+        state.push(token);
+        reply
+    }
+
+    fn read(&self, state: &Vec<u64>, group: checker::Group, operation: &[u8]) -> Vec<u8> {
+        let (group, token) = (GroupId(group.0), token(operation));
+        self.reply(group, state, token)
+    }
+}

@@ -1,0 +1,55 @@
+//! Right services pass.
+
+use std::time::Duration;
+
+use stentor::sim::{Next, SimCluster, Turn};
+
+use crate::shop::{Plant, Shop, shop, shopper};
+
+#[test]
+fn a_right_service_passes_and_everything_is_reached() {
+    let report = shop(Plant::None).run(0..200).unwrap();
+    println!("{report}");
+    assert_eq!(report.seeds(), 200);
+    assert!(report.count("answered") > 5000 && report.count("undecided") == 0, "{report}");
+}
+
+/// Many seeds: `SIM_SEEDS=100000 cargo test --release …`.
+#[test]
+#[ignore = "slow: cargo xtask test --only slow"]
+fn a_right_service_passes_many_seeds() {
+    let seeds = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3000);
+    println!("{}", shop(Plant::None).at_once(3).run(0..seeds).unwrap());
+}
+
+#[test]
+fn clusters_of_every_shape_pass() {
+    for (groups, members, clients) in [(1, 1, 1), (1, 3, 1), (1, 2, 2), (3, 3, 4), (1, 5, 3), (8, 3, 2)] {
+        let cluster = SimCluster::new(|| Shop::new(Plant::None), |_| shopper);
+        let cluster = cluster.groups(groups).members(members).clients(clients).at_once(4).calls(12);
+        let report = cluster.run(0..12).unwrap_or_else(|error| panic!("{groups} of {members}, {clients}: {error}"));
+        assert!(report.count("answered") > 0);
+    }
+}
+
+#[test]
+fn long_commands_and_replies_pass_and_too_long_replies_are_lost_alike() {
+    let script = |_| |turn: &mut Turn<'_>| Next::call(turn.groups()[0], vec![b'x'; 4000]);
+    let cluster = SimCluster::new(|| Shop::new(Plant::None), script).command_bytes(4000).reply_bytes(3);
+    let report = cluster.run(0..20).unwrap();
+    assert!(report.count("answered") > 500, "{report}");
+}
+
+#[test]
+fn a_client_that_waits_and_ends_passes() {
+    let script = |_| {
+        |turn: &mut Turn<'_>| match turn.seen().len() {
+            0 => Next::call(turn.groups()[0], "+\x01"),
+            1 if turn.time() < Duration::from_millis(1) => Next::Wait(Duration::from_micros(100)),
+            1 => Next::read(turn.groups()[0], ""),
+            _ => Next::Done,
+        }
+    };
+    let report = SimCluster::new(|| Shop::new(Plant::None), script).run(0..30).unwrap();
+    assert!(report.count("calls") >= 120 && report.count("answered") > 100, "{report}");
+}

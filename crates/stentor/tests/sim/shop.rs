@@ -1,0 +1,162 @@
+//! A service as a user writes one: a counter and locks. It can have planted faults.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stentor::sim::{Next, SimCluster, Turn};
+use stentor::{Context, Frozen, ReadContext, Reply, SessionId, StateMachine};
+
+/// A fault of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Plant {
+    None,
+    /// Some members count one more now and then, as one that draws random numbers does.
+    Instance,
+    /// Reads are answered from a copy that is renewed with every fourth command that this machine has applied.
+    StaleRead,
+    /// A restored value has no locks.
+    ForgetsLocks,
+    /// A restored value is added to what the machine has.
+    RestoresTwice,
+    /// A value is written with the last command in it twice.
+    WritesTwice,
+    /// A session that ends keeps its locks.
+    KeepsLocks,
+    /// A read counts.
+    ReadCounts,
+    /// A command panics.
+    Panics,
+}
+
+/// A counter, and who holds which lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Shop {
+    plant: Plant,
+    count: u64,
+    last: u64,
+    locks: BTreeMap<u8, [u8; 16]>,
+    instance: u64,
+    applied: u64,
+    copy: u64,
+    reads: std::cell::Cell<u64>,
+}
+
+impl Shop {
+    pub(crate) fn new(plant: Plant) -> Shop {
+        static INSTANCES: AtomicU64 = AtomicU64::new(0);
+        Shop {
+            plant,
+            count: 0,
+            last: 0,
+            locks: BTreeMap::new(),
+            instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
+            applied: 0,
+            copy: 0,
+            reads: std::cell::Cell::new(0),
+        }
+    }
+
+    fn add(&mut self, amount: u64) {
+        let more = self.plant == Plant::Instance && self.instance.is_multiple_of(3) && self.applied % 8 == 7;
+        self.count += amount + u64::from(more);
+        self.last = amount;
+    }
+}
+
+impl StateMachine for Shop {
+    type Frozen = Written;
+
+    fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
+        self.applied += 1;
+        let session = at.session().map(SessionId::to_bytes).unwrap_or_default();
+        match command {
+            [b'+', amount] => {
+                assert!(self.plant != Plant::Panics || self.count < 20, "more than 20");
+                self.add(u64::from(*amount));
+                reply.extend(self.count.to_string().as_bytes());
+            }
+            [b'l', name] => {
+                let holder = *self.locks.entry(*name).or_insert(session);
+                reply.extend(if holder == session { b"held" } else { b"taken" });
+            }
+            [b'u', name] => {
+                if self.locks.get(name) == Some(&session) {
+                    self.locks.remove(name);
+                    reply.extend(b"free");
+                }
+            }
+            _ => reply.extend(b"no such command"),
+        }
+        if self.applied.is_multiple_of(4) {
+            self.copy = self.count;
+        }
+    }
+
+    fn read(&self, _: &ReadContext<'_>, _: &[u8], reply: &mut Reply) {
+        self.reads.set(self.reads.get() + 1);
+        let count = if self.plant == Plant::StaleRead { self.copy } else { self.count };
+        reply.extend(format!("{count} and {} locks", self.locks.len()).as_bytes());
+    }
+
+    fn session_ended(&mut self, _: &Context<'_>, session: SessionId) {
+        if self.plant != Plant::KeepsLocks {
+            self.locks.retain(|_, holder| *holder != session.to_bytes());
+        }
+    }
+
+    fn freeze(&self) -> Written {
+        let twice = if self.plant == Plant::WritesTwice { self.last } else { 0 };
+        let reads = if self.plant == Plant::ReadCounts { self.reads.get() } else { 0 };
+        let words = [self.count + twice + reads, self.last];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        for (name, holder) in &self.locks {
+            bytes.push(*name);
+            bytes.extend(holder);
+        }
+        Written(bytes)
+    }
+
+    fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        let (mut word, mut locks) = ([0; 8], Vec::new());
+        from.read_exact(&mut word)?;
+        let more = if self.plant == Plant::RestoresTwice { self.count } else { 0 };
+        self.count = u64::from_le_bytes(word) + more;
+        from.read_exact(&mut word)?;
+        self.last = u64::from_le_bytes(word);
+        from.read_to_end(&mut locks)?;
+        self.locks.clear();
+        for lock in locks.chunks_exact(17).filter(|_| self.plant != Plant::ForgetsLocks) {
+            self.locks.insert(lock[0], lock[1..].try_into().map_err(io::Error::other)?);
+        }
+        Ok(())
+    }
+}
+
+/// A value, written.
+pub(crate) struct Written(Vec<u8>);
+
+impl Frozen for Written {
+    fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.0)
+    }
+}
+
+/// What a client of the shop does: it adds, locks, unlocks and reads, in one group or in several.
+pub(crate) fn shopper(turn: &mut Turn<'_>) -> Next {
+    let groups = turn.groups().to_vec();
+    let all = turn.random().percent(20);
+    let some = if all { groups } else { turn.random().pick(&groups).into_iter().copied().collect() };
+    let (kind, amount, name) = (turn.random().below(10), turn.random().below(5) as u8, turn.random().below(2) as u8);
+    match kind {
+        0..=3 => Next::call(&some[..], [b'+', amount]),
+        4..=5 => Next::call(&some[..], [b'l', name]),
+        6 => Next::call(&some[..], [b'u', name]),
+        _ => Next::read(&some[..], ""),
+    }
+}
+
+/// A cluster of two groups with this fault, and three clients.
+pub(crate) fn shop(plant: Plant) -> SimCluster<Shop> {
+    SimCluster::new(move || Shop::new(plant), |_| shopper).groups(2).clients(3)
+}

@@ -1,0 +1,45 @@
+//! The machine during one delivery.
+
+use stentor_session::{Call, Reply, Service, SessionId};
+
+use super::machine::{Machine, Place};
+
+/// Bytes in front of each command: its token.
+pub(super) const TOKEN_BYTES: usize = 8;
+
+/// What was done in one delivery, for the judge.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// Token and whole reply of a command that was applied, or of a query.
+    pub(super) applied: Option<(u64, Vec<u8>)>,
+    pub(super) ended: Vec<SessionId>,
+}
+
+/// The machine during one delivery.
+pub(super) struct Served<'a> {
+    pub(super) machine: &'a mut dyn Machine,
+    /// Where that is, without token and session.
+    pub(super) at: Place<'a>,
+    pub(super) done: &'a mut Done,
+}
+
+impl Service for Served<'_> {
+    fn apply(&mut self, call: Call<'_>, reply: &mut Reply<'_>) {
+        let (token, command) = call.command.split_first_chunk::<TOKEN_BYTES>().unwrap_or((&[0; 8], &[]));
+        let token = u64::from_le_bytes(*token);
+        let at = Place { token, session: Some(call.session), ..self.at };
+        let mut bytes = Vec::new();
+        if call.is_query {
+            self.machine.query(&at, command, &mut bytes);
+        } else {
+            self.machine.apply(&at, command, &mut bytes);
+        }
+        reply.extend(&bytes);
+        self.done.applied = Some((token, bytes));
+    }
+
+    fn ended(&mut self, session: SessionId) {
+        self.machine.session_ended(&self.at, session);
+        self.done.ended.push(session);
+    }
+}

@@ -1,0 +1,112 @@
+//! The service of drawn runs: a digest and a count, and who is there.
+
+use std::collections::BTreeMap;
+
+use stentor_fabric::SplitMix64;
+use stentor_session::SessionId;
+
+use super::machine::{Machine, Place};
+
+/// Whether a token is that of a query, which changes nothing.
+pub(super) fn is_query(token: u64) -> bool {
+    token % 5 == 4
+}
+
+/// The replicated state.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Tally {
+    digest: u64,
+    count: u64,
+    /// Commands of each session that lives.
+    sessions: BTreeMap<SessionId, u64>,
+}
+
+impl Tally {
+    /// Applies a command. Returns its reply: digest and count, and for some commands more bytes than a table keeps.
+    fn apply(&mut self, session: SessionId, token: u64) -> Vec<u8> {
+        self.count += 1;
+        self.digest = SplitMix64::finish(self.digest.rotate_left(9) ^ token);
+        *self.sessions.entry(session).or_default() += 1;
+        self.answer(token)
+    }
+
+    /// Answers a query, or a command that was applied.
+    fn answer(&self, token: u64) -> Vec<u8> {
+        let mut reply = self.digest.to_le_bytes().to_vec();
+        reply.extend(self.count.to_le_bytes());
+        reply.resize(if token.is_multiple_of(8) { 64 } else { 16 + token as usize % 24 }, token as u8);
+        reply
+    }
+
+    /// Reads what [`write`](Machine::write) wrote; `None` if it is cut off.
+    fn read(bytes: &[u8]) -> Option<Tally> {
+        let (head, rest) = bytes.split_at_checked(16)?;
+        let word = |bytes: &[u8]| bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
+        let mut sessions = BTreeMap::new();
+        for entry in rest.chunks(24) {
+            let id = u128::from_le_bytes(*entry.first_chunk()?);
+            sessions.insert(SessionId(id), word(entry.get(16..)?)?);
+        }
+        Some(Tally { digest: word(head)?, count: word(&head[8..])?, sessions })
+    }
+}
+
+/// Digest and count in a whole reply.
+pub(super) fn state_in(reply: &[u8]) -> [u64; 2] {
+    [0, 8].map(|at| reply.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word)))
+}
+
+impl Machine for Tally {
+    fn apply(&mut self, at: &Place<'_>, _: &[u8], reply: &mut Vec<u8>) {
+        *reply = Tally::apply(self, at.session.unwrap_or_default(), at.token);
+    }
+
+    fn query(&mut self, at: &Place<'_>, _: &[u8], reply: &mut Vec<u8>) {
+        *reply = self.answer(at.token);
+    }
+
+    fn session_ended(&mut self, _: &Place<'_>, session: SessionId) {
+        self.sessions.remove(&session);
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.digest.to_le_bytes());
+        out.extend(self.count.to_le_bytes());
+        for (session, count) in &self.sessions {
+            out.extend(session.0.to_le_bytes());
+            out.extend(count.to_le_bytes());
+        }
+    }
+
+    fn restore(&mut self, state: &[u8]) -> bool {
+        Tally::read(state).is_some_and(|read| {
+            *self = read;
+            true
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_answered_what_the_last_command_left() {
+        let mut tally = Tally::default();
+        let reply = Tally::apply(&mut tally, SessionId(1), 7);
+        let before = tally.clone();
+        assert_eq!((tally.answer(9)[..16].to_vec(), &tally), (reply[..16].to_vec(), &before));
+    }
+
+    #[test]
+    fn a_tally_is_read_as_it_was_written() {
+        let mut tally = Tally::default();
+        for token in 1..20 {
+            Tally::apply(&mut tally, SessionId(u128::from(token) % 3), token);
+        }
+        let mut bytes = Vec::new();
+        tally.write(&mut bytes);
+        assert_eq!(Tally::read(&bytes), Some(tally));
+        assert_eq!(Tally::read(&bytes[..bytes.len() - 1]), None);
+    }
+}
