@@ -154,6 +154,14 @@ pub enum StartError {
         /// What that process was told, if it says so.
         about: Option<Box<About>>,
     },
+    /// Other processes of the cluster are starting, one after the other.
+    #[error("other processes of the cluster are starting, and have held {path} for {seconds} s; try again")]
+    Starting {
+        /// The directory that is locked.
+        path: PathBuf,
+        /// How long this process has waited.
+        seconds: u64,
+    },
     /// Another user holds the name of this process's lock.
     #[error(
         "the lock of {name} (the abstract socket @{lock}) is held by {}, of user {uid}; stop that process, or run this one in \

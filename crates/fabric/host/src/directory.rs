@@ -16,6 +16,7 @@ use stentor_fabric::{OsError, ProcessId};
 use crate::about::About;
 use crate::config::{SeatConfig, StartError, absolute, is_usual, meeting_directories, system};
 use crate::credentials::Credentials;
+use crate::ending::is_ending;
 use crate::janitor::BESIDE;
 use crate::lock::{Lock, Taken};
 use crate::roll::{self, Enrolled, Enrolment};
@@ -23,8 +24,11 @@ use crate::socket;
 
 /// How long another process of the cluster may take to start.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// How long what looks like a second process may take to go away: it may have been killed just now.
+/// How long a second process may take to go away that is being torn down, or of which nothing is known.
 const LINGER: Duration = Duration::from_millis(500);
+/// How long one that runs may: it may have been killed just now, and the kernel has not begun. The directory is locked meanwhile, and a client
+/// looks at one place after the other.
+const BRIEF: Duration = Duration::from_millis(10);
 
 /// Returns paths beside the sockets of processes with this id, dead or alive. See [`Beside`](crate::Beside).
 ///
@@ -109,6 +113,9 @@ pub(crate) fn lock(path: &Path) -> Result<Option<OwnedFd>, StartError> {
         match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => break,
             Err(Errno::WOULDBLOCK) if since.elapsed() < LOCK_WAIT => std::thread::sleep(Duration::from_millis(1)),
+            Err(Errno::WOULDBLOCK) => {
+                return Err(StartError::Starting { path: path.to_owned(), seconds: LOCK_WAIT.as_secs() });
+            }
             Err(error) => return Err(system(format!("lock {}", path.display()))(error)),
         }
     }
@@ -201,7 +208,8 @@ pub(crate) fn refuse_second(config: &SeatConfig) -> Result<(Lock, Option<Enrolle
         };
         pid = if found == 0 { pid } else { found };
         // A child that a dying process was just starting holds its sockets for a moment.
-        if since.elapsed() > LINGER {
+        let lingers = if pid > 0 && !is_ending(pid) { BRIEF } else { LINGER };
+        if since.elapsed() > lingers {
             let (name, me, cluster) = (config.name.clone(), config.me, config.cluster.clone());
             let cluster = config.source.as_ref().map_or(cluster, |source| source.cluster.clone());
             // It has this place in the same cluster, or was started from the same file, which was edited since.

@@ -455,7 +455,9 @@ impl Calls {
 
     /// Returns the moment until which the session surely lives, as the serving thread has told it.
     pub(super) fn lives_until(&self) -> Option<Instant> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).1
+        // One that has ended renews it no more, and may have ended because another process has it.
+        let until = self.session.lock().unwrap_or_else(PoisonError::into_inner).1;
+        until.filter(|_| !self.ended.load(Ordering::Acquire))
     }
 
     /// Returns the number of calls for which there is room.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{Backoff, Idle, WaitMode};
-use stentor_multicast::{Client as Sender, GroupId, Incarnation};
+use stentor_multicast::{Client as Sender, GroupId};
 use stentor_session::{
     COMMAND_OVERHEAD, Caller, CallerConfig, CallerError, Envelope, Event, Kind, Outcome as Answered, Pair, Reason,
     ReplyRecord, SessionId, SessionKey,
@@ -29,9 +29,11 @@ use stentor_session::{
 use super::asked::{Asked, rest_of};
 use super::error::Problem;
 use super::fates::{not_applied, outcome, refusal};
+use super::groups::first;
 use super::halts::Halts;
 use super::lease::Lease;
 use super::notifications::{Inbox, Notification};
+use super::origins::Origins;
 use super::random::random;
 use super::watch::{ClientWatch, multicast};
 use super::{Ask, Outcome, Refused, Session, Ticket, Why};
@@ -55,9 +57,7 @@ struct Sent {
     delivered: Option<Duration>,
 }
 
-impl Sent {
-    const NOT: Sent = Sent { sequence: u64::MAX, delivered: None };
-}
+const NOT_SENT: Sent = Sent { sequence: u64::MAX, delivered: None };
 
 /// Names a request of the session. Two processes can reach the same generation in groups that have parted; then their words differ.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -93,8 +93,7 @@ pub(super) struct Core<F: FabricDiagnostics> {
     ttl: Duration,
     /// The largest time of the order that a reply has told.
     order_time: u64,
-    /// By group: where its history began, as replies have told.
-    origins: Vec<Incarnation>,
+    origins: Origins,
     /// By request, as often as the window goes round.
     sent: Vec<Sent>,
     envelope: [u8; Envelope::BYTES],
@@ -119,6 +118,8 @@ pub(super) struct Core<F: FabricDiagnostics> {
     changes: u64,
     halts: Halts,
     lease: Lease,
+    /// Whether a group has said that another process has taken the session up.
+    taken_up: bool,
     /// Notifications that nobody has taken.
     inbox: Inbox,
 }
@@ -143,7 +144,7 @@ impl<F: FabricDiagnostics> Core<F> {
             patience,
             ttl,
             order_time: 0,
-            origins: vec![Incarnation::NONE; plan.topology().groups()],
+            origins: Origins::new(plan.topology().groups()),
             sent: vec![Sent::default(); limits.window as usize],
             envelope: [0; Envelope::BYTES],
             question: Vec::new(),
@@ -158,6 +159,7 @@ impl<F: FabricDiagnostics> Core<F> {
             changes: 0,
             halts: Halts::new(plan.topology().groups()),
             lease: Lease::new(plan.topology().groups(), ttl, plan.config().clock_bound()),
+            taken_up: false,
             inbox: Inbox::default(),
         }
     }
@@ -190,7 +192,7 @@ impl<F: FabricDiagnostics> Core<F> {
     /// Returns the moment until which the session surely lives in all its groups.
     pub(super) fn lives_until(&self) -> Option<Instant> {
         let until = self.lease.until(self.caller.key().pairs.iter().map(|pair| pair.group));
-        until.filter(|_| self.caller.is_open())
+        until.filter(|_| self.caller.is_open() && !self.taken_up)
     }
 
     /// Returns how often the [key](Core::key) or the [moment](Core::lives_until) has changed.
@@ -255,7 +257,7 @@ impl<F: FabricDiagnostics> Core<F> {
                     self.wait(UNKNOWN_TIME)?;
                     continue;
                 }
-                Some((group, _)) if self.is_other_history(group) => {
+                Some((group, _)) if self.origins.differ(group, &self.caller.key().pairs) => {
                     return Err(not_done(Refused::GroupReset(Group(group))));
                 }
                 Some((group, outcome)) => return Err(not_done(not_applied(group, outcome))),
@@ -266,13 +268,6 @@ impl<F: FabricDiagnostics> Core<F> {
             Some((group, Answered::WrongPairs)) => not_done(Refused::GroupReset(Group(group))),
             _ => Problem::Disagreed,
         })
-    }
-
-    /// Whether a group's history began in another incarnation than the one that the session uses.
-    fn is_other_history(&self, group: GroupId) -> bool {
-        let told = self.origins.get(usize::from(group.0)).filter(|told| !told.is_none());
-        let pairs = self.caller.key().pairs;
-        told.is_some_and(|told| pairs.iter().any(|pair| pair.group == group && pair.incarnation != *told))
     }
 
     /// Waits until the groups have answered the session's command. Returns who refused it, if it is not carried out.
@@ -310,10 +305,7 @@ impl<F: FabricDiagnostics> Core<F> {
     fn pairs(&self, to: &[GroupId]) -> Vec<Pair> {
         // A group that moved above another history of itself greets with an incarnation that is not the origin of its history. Then its
         // first answer tells that.
-        let origin = |group: GroupId| match self.origins.get(usize::from(group.0)) {
-            Some(told) if !told.is_none() => *told,
-            _ => self.client.incarnation(group),
-        };
+        let origin = |group| self.origins.of(group).unwrap_or_else(|| self.client.incarnation(group));
         to.iter().map(|group| Pair { group: *group, incarnation: origin(*group) }).collect()
     }
 
@@ -398,7 +390,7 @@ impl<F: FabricDiagnostics> Core<F> {
         match begun {
             Ok(request) => {
                 let at = request as usize % self.sent.len();
-                self.sent[at] = Sent::NOT;
+                self.sent[at] = NOT_SENT;
                 Ok(request)
             }
             Err(error) => Err(self.refused(error, to)),
@@ -423,7 +415,7 @@ impl<F: FabricDiagnostics> Core<F> {
     /// A command that has begun is not sent, and never will be. Does nothing if it was sent.
     pub(super) fn not_sent(&mut self, request: u64) {
         let at = request as usize % self.sent.len();
-        if self.sent[at].sequence == Sent::NOT.sequence {
+        if self.sent[at].sequence == NOT_SENT.sequence {
             self.caller.not_sent(request);
         }
     }
@@ -512,7 +504,20 @@ impl<F: FabricDiagnostics> Core<F> {
 
     #[inline]
     fn take_replies(&mut self, each: &mut impl FnMut(Finished<'_>)) -> bool {
-        let Core { client, caller, order_time, origins, agreed, changes, halts, housekeeper, inbox, lease, .. } = self;
+        let Core {
+            client,
+            caller,
+            order_time,
+            origins,
+            agreed,
+            changes,
+            halts,
+            housekeeper,
+            inbox,
+            lease,
+            taken_up,
+            ..
+        } = self;
         let mut any = false;
         while let Some(reply) = client.next_reply() {
             any = true;
@@ -524,13 +529,13 @@ impl<F: FabricDiagnostics> Core<F> {
             }
             halts.note_answer(reply.group, record.position.index);
             *order_time = (*order_time).max(record.applied);
-            if let Some(origin) = origins.get_mut(usize::from(reply.group.0)) {
-                *origin = record.position.incarnation;
-            }
+            origins.note(reply.group, record.position.incarnation);
             match caller.on_reply(reply.group, &record) {
                 Some(Event::Finished(finished)) => {
                     let stentor_session::Finished { generation, word, request, fate } = finished;
-                    each(Finished { name: Name { generation, word, request }, outcome: outcome(fate) });
+                    let outcome = outcome(fate);
+                    *taken_up |= outcome.is_superseded();
+                    each(Finished { name: Name { generation, word, request }, outcome });
                 }
                 Some(Event::Answered { kind, refused }) => {
                     *changes += 1;
@@ -543,8 +548,9 @@ impl<F: FabricDiagnostics> Core<F> {
                     *changes += 1;
                     lease.renewed(group, record.request);
                 }
-                Some(Event::Dropped { group, .. }) => {
+                Some(Event::Dropped { group, outcome }) => {
                     *changes += 1;
+                    *taken_up |= outcome == Answered::Refused(Reason::Superseded);
                     lease.drop(group);
                 }
                 Some(Event::Notified(news)) => inbox.take(news, &record),
@@ -568,6 +574,10 @@ impl<F: FabricDiagnostics> Core<F> {
         if self.client.is_superseded() && self.client.reset_of(&self.all_groups()).is_none() {
             self.give_up(Why::Superseded, |_| true, each);
             return Err(Problem::Superseded);
+        }
+        if self.taken_up {
+            self.give_up(Why::Superseded, |_| true, each);
+            return Err(Problem::TakenUp);
         }
         self.look_for_resets(each);
         let now = self.housekeeper.now();
@@ -780,11 +790,6 @@ impl<F: FabricDiagnostics> Core<F> {
         self.client.fabric_mut().wait(Duration::ZERO).map_err(|error| Problem::Run(RunError::Wait(error)))?;
         Ok(())
     }
-}
-
-/// Stands for all groups of a command where one is named.
-fn first(to: &[GroupId]) -> Group {
-    Group(to.first().copied().unwrap_or(GroupId(0)))
 }
 
 fn caller_config(window: u32, ttl: Duration) -> CallerConfig {

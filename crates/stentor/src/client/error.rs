@@ -62,9 +62,12 @@ pub enum Refused {
     /// The command was [prepared](super::Client::prepare), and not sent in time.
     #[error("it was prepared, and not sent in time; prepare it again, and send it within the client's patience")]
     TooLate,
-    /// The session has ended: it was not renewed in time, or another process has taken it up.
+    /// The session has ended: it was not renewed in time.
     #[error("the session has ended; open another one")]
     SessionNotOpen,
+    /// Another process has taken the session up, and this client ends.
+    #[error("another process has taken the session up; leave it to that one, or connect without it")]
+    Superseded,
     /// A group has as many sessions as it may have.
     #[error("the group has as many sessions as `sessions` in [limits] allows; wait until one ends")]
     TooManySessions(Group),
@@ -105,8 +108,8 @@ pub enum Why {
     /// The thread that waits would wait for itself: see [`Refused::WouldDeadlock`]. The command was sent, and goes on.
     #[error("this thread would wait for itself")]
     WouldDeadlock,
-    /// Another process has this client's place.
-    #[error("another process took this client's place")]
+    /// Another process has this client's place, or has taken its session up.
+    #[error("another process took this client's place, or has taken its session up")]
     Superseded,
     /// This client ended.
     #[error("this client has ended")]
@@ -155,7 +158,8 @@ pub enum ClientErrorKind {
     SessionGone,
     /// A group began anew, and does not know the session that was to be taken up. Connect without it, which opens another one.
     GroupReset,
-    /// Another process took this client's place while it ran. Connect again, and take the session up.
+    /// Another process took this client's place while it ran: connect again, and take the session up. Or another process has taken the
+    /// session up: leave it to that one.
     Superseded,
     /// The thread that asks is one that an embedded client needs: do it on another one.
     WouldDeadlock,
@@ -202,6 +206,8 @@ pub(super) enum Problem {
     System(std::io::Error),
     #[error("another process took the client's place")]
     Superseded,
+    #[error("another process has taken the session up")]
+    TakenUp,
     #[error("the client's thread has panicked")]
     Panicked,
     #[error(
@@ -263,6 +269,9 @@ fn gone(why: &Refused) -> String {
 impl Problem {
     fn kind(&self) -> ClientErrorKind {
         match self {
+            Problem::Start(runtime::StartError::Fabric(stentor_host::StartError::Starting { .. })) => {
+                ClientErrorKind::Unreachable
+            }
             Problem::Start(_) => ClientErrorKind::NotStarted,
             Problem::Bytes { .. } | Problem::TimeToLive { .. } => ClientErrorKind::Argument,
             Problem::NoReplies | Problem::ShortMessages { .. } => ClientErrorKind::Limits,
@@ -279,7 +288,7 @@ impl Problem {
             Problem::WouldDeadlock => ClientErrorKind::WouldDeadlock,
             Problem::NotEmbedded(_) => ClientErrorKind::NotStarted,
             Problem::NotEnded => ClientErrorKind::Unreachable,
-            Problem::Superseded => ClientErrorKind::Superseded,
+            Problem::Superseded | Problem::TakenUp => ClientErrorKind::Superseded,
             Problem::Run(_) | Problem::Random(_) | Problem::System(_) | Problem::Disagreed | Problem::Panicked => {
                 ClientErrorKind::Failed
             }
@@ -317,6 +326,9 @@ impl Problem {
                 "leave before any clone closes; to go on, connect without it, which opens another session"
             }
             Problem::Superseded => "connect again, and take the session up",
+            Problem::TakenUp => {
+                "leave the session to that process, and end; to go on beside it, connect without the session"
+            }
             Problem::Panicked => "report this as a bug",
             Problem::WouldDeadlock => "do it on another thread",
             Problem::NotEmbedded(_) => "use `Cluster::client`, which has a thread and connections of its own",

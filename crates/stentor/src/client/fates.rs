@@ -1,7 +1,7 @@
 //! What the protocol and the session say of a command, in the words that a user sees.
 
 use stentor_multicast::{GroupId, SubmitError};
-use stentor_session::{Fate, NotApplied, Outcome as Answered};
+use stentor_session::{Fate, NotApplied, Outcome as Answered, Reason};
 
 use super::{Outcome, Refused, Replies, Why};
 use crate::Group;
@@ -37,6 +37,7 @@ pub(super) fn not_applied(group: GroupId, why: Answered) -> Refused {
         Answered::TableFull => Refused::TooManySessions(Group(group)),
         Answered::WrongPairs => Refused::GroupReset(Group(group)),
         Answered::Halted => Refused::Halted(Group(group)),
+        Answered::Refused(Reason::Superseded) => Refused::Superseded,
         _ => Refused::SessionNotOpen,
     }
 }

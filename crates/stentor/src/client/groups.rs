@@ -74,6 +74,11 @@ impl From<&[Group]> for Groups {
     }
 }
 
+/// Stands for all groups of a command where one is named.
+pub(super) fn first(to: &[GroupId]) -> Group {
+    Group(to.first().copied().unwrap_or(GroupId(0)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,6 +35,13 @@ pub enum Outcome<'a> {
     Unknown(Why),
 }
 
+impl Outcome<'_> {
+    /// Whether another process has taken the session up.
+    pub(super) fn is_superseded(&self) -> bool {
+        matches!(self, Outcome::NotApplied(Refused::Superseded) | Outcome::Unknown(Why::Superseded))
+    }
+}
+
 /// One reply for each group of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Replies<'a>(pub(super) session::Replies<'a>);

@@ -19,6 +19,7 @@ mod lease;
 mod local;
 mod mail;
 mod notifications;
+mod origins;
 mod prepared;
 mod random;
 mod receiver;

@@ -3,7 +3,6 @@
 //! The kernel gives back what a killed process held, its ports and sockets, when it has torn down the process: that takes longer the more
 //! memory the process has and the busier the machine is.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use stentor_fabric_ofi::StartError as OfiError;
 use stentor_fabric_roce::{StartError as RoceError, driver::PortError};
 #[cfg(feature = "verbs")]
 use stentor_fabric_verbs::StartError as VerbsError;
-use stentor_host::StartError as SeatError;
+use stentor_host::{StartError as SeatError, is_ending};
 
 use super::StartError;
 
@@ -25,8 +24,6 @@ const GIVING_BACK: Duration = Duration::from_secs(5);
 const UNNOTICED: Duration = Duration::from_millis(300);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// In the flags of a process: the kernel is tearing it down (`PF_EXITING`, `linux/sched.h`).
-const EXITING: u64 = 4;
 
 /// An error that another process, which holds this one's port or place, may cause.
 pub trait InUse {
@@ -81,6 +78,7 @@ impl InUse for SeatError {
     /// A process that runs and is not being torn down stays, so nobody waits for it.
     fn in_use(&self) -> Option<String> {
         match self {
+            SeatError::Starting { path, .. } => Some(format!("the directory {}", path.display())),
             SeatError::AlreadyRunning { name, pid: 0, .. } => Some(format!("the place of `{name}`")),
             SeatError::AlreadyRunning { name, pid, .. } if is_ending(*pid) => {
                 Some(format!("the place of `{name}`, whose process {pid} is ending,"))
@@ -94,20 +92,6 @@ impl InUse for SeatError {
 #[must_use]
 pub fn tcp_port(address: SocketAddr) -> String {
     format!("TCP {address}")
-}
-
-/// Returns whether a process is gone or is being torn down.
-fn is_ending(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| says_ending(&stat))
-}
-
-/// The same of what `/proc/PID/stat` says: pid, name in parentheses, state, four more numbers, terminal's group, flags.
-fn says_ending(stat: &str) -> bool {
-    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next().unwrap_or_default();
-    let flags: u64 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or(0);
-    matches!(state, "Z" | "X") || flags & EXITING != 0
 }
 
 /// Calls `start` until it succeeds, for some seconds while something that it needs is `in_use`. `say` hears once what it waits for.
@@ -149,14 +133,6 @@ fn patiently_for<T, E>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn process_that_is_torn_down_is_told_from_one_that_runs() {
-        assert!(says_ending("7 (a) b) Z 1 7 7 0 -1 4 0 0"));
-        assert!(says_ending("7 (a) R 1 7 7 0 -1 4194564 0 0"));
-        assert!(!says_ending("7 (a) R 1 7 7 0 -1 4194560 0 0"));
-        assert!(!is_ending(std::process::id() as i32));
-    }
 
     struct Held(bool);
 

@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
 use stentor::{
-    ApplyThread, CallError, Client, Cluster, Consistency, Context, Frozen, Groups, NodeHandle, Outcome, ReadContext,
-    Refused, Reply, SessionId, StateMachine, Turn, Why,
+    ApplyThread, CallError, Client, ClientErrorKind, Cluster, Consistency, Context, Frozen, Groups, NodeHandle,
+    Outcome, ReadContext, Refused, Reply, SessionId, StateMachine, Turn, Why,
 };
 use stentor_testutil::TempDir;
 
@@ -225,4 +225,36 @@ fn a_query_at_which_a_majority_panics_halts_the_group() {
     let asked = client.read(running.group("g1"), b"l", Consistency::Ordered).wait();
     assert!(matches!(asked, Err(CallError::NotApplied(Refused::Halted(_)))), "{asked:?}");
     assert_eq!(read(&client, running.group("g2"), b"l"), (false, 0));
+}
+
+/// The process that had the session before is told by the next thing that it asks, and ends.
+#[test]
+fn client_whose_session_another_process_has_taken_up_is_told_so_and_ends() {
+    let running = Running::new("reads-taken-up", ApplyThread::Own);
+    let first = running.connect();
+    first.call(running.group("g1"), b"l").wait().expect("it is applied");
+    let second = running.cluster.client().session(first.session()).connect().expect("it is taken up");
+    let told = first.call(running.group("g1"), b"m").wait().expect_err("it has another process");
+    assert!(matches!(told, CallError::NotApplied(Refused::Superseded)), "{told:?}");
+    let failure = until("its end", || first.failure());
+    assert_eq!(failure.kind(), ClientErrorKind::Superseded);
+    assert!(failure.to_string().contains("another process has taken the session up"), "{failure}");
+    let told = first.call(running.group("g1"), b"m").wait().expect_err("it has ended");
+    assert!(matches!(told, CallError::NotApplied(Refused::ClientEnded)), "{told:?}");
+    assert_eq!(first.lives_until(), None);
+    let held = running.nodes[0].inspect(|locks| locks.holders.keys().cloned().collect::<Vec<_>>()).expect("it runs");
+    assert_eq!(held, [b"l"], "what was refused is not applied");
+    second.call(running.group("g1"), b"n").wait().expect("it has the session");
+}
+
+/// Each client looks at the places of those before it, and waits for none of them.
+#[test]
+fn clients_take_their_places_without_waiting_for_those_who_have_one() {
+    let running = Running::new("reads-many", ApplyThread::Own);
+    let clients: Vec<Client> = (0..8).map(|_| running.connect()).collect();
+    let since = Instant::now();
+    let last = running.connect();
+    assert!(since.elapsed() < Duration::from_millis(1500), "{:?} behind eight others", since.elapsed());
+    last.call(running.group("g1"), b"l").wait().expect("it is applied");
+    drop(clients);
 }
