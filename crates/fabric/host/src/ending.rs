@@ -5,10 +5,21 @@ use std::fs;
 /// In the flags of a process: the kernel is tearing it down (`PF_EXITING`, `linux/sched.h`).
 const EXITING: u64 = 4;
 
-/// Returns whether a process of this PID namespace is gone or is being torn down.
+/// In the signals of a process: SIGKILL.
+const KILL: u64 = 1 << 8;
+
+/// Returns whether a process of this PID namespace is gone, is being torn down, or was killed and has not run since.
 #[must_use]
 pub fn is_ending(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| says_ending(&stat))
+    let of = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
+    of("stat").map_or(true, |stat| says_ending(&stat)) || of("status").map_or(true, |status| says_killed(&status))
+}
+
+/// Whether `/proc/PID/status` says that SIGKILL waits for the process: on a busy machine it may run late.
+fn says_killed(status: &str) -> bool {
+    let pending = status.lines().filter_map(|line| line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:")));
+    let mut pending = pending.filter_map(|set| u64::from_str_radix(set.trim(), 16).ok());
+    pending.any(|set| set & KILL != 0)
 }
 
 /// The same of what `/proc/PID/stat` says: pid, name in parentheses, state, four more numbers, terminal's group, flags.
@@ -29,6 +40,9 @@ mod tests {
         assert!(says_ending("7 (a) b) Z 1 7 7 0 -1 4 0 0"));
         assert!(says_ending("7 (a) R 1 7 7 0 -1 4194564 0 0"));
         assert!(!says_ending("7 (a) R 1 7 7 0 -1 4194560 0 0"));
+        assert!(says_killed("State:\tR (running)\nSigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n"));
+        assert!(says_killed("SigPnd:\t0000000000000000\nShdPnd:\t0000000000000104\n"));
+        assert!(!says_killed("SigPnd:\t0000000000000080\nShdPnd:\t0000000000004000\nSigBlk:\t0000000000000100\n"));
         assert!(!is_ending(std::process::id() as i32));
     }
 }
