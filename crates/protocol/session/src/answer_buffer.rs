@@ -19,6 +19,7 @@ pub struct AnswerBuffer {
 struct Entry {
     client: ClientId,
     by_all: bool,
+    is_notification: bool,
     bytes: usize,
 }
 
@@ -26,8 +27,8 @@ impl AnswerBuffer {
     /// Appends an answer.
     #[inline]
     pub fn push(&mut self, answer: &Answer<'_>) {
-        let Answer { client, by_all, record } = *answer;
-        self.entries.push(Entry { client, by_all, bytes: record.len() });
+        let Answer { client, by_all, is_notification, record } = *answer;
+        self.entries.push(Entry { client, by_all, is_notification, bytes: record.len() });
         self.bytes.extend_from_slice(record);
     }
 
@@ -38,7 +39,8 @@ impl AnswerBuffer {
             // The lengths are those of `push`.
             let (record, rest) = bytes.split_at(entry.bytes);
             bytes = rest;
-            Answer { client: entry.client, by_all: entry.by_all, record }
+            let Entry { client, by_all, is_notification, .. } = *entry;
+            Answer { client, by_all, is_notification, record }
         })
     }
 
@@ -71,8 +73,9 @@ mod tests {
 
     #[test]
     fn answers_come_out_as_they_went_in() {
-        let answers = [(1, false, &b"yes"[..]), (2, true, &[]), (2, false, b"no")]
-            .map(|(client, by_all, record)| Answer { client: ClientId(client), by_all, record });
+        let answers = [(1, false, &b"yes"[..]), (2, true, &[]), (2, false, b"no")].map(|(client, by_all, record)| {
+            Answer { client: ClientId(client), by_all, is_notification: !by_all, record }
+        });
         let mut buffer = AnswerBuffer::default();
         for _ in 0..2 {
             assert!(buffer.is_empty());

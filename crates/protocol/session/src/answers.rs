@@ -7,7 +7,8 @@
 //!
 //! # Invariants
 //! - Records for one client keep their order: while one waits for room, later ones wait behind it.
-//! - At most [`MOST`] records wait for a client. They are dropped when the client connects anew.
+//! - At most [`MOST`] records wait for a client: more than any window has. They are dropped when the client connects anew.
+//! - A notification waits only behind less than [`MOST_BYTES`]: a machine may send any number of them, and a client may stand still.
 //! - A client for which there was no room any more is sent again what it has not acknowledged, once nothing waits: so it hears of the
 //!   notifications that were dropped.
 
@@ -20,6 +21,8 @@ use crate::{Delivered, Verdict};
 
 /// Records that wait for one client, at most: more than are under way in any window.
 const MOST: usize = 2 * Limits::MAX_WINDOW as usize;
+/// Bytes of what waits for one client, from which on notifications are dropped.
+const MOST_BYTES: usize = 1 << 20;
 
 /// A record for a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +31,8 @@ pub struct Answer<'a> {
     pub client: ClientId,
     /// Whether every member sends it; otherwise only the leader does.
     pub by_all: bool,
+    /// Whether it is a notification: it is dropped where much waits for the client.
+    pub is_notification: bool,
     /// A [`ReplyRecord`](crate::ReplyRecord).
     pub record: &'a [u8],
 }
@@ -38,13 +43,38 @@ impl<'a> Answer<'a> {
     #[must_use]
     pub fn to(client: ClientId, delivered: &Delivered<'a>) -> Self {
         let by_all = !matches!(delivered.verdict, Verdict::Applied | Verdict::Skipped);
-        Answer { client, by_all, record: delivered.record }
+        Answer { client, by_all, is_notification: false, record: delivered.record }
     }
 
     /// Returns a record of [`Sessions::replies_of`](crate::Sessions::replies_of), to be sent to a client again.
     #[must_use]
     pub fn again(client: ClientId, record: &'a [u8]) -> Self {
-        Answer { client, by_all: true, record }
+        Answer { client, by_all: true, is_notification: false, record }
+    }
+}
+
+/// Records for one client for which there was no room.
+#[derive(Debug, Default)]
+struct Waiting {
+    records: VecDeque<Box<[u8]>>,
+    bytes: usize,
+    /// Whether one was dropped.
+    dropped: bool,
+}
+
+impl Waiting {
+    fn push(&mut self, record: &[u8], is_notification: bool) {
+        let is_full = self.records.len() >= MOST || is_notification && self.bytes >= MOST_BYTES;
+        if is_full {
+            self.dropped = true;
+        } else {
+            self.bytes += record.len();
+            self.records.push_back(record.into());
+        }
+    }
+
+    fn pop(&mut self) {
+        self.bytes -= self.records.pop_front().map_or(0, |record| record.len());
     }
 }
 
@@ -54,9 +84,7 @@ impl<'a> Answer<'a> {
 #[derive(Debug)]
 pub struct Answers {
     /// By client: records for which there was no room.
-    waiting: Vec<VecDeque<Box<[u8]>>>,
-    /// By client: whether one was dropped.
-    dropped: Vec<bool>,
+    waiting: Vec<Waiting>,
     /// The number of clients for which some wait.
     busy: usize,
     /// Whether this member led at the last look.
@@ -67,28 +95,24 @@ impl Answers {
     /// Returns the empty queues of a member, in a cluster with this many client ids.
     #[must_use]
     pub fn new(clients: usize) -> Self {
-        let waiting = (0..clients).map(|_| VecDeque::new()).collect();
-        Answers { waiting, dropped: vec![false; clients], busy: 0, led: false }
+        Answers { waiting: (0..clients).map(|_| Waiting::default()).collect(), busy: 0, led: false }
     }
 
     /// Sends the answers to deliveries, in their order. Those for which there is no room wait.
     #[inline]
     pub fn send<'a, F: Fabric>(&mut self, member: &mut Member<F>, replies: impl IntoIterator<Item = Answer<'a>>) {
         let leads = member.replica().is_leader();
-        for Answer { client, by_all, record } in replies {
+        for Answer { client, by_all, is_notification, record } in replies {
             if !(leads || by_all) {
                 continue;
             }
             let Some(waiting) = self.waiting.get_mut(usize::from(client.0)) else { continue };
-            if waiting.is_empty() && member.reply(client, &[record]) != ReplySent::Full {
+            if waiting.records.is_empty() && member.reply(client, &[record]) != ReplySent::Full {
                 continue;
             }
-            self.busy += usize::from(waiting.is_empty());
-            if waiting.len() < MOST {
-                waiting.push_back(record.into());
-            } else {
-                self.dropped[usize::from(client.0)] = true;
-            }
+            let was_empty = waiting.records.is_empty();
+            waiting.push(record, is_notification);
+            self.busy += usize::from(was_empty && !waiting.records.is_empty());
         }
     }
 
@@ -120,14 +144,13 @@ impl Answers {
     /// Returns the number of records that wait for room in their client's ring.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        if self.busy == 0 { 0 } else { self.waiting.iter().map(VecDeque::len).sum() }
+        if self.busy == 0 { 0 } else { self.waiting.iter().map(|waiting| waiting.records.len()).sum() }
     }
 
     fn forget(&mut self, client: ClientId) {
         let Some(waiting) = self.waiting.get_mut(usize::from(client.0)) else { return };
-        self.busy -= usize::from(!waiting.is_empty());
-        waiting.clear();
-        self.dropped[usize::from(client.0)] = false;
+        self.busy -= usize::from(!waiting.records.is_empty());
+        *waiting = Waiting::default();
     }
 
     #[cold]
@@ -138,19 +161,44 @@ impl Answers {
         mut say_again: impl FnMut(ClientId),
     ) -> bool {
         let mut sent = false;
-        for ((client, waiting), dropped) in (0..).map(ClientId).zip(&mut self.waiting).zip(&mut self.dropped) {
-            let before = waiting.len();
-            while let Some(record) = waiting.front()
+        for (client, waiting) in (0..).map(ClientId).zip(&mut self.waiting) {
+            let before = waiting.records.len();
+            while let Some(record) = waiting.records.front()
                 && member.reply(client, &[record]) != ReplySent::Full
             {
-                waiting.pop_front();
+                waiting.pop();
             }
-            self.busy -= usize::from(before > 0 && waiting.is_empty());
-            sent |= waiting.len() != before;
-            if waiting.is_empty() && std::mem::take(dropped) && leads {
+            let is_empty = waiting.records.is_empty();
+            self.busy -= usize::from(before > 0 && is_empty);
+            sent |= waiting.records.len() != before;
+            if is_empty && std::mem::take(&mut waiting.dropped) && leads {
                 say_again(client);
             }
         }
         sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notifications_wait_only_behind_so_many_bytes_and_replies_behind_any() {
+        let (mut waiting, record) = (Waiting::default(), [7; 1 << 16]);
+        (0..20).for_each(|_| waiting.push(&record, true));
+        assert_eq!((waiting.records.len(), waiting.bytes, waiting.dropped), (16, MOST_BYTES, true));
+        waiting.push(&record, false);
+        assert_eq!(waiting.records.len(), 17, "a reply has its place");
+        (0..2).for_each(|_| waiting.pop());
+        waiting.push(&record, true);
+        assert_eq!((waiting.records.len(), waiting.bytes), (16, MOST_BYTES));
+    }
+
+    #[test]
+    fn no_more_than_so_many_wait() {
+        let mut waiting = Waiting::default();
+        (0..=MOST).for_each(|_| waiting.push(&[], false));
+        assert_eq!((waiting.records.len(), waiting.dropped), (MOST, true));
     }
 }

@@ -437,7 +437,7 @@ impl Sessions {
             bytes: if fits { bytes } else { &[] },
         };
         record.write(&mut self.record);
-        Some(Answer { client: ClientId(entry.client), by_all: false, record: &self.record })
+        Some(Answer { client: ClientId(entry.client), by_all: false, is_notification: true, record: &self.record })
     }
 
     /// Hands over the records of all replies that are not acknowledged, of the sessions that this client used last. A new leader sends

@@ -119,7 +119,12 @@ impl MemberActor {
         }
         applied.tokens.clear();
         let replies = applied.replies.iter();
-        let replies = replies.map(|(client, by_all, record)| Answer { client: *client, by_all: *by_all, record });
+        let replies = replies.map(|(client, by_all, record)| Answer {
+            client: *client,
+            by_all: *by_all,
+            is_notification: false,
+            record,
+        });
         answers.send(member, replies);
         applied.replies.clear();
         let mut counts = shared.counts.borrow_mut();
@@ -210,7 +215,7 @@ impl App<'_> {
             (Verdict::Duplicate, Kind::Resolve) => counts.questions_from_cache += 1,
             _ => {}
         }
-        let Answer { client, by_all, record } = Answer::to(client, &judged);
+        let Answer { client, by_all, record, .. } = Answer::to(client, &judged);
         replies.push((client, by_all, record.to_vec()));
         let ends = judged.verdict == Verdict::CarriedOut(Kind::End);
         // The last of those that ended here was ended by its process.
