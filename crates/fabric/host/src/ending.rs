@@ -22,7 +22,7 @@ fn says_killed(status: &str) -> bool {
     pending.any(|set| set & KILL != 0)
 }
 
-/// The same of what `/proc/PID/stat` says: pid, name in parentheses, state, four more numbers, terminal's group, flags.
+/// Whether `/proc/PID/stat` says that the process exits. Its fields: pid, name in parentheses, state, four numbers, terminal's group, flags.
 fn says_ending(stat: &str) -> bool {
     let Some((_, rest)) = stat.rsplit_once(')') else { return false };
     let mut fields = rest.split_ascii_whitespace();

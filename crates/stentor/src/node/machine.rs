@@ -28,8 +28,12 @@ pub struct Position {
 
 impl Position {
     pub(crate) fn of(place: &stentor_session::Position) -> Self {
-        let Timestamp { time, group } = place.timestamp;
-        Position { time, group: Group(GroupId(group)), index: place.index }
+        Position::at(place.timestamp, place.index)
+    }
+
+    #[inline]
+    pub(crate) fn at(Timestamp { time, group }: Timestamp, index: u64) -> Self {
+        Position { time, group: Group(GroupId(group)), index }
     }
 }
 

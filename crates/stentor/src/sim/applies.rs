@@ -1,6 +1,5 @@
 //! A state machine of any type, as far as it is applied and not copied.
 
-use stentor_multicast::GroupId;
 use stentor_simulation::sessions::Place;
 
 use crate::notes::Notes;
@@ -37,16 +36,12 @@ pub(super) fn append(reply: &Reply, most: usize, out: &mut Vec<u8>) {
     if reply.has_overflowed() { out.extend(too_long(most)) } else { out.extend(reply.as_bytes()) }
 }
 
-fn position(at: &Place<'_>) -> Position {
-    Position { time: at.timestamp.time, group: Group(GroupId(at.timestamp.group)), index: at.number }
-}
-
 /// Runs `with` in the context of a place. Notifications are not simulated: those that are sent are dropped.
 pub(super) fn in_context<T>(at: &Place<'_>, with: impl FnOnce(&Context<'_>) -> T) -> T {
     let sender = format!("c{}", at.client.0);
     with(&Context {
         group: Group(at.group),
-        position: position(at),
+        position: Position::at(at.timestamp, at.number),
         groups: at.groups,
         session: at.session.map(SessionId),
         sender: &sender,
@@ -57,5 +52,5 @@ pub(super) fn in_context<T>(at: &Place<'_>, with: impl FnOnce(&Context<'_>) -> T
 /// Runs `with` in the context of a query.
 pub(super) fn in_read_context<T>(at: &Place<'_>, with: impl FnOnce(&ReadContext<'_>) -> T) -> T {
     let sender = format!("c{}", at.client.0);
-    with(&ReadContext { group: Group(at.group), position: position(at), sender: &sender })
+    with(&ReadContext { group: Group(at.group), position: Position::at(at.timestamp, at.number), sender: &sender })
 }

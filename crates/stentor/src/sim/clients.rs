@@ -189,8 +189,7 @@ fn fate(told: &Told) -> Fate {
     match told {
         Told::Applied(replies) => {
             let Some((_, first, _)) = replies.first() else { return Fate::Unknown };
-            let (time, group) = (first.timestamp.time, Group(GroupId(first.timestamp.group)));
-            let position = Position { time, group, index: first.index };
+            let position = Position::of(first);
             let replies = replies.iter().map(|(group, _, bytes)| (Group(*group), bytes.clone())).collect();
             Fate::Applied { position, replies }
         }

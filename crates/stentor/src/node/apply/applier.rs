@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use stentor_multicast::{ClientId, GroupId, RestoreError, StateReader};
+use stentor_multicast::{ClientId, RestoreError, StateReader};
 use stentor_session::{self as session, Answer, AnswerBuffer, At, Call, Service, SessionLimits, Sessions};
 
 use super::batch::Batch;
@@ -96,7 +96,7 @@ impl<S: StateMachine> Applier<S> {
             return None;
         }
         let Record { head: Head { client, enveloped, timestamp, number, origin }, groups, command } = *record;
-        let position = Position { time: timestamp.time, group: Group(GroupId(timestamp.group)), index: number };
+        let position = Position::at(timestamp, number);
         let Applier { machine, group, senders, sessions, reply, notes, .. } = self;
         let sender = senders.get(usize::from(client.0)).map_or("?", String::as_str);
         let at = At { time: timestamp, index: number, incarnation: origin, destinations: groups, client: client.0 };
