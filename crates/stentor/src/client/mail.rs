@@ -14,7 +14,7 @@ pub(super) struct Mail {
     came: Condvar,
 }
 
-/// A receiver gets nothing any more.
+/// The receiver has ended: no notification comes for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Over;
 

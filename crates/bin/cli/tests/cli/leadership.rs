@@ -1,4 +1,4 @@
-//! Who leads a group, and how the leadership moves.
+//! Tests of leadership: which member leads a group, and how another one takes over.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn the_leadership_moves_on_request_without_a_timeout() {
     };
     assert_eq!(running.cast(b"one\n", &["--to", "g1"]).code, 0);
     let since = Instant::now();
-    // Who leads at first is told by nobody's election yet: a moment later it is.
+    // Right after the start no election names a leader yet.
     let mut taken = 0;
     for name in ["g1.2", "g1.3", "g1.3", "g1.1"] {
         let moved = loop {

@@ -4,7 +4,7 @@ use stentor_multicast::{GroupId, Incarnation, Timestamp};
 use stentor_session::{At, Event, Mutant, Notified, Outcome, ReplyRecord, SessionId, Sessions};
 
 use crate::script::{CONFIG, LIMITS, SESSION, opened, settle};
-use crate::world::World;
+use crate::world::{TTL, World};
 
 const GROUPS: [GroupId; 2] = [GroupId(0), GroupId(1)];
 
@@ -42,6 +42,14 @@ fn said_again(world: &mut World, group: u16, process: usize) -> Option<Vec<u8>> 
     again.retain(|record| ReplyRecord::parse(record).expect("a record").outcome == Outcome::Notified);
     assert!(again.len() <= 1, "one for each session");
     again.pop()
+}
+
+/// The first process uses the second group again.
+fn widen(world: &mut World) {
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("the session is open in the first group");
+    world.send_control(0);
+    settle(world);
 }
 
 fn one(bytes: &[u8]) -> Option<(u64, Option<Vec<u8>>)> {
@@ -135,14 +143,11 @@ fn session_that_is_widened_into_a_group_again_is_counted_anew() {
     let mut world = opened(Mutant::None, &[0, 1]);
     let old: Vec<_> = (0..3).map(|n| notify(&mut world, 1, SESSION, &[n]).expect("it is open").1).collect();
     assert_eq!(heard(&mut world, 0, 1, &old[1]), Some((1, Some(vec![1]))));
-    world.groups[1].clock += 2 * crate::world::TTL;
+    world.groups[1].clock += 2 * TTL;
     let group = &mut world.groups[1];
     group.sessions.expire(group.clock, &mut group.machine);
     assert_eq!(notify(&mut world, 1, SESSION, b"x"), None, "it has run out");
-    let (pairs, until) = (world.pairs(&[1]), world.now() + crate::world::TTL);
-    world.processes[0].caller.widen(60, &pairs, until).expect("it is open in the other group");
-    world.send_control(0);
-    settle(&mut world);
+    widen(&mut world);
     let (_, record) = notify(&mut world, 1, SESSION, b"anew").expect("it is open again");
     assert_eq!(heard(&mut world, 0, 1, &record), one(b"anew"));
     assert_eq!(heard(&mut world, 0, 1, &old[2]), None, "of an earlier count");
@@ -161,10 +166,7 @@ fn each_incarnation_counts_anew() {
     let moved = Incarnation { number: 2, tag: 7 };
     world.groups[1].incarnation = moved;
     assert_eq!(notify(&mut world, 1, SESSION, b"x"), None, "the session does not use it in this incarnation");
-    let (pairs, until) = (world.pairs(&[1]), world.now() + crate::world::TTL);
-    world.processes[0].caller.widen(60, &pairs, until).expect("it is open");
-    world.send_control(0);
-    settle(&mut world);
+    widen(&mut world);
     let (_, record) = notify(&mut world, 1, SESSION, b"anew").expect("it is open again");
     assert_eq!(heard(&mut world, 0, 1, &record), one(b"anew"));
     assert_eq!(said_again(&mut world, 1, 0).and_then(|again| heard(&mut world, 0, 1, &again)), None);
