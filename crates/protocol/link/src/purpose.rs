@@ -20,6 +20,8 @@ pub const MULTICAST_HEARTBEAT: Purpose = Purpose(5);
 pub const MULTICAST_HEARTBEATS_READ: Purpose = Purpose(6);
 /// Multicast: at a client the ring of a member's replies, at a member the client's credit for that ring.
 pub const MULTICAST_REPLY: Purpose = Purpose(7);
+/// Multicast: at a member the ring of a client's queries, at a client the member's credit for that ring.
+pub const MULTICAST_QUERY: Purpose = Purpose(8);
 /// Neb: the buffer that a sender writes at a receiver.
 pub const NEB_BROADCAST: Purpose = Purpose(32);
 /// Neb: credits.
@@ -71,6 +73,7 @@ mod tests {
             MULTICAST_HEARTBEAT,
             MULTICAST_HEARTBEATS_READ,
             MULTICAST_REPLY,
+            MULTICAST_QUERY,
         ];
         let mut neb = vec![NEB_BROADCAST, NEB_CONTROL, NEB_STAGING];
         multicast.extend(each(|process| multicast_staging(process.0)));

@@ -42,8 +42,8 @@ pub use message::{Destination, Header, MessageError, NOT_BEFORE_BYTES};
 pub use mutant::Mutant;
 pub use node::{
     Application, CLIENT_TIMEOUT, Client, ClockCounts, Counts, Delivered, EXPEL_AFTER, Frozen, GivenUp, HeartbeatCell,
-    INBOX_BYTES, Member, NodeError, Readiness, RemoteOp, Reply, ReplySent, RestoreError, StateReader, Stateless, Step,
-    SubmitError, Submitted, TransferOutcome, TransferReport, TransferRole, Wants, stateless,
+    INBOX_BYTES, Member, NodeError, Query, Readiness, RecordSent, RemoteOp, Reply, RestoreError, StateReader,
+    Stateless, Step, SubmitError, Submitted, TransferOutcome, TransferReport, TransferRole, Wants, stateless,
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
@@ -51,8 +51,8 @@ pub use origin::Origin;
 pub use peer_message::{Closed, Joiner, Left, MessageRef, Opening, PeerMessage, SlotRef, Verdict, WordRef};
 pub use physical_clock::{ClockError, END_OF_TIME, PhysicalClock, SLEW_PPM};
 pub use replica::{
-    CatchUps, Contradiction, Delivery, Effects, Hindrance, Rejected, Replica, ReplicaConfig, Settlements, Settling,
-    TotalLoss, Variant,
+    CatchUps, Contradiction, Delivery, Effects, Hindrance, ReadBarrier, ReadProgress, Rejected, Replica, ReplicaConfig,
+    Settlements, Settling, TotalLoss, Variant,
 };
 pub use sender::{Sender, WindowFull};
 pub use state::{AssignedSlot, ClientState, State, Succession, Word};

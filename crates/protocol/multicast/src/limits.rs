@@ -12,8 +12,10 @@ use crate::{Header, Replica, Topology};
 /// Bytes of a cell for credits, in front of the ring in a control region: one for the control ring in the other
 /// direction, one for the stream.
 pub(crate) const CREDIT_CELLS_BYTES: u64 = 128;
-/// Bytes of a client's credit for the ring of replies that a member writes.
-pub(crate) const REPLY_CREDIT_BYTES: u64 = LINE as u64;
+/// Bytes of a peer's credit for a ring of replies or of queries.
+pub(crate) const RECORD_CREDIT_BYTES: u64 = LINE as u64;
+/// Bytes behind the ring in a stream region, where a leader writes to see that it still leads.
+const CONFIRM_BYTES: u64 = LINE as u64;
 /// Byte offset of the credit for the stream in a control region.
 pub(crate) const STREAM_CREDIT_OFFSET: u64 = 64;
 
@@ -147,6 +149,12 @@ impl Limits {
         Geometry::new(0, self.control_ring_bytes / 64, longest_batch(topology))
     }
 
+    /// Returns the bytes of the region that a stream lies in: the ring, and a line where the leader writes to see that it still leads.
+    #[must_use]
+    pub fn stream_region_bytes(&self, topology: &Topology) -> u64 {
+        self.stream_ring(topology).bytes() + CONFIRM_BYTES
+    }
+
     /// The ring between two members, for timestamps and acknowledgements; credits lie in front of it.
     #[must_use]
     pub fn control_ring(&self, topology: &Topology) -> Geometry {
@@ -172,22 +180,27 @@ impl Limits {
         self.body_ring(topology).max_payload().max(between).max(self.reply_bytes)
     }
 
-    /// Returns the bytes that a client registers for replies: a ring for each member.
+    /// The ring for one client's queries at one member, if there are [replies](Limits::has_replies). A query may be as long as a
+    /// message, and as many fit as replies.
     #[must_use]
-    pub fn client_reply_bytes(&self, topology: &Topology) -> u64 {
-        if self.has_replies() { topology.all_members() as u64 * self.reply_ring().bytes() } else { 0 }
+    pub fn query_ring(&self) -> Geometry {
+        Geometry::new(0, self.reply_ring_bytes / 64, self.message_bytes)
     }
 
-    /// Returns the bytes that a member registers for replies: for each client its credit, and staging if the longest reply is
-    /// longer than what the fabric takes inline.
+    /// Returns the bytes that a client registers for replies and queries. For each member: a ring for its replies, its credit for
+    /// queries, and staging if the longest query is longer than what the fabric takes inline.
+    #[must_use]
+    pub fn client_reply_bytes(&self, topology: &Topology, inline_bytes: u32) -> u64 {
+        let each = self.reply_ring().bytes() + written_bytes(&self.query_ring(), inline_bytes);
+        if self.has_replies() { topology.all_members() as u64 * each } else { 0 }
+    }
+
+    /// Returns the bytes that a member registers for replies and queries. For each client: a ring for its queries, its credit for
+    /// replies, and staging if the longest reply is longer than what the fabric takes inline.
     #[must_use]
     pub fn member_reply_bytes(&self, topology: &Topology, inline_bytes: u32) -> u64 {
-        if !self.has_replies() {
-            return 0;
-        }
-        let ring = self.reply_ring();
-        let staged = record_cells(ring.max_payload()) as u64 * LINE as u64 > u64::from(inline_bytes);
-        topology.clients() as u64 * (REPLY_CREDIT_BYTES + if staged { ring.bytes() } else { 0 })
+        let each = self.query_ring().bytes() + written_bytes(&self.reply_ring(), inline_bytes);
+        if self.has_replies() { topology.clients() as u64 * each } else { 0 }
     }
 
     /// What one member registers and keeps, by the formula that `stentor config check` prints. `inline_bytes` is the
@@ -207,7 +220,7 @@ impl Limits {
         MemoryPlan {
             registered: clients * body
                 + others * (CREDIT_CELLS_BYTES + control.bytes())
-                + followers * stream.bytes()
+                + followers * self.stream_region_bytes(topology)
                 + (others + clients) * INBOX_BYTES
                 + pulses
                 + staging
@@ -265,6 +278,12 @@ impl Limits {
     }
 }
 
+/// What the writer of a ring of records registers: the credit, and staging if records may be longer than what goes inline.
+fn written_bytes(ring: &Geometry, inline_bytes: u32) -> u64 {
+    let staged = record_cells(ring.max_payload()) as u64 * LINE as u64 > u64::from(inline_bytes);
+    RECORD_CREDIT_BYTES + if staged { ring.bytes() } else { 0 }
+}
+
 /// The longest batch of items in one record: 4 KiB, or one item with all destinations.
 fn longest_batch(topology: &Topology) -> usize {
     let item = (3 + topology.groups().min(MAX_DESTINATIONS)) * WORD;
@@ -275,8 +294,9 @@ fn longest_batch(topology: &Topology) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemoryPlan {
     /// Regions: per client a body ring, per other member a control ring with credits, per other member of the own group a
-    /// stream ring and a line for heartbeats; receives for greetings and peer messages per client and other member; and staging, for the stream and where
-    /// records may be too long for inline. If there are replies, per client a line for its credit, and staging likewise.
+    /// stream ring with a line behind it, and a line for heartbeats; receives for greetings and peer messages per client and other member; and staging, for the stream and where
+    /// records may be too long for inline. If there are replies, per client a line for its credit, staging likewise, and a ring for
+    /// its queries.
     pub registered: u64,
     /// Private copies of the messages: per client one body ring.
     pub mirrors: u64,
@@ -343,17 +363,18 @@ mod tests {
     fn replies_are_counted_where_they_are_registered() {
         let topology = Topology::new(&[3, 1], 5).expect("possible");
         let limits = Limits { reply_bytes: 300, ..Limits::default() };
-        let ring = limits.reply_ring().bytes();
+        let (ring, queries) = (limits.reply_ring().bytes(), limits.query_ring().bytes());
         // A record of 300 bytes takes six lines.
-        assert_eq!(limits.member_reply_bytes(&topology, 384), 5 * 64);
-        assert_eq!(limits.member_reply_bytes(&topology, 383), 5 * (64 + ring));
-        assert_eq!(limits.client_reply_bytes(&topology), 4 * ring);
+        assert_eq!(limits.member_reply_bytes(&topology, 384), 5 * (64 + queries));
+        assert_eq!(limits.member_reply_bytes(&topology, 383), 5 * (64 + ring + queries));
+        assert_eq!(limits.client_reply_bytes(&topology, 1 << 17), 4 * (ring + 64));
+        assert_eq!(limits.client_reply_bytes(&topology, 384), 4 * (ring + 64 + queries));
         assert_eq!(limits.longest_payload(&topology), limits.body_ring(&topology).max_payload());
         let long = Limits { message_bytes: 8, reply_bytes: 5000, ..limits };
         assert_eq!(long.longest_payload(&topology), 5000);
         assert_eq!(Limits { reply_bytes: 0, ..long }.longest_payload(&topology), 4096);
         let none = Limits::default();
-        assert_eq!((none.member_reply_bytes(&topology, 0), none.client_reply_bytes(&topology)), (0, 0));
+        assert_eq!((none.member_reply_bytes(&topology, 0), none.client_reply_bytes(&topology, 0)), (0, 0));
         let more = limits.memory(&topology, 3, 0).registered - none.memory(&topology, 3, 0).registered;
         assert_eq!(more, limits.member_reply_bytes(&topology, 0));
     }

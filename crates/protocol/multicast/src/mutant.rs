@@ -18,6 +18,12 @@ mutants! {
     SoloLeaderSilent, "solo-leader-silent", "R1";
     /// A leader gives a message its next time, whatever time its client wants it to come after.
     NotBeforeIgnored, "not-before-ignored", "order of a session";
+    /// A leader answers a read before it has seen that it still leads.
+    ReadUnconfirmed, "read-unconfirmed", "reads";
+    /// A leader answers a read before it has delivered what others may have delivered.
+    ReadIgnoresVectors, "read-ignores-vectors", "reads";
+    /// A leader answers a read whatever time it comes after.
+    ReadIgnoresTime, "read-ignores-time", "reads";
     /// A leader holds back what exceeds a client's share, also before a message to several groups.
     ShareOfAll, "share-of-all", "M9";
     /// Messages are ordered by time alone; ties go to whoever came first here.

@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 
 use stentor_fabric::Fabric;
-use stentor_multicast::{ClientId, Limits, Member, ReplySent};
+use stentor_multicast::{ClientId, Limits, Member, RecordSent};
 
 use crate::{Delivered, Verdict};
 
@@ -107,7 +107,7 @@ impl Answers {
                 continue;
             }
             let Some(waiting) = self.waiting.get_mut(usize::from(client.0)) else { continue };
-            if waiting.records.is_empty() && member.reply(client, &[record]) != ReplySent::Full {
+            if waiting.records.is_empty() && member.reply(client, &[record]) != RecordSent::Full {
                 continue;
             }
             let was_empty = waiting.records.is_empty();
@@ -164,7 +164,7 @@ impl Answers {
         for (client, waiting) in (0..).map(ClientId).zip(&mut self.waiting) {
             let before = waiting.records.len();
             while let Some(record) = waiting.records.front()
-                && member.reply(client, &[record]) != ReplySent::Full
+                && member.reply(client, &[record]) != RecordSent::Full
             {
                 waiting.pop();
             }

@@ -57,7 +57,7 @@ pub use stentor_fabric_shm::ShmFabric;
 pub use stentor_fabric_verbs::VerbsFabric;
 pub use stentor_multicast::{
     Application, Client, ClientId, Counts, Delivered, DestinationGroups, Frozen, GivenUp, GroupId, Member, MessageId,
-    Reply, ReplySent, RestoreError, StateReader, SubmitError, TransferOutcome, TransferReport, TransferRole, Variant,
+    RecordSent, Reply, RestoreError, StateReader, SubmitError, TransferOutcome, TransferReport, TransferRole, Variant,
     Wants, stateless,
 };
 pub use twin::{as_pid, told_running};

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use stentor::runtime::{
-    ClientId, ClusterRuntime, Delivered, GroupId, Housekeeper, Recorder, ReplySent, Stop, WaitMode, client_round,
+    ClientId, ClusterRuntime, Delivered, GroupId, Housekeeper, RecordSent, Recorder, Stop, WaitMode, client_round,
     now_ns, run_member, stateless,
 };
 use stentor_fabric::{Backoff, ProcessId};
@@ -112,7 +112,7 @@ fn echo(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop, p
     run_member(&mut member, WaitMode::BLOCK, stop, &mut app, |member, _, _| {
         let mut owed = owed.borrow_mut();
         while let Some((client, number, payload)) = owed.front()
-            && member.reply(*client, &[&number.to_le_bytes(), payload, padding]) == ReplySent::Sent
+            && member.reply(*client, &[&number.to_le_bytes(), payload, padding]) == RecordSent::Sent
         {
             owed.pop_front();
         }

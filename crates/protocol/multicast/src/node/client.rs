@@ -15,7 +15,6 @@ use stentor_fabric::{Completion, Fabric, ProcessId};
 use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL};
 use stentor_link::service::MULTICAST_MAIN;
 
-use self::replies::Replies;
 pub use self::replies::Reply;
 pub use self::submit_error::SubmitError;
 use self::takeover::Takeover;
@@ -30,6 +29,8 @@ use super::open::Opener;
 use super::outbound::{Outbound, Shape, scratch};
 use super::peer_links::{PeerEvent, PeerLinks};
 use super::poll_gate::PollGate;
+use super::records_in::RecordsIn;
+use super::records_out::RecordsOut;
 use super::seals::Seals;
 use super::target::CreditCell;
 use crate::limits::CREDIT_CELLS_BYTES;
@@ -54,7 +55,10 @@ pub struct Client<F: Fabric> {
     seals: Seals,
     /// By group.
     rings: Vec<Outbound>,
-    replies: Replies,
+    /// By link.
+    replies: RecordsIn,
+    /// By link.
+    queries: RecordsOut,
     /// By group and member: the life that greeted last.
     members: Vec<Vec<Option<u64>>>,
     /// By link: group and member.
@@ -129,7 +133,7 @@ impl<F: Fabric> Client<F> {
         let (topology_, limits_) = (&*topology, &limits);
         let mut opener =
             Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, mutant, registered: 0 };
-        let (mut rings, mut places, mut replies) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut rings, mut places, mut replies, mut queries) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for group in topology.group_ids() {
             let keeps = topology.majority(group) as usize;
             let shape = Shape { geometry, serial: group.0, patient: false, catches_up: false, keeps };
@@ -140,6 +144,7 @@ impl<F: Fabric> Client<F> {
                 ring.add_target(member, link, MULTICAST_BODY, CreditCell { region, offset: 0 });
                 if limits.has_replies() {
                     replies.push(opener.replies_of(member, link)?);
+                    queries.push(opener.queries_to(member, link)?);
                 }
                 places.push((usize::from(group.0), at));
             }
@@ -156,7 +161,8 @@ impl<F: Fabric> Client<F> {
             sender,
             members: topology.group_ids().map(|group| vec![None; topology.size(group)]).collect(),
             places,
-            replies: Replies::new(replies),
+            replies: RecordsIn::new(replies),
+            queries: RecordsOut::new(queries, &limits.query_ring(), limits.message_bytes, mutant),
             takeover: Takeover::new(topology.home(client), topology.groups()),
             record: scratch(&geometry),
             destinations: Vec::with_capacity(topology.groups()),
@@ -372,7 +378,8 @@ impl<F: Fabric> Client<F> {
         let (group, member) = self.places[link];
         let start = self.rings[group].start(member, &self.links);
         let yours = self.histories[group];
-        let hello = Hello { yours, ..Hello::new(HelloKind::Connection, self.links.life, start) };
+        let queries = self.queries.greet(link, &self.links);
+        let hello = Hello { yours, queries, ..Hello::new(HelloKind::Connection, self.links.life, start) };
         let hello = self.takeover.fill(hello, GroupId(group as u16));
         let sent = self.links.greet(&mut self.fabric, link, hello);
         self.counts.write(Step::PeerMessage, sent);
@@ -450,9 +457,10 @@ impl<F: Fabric> Client<F> {
         if worked {
             self.retire_delivered();
         }
-        let replies = self.look_for_replies();
+        let replies = self.look_for_replies() | self.queries.hear_room(&self.fabric, &self.gate);
         let late = self.rings.iter().any(Outbound::is_late) && self.catch_up();
         self.fabric.flush();
+        self.queries.flushed();
         self.gate.after(worked | replies, late || self.owes_replies());
         worked | replies
     }
@@ -573,6 +581,7 @@ impl<F: Fabric> Client<F> {
                 self.unsettled.retain(|unsettled| *unsettled != link);
                 let (group, member) = self.places[link];
                 self.rings[group].stop(member);
+                self.queries.stop(link);
                 self.sender.expel(GroupId(group as u16), member);
                 self.reopen_if_unused(GroupId(group as u16));
                 self.retire_delivered();
@@ -589,6 +598,7 @@ impl<F: Fabric> Client<F> {
                 self.replies.restart(link, hello.life, hello.start, seal);
                 if self.members[group][member].replace(hello.life) != Some(hello.life) {
                     self.rings[group].hear_credits(member, seal);
+                    self.queries.hear_credits(link, seal);
                 }
             }
             PeerEvent::Greeted(_, hello) if hello.kind == HelloKind::Superseded => self.superseded = true,

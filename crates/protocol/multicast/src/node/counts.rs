@@ -25,11 +25,15 @@ pub enum Step {
     PeerMessage = 6,
     /// A member's replies to clients; not part of the protocol's counts either.
     Reply = 7,
+    /// A client's queries to members; not part of the protocol's counts either.
+    Query = 8,
+    /// What a leader writes to its followers to see that it still leads; not part of the protocol's counts either.
+    Confirm = 9,
 }
 
 impl Step {
     /// All steps, in order.
-    pub const ALL: [Step; 8] = [
+    pub const ALL: [Step; 10] = [
         Step::Body,
         Step::Assign,
         Step::Timestamp,
@@ -38,12 +42,14 @@ impl Step {
         Step::Credit,
         Step::PeerMessage,
         Step::Reply,
+        Step::Query,
+        Step::Confirm,
     ];
 
     /// As in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
-        ["body", "assign", "timestamp", "vector", "ack", "credit", "letter", "reply"][self as usize]
+        ["body", "assign", "timestamp", "vector", "ack", "credit", "letter", "reply", "query", "confirm"][self as usize]
     }
 }
 

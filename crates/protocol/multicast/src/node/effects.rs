@@ -13,7 +13,7 @@ use crate::item::Head;
 use crate::mutant::mutant;
 use crate::{
     Ack, Ballot, ClientId, Delivery, Effects, Item, MessageId, Mutant, PeerMessage, RemoteTimestamp, StreamItem,
-    Topology, ids,
+    Timestamp, Topology, ids,
 };
 
 /// Items that wait to be written, and what is counted about them.
@@ -45,6 +45,10 @@ pub(super) struct Outputs {
     pub(super) operations: Option<Vec<RemoteOp>>,
     /// Deliveries that the application has made, itself or with a state: see `transfer.rs`.
     pub(super) applied: u64,
+    /// The place of the last delivery; the first of all before that of this process.
+    pub(super) last: Timestamp,
+    /// The last ballot of this member's own, and the clock with which it began.
+    pub(super) recovered: (Ballot, u64),
     /// What is delivered while another member gets the state.
     pub(super) backlog: Option<Backlog>,
     /// Why the application could not take over a state.
@@ -73,6 +77,8 @@ impl Outputs {
             counts: Counts::default(),
             operations: None,
             applied: 0,
+            last: Timestamp::default(),
+            recovered: (Ballot::NONE, 0),
             backlog: None,
             failure: None,
             mutant,
@@ -227,6 +233,7 @@ impl<A: Application> Effects for Out<'_, A> {
     #[inline]
     fn deliver(&mut self, delivery: &Delivery) {
         let client = delivery.id.client;
+        self.outputs.last = delivery.timestamp;
         let HeldMessage { payload, groups, enveloped, notify } = self.stores[usize::from(client.0)].held(delivery.slot);
         let message = Delivered {
             id: delivery.id,
@@ -262,6 +269,10 @@ impl<A: Application> Effects for Out<'_, A> {
         if outputs.followers != 0 {
             Item::Begin(ballot).encode(&mut outputs.stream);
         }
+    }
+
+    fn recovered(&mut self, ballot: Ballot, clock: u64) {
+        self.outputs.recovered = (ballot, clock);
     }
 
     fn send(&mut self, to: ProcessId, message: &PeerMessage) {

@@ -19,7 +19,8 @@
 //! | 7 | of a member: its group's incarnation, number (32) and tag (32); 0: it has no state |
 //! | 8 | the largest incarnation of the receiver's group that the sender remembers, number (32) and tag (32) |
 //! | 9 | of a member: its wall clock, nanoseconds since 1970; 0: it has none |
-//! | 10… | 0: room for the run, the configuration's fingerprint, the format in force and the group of a hosted member |
+//! | 10, 11 | of a client: where its queries go on, position and generation |
+//! | 12… | 0: room for the run, the configuration's fingerprint, the format in force and the group of a hosted member |
 
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::seal::Seal;
@@ -81,13 +82,26 @@ pub(super) struct Hello {
     pub(super) yours: Incarnation,
     /// Of a member: its wall clock, nanoseconds since 1970; 0: it has none.
     pub(super) clock: u64,
+    /// Of a client: where its queries go on.
+    pub(super) queries: Start,
 }
 
 impl Hello {
     /// A greeting that says nothing but where a ring goes on.
     pub(super) fn new(kind: HelloKind, life: u64, start: Start) -> Self {
         let none = Incarnation::NONE;
-        Hello { kind, life, start, begun: false, generation: None, above: 0, own: none, yours: none, clock: 0 }
+        Hello {
+            kind,
+            life,
+            start,
+            begun: false,
+            generation: None,
+            above: 0,
+            own: none,
+            yours: none,
+            clock: 0,
+            queries: Start::NONE,
+        }
     }
 
     /// Whether this client had begun, and the processes with generations below `over` are gone: on a fabric that does not lock
@@ -98,13 +112,15 @@ impl Hello {
 
     /// The words that the sender of these seals sends.
     pub(super) fn encode(&self, seals: &Seals) -> [u64; HELLO_WORDS] {
-        let Hello { kind, life, start, begun, generation, above, own, yours, clock } = *self;
+        let Hello { kind, life, start, begun, generation, above, own, yours, clock, queries } = *self;
         let head = kind as u64 | u64::from(VERSION) << 8 | MAGIC << 32;
         let begun = u64::from(begun);
         let first = generation.map_or(0, |generation| generation + 1) | above << 32;
         let (own, yours) = (own.to_word(), yours.to_word());
         let check = seals.check(MAGIC);
-        [head, check, life, start.position, start.generation, begun, first, own, yours, clock, 0, 0, 0, 0, 0, 0]
+        let Start { position, generation } = start;
+        let asks = [queries.position, queries.generation];
+        [head, check, life, position, generation, begun, first, own, yours, clock, asks[0], asks[1], 0, 0, 0, 0]
     }
 
     /// `None`: another format version, another cluster, or not a hello.
@@ -113,22 +129,23 @@ impl Hello {
         for (to, from) in hello.iter_mut().zip(words) {
             *to = from.load(Ordering::Relaxed);
         }
-        let [head, check, life, position, generation, begun, first, own, yours, clock, rest @ ..] = hello;
+        let [head, check, life, position, generation, begun, first, own, yours, clock, asks, asked, rest @ ..] = hello;
         let kind = match head & 0xff {
             1 => HelloKind::Connection,
             2 => HelloKind::Stream,
             3 => HelloKind::Superseded,
             _ => return None,
         };
-        let known = head >> 8 == u64::from(VERSION) | MAGIC << 24 && check == seals.check(MAGIC) && rest == [0; 6];
+        let known = head >> 8 == u64::from(VERSION) | MAGIC << 24 && check == seals.check(MAGIC) && rest == [0; 4];
         let (told, above) = (first & u64::from(u32::MAX), first >> 32);
         let possible =
-            position < END_OF_POSITIONS && begun <= 1 && told <= ids::GENERATIONS && above < ids::GENERATIONS;
+            position.max(asks) < END_OF_POSITIONS && begun <= 1 && told <= ids::GENERATIONS && above < ids::GENERATIONS;
         let start = Start { position, generation };
         let (own, yours) = (Incarnation::from_word(own), Incarnation::from_word(yours));
         let possible = possible && own.is_possible() && yours.is_possible();
         let generation = told.checked_sub(1);
-        let hello = Hello { kind, life, start, begun: begun == 1, generation, above, own, yours, clock };
+        let queries = Start { position: asks, generation: asked };
+        let hello = Hello { kind, life, start, begun: begun == 1, generation, above, own, yours, clock, queries };
         (known && possible).then_some(hello)
     }
 }
@@ -176,6 +193,7 @@ mod tests {
             own,
             yours,
             clock: 8,
+            queries: Start { position: 64, generation: 2 },
         };
         let sound = hello.encode(&seals);
         assert_eq!(Hello::decode(&seals, &words(sound)), Some(hello));
@@ -190,7 +208,8 @@ mod tests {
             (6, ids::GENERATIONS << 32),
             (7, 1 << 16),
             (8, 7 << 32),
-            (10, 1),
+            (10, 1 << 62),
+            (12, 1),
             (15, 1),
         ] {
             let mut broken = sound;

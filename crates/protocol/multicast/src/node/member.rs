@@ -2,6 +2,7 @@
 
 mod absent;
 mod ahead;
+mod confirm;
 mod credit;
 mod expel;
 mod histories;
@@ -23,10 +24,11 @@ use stentor_fabric::{Completion, Fabric, ProcessId};
 use stentor_link::JoinedSets;
 
 pub use self::absent::CLIENT_TIMEOUT;
+use self::confirm::Confirmations;
 use self::histories::Histories;
 use self::recover::Recovery;
+pub use self::replies::Query;
 use self::replies::Replies;
-pub use self::replies::ReplySent;
 pub use self::time::ClockCounts;
 use self::time::MemberTime;
 use super::NodeError;
@@ -40,6 +42,7 @@ use super::open::{Body, Opener, Peer};
 use super::outbound::scratch;
 use super::peer_links::PeerLinks;
 use super::poll_gate::PollGate;
+use super::records_in::RecordsIn;
 use super::seals::Seals;
 use super::store::Store;
 use super::streams::Streams;
@@ -87,6 +90,7 @@ pub struct Member<F: Fabric> {
     bodies: Vec<Body>,
     stores: Vec<Store>,
     replies: Replies,
+    queries: RecordsIn,
     /// By process; `None` at this process.
     peers: Vec<Option<Peer>>,
     assemblers: Vec<MessageAssembler>,
@@ -95,6 +99,7 @@ pub struct Member<F: Fabric> {
     limits: Limits,
     streams: Streams,
     recovery: Recovery,
+    confirmations: Confirmations,
     histories: Histories,
     /// The ballot that clients were told with what is held.
     told_ballot: Option<Ballot>,
@@ -155,7 +160,7 @@ impl<F: Fabric> Member<F> {
         let heartbeats = Heartbeats::open(&mut opener, group, &peers)?;
         let bodies: Vec<Body> =
             (0..topology.clients() as u16).map(|client| opener.body(ClientId(client))).collect::<Result<_, _>>()?;
-        let replies = Replies::open(&mut opener, &bodies)?;
+        let (replies, queries) = Replies::open(&mut opener, &bodies)?;
         let (links, registered) = (opener.links, opener.registered);
         let sets = join_sets(&mut fabric, &topology)?;
         let plan = limits.memory(&topology, topology.size(group), fabric.capabilities().inline_bytes);
@@ -174,6 +179,7 @@ impl<F: Fabric> Member<F> {
             scratch: scratch(&control),
             completions: [Completion::BLANK; 16],
             recovery: Recovery::default(),
+            confirmations: Confirmations::new(&topology, limits, (me, group)),
             histories: Histories::default(),
             told_ballot: replica.counts_in(),
             heartbeats,
@@ -183,6 +189,7 @@ impl<F: Fabric> Member<F> {
             seals,
             bodies,
             replies,
+            queries,
             peers,
             streams,
             time: MemberTime::new(topology.all_members()),
@@ -282,6 +289,12 @@ impl<F: Fabric> Member<F> {
         self.outputs.failure.as_ref()
     }
 
+    /// The cluster.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
     /// The state machine.
     #[must_use]
     pub fn replica(&self) -> &Replica {
@@ -365,6 +378,7 @@ impl<F: Fabric> Member<F> {
             worked |= self.take_stream(app);
             worked |= self.take_control(app);
             worked |= self.replies.hear_room(&self.fabric, &self.gate);
+            worked |= self.look_for_queries();
             worked |= self.recover(now, app);
             self.had_work |= worked || self.outputs.counts.writes(Step::PeerMessage) != letters;
             worked |= completed;
@@ -379,7 +393,7 @@ impl<F: Fabric> Member<F> {
         self.send_credits(done);
         self.fabric.flush();
         self.replies.flushed();
-        self.gate.after(!done, left_over || !self.outputs.touched.is_empty());
+        self.gate.after(!done, left_over || !self.outputs.touched.is_empty() || self.queries.owes());
         worked
     }
 }

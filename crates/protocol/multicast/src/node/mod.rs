@@ -2,7 +2,7 @@
 //!
 //! Every ordered pair of members has a control ring (timestamps, acknowledgements) with its credits in front; every
 //! member has a stream ring per other member of its group and a body ring per client. A client has a ring per member for
-//! that member's replies, if the [limits](Limits::reply_bytes) have any. One region per writer and purpose. What several
+//! that member's replies, if the [limits](Limits::reply_bytes) have any, and a member one per client for its queries. One region per writer and purpose. What several
 //! peers get alike (bodies, stream entries) is sealed once and written to each.
 
 mod app;
@@ -26,6 +26,8 @@ mod pace;
 mod peer_link;
 mod peer_links;
 mod poll_gate;
+mod records_in;
+mod records_out;
 mod sealed;
 mod seals;
 mod store;
@@ -39,10 +41,11 @@ pub use counts::{Counts, RemoteOp, Step};
 pub use frozen::{Frozen, Readiness};
 #[doc(hidden)]
 pub use hello::forged_hello;
-pub use member::{CLIENT_TIMEOUT, ClockCounts, HeartbeatCell, Member, ReplySent};
+pub use member::{CLIENT_TIMEOUT, ClockCounts, HeartbeatCell, Member, Query};
 pub use message_assembler::Received;
 pub use pace::EXPEL_AFTER;
 pub use peer_links::INBOX_BYTES;
+pub use records_out::RecordSent;
 pub use transfer::{GivenUp, StateReader, TransferOutcome, TransferReport, TransferRole};
 
 use stentor_fabric::seal::record_words;

@@ -2,7 +2,7 @@
 
 use stentor_fabric::ring::Geometry;
 use stentor_fabric::{Access, Fabric, ProcessId, Purpose, RegionId, RegionSpec, RingReader};
-use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL, MULTICAST_REPLY, MULTICAST_STREAM};
+use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL, MULTICAST_QUERY, MULTICAST_REPLY, MULTICAST_STREAM};
 use stentor_link::service::{MULTICAST_MAIN, MULTICAST_STREAM as STREAMING};
 
 use super::NodeError;
@@ -14,7 +14,7 @@ use super::peer_links::PeerLinks;
 use super::seals::Seals;
 use super::streams::{Stream, Streams};
 use super::target::CreditCell;
-use crate::limits::{CREDIT_CELLS_BYTES, REPLY_CREDIT_BYTES, STREAM_CREDIT_OFFSET};
+use crate::limits::{CREDIT_CELLS_BYTES, RECORD_CREDIT_BYTES, STREAM_CREDIT_OFFSET};
 use crate::{ClientId, GroupId, Limits, Mutant, Topology};
 
 /// One client's ring at this member.
@@ -176,7 +176,8 @@ impl<F: Fabric> Opener<'_, F> {
         let mut inbound: Vec<Option<Stream>> = peers.iter().map(|_| None).collect();
         for member in self.topology.members(group).filter(|member| *member != me) {
             let link = self.link(member, STREAMING)?;
-            let region = self.closed_region(MULTICAST_STREAM, member, geometry.bytes())?;
+            let region =
+                self.closed_region(MULTICAST_STREAM, member, self.limits.stream_region_bytes(self.topology))?;
             let granted = member == leader;
             if granted {
                 self.fabric.grant(region, member, Access::Write)?;
@@ -204,19 +205,51 @@ impl<F: Fabric> Opener<'_, F> {
     /// The ring of this member's replies to a client, which it is connected to by `link`.
     pub(super) fn replies_to(&mut self, client: ClientId, link: usize) -> Result<Outbound, NodeError> {
         let process = self.topology.client_process(client);
-        let region = self.region(MULTICAST_REPLY, process, REPLY_CREDIT_BYTES)?;
-        let geometry = self.limits.reply_ring();
         // No other ring of a member has a client's number.
-        let shape = Shape { geometry, serial: process.0, patient: false, catches_up: false, keeps: 0 };
-        let mut ring = self.outbound(shape)?;
-        ring.add_target(process, link, MULTICAST_REPLY, CreditCell { region, offset: 0 });
-        Ok(ring)
+        self.records_to(process, link, (MULTICAST_REPLY, process.0), self.limits.reply_ring())
     }
 
     /// The ring of a member's replies to this client.
     pub(super) fn replies_of(&mut self, member: ProcessId, link: usize) -> Result<Inbound, NodeError> {
-        let geometry = self.limits.reply_ring();
-        let region = self.region(MULTICAST_REPLY, member, geometry.bytes())?;
-        Ok(self.inbound(member, region, geometry, self.credit(link, MULTICAST_REPLY, 0)))
+        self.records_of(member, link, MULTICAST_REPLY, self.limits.reply_ring())
+    }
+
+    /// The ring of this client's queries to a member, which it is connected to by `link`.
+    pub(super) fn queries_to(&mut self, member: ProcessId, link: usize) -> Result<Outbound, NodeError> {
+        // The other rings of a client have the numbers of groups.
+        let serial = self.topology.groups() as u16 + member.0;
+        self.records_to(member, link, (MULTICAST_QUERY, serial), self.limits.query_ring())
+    }
+
+    /// The ring of a client's queries to this member.
+    pub(super) fn queries_of(&mut self, client: ClientId, link: usize) -> Result<Inbound, NodeError> {
+        self.records_of(self.topology.client_process(client), link, MULTICAST_QUERY, self.limits.query_ring())
+    }
+
+    /// A ring of records to a peer; the peer's credit lies in a region of its own.
+    fn records_to(
+        &mut self,
+        peer: ProcessId,
+        link: usize,
+        (purpose, serial): (Purpose, u16),
+        geometry: Geometry,
+    ) -> Result<Outbound, NodeError> {
+        let region = self.region(purpose, peer, RECORD_CREDIT_BYTES)?;
+        let shape = Shape { geometry, serial, patient: false, catches_up: false, keeps: 0 };
+        let mut ring = self.outbound(shape)?;
+        ring.add_target(peer, link, purpose, CreditCell { region, offset: 0 });
+        Ok(ring)
+    }
+
+    /// A ring of records of a peer.
+    fn records_of(
+        &mut self,
+        peer: ProcessId,
+        link: usize,
+        purpose: Purpose,
+        geometry: Geometry,
+    ) -> Result<Inbound, NodeError> {
+        let region = self.region(purpose, peer, geometry.bytes())?;
+        Ok(self.inbound(peer, region, geometry, self.credit(link, purpose, 0)))
     }
 }

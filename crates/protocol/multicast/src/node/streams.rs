@@ -1,7 +1,7 @@
 //! The streams of a group at one of its members: what it writes as a leader, and what the others wrote here.
 
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
-use stentor_fabric::{Access, Fabric, ProcessId, Record, RegionId};
+use stentor_fabric::{Access, Fabric, ProcessId, Record, RegionId, RemoteRegion};
 
 use super::hello::Start;
 use super::inbound::Inbound;
@@ -84,6 +84,17 @@ impl Streams {
     /// Whether a follower gets this member's stream.
     pub(super) fn is_started(&self, follower: ProcessId) -> bool {
         self.outbound.target_of(follower).is_some_and(|target| self.outbound.targets[target].is_started())
+    }
+
+    /// The region at a follower that this member's stream lies in.
+    pub(super) fn region_of<F: Fabric>(
+        &mut self,
+        follower: ProcessId,
+        fabric: &mut F,
+        links: &[PeerLink],
+    ) -> Option<RemoteRegion> {
+        let target = self.outbound.target_of(follower)?;
+        self.outbound.targets[target].resolve(fabric, links)
     }
 
     /// The connection with a follower ended.

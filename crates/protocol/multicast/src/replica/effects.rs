@@ -39,6 +39,9 @@ pub trait Effects {
     /// Append to the stream of every follower: what follows is of this ballot. What was not yet written of an earlier
     /// ballot need not be written any more.
     fn begin_stream(&mut self, ballot: Ballot);
+    /// This member begins to prepare a ballot of its own, with the clock that it recovered: whoever installs the ballot has that clock at
+    /// least.
+    fn recovered(&mut self, _ballot: Ballot, _clock: u64) {}
     /// Write a message to a member. If it [carries a snapshot](PeerMessage::carries_snapshot), the application's state as it
     /// is now goes with it.
     fn send(&mut self, to: ProcessId, message: &PeerMessage);

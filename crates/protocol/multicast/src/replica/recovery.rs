@@ -389,7 +389,9 @@ impl<E: Effects> Recovery<'_, E> {
             // The followers process them with the state.
             Leader { agreement: self.agreement, effects: self.effects }.words().begin(group);
         }
-        self.effects.begin_stream(self.agreement.ballots.installed);
+        let (ballot, clock) = (self.agreement.ballots.installed, self.agreement.clock.now());
+        self.effects.recovered(ballot, clock);
+        self.effects.begin_stream(ballot);
         for member in self.agreement.id.others() {
             // A history that begins with nothing has no application's state to come first.
             self.install_at(member, self.admits(member) && !from_nothing);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, Fault, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
-    Application, Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, Mutant, ProcessRole, ReplicaConfig,
-    ReplySent, SubmitError, Topology, TransferReport,
+    Application, Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, Mutant, ProcessRole, RecordSent,
+    ReplicaConfig, SubmitError, Topology, TransferReport,
 };
 
 pub(crate) const SALT: u64 = 11;
@@ -34,6 +34,10 @@ pub(crate) struct Bed {
     pub(crate) client_lives: Vec<u64>,
     /// Whether clients take replies.
     pub(crate) takes_replies: bool,
+    /// By member: the queries that its present process took.
+    pub(crate) queries: Vec<Vec<(ClientId, Vec<u8>)>>,
+    /// Whether members take queries.
+    pub(crate) takes_queries: bool,
     /// By member: the deliveries for which its application has room.
     pub(crate) room: Vec<u64>,
     /// Bytes of every application's state beside what was delivered.
@@ -72,6 +76,8 @@ impl Bed {
             client_lives: vec![1; usize::from(clients)],
             described: vec![Vec::new(); topology.all_members()],
             takes_replies: true,
+            queries: vec![Vec::new(); topology.all_members()],
+            takes_queries: true,
             padding: 0,
             room: vec![u64::MAX; topology.all_members()],
             tick_ns: TICK_NS,
@@ -117,6 +123,7 @@ impl Bed {
         self.members[member] = self.member_on(fabric, process);
         self.delivered[member].clear();
         self.described[member].clear();
+        self.queries[member].clear();
         self.handed[member].reports.clear();
     }
 
@@ -146,7 +153,13 @@ impl Bed {
                 let described = &mut self.described[at];
                 let room = &mut self.room[at];
                 let mut log = Log { delivered, described, handed, room, padding: self.padding };
-                let worked = member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut log);
+                let mut worked = member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut log);
+                while self.takes_queries
+                    && let Some(query) = member.next_query()
+                {
+                    self.queries[at].push((query.client, query.bytes.to_vec()));
+                    worked = true;
+                }
                 self.handed[at].reports.extend(std::iter::from_fn(|| member.take_transfer_report()));
                 if now_ns >= self.ticks[at] {
                     self.ticks[at] = now_ns + self.tick_ns;
@@ -182,10 +195,18 @@ impl Bed {
     }
 
     /// Has a member send a record to a client.
-    pub(crate) fn reply(&mut self, member: u16, client: u16, bytes: &[u8]) -> ReplySent {
+    pub(crate) fn reply(&mut self, member: u16, client: u16, bytes: &[u8]) -> RecordSent {
         let (first, second) = bytes.split_at(bytes.len() / 3);
         let sent = self.members[usize::from(member)].reply(ClientId(client), &[first, b"", second]);
         self.world.wake_at(ProcessId(member), self.world.now_ns());
+        sent
+    }
+
+    /// Has a client send a query to a member.
+    pub(crate) fn query(&mut self, client: u16, member: u16, bytes: &[u8]) -> RecordSent {
+        let (first, second) = bytes.split_at(bytes.len() / 3);
+        let sent = self.clients[usize::from(client)].query(ProcessId(member), &[first, b"", second]);
+        self.world.wake_at(self.topology.client_process(ClientId(client)), self.world.now_ns());
         sent
     }
 

@@ -17,6 +17,8 @@ mod fences;
 mod heartbeats;
 mod letters;
 mod members;
+mod queries;
+mod reads;
 mod replies;
 mod room;
 mod sets;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{Fabric, ProcessId, RegionId, SplitMix64};
 use stentor_fabric_sim::{Delay, Fault, NetworkModel};
-use stentor_multicast::{ClientId, Limits, Mutant, ReplySent, Step};
+use stentor_multicast::{ClientId, Limits, Mutant, RecordSent, Step};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
@@ -63,7 +63,7 @@ fn records_arrive_as_they_were_sent_in_the_order_of_their_member() {
     for (number, bytes) in (0..).zip(lengths) {
         for (member, client) in [(0, 0), (1, 0), (2, 0), (2, 1)] {
             let record = bytes_of(member, client, number, bytes);
-            assert_eq!(bed.reply(member, client, &record), ReplySent::Sent, "{bytes} bytes");
+            assert_eq!(bed.reply(member, client, &record), RecordSent::Sent, "{bytes} bytes");
             sent.entry((member, client)).or_insert_with(Vec::new).push(record);
         }
         bed.run(SETTLED_NS / 10);
@@ -78,14 +78,14 @@ fn records_arrive_as_they_were_sent_in_the_order_of_their_member() {
 #[test]
 fn what_cannot_be_sent_is_refused_and_says_why() {
     let mut bed = calm(1, small());
-    assert_eq!(bed.reply(0, 0, &[7; LONGEST + 1]), ReplySent::TooLong);
-    assert_eq!(bed.members[0].reply(ClientId(1), &[b"nobody"]), ReplySent::Away);
+    assert_eq!(bed.reply(0, 0, &[7; LONGEST + 1]), RecordSent::TooLong);
+    assert_eq!(bed.members[0].reply(ClientId(1), &[b"nobody"]), RecordSent::Away);
     assert!(bed.members[0].is_connected_to_client(ClientId(0)));
     assert!(!bed.members[0].is_connected_to_client(ClientId(1)));
     bed.world.crash(ProcessId(CLIENT));
     let _ = bed.reply(0, 0, b"breaks the connection");
     bed.run(RECONNECTED_NS);
-    assert_eq!(bed.reply(0, 0, b"away"), ReplySent::Away);
+    assert_eq!(bed.reply(0, 0, b"away"), RecordSent::Away);
     assert!(!bed.members[0].is_connected_to_client(ClientId(0)));
 }
 
@@ -96,15 +96,20 @@ fn without_replies_nothing_is_registered_and_nothing_sent() {
     let mut beds = [without, with].map(|limits| calm(2, limits));
     let registered = [0, 1].map(|at: usize| beds[at].members[0].memory_use().regions);
     let more = with.member_reply_bytes(&beds[1].topology, 0);
-    let inline = 2 * 64 + 2 * with.reply_ring().bytes();
-    assert_eq!((registered[1] - registered[0], more), (inline, inline), "a credit and staging for each client");
+    let inline = 2 * (64 + with.reply_ring().bytes() + with.query_ring().bytes());
+    assert_eq!(
+        (registered[1] - registered[0], more),
+        (inline, inline),
+        "a credit, staging and a ring of queries for each client"
+    );
     for bed in &beds {
         let used = bed.members[0].memory_use();
         assert_eq!(used.regions, used.region_limit);
     }
-    assert_eq!(without.client_reply_bytes(&beds[0].topology), 0);
-    assert_eq!(with.client_reply_bytes(&beds[1].topology), 3 * with.reply_ring().bytes());
-    assert_eq!(beds[0].reply(0, 0, b""), ReplySent::Away);
+    assert_eq!(without.client_reply_bytes(&beds[0].topology, 0), 0);
+    let each = with.reply_ring().bytes() + 64 + with.query_ring().bytes();
+    assert_eq!(with.client_reply_bytes(&beds[1].topology, 0), 3 * each);
+    assert_eq!(beds[0].reply(0, 0, b""), RecordSent::Away);
     assert_eq!((beds[0].met(0), beds[1].met(0)), (vec![], vec![ClientId(0), ClientId(1)]));
 }
 
@@ -115,20 +120,20 @@ fn a_full_ring_takes_nothing_more_until_the_client_reads() {
     let mut bed = calm(1, small());
     bed.takes_replies = false;
     let mut sent = 0;
-    while bed.reply(0, 0, &bytes_of(0, 0, sent, LONGEST)) == ReplySent::Sent {
+    while bed.reply(0, 0, &bytes_of(0, 0, sent, LONGEST)) == RecordSent::Sent {
         sent += 1;
         bed.run(SETTLED_NS);
     }
     assert!((2..4).contains(&sent), "{sent} of the longest");
     bed.run(4 * SETTLED_NS);
-    assert_eq!(bed.reply(0, 0, &[1; LONGEST]), ReplySent::Full);
-    assert_eq!(bed.reply(1, 0, b"another member's ring is its own"), ReplySent::Sent);
+    assert_eq!(bed.reply(0, 0, &[1; LONGEST]), RecordSent::Full);
+    assert_eq!(bed.reply(1, 0, b"another member's ring is its own"), RecordSent::Sent);
     bed.takes_replies = true;
     bed.wake_client(0);
     bed.run(SETTLED_NS);
     let expected: Vec<_> = (0..sent).map(|number| bytes_of(0, 0, number, LONGEST)).collect();
     assert_eq!(bed.read_of(0, 0), expected);
-    assert_eq!(bed.reply(0, 0, &[1; LONGEST]), ReplySent::Sent);
+    assert_eq!(bed.reply(0, 0, &[1; LONGEST]), RecordSent::Sent);
     bed.run(SETTLED_NS);
     assert_eq!((bed.read_of(0, 0).len(), bed.read_of(0, 1).len()), (expected.len() + 1, 1));
 }
@@ -138,7 +143,7 @@ fn a_full_ring_takes_nothing_more_until_the_client_reads() {
 fn a_member_hears_when_there_is_room_again() {
     let mut bed = calm(1, small());
     bed.takes_replies = false;
-    while bed.reply(0, 0, &[1; LONGEST]) == ReplySent::Sent {}
+    while bed.reply(0, 0, &[1; LONGEST]) == RecordSent::Sent {}
     bed.run(8 * SETTLED_NS);
     bed.takes_replies = true;
     bed.wake_client(0);
@@ -166,7 +171,7 @@ fn all_arrive(network: NetworkModel, seed: u64) {
             while (sent.len() as u64) < EACH {
                 let bytes = random.word() as usize % (LONGEST + 1);
                 let record = bytes_of(member, 0, sent.len() as u64, bytes);
-                if bed.reply(member, 0, &record) != ReplySent::Sent {
+                if bed.reply(member, 0, &record) != RecordSent::Sent {
                     break;
                 }
                 sent.push(bytes);
@@ -203,10 +208,10 @@ fn members_take_turns() {
     let mut bed = calm(1, Limits { reply_ring_bytes: 64 << 10, ..small() });
     bed.takes_replies = false;
     for number in 0..100 {
-        assert_eq!(bed.reply(0, 0, &[number]), ReplySent::Sent);
+        assert_eq!(bed.reply(0, 0, &[number]), RecordSent::Sent);
     }
     for member in [1, 2] {
-        assert_eq!(bed.reply(member, 0, b"one"), ReplySent::Sent);
+        assert_eq!(bed.reply(member, 0, b"one"), RecordSent::Sent);
     }
     bed.run(SETTLED_NS);
     let members: Vec<_> = (0..4).map(|_| bed.clients[0].next_reply().expect("all have come").member.0).collect();
@@ -218,7 +223,7 @@ fn members_take_turns() {
 fn a_connection_that_comes_back_begins_the_ring_anew() {
     let mut bed = calm(1, small());
     assert_eq!(bed.met(0), [ClientId(0)]);
-    assert_eq!(bed.reply(0, 0, b"before"), ReplySent::Sent);
+    assert_eq!(bed.reply(0, 0, b"before"), RecordSent::Sent);
     bed.run(SETTLED_NS);
     for round in 0..20_u8 {
         bed.cut(0, CLIENT, RECONNECTED_NS);
@@ -227,7 +232,7 @@ fn a_connection_that_comes_back_begins_the_ring_anew() {
         bed.run(4 * RECONNECTED_NS);
         assert_eq!((bed.met(0), bed.met(1).len()), (vec![ClientId(0)], usize::from(round == 0)), "round {round}");
         for number in 0..4 {
-            assert_eq!(bed.reply(0, 0, &[round, number]), ReplySent::Sent, "round {round}");
+            assert_eq!(bed.reply(0, 0, &[round, number]), RecordSent::Sent, "round {round}");
             bed.run(SETTLED_NS);
         }
     }
@@ -240,7 +245,7 @@ fn another_process_in_a_clients_place_reads_what_is_sent_to_it_only() {
     let mut bed = calm(1, small());
     for round in 0..10_u8 {
         bed.takes_replies = false;
-        while bed.reply(0, 0, &[round; 100]) == ReplySent::Sent {}
+        while bed.reply(0, 0, &[round; 100]) == RecordSent::Sent {}
         bed.run(SETTLED_NS);
         let life = bed.members[0].life_of_client(ClientId(0));
         bed.restart_client(0);
@@ -249,7 +254,7 @@ fn another_process_in_a_clients_place_reads_what_is_sent_to_it_only() {
         assert!(bed.members[0].life_of_client(ClientId(0)) > life, "round {round}");
         assert_eq!((bed.replies[0].len(), bed.met(0)), (0, vec![ClientId(0)]), "round {round}");
         for number in 0..20 {
-            assert_eq!(bed.reply(0, 0, &[round, number]), ReplySent::Sent, "round {round}");
+            assert_eq!(bed.reply(0, 0, &[round, number]), RecordSent::Sent, "round {round}");
             bed.run(SETTLED_NS);
         }
         let expected: Vec<_> = (0..20).map(|number| vec![round, number]).collect();
@@ -263,12 +268,12 @@ fn another_process_in_a_members_place_begins_its_ring_anew() {
     let mut expected = Vec::new();
     for round in 0..10_u8 {
         for number in 0..=round {
-            assert_eq!(bed.reply(1, 0, &[round, number]), ReplySent::Sent, "round {round}");
+            assert_eq!(bed.reply(1, 0, &[round, number]), RecordSent::Sent, "round {round}");
             expected.push(vec![round, number]);
             bed.run(SETTLED_NS);
         }
         bed.restart_member(1);
-        assert_eq!(bed.reply(1, 0, b"too early"), ReplySent::Away);
+        assert_eq!(bed.reply(1, 0, b"too early"), RecordSent::Away);
         bed.run(4 * RECONNECTED_NS);
         assert_eq!(bed.met(1), [ClientId(0)]);
     }
@@ -279,13 +284,13 @@ fn another_process_in_a_members_place_begins_its_ring_anew() {
 #[test]
 fn a_group_that_is_reset_goes_on_with_its_rings() {
     let mut bed = calm(1, small());
-    assert_eq!(bed.reply(0, 0, b"first"), ReplySent::Sent);
+    assert_eq!(bed.reply(0, 0, b"first"), RecordSent::Sent);
     bed.run(SETTLED_NS);
     for member in [1, 2] {
         bed.restart_member(member);
     }
     bed.run(4 * RECONNECTED_NS);
-    assert_eq!(bed.reply(0, 0, b"second"), ReplySent::Sent);
+    assert_eq!(bed.reply(0, 0, b"second"), RecordSent::Sent);
     bed.run(SETTLED_NS);
     let before = bed.members[0].replica().incarnation();
     let ends = bed.members[0].replica().reset_ends();
@@ -294,7 +299,7 @@ fn a_group_that_is_reset_goes_on_with_its_rings() {
     bed.run(8 * RECONNECTED_NS);
     assert_ne!(bed.members[0].replica().incarnation(), before);
     for number in 0..40_u8 {
-        assert_eq!(bed.reply(0, 0, &[number; LONGEST]), ReplySent::Sent, "{number}");
+        assert_eq!(bed.reply(0, 0, &[number; LONGEST]), RecordSent::Sent, "{number}");
         bed.run(SETTLED_NS);
     }
     assert_eq!(bed.read_of(0, 0).len(), 42);
@@ -308,7 +313,7 @@ fn a_client_that_greets_again_on_its_connection_goes_on_reading() {
     assert_eq!(bed.met(2), [ClientId(0)]);
     for round in 0..20_u8 {
         for aside in [true, false] {
-            assert_eq!(bed.reply(2, 0, &[round; LONGEST]), ReplySent::Sent, "round {round}");
+            assert_eq!(bed.reply(2, 0, &[round; LONGEST]), RecordSent::Sent, "round {round}");
             bed.members[2].set_aside(aside);
             bed.run(SETTLED_NS);
             assert_eq!(bed.clients[0].counts_on(ProcessId(2)), !aside, "round {round}");
@@ -326,7 +331,7 @@ fn a_reply_goes_out_with_the_next_step() {
     // It has nothing to do but that.
     while bed.members[0].step(now, &mut app) {}
     assert!(!bed.members[0].has_unflushed());
-    assert_eq!(bed.members[0].reply(ClientId(0), &[b"now"]), ReplySent::Sent);
+    assert_eq!(bed.members[0].reply(ClientId(0), &[b"now"]), RecordSent::Sent);
     assert!(bed.members[0].has_unflushed());
     bed.members[0].step(now, &mut app);
     assert!(!bed.members[0].has_unflushed(), "the round was not skipped");
@@ -336,8 +341,8 @@ fn a_reply_goes_out_with_the_next_step() {
 #[test]
 fn a_reply_says_nothing_of_the_one_before() {
     let mut bed = calm(2, small());
-    assert_eq!(bed.reply(0, 0, &[0xaa; 8]), ReplySent::Sent);
-    assert_eq!(bed.reply(0, 1, &[0x01]), ReplySent::Sent);
+    assert_eq!(bed.reply(0, 0, &[0xaa; 8]), RecordSent::Sent);
+    assert_eq!(bed.reply(0, 1, &[0x01]), RecordSent::Sent);
     bed.run(SETTLED_NS);
     assert_eq!(bed.read_of(1, 0), [[0x01]]);
     let region = bed.clients[1].fabric();
@@ -394,7 +399,7 @@ fn under_failures(seed: u64, network: NetworkModel, mutant: Mutant) -> Faulty {
             number += 1;
             let record =
                 named(member, (lives[usize::from(member)], to), number, 8 * pick((LONGEST / 8 - 3) as u64) as usize);
-            run.sent += u64::from(bed.reply(member, client, &record) == ReplySent::Sent);
+            run.sent += u64::from(bed.reply(member, client, &record) == RecordSent::Sent);
         }
         let (member, client) = (pick(3) as u16, pick(2) as u16);
         bed.takes_replies = pick(4) > 0;
@@ -428,7 +433,7 @@ fn under_failures(seed: u64, network: NetworkModel, mutant: Mutant) -> Faulty {
         let arrived = bed.replies[usize::from(client)]
             .last()
             .is_some_and(|(from, bytes)| *from == ProcessId(member) && bytes == b"at last");
-        run.stuck += u64::from(sent != ReplySent::Sent || !arrived);
+        run.stuck += u64::from(sent != RecordSent::Sent || !arrived);
     }
     run
 }

@@ -132,7 +132,9 @@ impl<F: Fabric> Member<F> {
                 return self.greet(link, HelloKind::Superseded, Start::NONE);
             }
             let fresh = self.links[link].greeted.replace(life) != Some(life);
-            self.replies.greeted(client, life, self.seals.of(process, life));
+            let seal = self.seals.of(process, life);
+            self.replies.greeted(client, life, seal);
+            self.queries.restart(usize::from(client.0), life, hello.queries, seal);
             if fresh && self.links[link].is_met() {
                 self.replies.met(client);
             }

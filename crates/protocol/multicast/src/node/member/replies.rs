@@ -1,141 +1,94 @@
-//! Records that a member sends to clients: the transport of replies.
-//!
-//! # Invariants
-//! - A ring starts anew with each connection: the greeting of that connection says where. A process that takes a client's
-//!   place therefore reads nothing that was written for an earlier one, and nothing is read twice.
-//! - Nothing is written before the client has greeted on the present connection.
-//! - What was under way when a connection ended is lost. The caller sends it again, if it matters.
+//! What a member and its clients say to each other besides messages: the member's replies, and clients' queries.
 
 use stentor_fabric::Fabric;
-use stentor_fabric::memory::WORD;
-use stentor_fabric::seal::{HEADER_WORDS, Seal};
-use zerocopy::IntoBytes;
+use stentor_fabric::seal::Seal;
 
 use super::Member;
-use crate::mutant::mutant;
 use crate::node::NodeError;
 use crate::node::counts::Step;
 use crate::node::hello::Start;
 use crate::node::open::{Body, Opener};
-use crate::node::outbound::{Outbound, Way, copy_parts, scratch};
 use crate::node::peer_link::PeerLink;
 use crate::node::poll_gate::PollGate;
-use crate::node::target::PeerProgress;
-use crate::{ClientId, Mutant};
+use crate::node::records_in::{RecordsIn, Taken};
+use crate::node::records_out::RecordsOut;
+use crate::{ClientId, RecordSent};
 
-/// What became of a reply.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[must_use = "only a reply that was sent is on its way"]
-pub enum ReplySent {
-    /// It is written, and arrives unless the connection ends before that.
-    Sent,
-    /// There is no room now: the client has not read what was sent before.
-    Full,
-    /// The client is not connected, or the cluster has no replies.
-    Away,
-    /// It is longer than [`reply_bytes`](crate::Limits::reply_bytes).
-    TooLong,
-}
-
-/// The ring of replies to one client.
-#[derive(Debug)]
-struct ReplyRing {
-    outbound: Outbound,
-    /// The life of the process that greeted last.
-    life: Option<u64>,
-    /// Where the ring began on the present connection.
-    start: Start,
-    /// A reply found no room since credits came last.
-    waits: bool,
-    /// Whether the client is in [`Replies::met`].
-    is_listed: bool,
+/// A client's query.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Query<'a> {
+    /// The client.
+    pub client: ClientId,
+    /// What it sent.
+    pub bytes: &'a [u8],
 }
 
 /// The rings of replies, and which clients connected.
 #[derive(Debug)]
 pub(super) struct Replies {
-    /// By client; empty if there are no replies.
-    rings: Vec<ReplyRing>,
-    /// The record in work.
-    record: Vec<u64>,
-    longest: usize,
-    /// Something was written since the last flush.
-    unflushed: bool,
-    /// Whether a ring may wait for room: if not, a step looks at none of them.
-    any_waits: bool,
+    /// By client; none if there are no replies.
+    rings: RecordsOut,
+    /// By client: the life of the process that greeted last.
+    lives: Vec<Option<u64>>,
     /// Clients that connected since somebody looked.
     met: Vec<ClientId>,
-    mutant: Mutant,
+    /// By client: whether it is in `met`.
+    is_listed: Vec<bool>,
 }
 
 impl Replies {
-    /// Registers what `limits` of the opener ask for.
-    pub(super) fn open<F: Fabric>(opener: &mut Opener<'_, F>, bodies: &[Body]) -> Result<Self, NodeError> {
-        let mut replies = Replies {
-            rings: Vec::new(),
-            record: Vec::new(),
-            longest: 0,
-            unflushed: false,
-            any_waits: false,
-            met: Vec::new(),
-            mutant: opener.mutant,
+    /// Registers what `limits` of the opener ask for: the rings of replies, and those of queries.
+    pub(super) fn open<F: Fabric>(opener: &mut Opener<'_, F>, bodies: &[Body]) -> Result<(Self, RecordsIn), NodeError> {
+        let has_replies = opener.limits.has_replies();
+        let clients = if has_replies { bodies.len() } else { 0 };
+        let (mut replies, mut queries) = (Vec::with_capacity(clients), Vec::with_capacity(clients));
+        for (client, body) in (0..clients as u16).map(ClientId).zip(bodies) {
+            replies.push(opener.replies_to(client, body.ring.credit.link)?);
+            queries.push(opener.queries_of(client, body.ring.credit.link)?);
+        }
+        let (geometry, longest) = (opener.limits.reply_ring(), opener.limits.reply_bytes);
+        let replies = Replies {
+            rings: RecordsOut::new(replies, &geometry, longest, opener.mutant),
+            lives: vec![None; clients],
+            met: Vec::with_capacity(clients),
+            is_listed: vec![false; clients],
         };
-        if !opener.limits.has_replies() {
-            return Ok(replies);
-        }
-        for (client, body) in (0..bodies.len() as u16).map(ClientId).zip(bodies) {
-            let outbound = opener.replies_to(client, body.ring.credit.link)?;
-            let start = Start::NONE;
-            replies.rings.push(ReplyRing { outbound, life: None, start, waits: false, is_listed: false });
-        }
-        replies.record = scratch(&opener.limits.reply_ring());
-        replies.longest = opener.limits.reply_bytes;
-        replies.met.reserve_exact(bodies.len());
-        Ok(replies)
+        Ok((replies, RecordsIn::new(queries)))
     }
 
     /// A connection with a client began. Returns where its ring goes on.
     pub(super) fn start(&mut self, client: ClientId, links: &[PeerLink]) -> Start {
-        let Some(ring) = self.rings.get_mut(usize::from(client.0)) else { return Start::NONE };
-        if mutant!(self.mutant, ReplyRingKept) && ring.start.generation > 0 {
-            ring.outbound.targets[0].progress = PeerProgress::Started;
-            return ring.start;
-        }
-        ring.start = ring.outbound.start(0, links);
-        ring.waits = false;
-        ring.start
+        self.rings.start(usize::from(client.0), links)
     }
 
     /// Returns where the ring of the present connection with a client began.
     pub(super) fn started(&self, client: ClientId) -> Start {
-        self.rings.get(usize::from(client.0)).map_or(Start::NONE, |ring| ring.start)
+        self.rings.started(usize::from(client.0))
     }
 
     /// All that was written goes out now.
     #[inline]
     pub(super) fn flushed(&mut self) {
-        self.unflushed = false;
+        self.rings.flushed();
     }
 
     /// A connection with a client ended.
     pub(super) fn stop(&mut self, client: ClientId) {
-        if let Some(ring) = self.rings.get_mut(usize::from(client.0)) {
-            ring.outbound.stop(0);
-        }
+        self.rings.stop(usize::from(client.0));
     }
 
     /// A process in a client's place greeted, whose writes have this seal.
     pub(super) fn greeted(&mut self, client: ClientId, life: u64, seal: Seal) {
-        let Some(ring) = self.rings.get_mut(usize::from(client.0)) else { return };
-        if ring.life.replace(life) != Some(life) {
-            ring.outbound.hear_credits(0, seal);
+        let Some(known) = self.lives.get_mut(usize::from(client.0)) else { return };
+        if known.replace(life) != Some(life) {
+            self.rings.hear_credits(usize::from(client.0), seal);
         }
     }
 
     /// A client can be replied to from now on: the connection is up, and it has greeted. Either may be first.
     pub(super) fn met(&mut self, client: ClientId) {
-        let Some(ring) = self.rings.get_mut(usize::from(client.0)) else { return };
-        if !std::mem::replace(&mut ring.is_listed, true) {
+        let Some(is_listed) = self.is_listed.get_mut(usize::from(client.0)) else { return };
+        if !std::mem::replace(is_listed, true) {
             self.met.push(client);
         }
     }
@@ -143,51 +96,7 @@ impl Replies {
     /// Looks whether clients for which a reply waits have made room. Returns whether any has.
     #[inline]
     pub(super) fn hear_room<F: Fabric>(&mut self, fabric: &F, gate: &PollGate) -> bool {
-        self.any_waits && self.look_for_room(fabric, gate)
-    }
-
-    #[cold]
-    fn look_for_room<F: Fabric>(&mut self, fabric: &F, gate: &PollGate) -> bool {
-        let mut any = false;
-        self.any_waits = false;
-        for ring in self.rings.iter_mut().filter(|ring| ring.waits) {
-            ring.waits = !(gate.looks_at(ring.outbound.targets[0].peer) && ring.outbound.take_news(fabric));
-            any |= !ring.waits;
-            self.any_waits |= ring.waits;
-        }
-        any
-    }
-
-    /// Writes a reply. Returns what became of it, and the number of writes.
-    fn send<F: Fabric>(
-        &mut self,
-        fabric: &mut F,
-        links: &mut [PeerLink],
-        client: ClientId,
-        parts: &[&[u8]],
-    ) -> (ReplySent, u64) {
-        let bytes = parts.iter().map(|part| part.len()).sum();
-        let Some(ring) = self.rings.get_mut(usize::from(client.0)) else { return (ReplySent::Away, 0) };
-        if bytes > self.longest {
-            return (ReplySent::TooLong, 0);
-        }
-        let target = &ring.outbound.targets[0];
-        if !(target.is_started() && links[target.link].is_met()) {
-            return (ReplySent::Away, 0);
-        }
-        if !ring.outbound.ready(fabric, links, bytes) {
-            (ring.waits, self.any_waits) = (true, true);
-            return (ReplySent::Full, 0);
-        }
-        let words = bytes.div_ceil(WORD);
-        let payload = &mut self.record[HEADER_WORDS..HEADER_WORDS + words];
-        if let Some(last) = payload.last_mut() {
-            // What is behind the last byte is sealed, too.
-            *last = 0;
-        }
-        copy_parts(parts, payload.as_mut_bytes());
-        self.unflushed = true;
-        (ReplySent::Sent, ring.outbound.send(fabric, links, bytes, &mut self.record, Way::default()))
+        self.rings.hear_room(fabric, gate)
     }
 }
 
@@ -196,10 +105,10 @@ impl<F: Fabric> Member<F> {
     /// [`step`](Member::step). The client gets the records of one member in order, and each once. Those that are under way
     /// when the connection ends are lost: see [`take_met_client`](Member::take_met_client). Copies, and allocates nothing.
     ///
-    /// After [`ReplySent::Full`], a later [`step`](Member::step) returns true when there may be room again.
-    pub fn reply(&mut self, client: ClientId, parts: &[&[u8]]) -> ReplySent {
-        let (sent, writes) = self.replies.send(&mut self.fabric, &mut self.links, client, parts);
-        if sent == ReplySent::Sent {
+    /// After [`RecordSent::Full`], a later [`step`](Member::step) returns true when there may be room again.
+    pub fn reply(&mut self, client: ClientId, parts: &[&[u8]]) -> RecordSent {
+        let (sent, writes) = self.replies.rings.send(&mut self.fabric, &mut self.links, usize::from(client.0), parts);
+        if sent == RecordSent::Sent {
             self.outputs.counts.write(Step::Reply, writes);
             self.gate.resume();
         }
@@ -211,7 +120,7 @@ impl<F: Fabric> Member<F> {
     #[inline]
     #[must_use]
     pub fn has_unflushed(&self) -> bool {
-        self.replies.unflushed
+        self.replies.rings.is_unflushed()
     }
 
     /// Returns whether a client is connected now, and has greeted: a [`reply`](Member::reply) may reach it.
@@ -225,14 +134,38 @@ impl<F: Fabric> Member<F> {
     /// has replies.
     #[must_use]
     pub fn life_of_client(&self, client: ClientId) -> Option<u64> {
-        self.replies.rings.get(usize::from(client.0))?.life
+        self.replies.lives.get(usize::from(client.0)).copied()?
     }
 
     /// Returns a client that connected since this was asked last, each once. What was sent to it before may be lost, so this is
     /// when to send it again. Always `None` if the cluster has no replies.
     pub fn take_met_client(&mut self) -> Option<ClientId> {
         let client = self.replies.met.pop()?;
-        self.replies.rings[usize::from(client.0)].is_listed = false;
+        self.replies.is_listed[usize::from(client.0)] = false;
         Some(client)
+    }
+
+    /// Takes the next query of a client, of the clients in turn. Each client's come in order, and each once. What was under way when a
+    /// connection ended is lost. [`step`](Member::step) finds queries, and this takes them: call it after every step until it returns
+    /// `None`, also before a wait. A client whose ring is full sends nothing more until its queries are taken. Copies, and allocates
+    /// nothing.
+    pub fn next_query(&mut self) -> Option<Query<'_>> {
+        let taken = self.queries.take(&mut self.fabric, &mut self.links);
+        if self.queries.owes() || taken.is_some_and(|taken| taken.credits > 0) {
+            // The credit is to go out with the next step.
+            self.gate.resume();
+        }
+        let taken = taken?;
+        let Taken { ring: client, credits, .. } = taken;
+        self.outputs.counts.write(Step::Credit, credits);
+        Some(Query { client: ClientId(client as u16), bytes: self.queries.bytes(taken) })
+    }
+
+    /// Looks for queries. Returns whether there are any that were not there before.
+    #[inline]
+    pub(super) fn look_for_queries(&mut self) -> bool {
+        let (any, credits) = self.queries.look(&mut self.fabric, &mut self.links, &self.gate);
+        self.outputs.counts.write(Step::Credit, credits);
+        any
     }
 }

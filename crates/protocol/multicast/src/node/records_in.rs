@@ -1,0 +1,146 @@
+//! Records of the caller's that peers write to this node, each peer in a ring of its own: members' replies, clients' queries.
+//!
+//! # States of a ring
+//! *quiet* → *due* (its next record seems to be there) → *quiet* again, when that is not so any more. Rings are taken in turn,
+//! one record each.
+//!
+//! # Invariants
+//! - Nothing is read on a connection before the peer's greeting said where its ring begins there.
+//! - A quarter of a ring that is not credited keeps no writer waiting (`inbound.rs`), so smaller credits are not sent. A
+//!   credit that is due and cannot go yet is `owed`, and no round is skipped until it has gone.
+
+use std::collections::VecDeque;
+
+use stentor_fabric::Fabric;
+use stentor_fabric::seal::{HEADER_WORDS, Seal};
+use zerocopy::IntoBytes;
+
+use super::hello::Start;
+use super::inbound::Inbound;
+use super::outbound::scratch;
+use super::peer_link::PeerLink;
+use super::poll_gate::PollGate;
+
+/// A record that was taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    /// The ring that it came through.
+    pub(super) ring: usize,
+    bytes: usize,
+    /// Credits that were written.
+    pub(super) credits: u64,
+}
+
+/// The rings of records of all peers that send any.
+#[derive(Debug)]
+pub(super) struct RecordsIn {
+    /// Empty if there are no replies.
+    rings: Vec<Inbound>,
+    /// Rings that seem to have a record, in the order in which they are taken.
+    due: VecDeque<usize>,
+    /// By ring: whether it is in `due`.
+    is_due: Vec<bool>,
+    /// Whether some credit that is due has not gone.
+    owed: bool,
+    /// The last record that was taken.
+    record: Vec<u64>,
+}
+
+impl RecordsIn {
+    pub(super) fn new(rings: Vec<Inbound>) -> Self {
+        RecordsIn {
+            due: VecDeque::with_capacity(rings.len()),
+            is_due: vec![false; rings.len()],
+            owed: false,
+            record: rings.first().map(|ring| scratch(ring.reader.geometry())).unwrap_or_default(),
+            rings,
+        }
+    }
+
+    /// A peer says where its ring begins.
+    pub(super) fn restart(&mut self, at: usize, life: u64, start: Start, seal: Seal) {
+        let Some(ring) = self.rings.get_mut(at) else { return };
+        ring.restart(life, start, seal);
+        // Records may have come before the greeting, whose writer is not announced again.
+        self.put_due(at);
+    }
+
+    fn put_due(&mut self, at: usize) {
+        if !std::mem::replace(&mut self.is_due[at], true) {
+            self.due.push_back(at);
+        }
+    }
+
+    /// Looks which rings have something now, and sends credits that could not go before. Returns whether any ring was found that had
+    /// nothing before, and the number of writes.
+    #[inline]
+    pub(super) fn look<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink], gate: &PollGate) -> (bool, u64) {
+        let writes = if self.owed { self.send_owed(fabric, links) } else { 0 };
+        let RecordsIn { rings, due, is_due, .. } = self;
+        let before = due.len();
+        for (at, ring) in rings.iter().enumerate() {
+            let link = &links[ring.credit.link];
+            if !is_due[at]
+                && gate.looks_at(link.peer())
+                && ring.reader.looks_ready(fabric.memory(ring.region))
+                && link.is_met()
+            {
+                is_due[at] = true;
+                due.push_back(at);
+            }
+        }
+        (due.len() > before, writes)
+    }
+
+    /// Takes the next record, of the peer whose turn it is. Its bytes are [there](RecordsIn::bytes) until the next one is taken.
+    pub(super) fn take<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink]) -> Option<Taken> {
+        for _ in 0..self.due.len() {
+            let at = self.due.pop_front()?;
+            self.is_due[at] = false;
+            let ring = &mut self.rings[at];
+            if !links[ring.credit.link].is_met() {
+                continue;
+            }
+            let memory = fabric.memory(ring.region);
+            let record = ring.reader.peek(memory, &mut self.record);
+            if let Some(record) = &record {
+                ring.reader.advance(record);
+            }
+            // One that is not whole yet is looked at again, too.
+            let more = ring.reader.looks_ready(memory);
+            let credits = ring.send_credit(fabric, links);
+            self.owed |= ring.owes_credit();
+            if more {
+                self.put_due(at);
+            }
+            if let Some(record) = record {
+                return Some(Taken { ring: at, bytes: record.bytes, credits });
+            }
+        }
+        None
+    }
+
+    /// Returns the bytes of the record that was taken last.
+    pub(super) fn bytes(&self, taken: Taken) -> &[u8] {
+        &self.record[HEADER_WORDS..].as_bytes()[..taken.bytes]
+    }
+
+    /// Sends credits that could not go before. Returns the number of writes.
+    #[cold]
+    fn send_owed<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink]) -> u64 {
+        let mut writes = 0;
+        self.owed = false;
+        for ring in &mut self.rings {
+            writes += ring.send_credit(fabric, links);
+            // What is lost with a connection is not owed on the next one.
+            self.owed |= ring.owes_credit() && links[ring.credit.link].is_met();
+        }
+        writes
+    }
+
+    /// Whether a credit has still to go.
+    #[inline]
+    pub(super) fn owes(&self) -> bool {
+        self.owed
+    }
+}
