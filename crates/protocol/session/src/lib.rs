@@ -3,7 +3,7 @@
 //!
 //! [`Sessions`] is the table of one group, the same at all its members. [`Caller`] is a process's use of one session. Both are pure
 //! state machines: no I/O, no clock, no randomness. Random words and times are arguments. [`Answers`] decides which member sends which record to
-//! clients, and when a record is sent again.
+//! clients, and when a record is sent again. [`Reader`] and [`Reads`] are the two ends of reads outside the order.
 //!
 //! # What is assumed
 //! The multicast delivers each message at most once in a group, in one global order, with a timestamp that all destination groups share and
@@ -75,17 +75,27 @@
 //! | 40..48 | incarnation of the group that answers |
 //! | 48..56 | largest time that the replier has applied |
 //! | 56..64 | end of the session in this group, after `Open`, `Renew`, `Widen` and `TakeUp`; of a notification since when the session is open; else 0 |
-//! | 64..68 | generation |
+//! | 64..68 | generation; of `Elsewhere` the process that leads, plus 1 |
 //! | 68..72 | bytes of the reply |
 //! | 72..74 | group of the timestamp |
-//! | 74 | kind of what is answered; of a query 1, too |
+//! | 74 | kind of what is answered; of a query that has a place in the order 1, too; of a read 8 |
 //! | 75, 76 | outcome and reason |
 //! | 77 | version, 1 |
 //! | 78..80 | reserved |
 //! | 80.. | reply |
 //!
+//! | read request | field |
+//! |---|---|
+//! | 0..8 | name; the answer has it as its request |
+//! | 8..16 | `Leader`: the time after which it comes; `After`: the number of a command; `Past`: the time of one; else 0 |
+//! | 16..24 | `After`: incarnation of that command's history; `Past`: group of the timestamp; else 0 |
+//! | 24 | guarantee: 1 `Leader`, 2 `After`, 3 `Local`, 4 `Past` |
+//! | 25 | version, 1 |
+//! | 26..32 | reserved |
+//! | 32.. | query |
+//!
 //! Outcomes: 1 `Applied`, 2 `Overflow`, 3 `Skipped`, 4 `Refused`, 5 `Closed`, 6 `Forgotten`, 7 `SessionNotOpen`, 8 `TableFull`, 9 `WrongPairs`,
-//! 10 `Halted`, 11 `Notification`, 12 `Notified`. Reasons of `Refused`: 1 `TooLate`, 2 `Superseded`, 3 `GenerationAhead`, 4 `OutsideWindow`, 5 `Taken`, 6 `TimeToLive`; else 0.
+//! 10 `Halted`, 11 `Notification`, 12 `Notified`, 13 `Elsewhere`, 14 `OtherHistory`. Reasons of `Refused`: 1 `TooLate`, 2 `Superseded`, 3 `GenerationAhead`, 4 `OutsideWindow`, 5 `Taken`, 6 `TimeToLive`; else 0.
 #![forbid(unsafe_code)]
 
 mod answer_buffer;
@@ -97,6 +107,9 @@ mod envelope;
 mod ids;
 mod limits;
 mod mutant;
+mod read_request;
+mod reader;
+mod reads;
 mod record;
 mod reply;
 mod table;
@@ -113,6 +126,9 @@ pub use ids::{Pair, Position, SessionId, pairs_tag};
 pub use limits::SessionLimits;
 #[doc(hidden)]
 pub use mutant::Mutant;
+pub use read_request::{ReadGuarantee, ReadRequest, ReadRequestError};
+pub use reader::{ReadOutcome, Reader, ReaderError};
+pub use reads::{ReadCounts, Reads, ReadyRead};
 pub use record::{Outcome, Reason, RecordError, ReplyRecord};
 pub use reply::Reply;
 pub use table::{At, Call, Delivered, PayloadError, Service, Sessions, SnapshotError, Verdict};

@@ -61,6 +61,10 @@ pub enum Outcome {
     Notification,
     /// Nothing is answered: `request` is the number of notifications to the session so far.
     Notified,
+    /// A read was not answered, because this member does not lead. `generation`: the process that does, plus 1; 0: it is not known.
+    Elsewhere,
+    /// A read was not answered: it is to contain a command of another history of the group.
+    OtherHistory,
 }
 
 impl Outcome {
@@ -78,6 +82,8 @@ impl Outcome {
             Outcome::Halted => [10, 0],
             Outcome::Notification => [11, 0],
             Outcome::Notified => [12, 0],
+            Outcome::Elsewhere => [13, 0],
+            Outcome::OtherHistory => [14, 0],
         }
     }
 
@@ -95,6 +101,8 @@ impl Outcome {
             10 => Outcome::Halted,
             11 => Outcome::Notification,
             12 => Outcome::Notified,
+            13 => Outcome::Elsewhere,
+            14 => Outcome::OtherHistory,
             _ => return Err(RecordError::Outcome(kind)),
         };
         if reason == 0 { Ok(outcome) } else { Err(RecordError::Reason(reason)) }
@@ -188,6 +196,29 @@ impl<'a> ReplyRecord<'a> {
     #[must_use]
     pub fn is_halt_notice(&self) -> bool {
         self.outcome == Outcome::Halted && self.session == SessionId::default()
+    }
+
+    /// Returns the answer to a [read](crate::ReadRequest) of this name, which belongs to no session.
+    #[must_use]
+    pub fn read(name: u64, outcome: Outcome, position: Position, bytes: &'a [u8]) -> ReplyRecord<'a> {
+        ReplyRecord {
+            session: SessionId::default(),
+            answers: Kind::Query,
+            outcome,
+            generation: 0,
+            request: name,
+            position,
+            applied: position.timestamp.time,
+            end: 0,
+            bytes,
+        }
+    }
+
+    /// Returns whether this answers a [read](ReplyRecord::read).
+    #[inline]
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        self.answers == Kind::Query
     }
 
     /// Writes the record over what is in `out`.

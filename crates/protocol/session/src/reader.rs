@@ -1,0 +1,297 @@
+//! Reads that a client asks of members, until they are answered.
+//!
+//! # States of a read
+//! *begun* → *asked* of a member → answered, and gone. It is asked again, of that member or of another one, when the connection on which it
+//! was asked has ended, when the member says that another one leads, and when no answer has come for [`AGAIN`]. An answer that comes twice
+//! is for no read.
+//!
+//! # Whom it asks
+//! Reads at the leader go to the member that is known to lead: the one that has answered a read last, or that another member has named.
+//! Other reads go to a member of the client's choice, the next one if that is not connected.
+
+use std::time::Duration;
+
+use stentor_fabric::{Fabric, ProcessId};
+use stentor_multicast::{Client, GroupId, RecordSent, Topology};
+use thiserror::Error;
+
+use crate::{Outcome, Position, ReadGuarantee, ReadRequest, ReplyRecord};
+
+/// How long a member has for its answer. A leader that cannot answer does not say so.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How long a read rests if no member knows who leads.
+const REST: Duration = Duration::from_millis(2);
+
+/// Why a read does not begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum ReaderError {
+    /// Too many are under way.
+    #[error("too many reads are under way")]
+    Busy,
+    /// No member of the group is connected.
+    #[error("no member of the group is connected")]
+    Away,
+    /// The query is longer than a message may be.
+    #[error("a query of {0} bytes is longer than a message may be")]
+    TooLong(usize),
+}
+
+/// How a read ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ReadOutcome<'a> {
+    /// It was answered.
+    Answered {
+        /// The group.
+        group: GroupId,
+        /// The place in the order that the answer contains.
+        position: Position,
+        /// The answer; `None`: it is longer than the limit.
+        bytes: Option<&'a [u8]>,
+    },
+    /// The group has another history than that of the command that it was to contain.
+    OtherHistory(GroupId),
+}
+
+/// Where a read was asked.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    member: ProcessId,
+    /// The number of the connection there.
+    round: u64,
+    at: Duration,
+}
+
+#[derive(Clone, Debug)]
+struct Read {
+    name: u64,
+    group: GroupId,
+    guarantee: ReadGuarantee,
+    query: Vec<u8>,
+    asked: Option<Asked>,
+    /// It is not asked before that.
+    rests_until: Duration,
+}
+
+/// The reads of one client.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    /// By name, as often as the table goes round; buffers stay in their places.
+    reads: Vec<Option<Read>>,
+    spare: Vec<Vec<u8>>,
+    /// The next name.
+    next: u64,
+    under_way: usize,
+    /// Reads that are not asked now.
+    unasked: usize,
+    /// By group: the place in it of the member that is asked as the leader, and of the one that is asked otherwise.
+    leaders: Vec<usize>,
+    others: Vec<usize>,
+}
+
+impl Reader {
+    /// Returns the reads of a client that has at most so many under way. `word`: random, so that no two processes in one client's place give
+    /// the same names.
+    #[must_use]
+    pub fn new(topology: &Topology, most: usize, word: u64) -> Self {
+        // Clients spread over the members.
+        let others = |group: GroupId| (word >> 32) as usize % topology.size(group);
+        Reader {
+            reads: vec![None; most.max(1)],
+            spare: Vec::new(),
+            next: word,
+            under_way: 0,
+            unasked: 0,
+            leaders: topology.group_ids().map(|_| 0).collect(),
+            others: topology.group_ids().map(others).collect(),
+        }
+    }
+
+    /// Returns how many reads are under way.
+    #[inline]
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Begins a read, and asks it. Returns its name.
+    ///
+    /// # Errors
+    /// See [`ReaderError`]. Nothing has begun then.
+    pub fn begin<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        now: Duration,
+        (group, guarantee): (GroupId, ReadGuarantee),
+        query: &[u8],
+    ) -> Result<u64, ReaderError> {
+        if self.under_way == self.reads.len() {
+            return Err(ReaderError::Busy);
+        }
+        let mut members = client.topology().members(group);
+        if !members.any(|member| client.is_connected_to(member)) {
+            return Err(ReaderError::Away);
+        }
+        while self.reads[self.place(self.next)].is_some() {
+            self.next = self.next.wrapping_add(1);
+        }
+        let (name, mut bytes) = (self.next, self.spare.pop().unwrap_or_default());
+        self.next = self.next.wrapping_add(1);
+        bytes.extend_from_slice(query);
+        let read = Read { name, group, guarantee, query: bytes, asked: None, rests_until: Duration::ZERO };
+        let place = self.place(name);
+        self.reads[place] = Some(read);
+        (self.under_way, self.unasked) = (self.under_way + 1, self.unasked + 1);
+        if !self.ask(client, now, place) {
+            self.end(place);
+            return Err(ReaderError::TooLong(query.len()));
+        }
+        Ok(name)
+    }
+
+    /// Asks what is not asked now. `all`: also what waits for an answer that will not come; call it so every few milliseconds.
+    pub fn look<F: Fabric>(&mut self, client: &mut Client<F>, now: Duration, all: bool) {
+        if self.under_way == 0 || !all && self.unasked == 0 {
+            return;
+        }
+        for place in 0..self.reads.len() {
+            if all {
+                self.look_at(client, now, place);
+            }
+            if self.reads[place].as_ref().is_some_and(|read| read.asked.is_none()) {
+                self.ask(client, now, place);
+            }
+        }
+    }
+
+    /// Takes an answer. Returns the read that it ends, and how.
+    pub fn on_reply<'a>(
+        &mut self,
+        now: Duration,
+        from: ProcessId,
+        topology: &Topology,
+        record: &ReplyRecord<'a>,
+    ) -> Option<(u64, ReadOutcome<'a>)> {
+        let place = self.place(record.request);
+        let read = self.reads[place].as_mut().filter(|read| read.name == record.request)?;
+        let group = read.group;
+        let at = |process: ProcessId| topology.members(group).position(|member| member == process);
+        let from_at = at(from)?;
+        let is_led = matches!(read.guarantee, ReadGuarantee::Leader { .. });
+        let outcome = match record.outcome {
+            Outcome::Applied | Outcome::Overflow => {
+                if is_led {
+                    self.leaders[usize::from(group.0)] = from_at;
+                }
+                let bytes = (record.outcome == Outcome::Applied).then_some(record.bytes);
+                ReadOutcome::Answered { group, position: record.position, bytes }
+            }
+            Outcome::OtherHistory => ReadOutcome::OtherHistory(group),
+            Outcome::Elsewhere => {
+                // Another member may be asked by now.
+                if read.asked.is_some_and(|asked| asked.member == from) {
+                    let named = record.generation.checked_sub(1).and_then(|process| at(ProcessId(process as u16)));
+                    let known = named.filter(|named| *named != from_at);
+                    if known.is_none() {
+                        read.rests_until = now + REST;
+                    }
+                    read.asked = None;
+                    self.unasked += 1;
+                    self.leaders[usize::from(group.0)] = known.unwrap_or((from_at + 1) % topology.size(group));
+                }
+                return None;
+            }
+            _ => return None,
+        };
+        let name = record.request;
+        self.end(place);
+        Some((name, outcome))
+    }
+
+    /// Nobody waits any more for the answer to a read.
+    pub fn give_up(&mut self, name: u64) {
+        let place = self.place(name);
+        if self.reads[place].as_ref().is_some_and(|read| read.name == name) {
+            self.end(place);
+        }
+    }
+
+    /// Gives up the reads of a group. Calls `each` with their names.
+    pub fn give_up_all(&mut self, is_meant: impl Fn(GroupId) -> bool, mut each: impl FnMut(u64)) {
+        for place in 0..self.reads.len() {
+            if let Some(read) = self.reads[place].as_ref().filter(|read| is_meant(read.group)) {
+                let name = read.name;
+                self.end(place);
+                each(name);
+            }
+        }
+    }
+
+    #[inline]
+    fn place(&self, name: u64) -> usize {
+        (name % self.reads.len() as u64) as usize
+    }
+
+    fn end(&mut self, place: usize) {
+        if let Some(mut read) = self.reads[place].take() {
+            self.under_way -= 1;
+            self.unasked -= usize::from(read.asked.is_none());
+            read.query.clear();
+            self.spare.push(read.query);
+        }
+    }
+
+    /// Looks whether an answer may still come.
+    fn look_at<F: Fabric>(&mut self, client: &Client<F>, now: Duration, place: usize) {
+        let Some(read) = &mut self.reads[place] else { return };
+        let Some(Asked { member, round, at }) = read.asked else { return };
+        let is_lost = !client.is_connected_to(member) || client.query_rounds(member) != round;
+        if !is_lost && now.saturating_sub(at) < AGAIN {
+            return;
+        }
+        read.asked = None;
+        self.unasked += 1;
+        let group = usize::from(read.group.0);
+        let size = client.topology().size(read.group);
+        let chosen = match read.guarantee {
+            ReadGuarantee::Leader { .. } => &mut self.leaders[group],
+            _ => &mut self.others[group],
+        };
+        // Another read may have turned to the next one already.
+        if client.topology().members(read.group).nth(*chosen) == Some(member) {
+            *chosen = (*chosen + 1) % size;
+        }
+    }
+
+    /// Asks a read, if a member takes it now. Returns whether it can be asked at all.
+    fn ask<F: Fabric>(&mut self, client: &mut Client<F>, now: Duration, place: usize) -> bool {
+        let Some(read) = &mut self.reads[place] else { return true };
+        if now < read.rests_until {
+            return true;
+        }
+        let group = usize::from(read.group.0);
+        let size = client.topology().size(read.group);
+        let chosen = match read.guarantee {
+            ReadGuarantee::Leader { .. } => &mut self.leaders[group],
+            _ => &mut self.others[group],
+        };
+        let head = ReadRequest { name: read.name, guarantee: read.guarantee, query: &[] }.head();
+        for turn in 0..size {
+            let at = (*chosen + turn) % size;
+            let Some(member) = client.topology().members(read.group).nth(at) else { break };
+            match client.query(member, &[&head, &read.query]) {
+                RecordSent::Sent => {
+                    *chosen = at;
+                    read.asked = Some(Asked { member, round: client.query_rounds(member), at: now });
+                    self.unasked -= 1;
+                    return true;
+                }
+                RecordSent::TooLong => return false,
+                RecordSent::Full => return true,
+                RecordSent::Away => {}
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,336 @@
+//! Reads that clients ask of this member, until they may be answered.
+//!
+//! # States of a read at the leader
+//! *taken* → *asked for* by a round of writes that began after it came ([`Member::confirm`]) → *confirmed* → *ready*, when what it waits for
+//! is delivered ([`Member::read_progress`]) → answered by the application, behind all deliveries so far. A member that does not lead says
+//! who does, at any time before that.
+//!
+//! # Invariants
+//! - A read is ready only if a round that began after it came is confirmed. So one round covers all reads that came before it, and while one
+//!   is under way the reads that come wait for the next one: many reads share few writes.
+//! - Queries are left in their rings while too many wait here: their clients are slowed down.
+//! - A read that cannot be answered is told so, or is not answered at all: the client asks again.
+
+use std::collections::VecDeque;
+
+use stentor_fabric::Fabric;
+use stentor_multicast::{ClientId, Incarnation, Member, ProcessRole, ReadBarrier, ReadProgress, Timestamp};
+
+use crate::{Outcome, Position, ReadGuarantee, ReadRequest, ReplyRecord};
+
+/// Reads that wait, at most.
+const MOST: usize = 1 << 14;
+/// Bytes of queries that wait, at most.
+const MOST_BYTES: usize = 4 << 20;
+/// Bytes of a buffer that is kept for the next query.
+const KEPT: usize = 4096;
+
+/// A read that may be answered now, behind everything that was delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadyRead<'a> {
+    /// Who asks.
+    pub client: ClientId,
+    /// What the answer names.
+    pub name: u64,
+    /// The answer says that it is as late as this at least.
+    pub time: u64,
+    /// The question.
+    pub query: &'a [u8],
+}
+
+/// What became of reads. A simulation counts them, to tell whether it comes there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReadCounts {
+    /// Reads at the leader that were ready.
+    pub led: u64,
+    /// Those of them that waited for a delivery after they were confirmed.
+    pub waited: u64,
+    /// Reads that were ready after a command.
+    pub after: u64,
+    /// Those of them that waited for it.
+    pub late: u64,
+    /// Reads that were answered at once.
+    pub local: u64,
+    /// Reads that another member is to answer.
+    pub elsewhere: u64,
+    /// Reads that were to contain a command of another history.
+    pub other_history: u64,
+    /// Queries that could not be read.
+    pub rejected: u64,
+}
+
+/// What a read waits for.
+#[derive(Clone, Copy, Debug)]
+enum Needs {
+    /// `round`: the round of writes that covers it, once one has begun.
+    Leader { barrier: ReadBarrier, round: Option<u64>, confirmed: bool },
+    /// A command.
+    After { index: u64, incarnation: Incarnation, waited: bool },
+    /// A command that is not earlier.
+    Past { timestamp: Timestamp, waited: bool },
+    /// Room at the application.
+    Nothing,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    client: ClientId,
+    name: u64,
+    needs: Needs,
+    query: Vec<u8>,
+}
+
+/// What is to be done with a read.
+enum Step {
+    Ready(u64),
+    Waits,
+    Elsewhere,
+    OtherHistory,
+}
+
+/// The reads at one member.
+///
+/// Call [`look`](Reads::look) after each [`Member::step`].
+#[derive(Debug, Default)]
+pub struct Reads {
+    waiting: VecDeque<Waiting>,
+    /// Those of them that are covered by no round, and that need none.
+    uncovered: usize,
+    others: usize,
+    /// The last round that covers some of them.
+    last_round: u64,
+    bytes: usize,
+    spare: Vec<Vec<u8>>,
+    /// The time that reads wait for, and that nothing in the group is about to reach.
+    early: Option<u64>,
+    counts: ReadCounts,
+    record: Vec<u8>,
+}
+
+impl Reads {
+    /// Takes what clients ask, and hands over what may be answered, while the application has `room`: the answers go behind everything that
+    /// the member has delivered. Returns whether there was anything to do.
+    pub fn look<F: Fabric>(
+        &mut self,
+        member: &mut Member<F>,
+        room: bool,
+        mut ready: impl FnMut(ReadyRead<'_>),
+    ) -> bool {
+        let took = self.take(member);
+        if self.waiting.is_empty() {
+            return took;
+        }
+        self.confirm(member);
+        took | (room && self.hand_over(member, &mut ready))
+    }
+
+    /// Returns the time that reads wait for while nothing that is under way in the group is as late. The leader orders a time entry then.
+    #[must_use]
+    pub fn early(&self) -> Option<u64> {
+        self.early
+    }
+
+    /// Returns how many reads wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns what became of reads so far.
+    #[must_use]
+    pub fn counts(&self) -> ReadCounts {
+        self.counts
+    }
+
+    fn take<F: Fabric>(&mut self, member: &mut Member<F>) -> bool {
+        let mut any = false;
+        while self.waiting.len() < MOST && self.bytes < MOST_BYTES {
+            let Some(query) = member.next_query() else { break };
+            any = true;
+            let Ok(ReadRequest { name, guarantee, query: asked }) = ReadRequest::parse(query.bytes) else {
+                self.counts.rejected += 1;
+                continue;
+            };
+            let (client, mut bytes) = (query.client, self.spare.pop().unwrap_or_default());
+            bytes.extend_from_slice(asked);
+            let needs = match guarantee {
+                ReadGuarantee::Local => Needs::Nothing,
+                ReadGuarantee::After { index, incarnation } => Needs::After { index, incarnation, waited: false },
+                ReadGuarantee::Past { timestamp } => Needs::Past { timestamp, waited: false },
+                ReadGuarantee::Leader { not_before } => match member.begin_read(not_before) {
+                    Some(barrier) => Needs::Leader { barrier, round: None, confirmed: false },
+                    None => {
+                        self.give_back(bytes);
+                        self.send_elsewhere(member, client, name);
+                        continue;
+                    }
+                },
+            };
+            self.bytes += bytes.len();
+            match needs {
+                Needs::Leader { .. } => self.uncovered += 1,
+                _ => self.others += 1,
+            }
+            self.waiting.push_back(Waiting { client, name, needs, query: bytes });
+        }
+        any
+    }
+
+    /// Has the reads that came last covered by a round of writes.
+    fn confirm<F: Fabric>(&mut self, member: &mut Member<F>) {
+        if self.last_round > member.confirmed() && !member.is_confirming() {
+            self.uncover(member.confirmed());
+        }
+        if self.uncovered == 0 {
+            return;
+        }
+        let Some(begun) = member.confirm() else { return };
+        (self.last_round, self.uncovered) = (begun, 0);
+        for waiting in &mut self.waiting {
+            if let Needs::Leader { round, .. } = &mut waiting.needs {
+                round.get_or_insert(begun);
+            }
+        }
+    }
+
+    /// Rounds came to nothing.
+    #[cold]
+    fn uncover(&mut self, confirmed: u64) {
+        for waiting in &mut self.waiting {
+            if let Needs::Leader { round, .. } = &mut waiting.needs
+                && round.take_if(|round| *round > confirmed).is_some()
+            {
+                self.uncovered += 1;
+            }
+        }
+        self.last_round = confirmed;
+    }
+
+    /// Whether nothing can be handed over: all are reads at the leader, and the oldest one is not confirmed.
+    fn is_unconfirmed<F: Fabric>(&self, member: &Member<F>, confirmed: u64) -> bool {
+        let Some(Waiting { needs: Needs::Leader { barrier, round, .. }, .. }) = self.waiting.front() else {
+            return false;
+        };
+        let leads = member.begin_read(0).is_some_and(|now| now.ballot() == barrier.ballot());
+        self.others == 0 && leads && round.is_none_or(|round| round > confirmed)
+    }
+
+    fn hand_over<F: Fabric>(&mut self, member: &mut Member<F>, ready: &mut impl FnMut(ReadyRead<'_>)) -> bool {
+        let (mut any, confirmed) = (false, member.confirmed());
+        if self.is_unconfirmed(member, confirmed) {
+            return false;
+        }
+        self.early = None;
+        for _ in 0..self.waiting.len() {
+            let Some(mut waiting) = self.waiting.pop_front() else { break };
+            let step = self.look_at(member, &mut waiting.needs, confirmed);
+            let Waiting { client, name, query, .. } = &waiting;
+            match step {
+                Step::Waits => {
+                    self.waiting.push_back(waiting);
+                    continue;
+                }
+                Step::Ready(time) => ready(ReadyRead { client: *client, name: *name, time, query }),
+                Step::Elsewhere => self.send_elsewhere(member, *client, *name),
+                Step::OtherHistory => {
+                    self.counts.other_history += 1;
+                    let record = ReplyRecord::read(*name, Outcome::OtherHistory, Position::default(), &[]);
+                    self.send(member, *client, &record);
+                }
+            }
+            any = true;
+            self.end(waiting);
+        }
+        any
+    }
+
+    /// A read does not wait any more.
+    fn end(&mut self, waiting: Waiting) {
+        match waiting.needs {
+            Needs::Leader { round, .. } => self.uncovered -= usize::from(round.is_none()),
+            _ => self.others -= 1,
+        }
+        self.bytes -= waiting.query.len();
+        self.give_back(waiting.query);
+    }
+
+    fn look_at<F: Fabric>(&mut self, member: &mut Member<F>, needs: &mut Needs, confirmed: u64) -> Step {
+        let ReadCounts { led, waited, after, late, local, .. } = &mut self.counts;
+        match needs {
+            Needs::Nothing => {
+                *local += 1;
+                Step::Ready(0)
+            }
+            Needs::After { index, incarnation, waited } => {
+                let replica = member.replica();
+                if replica.origin_of(*index) != *incarnation {
+                    // A member that was not taken in yet knows nothing of a later history.
+                    let is_behind = replica.is_joining() || replica.incarnation().number < incarnation.number;
+                    return if is_behind { Step::Waits } else { Step::OtherHistory };
+                }
+                if member.applied() < *index {
+                    *waited = true;
+                    return Step::Waits;
+                }
+                *after += 1;
+                *late += u64::from(*waited);
+                Step::Ready(0)
+            }
+            Needs::Past { timestamp, waited } => {
+                if member.last_timestamp() < *timestamp {
+                    *waited = true;
+                    return Step::Waits;
+                }
+                *after += 1;
+                *late += u64::from(*waited);
+                Step::Ready(0)
+            }
+            Needs::Leader { barrier, round, confirmed: was_confirmed } => {
+                let progress = member.read_progress(barrier);
+                let is_confirmed = round.is_some_and(|round| round <= confirmed);
+                match progress {
+                    ReadProgress::Over => Step::Elsewhere,
+                    ReadProgress::Ready if is_confirmed => {
+                        *led += 1;
+                        *waited += u64::from(*was_confirmed);
+                        Step::Ready(member.reached(barrier.ballot()))
+                    }
+                    ReadProgress::Early => {
+                        let time = barrier.not_before();
+                        self.early = Some(self.early.map_or(time, |early| early.max(time)));
+                        Step::Waits
+                    }
+                    ReadProgress::Ready | ReadProgress::Waits => {
+                        *was_confirmed = is_confirmed;
+                        Step::Waits
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells a client who leads, as far as this member knows.
+    #[cold]
+    fn send_elsewhere<F: Fabric>(&mut self, member: &mut Member<F>, client: ClientId, name: u64) {
+        self.counts.elsewhere += 1;
+        let leader = member.replica().ballot().leader();
+        let is_known = member.topology().role(leader).is_some_and(|role| matches!(role, ProcessRole::Member { .. }));
+        let is_other = leader != member.fabric().me() && !member.replica().is_joining();
+        let generation = if is_known && is_other { u32::from(leader.0) + 1 } else { 0 };
+        let record = ReplyRecord::read(name, Outcome::Elsewhere, Position::default(), &[]);
+        self.send(member, client, &ReplyRecord { generation, ..record });
+    }
+
+    /// An answer for which there is no room is not sent: the client asks again.
+    fn send<F: Fabric>(&mut self, member: &mut Member<F>, client: ClientId, record: &ReplyRecord<'_>) {
+        record.write(&mut self.record);
+        let _ = member.reply(client, &[&self.record]);
+    }
+
+    fn give_back(&mut self, mut query: Vec<u8>) {
+        query.clear();
+        if query.capacity() <= KEPT && self.spare.len() < MOST {
+            self.spare.push(query);
+        }
+    }
+}
