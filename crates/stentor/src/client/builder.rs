@@ -208,7 +208,7 @@ impl ClientBuilder {
 
     /// Opens the session, or takes it up.
     fn open<F: FabricDiagnostics>(&self, joined: (Sender<F>, ClientWatch), to: &[GroupId]) -> Result<Core<F>, Problem> {
-        let mut core = Core::new(self.cluster.runtime(), joined, self.wait, self.patience, self.ttl);
+        let mut core = Core::new(self.cluster.runtime(), joined, self.wait, self.patience, self.ttl)?;
         core.open(to, self.session.as_ref())?;
         Ok(core)
     }

@@ -33,7 +33,7 @@ use stentor_session as session;
 use super::keeper::Keeper;
 use super::mail::Mail;
 use super::wake::wake;
-use super::{Ask, CallError, Groups, Refused, Session, Ticket, Why};
+use super::{Ask, CallError, Consistency, Groups, Refused, Session, Ticket, Why};
 use crate::{Group, Position};
 
 /// Calls still come.
@@ -71,6 +71,8 @@ pub(super) enum Hold {
 pub(super) enum Job {
     /// To apply or answer what is in `bytes`.
     Request(Ask),
+    /// To answer what is in `bytes`, outside the order.
+    Read(Consistency),
     /// To settle an earlier command.
     Resolve(Box<Ticket>),
 }
@@ -102,9 +104,25 @@ impl CallState {
     /// Returns how a call ends that was not sent, and never will be. Of a question that says nothing of the command that it is about.
     pub(super) fn unsent(&self, why: Refused) -> CallError {
         match &self.job {
-            Job::Request(_) => CallError::NotApplied(why),
+            Job::Request(_) | Job::Read(_) => CallError::NotApplied(why),
             Job::Resolve(ticket) => CallError::Unknown(Ticket::clone(ticket), Why::NotAsked(why)),
         }
+    }
+
+    /// Returns how a call ends that was sent, and whose outcome does not come. A read has changed nothing.
+    pub(super) fn lost(&self, why: Why) -> CallError {
+        if !matches!(self.job, Job::Read(_)) {
+            return CallError::Unknown(Ticket(self.ticket.clone()), why);
+        }
+        let unanswered = || self.to.iter().next().map_or(Refused::NoGroups, Refused::Unanswered);
+        CallError::NotApplied(match why {
+            Why::ClientEnded => Refused::ClientEnded,
+            Why::Superseded => Refused::Superseded,
+            Why::WouldDeadlock => Refused::WouldDeadlock,
+            Why::GroupReset(group) => Refused::GroupReset(group),
+            Why::Halted(group) => Refused::Halted(group),
+            _ => unanswered(),
+        })
     }
 
     fn new() -> Self {
@@ -386,7 +404,7 @@ impl Calls {
     /// The wait for a call ends, which goes on if it was sent.
     fn give_up(state: &mut CallState, unsent: Refused, sent: Why) -> CallError {
         if state.phase == Phase::Sent {
-            return CallError::Unknown(Ticket(state.ticket.clone()), sent);
+            return state.lost(sent);
         }
         // The serving thread sees that nobody waits for it, and does not send it.
         state.until = None;
@@ -570,7 +588,7 @@ impl Calls {
             let state = self.lock(at);
             let outcome = match state.phase {
                 Phase::Queued | Phase::Held => state.unsent(Refused::ClientEnded),
-                Phase::Sent => CallError::Unknown(Ticket(state.ticket.clone()), Why::ClientEnded),
+                Phase::Sent => state.lost(Why::ClientEnded),
                 Phase::Free | Phase::Done => continue,
             };
             self.finish(at, state, Err(outcome));

@@ -1,6 +1,18 @@
 //! Guarantees of reads.
 
+use crate::Position;
+
 /// A guarantee of a [read](super::Client::read): how much of the order its answer contains.
+///
+/// | guarantee | groups | who answers | writes for a read at a group of three |
+/// |---|---|---|---|
+/// | `Ordered` | any number, at one cut | the leader of each | those of a command |
+/// | `Leader` | one | the leader | the question, 2 to the followers, the answer; reads that come together share the 2 |
+/// | `After` | one | any member | the question, the answer |
+/// | `Local` | one | any member | the question, the answer |
+///
+/// All but `Ordered` have no place in the global order. They are sent when they are called, so a read may overtake a command of the same
+/// client that is not answered yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Consistency {
@@ -9,4 +21,15 @@ pub enum Consistency {
     /// ordered read costs what a command costs.
     #[default]
     Ordered,
+    /// The leader answers, after a majority of the group has shown that it still led when the question came. The answer misses nothing that
+    /// any client was answered by this group before the query was sent, nor anything that this session has heard of, from whatever group.
+    /// Nothing is ordered for it, unless the session has heard of a later time than the group has reached: then the leader orders a time
+    /// entry.
+    Leader,
+    /// Any member of the group answers that has applied the command at this position: what its session has written there is in the
+    /// answer. A position that another group applied stands for its time: the member waits until it has applied a command that is not
+    /// earlier.
+    After(Position),
+    /// Any member of the group answers at once, from what it has applied. That may be arbitrarily old, and is never from two orders.
+    Local,
 }

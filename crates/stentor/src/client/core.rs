@@ -15,6 +15,9 @@
 //!   part of that, so that clients which wait for each other's places do not ask in step.
 //! - The session's end does not wait for a widening.
 
+mod questions;
+mod reading;
+
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +29,7 @@ use stentor_session::{
     ReplyRecord, SessionId, SessionKey,
 };
 
+use self::reading::Reading;
 use super::asked::{Asked, rest_of};
 use super::error::Problem;
 use super::fates::{not_applied, outcome, refusal};
@@ -36,7 +40,7 @@ use super::notifications::{Inbox, Notification};
 use super::origins::Origins;
 use super::random::random;
 use super::watch::{ClientWatch, multicast};
-use super::{Ask, Outcome, Refused, Session, Ticket, Why};
+use super::{Ask, Outcome, Refused, Session, Why};
 use crate::Group;
 use crate::runtime::{ClusterRuntime, FabricDiagnostics, Housekeeper, LONGEST_SLEEP, RunError, wall_ns};
 
@@ -122,6 +126,7 @@ pub(super) struct Core<F: FabricDiagnostics> {
     taken_up: bool,
     /// Notifications that nobody has taken.
     inbox: Inbox,
+    reading: Reading,
 }
 
 impl<F: FabricDiagnostics> Core<F> {
@@ -131,10 +136,11 @@ impl<F: FabricDiagnostics> Core<F> {
         wait: WaitMode,
         patience: Duration,
         ttl: Duration,
-    ) -> Self {
+    ) -> Result<Self, Problem> {
+        let [word, ..] = random().map_err(Problem::Random)?;
         let limits = plan.config().limits();
         let config = caller_config(limits.window, ttl);
-        Core {
+        Ok(Core {
             plan: Arc::clone(plan),
             client,
             watch,
@@ -161,7 +167,8 @@ impl<F: FabricDiagnostics> Core<F> {
             lease: Lease::new(plan.topology().groups(), ttl, plan.config().clock_bound()),
             taken_up: false,
             inbox: Inbox::default(),
-        }
+            reading: Reading::new(plan.topology(), limits.window as usize, word),
+        })
     }
 
     /// Returns the name of the client's place.
@@ -420,46 +427,6 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Asks what became of a command.
-    pub(super) fn resolve(&mut self, ticket: &Ticket) -> Result<(), Refused> {
-        let to: Vec<GroupId> = ticket.0.groups().collect();
-        if let Some(group) = self.halts.find(&to, self.housekeeper.now()) {
-            return Err(Refused::Halted(Group(group)));
-        }
-        self.ask(&ticket.0, &to)
-    }
-
-    fn ask(&mut self, ticket: &stentor_session::Ticket, to: &[GroupId]) -> Result<(), Refused> {
-        let was_asked = self.caller.is_asked(ticket);
-        self.caller.resolve(ticket, &mut self.question).map_err(|error| self.refused(error, to))?;
-        match multicast(&mut self.client, &mut self.watch, to, &[&self.question], 0) {
-            Ok(sent) => {
-                self.note_question(ticket, sent.id.sequence);
-                Ok(())
-            }
-            Err(error) => {
-                if !was_asked {
-                    self.caller.forget(ticket);
-                }
-                Err(refusal(&error))
-            }
-        }
-    }
-
-    /// Notes that a question went out, if it is about a request of an earlier generation.
-    fn note_question(&mut self, ticket: &stentor_session::Ticket, sequence: u64) {
-        if self.caller.is_asked(ticket) {
-            let name = Name::of(ticket);
-            self.questions.retain(|(asked, _)| *asked != name);
-            self.questions.push((name, Asked::new(sequence, self.housekeeper.now())));
-        }
-    }
-
-    /// Nobody waits any more for the answer to a question.
-    pub(super) fn forget(&mut self, ticket: &stentor_session::Ticket) {
-        self.caller.forget(ticket);
-    }
-
     /// Why a command cannot begin now. Groups that the session does not use yet are taken into it.
     #[cold]
     fn refused(&mut self, error: CallerError, to: &[GroupId]) -> Refused {
@@ -494,6 +461,7 @@ impl<F: FabricDiagnostics> Core<F> {
     pub(super) fn round(&mut self, mut each: impl FnMut(Finished<'_>)) -> Result<bool, Problem> {
         let mut worked = self.client.step();
         worked |= self.take_replies(&mut each);
+        self.look_for_reads(false);
         if self.housekeeper.is_due(worked) {
             worked |= self.client.housekeep();
             self.client.tick(self.housekeeper.now());
@@ -516,6 +484,8 @@ impl<F: FabricDiagnostics> Core<F> {
             inbox,
             lease,
             taken_up,
+            reading,
+            plan,
             ..
         } = self;
         let mut any = false;
@@ -525,6 +495,11 @@ impl<F: FabricDiagnostics> Core<F> {
             let Ok(record) = ReplyRecord::parse(reply.bytes) else { continue };
             if record.is_halt_notice() {
                 halts.note(reply.group, record.position.index, housekeeper.now());
+                continue;
+            }
+            if record.is_read() {
+                *order_time = (*order_time).max(record.applied);
+                reading.take(housekeeper.now(), (plan.topology(), reply.member), &record, each);
                 continue;
             }
             halts.note_answer(reply.group, record.position.index);
@@ -573,10 +548,12 @@ impl<F: FabricDiagnostics> Core<F> {
     fn keep_session(&mut self, each: &mut impl FnMut(Finished<'_>)) -> Result<(), Problem> {
         if self.client.is_superseded() && self.client.reset_of(&self.all_groups()).is_none() {
             self.give_up(Why::Superseded, |_| true, each);
+            self.reading.give_up(|_| true, Why::Superseded, each);
             return Err(Problem::Superseded);
         }
         if self.taken_up {
             self.give_up(Why::Superseded, |_| true, each);
+            self.reading.give_up(|_| true, Why::Superseded, each);
             return Err(Problem::TakenUp);
         }
         self.look_for_resets(each);
@@ -600,6 +577,7 @@ impl<F: FabricDiagnostics> Core<F> {
         });
         self.ask_for_replies(now);
         self.ask_again(now);
+        self.look_for_reads(true);
         Ok(())
     }
 
@@ -642,23 +620,6 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Asks again what became of a request of an earlier generation, one at a time: an answer can be lost with a connection.
-    fn ask_again(&mut self, now: Duration) {
-        let Core { client, caller, questions, .. } = self;
-        let ticket_of = |name: &Name| caller.asked().find(|ticket| Name::of(ticket) == *name);
-        questions.retain(|(name, _)| ticket_of(name).is_some());
-        for (name, asked) in questions {
-            let Some(ticket) = ticket_of(name) else { continue };
-            let to: Vec<GroupId> = ticket.groups().collect();
-            if asked.is_due(now, |sent| client.is_delivered(sent, &to)) {
-                let ticket = ticket.clone();
-                // One that is not sent is due again.
-                let _ = self.ask(&ticket, &to);
-                return;
-            }
-        }
-    }
-
     /// Takes the groups into the session that are wanted and answer.
     fn widen(&mut self) -> Result<(), Problem> {
         let mut wanted = self.wanted.clone();
@@ -689,7 +650,9 @@ impl<F: FabricDiagnostics> Core<F> {
         for group in self.plan.topology().group_ids() {
             if !self.reset.contains(&group) && self.client.reset_of(&[group]).is_some() {
                 self.reset.push(group);
-                self.give_up(Why::GroupReset(Group(group)), |ticket| ticket.groups().any(|to| to == group), each);
+                let why = Why::GroupReset(Group(group));
+                self.give_up(why, |ticket| ticket.groups().any(|to| to == group), each);
+                self.reading.give_up(|read| read == group, why, each);
             }
         }
     }
@@ -699,7 +662,9 @@ impl<F: FabricDiagnostics> Core<F> {
     fn look_for_halts(&mut self, now: Duration, each: &mut impl FnMut(Finished<'_>)) {
         for group in self.plan.topology().group_ids() {
             if self.halts.find(&[group], now).is_some() {
-                self.give_up(Why::Halted(Group(group)), |ticket| ticket.groups().any(|to| to == group), each);
+                let why = Why::Halted(Group(group));
+                self.give_up(why, |ticket| ticket.groups().any(|to| to == group), each);
+                self.reading.give_up(|read| read == group, why, each);
             }
         }
     }
@@ -726,34 +691,6 @@ impl<F: FabricDiagnostics> Core<F> {
     /// Gives a request up that nobody waits for any more. It is settled when an answer comes.
     pub(super) fn lose(&mut self, request: u64) {
         let _ = self.caller.lost(request, stentor_session::Why::TimedOut);
-    }
-
-    /// Asks what became of a request that is delivered and not answered, one at a time. None holds up those behind it: a command that was
-    /// prepared may be sent, and delivered, long after later ones.
-    fn ask_for_replies(&mut self, now: Duration) {
-        let first = self.caller.responded();
-        let begun = self.window() as u64 - u64::from(self.caller.room());
-        for request in first..first + begun {
-            let at = request as usize % self.sent.len();
-            let Some(ticket) = self.caller.ticket(request) else { continue };
-            if !self.is_delivered(self.sent[at], ticket) {
-                continue;
-            }
-            let since = *self.sent[at].delivered.get_or_insert(now);
-            if now.saturating_sub(since) >= UNANSWERED {
-                let (ticket, to): (_, Vec<GroupId>) = (ticket.clone(), ticket.groups().collect());
-                if self.ask(&ticket, &to).is_ok() {
-                    self.sent[at].delivered = Some(now);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Whether a majority of each group has delivered a request. A group that is down holds up only its own requests.
-    fn is_delivered(&self, sent: Sent, ticket: &stentor_session::Ticket) -> bool {
-        let mut to = ticket.groups();
-        sent.delivered.is_some() || to.all(|group| self.client.is_delivered(sent.sequence, &[group]))
     }
 
     // ------------------------------------------------------------------------------------------------------- pauses

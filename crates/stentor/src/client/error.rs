@@ -90,6 +90,14 @@ pub enum Refused {
         "a position that lies ahead of time, by more than `clock_bound_ms` in [limits]: it is of another cluster, or a clock is wrong"
     )]
     AheadOfTime,
+    /// A read that is not [`Ordered`](super::Consistency::Ordered) names more than one group.
+    #[error("a read of several groups is `Consistency::Ordered`; ask each of them otherwise")]
+    OneGroupOnly,
+    /// No member answered a read in time that may answer it. It changed nothing: ask again.
+    #[error(
+        "no member of the group that may answer the read did so in time; ask again: `NodeHandle::status` says what the nodes lack"
+    )]
+    Unanswered(Group),
     /// The group was reset since this client connected. Connect again.
     #[error("the group began anew since this client connected; connect again")]
     GroupReset(Group),

@@ -1,10 +1,11 @@
 //! What the protocol and the session say of a command, in the words that a user sees.
 
 use stentor_multicast::{GroupId, SubmitError};
-use stentor_session::{Fate, NotApplied, Outcome as Answered, Reason};
+use stentor_session::{Fate, NotApplied, Outcome as Answered, ReadOutcome, Reason};
 
+use super::local::Replied;
 use super::{Outcome, Refused, Replies, Why};
-use crate::Group;
+use crate::{Group, Position};
 
 pub(super) fn refusal(error: &SubmitError) -> Refused {
     let of = |group: u16| Group(GroupId(group));
@@ -23,11 +24,23 @@ pub(super) fn outcome(fate: Fate<'_>) -> Outcome<'_> {
     match fate {
         Fate::Applied(replies) => {
             let long = replies.iter().find(|reply| reply.bytes.is_none()).map(|reply| Group(reply.group));
-            long.map_or(Outcome::Applied(Replies(replies)), Outcome::ReplyTooLong)
+            long.map_or(Outcome::Applied(Replies(Replied::Ordered(replies))), Outcome::ReplyTooLong)
         }
         Fate::NotApplied(NotApplied::Refused(group, why)) => Outcome::NotApplied(not_applied(group, why)),
         Fate::NotApplied(_) => Outcome::NotApplied(Refused::Closed),
         Fate::Unknown(why) => Outcome::Unknown(unknown(why)),
+    }
+}
+
+/// How a read outside the order ended.
+pub(super) fn read(outcome: ReadOutcome<'_>) -> Outcome<'_> {
+    match outcome {
+        ReadOutcome::Answered { group, position, bytes: Some(bytes) } => {
+            Outcome::Applied(Replies(Replied::Read { position: Position::of(group, &position), bytes }))
+        }
+        ReadOutcome::Answered { group, .. } => Outcome::ReplyTooLong(Group(group)),
+        ReadOutcome::OtherHistory(group) => Outcome::NotApplied(Refused::GroupReset(Group(group))),
+        _ => Outcome::NotApplied(Refused::Closed),
     }
 }
 

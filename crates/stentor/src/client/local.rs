@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 use stentor_fabric::Idle;
+use stentor_multicast::GroupId;
 use stentor_session as session;
 
 use super::core::{Core, Finished, Name};
@@ -44,7 +45,16 @@ impl Outcome<'_> {
 
 /// One reply for each group of a command.
 #[derive(Clone, Copy, Debug)]
-pub struct Replies<'a>(pub(super) session::Replies<'a>);
+pub struct Replies<'a>(pub(super) Replied<'a>);
+
+/// Where the replies are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Replied<'a> {
+    /// At places of the order.
+    Ordered(session::Replies<'a>),
+    /// One answer outside the order.
+    Read { position: Position, bytes: &'a [u8] },
+}
 
 impl<'a> Replies<'a> {
     /// Returns the reply of the only group; of several groups that of the first one, in the order of the configuration.
@@ -55,13 +65,26 @@ impl<'a> Replies<'a> {
 
     /// Returns the replies of all groups, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = (Group, &'a [u8])> + use<'a> {
-        self.0.iter().map(|reply| (Group(reply.group), reply.bytes.unwrap_or(&[])))
+        let (ordered, read) = match self.0 {
+            Replied::Ordered(replies) => (Some(replies), None),
+            Replied::Read { position, bytes } => (None, Some((position.applied_in, bytes))),
+        };
+        let ordered = ordered.into_iter().flat_map(session::Replies::iter);
+        ordered.map(|reply| (Group(reply.group), reply.bytes.unwrap_or(&[]))).chain(read)
     }
 
-    /// Returns the place of the command in the global order. Its index is that of the first group.
+    /// Returns the place of the command in the global order, as the first group applied it; of a read the place up to which its answer
+    /// contains the order.
     #[must_use]
     pub fn position(&self) -> Position {
-        Position::of(&self.0.iter().next().map(|reply| reply.position).unwrap_or_default())
+        match self.0 {
+            Replied::Read { position, .. } => position,
+            Replied::Ordered(replies) => {
+                let first = replies.iter().next().map(|reply| (reply.group, reply.position));
+                let (group, position) = first.unwrap_or((GroupId(0), session::Position::default()));
+                Position::of(group, &position)
+            }
+        }
     }
 }
 
@@ -103,16 +126,19 @@ impl LocalClient {
         })
     }
 
-    /// Asks the state machines of a group, or of several groups at one place of the global order; see [`Client::read`](super::Client::read).
+    /// Asks the state machine of a group; if the read is `Ordered`, those of several groups at one place of the global order. See
+    /// [`Client::read`](super::Client::read).
     ///
     /// # Errors
     /// As [`submit`](LocalClient::submit).
     pub fn submit_read(&mut self, to: impl Into<Groups>, query: &[u8], how: Consistency) -> Result<Request, Refused> {
         let to = to.into();
-        let Consistency::Ordered = how;
         on!(&mut self.core, core => {
-            let number = core.submit(Ask::Query, to.ids(), query)?;
-            Ok(Request(core.name_of(number)))
+            if how == Consistency::Ordered {
+                let number = core.submit(Ask::Query, to.ids(), query)?;
+                return Ok(Request(core.name_of(number)));
+            }
+            core.read(how, to.ids(), query).map(Request)
         })
     }
 

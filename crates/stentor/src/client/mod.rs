@@ -167,10 +167,11 @@ impl Client {
     /// Asks the state machine of a group, or those of several groups: [`StateMachine::read`](crate::StateMachine::read) answers the query
     /// and changes nothing. `how` names the guarantee.
     ///
-    /// The call is one as of a command. A query whose outcome is [not known](CallError::Unknown) can be asked again.
+    /// The call is one as of a command. A query whose outcome is [not known](CallError::Unknown) can be asked again. Reads that are not
+    /// [`Ordered`](Consistency::Ordered) have no ticket: they are answered, or [`NotApplied`](CallError::NotApplied).
     pub fn read(&self, at: impl Into<Groups>, query: &[u8], how: Consistency) -> Call {
-        let Consistency::Ordered = how;
-        self.put(Job::Request(Ask::Query), Hold::Not, at.into(), query).unwrap_or_else(not_applied)
+        let job = if how == Consistency::Ordered { Job::Request(Ask::Query) } else { Job::Read(how) };
+        self.put(job, Hold::Not, at.into(), query).unwrap_or_else(not_applied)
     }
 
     /// Settles a command whose outcome was [not known](CallError::Unknown), here or in an earlier process that had the session: returns the

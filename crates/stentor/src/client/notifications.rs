@@ -57,7 +57,7 @@ impl Inbox {
         let group = Group(news.group);
         self.miss(group, news.missed);
         if news.is_one {
-            let (position, bytes) = (Position::of(&record.position), record.bytes.to_vec());
+            let (position, bytes) = (Position::of(group.0, &record.position), record.bytes.to_vec());
             self.push(Notification::Sent { group, position, bytes });
         }
     }
@@ -113,7 +113,7 @@ mod tests {
     const GROUPS: [Group; 2] = [Group(GroupId(0)), Group(GroupId(1))];
 
     fn sent(group: Group, bytes: usize) -> Notification {
-        let position = Position { time: 0, group, index: 0 };
+        let position = Position { time: 0, group, index: 0, applied_in: group, incarnation: 0 };
         Notification::Sent { group, position, bytes: vec![7; bytes] }
     }
 

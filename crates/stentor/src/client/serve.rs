@@ -21,7 +21,7 @@ use stentor_session as session;
 use super::calls::{CallState, Calls, Hold, Job, Phase};
 use super::core::{Core, Finished, Name};
 use super::error::Problem;
-use super::{CallError, Outcome, Refused, Ticket, Why};
+use super::{CallError, Outcome, Refused, Why};
 use crate::Group;
 use crate::runtime::FabricDiagnostics;
 
@@ -50,6 +50,8 @@ pub(super) struct Server<F: FabricDiagnostics> {
     groups: GroupSet,
     /// By the number of the request, as often as the window goes round: the request, and the slot of its call.
     under_way: Vec<(u64, u32)>,
+    /// The same for reads outside the order, by their names.
+    reads: Vec<(u64, u32)>,
     /// Questions about commands: what was asked about, and the slot of the call.
     questions: Vec<(Name, u32)>,
     /// Calls that were sent and are not done.
@@ -67,6 +69,7 @@ impl<F: FabricDiagnostics> Server<F> {
     pub(super) fn new(core: Core<F>, calls: Arc<Calls>) -> Self {
         Server {
             under_way: vec![NONE; core.window()],
+            reads: vec![NONE; core.window()],
             groups: core.all_groups().into_iter().collect(),
             ends: BinaryHeap::with_capacity(calls.slots()),
             is_noted: vec![false; calls.slots()],
@@ -171,7 +174,7 @@ impl<F: FabricDiagnostics> Server<F> {
 
     /// Sends a call, unless it has to wait. Returns whether it went; `None` if it waits, and then its groups are blocked.
     fn send_one(&mut self, slot: u32, blocked: &mut GroupSet) -> Option<bool> {
-        let Server { core, calls, under_way, questions, waiting, .. } = self;
+        let Server { core, calls, under_way, reads, questions, waiting, .. } = self;
         let mut state = calls.lock(slot);
         let waits = state.hold != Hold::GivenUp && state.to.ids().iter().any(|group| blocked.contains(*group));
         let started = if waits { Err(Refused::Busy(Group(state.to.ids()[0]))) } else { start(core, &mut state) };
@@ -183,9 +186,11 @@ impl<F: FabricDiagnostics> Server<F> {
                     Job::Request(_) => {
                         under_way[name.request as usize % core.window()] = (name.request, slot);
                     }
+                    Job::Read(_) => reads[name.request as usize % core.window()] = (name.request, slot),
                     Job::Resolve(_) => questions.push((name, slot)),
                 }
-                (state.phase, state.is_named) = (Phase::Sent, true);
+                state.is_named = !matches!(state.job, Job::Read(_));
+                state.phase = Phase::Sent;
                 *waiting += 1;
                 return Some(true);
             }
@@ -203,9 +208,18 @@ impl<F: FabricDiagnostics> Server<F> {
     }
 
     fn round(&mut self) -> Result<bool, Problem> {
-        let Server { core, calls, under_way, questions, waiting, changes, .. } = self;
+        let Server { core, calls, under_way, reads, questions, waiting, changes, .. } = self;
         let (window, present) = (core.window(), core.name_of(0));
         let worked = core.round(|finished| {
+            if finished.name.is_read() {
+                let own = &mut reads[finished.name.request as usize % window];
+                if own.0 == finished.name.request {
+                    let (_, slot) = std::mem::replace(own, NONE);
+                    *waiting -= 1;
+                    hand_over(calls, slot, &finished);
+                }
+                return;
+            }
             let own = &mut under_way[finished.name.request as usize % window];
             let is_own = Name { request: 0, ..finished.name } == present;
             // An answer to a question may be about a request of an earlier turn of the window.
@@ -248,7 +262,7 @@ impl<F: FabricDiagnostics> Server<F> {
 
     /// Ends a call if its time is over. Returns when to look at its slot again.
     fn end_if_late(&mut self, slot: u32, now: Instant) -> Option<Instant> {
-        let Server { core, calls, under_way, questions, waiting, pending, released, .. } = self;
+        let Server { core, calls, under_way, reads, questions, waiting, pending, released, .. } = self;
         let state = calls.lock(slot);
         if matches!(state.phase, Phase::Free | Phase::Done) {
             return None;
@@ -278,6 +292,10 @@ impl<F: FabricDiagnostics> Server<F> {
                         under_way[state.ticket.request as usize % core.window()] = NONE;
                         core.lose(state.ticket.request);
                     }
+                    Job::Read(_) => {
+                        reads[state.ticket.request as usize % core.window()] = NONE;
+                        core.forget_read(state.ticket.request);
+                    }
                     Job::Resolve(_) => {
                         questions.retain(|(_, asked)| *asked != slot);
                         let name = Name::of(&state.ticket);
@@ -287,7 +305,7 @@ impl<F: FabricDiagnostics> Server<F> {
                     }
                 }
                 *waiting -= 1;
-                CallError::Unknown(Ticket(state.ticket.clone()), Why::TimedOut)
+                state.lost(Why::TimedOut)
             }
         };
         calls.finish(slot, state, Err(outcome));
@@ -356,6 +374,12 @@ fn start<F: FabricDiagnostics>(core: &mut Core<F>, state: &mut CallState) -> Res
             Hold::Over => core.send(state.ticket.request, state.to.ids(), &state.bytes)?,
             Hold::GivenUp => return Err(Refused::Closed),
         },
+        Job::Read(how) => {
+            // Only its number counts.
+            let name = core.read(*how, state.to.ids(), &state.bytes)?;
+            state.ticket.generation = name.generation;
+            (state.ticket.word, state.ticket.request) = (name.word, name.request);
+        }
         Job::Resolve(ticket) => {
             core.resolve(ticket)?;
             copy(&ticket.0, &mut state.ticket);
@@ -402,7 +426,7 @@ fn hand_over(calls: &Calls, slot: u32, finished: &Finished<'_>) {
         }
         Outcome::ReplyTooLong(group) => Err(CallError::ReplyTooLong(*group)),
         Outcome::NotApplied(why) => Err(CallError::NotApplied(*why)),
-        Outcome::Unknown(why) => Err(CallError::Unknown(Ticket(state.ticket.clone()), *why)),
+        Outcome::Unknown(why) => Err(state.lost(*why)),
     };
     calls.finish(slot, guard, outcome);
 }

@@ -88,7 +88,9 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
     let (clients, members) = (topology.clients() as u64, topology.all_members() as u64);
     let groups = topology.groups() as u64;
     let body = limits.body_ring(&topology).bytes();
+    // The line behind the ring is where a leader sees that it leads.
     let stream = limits.stream_ring(&topology).bytes();
+    let stream_region = limits.stream_region_bytes(&topology);
     let control_ring = limits.control_ring(&topology);
     // What stands before the ring in a control region; a client's control regions are nothing else.
     let credits = control_ring.offset;
@@ -98,7 +100,8 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
     let others_staged = if staged { members - 1 } else { 0 };
     // So are the replies' ones, all of them together.
     let inline_bytes = if staged { 0 } else { u32::MAX };
-    let replies_written = limits.member_reply_bytes(&topology, inline_bytes);
+    let queries_read = if limits.has_replies() { limits.query_ring().bytes() } else { 0 };
+    let replies_written = limits.member_reply_bytes(&topology, inline_bytes) / clients - queries_read;
     // For each, where it was applied and the buffer's head come on top of its bytes.
     let each_kept = u64::from(config.limits().reply_bytes) + Sessions::KEPT_BYTES;
     let replies_kept = if limits.has_replies() {
@@ -107,6 +110,7 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
         0
     };
     let replies_read = if limits.has_replies() { limits.reply_ring().bytes() } else { 0 };
+    let queries_written = limits.client_reply_bytes(&topology, inline_bytes) / members - replies_read;
     let window = u64::from(limits.window);
     let (place, named) = (Limits::slot_bytes(), Limits::slot_heap_bytes(&topology));
     let row = |what, formula, count, bytes_each, registered| {
@@ -121,10 +125,11 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
             row("message rings", "clients", clients, body, true),
             row("private copies of them", "clients", clients, body, false),
             row("control rings", "other members", members - 1, control, true),
-            row("stream rings", "other members of the group", size as u64 - 1, stream, true),
+            row("stream rings", "other members of the group", size as u64 - 1, stream_region, true),
             row("the stream as it was written", "one", 1, stream, false),
             row("control rings before they are sent", "other members", others_staged, control_ring.bytes(), true),
-            row("replies before they are sent, and their credits", "clients", clients, replies_written / clients, true),
+            row("replies before they are sent, and their credits", "clients", clients, replies_written, true),
+            row("query rings", "clients", clients, queries_read, true),
             row("places of messages", "clients × window", clients * window, place, false),
             row("their groups, times and votes", "clients × window", clients * window, named, false),
             row("receives and greetings", "clients and other members", clients + members - 1, INBOX_BYTES, false),
@@ -140,6 +145,7 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
             row("credits", "members", members, credits, true),
             row("message rings", "groups", groups, body, true),
             row("reply rings", "members", members, replies_read, true),
+            row("queries before they are sent, and their credits", "members", members, queries_written, true),
             row("messages that are awaited", "groups × window", groups * window, Limits::awaited_bytes(), false),
             row("receives and greetings", "members", members, INBOX_BYTES, false),
         ],

@@ -9,7 +9,7 @@ use stentor_host::StandingSeat;
 use stentor_multicast::{
     self as multicast, Application, ClientId, Delivered, GroupId, Member, Replica, RestoreError, StateReader,
 };
-use stentor_session::{Answers, ReplyRecord};
+use stentor_session::{Answers, Reads, ReplyRecord};
 
 use super::apply::Looks;
 use super::clients::{Clients, Turner};
@@ -77,6 +77,7 @@ pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     start: StartMember<F>,
     machine: Machine<S>,
     answers: Answers,
+    reads: Reads,
     poison: Poison,
     wait: WaitMode,
     turns: MemberLoop,
@@ -173,6 +174,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
             start,
             machine,
             answers: Answers::new(plan.topology().clients()),
+            reads: Reads::default(),
             poison: Poison::default(),
             wait,
             turns: MemberLoop::new(wait),
@@ -190,7 +192,9 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
     /// One round; see [`MemberLoop::round`].
     #[inline]
     fn round(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
-        let Hosted { plan, me, member, machine, answers, turns, hooks, election, voice, leaving, operator, .. } = self;
+        let Hosted {
+            plan, me, member, machine, answers, reads, turns, hooks, election, voice, leaving, operator, ..
+        } = self;
         let Some(member) = member else { return self.begin_again(stop) };
         machine.begin_round(|replies| answers.send(member, replies.iter()));
         let poisoned = machine.progress().poisoned();
@@ -220,8 +224,10 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         };
         let done = turns.round(member, &mut app, round);
         let again = answers.look(member, |client| machine.say_again(client));
+        let origin = member.replica().origin_of(member.applied());
+        let read = reads.look(member, machine.has_room(), |read| machine.read(&read, origin));
         machine.end_round(|replies| answers.send(member, replies.iter()));
-        let goes_on = again || member.has_unflushed();
+        let goes_on = again || read || member.has_unflushed();
         let (worked, longest) = done.map_err(|error| self.ended(error))?;
         let worked = worked || goes_on || asked;
         if let Some(error) = self.machine.progress().failure() {
@@ -292,6 +298,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         (self.next_notice, self.sleeps) = (Duration::ZERO, false);
         self.machine.start_over();
         self.answers = Answers::new(self.plan.topology().clients());
+        self.reads = Reads::default();
         self.sleeper.set(member.fabric().waker());
         self.operator = listen(&member, self.place.as_ref(), &self.voice);
         self.member = Some(member);

@@ -5,10 +5,10 @@ use std::io;
 use std::sync::Arc;
 
 use stentor_fabric::WaitMode;
-use stentor_multicast::{self as multicast, ClientId, Delivered, GroupId, Readiness, Timestamp};
-use stentor_session::AnswerBuffer;
+use stentor_multicast::{self as multicast, ClientId, Delivered, GroupId, Incarnation, Readiness, Timestamp};
+use stentor_session::{AnswerBuffer, ReadyRead};
 
-use super::apply::{Applier, ApplyThread, Bounds, Head, Looks, Progress, Queue, Record};
+use super::apply::{Applier, ApplyThread, Bounds, Head, Looks, Progress, QueryHead, Queue, Record};
 use super::sleeper::Sleeper;
 use crate::Group;
 use crate::state_machine::StateMachine;
@@ -24,16 +24,36 @@ pub struct Position {
     pub group: Group,
     /// The number of the command in the group that applies it, from 1.
     pub index: u64,
+    /// The group that applies it, in whose order it has that number.
+    pub applied_in: Group,
+    /// Which history of that group the index counts in: it changes when the group is reset, or begins from nothing. 0 if that is not
+    /// known. It says only whether the group still knows the place.
+    pub incarnation: u64,
 }
 
 impl Position {
-    pub(crate) fn of(place: &stentor_session::Position) -> Self {
-        Position::at(place.timestamp, place.index)
+    pub(crate) fn of(group: GroupId, place: &stentor_session::Position) -> Self {
+        Position::at(place.timestamp, (group, place.index), place.incarnation)
     }
 
     #[inline]
-    pub(crate) fn at(Timestamp { time, group }: Timestamp, index: u64) -> Self {
-        Position { time, group: Group(GroupId(group)), index }
+    pub(crate) fn at(
+        Timestamp { time, group }: Timestamp,
+        (applied_in, index): (GroupId, u64),
+        incarnation: Incarnation,
+    ) -> Self {
+        let (group, incarnation) = (Group(GroupId(group)), incarnation.to_word());
+        Position { time, group, index, applied_in: Group(applied_in), incarnation }
+    }
+
+    /// The same, as members say it. `origin` counts where this names no history.
+    pub(crate) fn place(&self, origin: Incarnation) -> stentor_session::Position {
+        let known = Incarnation::from_word(self.incarnation);
+        stentor_session::Position {
+            timestamp: Timestamp { time: self.time, group: self.group.0.0 },
+            index: self.index,
+            incarnation: if known.is_none() { origin } else { known },
+        }
     }
 }
 
@@ -126,6 +146,15 @@ impl<S: StateMachine> Machine<S> {
         match &mut self.side {
             Side::Own(queue) => queue.say_again(client),
             Side::Here { applier, replies, .. } => applier.say_again(client, replies),
+        }
+    }
+
+    /// Answers a query behind everything that was delivered. `origin`: where the history began that the value is part of.
+    pub(super) fn read(&mut self, read: &ReadyRead<'_>, origin: Incarnation) {
+        let head = QueryHead::of(read, origin);
+        match &mut self.side {
+            Side::Own(queue) => queue.push_query(head, read.query),
+            Side::Here { applier, replies, .. } => applier.read(head, read.query, replies),
         }
     }
 

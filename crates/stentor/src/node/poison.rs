@@ -60,7 +60,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn at(index: u64) -> Option<Position> {
-        Some(Position { time: 9, group: Group(GroupId(0)), index })
+        Some(Position { time: 9, group: Group(GroupId(0)), index, applied_in: Group(GroupId(0)), incarnation: 1 })
     }
 
     fn sight(beyond: usize, leads: bool) -> impl Fn() -> Sight {

@@ -1,5 +1,6 @@
 //! A state machine of any type, as far as it is applied and not copied.
 
+use stentor_multicast::Incarnation;
 use stentor_simulation::sessions::Place;
 
 use crate::notes::Notes;
@@ -41,7 +42,7 @@ pub(super) fn in_context<T>(at: &Place<'_>, with: impl FnOnce(&Context<'_>) -> T
     let sender = format!("c{}", at.client.0);
     with(&Context {
         group: Group(at.group),
-        position: Position::at(at.timestamp, at.number),
+        position: Position::at(at.timestamp, (at.group, at.number), Incarnation::NONE),
         groups: at.groups,
         session: at.session.map(SessionId),
         sender: &sender,
@@ -52,5 +53,9 @@ pub(super) fn in_context<T>(at: &Place<'_>, with: impl FnOnce(&Context<'_>) -> T
 /// Runs `with` in the context of a query.
 pub(super) fn in_read_context<T>(at: &Place<'_>, with: impl FnOnce(&ReadContext<'_>) -> T) -> T {
     let sender = format!("c{}", at.client.0);
-    with(&ReadContext { group: Group(at.group), position: Position::at(at.timestamp, at.number), sender: &sender })
+    with(&ReadContext {
+        group: Group(at.group),
+        position: Position::at(at.timestamp, (at.group, at.number), Incarnation::NONE),
+        sender: &sender,
+    })
 }

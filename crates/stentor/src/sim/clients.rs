@@ -188,8 +188,8 @@ impl Workload for Clients {
 fn fate(told: &Told) -> Fate {
     match told {
         Told::Applied(replies) => {
-            let Some((_, first, _)) = replies.first() else { return Fate::Unknown };
-            let position = Position::of(first);
+            let Some((group, first, _)) = replies.first() else { return Fate::Unknown };
+            let position = Position::of(*group, first);
             let replies = replies.iter().map(|(group, _, bytes)| (Group(*group), bytes.clone())).collect();
             Fate::Applied { position, replies }
         }

@@ -10,6 +10,7 @@ mod client;
 mod client_calls;
 mod client_errors;
 mod counter;
+mod direct_reads;
 mod election_driver;
 mod embedded;
 mod embedded_ends;

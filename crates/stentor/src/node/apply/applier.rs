@@ -6,11 +6,13 @@ use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use stentor_multicast::{ClientId, RestoreError, StateReader};
-use stentor_session::{self as session, Answer, AnswerBuffer, At, Call, Service, SessionLimits, Sessions};
+use stentor_multicast::{ClientId, Incarnation, RestoreError, StateReader, Timestamp};
+use stentor_session::{
+    self as session, Answer, AnswerBuffer, At, Call, Outcome, ReplyRecord, Service, SessionLimits, Sessions,
+};
 
 use super::batch::Batch;
-use super::{Head, Looks, Progress, Record};
+use super::{Head, Looks, Progress, QueryHead, Record};
 use crate::node::Position;
 use crate::node::hooks::Voice;
 use crate::node::state_writer::StateWriter;
@@ -39,6 +41,8 @@ pub(in crate::node) struct Applier<S> {
     limits: SessionLimits,
     reply: Reply,
     notes: Notes,
+    /// The record of an answer to a query.
+    record: Vec<u8>,
     progress: Arc<Progress>,
     looks: Looks<S>,
     /// Whether the machine has panicked, or has not taken over a state.
@@ -70,7 +74,8 @@ impl<S: StateMachine> Applier<S> {
             limits,
             reply: Reply::new(limits.reply_bytes as usize),
             notes: Notes::default(),
-            progress: Arc::default(),
+            record: Vec::new(),
+            progress: Arc::new(Progress::new(group)),
             looks: Looks::default(),
             ill: false,
         })
@@ -96,7 +101,7 @@ impl<S: StateMachine> Applier<S> {
             return None;
         }
         let Record { head: Head { client, enveloped, timestamp, number, origin }, groups, command } = *record;
-        let position = Position::at(timestamp, number);
+        let position = Position::at(timestamp, (self.group.0, number), origin);
         let Applier { machine, group, senders, sessions, reply, notes, .. } = self;
         let sender = senders.get(usize::from(client.0)).map_or("?", String::as_str);
         let at = At { time: timestamp, index: number, incarnation: origin, destinations: groups, client: client.0 };
@@ -134,6 +139,33 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
+    /// Answers a query behind everything that was applied. A machine that is ill answers nothing: the client asks again.
+    pub(in crate::node) fn read(&mut self, head: QueryHead, query: &[u8], replies: &mut AnswerBuffer) {
+        if self.ill {
+            return;
+        }
+        let QueryHead { client, name, time, origin } = head;
+        let commands = self.progress.commands();
+        let last = self.progress.applied().filter(|last| last.index == commands);
+        let last = last.unwrap_or_else(|| Position::at(self.first_timestamp(), (self.group.0, commands), origin));
+        // What the state contains is as late as the last command, and the group may have got further without one.
+        let position = Position { time: last.time.max(self.sessions.time()).max(time), ..last };
+        let Applier { machine, group, senders, reply, .. } = self;
+        let sender = senders.get(usize::from(client.0)).map_or("?", String::as_str);
+        let answered = catch_unwind(AssertUnwindSafe(|| {
+            reply.clear();
+            machine.read(&ReadContext { group: *group, position, sender }, query, reply);
+        }));
+        if let Err(panic) = answered {
+            return self.poison(position, Method::Read.name(), &*panic);
+        }
+        let overflows = reply.has_overflowed();
+        let outcome = if overflows { Outcome::Overflow } else { Outcome::Applied };
+        let bytes = if overflows { &[] } else { reply.as_bytes() };
+        ReplyRecord::read(name, outcome, position.place(origin), bytes).write(&mut self.record);
+        replies.push(&Answer::again(client, &self.record));
+    }
+
     /// Says again what this client has not acknowledged.
     pub(in crate::node) fn say_again(&mut self, client: ClientId, replies: &mut AnswerBuffer) {
         if !self.ill {
@@ -143,13 +175,19 @@ impl<S: StateMachine> Applier<S> {
 
     /// Applies a batch. Between two commands it looks whether somebody asks something, or whether it is to end.
     pub(super) fn apply_all(&mut self, batch: &mut Batch, ends: impl Fn() -> bool) {
-        let Batch { commands, again, replies, .. } = batch;
+        let Batch { commands, queries, again, replies, .. } = batch;
         for record in commands.iter() {
             if ends() {
                 break;
             }
             self.apply(&record, replies);
             self.answer();
+        }
+        for (head, query) in queries.iter() {
+            if ends() {
+                break;
+            }
+            self.read(head, query, replies);
         }
         for client in again {
             self.say_again(*client, replies);
@@ -216,7 +254,12 @@ impl<S: StateMachine> Applier<S> {
     /// The place of the last of `commands` commands, as far as it is known.
     fn last(&self, commands: u64) -> Position {
         let last = self.progress.applied().filter(|last| last.index == commands);
-        last.unwrap_or(Position { time: 0, group: self.group, index: commands })
+        last.unwrap_or_else(|| Position::at(self.first_timestamp(), (self.group.0, commands), Incarnation::NONE))
+    }
+
+    /// The time of a state of which no command was applied here.
+    fn first_timestamp(&self) -> Timestamp {
+        Timestamp { time: 0, group: self.group.0.0 }
     }
 
     #[cold]

@@ -5,6 +5,8 @@
 //! the batch. The [`worker`] has its [`Applier`] apply the commands one after the other, and sends the batch back with the replies. A
 //! batch is used again, so nothing is allocated for a command.
 //!
+//! A query that is read outside the order goes the same way: it is answered behind all commands of its batch.
+//!
 //! # Invariants
 //! - One queue carries commands, freezes and states that are to be taken over, so each of them meets the value after everything that was
 //!   delivered before it.
@@ -18,6 +20,7 @@ mod commands;
 mod depth;
 mod looks;
 mod progress;
+mod queries;
 mod queue;
 mod queued_state;
 mod work;
@@ -27,6 +30,7 @@ pub(super) use applier::Applier;
 pub(super) use commands::{Head, Record};
 pub(super) use looks::Looks;
 pub(super) use progress::Progress;
+pub(super) use queries::QueryHead;
 pub(super) use queue::Queue;
 
 /// Bytes of memory that each buffer of commands keeps when it is used again.

@@ -13,12 +13,15 @@ use crate::node::Position;
 /// # Invariants
 /// - The place of the last command is read whole: its version is odd while it is written, and rises with each one.
 /// - A command costs stores only. What is rare stands behind a lock.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::node) struct Progress {
+    /// The group of the machine.
+    own: Group,
     version: AtomicU64,
     time: AtomicU64,
     group: AtomicU64,
     index: AtomicU64,
+    incarnation: AtomicU64,
     /// Commands that the value contains.
     commands: AtomicU64,
     /// States that were taken over, or could not be.
@@ -35,6 +38,21 @@ struct Rare {
 }
 
 impl Progress {
+    pub(super) fn new(own: Group) -> Self {
+        Progress {
+            own,
+            version: AtomicU64::new(0),
+            time: AtomicU64::new(0),
+            group: AtomicU64::new(0),
+            index: AtomicU64::new(0),
+            incarnation: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+            restores: AtomicU64::new(0),
+            ill: AtomicBool::new(false),
+            rare: Mutex::default(),
+        }
+    }
+
     fn rare<T>(&self, look: impl FnOnce(&mut Rare) -> T) -> T {
         look(&mut self.rare.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -48,6 +66,7 @@ impl Progress {
         self.time.store(position.time, Ordering::Relaxed);
         self.group.store(u64::from(position.group.0.0), Ordering::Relaxed);
         self.index.store(position.index, Ordering::Relaxed);
+        self.incarnation.store(position.incarnation, Ordering::Relaxed);
         self.version.store(version + 2, Ordering::Release);
         self.commands.store(position.index, Ordering::Release);
     }
@@ -82,10 +101,11 @@ impl Progress {
         loop {
             let version = self.version.load(Ordering::Acquire);
             let (time, group) = (self.time.load(Ordering::Relaxed), self.group.load(Ordering::Relaxed));
-            let index = self.index.load(Ordering::Relaxed);
+            let (index, incarnation) = (self.index.load(Ordering::Relaxed), self.incarnation.load(Ordering::Relaxed));
             fence(Ordering::Acquire);
             if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
-                return (version > 0).then_some(Position { time, group: Group(GroupId(group as u16)), index });
+                let (group, applied_in) = (Group(GroupId(group as u16)), self.own);
+                return (version > 0).then_some(Position { time, group, index, applied_in, incarnation });
             }
             std::thread::yield_now();
         }
@@ -127,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_place_is_read_whole_while_it_changes() {
-        let (progress, ends) = (Arc::new(Progress::default()), Arc::new(AtomicBool::new(false)));
+        let (progress, ends) = (Arc::new(Progress::new(Group(GroupId(0)))), Arc::new(AtomicBool::new(false)));
         assert_eq!(progress.applied(), None);
         let writer = std::thread::spawn({
             let (progress, ends) = (Arc::clone(&progress), Arc::clone(&ends));
@@ -135,15 +155,18 @@ mod tests {
                 let mut index = 0;
                 while !ends.load(Ordering::Relaxed) {
                     index += 1;
-                    progress.note_applied(Position { time: 3 * index, group: Group(GroupId(index as u16)), index });
+                    let group = Group(GroupId(index as u16));
+                    let position =
+                        Position { time: 3 * index, group, index, applied_in: group, incarnation: 7 * index };
+                    progress.note_applied(position);
                 }
             }
         });
         let (mut seen, mut last, since) = (0, 0, std::time::Instant::now());
         // The two must meet often enough, however many processors they have.
         while seen < 100_000 && since.elapsed() < std::time::Duration::from_secs(2) {
-            if let Some(Position { time, group, index }) = progress.applied() {
-                assert_eq!((time, group.0.0), (3 * index, index as u16));
+            if let Some(Position { time, group, index, incarnation, .. }) = progress.applied() {
+                assert_eq!((time, group.0.0, incarnation), (3 * index, index as u16, 7 * index));
                 seen += u32::from(index != last);
                 last = index;
             }

@@ -17,7 +17,7 @@ use super::depth::Depth;
 use super::queued_state::QueuedState;
 use super::work::Work;
 use super::worker::{self, Ends};
-use super::{Applier, Bounds, Progress};
+use super::{Applier, Bounds, Progress, QueryHead};
 use crate::node::sleeper::Sleeper;
 use crate::state_machine::StateMachine;
 
@@ -47,7 +47,7 @@ pub(in crate::node) struct Queue<S> {
     depth: Depth,
     /// Bytes of commands that may wait.
     most_bytes: usize,
-    /// Commands and bytes that were delivered and have not come back.
+    /// Commands and queries that were handed over and have not come back, and their bytes.
     waiting: (usize, usize),
     /// Batches that were begun and have not come back.
     batches: usize,
@@ -101,10 +101,20 @@ impl<S: StateMachine> Queue<S> {
 
     #[inline]
     pub(in crate::node) fn push(&mut self, delivered: &Delivered<'_>) {
+        self.add(|batch| batch.commands.push(delivered));
+    }
+
+    /// Has a query answered behind everything delivered so far.
+    pub(in crate::node) fn push_query(&mut self, head: QueryHead, query: &[u8]) {
+        self.add(|batch| batch.queries.push(head, query));
+    }
+
+    #[inline]
+    fn add(&mut self, add: impl FnOnce(&mut Batch)) {
         let added = self.with_batch(|batch| {
-            let before = batch.commands.bytes();
-            batch.commands.push(delivered);
-            batch.commands.bytes() - before
+            let before = batch.bytes();
+            add(batch);
+            batch.bytes() - before
         });
         self.waiting.0 += 1;
         self.waiting.1 += added;
@@ -133,8 +143,8 @@ impl<S: StateMachine> Queue<S> {
     /// A batch has come back, or is forgotten.
     fn note_end(&mut self, batch: &Batch) {
         self.batches -= 1;
-        self.waiting.0 -= batch.commands.len();
-        self.waiting.1 -= batch.commands.bytes();
+        self.waiting.0 -= batch.len();
+        self.waiting.1 -= batch.bytes();
     }
 
     /// Asks for the value after everything delivered so far.
@@ -159,7 +169,7 @@ impl<S: StateMachine> Queue<S> {
             while let Ok(mut batch) = self.done.try_recv() {
                 self.rounds = 0;
                 self.note_end(&batch);
-                self.depth.note(batch.commands.len(), batch.took);
+                self.depth.note(batch.len(), batch.took);
                 if !batch.replies.is_empty() {
                     replied(&batch.replies);
                 }

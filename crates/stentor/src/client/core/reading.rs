@@ -1,0 +1,128 @@
+//! Reads outside the order.
+
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{GroupId, Incarnation, Timestamp, Topology};
+use stentor_session::{ReadGuarantee, Reader, ReaderError, ReplyRecord};
+
+use super::{Core, Finished, Name};
+use crate::client::{Consistency, Outcome, Refused, Why, fates};
+use crate::runtime::FabricDiagnostics;
+use crate::{Group, Position};
+
+/// The reads of a client, and the word that tells their names from those of requests.
+pub(super) struct Reading {
+    reader: Reader,
+    word: u64,
+}
+
+impl Reading {
+    /// Of a client that has so many under way at most. `word`: random.
+    pub(super) fn new(topology: &Topology, most: usize, word: u64) -> Self {
+        Reading { reader: Reader::new(topology, most, word), word }
+    }
+
+    fn name(&self, request: u64) -> Name {
+        Name { generation: Name::READ, word: self.word, request }
+    }
+
+    /// Takes an answer.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        now: Duration,
+        (topology, from): (&Topology, ProcessId),
+        record: &ReplyRecord<'_>,
+        each: &mut impl FnMut(Finished<'_>),
+    ) {
+        if let Some((name, outcome)) = self.reader.on_reply(now, from, topology, record) {
+            each(Finished { name: self.name(name), outcome: fates::read(outcome) });
+        }
+    }
+
+    /// Ends the reads of groups as not answered.
+    pub(super) fn give_up(
+        &mut self,
+        is_meant: impl Fn(GroupId) -> bool,
+        why: Why,
+        each: &mut impl FnMut(Finished<'_>),
+    ) {
+        let refused = match why {
+            Why::GroupReset(group) => Refused::GroupReset(group),
+            Why::Halted(group) => Refused::Halted(group),
+            Why::Superseded => Refused::Superseded,
+            _ => Refused::Closed,
+        };
+        let word = self.word;
+        self.reader.give_up_all(is_meant, |request| {
+            let name = Name { generation: Name::READ, word, request };
+            each(Finished { name, outcome: Outcome::NotApplied(refused) });
+        });
+    }
+}
+
+impl Name {
+    /// The generation of reads, which no session has.
+    const READ: u32 = 0;
+
+    /// Whether this names a read outside the order.
+    #[inline]
+    pub(in crate::client) fn is_read(&self) -> bool {
+        self.generation == Name::READ
+    }
+}
+
+impl<F: FabricDiagnostics> Core<F> {
+    /// Asks a query outside the order. Returns its name.
+    pub(in crate::client) fn read(&mut self, how: Consistency, to: &[GroupId], query: &[u8]) -> Result<Name, Refused> {
+        let [group] = *to else { return Err(if to.is_empty() { Refused::NoGroups } else { Refused::OneGroupOnly }) };
+        if !self.plan.topology().has_group(group) {
+            return Err(Refused::NoGroups);
+        }
+        if query.len() > self.longest {
+            return Err(Refused::TooLong { bytes: query.len(), limit: self.longest });
+        }
+        let now = self.housekeeper.now();
+        if let Some(group) = self.halts.find(to, now) {
+            return Err(Refused::Halted(Group(group)));
+        }
+        let guarantee = match how {
+            // An ordered read is a request of the session.
+            Consistency::Leader | Consistency::Ordered => ReadGuarantee::Leader { not_before: self.order_time },
+            Consistency::After(position) => after(group, &position),
+            Consistency::Local => ReadGuarantee::Local,
+        };
+        match self.reading.reader.begin(&mut self.client, now, (group, guarantee), query) {
+            Ok(name) => Ok(self.reading.name(name)),
+            Err(ReaderError::TooLong(bytes)) => Err(Refused::TooLong { bytes, limit: self.longest }),
+            Err(ReaderError::Busy) => Err(Refused::Busy(Group(group))),
+            Err(_) => {
+                // A group that greets nobody yet is asked to let this client in.
+                self.opens(group);
+                Err(Refused::Unavailable(Group(group)))
+            }
+        }
+    }
+
+    /// Nobody waits any more for the answer to a read.
+    pub(in crate::client) fn forget_read(&mut self, name: u64) {
+        self.reading.reader.give_up(name);
+    }
+
+    /// Asks what waits to be asked. `all`: also what may have been lost.
+    #[inline]
+    pub(super) fn look_for_reads(&mut self, all: bool) {
+        let now = self.housekeeper.now();
+        self.reading.reader.look(&mut self.client, now, all);
+    }
+}
+
+/// What a read of a group after a position waits for.
+fn after(group: GroupId, position: &Position) -> ReadGuarantee {
+    let Position { time, group: by, index, applied_in, incarnation } = *position;
+    if applied_in.0 == group && incarnation != 0 {
+        return ReadGuarantee::After { index, incarnation: Incarnation::from_word(incarnation) };
+    }
+    ReadGuarantee::Past { timestamp: Timestamp { time, group: by.0.0 } }
+}

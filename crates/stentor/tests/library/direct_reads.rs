@@ -1,0 +1,261 @@
+//! Reads outside the order: at the leader, after a position, at any member.
+
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
+use stentor::{
+    ApplyThread, CallError, Client, Cluster, Consistency, Context, Frozen, Group, NodeHandle, Outcome, Position,
+    ReadContext, Refused, Reply, StateMachine,
+};
+use stentor_testutil::TempDir;
+
+use crate::log::until;
+
+/// A command after which the machine needs some time for each one that follows.
+const SLOW: &[u8] = b"slow";
+/// A query whose answer is longer than a reply may be.
+const LONG: &[u8] = b"long";
+
+/// Counts commands.
+#[derive(Clone, Default)]
+struct Count {
+    count: u64,
+    is_slow: bool,
+}
+
+impl StateMachine for Count {
+    type Frozen = Count;
+
+    fn apply(&mut self, _: &Context<'_>, command: &[u8], reply: &mut Reply) {
+        if self.is_slow {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.is_slow |= command == SLOW;
+        self.count += 1;
+        reply.extend(&self.count.to_le_bytes());
+    }
+
+    /// Says the count, and where it is read.
+    fn read(&self, at: &ReadContext<'_>, query: &[u8], reply: &mut Reply) {
+        if query == LONG {
+            return reply.extend(&[0; 5000]);
+        }
+        assert_eq!((query, at.time()), (&b"count"[..], at.position().time));
+        reply.extend(&self.count.to_le_bytes());
+    }
+
+    fn freeze(&self) -> Count {
+        self.clone()
+    }
+
+    fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        let mut bytes = [0; 9];
+        from.read_exact(&mut bytes)?;
+        let (count, is_slow) = bytes.split_first_chunk().expect("nine bytes");
+        *self = Count { count: u64::from_le_bytes(*count), is_slow: is_slow == [1] };
+        Ok(())
+    }
+}
+
+impl Frozen for Count {
+    fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.count.to_le_bytes())?;
+        out.write_all(&[self.is_slow.into()])
+    }
+}
+
+/// A group of three, and one of one.
+struct Running {
+    cluster: Cluster,
+    nodes: Vec<NodeHandle<Count>>,
+    group: Group,
+    other: Group,
+    on: ApplyThread,
+    _directory: TempDir,
+}
+
+impl Running {
+    fn new(name: &str, on: ApplyThread) -> Running {
+        let directory = TempDir::new();
+        let three = (1..=3).map(|n| (format!("m{n}"), format!("127.0.0.{n}:7101")));
+        let silence = Duration::from_millis(200)..=Duration::from_millis(400);
+        let builder = Cluster::builder(name).directory(&directory).election(silence).group("g1", three);
+        let cluster = builder.group("g2", [("x", "127.0.1.1:7101")]).build().expect("a sound cluster");
+        let [group, other] = ["g1", "g2"].map(|name| cluster.group(name).expect("it is there"));
+        let mut running = Running { cluster, nodes: Vec::new(), group, other, on, _directory: directory };
+        running.nodes = ["m1", "m2", "m3", "x"].map(|name| running.start(name)).into();
+        running
+    }
+
+    fn start(&self, name: &str) -> NodeHandle<Count> {
+        self.cluster.node(name, Count::default()).apply_on(self.on).spawn().expect("it starts")
+    }
+
+    fn connect(&self) -> Client {
+        self.cluster.client().patience(Duration::from_secs(20)).connect().expect("it is let in")
+    }
+
+    /// Applies a command. Returns the count, and its place.
+    fn add(&self, client: &Client) -> (u64, Position) {
+        let answer = client.call(self.group, b"add").wait().expect("it is applied");
+        (number(answer.bytes()), answer.position())
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}
+
+fn count(client: &Client, at: Group, how: Consistency) -> u64 {
+    let answer = client.read(at, b"count", how).wait().expect("it is answered");
+    number(answer.bytes())
+}
+
+#[test]
+fn read_at_the_leader_has_what_others_were_answered_before() {
+    for on in [ApplyThread::Own, ApplyThread::Protocol] {
+        let running = Running::new(&format!("direct-{on:?}").to_lowercase(), on);
+        let (one, two) = (running.connect(), running.connect());
+        for n in 1..=200 {
+            let (added, place) = running.add(&one);
+            let answer = two.read(running.group, b"count", Consistency::Leader).wait().expect("it is answered");
+            assert_eq!((added, number(answer.bytes())), (n, n));
+            let position = answer.position();
+            assert!(position.time >= place.time && position.index >= place.index, "{position:?} {place:?}");
+            assert_eq!((position.applied_in, answer.replies().count()), (running.group, 1));
+            assert!(answer.replies().all(|(group, _)| group == running.group));
+        }
+        let applied = running.nodes[0].status().expect("it runs").applied;
+        count(&two, running.group, Consistency::Leader);
+        assert_eq!(running.nodes[0].status().expect("it runs").applied, applied, "a read has no place in the order");
+    }
+}
+
+#[test]
+fn read_after_a_position_has_it_and_a_local_one_answers_at_once() {
+    let running = Running::new("direct-after", ApplyThread::Own);
+    let clients = [0; 3].map(|_| running.connect());
+    for n in 1..=60 {
+        let (_, place) = running.add(&clients[0]);
+        for client in &clients {
+            assert!(count(client, running.group, Consistency::After(place)) >= n);
+            assert!(count(client, running.group, Consistency::Local) <= n);
+        }
+    }
+    let other = clients[0].call([running.group, running.other], b"both").wait().expect("it is applied").position();
+    assert_eq!(other.applied_in, running.group);
+    assert_eq!(count(&clients[1], running.other, Consistency::After(other)), 1, "by its time");
+}
+
+#[test]
+fn what_cannot_be_read_says_why() {
+    let running = Running::new("direct-refused", ApplyThread::Own);
+    let client = running.connect();
+    let refused = |call: stentor::Call| match call.wait() {
+        Err(CallError::NotApplied(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    let both = [running.group, running.other];
+    assert_eq!(refused(client.read(both, b"count", Consistency::Leader)), Refused::OneGroupOnly);
+    let longest = client.read(running.group, &vec![0; 1 << 20], Consistency::Local);
+    assert!(matches!(refused(longest), Refused::TooLong { bytes: 0x10_0000, .. }));
+    let long = client.read(running.group, LONG, Consistency::Leader).wait();
+    assert!(matches!(long, Err(CallError::ReplyTooLong(group)) if group == running.group), "{long:?}");
+    // Nobody will apply that.
+    let (_, mut place) = running.add(&client);
+    place.index += 1_000_000;
+    let late = client.read(running.group, b"count", Consistency::After(place)).wait_for(Duration::from_millis(300));
+    assert!(
+        matches!(late, Err(CallError::NotApplied(Refused::Unanswered(group))) if group == running.group),
+        "{late:?}"
+    );
+    // A history that the group has not.
+    place.incarnation ^= 1 << 40;
+    assert_eq!(
+        refused(client.read(running.group, b"count", Consistency::After(place))),
+        Refused::GroupReset(running.group)
+    );
+    assert_eq!(count(&client, running.group, Consistency::Leader), 1, "it goes on");
+}
+
+/// A machine that is slow holds reads up behind the commands that they are to contain.
+#[test]
+fn read_waits_for_the_commands_before_it() {
+    let running = Running::new("direct-slow", ApplyThread::Own);
+    let (one, two) = (running.connect(), running.connect());
+    one.call(running.group, SLOW).wait().expect("it is applied");
+    let calls: Vec<_> = (0..20).map(|_| one.call(running.group, b"add")).collect();
+    let last = calls.into_iter().map(|call| number(call.wait().expect("it is applied").bytes())).max();
+    assert_eq!(last, Some(21));
+    assert_eq!(count(&two, running.group, Consistency::Leader), 21);
+}
+
+#[test]
+fn many_reads_share_their_rounds_of_writes() {
+    let running = Running::new("direct-many", ApplyThread::Own);
+    let client = running.connect();
+    running.add(&client);
+    let calls: Vec<_> = (0..400).map(|_| client.read(running.group, b"count", Consistency::Leader)).collect();
+    assert!(calls.into_iter().all(|call| number(call.wait().expect("it is answered").bytes()) == 1));
+    let mut local = running.cluster.client().connect_local().expect("it is let in");
+    let (mut begun, mut ended) = (0, 0);
+    until("all answers", || {
+        while begun < 2000 && local.submit_read(running.group, b"count", Consistency::Leader).is_ok() {
+            begun += 1;
+        }
+        let turned = local.turn(|_, outcome| match outcome {
+            Outcome::Applied(replies) => {
+                assert_eq!((number(replies.bytes()), replies.position().applied_in), (1, running.group));
+                ended += 1;
+            }
+            other => panic!("{other:?}"),
+        });
+        let _ = turned.expect("it goes on");
+        (ended == 2000).then_some(())
+    });
+}
+
+/// The leader goes, and another one answers, who has everything that was answered before.
+#[test]
+fn another_leader_answers_reads_and_misses_nothing() {
+    let mut running = Running::new("direct-leaders", ApplyThread::Own);
+    let (one, two) = (running.connect(), running.connect());
+    for round in 0..4_u64 {
+        let (added, _) = running.add(&one);
+        assert_eq!(count(&two, running.group, Consistency::Leader), added);
+        let leader = |running: &Running| {
+            let led = |node: &NodeHandle<Count>| node.status().is_ok_and(|status| status.leads);
+            (0..3).find(|at| led(&running.nodes[*at]))
+        };
+        let at = until("a leader", || leader(&running));
+        if round % 2 == 0 {
+            let to = format!("m{}", (at + 1) % 3 + 1);
+            running.nodes[at].hand_over(&to).expect("it is asked");
+        } else {
+            let name = format!("m{}", at + 1);
+            running.nodes.remove(at).stop().expect("it ran until now");
+            let again = running.start(&name);
+            running.nodes.insert(at, again);
+        }
+        let since = Instant::now();
+        for _ in 0..50 {
+            let (added, place) = running.add(&one);
+            assert_eq!(count(&two, running.group, Consistency::Leader), added, "round {round}");
+            assert!(count(&two, running.group, Consistency::After(place)) >= added);
+        }
+        assert!(since.elapsed() < Duration::from_secs(10), "round {round}: {:?}", since.elapsed());
+    }
+}
+
+/// What the session has heard of in another group comes before its read.
+#[test]
+fn read_comes_after_what_its_session_has_heard_of_elsewhere() {
+    let running = Running::new("direct-session", ApplyThread::Own);
+    let (one, two) = (running.connect(), running.connect());
+    for n in 1..=20 {
+        let both = one.call([running.group, running.other], b"both").wait().expect("it is applied");
+        two.observe(both.position()).expect("it is not ahead of time");
+        assert_eq!(count(&two, running.other, Consistency::Leader), n);
+        assert_eq!(count(&two, running.group, Consistency::Leader), n);
+    }
+}
