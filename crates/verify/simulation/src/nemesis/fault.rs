@@ -58,6 +58,15 @@ pub enum Fault {
         /// How long.
         for_ns: u64,
     },
+    /// Nothing gets through between a group's leader and its other members, nor between it and the clients, either way, but for one client.
+    PartLeader {
+        /// Which group.
+        group: GroupId,
+        /// Who reaches everybody.
+        except: ClientId,
+        /// How long.
+        for_ns: u64,
+    },
     /// Nothing gets from `from` to `to`; the other way is open. `None` stands for everybody else.
     Cut {
         /// Senders.
@@ -169,6 +178,8 @@ stentor_fabric_sim::counts! {
         clients_superseded,
         /// Clients from which nothing got to one of the groups.
         clients_cut_off,
+        /// Leaders that were cut off from their group, and from all clients but one.
+        leaders_parted,
         /// Groups of which no member ran for some time.
         silent_groups,
         /// Processes of clients that began while a group was silent.

@@ -172,6 +172,16 @@ impl Nemesis {
         nemesis
     }
 
+    /// Parts some leaders from their groups and from most clients, for so long that others are named. `chance` draws when.
+    pub(crate) fn part_leaders(&mut self, chance: &mut Chance) {
+        for _ in 0..chance.between(0, 3) {
+            let (for_ns, group) = (chance.between(300_000, 900_000), chance.between(0, self.reigns.len() as u64 - 1));
+            let at_ns = chance.between(plan::FROM_NS, Nemesis::UNTIL_NS - for_ns);
+            let except = ClientId(chance.between(0, self.topology.clients() as u64 - 1) as u16);
+            self.plan(at_ns, Act::Fault(Fault::PartLeader { group: GroupId(group as u16), except, for_ns }));
+        }
+    }
+
     /// No client's place stays empty to the end.
     pub fn fill_places(&mut self) {
         self.fills_places = true;
@@ -321,6 +331,7 @@ impl Nemesis {
                 let from = self.topology.client_process(client);
                 self.world.inject(now, SimFault::Cut { from, to: member, for_ns });
             }
+            Fault::PartLeader { group, except, for_ns } => self.part_leader(now, group, except, for_ns),
             Fault::Cut { from, to, for_ns } => self.cut(now, from, to, for_ns),
             Fault::Isolate { who, for_ns } => {
                 let who = self.resolve(who);
@@ -465,6 +476,25 @@ impl Nemesis {
         for to in self.topology.members(group) {
             self.world.inject(now, SimFault::Cut { from, to, for_ns });
         }
+    }
+
+    fn part_leader(&mut self, now: u64, group: GroupId, except: ClientId, for_ns: u64) {
+        let leader = self.reign(group).leader;
+        self.counts.leaders_parted += 1;
+        let (group, client) = (group.0, except.0);
+        self.note(
+            now,
+            format_args!("{leader} is parted from group {group} and all clients but {client} for {for_ns} ns"),
+        );
+        let clients = (0..self.topology.clients() as u16).map(ClientId).filter(|client| *client != except);
+        let clients = clients.map(|client| self.topology.client_process(client));
+        let members = self.topology.members(GroupId(group)).filter(|member| *member != leader);
+        for other in members.chain(clients) {
+            for (from, to) in [(leader, other), (other, leader)] {
+                self.world.inject(now, SimFault::Cut { from, to, for_ns });
+            }
+        }
+        self.deafen(now, leader, for_ns);
     }
 
     fn cut(&mut self, now: u64, from: Option<Target>, to: Option<Target>, for_ns: u64) {

@@ -8,7 +8,7 @@ use super::{Fault, Planned, Profile, Target};
 use crate::chance::Chance;
 
 /// When the first fault happens at the earliest, ns: connections are made by then.
-const FROM_NS: u64 = 60_000;
+pub(super) const FROM_NS: u64 = 60_000;
 /// How soon after a fault another one may follow on purpose, ns: less than it takes to recover.
 const SOON_NS: u64 = 80_000;
 

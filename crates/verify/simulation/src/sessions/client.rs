@@ -11,6 +11,7 @@ use stentor_session::{
 };
 
 use super::disk::Written;
+use super::reading::ClientReads;
 use super::served::TOKEN_BYTES;
 use super::shared::Shared;
 use super::told::Told;
@@ -69,7 +70,7 @@ pub(super) struct ClientActor {
     /// How far its wall clock is ahead, ns.
     skew_ns: u64,
     /// The largest time of the order that a reply has told.
-    order_time: u64,
+    pub(super) order_time: u64,
     /// By group: where its history began, as replies have told.
     origins: Vec<Incarnation>,
     pub(super) sent: Vec<Sent>,
@@ -86,6 +87,7 @@ pub(super) struct ClientActor {
     /// Until when it does not ask a table for room again, ns.
     pub(super) rests_until_ns: u64,
     superseded: bool,
+    pub(super) reads: Option<ClientReads>,
     pub(super) shared: Rc<Shared>,
 }
 
@@ -118,6 +120,7 @@ impl ClientActor {
             full: 0,
             rests_until_ns: 0,
             superseded: false,
+            reads: ClientReads::new(shared, me, incarnation),
             shared: Rc::clone(shared),
         })
     }
@@ -133,6 +136,9 @@ impl ClientActor {
         if now_ns >= self.next_look_ns && self.is_up() && !self.superseded {
             self.next_look_ns = now_ns + TICK_NS;
             self.look(now_ns);
+        }
+        if self.is_up() && !self.superseded && self.stage != Stage::Done {
+            self.read(now_ns);
         }
         while self.is_up() && !self.superseded && self.submit_next(now_ns) {
             worked = true;
@@ -196,6 +202,13 @@ impl ClientActor {
                 continue;
             };
             self.order_time = self.order_time.max(record.applied);
+            if record.is_read() {
+                let (from, bytes) = (reply.member, reply.bytes.to_vec());
+                if let Ok(record) = ReplyRecord::parse(&bytes) {
+                    self.take_read(now_ns, from, &record);
+                }
+                continue;
+            }
             self.origins[usize::from(reply.group.0)] = record.position.incarnation;
             let Some(caller) = &mut self.caller else { continue };
             let session = caller.id();
@@ -223,6 +236,9 @@ impl ClientActor {
 
     /// It is known what became of a request.
     pub(super) fn finished(&mut self, now_ns: u64, session: SessionId, name: (u32, u64, u64), told: &Told) {
+        if let Told::Applied(replies) = told {
+            replies.iter().for_each(|(group, position, _)| self.note_place(*group, *position));
+        }
         let shared = Rc::clone(&self.shared);
         let mut disk = shared.disks[usize::from(self.id.0)].borrow_mut();
         let caller = self.caller.as_ref();

@@ -59,6 +59,24 @@ stentor_fabric_sim::counts! {
         reply_rings_full,
         /// States with open sessions that a member took over.
         states_with_sessions,
+        /// Reads outside the order that clients sent.
+        reads,
+        /// Those that were answered.
+        reads_answered,
+        /// Those that were given up.
+        reads_given_up,
+        /// Reads that a leader answered.
+        reads_led,
+        /// Those of them that waited for a delivery when the leader had seen that it led.
+        reads_led_late,
+        /// Reads that a member answered that has applied a command.
+        reads_after,
+        /// Those of them that waited for it.
+        reads_after_late,
+        /// Reads that a member answered at once.
+        reads_local,
+        /// Reads that another member was to answer.
+        reads_elsewhere,
         /// Commands to more than one group that were applied.
         applied_in_several_groups,
     }
@@ -66,7 +84,7 @@ stentor_fabric_sim::counts! {
 
 impl SessionCounts {
     /// The rare states that a simulation run must reach.
-    pub(super) const CLAIMS: [&'static str; 17] = [
+    pub(super) const CLAIMS: [&'static str; 22] = [
         "tables_full",
         "sessions_run_out",
         "sessions_ended",
@@ -84,5 +102,10 @@ impl SessionCounts {
         "records_said_again",
         "reply_rings_full",
         "states_with_sessions",
+        "reads_led_late",
+        "reads_after_late",
+        "reads_local",
+        "reads_elsewhere",
+        "reads_given_up",
     ];
 }

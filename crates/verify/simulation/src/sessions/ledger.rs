@@ -9,6 +9,7 @@ use stentor_multicast::{ClientId, GroupId, Timestamp};
 use stentor_session::{Outcome, Position, SessionId, SessionLimits, Why};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::read_ledger::ReadLedger;
 use super::tally::{is_query, state_in};
 use super::told::Told;
 
@@ -70,6 +71,8 @@ pub(super) struct Ledger {
     states: HashMap<Place, ([u64; 2], ProcessId)>,
     /// The values of two members differ.
     values_differ: bool,
+    /// Reads outside the order.
+    pub(super) reads: ReadLedger,
     /// Places whose effect is known.
     seen: HashSet<Place>,
     /// What each group has replied to the last command: digest and count.
@@ -86,7 +89,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// The properties, by name.
-    pub(super) const PROPERTIES: [&'static str; 9] = ["X1", "X2", "X3", "X4", "X5", "X6", "X7", "X8", "X9"];
+    pub(super) const PROPERTIES: [&'static str; 10] = ["X1", "X10", "X2", "X3", "X4", "X5", "X6", "X7", "X8", "X9"];
 
     /// Returns the ledger of a run with these tables, of a [`Tally`](super::tally::Tally) or of another machine.
     pub(super) fn new(limits: SessionLimits, of_tally: bool) -> Ledger {
@@ -126,6 +129,7 @@ impl Ledger {
         let time = timestamp.time;
         if self.of_tally {
             self.check_query(group, token, reply);
+            self.reads.applied(group, number, state_in(reply));
         }
         let Some(command) = self.commands.get_mut(&token) else {
             return self.violate("X1", format!("group {} applies command {token}, which nobody sent", group.0));
@@ -269,6 +273,9 @@ impl Ledger {
         }
         if let Some(torn) = torn.filter(|_| finished) {
             self.violate("X2", torn);
+        }
+        if let Some(why) = self.reads.close() {
+            self.violate("X10", why);
         }
         in_several
     }

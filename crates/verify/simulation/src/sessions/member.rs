@@ -6,10 +6,11 @@ use std::time::Duration;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimFabric;
 use stentor_multicast::{Application, Ballot, ClientId, Delivered, GroupId, Member, NodeError, ReplicaConfig};
-use stentor_session::{Answer, Answers, At, Kind, Sessions, Verdict};
+use stentor_session::{Answer, Answers, At, Kind, Reads, ReadyRead, Sessions, Verdict};
 
 use super::ledger::Ends;
 use super::machine::{Machine, Place};
+use super::reading;
 use super::served::{Done, Served};
 use super::shared::Shared;
 use crate::chance::Chance;
@@ -42,6 +43,7 @@ pub(super) struct MemberActor {
     led: Option<Ballot>,
     applied: Applied,
     answers: Answers,
+    reads: Reads,
     /// Commands whose replies it said as the leader.
     said: Vec<u64>,
     shared: Rc<Shared>,
@@ -50,7 +52,8 @@ pub(super) struct MemberActor {
 impl MemberActor {
     pub(super) fn new(shared: &Rc<Shared>, me: ProcessId, incarnation: u64) -> Result<Self, NodeError> {
         let (topology, base) = (&shared.topology, &shared.scenario.base);
-        let config = ReplicaConfig::new(topology.clone(), me, base.limits.window);
+        let mutant = shared.mutant.of_multicast();
+        let config = ReplicaConfig { mutant, ..ReplicaConfig::new(topology.clone(), me, base.limits.window) };
         let mut member = start(&shared.world, base, config, shared.salt, incarnation)?;
         member.set_clock_bound(Duration::from_nanos(BOUND_NS));
         let group = member.replica().group();
@@ -74,6 +77,7 @@ impl MemberActor {
                 tokens: Vec::new(),
             },
             answers: Answers::new(topology.clients()),
+            reads: Reads::default(),
             said: Vec::new(),
             shared: Rc::clone(shared),
         })
@@ -95,6 +99,7 @@ impl MemberActor {
             return false;
         }
         worked |= self.answer();
+        worked |= self.answer_reads();
         self.note(now_ns);
         self.shared.world.wake_at(self.me, now_ns + TICK_NS);
         self.candidate.wake(now_ns, &self.shared.world);
@@ -131,6 +136,29 @@ impl MemberActor {
         counts.records_said_again += again;
         counts.reply_rings_full += u64::from(answers.waiting() > 0);
         looked
+    }
+
+    /// Answers reads outside the order.
+    fn answer_reads(&mut self) -> bool {
+        let MemberActor { member, applied, reads, .. } = self;
+        let (mut ready, time) = (Vec::new(), applied.sessions.time());
+        let worked = reads.look(member, true, |read| ready.push((read.client, read.name, read.time)));
+        for (client, name, least) in ready {
+            let read = ReadyRead { client, name, time: least, query: &[] };
+            reading::answer(member, &mut *applied.machine, (time, &read));
+        }
+        worked
+    }
+
+    /// Adds up what it counted of reads.
+    pub(super) fn count_reads(&self) {
+        let (read, counts) = (self.reads.counts(), &mut *self.shared.counts.borrow_mut());
+        counts.reads_led += read.led;
+        counts.reads_led_late += read.waited;
+        counts.reads_after += read.after;
+        counts.reads_after_late += read.late;
+        counts.reads_local += read.local;
+        counts.reads_elsewhere += read.elsewhere;
     }
 
     /// Records that it is back, or ready to lead.
@@ -248,6 +276,7 @@ impl Application for App<'_> {
         let mut done = Done::default();
         self.apply(delivered, &mut done);
         let mut ledger = self.shared.ledger.borrow_mut();
+        ledger.reads.delivered(group, number, timestamp);
         if !done.ended.is_empty() {
             let (groups, client) = (delivered.groups.iter().collect(), delivered.id.client);
             let names: Vec<String> = done.ended.iter().map(|session| format!("{:08x}", session.0 >> 96)).collect();

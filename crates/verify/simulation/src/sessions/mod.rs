@@ -20,6 +20,7 @@
 //! | X7 | when the faults have stopped every client comes to its end |
 //! | X8 | a command comes after everything that its caller had heard of when it began, in whatever groups |
 //! | X9 | a query is answered by the state after the commands before it, and changes nothing |
+//! | X10 | a read outside the order has what its guarantee says: see `read_ledger.rs` |
 
 mod client;
 mod counts;
@@ -30,6 +31,8 @@ mod ledger;
 mod machine;
 mod member;
 mod mutant;
+mod read_ledger;
+mod reading;
 mod run;
 mod scenario;
 mod served;
@@ -44,7 +47,7 @@ pub use counts::SessionCounts;
 pub use ledger::{Applied, AppliedCalls, Ends};
 pub use machine::{Machine, Place};
 pub use mutant::Mutant;
-pub use run::{RunReport, record_seed, run_seed};
+pub use run::{RunReport, record_seed, run_seed, run_seed_without_reads};
 pub use scenario::{Scenario, Shape};
 pub use service::{Service, ServiceRun};
 pub use told::Told;

@@ -21,6 +21,14 @@ stentor_fabric::mutants! {
     TableLeftOut, "table-left-out", "X6";
     /// A caller does not tell what it has heard of the order.
     ForgetsWhatItHeard, "forgets-what-it-heard", "X8";
+    /// A read does not say what its client has heard.
+    ReadsForgetTime, "reads-forget-time", "X10";
+    /// A leader answers a read before it has seen that it still leads.
+    ReadUnconfirmed, "read-unconfirmed", "X10";
+    /// A leader answers a read before it has delivered what others may have delivered.
+    ReadIgnoresVectors, "read-ignores-vectors", "X10";
+    /// A leader answers a read whatever time it comes after.
+    ReadIgnoresTime, "read-ignores-time", "X10";
 }
 
 impl Mutant {
@@ -34,12 +42,30 @@ impl Mutant {
             Mutant::TableEnd => session::Mutant::TableEnd,
             Mutant::OneCopySpeaksForAll => session::Mutant::OneCopySpeaksForAll,
             Mutant::AppliesQueries => session::Mutant::AppliesQueries,
-            Mutant::None | Mutant::SaysOnce | Mutant::TableLeftOut | Mutant::ForgetsWhatItHeard => {
-                session::Mutant::None
-            }
+            _ => session::Mutant::None,
         };
         #[cfg(not(feature = "plants"))]
         session::Mutant::None
+    }
+
+    /// Returns what is switched on in members.
+    pub(super) fn of_multicast(self) -> stentor_multicast::Mutant {
+        #[cfg(feature = "plants")]
+        return match self {
+            Mutant::ReadUnconfirmed => stentor_multicast::Mutant::ReadUnconfirmed,
+            Mutant::ReadIgnoresVectors => stentor_multicast::Mutant::ReadIgnoresVectors,
+            Mutant::ReadIgnoresTime => stentor_multicast::Mutant::ReadIgnoresTime,
+            _ => stentor_multicast::Mutant::None,
+        };
+        #[cfg(not(feature = "plants"))]
+        stentor_multicast::Mutant::None
+    }
+
+    pub(super) fn reads_forget_time(self) -> bool {
+        #[cfg(feature = "plants")]
+        return self == Mutant::ReadsForgetTime;
+        #[cfg(not(feature = "plants"))]
+        false
     }
 
     pub(super) fn says_once(self) -> bool {

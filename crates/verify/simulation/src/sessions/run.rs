@@ -22,6 +22,7 @@ use super::shared::Shared;
 use super::story::Story;
 use super::tally::Tally;
 use super::workload::Workload;
+use crate::chance::Chance;
 use crate::clocks::Clocks;
 use crate::faulty_run::{Phases, RECOVERY_STEPS};
 use crate::nemesis::{Nemesis, NemesisCounts, Profile};
@@ -72,6 +73,15 @@ pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
     Ok(record_seed(seed, mutant, Record::Nothing)?.0)
 }
 
+/// Runs a seed without the reads that it draws.
+///
+/// # Errors
+/// As [`run_seed`].
+pub fn run_seed_without_reads(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
+    let scenario = Scenario { reads_ns: None, ..Scenario::draw(seed) };
+    Ok(run(seed, drawn(scenario), mutant, Record::Nothing)?.report)
+}
+
 enum Actor {
     Member(Box<MemberActor>),
     Client(Box<ClientActor>),
@@ -92,16 +102,20 @@ struct Run {
 /// # Errors
 /// As [`run_seed`].
 pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
-    let parts = Parts {
-        scenario: Scenario::draw(seed),
+    let Ended { report, recorded, .. } = run(seed, drawn(Scenario::draw(seed)), mutant, record)?;
+    Ok((report, recorded))
+}
+
+/// The small service of drawn runs.
+fn drawn(scenario: Scenario) -> Parts {
+    Parts {
+        scenario,
         of_tally: true,
         machine: Box::new(|_| Box::new(Tally::default())),
         workload: Rc::new(RefCell::new(Drawn)),
         story: None,
         recovery_steps: RECOVERY_STEPS,
-    };
-    let Ended { report, recorded, .. } = run(seed, parts, mutant, record)?;
-    Ok((report, recorded))
+    }
 }
 
 /// What a run is made of beside the protocol.
@@ -141,6 +155,9 @@ pub(super) fn run(seed: u64, parts: Parts, mutant: Mutant, record: Record) -> Re
     let mut nemesis = Nemesis::new(seed, scenario.profile, &topology, &world);
     // Somebody comes to each place, and resolves what those before it have written down.
     nemesis.fill_places();
+    if scenario.reads_ns.is_some() {
+        nemesis.part_leaders(&mut Chance::new(seed, super::scenario::READS + 1));
+    }
     let clocks = Clocks::draw(seed, Profile::Clocks, &topology).expect("this profile has clocks");
     let shared = Rc::new(Shared {
         progress: RefCell::new(Progress::new(&topology)),
@@ -247,7 +264,10 @@ impl Run {
     fn count(&mut self, process: ProcessId) {
         let writes = |counts: &Counts| counts.protocol_writes();
         self.writes += match &self.actors[process.index()] {
-            Some(Actor::Member(actor)) => writes(actor.member.counts()),
+            Some(Actor::Member(actor)) => {
+                actor.count_reads();
+                writes(actor.member.counts())
+            }
             Some(Actor::Client(actor)) => writes(actor.client.counts()),
             None => 0,
         };

@@ -12,6 +12,8 @@ use crate::scenario as multicast;
 
 /// The stream of choices of the scenario.
 const STREAM: u64 = 700;
+/// The stream of what is drawn of reads.
+pub(super) const READS: u64 = 701;
 /// A reply that has this many bytes at most is kept whole.
 pub(super) const REPLY_BYTES: u32 = 40;
 /// Beside the head of a record: a reply, or the pairs of a session in four groups.
@@ -69,6 +71,8 @@ pub struct Scenario {
     pub patience_ns: Option<u64>,
     /// After this a copy of a command is sent, ns; `None`: never.
     pub copies_ns: Option<u64>,
+    /// The mean time between two reads of a client, outside the order, ns; `None`: there are none.
+    pub reads_ns: Option<u64>,
 }
 
 impl Scenario {
@@ -118,6 +122,7 @@ impl Scenario {
             again_ns: chance.pick(&[80_000, 200_000]),
             patience_ns: chance.pick(&[None, Some(100_000), Some(400_000)]),
             copies_ns: chance.pick(&[None, Some(50_000), Some(150_000)]),
+            reads_ns: Chance::new(seed, READS).pick(&[None, Some(20_000), Some(100_000)]),
             base,
         }
     }
@@ -138,6 +143,7 @@ impl Scenario {
         sessions.reply_bytes = shape.reply_bytes;
         sessions.sessions =
             sessions.sessions.saturating_add_signed(i32::from(shape.clients) - i32::from(scenario.base.clients)).max(1);
+        scenario.reads_ns = None;
         scenario.base.groups.clone_from(&shape.groups);
         scenario.base.clients = shape.clients;
         let calls = shape.calls.max(1);

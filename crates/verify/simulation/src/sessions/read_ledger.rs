@@ -1,0 +1,162 @@
+//! The judge of reads outside the order.
+//!
+//! A read at the leader misses nothing that any member of the group had delivered when the read was sent, nor anything of the group up to
+//! the time that it comes after, whatever is ordered later. A read after a command has that command. What is answered is the state after
+//! some delivery of the group.
+
+use std::collections::BTreeMap;
+
+use stentor_multicast::{GroupId, Timestamp};
+use stentor_session::{Position, ReadGuarantee};
+
+/// A read that was answered.
+#[derive(Clone, Debug)]
+struct Answered {
+    group: GroupId,
+    /// The answer contains so many deliveries.
+    index: u64,
+    /// It comes after this time.
+    not_before: u64,
+}
+
+/// What is known of the deliveries of each group, and of the reads between them.
+#[derive(Debug, Default)]
+pub(super) struct ReadLedger {
+    /// The timestamp of each delivery.
+    deliveries: BTreeMap<(GroupId, u64), Timestamp>,
+    /// Digest and count after each delivery that was applied.
+    states: BTreeMap<(GroupId, u64), [u64; 2]>,
+    answered: Vec<Answered>,
+}
+
+impl ReadLedger {
+    /// A member delivered a message, perhaps as the first one.
+    pub(super) fn delivered(&mut self, group: GroupId, number: u64, timestamp: Timestamp) {
+        self.deliveries.entry((group, number)).or_insert(timestamp);
+    }
+
+    /// A command or a query was answered from this state.
+    pub(super) fn applied(&mut self, group: GroupId, number: u64, state: [u64; 2]) {
+        self.states.entry((group, number)).or_insert(state);
+    }
+
+    /// Returns the number of deliveries that some member of a group has made.
+    pub(super) fn furthest(&self, group: GroupId) -> u64 {
+        self.deliveries.range((group, 0)..=(group, u64::MAX)).next_back().map_or(0, |((_, number), _)| *number)
+    }
+
+    /// A read was answered. `furthest`: how many deliveries some member had made when it was sent.
+    pub(super) fn answered(
+        &mut self,
+        group: GroupId,
+        (guarantee, furthest): (ReadGuarantee, u64),
+        position: &Position,
+        state: [u64; 2],
+    ) -> Result<(), String> {
+        let Position { timestamp, index, .. } = *position;
+        let (least, not_before) = match guarantee {
+            ReadGuarantee::Leader { not_before } => (furthest, not_before),
+            ReadGuarantee::After { index, .. } => (index, 0),
+            ReadGuarantee::Past { timestamp } => (self.last_before(group, timestamp), 0),
+            ReadGuarantee::Local => (0, 0),
+        };
+        if index < least {
+            return Err(format!(
+                "a read of group {} has {index} deliveries, and must have {least}: {guarantee:?}",
+                group.0
+            ));
+        }
+        if timestamp.time < not_before {
+            return Err(format!("a read of group {} at time {} comes after {not_before}", group.0, timestamp.time));
+        }
+        let right = self.states.range((group, 0)..=(group, index)).next_back().map_or([0; 2], |(_, state)| *state);
+        if state != right {
+            return Err(format!("a read of group {} has another state than that after delivery {index}", group.0));
+        }
+        if let ReadGuarantee::Leader { .. } = guarantee {
+            self.answered.push(Answered { group, index, not_before });
+        }
+        Ok(())
+    }
+
+    /// The number of the last delivery of a group that is not later.
+    fn last_before(&self, group: GroupId, timestamp: Timestamp) -> u64 {
+        let mut deliveries = self.deliveries.range((group, 0)..=(group, u64::MAX));
+        deliveries.rfind(|(_, at)| **at <= timestamp).map_or(0, |((_, number), _)| *number)
+    }
+
+    /// Judges what was ordered behind reads, when nothing is ordered any more.
+    pub(super) fn close(&self) -> Option<String> {
+        self.answered.iter().find_map(|Answered { group, index, not_before }| {
+            let next = self.deliveries.get(&(*group, index + 1))?;
+            let group = group.0;
+            (next.time <= *not_before).then(|| {
+                format!(
+                    "a read of group {group} after time {not_before} has not delivery {} at {}",
+                    index + 1,
+                    next.time
+                )
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_multicast::Incarnation;
+
+    use super::*;
+
+    const GROUP: GroupId = GroupId(0);
+
+    fn at(time: u64) -> Timestamp {
+        Timestamp { time, group: 0 }
+    }
+
+    fn position(time: u64, index: u64) -> Position {
+        Position { timestamp: at(time), index, incarnation: Incarnation::FIRST }
+    }
+
+    fn ledger() -> ReadLedger {
+        let mut ledger = ReadLedger::default();
+        for number in 1..=4 {
+            ledger.delivered(GROUP, number, at(10 * number));
+        }
+        ledger.applied(GROUP, 2, [7, 1]);
+        ledger.applied(GROUP, 4, [9, 2]);
+        ledger
+    }
+
+    #[test]
+    fn each_guarantee_is_held_to() {
+        let leader = |not_before| ReadGuarantee::Leader { not_before };
+        let after = |index| ReadGuarantee::After { index, incarnation: Incarnation::FIRST };
+        let past = |time| ReadGuarantee::Past { timestamp: at(time) };
+        for (guarantee, furthest, answer, state, is_right) in [
+            (leader(0), 3, position(30, 3), [7, 1], true),
+            (leader(0), 4, position(30, 3), [7, 1], false),
+            (leader(0), 0, position(40, 4), [7, 1], false),
+            (leader(31), 0, position(30, 3), [7, 1], false),
+            (leader(0), 0, position(10, 1), [0, 0], true),
+            (after(4), 0, position(30, 3), [7, 1], false),
+            (after(3), 4, position(30, 3), [7, 1], true),
+            (past(35), 0, position(30, 3), [7, 1], true),
+            (past(40), 0, position(30, 3), [7, 1], false),
+            (ReadGuarantee::Local, 4, position(20, 2), [7, 1], true),
+            (ReadGuarantee::Local, 4, position(20, 2), [9, 2], false),
+        ] {
+            let judged = ledger().answered(GROUP, (guarantee, furthest), &answer, state);
+            assert_eq!(judged.is_ok(), is_right, "{guarantee:?} {answer:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_ordered_before_a_read_once_it_was_answered() {
+        for (not_before, is_right) in [(39, true), (40, false)] {
+            let mut ledger = ledger();
+            let answer = position(40, 3);
+            let judged = ledger.answered(GROUP, (ReadGuarantee::Leader { not_before }, 0), &answer, [7, 1]);
+            assert_eq!((judged, ledger.close().is_none()), (Ok(()), is_right));
+        }
+    }
+}
