@@ -5,10 +5,7 @@
 //! and by a [`Client`], which wait for the reply; and it hands a value to another thread and back. The last lines are medians, and their
 //! ratio to the first figure and the hand-overs: two for a `LocalClient`, to the apply thread and back, and four for a `Client`.
 
-use std::hint::spin_loop;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,9 +16,12 @@ use stentor::{Client, Cluster, ClusterConfig, FabricKind, Group, LocalClient, Ou
 use stentor_fabric::Backoff;
 use stentor_testutil::TempDir;
 
+#[path = "common/hand_overs.rs"]
+mod hand_overs;
 #[path = "common/nodes.rs"]
 mod nodes;
 
+use hand_overs::HandOvers;
 use nodes::{Nodes, Result, configuration, wait_mode};
 
 /// Commands of each kind in a round.
@@ -107,39 +107,10 @@ impl Sender for Threaded {
     }
 }
 
-/// Hands a value to another thread, and gets it back: two hand-overs, each by a queue whose reader waits in the same mode.
-struct HandOvers {
-    there: SyncSender<u64>,
-    back: Receiver<u64>,
-    wait: WaitMode,
-}
-
-impl HandOvers {
-    fn start(wait: WaitMode) -> Self {
-        let ((there, work), (done, back)) = (sync_channel(1), sync_channel(1));
-        thread::spawn(move || while receive(&work, wait).is_some_and(|value| done.send(value).is_ok()) {});
-        HandOvers { there, back, wait }
-    }
-}
-
 impl Sender for HandOvers {
     fn send(&mut self) -> Result<()> {
-        self.there.send(1)?;
-        receive(&self.back, self.wait).ok_or("the thread has ended")?;
-        Ok(())
+        self.two()
     }
-}
-
-fn receive(queue: &Receiver<u64>, wait: WaitMode) -> Option<u64> {
-    for round in 0..wait.spins.saturating_add(wait.yields) {
-        match queue.try_recv() {
-            Ok(value) => return Some(value),
-            Err(TryRecvError::Disconnected) => return None,
-            Err(TryRecvError::Empty) if round < wait.spins => spin_loop(),
-            Err(TryRecvError::Empty) => thread::yield_now(),
-        }
-    }
-    queue.recv().ok()
 }
 
 fn measure(fabric: &str, mode: &str, rounds: usize) -> Result<()> {

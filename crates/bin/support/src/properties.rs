@@ -43,6 +43,7 @@ const TITLES: [(&str, &str); 47] = [
     ("X7", "progress"),
     ("X8", "session order"),
     ("X9", "queries"),
+    ("X10", "reads"),
     ("M1", "integrity"),
     ("M2", "uniform agreement"),
     ("M3", "validity"),

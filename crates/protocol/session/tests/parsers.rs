@@ -5,8 +5,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use stentor_multicast::{GroupId, Incarnation, Timestamp};
 use stentor_session::{
-    At, Body, Call, Envelope, EnvelopeError, Kind, Outcome, Pair, Position, Reason, RecordError, Reply, ReplyRecord,
-    Service, SessionId, SessionKey, SessionLimits, Sessions, Ticket, pairs_tag,
+    At, Body, Call, Envelope, EnvelopeError, Kind, Outcome, Pair, Position, ReadGuarantee, ReadRequest,
+    ReadRequestError, Reason, RecordError, Reply, ReplyRecord, Service, SessionId, SessionKey, SessionLimits, Sessions,
+    Ticket, pairs_tag,
 };
 
 struct Nothing;
@@ -48,6 +49,8 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         Outcome::Halted,
         Outcome::Notification,
         Outcome::Notified,
+        Outcome::Elsewhere,
+        Outcome::OtherHistory,
     ])
 }
 
@@ -73,7 +76,24 @@ fn written(envelope: &Envelope) -> [u8; Envelope::BYTES] {
     bytes
 }
 
+fn guarantee() -> impl Strategy<Value = ReadGuarantee> {
+    prop_oneof![
+        any::<u64>().prop_map(|not_before| ReadGuarantee::Leader { not_before }),
+        any::<(u64, u32, u32)>().prop_map(|(index, number, tag)| {
+            ReadGuarantee::After { index, incarnation: Incarnation { number, tag } }
+        }),
+        any::<(u64, u16)>().prop_map(|(time, group)| ReadGuarantee::Past { timestamp: Timestamp { time, group } }),
+        Just(ReadGuarantee::Local),
+    ]
+}
+
 proptest! {
+    #[test]
+    fn read_requests_are_read_as_written(name: u64, guarantee in guarantee(), query in vec(any::<u8>(), 0..40)) {
+        let bytes = [&ReadRequest { name, guarantee, query: &[] }.head()[..], &query].concat();
+        prop_assert_eq!(ReadRequest::parse(&bytes), Ok(ReadRequest { name, guarantee, query: &query }));
+    }
+
     #[test]
     fn envelopes_are_read_as_written(envelope in envelope(), rest in vec(any::<u8>(), 0..40)) {
         let bytes = [&written(&envelope)[..], &rest].concat();
@@ -133,6 +153,7 @@ proptest! {
         let _ = Envelope::parse(&bytes);
         let _ = Body::parse(&bytes);
         let _ = ReplyRecord::parse(&bytes);
+        let _ = ReadRequest::parse(&bytes);
         let _ = Ticket::from_bytes(&bytes);
         let _ = SessionKey::from_bytes(&bytes);
         let _ = Sessions::read(GroupId(0), SessionLimits::default(), &bytes);
@@ -188,6 +209,26 @@ fn fitting(envelope: Envelope) -> Vec<u8> {
     };
     Body { ttl: 1_000, word, number, pairs }.write(&mut payload);
     payload
+}
+
+#[test]
+fn what_is_wrong_with_a_read_request_is_named() {
+    let good = ReadRequest { name: 7, guarantee: ReadGuarantee::Leader { not_before: 9 }, query: &[] }.head();
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = good;
+        bytes[at] = byte;
+        ReadRequest::parse(&bytes).map(|_| ())
+    };
+    assert_eq!(changed(0, 8), Ok(()));
+    assert_eq!(ReadRequest::parse(&good[1..]), Err(ReadRequestError::Short(31)));
+    assert_eq!(changed(25, 2), Err(ReadRequestError::Version(2)));
+    for number in [0, 5, 255] {
+        assert_eq!(changed(24, number), Err(ReadRequestError::Guarantee(number)));
+    }
+    assert_eq!(changed(24, 3), Err(ReadRequestError::Reserved), "a local read comes after nothing");
+    for at in (16..24).chain(26..32) {
+        assert_eq!(changed(at, 1), Err(ReadRequestError::Reserved), "byte {at}");
+    }
 }
 
 #[test]

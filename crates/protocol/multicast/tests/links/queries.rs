@@ -141,9 +141,9 @@ fn another_process_at_either_end_reads_what_is_sent_to_it_only() {
         while bed.query(0, 1, &[round; 100]) == RecordSent::Sent {}
         bed.run(SETTLED_NS);
         if round % 2 == 0 {
-            bed.restart_client(0)
+            bed.restart_client(0);
         } else {
-            bed.restart_member(1)
+            bed.restart_member(1);
         }
         bed.run(6 * RECONNECTED_NS);
         bed.queries[1].clear();

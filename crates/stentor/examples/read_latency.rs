@@ -1,0 +1,121 @@
+//! Measures what reads cost: `read_latency FABRIC WAIT [ROUNDS]`, with `shm` or `roce`, and `poll`, `adaptive` or `block`.
+//!
+//! Three processes of this program are the nodes, with their machines on threads of their own. In each round the same process reads one
+//! value at a time by a [`LocalClient`]: in the order, at the leader, and at any member; and it hands a value to another thread and back.
+//! Then it reads with 256 reads under way, in the order and at the leader in turn. The last lines are medians.
+
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use stentor::{Cluster, Consistency, Group, LocalClient, Outcome, Turn};
+use stentor_testutil::TempDir;
+
+#[path = "common/hand_overs.rs"]
+mod hand_overs;
+#[path = "common/nodes.rs"]
+mod nodes;
+
+use hand_overs::HandOvers;
+use nodes::{Nodes, Result, configuration, wait_mode};
+
+/// Reads of each kind in a round, one at a time.
+const READS: usize = 500;
+/// Reads of each kind in a round, many at a time.
+const MANY: usize = 20_000;
+/// Reads under way then.
+const UNDER_WAY: usize = 256;
+const QUERY: [u8; 16] = [7; 16];
+
+struct Reads {
+    client: LocalClient,
+    group: Group,
+}
+
+impl Reads {
+    /// Reads so many times with so many under way, and waits for all answers.
+    fn read(&mut self, how: Consistency, times: usize, under_way: usize) -> Result<()> {
+        let (mut begun, mut done) = (0, 0);
+        while done < times {
+            while begun < times && begun - done < under_way {
+                match self.client.submit_read(self.group, &QUERY, how) {
+                    Ok(_) => begun += 1,
+                    Err(_) => break,
+                }
+            }
+            let mut failed = None;
+            let turn = self.client.turn(|_, outcome| match outcome {
+                Outcome::Applied(_) => done += 1,
+                other => failed = Some(format!("{other:?}")),
+            })?;
+            if let Some(failed) = failed {
+                return Err(failed.into());
+            }
+            if let (Turn::Idle(until), true) = (turn, done < times) {
+                let longest = Timespec::try_from(until.saturating_duration_since(Instant::now()))?;
+                poll(&mut [PollFd::new(&self.client, PollFlags::IN)], Some(&longest))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn measure(fabric: &str, mode: &str, rounds: usize) -> Result<()> {
+    let wait = wait_mode(mode)?;
+    let directory = TempDir::new();
+    let path = configuration(fabric, &directory)?;
+    let nodes = Nodes::start(&path, mode)?;
+    let cluster = Cluster::load(&path)?.in_directory(&*directory);
+    let group = cluster.group("g1")?;
+    let mut reads = Reads { client: cluster.client().wait(wait).connect_local()?, group };
+    let mut hand_overs = HandOvers::start(wait);
+    let kinds = [("Ordered", Consistency::Ordered), ("Leader", Consistency::Leader), ("Local", Consistency::Local)];
+    let mut singles: [Vec<Duration>; 4] = Default::default();
+    let mut rates: [Vec<f64>; 2] = Default::default();
+    for round in 0..=rounds {
+        for ((_, how), times) in kinds.iter().zip(&mut singles) {
+            for _ in 0..READS {
+                let since = Instant::now();
+                reads.read(*how, 1, 1)?;
+                // The first round warms up.
+                times.extend((round > 0).then(|| since.elapsed()));
+            }
+        }
+        for _ in 0..READS {
+            let since = Instant::now();
+            hand_overs.two()?;
+            singles[3].extend((round > 0).then(|| since.elapsed()));
+        }
+        for ((_, how), rates) in kinds.iter().zip(&mut rates) {
+            let since = Instant::now();
+            reads.read(*how, MANY, UNDER_WAY)?;
+            rates.extend((round > 0).then(|| MANY as f64 / since.elapsed().as_secs_f64()));
+        }
+    }
+    let names = kinds.iter().map(|(name, _)| *name).chain(["two hand-overs"]);
+    for (name, times) in names.zip(&mut singles) {
+        times.sort_unstable();
+        let at = |part: usize| times[times.len() * part / 100].as_secs_f64() * 1e6;
+        println!("{fabric} {mode} {name:<16} p50 {:>7.2} us, p99 {:>8.2} us, {} times", at(50), at(99), times.len());
+    }
+    let [ordered, leader] = rates.map(|mut rates| {
+        rates.sort_unstable_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    });
+    println!(
+        "{fabric} {mode} {UNDER_WAY} under way: {ordered:.0} ordered reads/s, {leader:.0} at the leader: {:.2}",
+        leader / ordered
+    );
+    drop(nodes);
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["node", path, name, mode] => Nodes::run(path, name, mode),
+        [fabric, mode] => measure(fabric, mode, 20),
+        [fabric, mode, rounds] => measure(fabric, mode, rounds.parse()?),
+        _ => Err("usage: read_latency shm|roce poll|adaptive|block [ROUNDS]".into()),
+    }
+}
