@@ -47,6 +47,9 @@ pub(crate) const GENERATIONS: u64 = 1 << (64 - MessageId::GENERATION_BITS);
 /// Bits of a generation that count processes; those above them are of the number of the home group's incarnation, less 1.
 const PROCESS_BITS: u32 = 20;
 
+/// Bits of a sequence below those of the home group's incarnation.
+pub(crate) const INCARNATION_SHIFT: u32 = MessageId::GENERATION_BITS + PROCESS_BITS;
+
 /// The first generation that a home group numbers in the incarnation with this number. Incarnations beyond the 256th share
 /// its numbers: a generation rises all the same, as long as somebody remembers the last one.
 pub(crate) fn first_generation_of(incarnation: u32) -> u64 {

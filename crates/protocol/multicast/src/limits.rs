@@ -161,6 +161,12 @@ impl Limits {
         Geometry::new(CREDIT_CELLS_BYTES, self.control_ring_bytes / 64, longest_batch(topology))
     }
 
+    /// Places of messages at a member: a window for each client, and one for time entries. Only members that can reply to clients
+    /// order those ([`ReplicaConfig::time_entries`](crate::ReplicaConfig::time_entries)).
+    fn places(&self, topology: &Topology) -> u64 {
+        (topology.clients() as u64 + u64::from(self.has_replies())) * u64::from(self.window)
+    }
+
     /// Whether members can reply to clients.
     #[must_use]
     pub fn has_replies(&self) -> bool {
@@ -226,7 +232,7 @@ impl Limits {
                 + staging
                 + self.member_reply_bytes(topology, inline_bytes),
             mirrors: clients * body,
-            windows: clients * u64::from(self.window) * (Self::slot_bytes() + Self::slot_heap_bytes(topology)),
+            windows: self.places(topology) * (Self::slot_bytes() + Self::slot_heap_bytes(topology)),
             queues: self.queue_bytes(topology, others + followers),
             aside: clients * u64::from(self.window) * longest,
             letters: others * 2 * self.letter_bytes(topology),
@@ -260,7 +266,7 @@ impl Limits {
     #[must_use]
     pub fn letter_bytes(&self, topology: &Topology) -> u64 {
         let groups = topology.groups().min(MAX_DESTINATIONS) as u64;
-        let places = topology.clients() as u64 * u64::from(self.window);
+        let places = self.places(topology);
         2 * topology.clients() as u64 * self.body_ring(topology).bytes()
             + 2 * places * (3 + 2 * groups) * WORD as u64
             + (1 << 20)
@@ -271,7 +277,7 @@ impl Limits {
     /// another at most two items (timestamp or assignment, and vector or acknowledgement; in V1 one timestamp per group and
     /// the acknowledgement): five words per group, and three with a time per group.
     fn queue_bytes(&self, topology: &Topology, outboxes: u64) -> u64 {
-        let messages = 2 * topology.clients() as u64 * u64::from(self.window);
+        let messages = 2 * self.places(topology);
         let groups = topology.groups().min(MAX_DESTINATIONS) as u64;
         let longest_items = groups * 5 + (3 + groups);
         outboxes * messages * longest_items * WORD as u64

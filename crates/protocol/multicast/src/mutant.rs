@@ -144,6 +144,8 @@ mutants! {
     PhysicalAlone, "physical-alone", "M5";
     /// A leader takes any time of another group, however far ahead.
     FarTimesTaken, "far-times-taken", "time";
+    /// A member that takes over a state waits for the body of a time entry, as it does for that of a client's message.
+    TimeEntryAwaited, "time-entry-awaited", "M9";
 }
 
 impl Mutant {
@@ -204,6 +206,7 @@ impl Mutant {
                 | Mutant::FarTimesTaken
                 | Mutant::NotBeforeIgnored
                 | Mutant::ShareOfAll
+                | Mutant::TimeEntryAwaited
         )
     }
 

@@ -318,6 +318,26 @@ impl PeerMessage {
         }
     }
 
+    /// The client that it is about, if nobody says this of a [time entry](crate::Replica::order_time): it speaks of a body, of a
+    /// process, or of what cannot be delivered.
+    pub(crate) fn place(&self) -> Option<ClientId> {
+        match self {
+            PeerMessage::WantBody(message) | PeerMessage::WantBodies(message) | PeerMessage::Gone(message) => {
+                Some(message.client)
+            }
+            PeerMessage::Refused(verdict) | PeerMessage::Lost(verdict) => Some(verdict.message.client),
+            PeerMessage::Seek(slot)
+            | PeerMessage::Lacking(slot)
+            | PeerMessage::NoOpProcessed(slot)
+            | PeerMessage::Close(slot)
+            | PeerMessage::Closed(Closed { about: slot, .. })
+            | PeerMessage::Succeeded(slot) => Some(slot.client),
+            PeerMessage::Open(opening) => Some(opening.client),
+            PeerMessage::Retire(left) | PeerMessage::Retired(left) => Some(left.client),
+            _ => None,
+        }
+    }
+
     /// The largest generation of a client that it names.
     fn generation(&self) -> u64 {
         match self {

@@ -1,7 +1,8 @@
 //! The state of a group at one member, as it goes from member to member when a leader changes or a process rejoins.
 
+use crate::replica::is_possible;
 use crate::word_reader::{PeerMessageError, Wire, WordReader};
-use crate::{Ballot, Destination, GroupId, GroupSet, Incarnation, Origin, Topology, ids};
+use crate::{Ballot, Destination, GroupId, GroupSet, Incarnation, Origin, ReplicaConfig, ids};
 
 /// What a member has processed. Bodies are named, not carried: a member that misses one asks for it.
 ///
@@ -29,7 +30,7 @@ pub struct State {
     pub words: Vec<Word>,
     /// By member of the group, its last life that was heard of; of the sender, its own.
     pub lives: Vec<u64>,
-    /// By client.
+    /// By client; of groups that order time entries, these come last.
     pub clients: Vec<ClientState>,
 }
 
@@ -148,7 +149,8 @@ impl State {
     ///
     /// # Errors
     /// What is wrong.
-    pub(crate) fn check(&self, topology: &Topology, group: GroupId, window: u32) -> Result<(), &'static str> {
+    pub(crate) fn check(&self, config: &ReplicaConfig, group: GroupId) -> Result<(), &'static str> {
+        let (topology, window) = (&*config.topology, config.window);
         let of_one = |(ballot, incarnation): (&Ballot, &Incarnation)| ballot.incarnation() == incarnation.number;
         let rise = self.origins.is_sorted_by(|a, b| a.incarnation.number < b.incarnation.number);
         let last = self.origins.last().map_or(0, |last| last.incarnation.number);
@@ -162,11 +164,16 @@ impl State {
         if self.words.len() != topology.groups() || !self.words.iter().all(begun) {
             return Err("words that are not of the incarnations that they name");
         }
-        if self.known.len() != topology.groups() || self.clients.len() != topology.clients() {
+        if self.known.len() != topology.groups()
+            || self.clients.len() != topology.clients() + usize::from(config.time_entries)
+        {
             return Err("another number of groups or client places");
         }
         if self.lives.len() != topology.size(group) {
             return Err("another number of members");
+        }
+        if config.time_entries && !self.clients.last().is_some_and(|times| is_possible(times, group)) {
+            return Err("time entries that are none");
         }
         for entry in self.clients.iter().flat_map(|client| &client.entries) {
             let known = entry.destinations.iter().all(|to| topology.has_group(to.group));

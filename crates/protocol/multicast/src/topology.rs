@@ -148,6 +148,19 @@ impl Topology {
         ProcessId(self.members.saturating_add(client.0))
     }
 
+    /// Returns the client id whose messages are a group's [time entries](crate::Replica::order_time). No process has it.
+    #[must_use]
+    pub fn time_client(&self, group: GroupId) -> ClientId {
+        // A cluster has as many members as groups at least, so this is below 65535 for each of its groups.
+        ClientId(self.clients.saturating_add(group.0))
+    }
+
+    /// Returns the group whose time entries are the messages of this client id; `None` if it is another client's.
+    #[must_use]
+    pub fn time_group(&self, client: ClientId) -> Option<GroupId> {
+        client.0.checked_sub(self.clients).map(GroupId).filter(|group| self.has_group(*group))
+    }
+
     /// What a process is; `None` if it is not in the cluster.
     #[inline]
     #[must_use]
@@ -210,6 +223,14 @@ mod tests {
         assert_eq!([0, 1, 2].map(|g| topology.majority(GroupId(g))), [2, 1, 3]);
         assert_eq!(topology.member_bit(GroupId(2), ProcessId(6)), Some(4));
         assert_eq!(topology.member_bit(GroupId(2), ProcessId(3)), None);
+    }
+
+    #[test]
+    fn client_ids_of_groups_come_behind_those_of_processes() {
+        let topology = Topology::new(&[3, 1], 2).expect("possible");
+        assert_eq!([0, 1].map(|group| topology.time_client(GroupId(group))), [ClientId(2), ClientId(3)]);
+        let groups = [1, 2, 3, 4].map(|client| topology.time_group(ClientId(client)));
+        assert_eq!(groups, [None, Some(GroupId(0)), Some(GroupId(1)), None]);
     }
 
     #[test]

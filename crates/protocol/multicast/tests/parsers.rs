@@ -283,8 +283,9 @@ impl Effects for Sink {
 /// One input of a member: about one of the messages that are due next, as a peer would send it, but for the junk.
 #[derive(Clone, Debug)]
 struct Input {
-    /// 0: a client's message; 1 to 5: an item.
+    /// 0: a client's message; 1 to 5: an item; 6: the member is asked to order a time entry.
     kind: u8,
+    /// Those from 2 on are the clients of groups, whose messages are time entries.
     client: u16,
     /// From the first slot that is not free.
     ahead: u64,
@@ -299,7 +300,8 @@ fn inputs() -> impl Strategy<Value = Vec<Input>> {
     let value = prop_oneof![6 => 0..8_u64, 1 => Just(1_u64 << 63), 1 => Just(u64::MAX), 1 => any::<u64>()];
     let junk = prop_oneof![5 => Just(None), 1 => (0..8_u8, value).prop_map(Some)];
     let ahead = prop_oneof![6 => Just(0_u64), 3 => Just(1_u64), 1 => 2..4_u64];
-    let input = (0..6_u8, 0..2_u16, ahead, any::<prop::sample::Index>(), 0..3_u16, junk)
+    let client = prop_oneof![4 => 0..2_u16, 1 => 2..5_u16];
+    let input = (0..7_u8, client, ahead, any::<prop::sample::Index>(), 0..3_u16, junk)
         .prop_map(|(kind, client, ahead, group, member, junk)| Input { kind, client, ahead, group, member, junk });
     vec(input, 1..160)
 }
@@ -318,14 +320,16 @@ struct Victim {
 impl Victim {
     fn new(me: u16, variant: Variant, mut masks: [[u16; 4]; 2]) -> Self {
         let (topology, window, mutant) = (topology(), 2, Mutant::None);
-        let config = ReplicaConfig { variant, mutant, ..ReplicaConfig::new(topology.clone(), ProcessId(me), window) };
+        let config = ReplicaConfig::new(topology.clone(), ProcessId(me), window);
+        let config = ReplicaConfig { variant, mutant, time_entries: true, ..config };
         let replica = Replica::new(config);
         masks.iter_mut().flatten().for_each(|mask| *mask |= 1 << replica.group().0);
         Victim { replica, topology, masks, received: [0; 2], counter: 0 }
     }
 
     fn groups(&self, client: u16, slot: u64) -> Vec<GroupId> {
-        let mask = self.masks[usize::from(client)][(slot % 4) as usize];
+        let Some(masks) = self.masks.get(usize::from(client)) else { return vec![self.replica.group()] };
+        let mask = masks[(slot % 4) as usize];
         self.topology.group_ids().filter(|group| mask >> group.0 & 1 == 1).collect()
     }
 
@@ -353,6 +357,10 @@ impl Victim {
         if input.kind == 0 {
             return self.message(input);
         }
+        if input.kind == 6 {
+            let not_before = input.junk.map_or(input.ahead, |(_, value)| value);
+            return Some(self.replica.order_time(not_before, &mut Sink).is_some());
+        }
         let (mut from, mut item) = self.sound(input);
         input.spoil(&mut from, &mut item);
         let words = item.encode();
@@ -372,7 +380,7 @@ impl Victim {
     }
 
     fn message(&mut self, input: &Input) -> Option<bool> {
-        let (mut client, mut slot) = (input.client, self.received[usize::from(input.client)]);
+        let (mut client, mut slot) = (input.client, *self.received.get(usize::from(input.client)).unwrap_or(&0));
         let to = |slot| self.groups(client, slot).into_iter().map(|group| Destination { group, slot }).collect();
         let mut to: Vec<Destination> = to(slot);
         match input.junk {

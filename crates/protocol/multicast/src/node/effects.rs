@@ -12,8 +12,8 @@ use super::transfer::{Backlog, StateReader};
 use crate::item::Head;
 use crate::mutant::mutant;
 use crate::{
-    Ack, Ballot, ClientId, Delivery, Effects, Item, MessageId, Mutant, PeerMessage, RemoteTimestamp, StreamItem,
-    Timestamp, Topology, ids,
+    Ack, Ballot, ClientId, Delivery, Destination, DestinationGroups, Effects, Item, MessageId, Mutant, PeerMessage,
+    RemoteTimestamp, StreamItem, Timestamp, Topology, ids,
 };
 
 /// Items that wait to be written, and what is counted about them.
@@ -56,6 +56,8 @@ pub(super) struct Outputs {
     mutant: Mutant,
     me: ProcessId,
     group: crate::GroupId,
+    /// The destination of time entries, as a header has it: the own group.
+    own_group: [u64; 1],
     topology: Arc<Topology>,
 }
 
@@ -84,6 +86,7 @@ impl Outputs {
             mutant,
             me,
             group,
+            own_group: [Destination { group, slot: 0 }.to_word()],
             topology: topology.clone(),
         }
     }
@@ -187,6 +190,18 @@ pub(super) enum Outgoing {
     Body { to: ProcessId, client: ClientId, slot: u64, spare: bool },
 }
 
+impl<A: Application> Out<'_, A> {
+    /// Hands a time entry to the application: an empty message to the own group.
+    #[cold]
+    fn deliver_time(&mut self, delivery: &Delivery) {
+        let Delivery { id, timestamp, number, ballot, origin, .. } = *delivery;
+        let own_group = self.outputs.own_group;
+        let groups = DestinationGroups::from_words(&own_group);
+        let message = Delivered { id, timestamp, number, ballot, origin, groups, enveloped: false, payload: &[] };
+        self.outputs.apply(&message, self.app);
+    }
+}
+
 impl<A: Application> Effects for Out<'_, A> {
     fn is_held_up(&self) -> bool {
         self.outputs.held_up
@@ -234,7 +249,8 @@ impl<A: Application> Effects for Out<'_, A> {
     fn deliver(&mut self, delivery: &Delivery) {
         let client = delivery.id.client;
         self.outputs.last = delivery.timestamp;
-        let HeldMessage { payload, groups, enveloped, notify } = self.stores[usize::from(client.0)].held(delivery.slot);
+        let Some(store) = self.stores.get(usize::from(client.0)) else { return self.deliver_time(delivery) };
+        let HeldMessage { payload, groups, enveloped, notify } = store.held(delivery.slot);
         let message = Delivered {
             id: delivery.id,
             timestamp: delivery.timestamp,

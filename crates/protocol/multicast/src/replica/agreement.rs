@@ -79,7 +79,7 @@ impl Agreement {
 
     /// Takes a state of the promised ballot in place of the own one.
     pub(super) fn adopt(&mut self, state: &State, counter: u64, leads: bool) {
-        self.messages.adopt(state, self.id.group, leads);
+        self.messages.adopt(state, &self.id, leads);
         self.clock.raise(state.clock);
         self.ballots.hear_of_all(&state.known, &state.incarnations);
         self.ballots.adopt_words(&state.words, self.id.bit);
@@ -116,6 +116,9 @@ impl Agreement {
         let (group, index) = self.id.member(from)?;
         // The leader's vote is its vector entry: whoever acknowledges the vector has seen it.
         let implied = self.id.topology().member_bit(group, ack.ballot.leader()).ok_or(Rejected::Sender(from))?;
+        if group != self.id.group && self.messages.is_time(ack.head.client) {
+            return Err(Rejected::Client(ack.head.client.0));
+        }
         let any_vector = mutant!(self.id.mutant(), AckWithoutIdentity);
         if group != self.id.group
             && !self.ballots.is_known(group, ack.ballot)
@@ -377,6 +380,10 @@ impl Agreement {
             return true;
         }
         let Some(window) = self.messages.client(item.head.client) else { return false };
+        if self.messages.is_time(item.head.client) {
+            // Nothing has to come before it; but deliveries here may be far behind.
+            return window.resolve(&item.head).is_some_and(|slot| window.is_beyond(slot));
+        }
         match item.entry {
             StreamEntry::RemoteBallot { .. } | StreamEntry::Word { .. } | StreamEntry::Succeed { .. } => false,
             StreamEntry::NoOp { .. } => window.resolve_no_op(&item.head).is_some_and(|slot| window.is_beyond(slot)),

@@ -49,6 +49,8 @@ pub struct ReplicaConfig {
     pub total_loss: TotalLoss,
     /// Ticks for which a process without memory waits for others that remember its group, before the group begins.
     pub founding_ticks: u16,
+    /// Whether groups order [time entries](crate::Replica::order_time). The same at all members of a cluster.
+    pub time_entries: bool,
     /// A mutant, for tests.
     #[doc(hidden)]
     pub mutant: Mutant,
@@ -72,6 +74,7 @@ impl ReplicaConfig {
             retry_ticks: Self::RETRY_TICKS,
             total_loss: TotalLoss::default(),
             founding_ticks: Self::FOUNDING_TICKS,
+            time_entries: false,
             mutant: Mutant::None,
         }
     }

@@ -38,6 +38,7 @@ impl<E: Effects> Follower<'_, E> {
             StreamEntry::Assign { ballot, .. } if messages.client(client).is_some() && ballot != ballots.installed => {
                 return Err(Rejected::Ballot(ballot));
             }
+            StreamEntry::Assign { .. } if messages.is_time(client) => messages.hold_time_entry(&item.head, id.group)?,
             _ => {}
         }
         let window = messages.client(client).ok_or(Rejected::Client(client.0))?;
@@ -95,13 +96,13 @@ impl<E: Effects> Follower<'_, E> {
                 Words { agreement: self.agreement, effects: self.effects }.on_entry(group, word);
             }
             StreamEntry::NoOp { settled } => {
-                let window = messages.client(client).ok_or(Rejected::Client(client.0))?;
+                let window = messages.place(client).ok_or(Rejected::Client(client.0))?;
                 window.resolve_no_op(&item.head).map_or(Ok(()), |slot| window.check(client, slot))?;
                 *counter += 1;
                 NoOps { agreement: self.agreement, effects: self.effects }.on_entry(&item.head, settled);
             }
             StreamEntry::Succeed { .. } => {
-                messages.client(client).ok_or(Rejected::Client(client.0))?;
+                messages.place(client).ok_or(Rejected::Client(client.0))?;
                 *counter += 1;
                 let (agreement, effects) = (&mut *self.agreement, &mut *self.effects);
                 Successions { agreement, counts_in: None, effects }.on_entry(&item.head, &item.entry);

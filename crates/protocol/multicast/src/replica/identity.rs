@@ -95,9 +95,15 @@ impl Identity {
     /// Checks whether a message may come from where it came.
     ///
     /// # Errors
-    /// [`Rejected::Sender`] if no process that keeps to the protocol writes it from there.
+    /// [`Rejected::Sender`] if no process that keeps to the protocol writes it from there; [`Rejected::Client`] if none writes it
+    /// about time entries.
     pub(super) fn check_sender(&self, from: ProcessId, group: GroupId, message: &PeerMessage) -> Result<(), Rejected> {
         let topology = self.topology();
+        if let Some(client) =
+            message.place().filter(|client| self.config.time_entries && topology.time_group(*client).is_some())
+        {
+            return Err(Rejected::Client(client.0));
+        }
         let own = group == self.group && from != self.me();
         let member = |group, process| topology.member_bit(group, process).is_some();
         let sound = match message {

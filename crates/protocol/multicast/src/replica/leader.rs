@@ -285,6 +285,9 @@ impl<E: Effects> Leader<'_, E> {
         leads: bool,
     ) -> Result<bool, Rejected> {
         let (client, position) = (item.head.client, usize::from(item.position));
+        if self.agreement.messages.is_time(client) {
+            return Err(Rejected::Client(client.0));
+        }
         let ahead = self.agreement.clock.beyond(item.time, self.agreement.id.mutant());
         if ahead > 0 && self.agreement.messages.is_open(&item.head) {
             return Err(Rejected::Clock { from, ahead });

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::identity::Identity;
 use super::order::Order;
 use super::slot::Slot;
+use super::time_entry;
 use super::window::Window;
 use super::{CatchUps, Effects, Rejected, Settlements};
 use crate::item::Head;
@@ -14,7 +15,7 @@ use crate::peer_message::MessageRef;
 use crate::state::{ClientState, State};
 use crate::{ClientId, GroupId};
 
-/// A window for each client, and the order of what is undelivered in them.
+/// A window for each client, and one for time entries where there are any; and the order of what is undelivered in them.
 ///
 /// # Invariants
 /// - The order follows from the windows, so two members with equal windows are equal.
@@ -22,6 +23,10 @@ use crate::{ClientId, GroupId};
 #[derive(Clone, Debug)]
 pub(super) struct Messages {
     windows: Vec<Window>,
+    /// Clients that processes have; the window of time entries comes behind theirs.
+    clients: u16,
+    /// Whose messages the group's time entries are, if it orders any.
+    time: Option<ClientId>,
     pub(super) order: Order,
     pub(super) delivered: u64,
     /// Whether a delivery was due for which the application had no room.
@@ -35,9 +40,13 @@ pub(super) struct Messages {
 impl Messages {
     pub(super) fn new(id: &Identity) -> Self {
         let (clients, window) = (id.topology().clients(), id.config.window);
+        let time = id.config.time_entries.then(|| id.topology().time_client(id.group));
+        let windows = clients + usize::from(time.is_some());
         Messages {
-            windows: (0..clients).map(|_| Window::new(window)).collect(),
-            order: Order::with_capacity(clients * window as usize),
+            windows: (0..windows).map(|_| Window::new(window)).collect(),
+            clients: clients as u16,
+            time,
+            order: Order::with_capacity(windows * window as usize),
             delivered: 0,
             held_back: false,
             states: 0,
@@ -46,30 +55,58 @@ impl Messages {
         }
     }
 
-    /// All clients.
+    /// All clients, the one of time entries among them.
     pub(super) fn clients(&self) -> impl Iterator<Item = ClientId> + use<> {
-        (0..self.windows.len() as u16).map(ClientId)
+        self.places().chain(self.time)
+    }
+
+    /// The clients that processes have.
+    pub(super) fn places(&self) -> impl Iterator<Item = ClientId> + use<> {
+        (0..self.clients).map(ClientId)
+    }
+
+    /// Whose messages the group's time entries are, if it orders any.
+    pub(super) fn time_client(&self) -> Option<ClientId> {
+        self.time
+    }
+
+    /// Whether a client's messages are the group's time entries.
+    #[inline]
+    pub(super) fn is_time(&self, client: ClientId) -> bool {
+        self.time == Some(client)
+    }
+
+    /// Whether there is such a client.
+    #[inline]
+    fn has(&self, client: ClientId) -> bool {
+        client.0 < self.clients || self.is_time(client)
     }
 
     /// The window of a client that an input names; `None` if there is no such client.
     #[inline]
     pub(super) fn client(&self, client: ClientId) -> Option<&Window> {
-        self.windows.get(usize::from(client.0))
+        self.has(client).then(|| self.window(client))
     }
 
     /// As [`client`](Messages::client).
     pub(super) fn client_mut(&mut self, client: ClientId) -> Option<&mut Window> {
-        self.windows.get_mut(usize::from(client.0))
+        self.has(client).then(|| self.window_mut(client))
+    }
+
+    /// As [`client`](Messages::client), of a client that a process has.
+    #[inline]
+    pub(super) fn place(&self, client: ClientId) -> Option<&Window> {
+        (client.0 < self.clients).then(|| self.window(client))
     }
 
     #[inline]
     pub(super) fn window(&self, client: ClientId) -> &Window {
-        &self.windows[usize::from(client.0)]
+        &self.windows[usize::from(client.0.min(self.clients))]
     }
 
     #[inline]
     pub(super) fn window_mut(&mut self, client: ClientId) -> &mut Window {
-        &mut self.windows[usize::from(client.0)]
+        &mut self.windows[usize::from(client.0.min(self.clients))]
     }
 
     #[inline]
@@ -109,9 +146,29 @@ impl Messages {
         }
         let Some(slot) = slot else { return Ok(None) };
         window.check(head.client, slot)?;
+        if head.client.0 >= self.clients {
+            time_entry::check(head, slot)?;
+        }
+        let window = self.window_mut(head.client);
         window.make_room(slot);
         window.slot_mut(slot).name(head, slot, id.mutant().confuses_messages())?;
         Ok(Some(slot))
+    }
+
+    /// Holds the time entry that an assignment of the leader's stream names, if it is not held or delivered.
+    ///
+    /// # Errors
+    /// [`Rejected`] if it names another message than the time entry of its slot.
+    pub(super) fn hold_time_entry(&mut self, head: &Head, group: GroupId) -> Result<(), Rejected> {
+        let window = self.window_mut(head.client);
+        let Some(slot) = window.resolve(head) else { return Ok(()) };
+        window.check(head.client, slot)?;
+        if window.holds(slot) {
+            return Ok(());
+        }
+        time_entry::check(head, slot)?;
+        window.make_room(slot);
+        window.slot_mut(slot).hold_empty(head, slot, group)
     }
 
     /// Whether an earlier process's message is held, unassigned, where this item's message belongs: the entry by which that is void
@@ -143,12 +200,12 @@ impl Messages {
         self.windows.iter().zip(&state.clients).any(|(window, client)| window.is_behind(client))
     }
 
-    /// Each client's window, with what a state says of that client.
+    /// The window of each client that a process has, with what a state says of that client.
     fn beside<'a>(
         &'a self,
         state: &'a State,
     ) -> impl Iterator<Item = (ClientId, &'a Window, &'a ClientState)> + use<'a> {
-        let clients = self.clients().zip(&self.windows).zip(&state.clients);
+        let clients = self.places().zip(&self.windows).zip(&state.clients);
         clients.map(|((client, window), state)| (client, window, state))
     }
 
@@ -187,7 +244,7 @@ impl Messages {
 
     /// Makes room for the bodies of a state of a ballot larger than the installed one; see [`Window::give_way`].
     pub(super) fn give_way<E: Effects>(&mut self, state: &State, effects: &mut E) {
-        for ((client, window), state) in (0..).map(ClientId).zip(&mut self.windows).zip(&state.clients) {
+        for ((client, window), state) in self.places().zip(&mut self.windows).zip(&state.clients) {
             for (slot, sequence) in window.give_way(state) {
                 effects.dropped(client, slot, sequence);
             }
@@ -196,7 +253,7 @@ impl Messages {
 
     /// Forgets what is held of a history that is over; see [`Window::drop_unassigned`].
     pub(super) fn drop_unassigned<E: Effects>(&mut self, effects: &mut E) {
-        for (client, window) in (0..).map(ClientId).zip(&mut self.windows) {
+        for (client, window) in self.clients().zip(&mut self.windows) {
             for (slot, sequence) in window.drop_unassigned() {
                 effects.dropped(client, slot, sequence);
             }
@@ -204,10 +261,13 @@ impl Messages {
     }
 
     /// Takes a state in place of the own one; see [`Window::adopt`].
-    pub(super) fn adopt(&mut self, state: &State, group: GroupId, leads: bool) {
+    pub(super) fn adopt(&mut self, state: &State, id: &Identity, leads: bool) {
         self.states += 1;
         for (window, client) in self.windows.iter_mut().zip(&state.clients) {
-            window.adopt(client, group, leads);
+            window.adopt(client, id.group, leads);
+        }
+        if let Some(window) = self.time.map(|client| self.window_mut(client)) {
+            window.hold_assigned(id.mutant());
         }
     }
 }

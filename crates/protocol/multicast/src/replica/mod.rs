@@ -4,7 +4,8 @@
 //! Input comes as calls; output goes to an [`Effects`]. One call is one step of one thread.
 //! - `on_*`: an input from a client ([`on_message`](Replica::on_message)), from another member, from the shell's
 //!   connections, or from time. An input that is refused ([`Rejected`]) changes nothing.
-//! - [`campaign`](Replica::campaign), [`open`](Replica::open) and [`end_client`](Replica::end_client): what the shell decides.
+//! - [`campaign`](Replica::campaign), [`order_time`](Replica::order_time), [`open`](Replica::open) and
+//!   [`end_client`](Replica::end_client): what the shell decides.
 //! - All others ask and change nothing.
 //!
 //! Every input that may let a message be assigned or delivered ends with `advance`: first a leader assigns what it may assign
@@ -64,6 +65,7 @@ mod slot;
 mod starvation;
 mod succession;
 mod survivors;
+mod time_entry;
 mod unsettled;
 mod votes;
 mod window;
@@ -79,6 +81,7 @@ pub use self::effects::{Delivery, Effects};
 pub use self::memories::Hindrance;
 pub use self::reads::{ReadBarrier, ReadProgress};
 pub use self::rejected::Rejected;
+pub(crate) use self::time_entry::is_possible;
 pub use self::unsettled::Settling;
 use crate::mutant::mutant;
 use crate::peer_message::{Joiner, MessageRef, PeerMessage};
@@ -300,7 +303,7 @@ impl Replica {
     /// See [`Rejected`].
     #[inline]
     pub fn admit(&self, client: ClientId, header: &Header<'_>) -> Result<Option<u64>, Rejected> {
-        let window = self.window(client).ok_or(Rejected::Client(client.0))?;
+        let window = self.agreement.messages.place(client).ok_or(Rejected::Client(client.0))?;
         let own = header.destinations().find(|to| to.group == self.group()).ok_or(Rejected::NotForUs)?;
         window.admit(client, own.slot, header.sequence)
     }
@@ -337,7 +340,7 @@ impl Replica {
     }
 }
 
-/// Time, and what the shell decides about clients.
+/// Time.
 impl Replica {
     /// Tells the physical time, nanoseconds since 1970; 0: there is none, and the clock is logical. While this member leads, no
     /// time that it gives is before it, and no time of another group that is more than `bound` ahead of it is taken.
@@ -352,13 +355,6 @@ impl Replica {
         let mutant = self.agreement.id.mutant();
         self.agreement.clock.set_physical(physical, bound, mutant);
         Ok(())
-    }
-
-    /// The processes of a client with generations up to this one are given up here: they were away for too long.
-    pub fn end_client(&mut self, client: ClientId, generation: u64) {
-        if let Some(window) = self.agreement.messages.client_mut(client) {
-            window.over_below = window.over_below.max(generation.saturating_add(1));
-        }
     }
 }
 
@@ -494,7 +490,7 @@ impl Replica {
             return Ok(());
         }
         if let Some(state) = message.state() {
-            state.check(id.topology(), id.group, id.config.window).map_err(Rejected::State)?;
+            state.check(&id.config, id.group).map_err(Rejected::State)?;
         }
         match message {
             PeerMessage::Join { life } => {

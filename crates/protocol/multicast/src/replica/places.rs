@@ -1,4 +1,4 @@
-//! What a member knows of the places of clients: for those who run it, and look.
+//! What a member knows of the places of clients, and is told of them: for those who run it, and look.
 
 use super::Replica;
 use super::window::Window;
@@ -42,6 +42,13 @@ impl Replica {
     #[must_use]
     pub fn closed_below(&self, client: ClientId) -> u64 {
         self.window(client).map_or(0, |window| window.closed)
+    }
+
+    /// The processes of a client with generations up to this one are given up here: they were away for too long.
+    pub fn end_client(&mut self, client: ClientId, generation: u64) {
+        if let Some(window) = self.agreement.messages.client_mut(client) {
+            window.over_below = window.over_below.max(generation.saturating_add(1));
+        }
     }
 
     /// The first slot that is held nowhere here before something that is, as a leader sees it, and the generation of the

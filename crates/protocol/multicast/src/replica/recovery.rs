@@ -173,7 +173,7 @@ impl<E: Effects> Recovery<'_, E> {
     pub(super) fn state(&self) -> State {
         let state = self.agreement.state(&self.membership.lives);
         let Agreement { id, .. } = &*self.agreement;
-        debug_assert_eq!(state.check(id.topology(), id.group, id.config.window), Ok(()), "others refuse it");
+        debug_assert_eq!(state.check(&id.config, id.group), Ok(()), "others refuse it");
         state
     }
 
@@ -333,8 +333,8 @@ impl<E: Effects> Recovery<'_, E> {
             for (slot, sequence) in self.agreement.messages.window_mut(client).drop_void() {
                 self.effects.dropped(client, slot, sequence);
             }
-            self.effects.place_changed(client);
         }
+        self.agreement.messages.places().for_each(|client| self.effects.place_changed(client));
     }
 
     /// Forgets what is held and not assigned, if that was multicast to another history than the one that began so. Processes of that

@@ -70,6 +70,9 @@ impl<E: Effects> Repair<'_, E> {
         {
             self.effects.acknowledge(leader, &Ack { head: item.head, position, ballot, times: Times::new(&[time]) });
         }
+        if self.agreement.messages.is_time(item.head.client) {
+            return;
+        }
         // A member that was taken in misses what came before clients met it, not this one alone.
         let wanted = MessageRef { client: item.head.client, sequence: item.head.sequence };
         self.effects.send(leader, &PeerMessage::WantBodies(wanted));

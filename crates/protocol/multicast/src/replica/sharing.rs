@@ -71,9 +71,12 @@ impl Sharing {
         }
     }
 
-    /// A message is assigned.
+    /// A message is assigned. A time entry does not count: it makes no client wait.
     #[inline]
     pub(super) fn note_assigned(&mut self, client: ClientId) {
+        if usize::from(client.0) >= self.clients.len() {
+            return;
+        }
         if self.last == Some(client) {
             self.mixed = self.mixed.saturating_sub(1);
         } else if self.memory > 0 {

@@ -154,6 +154,19 @@ impl Slot {
         Ok(())
     }
 
+    /// A message to the own group alone is here that has no body: a time entry.
+    pub(super) fn hold_empty(&mut self, head: &Head, slot: u64, group: GroupId) -> Result<(), Rejected> {
+        if self.sequence != head.sequence && self.may_be(head.sequence) {
+            self.clear();
+        }
+        self.name(head, slot, false)?;
+        self.destinations.clear();
+        self.destinations.push(Destination { group, slot });
+        (self.own, self.set) = (0, [group].into_iter().collect());
+        self.body = true;
+        Ok(())
+    }
+
     pub(super) fn times(&self) -> Times<'_> {
         Times::new(&self.times)
     }

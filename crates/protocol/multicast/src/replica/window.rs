@@ -9,9 +9,10 @@ use super::heirs::Heirs;
 use super::slot::Slot;
 use crate::item::{Head, ShortSlot};
 use crate::message::Destination;
+use crate::mutant::mutant;
 use crate::slot_table::SlotTable;
 use crate::state::{AssignedSlot, ClientState, Succession};
-use crate::{ClientId, GroupId, GroupSet, Timestamp, ids};
+use crate::{ClientId, GroupId, GroupSet, Mutant, Timestamp, ids};
 
 /// A client's slots at this group. The client uses a slot again, a window later, only when every member that it counts
 /// has delivered what was there; until then it is retained for whoever has not.
@@ -529,6 +530,19 @@ impl Window {
         let Some(first) = used.map(|(slot, _)| slot).min() else { return Vec::new() };
         let assigned = std::mem::replace(&mut self.assigned, first);
         self.forget(first..assigned)
+    }
+
+    /// Holds all that is assigned, and nothing else: what is in this window has no bodies that could be missing.
+    pub(super) fn hold_assigned(&mut self, mutant: Mutant) {
+        for slot in self.open() {
+            if !self.is_here(slot) {
+                return;
+            }
+            let assigned = slot < self.assigned;
+            let message = self.slot_mut(slot);
+            message.body = assigned && (message.body || !mutant!(mutant, TimeEntryAwaited));
+            message.not_before = 0;
+        }
     }
 
     /// Takes a state's assignments in place of the own ones. Every body is held, nothing is missing below. `leads`: what

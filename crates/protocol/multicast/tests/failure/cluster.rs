@@ -95,6 +95,8 @@ impl Cluster {
             founding_ticks: 2,
             // Clients that wait for their share, as soon as two of them multicast.
             share: Some(1),
+            // They are ordered only where a test asks for them.
+            time_entries: true,
             mutant,
             ..ReplicaConfig::new(topology.clone(), ProcessId(process), window)
         }
@@ -509,6 +511,22 @@ impl Cluster {
             replica.on_tick(recorder);
             Ok(())
         })
+    }
+
+    /// The leader of a group orders a time entry. `whole`: it will go on to lead. Returns whether one was ordered.
+    pub(crate) fn order_time(&mut self, process: u16, not_before: u64, whole: bool) -> Result<bool, String> {
+        let Some(member) = self.members.get(usize::from(process)) else { return Ok(false) };
+        let (group, mut ordered) = (member.group, None);
+        self.step(process, None, None, |replica, recorder| {
+            ordered = replica.order_time(not_before, recorder);
+            Ok(())
+        })?;
+        let Some(id) = ordered else { return Ok(false) };
+        self.note(|| format!("{process} orders {id} after {not_before}"));
+        // What a leader assigned in vain is assigned again under the same name, for whatever time the next one asks.
+        let sent = self.sent.entry(id).or_insert(Sent { id, to: vec![group.0], whole, after: not_before });
+        (sent.whole, sent.after) = (whole, sent.after.min(not_before));
+        Ok(true)
     }
 
     fn stalled(&self, process: u16) -> Vec<(u16, Vec<u64>)> {

@@ -35,6 +35,10 @@ pub(super) struct Run {
     faults: u64,
     steps: u64,
     pub(super) window: u64,
+    /// Time entries that are still to be ordered.
+    times: u64,
+    /// Groups that are to order one when the faults are over.
+    last_times: Vec<u16>,
     /// Members that do not run for a while.
     pub(super) silent: Vec<u16>,
 }
@@ -54,13 +58,22 @@ impl Run {
             faults,
             steps: 0,
             window: window.into(),
+            times: 0,
+            last_times: Vec::new(),
             silent: Vec::new(),
         }
     }
 
+    /// A run in which leaders order time entries.
+    fn with_times(sizes: &[usize], variant: Variant, mutant: Mutant, seed: u64) -> Self {
+        let mut run = Run::new(sizes, variant, mutant, seed);
+        (run.times, run.last_times) = (3 + run.random.below(10), (0..sizes.len() as u16).collect());
+        run
+    }
+
     fn run(&mut self) -> Result<(), String> {
         let mut steps = 0;
-        while (self.messages > 0 || self.faults > 0) && steps < 3000 {
+        while (self.messages > 0 || self.faults > 0 || self.times > 0) && steps < 3000 {
             steps += 1;
             self.move_on()?;
         }
@@ -83,6 +96,10 @@ impl Run {
             13..=16 => {
                 let process = self.any();
                 self.cluster.tick(process)?;
+            }
+            17..=22 if self.times > 0 => {
+                let (process, after) = (self.any(), self.random.below(50));
+                self.times -= u64::from(self.cluster.order_time(process, after, false)?);
             }
             _ => {
                 let until = self.random.one_in(400).then(|| self.random.below(4) as usize);
@@ -222,7 +239,10 @@ impl Run {
             }
             self.check()?;
             if self.done().is_ok() && round > 2 {
-                return Ok(());
+                if self.last_times.is_empty() {
+                    return Ok(());
+                }
+                self.order_last_times()?;
             }
             if round % 6 == 3 {
                 self.elect()?;
@@ -231,7 +251,18 @@ impl Run {
                 self.cluster.tick(process)?;
             }
         }
-        self.done()
+        if self.last_times.is_empty() { self.done() } else { Err("no time entry is ordered".to_owned()) }
+    }
+
+    /// Leaders that go on to lead order one more.
+    fn order_last_times(&mut self) -> Result<(), String> {
+        for process in 0..self.cluster.members.len() as u16 {
+            let group = self.cluster.members[usize::from(process)].group.0;
+            if self.last_times.contains(&group) && self.cluster.order_time(process, 1_000, true)? {
+                self.last_times.retain(|other| *other != group);
+            }
+        }
+        Ok(())
     }
 
     /// A sound election: groups without a leader get one.
@@ -261,19 +292,26 @@ impl Run {
 const CLUSTERS: [&[usize]; 6] = [&[3], &[3, 3], &[1, 3], &[5], &[2, 3], &[3, 3, 3]];
 
 #[cfg(feature = "plants")]
-fn first_flaw(sizes: &[usize], variant: Variant, mutant: Mutant, seeds: std::ops::Range<u64>) -> Option<(u64, String)> {
-    seeds.into_iter().find_map(|seed| Run::new(sizes, variant, mutant, seed).run().err().map(|flaw| (seed, flaw)))
+fn first_flaw(make: Make, sizes: &[usize], mutant: Mutant, seeds: std::ops::Range<u64>) -> Option<(u64, String)> {
+    seeds.into_iter().find_map(|seed| make(sizes, Variant::V2, mutant, seed).run().err().map(|flaw| (seed, flaw)))
 }
+
+/// How a run is made: groups, variant, mutant, seed.
+type Make = fn(&[usize], Variant, Mutant, u64) -> Run;
 
 /// Runs of every cluster with one variant until `steps` are done.
 fn walk(variant: Variant, steps: u64) {
+    walk_as(Run::new, variant, steps);
+}
+
+fn walk_as(make: Make, variant: Variant, steps: u64) {
     let steps = std::env::var("STENTOR_WALK_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(steps);
     for sizes in CLUSTERS {
         let (mut done, mut seed, mut deliveries) = (0, 0, 0);
         while done < steps {
-            let mut run = Run::new(sizes, variant, Mutant::None, seed);
+            let mut run = make(sizes, variant, Mutant::None, seed);
             if let Err(flaw) = run.run() {
-                let mut again = Run::new(sizes, variant, Mutant::None, seed);
+                let mut again = make(sizes, variant, Mutant::None, seed);
                 again.cluster.tracing = true;
                 let _ = again.run();
                 let tail = again.cluster.trace.len().saturating_sub(4000);
@@ -295,6 +333,16 @@ fn v2_survives_faults() {
 #[test]
 fn v1_survives_faults() {
     walk(Variant::V1, 50_000);
+}
+
+#[test]
+fn time_entries_survive_faults() {
+    walk_as(Run::with_times, Variant::V2, 100_000);
+}
+
+#[test]
+fn time_entries_of_v1_survive_faults() {
+    walk_as(Run::with_times, Variant::V1, 30_000);
 }
 
 /// Rejoining, changing leaders and losing connections are not only attempted: somebody must get through.
@@ -330,12 +378,14 @@ fn planted_bugs_are_found() {
         Mutant::VectorUnblocks,
         Mutant::NotBeforeIgnored,
         Mutant::ShareOfAll,
+        Mutant::TimeEntryAwaited,
     ];
     for mutant in mutants {
         let clusters = [&[3][..], &[3, 3], &[3, 3, 3]];
+        let make = if mutant == Mutant::TimeEntryAwaited { Run::with_times } else { Run::new };
         let found = clusters
             .into_iter()
-            .find_map(|sizes| first_flaw(sizes, Variant::V2, mutant, 0..4000).map(|(seed, flaw)| (sizes, seed, flaw)));
+            .find_map(|sizes| first_flaw(make, sizes, mutant, 0..4000).map(|(seed, flaw)| (sizes, seed, flaw)));
         let Some((sizes, seed, flaw)) = found else { panic!("{mutant:?} is not found") };
         eprintln!("walk {mutant:?}: found in {sizes:?} with seed {seed}: {flaw}");
     }

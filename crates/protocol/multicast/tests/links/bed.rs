@@ -51,6 +51,8 @@ pub(crate) struct Bed {
     /// By member: when it is woken next to look at what makes no progress.
     ticks: Vec<u64>,
     mutant: Mutant,
+    /// Whether groups order time entries.
+    orders_times: bool,
 }
 
 impl Bed {
@@ -64,7 +66,23 @@ impl Bed {
         clients: u16,
         limits: Limits,
         network: NetworkModel,
+        planted: (u64, Mutant),
+    ) -> Bed {
+        Bed::made(groups, clients, limits, network, planted, false)
+    }
+
+    /// The same, and groups order time entries.
+    pub(crate) fn with_time_entries(groups: &[usize], network: NetworkModel, seed: u64) -> Bed {
+        Bed::made(groups, 1, limits(), network, (seed, Mutant::None), true)
+    }
+
+    fn made(
+        groups: &[usize],
+        clients: u16,
+        limits: Limits,
+        network: NetworkModel,
         (seed, mutant): (u64, Mutant),
+        orders_times: bool,
     ) -> Bed {
         let topology = Arc::new(Topology::new(groups, clients).expect("a possible cluster"));
         let world = World::new(SimConfig::new(topology.processes(), seed, network));
@@ -91,6 +109,7 @@ impl Bed {
             incarnation,
             ticks,
             mutant,
+            orders_times,
         };
         for process in (0..bed.topology.all_members() as u16).map(ProcessId) {
             let member = bed.member_on(bed.world.fabric(process), process);
@@ -105,7 +124,8 @@ impl Bed {
 
     fn member_on(&self, fabric: SimFabric, me: ProcessId) -> Member<SimFabric> {
         let (topology, window) = (self.topology.clone(), self.limits.window);
-        let config = ReplicaConfig { mutant: self.mutant, ..ReplicaConfig::new(topology, me, window) };
+        let config = ReplicaConfig::new(topology, me, window);
+        let config = ReplicaConfig { mutant: self.mutant, time_entries: self.orders_times, ..config };
         let make = if self.incarnation == 1 { Member::new } else { Member::joining };
         make(fabric, config, self.limits, SALT, self.incarnation).expect("a possible member")
     }
@@ -192,6 +212,16 @@ impl Bed {
         let submitted = self.clients[usize::from(client)].submit_synced(&to, payload, true)?;
         self.world.wake_at(self.topology.client_process(ClientId(client)), self.world.now_ns());
         Ok(submitted.id)
+    }
+
+    /// Has a member order a time entry.
+    pub(crate) fn order_time(&mut self, member: usize, not_before: u64) -> Option<MessageId> {
+        let (delivered, handed) = (&mut self.delivered[member], &mut self.handed[member]);
+        let (described, room) = (&mut self.described[member], &mut self.room[member]);
+        let mut log = Log { delivered, described, handed, room, padding: self.padding };
+        let ordered = self.members[member].order_time(not_before, &mut log);
+        self.world.wake_at(ProcessId(member as u16), self.world.now_ns());
+        ordered
     }
 
     /// Has a member send a record to a client.

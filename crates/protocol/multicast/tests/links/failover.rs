@@ -7,7 +7,7 @@ use stentor_multicast::MessageId;
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
 impl Bed {
-    fn crash(&mut self, member: usize) {
+    pub(crate) fn crash(&mut self, member: usize) {
         self.world.inject(self.world.now_ns(), Fault::Crash(ProcessId(member as u16)));
     }
 
@@ -41,7 +41,7 @@ impl Bed {
         self.members.iter().map(member).collect::<Vec<_>>().join("\n")
     }
 
-    fn agree(&self, members: &[usize], sent: &[MessageId], why: &str) {
+    pub(crate) fn agree(&self, members: &[usize], sent: &[MessageId], why: &str) {
         for member in members {
             let delivered: Vec<MessageId> = self.delivered[*member].iter().map(|(id, _)| *id).collect();
             assert_eq!(delivered, sent, "{why}: member {member}");

@@ -26,4 +26,5 @@ mod settling;
 mod sharing;
 mod stopped;
 mod superseded;
+mod time_entries;
 mod transfer;

@@ -18,6 +18,7 @@ mod state;
 mod stream;
 mod succession;
 mod time;
+mod time_entries;
 mod timestamp;
 mod window;
 mod words;

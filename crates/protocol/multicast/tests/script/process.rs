@@ -122,6 +122,12 @@ impl Process {
         Process::made(sizes, me, Variant::V2, |config| Replica::new(ReplicaConfig { mutant, ..config }))
     }
 
+    /// A member of a cluster whose groups order time entries, V2.
+    pub(crate) fn with_time_entries(sizes: &[usize], me: u16, mutant: Mutant) -> Self {
+        let config = |config| ReplicaConfig { mutant, time_entries: true, ..config };
+        Process::made(sizes, me, Variant::V2, |made| Replica::new(config(made)))
+    }
+
     /// A member without memory, V2.
     pub(crate) fn joining(sizes: &[usize], me: u16) -> Self {
         Process::started_at(sizes, me, 2)
@@ -149,7 +155,7 @@ impl Process {
         Process::new(TWO_GROUPS, me, Variant::V2)
     }
 
-    fn step(&mut self, input: impl FnOnce(&mut Replica, &mut Recorder) -> Result<(), Rejected>) -> Done {
+    pub(crate) fn step(&mut self, input: impl FnOnce(&mut Replica, &mut Recorder) -> Result<(), Rejected>) -> Done {
         let before = self.replica.clone();
         let mut recorder = Recorder::default();
         let done = input(&mut self.replica, &mut recorder);

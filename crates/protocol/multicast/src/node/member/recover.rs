@@ -482,8 +482,9 @@ impl<F: Fabric> Member<F> {
 
     fn send_body(&mut self, to: ProcessId, client: ClientId, slot: u64, spare: bool, words: &mut Vec<u64>) {
         let at = usize::from(client.0);
-        let reader = &self.bodies[at].ring.reader;
-        let Some(record) = self.stores[at].record(slot, reader.touched(), reader.geometry().lap_cells()) else {
+        let Some((body, store)) = self.bodies.get(at).zip(self.stores.get(at)) else { return };
+        let reader = &body.ring.reader;
+        let Some(record) = store.record(slot, reader.touched(), reader.geometry().lap_cells()) else {
             // Delivered here and given up: who needs it needs the application's state.
             if let Some(sequence) = self.replica.sequence_of(client, slot).filter(|_| !spare) {
                 let gone = PeerMessage::Gone(crate::MessageRef { client, sequence });

@@ -17,8 +17,9 @@ use stentor_fabric::{Fabric, ProcessId};
 
 use super::Member;
 use super::recover::CLOCK;
+use crate::node::app::Application;
 use crate::physical_clock::nanoseconds;
-use crate::{ClockError, PhysicalClock, Rejected};
+use crate::{ClockError, MessageId, PhysicalClock, Rejected};
 
 /// Counts how a member used its clocks. A simulation checks that its runs reach these cases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -113,6 +114,24 @@ impl<F: Fabric> Member<F> {
     #[must_use]
     pub fn clock_counts(&self) -> ClockCounts {
         self.time.counts
+    }
+
+    /// Orders a time entry with a time later than `not_before`: see [`Replica::order_time`](crate::Replica::order_time). Returns
+    /// its id if it was ordered. It goes out with the next [`step`](Member::step).
+    pub fn order_time<A: Application>(&mut self, not_before: u64, app: &mut A) -> Option<MessageId> {
+        let ordered = self.with_replica(app, |replica, out| replica.order_time(not_before, out));
+        if ordered.is_some() {
+            self.gate.disturb();
+        }
+        ordered
+    }
+
+    /// Returns the time of the group that this member leads, at this moment, ns since 1970: a message that it orders now gets this
+    /// time, or a later one. If it has no physical time, it is that of the last message. `None` if it does not lead.
+    #[must_use]
+    pub fn group_time(&self, now: Duration) -> Option<u64> {
+        let physical = self.time.clock.time(nanoseconds(now)).unwrap_or(0);
+        self.replica.is_leader().then(|| physical.max(self.replica.clock()))
     }
 
     /// Updates the physical clock when time has passed, or when this member may have begun or ceased to lead.

@@ -1,0 +1,110 @@
+//! Time entries: messages of a group to itself, without a body. They move the time of its order when no client does.
+//!
+//! A group's time is that of its last delivery, so in an idle group it stands. What happens at a time, as the end of a session,
+//! would wait there for a client's next message. So a group has one more client, which no process has
+//! ([`Topology::time_client`](crate::Topology::time_client)), and its messages are time entries. The leader orders one when
+//! its shell asks for it: [`Replica::order_time`].
+//!
+//! # Why a message
+//! Everything that holds of messages holds of time entries: they have a timestamp of the group, a place in its order and a number
+//! among its deliveries. They are decided by a majority, repeated by a new leader, and part of promises and states. Nothing is
+//! added to the stream, to the ballots or to the order, and nothing is to be argued anew for them.
+//!
+//! # Why nothing is transported
+//! The content of a time entry follows from its slot: the group alone is its destination, and its sequence is one more than the
+//! slot, in the first generation of the incarnation in which it is named. Two leaders of one incarnation that use a slot name
+//! the same message, in whatever ballots: so what one of them assigned in vain is no other message than what the next one
+//! assigns, as if both had got it from a client. A member makes the message when the leader's stream assigns it, or when it takes
+//! over a state in which it is assigned. It never holds one that is not assigned. So no promise lists one, nobody asks for its
+//! body, and nobody waits for it.
+//!
+//! # Invariants
+//! - *A leader has at most one undelivered time entry.* Whoever asks for another one meanwhile is refused: the one under way may
+//!   be late enough. So time entries take no more of the stream than one client that waits for each of its messages.
+//! - *The time of a time entry is later than the one that it was asked for*, like that of a message with a `not_before`: the
+//!   leader raises its clock first, within the bound of clocks.
+//! - *No time entry is a no-op.* No process that could die multicasts them, no other group can refuse one, and one that was
+//!   assigned in vain leaves no gap: the next leader begins with that slot. What members say of processes and bodies they do
+//!   not say of time entries ([`PeerMessage::place`](crate::PeerMessage)), and a stream that says it is refused.
+//! - *Time entries are not counted against clients.* They wait for no share, and make no client wait for its share.
+//!
+//! A slot is used again after a window of later time entries, whether all members have delivered what was there or not: nobody
+//! gives credits for them. Who follows the stream processes each entry in its turn. A member to whom a state is sent and that
+//! has missed more than a window takes the application's state with it, as it does if it has missed a window of a client's messages.
+
+use super::{Effects, Rejected, Replica};
+use crate::item::{Head, ShortSlot};
+use crate::physical_clock::END_OF_TIME;
+use crate::state::ClientState;
+use crate::{Destination, GroupId, MessageId, ids};
+
+/// Returns the sequence of the time entry in a slot, as leaders of this incarnation name it.
+fn sequence_of(slot: u64, incarnation: u32) -> u64 {
+    ids::first_of_generation(ids::first_generation_of(incarnation)) + slot + 1
+}
+
+/// Whether leaders of some incarnation name the time entry in a slot so.
+fn names(sequence: u64, slot: u64) -> bool {
+    sequence & ((1 << ids::INCARNATION_SHIFT) - 1) == slot + 1
+}
+
+/// Checks whether an item names the time entry of its slot.
+pub(super) fn check(head: &Head, slot: u64) -> Result<(), Rejected> {
+    if head.groups == 1 && names(head.sequence, slot) {
+        return Ok(());
+    }
+    Err(Rejected::OtherMessage { client: head.client.0, slot, sequence: head.sequence })
+}
+
+/// Whether what a state says of time entries can be: all of them are this group's alone, assigned and no no-ops.
+pub(crate) fn is_possible(state: &ClientState, group: GroupId) -> bool {
+    let of_processes = state.closed != 0 || !state.successions.is_empty() || !state.held.is_empty();
+    let mut entries = (state.from..).zip(&state.entries);
+    !of_processes
+        && entries.all(|(slot, entry)| {
+            let alone = entry.destinations[..] == [Destination { group, slot }];
+            alone && !entry.no_op && names(entry.sequence, slot)
+        })
+}
+
+impl Replica {
+    /// Orders a time entry: a message of this group to itself, without a body, whose time is later than `not_before`. It is delivered
+    /// like any other message, and its id names [the group's client](crate::Topology::time_client). Returns the id.
+    ///
+    /// None is ordered if this member does not lead, if the last one is not delivered here yet, if `not_before` is farther ahead of
+    /// the physical time than the bound of clocks, or if this group orders none
+    /// ([`time_entries`](super::ReplicaConfig::time_entries)). Ask again later, if it is needed still. A leader that is deposed may
+    /// leave one undecided; if its successor does not know of it, it is gone, and the successor has to be asked.
+    pub fn order_time<E: Effects>(&mut self, not_before: u64, effects: &mut E) -> Option<MessageId> {
+        let leads = self.is_leader() && !self.is_superseded();
+        let agreement = &mut self.agreement;
+        let client = agreement.messages.time_client().filter(|_| leads)?;
+        let (group, mutant) = (agreement.id.group, agreement.id.mutant());
+        if not_before >= END_OF_TIME || agreement.clock.beyond(not_before, mutant) > 0 {
+            return None;
+        }
+        let incarnation = agreement.ballots.installed.incarnation();
+        let window = agreement.messages.window_mut(client);
+        if !window.pending().is_empty() {
+            return None;
+        }
+        let slot = window.assigned;
+        let sequence = sequence_of(slot, incarnation);
+        let head = Head { client, sequence, slot: ShortSlot::of(slot), groups: 1 };
+        window.make_room(slot);
+        let message = window.slot_mut(slot);
+        message.hold_empty(&head, slot, group).ok()?;
+        message.not_before = not_before;
+        self.advance(client, effects);
+        Some(MessageId { client, sequence })
+    }
+
+    /// Returns the group's time entry that is ordered and not delivered here.
+    #[must_use]
+    pub fn time_entry_under_way(&self) -> Option<MessageId> {
+        let client = self.agreement.messages.time_client()?;
+        let window = self.agreement.messages.window(client);
+        let first = window.pending().next()?;
+        Some(MessageId { client, sequence: window.slot(first).sequence })
+    }
+}
