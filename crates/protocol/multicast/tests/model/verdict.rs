@@ -26,9 +26,24 @@ pub(crate) const GENUINE: (Flaws, &str) = (256, "M7 nothing is sent to anybody b
 pub(crate) const SESSION: (Flaws, &str) =
     (1024, "order of a session: what comes after a delivered message by its own word follows it in the order");
 
+pub(crate) const READ: (Flaws, &str) =
+    (2048, "a read at a leader has what is delivered in its group, and what it comes after");
+
 /// All properties.
-pub(crate) const ALL: [(Flaws, &str); 11] =
-    [INTEGRITY, ACYCLIC, PREFIX, FIFO, REAL_TIME, REAL_TIME_PATH, TIMESTAMPS, ACCEPTED, COMPLETE, GENUINE, SESSION];
+pub(crate) const ALL: [(Flaws, &str); 12] = [
+    INTEGRITY,
+    ACYCLIC,
+    PREFIX,
+    FIFO,
+    REAL_TIME,
+    REAL_TIME_PATH,
+    TIMESTAMPS,
+    ACCEPTED,
+    COMPLETE,
+    GENUINE,
+    SESSION,
+    READ,
+];
 
 /// Which properties are violated.
 pub(crate) type Flaws = u16;

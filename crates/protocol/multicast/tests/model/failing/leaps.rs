@@ -81,7 +81,9 @@ impl<'a> Leaps<'a> {
                 }
                 causes.reverse();
                 let (before, after) = (self.sites.member(site), self.sites.member(step.next));
-                let judge = before.log.len() != after.log.len() || before.flaws != after.flaws;
+                let judge = before.log.len() != after.log.len()
+                    || before.flaws != after.flaws
+                    || before.leads() != after.leads();
                 let campaign = !step.is_take();
                 leaps.push(Leap { next: step.next, sends: step.sends.clone(), campaign, judge, causes });
             }

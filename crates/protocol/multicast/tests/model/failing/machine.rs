@@ -14,7 +14,7 @@ use super::store::{Cause, Store};
 use crate::network::Wire;
 use crate::scenario::Scenario;
 use crate::store::EMPTY;
-use crate::verdict::{ACCEPTED, ACYCLIC, COMPLETE, FIFO, Flaws, GENUINE, INTEGRITY, PREFIX, TIMESTAMPS};
+use crate::verdict::{ACCEPTED, ACYCLIC, COMPLETE, FIFO, Flaws, GENUINE, INTEGRITY, PREFIX, READ, TIMESTAMPS};
 
 /// Members and channels that fit.
 const NUMBERS: usize = 48;
@@ -406,6 +406,7 @@ impl Model for Machine {
             Property::<Machine>::always(TIMESTAMPS.1, |_, state| state.flaws & TIMESTAMPS.0 == 0),
             Property::<Machine>::always(ACCEPTED.1, |_, state| state.flaws & ACCEPTED.0 == 0),
             Property::<Machine>::always(GENUINE.1, |_, state| state.flaws & GENUINE.0 == 0),
+            Property::<Machine>::always(READ.1, |_, state| state.flaws & READ.0 == 0),
             Property::<Machine>::always(COMPLETE.1, |machine, state| !machine.ends_incomplete(state)),
         ]);
         properties

@@ -60,7 +60,8 @@ impl Context {
         let logs: Vec<&[Entry]> = now.chain(members.iter().map(|member| &member.before[..])).collect();
         let messages = self.scenario.messages.len();
         let flaws = members.iter().fold(0, |flaws, member| flaws | member.flaws);
-        flaws | judge(&self.scenario, &self.destined.repeat(2), &logs, (1 << messages) - 1, &[0; 4][..messages])
+        let reads = super::reads::judge(self, members);
+        flaws | reads | judge(&self.scenario, &self.destined.repeat(2), &logs, (1 << messages) - 1, &[0; 4][..messages])
     }
 
     /// Whether a member has delivered everything that is for its group.
@@ -115,7 +116,7 @@ pub(crate) enum Event<'a> {
 /// What came of a step.
 pub(crate) struct Step {
     pub(crate) sends: Vec<(usize, Parcel)>,
-    /// It delivered something, or did something wrong.
+    /// It delivered something, began or ceased to lead, or did something wrong.
     pub(crate) judge: bool,
 }
 
@@ -243,8 +244,13 @@ impl Member {
         self.replica.as_ref().is_none_or(Replica::is_joining)
     }
 
+    pub(crate) fn leads(&self) -> bool {
+        self.replica.as_ref().is_some_and(Replica::is_leader)
+    }
+
     /// One step. `None`: it must wait.
     pub(crate) fn step(&mut self, context: &Context, event: Event<'_>) -> Option<Step> {
+        let led = self.leads();
         let replica = self.replica.as_mut()?;
         let came = if let Event::Take(_, Parcel::PeerMessage(_, state)) = event { state.as_ref() } else { None };
         let me = self.process;
@@ -268,7 +274,8 @@ impl Member {
         }
         let Recorder { sends, delivered, flaws, .. } = out;
         self.flaws |= flaws;
-        Some(Step { sends, judge: delivered || flaws != 0 })
+        let judge = delivered || flaws != 0 || self.leads() != led;
+        Some(Step { sends, judge })
     }
 }
 

@@ -37,6 +37,7 @@ mod member;
 #[cfg(feature = "plants")]
 mod mutants;
 mod possible;
+mod reads;
 mod reduce;
 mod same;
 mod search;

@@ -10,7 +10,7 @@ use super::machine::{Budget, Machine};
 use super::member::Context;
 use crate::say;
 use crate::scenario::Scenario;
-use crate::verdict::{COMPLETE, Flaws, PREFIX};
+use crate::verdict::{COMPLETE, Flaws, PREFIX, READ};
 
 /// Both searches find the property violated; without the bug it is not (`search`, the same scenarios and budgets).
 fn finds(mutant: Mutant, sizes: &[usize], budget: Budget, property: (Flaws, &'static str)) {
@@ -67,6 +67,12 @@ fn a_leader_that_waits_for_all() {
 #[test]
 fn a_state_without_bodies() {
     finds(Mutant::StateWithoutBodies, &[3], CHANGE, COMPLETE);
+}
+
+/// A follower delivers before the leader, which answers a read.
+#[test]
+fn a_read_that_waits_for_nothing() {
+    finds(Mutant::ReadIgnoresVectors, &[3], CHANGE, READ);
 }
 
 /// "Recovery adopts the highest accepted ballot per message": it takes two changes of the leader, so only leaps come there. A crash
