@@ -8,7 +8,7 @@ use stentor_checker::Report;
 use crate::Style;
 
 /// The properties in words.
-const TITLES: [(&str, &str); 47] = [
+const TITLES: [(&str, &str); 48] = [
     ("B1", "agreement"),
     ("B2", "validity"),
     ("B3", "integrity"),

@@ -206,6 +206,9 @@ impl Mutant {
                 | Mutant::FarTimesTaken
                 | Mutant::NotBeforeIgnored
                 | Mutant::ShareOfAll
+                | Mutant::ReadUnconfirmed
+                | Mutant::ReadIgnoresVectors
+                | Mutant::ReadIgnoresTime
                 | Mutant::TimeEntryAwaited
         )
     }
