@@ -41,6 +41,11 @@
 //! so far: so a caller knows of each that was lost, a moment after it is connected to a leader again. A session that ran out in a group and
 //! is widened into it again is counted anew, and so is one in another incarnation of the group. So each record names both.
 //!
+//! # Time
+//! A session runs out at the first position whose time is later than its end, and a timer of the state machine ([`Timers`]) fires at
+//! the first position whose time is not before its own. In an idle group the leader orders time entries, positions without a
+//! message: see `replica/time_entry.rs` of the multicast. [`Sessions::next_end`] and [`Timers::earliest`] say when one is needed.
+//!
 //! # Formats
 //! Words are little-endian. Reserved bytes are 0, and a reader refuses others. Every message of a session is an envelope of 64 bytes, followed by the
 //! command's bytes or by a body:
@@ -113,6 +118,7 @@ mod reads;
 mod record;
 mod reply;
 mod table;
+mod timers;
 
 pub use answer_buffer::AnswerBuffer;
 pub use answers::{Answer, Answers};
@@ -132,6 +138,7 @@ pub use reads::{ReadCounts, Reads, ReadyRead};
 pub use record::{Outcome, Reason, RecordError, ReplyRecord};
 pub use reply::Reply;
 pub use table::{At, Call, Delivered, PayloadError, Service, Sessions, SnapshotError, Verdict};
+pub use timers::{Timers, TimersError};
 
 /// Bytes by which the message of a command is longer than the command: its envelope, and the time that it comes after.
 pub const COMMAND_OVERHEAD: usize = Envelope::BYTES + stentor_multicast::NOT_BEFORE_BYTES;

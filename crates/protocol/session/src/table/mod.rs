@@ -110,7 +110,8 @@ pub enum PayloadError {
 /// The sessions of one group. Every member of the group has the same after the same deliveries.
 ///
 /// Call [`deliver`](Sessions::deliver) for each enveloped message in the group's order, and [`expire`](Sessions::expire) for each
-/// other entry that carries time.
+/// other entry that carries time, as time entries do. Whoever has something to do between the two, as to fire timers, calls `expire` before
+/// `deliver`, too.
 #[derive(Clone, Debug)]
 pub struct Sessions {
     group: GroupId,
@@ -196,6 +197,13 @@ impl Sessions {
     #[must_use]
     pub fn end_of(&self, session: SessionId) -> Option<u64> {
         Some(self.open.get(&session)?.end)
+    }
+
+    /// The first end of a session that is known here, open or ended. At a later time something is to be done.
+    #[inline]
+    #[must_use]
+    pub fn next_end(&self) -> Option<u64> {
+        self.ends.first().map(|(end, _)| *end)
     }
 
     /// The generation that a session has here, if it is open.

@@ -1,0 +1,332 @@
+//! The timers that a group's state machine has set: the same at all members after the same deliveries.
+//!
+//! ```text
+//! magic "STNTIME" and version (8 bytes) | timers u64 | by rising id: id u64, time u64 | digest of all before u64
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stentor_fabric::SplitMix64;
+use stentor_multicast::StateReader;
+use thiserror::Error;
+
+use crate::bytes::u64_at;
+
+/// Magic word and version.
+const MAGIC: [u8; 8] = *b"STNTIME\x01";
+/// Bytes before the first timer.
+const HEAD: usize = 16;
+/// Bytes of a timer.
+const EACH: usize = 16;
+
+/// Why timers were not taken over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum TimersError {
+    /// There are fewer bytes than it says.
+    #[error("the timers are cut off")]
+    Short,
+    /// They are no timers, or of another version.
+    #[error("no timers in the version that this process reads")]
+    Magic,
+    /// Their digest is that of other bytes.
+    #[error("the timers are damaged: their digest is wrong")]
+    Digest,
+    /// Ids that do not rise.
+    #[error("the timers are not in the order of their ids")]
+    Order,
+}
+
+/// The timers of a group's state machine, each an id with a time.
+///
+/// At each position of the order: call [`begin`](Timers::begin) with its time, and fire what [`fire`](Timers::fire) returns until that
+/// is nothing. In between timers may be set and cleared.
+///
+/// # Invariants
+/// - A timer fires at the first position whose time is not before its own, once. Those of one position fire in the order of (time, id).
+/// - One that is set while those of a position fire, for a time that has come, fires at that position behind all that were due before,
+///   in the same order. After [`MOST_AGAIN`](Timers::MOST_AGAIN) of these the rest is left to the next position: so a machine that sets
+///   a timer in each call does not stay at one position for ever.
+/// - One that is moved or cleared before its turn does not fire for the time before.
+#[derive(Clone, Debug, Default)]
+pub struct Timers {
+    times: BTreeMap<u64, u64>,
+    /// All timers that are not about to fire: time and id.
+    order: BTreeSet<(u64, u64)>,
+    /// Those that fire at the present position.
+    due: BTreeSet<(u64, u64)>,
+    /// The time of the present position.
+    now: u64,
+    /// How many of the timers that were set at the present position may still fire there. `None`: those that were due before fire.
+    again: Option<u32>,
+}
+
+/// Two are equal if the same timers are set, between two positions.
+impl PartialEq for Timers {
+    fn eq(&self, other: &Timers) -> bool {
+        self.times == other.times
+    }
+}
+
+impl Eq for Timers {}
+
+impl Timers {
+    /// Timers that may fire at the position at which they are set.
+    pub const MOST_AGAIN: u32 = 1000;
+
+    /// Sets a timer, or moves it if it is set.
+    pub fn set(&mut self, at: u64, timer: u64) {
+        self.clear(timer);
+        self.times.insert(timer, at);
+        self.order.insert((at, timer));
+    }
+
+    /// Clears a timer. Returns whether it was set.
+    pub fn clear(&mut self, timer: u64) -> bool {
+        let Some(at) = self.times.remove(&timer) else { return false };
+        if !self.order.remove(&(at, timer)) {
+            self.due.remove(&(at, timer));
+        }
+        true
+    }
+
+    /// Returns the earliest time of a timer.
+    #[inline]
+    #[must_use]
+    pub fn earliest(&self) -> Option<u64> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// The number of timers that are set.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Whether no timer is set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.times.is_empty()
+    }
+
+    /// A position with this time begins. Returns whether a timer is due.
+    #[inline]
+    pub fn begin(&mut self, time: u64) -> bool {
+        let is_due = self.earliest().is_some_and(|at| at <= time);
+        if is_due {
+            (self.now, self.again) = (time, None);
+            self.take_due();
+        }
+        is_due
+    }
+
+    /// Returns the timer that fires next at the present position. It is not set any more.
+    #[must_use]
+    pub fn fire(&mut self) -> Option<u64> {
+        if self.due.is_empty() {
+            self.again.get_or_insert(Self::MOST_AGAIN);
+            self.take_due();
+        }
+        match &mut self.again {
+            Some(0) => {
+                self.order.append(&mut self.due);
+                return None;
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        let (_, timer) = self.due.pop_first()?;
+        self.times.remove(&timer);
+        Some(timer)
+    }
+
+    fn take_due(&mut self) {
+        let later = match self.now.checked_add(1) {
+            Some(next) => self.order.split_off(&(next, 0)),
+            None => BTreeSet::new(),
+        };
+        self.due.append(&mut self.order);
+        self.order = later;
+    }
+
+    /// Appends all timers. Not between [`begin`](Timers::begin) and the end of what fires then.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let first = out.len();
+        out.extend(MAGIC);
+        out.extend((self.times.len() as u64).to_le_bytes());
+        for (timer, at) in &self.times {
+            out.extend(timer.to_le_bytes());
+            out.extend(at.to_le_bytes());
+        }
+        let digest = digest(&out[first..]);
+        out.extend(digest.to_le_bytes());
+    }
+
+    /// Reads timers that [`write`](Timers::write) wrote, and returns them with what follows them.
+    ///
+    /// # Errors
+    /// If they are cut off or damaged.
+    pub fn read(bytes: &[u8]) -> Result<(Timers, &[u8]), TimersError> {
+        let head = bytes.first_chunk().ok_or(TimersError::Short)?;
+        let length = Timers::length(head)?;
+        let split = usize::try_from(length).ok().and_then(|length| bytes.split_at_checked(length));
+        let (whole, rest) = split.ok_or(TimersError::Short)?;
+        let (said, sum) = whole.split_at(whole.len() - 8);
+        if u64_at(sum, 0) != digest(said) {
+            return Err(TimersError::Digest);
+        }
+        let mut timers = Timers::default();
+        for each in said[HEAD..].chunks_exact(EACH) {
+            let (timer, at) = (u64_at(each, 0), u64_at(each, 8));
+            if timers.times.last_key_value().is_some_and(|(last, _)| *last >= timer) {
+                return Err(TimersError::Order);
+            }
+            timers.set(at, timer);
+        }
+        Ok((timers, rest))
+    }
+
+    /// Reads timers that [`write`](Timers::write) wrote from the beginning of a state, and leaves what follows them there.
+    ///
+    /// # Errors
+    /// As [`read`](Timers::read).
+    pub fn read_from(state: &mut StateReader<'_>) -> Result<Timers, TimersError> {
+        let mut head = [0; HEAD];
+        if state.read(&mut head) < HEAD {
+            return Err(TimersError::Short);
+        }
+        let length = Timers::length(&head)?;
+        // The length is not trusted: memory is taken for what is there.
+        if length - HEAD as u64 > state.left() {
+            return Err(TimersError::Short);
+        }
+        let mut whole = head.to_vec();
+        whole.resize(length as usize, 0);
+        state.read(&mut whole[HEAD..]);
+        Timers::read(&whole).map(|(timers, _)| timers)
+    }
+
+    /// Returns how many bytes the timers that begin with this head have in all.
+    fn length(head: &[u8; HEAD]) -> Result<u64, TimersError> {
+        if head[..8] != MAGIC {
+            return Err(TimersError::Magic);
+        }
+        let bytes = u64_at(head, 8).checked_mul(EACH as u64).and_then(|bytes| bytes.checked_add(HEAD as u64 + 8));
+        bytes.ok_or(TimersError::Short)
+    }
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    words.fold(bytes.len() as u64, |sum, word| SplitMix64::finish(sum.rotate_left(5) ^ word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What fires at a position with this time, if nothing is set meanwhile.
+    fn fired(timers: &mut Timers, time: u64) -> Vec<u64> {
+        if !timers.begin(time) {
+            return Vec::new();
+        }
+        std::iter::from_fn(|| timers.fire()).collect()
+    }
+
+    #[test]
+    fn timers_fire_once_in_the_order_of_time_and_id() {
+        let mut timers = Timers::default();
+        for (at, timer) in [(20, 1), (10, 9), (10, 3), (30, 2)] {
+            timers.set(at, timer);
+        }
+        assert_eq!((timers.earliest(), timers.len()), (Some(10), 4));
+        assert_eq!(fired(&mut timers, 9), []);
+        assert_eq!(fired(&mut timers, 20), [3, 9, 1]);
+        assert_eq!(fired(&mut timers, 29), []);
+        assert_eq!(fired(&mut timers, 30), [2]);
+        assert!(timers.is_empty() && timers.earliest().is_none());
+        timers.set(u64::MAX, 7);
+        assert_eq!(fired(&mut timers, u64::MAX), [7]);
+    }
+
+    #[test]
+    fn a_timer_that_is_moved_or_cleared_does_not_fire_for_the_time_before() {
+        let mut timers = Timers::default();
+        (1..=4).for_each(|timer| timers.set(10, timer));
+        timers.set(15, 1);
+        assert!(timers.clear(2) && !timers.clear(2));
+        assert!(timers.begin(10));
+        assert_eq!(timers.fire(), Some(3));
+        // While those of a position fire, too.
+        timers.set(11, 4);
+        assert_eq!(timers.fire(), None);
+        assert_eq!(fired(&mut timers, 20), [4, 1]);
+    }
+
+    #[test]
+    fn a_timer_that_is_set_for_a_time_that_has_come_fires_behind_those_that_were_due() {
+        let mut timers = Timers::default();
+        (5..=6).for_each(|timer| timers.set(10, timer));
+        assert!(timers.begin(12));
+        assert_eq!(timers.fire(), Some(5));
+        timers.set(3, 1);
+        timers.set(3, 5);
+        timers.set(13, 2);
+        assert_eq!(std::iter::from_fn(|| timers.fire()).collect::<Vec<_>>(), [6, 1, 5]);
+        assert_eq!(timers.earliest(), Some(13));
+    }
+
+    #[test]
+    fn endless_timers_are_left_to_the_next_position() {
+        let mut timers = Timers::default();
+        (0..2).for_each(|timer| timers.set(1, timer));
+        for position in 0..3 {
+            assert!(timers.begin(5));
+            let mut calls = 0;
+            while let Some(timer) = timers.fire() {
+                timers.set(2, timer);
+                calls += 1;
+            }
+            assert_eq!(calls, 2 + Timers::MOST_AGAIN, "position {position}");
+            assert_eq!((timers.len(), timers.earliest()), (2, Some(2)), "they are set");
+        }
+    }
+
+    #[test]
+    fn timers_are_read_as_they_were_written_or_not_at_all() {
+        let mut timers = Timers::default();
+        for (at, timer) in [(7, u64::MAX), (u64::MAX, 0), (7, 3)] {
+            timers.set(at, timer);
+        }
+        for timers in [timers, Timers::default()] {
+            let mut bytes = Vec::new();
+            timers.write(&mut bytes);
+            for at in 0..bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1;
+                assert!(Timers::read(&damaged).is_err(), "byte {at}");
+                assert_eq!(Timers::read(&bytes[..at]).err(), Some(TimersError::Short), "cut at {at}");
+            }
+            bytes.extend(*b"value");
+            let (read, rest) = Timers::read(&bytes).expect("whole");
+            assert_eq!((&read, rest), (&timers, &b"value"[..]));
+            assert_eq!(read.earliest(), timers.earliest());
+            let mut chunks = bytes.chunks(7).map(<[u8]>::to_vec).collect();
+            let mut state = StateReader::new(&mut chunks);
+            assert_eq!(Timers::read_from(&mut state).as_ref(), Ok(&timers));
+            assert_eq!(state.left(), 5);
+        }
+        let mut unordered = MAGIC.to_vec();
+        for word in [2, 9, 1, 4, 1_u64] {
+            unordered.extend(word.to_le_bytes());
+        }
+        unordered.extend(digest(&unordered.clone()).to_le_bytes());
+        assert_eq!(Timers::read(&unordered).err(), Some(TimersError::Order));
+        let huge = [&MAGIC[..], &u64::MAX.to_le_bytes(), &[0; 64]].concat();
+        assert_eq!(Timers::read(&huge).err(), Some(TimersError::Short));
+    }
+}
