@@ -98,6 +98,7 @@ impl Checker {
     #[must_use]
     pub fn finish(mut self, complete: bool) -> Report {
         let deliveries = self.log.deliveries.len() as u64;
+        self.log.send_times(&self.cluster);
         self.log.settle(self.given.as_ref().map_or(&HashMap::new(), |given| &given.orders));
         let mut undecided = self.given.as_ref().and_then(|given| {
             let apart = || runs::apart(&self.log, &self.cluster, &given.starts, &self.sources);

@@ -75,6 +75,9 @@ pub enum Clock {
 /// The longest name of a clock, bytes.
 pub(crate) const MAX_CLOCK_NAME: usize = 128;
 
+/// Behind the name of a group: the client that multicasts its time entries.
+const TIME: &str = "/time";
+
 /// Collects a [`Cluster`].
 #[derive(Clone, Debug, Default)]
 pub struct ClusterBuilder {
@@ -95,7 +98,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Names the clients, and closes the list: events of any other process outside the groups are an error when read.
+    /// Names the clients, which are numbered behind all members, and closes the list: events of any other process outside the groups are an error when read.
     #[must_use]
     pub fn clients<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> ClusterBuilder {
         self.cluster.clients = Some(names.into_iter().map(Into::into).collect());
@@ -157,6 +160,7 @@ impl ClusterBuilder {
         if let Some(clients) = cluster.clients.take() {
             cluster.add_clients(clients)?;
         }
+        cluster.add_times();
         if let Some(name) = cluster.faulty.iter().find(|name| cluster.process(name).is_none()) {
             return Err(ClusterError::UnknownFaulty(name.clone()));
         }
@@ -203,6 +207,22 @@ impl Cluster {
         }
         self.clients = Some(clients);
         Ok(())
+    }
+
+    /// Adds a client for each group, which multicasts the group's time entries.
+    fn add_times(&mut self) {
+        for group in self.groups() {
+            let name = format!("{}{TIME}", self.group_id(group));
+            if !self.process_by_name.contains_key(&name) {
+                self.add_process(name, None);
+            }
+        }
+    }
+
+    /// The group whose time entries are the messages of this client.
+    #[must_use]
+    pub fn time_group(&self, client: Process) -> Option<Group> {
+        self.process_name(client).strip_suffix(TIME).and_then(|group| self.group(group))
     }
 
     fn add_process(&mut self, name: String, group: Option<Group>) -> Process {
@@ -403,6 +423,8 @@ mod tests {
         assert_eq!(cluster.process("c0"), Some(Process(3)));
         assert_eq!(cluster.group_of(Process(2)), Some(Group(1)));
         assert_eq!(cluster.group_of(Process(3)), None);
+        assert_eq!(cluster.process("b/time"), Some(Process(5)), "then those of time entries");
+        assert_eq!([3, 4, 5].map(|client| cluster.time_group(Process(client))), [None, Some(Group(0)), Some(Group(1))]);
         assert_eq!(cluster.members(Group(0)), [Process(0), Process(1)]);
     }
 

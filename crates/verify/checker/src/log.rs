@@ -2,8 +2,12 @@
 
 use std::collections::HashMap;
 
+use crate::cluster::Cluster;
 use crate::event::{Begun, Deliver, Event, EventKind, Multicast};
 use crate::ids::{Ballot, Group, MessageId, Process};
+
+/// xxh3-64 of no bytes.
+const EMPTY_HASH: u64 = 0x2d06_8005_38d3_94c2;
 
 /// Where an event was recorded: the input (high 16 bits) and the line there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -283,6 +287,23 @@ impl Log {
         }
     }
 
+    /// Takes time entries that were delivered as multicast by the client of their group, which has no record: nobody owes one that a
+    /// leader ordered in vain.
+    pub(crate) fn send_times(&mut self, cluster: &Cluster) {
+        for delivery in &self.deliveries {
+            let message = &mut self.messages[delivery.message as usize];
+            if message.sent.is_some() {
+                continue;
+            }
+            let (client, m) = (message.id.client, message.id);
+            let Some(group) = cluster.time_group(client) else { continue };
+            let to = [group].into_iter().collect();
+            let multicast = Multicast { m, to, len: 0, hash: EMPTY_HASH };
+            let event = Event { t: delivery.t, process: client, incarnation: 1, kind: EventKind::Multicast(multicast) };
+            message.sent = Some(Sent::new(&event, delivery.origin, multicast, true));
+        }
+    }
+
     /// Whether one life of its client multicast this message, and no other did, not even another message under its name.
     pub(crate) fn was_multicast_by_one_life(&self, message: u32) -> bool {
         let message = &self.messages[message as usize];
@@ -357,7 +378,7 @@ impl Log {
     /// Whether the client of this message lived on, in the same incarnation, to the end of the history.
     pub(crate) fn has_correct_client(&self, message: &Message) -> bool {
         message.sent.as_ref().is_some_and(|sent| {
-            let last = self.lives[sent.process.index()].last();
+            let last = self.lives.get(sent.process.index()).and_then(|lives| lives.last());
             last.is_some_and(|life| !life.crashed && life.number == sent.last_incarnation)
         })
     }

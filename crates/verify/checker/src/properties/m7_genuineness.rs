@@ -34,7 +34,8 @@ impl Genuineness {
         for (index, kept) in &self.open {
             let EventKind::RemoteOp { to, .. } = kept.event.kind else { continue };
             let message = &view.log.messages[*index as usize];
-            if message.sent.is_none() && !view.records.would_have(message.id) {
+            let is_time = view.cluster.time_group(message.id.client).is_some();
+            if message.sent.is_none() && !is_time && !view.records.would_have(message.id) {
                 lacking = Some(message.id.client);
                 continue;
             }
@@ -52,7 +53,12 @@ impl Genuineness {
 
 /// Which of the two has nothing to do with the message. With a message that nobody multicast, nobody has.
 fn stranger(message: &Message, by: Process, to: Process, cluster: &Cluster) -> Option<Process> {
-    let Some(sent) = &message.sent else { return Some(by) };
+    let Some(sent) = &message.sent else {
+        // Of a time entry that nobody delivered, the members of its group know.
+        let group = cluster.time_group(message.id.client);
+        let is_strange = |process: &Process| group.is_none() || cluster.group_of(*process) != group;
+        return [by, to].into_iter().find(is_strange);
+    };
     let concerned = |process: Process| {
         let destination = cluster.group_of(process).is_some_and(|group| sent.multicast.to.contains(group));
         destination || process == sent.process || process == message.id.client
