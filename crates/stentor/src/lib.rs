@@ -122,6 +122,7 @@ pub mod runtime;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod state_machine;
+mod timers;
 
 pub use broadcast::{Broadcast, BroadcastBuilder, BroadcastError, BroadcastErrorKind, Heard, NotSent};
 #[cfg(any(feature = "shm", feature = "roce", feature = "ofi"))]

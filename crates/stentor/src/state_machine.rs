@@ -7,6 +7,7 @@ use stentor_multicast::GroupId;
 
 use crate::notes::Notes;
 pub(crate) use crate::reply::Reply;
+use crate::timers::SharedTimers;
 use crate::{Group, Position};
 
 /// A replicated value, which changes by commands alone.
@@ -41,10 +42,21 @@ pub trait StateMachine: Send + 'static {
 
     /// Releases what a session holds that has ended, or whose time is over: its locks, its leases. `at` is the place in the order at which
     /// that is so, and the same at all members of the group: that of a message, often of another client, which the sender and the groups of
-    /// `at` belong to. Its [`session`](Context::session) is `None`. The machine is told before it applies that message. Sessions that a
+    /// `at` belong to, or that of a time entry. Its [`session`](Context::session) is `None`. The machine is told before it applies that message. Sessions that a
     /// reset of the group or its beginning from nothing has forgotten are not told.
     fn session_ended(&mut self, at: &Context<'_>, session: SessionId) {
         let _ = (at, session);
+    }
+
+    /// Does what a timer is for that has come due: see [`Context::set_timer`]. It is not set any more.
+    ///
+    /// `at` is the first place in the order whose time is not before the timer's, and the same at all members of the group. It is that of a
+    /// message, often of another client, or of a time entry, which the group orders for this if nobody sends anything. The machine is told
+    /// of sessions that ran out by then first, then of the timers, in the order of their times and then of their ids, and applies the message
+    /// last. [`Context::session`] is `None`. Timers that this method sets for a time that has come are due at the same place, behind the
+    /// others. After 1000 of them the rest is left to the next place.
+    fn timer(&mut self, at: &Context<'_>, timer: u64) {
+        let _ = (at, timer);
     }
 
     /// Freezes the value after all commands that were applied so far, for a member that lacks it. Make it cheap: clone an `Arc`, and let
@@ -96,6 +108,7 @@ pub struct Context<'a> {
     pub(crate) session: Option<SessionId>,
     pub(crate) sender: &'a str,
     pub(crate) notes: &'a Notes,
+    pub(crate) timers: &'a SharedTimers,
 }
 
 /// The circumstances of a query.
@@ -188,10 +201,27 @@ impl Context<'_> {
         self.position.time
     }
 
-    /// Returns the name of the client that sent the command: `c0`, `c1`, … Another process may have that place later.
+    /// Returns the name of the client that sent the command: `c0`, `c1`, … Another process may have that place later. The place of a time
+    /// entry has no client: there it is the name of the group.
     #[must_use]
     pub fn sender(&self) -> &str {
         self.sender
+    }
+
+    /// Has [`StateMachine::timer`] called at the first place in the order of this group whose [time](Context::time) is not before `at`. That
+    /// place comes within a few milliseconds of the time `at`, whether clients send anything or not, as long as a majority of the group is
+    /// there. A timer for a time that has come is due at the next place.
+    ///
+    /// `timer` is an id that the machine chooses. If a timer of this id is set, it is moved. The group remembers timers as part of its state:
+    /// a member that takes over the value of another one has its timers, too, and [`StateMachine::restore`] need not set them. A state
+    /// that begins from nothing has none.
+    pub fn set_timer(&self, at: u64, timer: u64) {
+        self.timers.set(at, timer);
+    }
+
+    /// Clears the timer of this id, if it is set.
+    pub fn clear_timer(&self, timer: u64) {
+        self.timers.clear(timer);
     }
 
     /// Notifies a session: its client gets these bytes as a [`Notification`](crate::Notification), behind the replies to commands that were

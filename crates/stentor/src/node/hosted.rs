@@ -134,6 +134,37 @@ impl<S: StateMachine, H: Hooks> Application for Watched<'_, S, H> {
     }
 }
 
+/// When something is due in the group that a node leads: a session ends, or a timer fires.
+struct Due {
+    /// A time entry was ordered for it. It goes out with the next step.
+    is_ordered: bool,
+    /// How long until then.
+    in_so_long: Duration,
+}
+
+impl Default for Due {
+    fn default() -> Self {
+        Due { is_ordered: false, in_so_long: Duration::MAX }
+    }
+}
+
+/// Orders a time entry if this member leads, and the time of something has come that the machine reports. As long as the machine has not
+/// applied all that was delivered, nothing is ordered: that may be the entry.
+#[inline]
+fn order_what_is_due<F: ClusterFabric, S: StateMachine, H: Hooks>(
+    member: &mut Member<F>,
+    app: &mut Watched<'_, S, H>,
+    now: Duration,
+) -> Due {
+    let due = app.machine.progress().due(member.applied());
+    let Some((due, time)) = due.zip(member.group_time(now)) else { return Due::default() };
+    if time < due {
+        return Due { in_so_long: Duration::from_nanos(due - time), ..Due::default() };
+    }
+    let is_ordered = member.order_time(due.saturating_sub(1), app).is_some();
+    Due { is_ordered, ..Due::default() }
+}
+
 /// The end of a node that was told to stop.
 #[derive(Default)]
 struct Leaving {
@@ -200,10 +231,11 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         let poisoned = machine.progress().poisoned();
         let poisoned_at = poisoned.map(|at| at.index);
         election.set_applied(Applied { commands: machine.progress().commands(), poisoned: poisoned_at });
-        let (mut since_start, mut asked) = (Duration::ZERO, false);
+        let (mut since_start, mut asked, mut due) = (Duration::ZERO, false, Due::default());
         let mut app = Watched { machine, hooks };
         let round = |member: &mut Member<F>, app: &mut Watched<'_, S, H>, now: Duration, _: bool| {
             since_start = now;
+            due = order_what_is_due(member, app, now);
             election.round(now, member, |text| voice(log::Level::Info, text));
             asked = operator.round(now, plan, member, election);
             let round = Round { now, plan, me: *me, member, election, operator, leaves: stop.is_stopped() };
@@ -227,8 +259,9 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         let origin = member.replica().origin_of(member.applied());
         let read = reads.look(member, machine.has_room(), |read| machine.read(&read, origin));
         machine.end_round(|replies| answers.send(member, replies.iter()));
-        let goes_on = again || read || member.has_unflushed();
+        let goes_on = again || read || member.has_unflushed() || due.is_ordered;
         let (worked, longest) = done.map_err(|error| self.ended(error))?;
+        let longest = longest.min(due.in_so_long);
         let worked = worked || goes_on || asked;
         if let Some(error) = self.machine.progress().failure() {
             return Err(self.ended(RunError::Restore(self.me, error)));

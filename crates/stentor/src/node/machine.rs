@@ -119,6 +119,7 @@ impl<S: StateMachine> Machine<S> {
         match &mut self.side {
             Side::Own(queue) => queue.end_round(),
             Side::Here { applier, replies, .. } => {
+                applier.note_due();
                 applier.answer();
                 if !replies.is_empty() {
                     replied(replies);
@@ -237,9 +238,10 @@ impl multicast::Frozen for Unfrozen {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::sync::Mutex;
 
     use stentor_multicast::{Ballot, DestinationGroups, Incarnation, MessageId, Timestamp};
-    use stentor_session::{Body, Envelope, Kind, Pair, Sessions, pairs_tag};
+    use stentor_session::{Body, Envelope, Kind, Pair, Sessions, Timers, pairs_tag};
 
     use super::*;
     use crate::config::Limits;
@@ -301,6 +303,82 @@ mod tests {
 
     fn stopped<S: StateMachine>(machine: Machine<S>) -> S {
         machine.stop().ok().and_then(Applier::into_machine).expect("it is well")
+    }
+
+    /// Sets a timer for 10 ns after each command, and keeps what it is called for. Timer 4 is too many.
+    #[derive(Clone, Default)]
+    struct Calls(Arc<Mutex<Vec<(String, u64, u64)>>>);
+
+    impl Calls {
+        fn note(&self, at: &Context<'_>, timer: u64) {
+            self.0.lock().expect("nobody panics").push((at.sender().to_owned(), at.position().index, timer));
+        }
+    }
+
+    impl StateMachine for Calls {
+        type Frozen = Stateless;
+
+        fn apply(&mut self, at: &Context<'_>, _: &[u8], _: &mut Reply) {
+            self.note(at, 0);
+            at.set_timer(at.time() + 10, at.position().index);
+        }
+
+        fn timer(&mut self, at: &Context<'_>, timer: u64) {
+            assert!(timer < 4, "too many");
+            self.note(at, timer);
+        }
+
+        fn freeze(&self) -> Stateless {
+            Stateless
+        }
+
+        fn restore(&mut self, _: &mut dyn Read) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_time_entry_is_no_command_and_fires_what_is_due_by_then() {
+        let members = ["a", "b", "c"].map(|name| (name, format!("{name}:1")));
+        let cluster = Cluster::builder("c").group("g1", members).build().expect("a sound cluster");
+        let group = cluster.group("g1").expect("it is there");
+        let calls = Calls::default();
+        let applier = Applier::new(calls.clone(), ("a", &logged("a")), group, cluster.runtime());
+        let (bounds, sleeper) = (Bounds::default(), Sleeper::default());
+        let applier = applier.expect("it has nothing to write");
+        let machine = Machine::start(applier, ApplyThread::Protocol, bounds, WaitMode::ADAPTIVE, sleeper);
+        let mut machine = machine.expect("starts");
+        let mut number = 0;
+        // Returns when something is due next, and where the machine has panicked.
+        let mut deliver = |time, client| {
+            number += 1;
+            machine.deliver(&Delivered {
+                id: MessageId { client, sequence: number },
+                timestamp: Timestamp { time, group: 0 },
+                number,
+                ballot: Ballot::default(),
+                origin: Incarnation::FIRST,
+                groups: DestinationGroups::default(),
+                enveloped: false,
+                payload: &[],
+            });
+            machine.end_round(|_| panic!("nobody is to be answered"));
+            let progress = machine.progress();
+            assert_eq!(progress.due(number + 1), None, "nobody knows");
+            (progress.due(number), progress.poisoned().map(|at| at.index))
+        };
+        let (client, time) = (ClientId(1), cluster.runtime().topology().time_client(GroupId(0)));
+        for (at, sender, due) in
+            [(5, client, 15), (7, client, 15), (14, time, 15), (15, time, 17), (17, client, 27), (26, time, 27)]
+        {
+            assert_eq!(deliver(at, sender), (Some(due), None), "at {at}");
+        }
+        let called = calls.0.lock().expect("nobody panics").clone();
+        let called = called.iter().map(|(sender, index, timer)| (sender.as_str(), *index, *timer)).collect::<Vec<_>>();
+        let before_the_command = [("c1", 5, 2), ("c1", 5, 0)];
+        assert_eq!(called[..3], [("c1", 1, 0), ("c1", 2, 0), ("g1", 4, 1)]);
+        assert_eq!(called[3..], before_the_command);
+        assert_eq!(deliver(27, time), (None, Some(7)), "its timer is one too many");
     }
 
     /// Counts, and replies the count.
@@ -509,7 +587,7 @@ mod tests {
                 }
                 bytes.len() > 8
             });
-            // Behind the table of sessions.
+            // Behind the table of sessions and the timers.
             assert_eq!(bytes[bytes.len() - 8..], 3_u64.to_le_bytes());
             assert_eq!(stopped(machine).0, 4);
         }
@@ -529,10 +607,11 @@ mod tests {
             };
             let mut state = Vec::new();
             Sessions::new(GroupId(0), Limits::DEFAULT.sessions()).write(&mut state);
-            let table = state.len();
+            Timers::default().write(&mut state);
+            let before_the_value = state.len();
             state.extend_from_slice(&40_u64.to_le_bytes());
             assert_eq!(restore(40, &state), (40, false));
-            assert_eq!(restore(50, &state[..table + 5]), (40, true));
+            assert_eq!(restore(50, &state[..before_the_value + 5]), (40, true));
             deliver(&mut machine, 41..=41);
             rounds(&mut machine, |_| true);
             assert!(!machine.has_room() && machine.stop().is_ok_and(|applier| applier.into_machine().is_none()));

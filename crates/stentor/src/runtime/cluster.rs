@@ -308,6 +308,7 @@ impl ClusterRuntime {
             variant: self.variant,
             total_loss: self.config.total_loss(),
             founding_ticks: FOUNDING_TICKS,
+            time_entries: self.limits().has_replies(),
             ..ReplicaConfig::new(self.topology.clone(), me, self.config.limits().window)
         };
         let mut member = make(fabric, replica, self.limits(), self.config.salt(), incarnation())?;

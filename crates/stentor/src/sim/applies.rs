@@ -4,6 +4,7 @@ use stentor_multicast::Incarnation;
 use stentor_simulation::sessions::Place;
 
 use crate::notes::Notes;
+use crate::timers::SharedTimers;
 use crate::{Context, Group, Position, ReadContext, Reply, SessionId, StateMachine};
 
 /// A state machine of any type, as far as it is applied and not copied.
@@ -11,6 +12,7 @@ pub(super) trait Applies {
     fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply);
     fn read(&self, at: &ReadContext<'_>, query: &[u8], reply: &mut Reply);
     fn session_ended(&mut self, at: &Context<'_>, session: SessionId);
+    fn timer(&mut self, at: &Context<'_>, timer: u64);
 }
 
 impl<S: StateMachine> Applies for S {
@@ -25,6 +27,10 @@ impl<S: StateMachine> Applies for S {
     fn session_ended(&mut self, at: &Context<'_>, session: SessionId) {
         StateMachine::session_ended(self, at, session);
     }
+
+    fn timer(&mut self, at: &Context<'_>, timer: u64) {
+        StateMachine::timer(self, at, timer);
+    }
 }
 
 /// The bytes that stand for a reply which is longer than replies may be.
@@ -37,9 +43,14 @@ pub(super) fn append(reply: &Reply, most: usize, out: &mut Vec<u8>) {
     if reply.has_overflowed() { out.extend(too_long(most)) } else { out.extend(reply.as_bytes()) }
 }
 
+/// The name of who sent what is at a place: a client, or the group whose time entry it is.
+fn sender(at: &Place<'_>) -> String {
+    at.client.map_or_else(|| format!("g{}", at.group.0 + 1), |client| format!("c{}", client.0))
+}
+
 /// Runs `with` in the context of a place. Notifications are not simulated: those that are sent are dropped.
-pub(super) fn in_context<T>(at: &Place<'_>, with: impl FnOnce(&Context<'_>) -> T) -> T {
-    let sender = format!("c{}", at.client.0);
+pub(super) fn in_context<T>(at: &Place<'_>, timers: &SharedTimers, with: impl FnOnce(&Context<'_>) -> T) -> T {
+    let sender = sender(at);
     with(&Context {
         group: Group(at.group),
         position: Position::at(at.timestamp, (at.group, at.number), Incarnation::NONE),
@@ -47,12 +58,13 @@ pub(super) fn in_context<T>(at: &Place<'_>, with: impl FnOnce(&Context<'_>) -> T
         session: at.session.map(SessionId),
         sender: &sender,
         notes: &Notes::default(),
+        timers,
     })
 }
 
 /// Runs `with` in the context of a query.
 pub(super) fn in_read_context<T>(at: &Place<'_>, with: impl FnOnce(&ReadContext<'_>) -> T) -> T {
-    let sender = format!("c{}", at.client.0);
+    let sender = sender(at);
     with(&ReadContext {
         group: Group(at.group),
         position: Position::at(at.timestamp, (at.group, at.number), Incarnation::NONE),

@@ -22,6 +22,7 @@ use super::script::Script;
 use super::sequential::Sequential;
 use super::wrongs::Wrongs;
 use crate::StateMachine;
+use crate::timers::SharedTimers;
 
 /// A simulated cluster: state machines of a user, and clients that call them, under all faults and in virtual time. One seed decides a run.
 ///
@@ -253,7 +254,8 @@ impl<S: StateMachine> SimCluster<S> {
         let most_reply = self.reply_bytes;
         Box::new(move |group| {
             let (machine, compare) = (Some(machine()), compare.clone());
-            Box::new(Hosted { machine, group, compare, most_reply, wrongs: wrongs.clone() })
+            let timers = SharedTimers::default();
+            Box::new(Hosted { machine, timers, group, compare, most_reply, wrongs: wrongs.clone() })
         })
     }
 
@@ -263,7 +265,7 @@ impl<S: StateMachine> SimCluster<S> {
             fresh: self.model.as_deref().unwrap_or(&machine),
             calls: &clients.calls,
             applied: &run.applied,
-            ends: &run.ends,
+            passed: &run.passed,
             most_reply: self.reply_bytes,
             reached: RefCell::new(BTreeMap::new()),
             wrongs: wrongs.clone(),

@@ -6,7 +6,7 @@
 //!
 //! Every run is judged by what Stentor promises: each group is linearizable, and over groups there is one serial order that respects sessions.
 //! So the replies that clients got must be those of some such order of their calls, applied to a *model* one after the other. The model is the
-//! machine itself, if no other is [given](SimCluster::model). Besides, members of a group must have equal values after the same calls, a read
+//! machine itself, if no other is [given](SimCluster::model). Besides, members of a group must have equal values and timers after the same calls, a read
 //! must not change the value, and every client must come to its end when the faults have stopped.
 //!
 //! ```
@@ -58,6 +58,9 @@
 //! assert!(report.count("answered") > 300);
 //! # Ok::<(), stentor::sim::SimError>(())
 //! ```
+//!
+//! [Timers](crate::Context::set_timer) fire and sessions end as in a cluster: where nobody calls, the leader of a group orders time entries. The
+//! model's timers fire at the places that members passed.
 //!
 //! # When a seed fails
 //! The error names the seed, what was violated, what shows it, and the last lines of the trace. The environment variable `STENTOR_SIM_SEED` has

@@ -52,6 +52,7 @@ impl SimReport {
             ("sessions taken up", sessions.sessions_taken_up),
             ("sessions run out", sessions.sessions_run_out),
             ("copies not applied again", sessions.duplicates_from_cache),
+            ("time entries", run.passed.values().filter(|passed| passed.client.is_none()).count() as u64),
             ("undecided", 0),
         ];
         SimReport { seeds: 1, counts }

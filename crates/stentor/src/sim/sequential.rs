@@ -6,22 +6,25 @@ use std::collections::BTreeMap;
 use stentor_checker as checker;
 use stentor_checker::calls::Model;
 use stentor_multicast::GroupId;
-use stentor_simulation::sessions::{AppliedCalls, Ends, Place};
+use stentor_session as session;
+use stentor_simulation::sessions::{AppliedCalls, Passed, Place};
 
 use super::applies::{Applies, append, in_context, in_read_context};
 use super::clients::SimCall;
 use super::wrongs::Wrongs;
+use crate::timers::SharedTimers;
 use crate::{Reply, SessionId};
 
 /// The sequential model of a service.
 ///
-/// Replies may depend on the context of a call: on its place, its session and on sessions that have ended before. So each call has the context
-/// here that members gave it, and the ends of sessions come where members were told of them. The order of the calls is the search's.
+/// Replies may depend on the context of a call: on its place, its session, and on sessions that have ended and timers that have fired before. So
+/// each call has the context here that members gave it, the ends of sessions come where members were told of them, and timers fire at the
+/// places that members passed. The order of the calls is the search's.
 pub(super) struct Sequential<'a> {
     pub(super) fresh: &'a dyn Fn() -> Box<dyn Applies>,
     pub(super) calls: &'a BTreeMap<u64, SimCall>,
     pub(super) applied: &'a AppliedCalls,
-    pub(super) ends: &'a BTreeMap<(GroupId, u64), Ends>,
+    pub(super) passed: &'a BTreeMap<(GroupId, u64), Passed>,
     pub(super) most_reply: usize,
     /// By group: a machine and what was done to it. Most searches go on where they were.
     pub(super) reached: RefCell<BTreeMap<u16, Reached>>,
@@ -31,8 +34,11 @@ pub(super) struct Sequential<'a> {
 /// A machine to which a sequence of calls has come.
 pub(super) struct Reached {
     machine: Box<dyn Applies>,
+    timers: SharedTimers,
     calls: Vec<u64>,
-    /// Ends of sessions up to this number are told.
+    /// Places up to this number are passed.
+    passed: u64,
+    /// The last of them at which a session ended or a timer fired.
     told: u64,
 }
 
@@ -58,55 +64,70 @@ impl Sequential<'_> {
         place.map_or(0, |applied| applied.number)
     }
 
-    /// Runs `with` with the machine of a group after `calls` and the ends of sessions that precede the call `token`.
+    /// Runs `with` with the machine of a group after `calls` and the places that precede the call `token`.
     fn with_machine<T>(&self, group: GroupId, calls: &[u64], token: u64, with: impl FnOnce(&mut Reached) -> T) -> T {
         let mut all = self.reached.borrow_mut();
         let reached = all.entry(group.0).or_insert_with(|| self.begin());
         let number = self.number(group, token);
-        let is_told_too_much =
-            number < reached.told && self.ends.range((group, number + 1)..=(group, reached.told)).next().is_some();
-        if !calls.starts_with(&reached.calls) || is_told_too_much {
+        if !calls.starts_with(&reached.calls) || number < reached.told {
             *reached = self.begin();
         }
         for call in &calls[reached.calls.len()..] {
             self.carry_out(group, reached, *call);
         }
-        self.tell_ends(group, reached, number);
+        self.pass_places(group, reached, number);
         with(reached)
     }
 
     fn begin(&self) -> Reached {
-        Reached { machine: (self.fresh)(), calls: Vec::new(), told: 0 }
+        let timers = SharedTimers::default();
+        Reached { machine: (self.fresh)(), timers, calls: Vec::new(), passed: 0, told: 0 }
     }
 
-    /// Tells of the sessions that end up to a number.
-    fn tell_ends(&self, group: GroupId, reached: &mut Reached, number: u64) {
-        if number <= reached.told {
+    /// Tells of the sessions that end up to a number, and fires timers.
+    fn pass_places(&self, group: GroupId, reached: &mut Reached, number: u64) {
+        if number <= reached.passed || self.wrongs.are_fatal() {
             return;
         }
-        for ((_, at), ends) in self.ends.range((group, reached.told + 1)..=(group, number)) {
-            let (groups, timestamp, client) = (&ends.groups[..], ends.timestamp, ends.client);
+        for ((_, at), passed) in self.passed.range((group, reached.passed + 1)..=(group, number)) {
+            let (groups, timestamp, client) = (&passed.groups[..], passed.timestamp, passed.client);
             let place = Place { token: 0, group, groups, timestamp, number: *at, client, session: None };
-            for session in &ends.sessions {
-                let machine = &mut reached.machine;
-                let told = || in_context(&place, |at| machine.session_ended(at, SessionId(*session)));
-                self.wrongs.run(|| "`session_ended` of the model".to_owned(), told);
+            let is_due = reached.timers.get().begin(timestamp.time);
+            if is_due || passed.sessions().next().is_some() {
+                reached.told = *at;
             }
+            self.tell_ends(&place, reached, &passed.ran_out);
+            let Reached { machine, timers, .. } = &mut *reached;
+            if is_due {
+                while let Some(timer) = timers.fire() {
+                    let fired = || in_context(&place, timers, |at| machine.timer(at, timer));
+                    self.wrongs.run(|| "`timer` of the model".to_owned(), fired);
+                }
+            }
+            self.tell_ends(&place, reached, &passed.ended);
         }
-        reached.told = number;
+        reached.passed = number;
+    }
+
+    fn tell_ends(&self, place: &Place<'_>, reached: &mut Reached, sessions: &[session::SessionId]) {
+        let Reached { machine, timers, .. } = reached;
+        for session in sessions {
+            let told = || in_context(place, timers, |at| machine.session_ended(at, SessionId(*session)));
+            self.wrongs.run(|| "`session_ended` of the model".to_owned(), told);
+        }
     }
 
     /// Applies a command, or answers a read, and returns the reply.
     fn carry_out(&self, group: GroupId, reached: &mut Reached, token: u64) -> Vec<u8> {
-        self.tell_ends(group, reached, self.number(group, token));
+        self.pass_places(group, reached, self.number(group, token));
         let mut reply = Reply::new(self.most_reply);
         // After a panic the machine may be broken, and the run has failed.
         if let Some(call) = self.calls.get(&token).filter(|_| !self.wrongs.are_fatal()) {
-            let machine = &mut reached.machine;
+            let Reached { machine, timers, .. } = &mut *reached;
             let place = self.place(group, token, call);
             let applied = || match call.is_read {
                 true => in_read_context(&place, |at| machine.read(at, &call.bytes, &mut reply)),
-                false => in_context(&place, |at| machine.apply(at, &call.bytes, &mut reply)),
+                false => in_context(&place, timers, |at| machine.apply(at, &call.bytes, &mut reply)),
             };
             self.wrongs.run(|| "the model".to_owned(), applied);
             if !call.is_read {
@@ -126,7 +147,7 @@ impl Sequential<'_> {
             groups: call.groups.ids(),
             timestamp: applied.map(|applied| applied.timestamp).unwrap_or_default(),
             number: applied.map_or(0, |applied| applied.number),
-            client: call.client,
+            client: Some(call.client),
             session: Some(call.session),
         }
     }

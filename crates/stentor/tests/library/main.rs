@@ -26,6 +26,7 @@ mod reads;
 mod roce_cluster;
 mod shm_cluster;
 mod switch;
+mod timers;
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -6,3 +6,4 @@ mod repeats;
 mod right;
 mod scripts;
 mod shop;
+mod timers;

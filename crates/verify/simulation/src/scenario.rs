@@ -41,6 +41,8 @@ pub struct Scenario {
     pub state_bytes: usize,
     /// A member that takes nothing for so long is expelled from flow control, ns; `None`: none stands still for long enough.
     pub expel_ns: Option<u64>,
+    /// Leaders order time entries, now and then.
+    pub time_entries: bool,
 }
 
 /// No run takes longer than this, virtual time. Without faults that last, a run is over after some milliseconds.
@@ -146,6 +148,7 @@ impl Scenario {
             client_timeout_ns: chance.pick(&[None, Some(CLIENT_TIMEOUT_NS), Some(CLIENT_TIMEOUT_NS)]),
             state_bytes: 0,
             expel_ns: Chance::new(seed, 407).pick(&[None, None, Some(EXPEL_NS)]),
+            time_entries: false,
         }
         .crowded(seed, profile)
         .rejoining(seed, profile)
@@ -180,6 +183,7 @@ impl Scenario {
             client_timeout_ns: None,
             state_bytes: 0,
             expel_ns: None,
+            time_entries: false,
         }
     }
 
@@ -309,6 +313,7 @@ impl Scenario {
             client_timeout_ns: None,
             state_bytes: 0,
             expel_ns: None,
+            time_entries: false,
         }
     }
 }

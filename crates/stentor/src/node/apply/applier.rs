@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use stentor_multicast::{ClientId, Incarnation, RestoreError, StateReader, Timestamp};
 use stentor_session::{
-    self as session, Answer, AnswerBuffer, At, Call, Outcome, ReplyRecord, Service, SessionLimits, Sessions,
+    self as session, Answer, AnswerBuffer, At, Call, Outcome, ReplyRecord, Service, SessionLimits, Sessions, Timers,
 };
 
 use super::batch::Batch;
@@ -18,14 +18,16 @@ use crate::node::hooks::Voice;
 use crate::node::state_writer::StateWriter;
 use crate::notes::Notes;
 use crate::state_machine::{Context, Frozen, ReadContext, Reply, SessionId, StateMachine};
+use crate::timers::SharedTimers;
 use crate::{Group, runtime::ClusterRuntime};
 
 /// The owner of a machine and of its group's sessions: it applies deliveries one by one, and keeps what is to be said to clients.
 ///
 /// # Invariants
 /// - A command that came in an envelope is applied if the table of sessions says so, and its reply is kept there. What came without one is
-///   applied, and nobody is answered.
-/// - A state is the table of sessions, and the machine's value behind it.
+///   applied, and nobody is answered. A time entry is no command.
+/// - At each position sessions end first, then timers fire, and the command is applied last.
+/// - A state is the table of sessions, the timers, and the machine's value behind them.
 /// - A machine that has panicked is not called again before it has taken over a state.
 /// - What follows a panic is not applied: the next command is the one at which it panicked, or none.
 pub(in crate::node) struct Applier<S> {
@@ -33,8 +35,10 @@ pub(in crate::node) struct Applier<S> {
     name: String,
     voice: Voice,
     group: Group,
-    /// The names of the clients.
+    /// The names of the clients, and of the groups, whose ids as clients come behind theirs.
     senders: Vec<String>,
+    /// How many clients there are.
+    clients: usize,
     /// The value with which the machine was started, written.
     first: Arc<[u8]>,
     sessions: Sessions,
@@ -43,6 +47,7 @@ pub(in crate::node) struct Applier<S> {
     notes: Notes,
     /// The record of an answer to a query.
     record: Vec<u8>,
+    timers: SharedTimers,
     progress: Arc<Progress>,
     looks: Looks<S>,
     /// Whether the machine has panicked, or has not taken over a state.
@@ -59,7 +64,8 @@ impl<S: StateMachine> Applier<S> {
     ) -> io::Result<Self> {
         let topology = plan.topology();
         let clients = (0..topology.clients() as u16).map(ClientId);
-        let senders = clients.map(|client| plan.name(topology.client_process(client)).to_owned()).collect();
+        let groups = topology.group_ids().map(|group| plan.group_name(group));
+        let senders = clients.map(|client| plan.name(topology.client_process(client))).chain(groups);
         let mut first = Vec::new();
         machine.freeze().write(&mut first)?;
         let limits = plan.config().limits().sessions();
@@ -68,13 +74,15 @@ impl<S: StateMachine> Applier<S> {
             name: name.to_owned(),
             voice: Arc::clone(voice),
             group,
-            senders,
+            senders: senders.map(str::to_owned).collect(),
+            clients: topology.clients(),
             first: first.into(),
             sessions: Sessions::new(group.0, limits),
             limits,
             reply: Reply::new(limits.reply_bytes as usize),
             notes: Notes::default(),
             record: Vec::new(),
+            timers: SharedTimers::default(),
             progress: Arc::new(Progress::new(group)),
             looks: Looks::default(),
             ill: false,
@@ -94,7 +102,7 @@ impl<S: StateMachine> Applier<S> {
     }
 
     /// Takes a delivery, and appends the answer for its client to `replies`. Returns the bytes of the command that the machine has
-    /// applied, which is the end of what was delivered: `None` for a query, a copy, a message of a session, and after a panic.
+    /// applied, which is the end of what was delivered: `None` for a query, a copy, a message of a session, a time entry, and after a panic.
     #[inline]
     pub(in crate::node) fn apply(&mut self, record: &Record<'_>, replies: &mut AnswerBuffer) -> Option<usize> {
         if self.ill {
@@ -102,20 +110,29 @@ impl<S: StateMachine> Applier<S> {
         }
         let Record { head: Head { client, enveloped, timestamp, number, origin }, groups, command } = *record;
         let position = Position::at(timestamp, (self.group.0, number), origin);
-        let Applier { machine, group, senders, sessions, reply, notes, .. } = self;
+        let Applier { machine, group, senders, clients, sessions, reply, notes, timers, .. } = self;
+        let is_time = usize::from(client.0) >= *clients;
         let sender = senders.get(usize::from(client.0)).map_or("?", String::as_str);
         let at = At { time: timestamp, index: number, incarnation: origin, destinations: groups, client: client.0 };
         let mut method = Method::Apply;
         let applied = catch_unwind(AssertUnwindSafe(|| {
-            let context = Context { group: *group, position, groups, session: None, sender, notes: &*notes };
+            let is_due = timers.get().begin(timestamp.time);
+            let timers = &*timers;
+            let context = Context { group: *group, position, groups, session: None, sender, notes: &*notes, timers };
             let mut service = Served { machine, reply, at: context, method: &mut method, applied: None };
+            sessions.expire(timestamp.time, &mut service);
+            if is_due {
+                service.fire_timers();
+            }
+            if is_time {
+                return None;
+            }
             if enveloped {
                 // A payload that no member can read is applied nowhere, and nobody is answered.
                 if let Ok(delivered) = sessions.deliver(&at, command, &mut service) {
                     replies.push(&Answer::to(client, &delivered));
                 }
             } else {
-                sessions.expire(timestamp.time, &mut service);
                 service.apply_bare(command);
             }
             service.applied
@@ -189,9 +206,21 @@ impl<S: StateMachine> Applier<S> {
             }
             self.read(head, query, replies);
         }
+        self.note_due();
         for client in again {
             self.say_again(*client, replies);
         }
+    }
+
+    /// Reports when something is due next: a session ends, or a timer fires.
+    #[inline]
+    pub(in crate::node) fn note_due(&mut self) {
+        if self.ill {
+            return;
+        }
+        let end = self.sessions.next_end().map(|end| end.saturating_add(1));
+        let due = end.into_iter().chain(self.timers.get().earliest()).min();
+        self.progress.note_due(due);
     }
 
     /// Answers who asks.
@@ -208,10 +237,11 @@ impl<S: StateMachine> Applier<S> {
         if self.ill {
             return None;
         }
-        let Applier { machine, name, voice, sessions, .. } = self;
+        let Applier { machine, name, voice, sessions, timers, .. } = self;
         let frozen = || {
             let mut table = Vec::new();
             sessions.write(&mut table);
+            timers.write(&mut table);
             StateWriter::begin((name, voice), WithSessions { table, value: machine.freeze() })
         };
         match catch_unwind(AssertUnwindSafe(frozen)) {
@@ -225,10 +255,11 @@ impl<S: StateMachine> Applier<S> {
 
     /// Takes over a state of `number` commands; of 0: the value with which the machine was started.
     pub(in crate::node) fn restore(&mut self, number: u64, mut chunks: VecDeque<Vec<u8>>) {
-        let Applier { machine, first, group, limits, sessions, .. } = self;
+        let Applier { machine, first, group, limits, sessions, timers, .. } = self;
         let restored = catch_unwind(AssertUnwindSafe(|| match number {
             0 => {
                 *sessions = Sessions::new(group.0, *limits);
+                *timers = SharedTimers::default();
                 let restored = machine.restore(&mut &first[..]);
                 restored.map_err(|error| RestoreError(format!("its own first value cannot be read: {error}")))
             }
@@ -237,6 +268,9 @@ impl<S: StateMachine> Applier<S> {
                 let table = Sessions::read_from(group.0, *limits, &mut state);
                 *sessions =
                     table.map_err(|why| RestoreError(format!("the sessions of clients cannot be read: {why}")))?;
+                let set = Timers::read_from(&mut state);
+                let set = set.map_err(|why| RestoreError(format!("the timers cannot be read: {why}")))?;
+                *timers = SharedTimers::new(set);
                 let restored = machine.restore(&mut Bytes(state));
                 restored.map_err(|error| RestoreError(error.to_string()))
             }
@@ -245,6 +279,7 @@ impl<S: StateMachine> Applier<S> {
             Ok(restored) => {
                 self.ill = restored.is_err();
                 self.progress.note_restored(restored.map(|()| number));
+                self.note_due();
             }
             Err(panic) => self.poison(self.last(number), "restore", &*panic),
         }
@@ -290,6 +325,7 @@ enum Method {
     Apply,
     Read,
     SessionEnded,
+    Timer,
 }
 
 impl Method {
@@ -298,6 +334,7 @@ impl Method {
             Method::Apply => "apply",
             Method::Read => "read",
             Method::SessionEnded => "session_ended",
+            Method::Timer => "timer",
         }
     }
 }
@@ -321,6 +358,15 @@ impl<S: StateMachine> Served<'_, S> {
         self.reply.clear();
         self.machine.apply(&self.at, command, self.reply);
         self.applied = Some(command.len());
+    }
+
+    /// Fires what is due at this position, and what that sets for it.
+    #[cold]
+    fn fire_timers(&mut self) {
+        *self.method = Method::Timer;
+        while let Some(timer) = self.at.timers.fire() {
+            self.machine.timer(&self.at, timer);
+        }
     }
 
     /// Answers a query.
@@ -354,7 +400,7 @@ impl<S: StateMachine> Service for Served<'_, S> {
     }
 }
 
-/// A frozen value with the table of sessions before it.
+/// A frozen value with the table of sessions and the timers before it.
 struct WithSessions<T> {
     table: Vec<u8>,
     value: T,

@@ -24,12 +24,18 @@ pub(in crate::node) struct Progress {
     incarnation: AtomicU64,
     /// Commands that the value contains.
     commands: AtomicU64,
+    /// The time at which something is due; `NEVER`: nothing is. It was found after so many commands.
+    due: AtomicU64,
+    due_after: AtomicU64,
     /// States that were taken over, or could not be.
     restores: AtomicU64,
     /// Whether the machine is poisoned, or a state was not taken over.
     ill: AtomicBool,
     rare: Mutex<Rare>,
 }
+
+/// No time.
+const NEVER: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 struct Rare {
@@ -47,6 +53,8 @@ impl Progress {
             index: AtomicU64::new(0),
             incarnation: AtomicU64::new(0),
             commands: AtomicU64::new(0),
+            due: AtomicU64::new(NEVER),
+            due_after: AtomicU64::new(0),
             restores: AtomicU64::new(0),
             ill: AtomicBool::new(false),
             rare: Mutex::default(),
@@ -69,6 +77,22 @@ impl Progress {
         self.incarnation.store(position.incarnation, Ordering::Relaxed);
         self.version.store(version + 2, Ordering::Release);
         self.commands.store(position.index, Ordering::Release);
+    }
+
+    /// The first time at which something is due, after the commands that are applied. Only the thread that applies calls this.
+    #[inline]
+    pub(super) fn note_due(&self, due: Option<u64>) {
+        self.due.store(due.unwrap_or(NEVER), Ordering::Relaxed);
+        self.due_after.store(self.commands.load(Ordering::Relaxed), Ordering::Release);
+    }
+
+    /// Returns the first time at which something is due after `commands` commands: a session ends, or a timer fires. `None`: nothing is, or
+    /// these are not applied yet, and may change it.
+    #[inline]
+    pub(in crate::node) fn due(&self, commands: u64) -> Option<u64> {
+        let is_known = self.due_after.load(Ordering::Acquire) == commands;
+        let due = self.due.load(Ordering::Relaxed);
+        (is_known && due != NEVER).then_some(due)
     }
 
     /// A state was taken over that contains so many commands; or it could not be.

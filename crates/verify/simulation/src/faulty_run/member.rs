@@ -13,6 +13,8 @@ use crate::chance::Chance;
 use crate::clocks::BOUND_NS;
 use crate::scenario::Scenario;
 
+/// The stream of choices of time entries.
+const TIMES: u64 = 900;
 /// Time between ticks of the state machine, ns.
 pub(crate) const TICK_NS: u64 = 20_000;
 
@@ -28,6 +30,8 @@ pub(super) struct MemberActor {
     /// The last ballot in which it was ready to lead.
     ready: Option<Ballot>,
     digest: u64,
+    /// Says when it orders a time entry, if it leads.
+    times: Chance,
     shared: Rc<Shared>,
 }
 
@@ -58,6 +62,7 @@ impl MemberActor {
     pub(super) fn new(shared: &Rc<Shared>, me: ProcessId, incarnation: u64) -> Result<Self, NodeError> {
         let config = ReplicaConfig {
             mutant: shared.mutant,
+            time_entries: shared.scenario.time_entries,
             ..ReplicaConfig::new(shared.topology.clone(), me, shared.scenario.limits.window)
         };
         let mut member = start(&shared.world, &shared.scenario, config, shared.salt, incarnation)?;
@@ -76,6 +81,7 @@ impl MemberActor {
             forgetful: incarnation > 1,
             ready: None,
             digest: 0,
+            times: Chance::new(shared.salt ^ u64::from(me.0) ^ incarnation << 16, TIMES),
             shared: Rc::clone(shared),
         })
     }
@@ -101,7 +107,11 @@ impl MemberActor {
         let housekept = self.member.housekeep();
         let MemberActor { member, me, group, absent, digest, shared, .. } = self;
         let mut app = App { now_ns, me: *me, group: *group, absent, digest, shared };
-        let worked = member.step(Duration::from_nanos(member_ns), &mut app);
+        let mut worked = member.step(Duration::from_nanos(member_ns), &mut app);
+        if shared.scenario.time_entries && shared.world.is_up(*me) && self.times.between(0, 7) == 0 {
+            let now = Duration::from_nanos(member_ns);
+            worked |= member.group_time(now).and_then(|time| member.order_time(time, &mut app)).is_some();
+        }
         while let Some(report) = member.take_transfer_report() {
             shared.transfers.borrow_mut().count(&report);
         }

@@ -24,17 +24,26 @@ pub struct Applied {
     pub reply: Vec<u8>,
 }
 
-/// Sessions that ended at one place of a group's order.
+/// One place of a group's order.
 #[derive(Clone, Debug)]
-pub struct Ends {
-    /// The final timestamp of the message at which they did.
+pub struct Passed {
+    /// The final timestamp of the message there.
     pub timestamp: Timestamp,
     /// Its groups.
     pub groups: Vec<GroupId>,
-    /// Who multicast it.
-    pub client: ClientId,
-    /// The sessions, as members were told.
-    pub sessions: Vec<SessionId>,
+    /// Who multicast it. `None`: it is a time entry.
+    pub client: Option<ClientId>,
+    /// The sessions that ran out by then, in the order in which members were told. They were told before timers fired.
+    pub ran_out: Vec<SessionId>,
+    /// Those that the message ended. Members were told after timers had fired.
+    pub ended: Vec<SessionId>,
+}
+
+impl Passed {
+    /// All sessions that ended there.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.ran_out.iter().chain(&self.ended).copied()
+    }
 }
 
 /// A place in one group's order: the number of a delivery.
@@ -79,8 +88,8 @@ pub(super) struct Ledger {
     last: HashMap<GroupId, [u64; 2]>,
     /// Sessions that ended or ran out in a group.
     ended: HashSet<(GroupId, SessionId)>,
-    /// And where, as far as members have applied the deliveries there.
-    ends: BTreeMap<Place, Ends>,
+    /// The places at which sessions did, as far as members have applied the deliveries there; of a machine of somebody else's all places.
+    passed: BTreeMap<Place, Passed>,
     /// The first violation of each property.
     violations: BTreeMap<&'static str, String>,
     /// Those that nobody has asked for yet.
@@ -173,13 +182,17 @@ impl Ledger {
         self.ended.extend(sessions.into_iter().map(|session| (group, session)));
     }
 
-    /// Sessions ended at a member, at a place. Returns whether it is the first one to be told.
-    pub(super) fn ended_at(&mut self, place: Place, ends: Ends) -> bool {
-        self.ended(place.0, ends.sessions.iter().copied());
-        let entry = self.ends.entry(place);
+    /// A member passes a place. Returns whether sessions ended there and it is the first one to be told.
+    pub(super) fn passes(&mut self, place: Place, passed: Passed) -> bool {
+        let have_ended = passed.sessions().next().is_some();
+        if !have_ended && self.of_tally {
+            return false;
+        }
+        self.ended(place.0, passed.sessions());
+        let entry = self.passed.entry(place);
         let is_first = matches!(entry, Entry::Vacant(_));
-        entry.or_insert(ends);
-        is_first
+        entry.or_insert(passed);
+        is_first && have_ended
     }
 
     /// A member has this table and this value after this delivery.
@@ -291,9 +304,9 @@ impl Ledger {
         (verdicts, first)
     }
 
-    /// Returns where calls were applied, and where sessions ended.
-    pub(super) fn into_places(self) -> (AppliedCalls, BTreeMap<(GroupId, u64), Ends>) {
-        (self.commands.into_iter().map(|(token, command)| (token, command.applied)).collect(), self.ends)
+    /// Returns where calls were applied, and all places.
+    pub(super) fn into_places(self) -> (AppliedCalls, BTreeMap<(GroupId, u64), Passed>) {
+        (self.commands.into_iter().map(|(token, command)| (token, command.applied)).collect(), self.passed)
     }
 }
 

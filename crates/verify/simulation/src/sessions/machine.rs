@@ -16,6 +16,16 @@ pub trait Machine {
     /// Takes note that a session has ended or run out.
     fn session_ended(&mut self, at: &Place<'_>, session: SessionId);
 
+    /// Fires the timers that are due at a place. It comes behind the ends of sessions there, and before the call.
+    fn fire_timers(&mut self, at: &Place<'_>) {
+        let _ = at;
+    }
+
+    /// Returns the earliest time of a timer.
+    fn next_timer(&mut self) -> Option<u64> {
+        None
+    }
+
     /// Writes the state for a member that lacks it.
     fn write(&self, out: &mut Vec<u8>);
 
@@ -31,7 +41,7 @@ pub trait Machine {
 /// Where a call is applied, or a session ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// What tells the call from all others of the run; 0: a session ends.
+    /// What tells the call from all others of the run; 0: a session ends, or a timer fires.
     pub token: u64,
     /// The group that applies it here.
     pub group: GroupId,
@@ -41,8 +51,8 @@ pub struct Place<'a> {
     pub timestamp: Timestamp,
     /// Its number in the order of the group.
     pub number: u64,
-    /// The client that multicast it.
-    pub client: ClientId,
-    /// The session of the call; `None`: a session ends.
+    /// The client that multicast it. `None`: it is a time entry.
+    pub client: Option<ClientId>,
+    /// The session of the call; `None`: a session ends, or a timer fires.
     pub session: Option<SessionId>,
 }

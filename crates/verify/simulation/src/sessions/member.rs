@@ -8,7 +8,7 @@ use stentor_fabric_sim::SimFabric;
 use stentor_multicast::{Application, Ballot, ClientId, Delivered, GroupId, Member, NodeError, ReplicaConfig};
 use stentor_session::{Answer, Answers, At, Kind, Reads, ReadyRead, Sessions, Verdict};
 
-use super::ledger::Ends;
+use super::ledger::Passed;
 use super::machine::{Machine, Place};
 use super::reading;
 use super::served::{Done, Served};
@@ -52,8 +52,9 @@ pub(super) struct MemberActor {
 impl MemberActor {
     pub(super) fn new(shared: &Rc<Shared>, me: ProcessId, incarnation: u64) -> Result<Self, NodeError> {
         let (topology, base) = (&shared.topology, &shared.scenario.base);
-        let mutant = shared.mutant.of_multicast();
-        let config = ReplicaConfig { mutant, ..ReplicaConfig::new(topology.clone(), me, base.limits.window) };
+        let (mutant, time_entries) = (shared.mutant.of_multicast(), shared.scenario.time_entries);
+        let config = ReplicaConfig::new(topology.clone(), me, base.limits.window);
+        let config = ReplicaConfig { mutant, time_entries, ..config };
         let mut member = start(&shared.world, base, config, shared.salt, incarnation)?;
         member.set_clock_bound(Duration::from_nanos(BOUND_NS));
         let group = member.replica().group();
@@ -93,11 +94,12 @@ impl MemberActor {
         told.expect("the clocks are of this age");
         let mut worked = self.member.housekeep();
         let MemberActor { member, me, absent, applied, shared, .. } = self;
-        let mut app = App { now_ns, me: *me, absent, applied, shared };
-        worked |= member.step(Duration::from_nanos(member_ns), &mut app);
+        let (mut app, now) = (App { now_ns, me: *me, absent, applied, shared }, Duration::from_nanos(member_ns));
+        worked |= member.step(now, &mut app);
         if !shared.world.is_up(*me) {
             return false;
         }
+        worked |= order_what_is_due(member, &mut app, now);
         worked |= self.answer();
         worked |= self.answer_reads();
         self.note(now_ns);
@@ -202,6 +204,17 @@ impl MemberActor {
     }
 }
 
+/// Orders a time entry where a member leads, and a session ends or a timer is due by now. Returns whether one was ordered.
+fn order_what_is_due(member: &mut Member<SimFabric>, app: &mut App<'_>, now: Duration) -> bool {
+    if !app.shared.scenario.time_entries {
+        return false;
+    }
+    let end = app.applied.sessions.next_end().map(|end| end + 1);
+    let due = end.into_iter().chain(app.applied.machine.next_timer()).min();
+    let has_come = due.zip(member.group_time(now)).filter(|(due, time)| due <= time);
+    has_come.is_some_and(|(due, _)| member.order_time(due.saturating_sub(1), app).is_some())
+}
+
 /// The application of one step.
 struct App<'a> {
     now_ns: u64,
@@ -218,8 +231,17 @@ impl App<'_> {
         let groups: Vec<GroupId> = delivered.groups.iter().collect();
         let client = delivered.id.client;
         let (timestamp, number) = (delivered.timestamp, delivered.number);
-        let place = Place { token: 0, group: *group, groups: &groups, timestamp, number, client, session: None };
+        let sender = self.shared.sender_of(delivered);
+        let place =
+            Place { token: 0, group: *group, groups: &groups, timestamp, number, client: sender, session: None };
         let mut service = Served { machine: &mut **machine, at: place, done };
+        sessions.expire(timestamp.time, &mut service);
+        service.fire_timers();
+        if sender.is_none() {
+            let mut counts = self.shared.counts.borrow_mut();
+            counts.sessions_run_out += done.ran_out.len() as u64;
+            return;
+        }
         let at = At {
             time: timestamp,
             index: number,
@@ -245,9 +267,9 @@ impl App<'_> {
         }
         let Answer { client, by_all, record, .. } = Answer::to(client, &judged);
         replies.push((client, by_all, record.to_vec()));
+        // Those of mutants may end otherwise.
         let ends = judged.verdict == Verdict::CarriedOut(Kind::End);
-        // The last of those that ended here was ended by its process.
-        counts.sessions_run_out += (done.ended.len() - usize::from(ends)) as u64;
+        counts.sessions_run_out += (done.ran_out.len() + done.ended.len() - usize::from(ends)) as u64;
     }
 
     fn judge(&self, number: u64) {
@@ -277,13 +299,12 @@ impl Application for App<'_> {
         self.apply(delivered, &mut done);
         let mut ledger = self.shared.ledger.borrow_mut();
         ledger.reads.delivered(group, number, timestamp);
-        if !done.ended.is_empty() {
-            let (groups, client) = (delivered.groups.iter().collect(), delivered.id.client);
-            let names: Vec<String> = done.ended.iter().map(|session| format!("{:08x}", session.0 >> 96)).collect();
-            if ledger.ended_at((group, number), Ends { timestamp, groups, client, sessions: done.ended }) {
-                let names = names.join(", ");
-                self.shared.tell(|| format!("group {} is told that session {names} has ended, at {number}", group.0));
-            }
+        let (groups, client) = (delivered.groups.iter().collect(), self.shared.sender_of(delivered));
+        let passed = Passed { timestamp, groups, client, ran_out: done.ran_out, ended: done.ended };
+        let names: Vec<String> = passed.sessions().map(|session| format!("{:08x}", session.0 >> 96)).collect();
+        if ledger.passes((group, number), passed) {
+            let names = names.join(", ");
+            self.shared.tell(|| format!("group {} is told that session {names} has ended, at {number}", group.0));
         }
         if let Some((token, reply)) = done.applied {
             self.applied.tokens.push(token);

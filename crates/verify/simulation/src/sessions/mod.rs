@@ -44,7 +44,7 @@ mod told;
 mod workload;
 
 pub use counts::SessionCounts;
-pub use ledger::{Applied, AppliedCalls, Ends};
+pub use ledger::{Applied, AppliedCalls, Passed};
 pub use machine::{Machine, Place};
 pub use mutant::Mutant;
 pub use run::{RunReport, record_seed, run_seed, run_seed_without_reads};

@@ -122,7 +122,8 @@ pub(super) fn answer(member: &mut Member<SimFabric>, machine: &mut dyn Machine, 
     let (group, index) = (member.replica().group(), member.applied());
     let (client, last) = (read.client, member.last_timestamp());
     let timestamp = stentor_multicast::Timestamp { time: last.time.max(time).max(read.time), ..last };
-    let place = Place { token: 0, group, groups: &[group], timestamp, number: index, client, session: None };
+    let place =
+        Place { token: 0, group, groups: &[group], timestamp, number: index, client: Some(client), session: None };
     let mut bytes = Vec::new();
     machine.query(&place, read.query, &mut bytes);
     let position = Position { timestamp, index, incarnation: member.replica().origin_of(index) };

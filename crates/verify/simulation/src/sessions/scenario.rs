@@ -73,6 +73,8 @@ pub struct Scenario {
     pub copies_ns: Option<u64>,
     /// The mean time between two reads of a client, outside the order, ns; `None`: there are none.
     pub reads_ns: Option<u64>,
+    /// Whether groups order time entries, where a session ends or a timer is due.
+    pub time_entries: bool,
 }
 
 impl Scenario {
@@ -123,6 +125,7 @@ impl Scenario {
             patience_ns: chance.pick(&[None, Some(100_000), Some(400_000)]),
             copies_ns: chance.pick(&[None, Some(50_000), Some(150_000)]),
             reads_ns: Chance::new(seed, READS).pick(&[None, Some(20_000), Some(100_000)]),
+            time_entries: false,
             base,
         }
     }

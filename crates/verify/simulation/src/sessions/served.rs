@@ -12,6 +12,9 @@ pub(super) const TOKEN_BYTES: usize = 8;
 pub(super) struct Done {
     /// Token and whole reply of a command that was applied, or of a query.
     pub(super) applied: Option<(u64, Vec<u8>)>,
+    /// Sessions that ran out before the message.
+    pub(super) ran_out: Vec<SessionId>,
+    /// Those that the message ended.
     pub(super) ended: Vec<SessionId>,
 }
 
@@ -21,6 +24,14 @@ pub(super) struct Served<'a> {
     /// Where that is, without token and session.
     pub(super) at: Place<'a>,
     pub(super) done: &'a mut Done,
+}
+
+impl Served<'_> {
+    /// Fires the timers that are due at this place. The sessions that have ended by now ran out.
+    pub(super) fn fire_timers(&mut self) {
+        self.done.ran_out.append(&mut self.done.ended);
+        self.machine.fire_timers(&self.at);
+    }
 }
 
 impl Service for Served<'_> {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use stentor_multicast::{GroupId, NodeError};
 
-use super::ledger::{AppliedCalls, Ends};
+use super::ledger::{AppliedCalls, Passed};
 use super::machine::Machine;
 use super::mutant::Mutant;
 use super::run::{self, Parts, RunReport};
@@ -34,8 +34,8 @@ pub struct ServiceRun {
     pub hashes: SeedHashes,
     /// Where each call was applied.
     pub applied: AppliedCalls,
-    /// Where sessions ended, by group and number.
-    pub ends: BTreeMap<(GroupId, u64), Ends>,
+    /// The places that members passed, by group and number.
+    pub passed: BTreeMap<(GroupId, u64), Passed>,
     /// The values of two members differed, and not only what they keep for sessions.
     pub values_differ: bool,
     /// What happened, in words, if it was asked for; of a long run the end.
@@ -56,16 +56,16 @@ impl Service {
     /// If groups and clients of the shape are no [`Topology`](stentor_multicast::Topology).
     pub fn run(self, seed: u64, tells: bool) -> Result<ServiceRun, NodeError> {
         let Service { shape, machine, workload } = self;
-        let scenario = Scenario::of_shape(seed, &shape);
+        let scenario = Scenario { time_entries: true, ..Scenario::of_shape(seed, &shape) };
         let story = tells.then(Story::default);
         let recovery_steps = shape.recovery_steps();
         let parts = Parts { scenario, of_tally: false, machine, workload, story, recovery_steps };
         let record = if tells { Record::Hashes } else { Record::Nothing };
         let mut ended = run::run(seed, parts, Mutant::None, record)?;
         let values_differ = ended.ledger.do_values_differ();
-        let (applied, ends) = ended.ledger.into_places();
+        let (applied, passed) = ended.ledger.into_places();
         let (report, hashes) = (ended.report, ended.recorded.hashes());
         let (story, leaders, restores) = (ended.story, ended.leaders, ended.restores);
-        Ok(ServiceRun { report, hashes, applied, ends, values_differ, story, leaders, restores })
+        Ok(ServiceRun { report, hashes, applied, passed, values_differ, story, leaders, restores })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Transcript, World};
-use stentor_multicast::{GroupId, Topology};
+use stentor_multicast::{ClientId, Delivered, GroupId, Topology};
 use stentor_session::Sessions;
 
 use super::counts::SessionCounts;
@@ -56,6 +56,11 @@ impl Shared {
     /// An empty table of a group.
     pub(super) fn table(&self, group: GroupId) -> Sessions {
         Sessions::new(group, self.scenario.sessions).with_mutant(self.mutant.of_sessions())
+    }
+
+    /// The client that multicast a message. `None`: it is a time entry.
+    pub(super) fn sender_of(&self, delivered: &Delivered<'_>) -> Option<ClientId> {
+        Some(delivered.id.client).filter(|client| self.topology.time_group(*client).is_none())
     }
 
     /// The number of another command or query, from 1.

@@ -1,0 +1,285 @@
+//! Timers and the ends of sessions, in groups in which no client sends anything.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use stentor::{ApplyThread, Client, Cluster, Context, Frozen, Group, Node, Reply, SessionId, StateMachine, Turn};
+use stentor_testutil::TempDir;
+
+use crate::until::until;
+
+/// More than a timer is late on a host with other work.
+const LATE_NS: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+/// What stands for a session in the place of a timer's id.
+const SESSION: u64 = u64::MAX;
+/// A timer that sets itself for a time that has come, again and again.
+const ENDLESS: u64 = 666;
+
+/// Something that was due: what, at which time, and where in the order that was told: time and index.
+type Fired = (u64, u64, u64, u64);
+
+/// What was due, and what is to come.
+#[derive(Clone, Default)]
+struct Alarms {
+    fired: Vec<Fired>,
+    set: BTreeMap<u64, u64>,
+    /// The same as `fired`, for whoever looks from outside.
+    seen: Arc<Mutex<Vec<Fired>>>,
+    /// How late the latest was here, by the clock of the host, ns.
+    late: Arc<AtomicU64>,
+}
+
+impl Alarms {
+    fn note(&mut self, at: &Context<'_>, what: u64, due: u64) {
+        if what != SESSION {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+            self.late.fetch_max(now.saturating_sub(due), Ordering::Relaxed);
+        }
+        self.fired.push((what, due, at.time(), at.position().index));
+        self.show();
+    }
+
+    fn show(&self) {
+        self.seen.lock().expect("nobody panics").clone_from(&self.fired);
+    }
+}
+
+impl StateMachine for Alarms {
+    type Frozen = Alarms;
+
+    /// A command is a timer's id and in how many milliseconds it is due; 0: it is cleared. The reply is the number of timers that fired.
+    fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
+        let ([timer, ms], _) = words(command);
+        let due = at.time() + ms * MS;
+        if ms == 0 {
+            self.set.remove(&timer);
+            at.clear_timer(timer);
+        } else {
+            self.set.insert(timer, due);
+            at.set_timer(due, timer);
+        }
+        reply.extend(&(self.fired.len() as u64).to_le_bytes());
+    }
+
+    fn timer(&mut self, at: &Context<'_>, timer: u64) {
+        assert_eq!(at.session(), None);
+        if timer == ENDLESS {
+            return at.set_timer(at.time(), ENDLESS);
+        }
+        let due = self.set.remove(&timer).expect("it was set, and fires once");
+        assert!(at.time() >= due, "{timer} fires {} ns too early", due - at.time());
+        self.note(at, timer, due);
+    }
+
+    fn session_ended(&mut self, at: &Context<'_>, _: SessionId) {
+        self.note(at, SESSION, 0);
+    }
+
+    fn freeze(&self) -> Alarms {
+        self.clone()
+    }
+
+    fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes)?;
+        let ([fired], mut rest) = words(&bytes);
+        (self.fired, self.set) = (Vec::new(), BTreeMap::new());
+        for _ in 0..fired {
+            let ([what, due, time, index], behind) = words(rest);
+            self.fired.push((what, due, time, index));
+            rest = behind;
+        }
+        while !rest.is_empty() {
+            let ([timer, due], behind) = words(rest);
+            self.set.insert(timer, due);
+            rest = behind;
+        }
+        self.show();
+        Ok(())
+    }
+}
+
+impl Frozen for Alarms {
+    fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        let mut all = vec![self.fired.len() as u64];
+        all.extend(self.fired.iter().flat_map(|(what, due, time, index)| [*what, *due, *time, *index]));
+        all.extend(self.set.iter().flat_map(|(timer, due)| [*timer, *due]));
+        all.iter().try_for_each(|word| out.write_all(&word.to_le_bytes()))
+    }
+}
+
+/// The first words of some bytes, and what follows. Words that are not there are 0.
+fn words<const N: usize>(bytes: &[u8]) -> ([u64; N], &[u8]) {
+    let word =
+        |at: usize| bytes.get(8 * at..8 * at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes);
+    (std::array::from_fn(word), bytes.get(8 * N..).unwrap_or_default())
+}
+
+/// A node on a thread that may end as if its process was killed: in the midst of everything.
+struct Killable {
+    killed: Arc<AtomicBool>,
+    seen: Arc<Mutex<Vec<Fired>>>,
+    late: Arc<AtomicU64>,
+    leads: Arc<AtomicBool>,
+    joined: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Killable {
+    fn start(cluster: &Cluster, name: &str, on: ApplyThread) -> Killable {
+        let seen = Arc::default();
+        let late = Arc::default();
+        let machine = Alarms { seen: Arc::clone(&seen), late: Arc::clone(&late), ..Alarms::default() };
+        let mut node: Node<Alarms> = cluster.node(name, machine).apply_on(on).start().expect("it starts");
+        let (killed, leads, joined) =
+            (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)), Arc::default());
+        let (until_killed, says, is_in) = (Arc::clone(&killed), Arc::clone(&leads), Arc::clone(&joined));
+        let run = move || {
+            while !until_killed.load(Ordering::Relaxed) {
+                if let Turn::Idle(_) = node.turn().expect("it goes on") {
+                    thread::sleep(Duration::from_micros(500));
+                }
+                let status = node.status();
+                says.store(status.leads, Ordering::Relaxed);
+                AtomicBool::store(&is_in, !status.joining, Ordering::Relaxed);
+            }
+        };
+        Killable { killed, seen, late, leads, joined, thread: Some(thread::spawn(run)) }
+    }
+
+    fn fired(&self) -> Vec<Fired> {
+        self.seen.lock().expect("nobody panics").clone()
+    }
+}
+
+impl Drop for Killable {
+    fn drop(&mut self) {
+        self.killed.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// A group of three.
+struct Running {
+    nodes: Vec<Option<Killable>>,
+    cluster: Cluster,
+    group: Group,
+    on: ApplyThread,
+    _directory: TempDir,
+}
+
+impl Running {
+    fn new(name: &str, on: ApplyThread) -> Running {
+        let directory = TempDir::new();
+        let named = (1..=3).map(|n| (format!("m{n}"), format!("127.0.0.{n}:7101")));
+        let silence = Duration::from_millis(400)..=Duration::from_millis(800);
+        let builder = Cluster::builder(name).directory(&directory).election(silence).group("g1", named);
+        let cluster = builder.build().expect("a sound cluster");
+        let group = cluster.group("g1").expect("it is there");
+        let mut running = Running { nodes: vec![None, None, None], cluster, group, on, _directory: directory };
+        (0..3).for_each(|at| running.start(at));
+        running.joined();
+        running
+    }
+
+    fn start(&mut self, at: usize) {
+        self.nodes[at] = Some(Killable::start(&self.cluster, &format!("m{}", at + 1), self.on));
+    }
+
+    fn up(&self) -> impl Iterator<Item = &Killable> {
+        self.nodes.iter().flatten()
+    }
+
+    /// Waits until all that are up are members.
+    fn joined(&self) {
+        until("all have joined", || self.up().all(|node| node.joined.load(Ordering::Relaxed)).then_some(()));
+    }
+
+    fn leader(&self) -> usize {
+        let leads = |node: &Option<Killable>| node.as_ref().is_some_and(|node| node.leads.load(Ordering::Relaxed));
+        until("a leader", || self.nodes.iter().position(leads))
+    }
+
+    fn client(&self) -> Client {
+        self.cluster.client().session_ttl(Duration::from_secs(2)).connect().expect("it is let in")
+    }
+
+    fn set(&self, client: &Client, timer: u64, ms: u64) {
+        let command = [timer.to_le_bytes(), ms.to_le_bytes()].concat();
+        client.call(self.group, &command).wait().expect("it is applied");
+    }
+
+    /// Waits until everybody was told of these, and nothing else, in this order. Returns how late the latest was, by the clock of the host, ns.
+    fn told(&self, expected: &[u64]) -> u64 {
+        until("all have fired", || self.up().all(|node| node.fired().len() >= expected.len()).then_some(()));
+        let all: Vec<Vec<Fired>> = self.up().map(Killable::fired).collect();
+        assert!(all.windows(2).all(|two| two[0] == two[1]), "at the same places with the same times: {all:?}");
+        let what: Vec<u64> = all[0].iter().map(|(what, ..)| *what).collect();
+        assert_eq!(what, expected);
+        self.up().map(|node| node.late.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+}
+
+#[test]
+fn timers_fire_in_an_idle_group_at_their_times_and_alike_at_all_members() {
+    for (name, on) in [("timers", ApplyThread::Own), ("timers-here", ApplyThread::Protocol)] {
+        let running = Running::new(name, on);
+        let client = running.client();
+        for (timer, ms) in [(5, 300), (4, 200), (9, 250), (7, 5_000), (8, 300), (7, 0), (9, 400)] {
+            running.set(&client, timer, ms);
+        }
+        let late = running.told(&[4, 5, 8, 9]);
+        eprintln!("{name}: the latest timer is {} µs late", late / 1_000);
+        assert!(late < LATE_NS, "{late} ns");
+    }
+}
+
+#[test]
+fn timers_survive_a_leader_that_is_killed_and_members_that_get_the_state() {
+    let mut running = Running::new("timers-leader", ApplyThread::Own);
+    let client = running.client();
+    running.set(&client, 1, 100);
+    running.set(&client, 2, 2_500);
+    running.set(&client, 3, 5_000);
+    running.told(&[1]);
+    let leader = running.leader();
+    running.nodes[leader] = None;
+    let late = running.told(&[1, 2]);
+    eprintln!("after a change of the leader the timer is {} µs late", late / 1_000);
+    // It has nothing, and gets the value and the timers of the others.
+    running.start(leader);
+    running.joined();
+    let late = running.told(&[1, 2, 3]);
+    eprintln!("with a member that came back it is {} µs late", late / 1_000);
+    assert!(late < 5 * LATE_NS, "{late} ns");
+}
+
+#[test]
+fn sessions_of_clients_that_are_gone_end_in_an_idle_group() {
+    let running = Running::new("timers-sessions", ApplyThread::Own);
+    let client = running.client();
+    running.set(&client, 1, 100);
+    // As if its process was killed: nobody ends the session, and nobody renews it.
+    client.leave().expect("it has called");
+    let since = Instant::now();
+    running.told(&[1, SESSION]);
+    let took = since.elapsed();
+    assert!((Duration::from_millis(900)..Duration::from_secs(10)).contains(&took), "{took:?}");
+}
+
+#[test]
+fn a_machine_that_sets_timers_without_end_answers_its_clients() {
+    let running = Running::new("timers-endless", ApplyThread::Own);
+    let client = running.client();
+    running.set(&client, ENDLESS, 1);
+    for timer in 0..20 {
+        running.set(&client, timer, 50);
+    }
+    running.set(&client, ENDLESS, 0);
+    running.told(&(0..20).collect::<Vec<_>>());
+}

@@ -1,0 +1,152 @@
+//! Timers of machines under simulation: leases that run out.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use stentor::sim::{Next, SimCluster, SimProperty, Turn};
+use stentor::{Context, Frozen, ReadContext, Reply, SessionId, StateMachine};
+
+/// How long a lease lasts, ns.
+const LEASE_NS: u64 = 60_000;
+/// The timer of the lease.
+const LEASE: u64 = 1;
+
+/// A lease that goes from one session to the next, in the order in which they asked.
+#[derive(Clone, Default)]
+struct Lease {
+    /// Who has it, and who waits.
+    queue: VecDeque<SessionId>,
+    /// How often it has run out.
+    runs_out: u64,
+    plant: Plant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Plant {
+    #[default]
+    None,
+    /// A member that takes over a value counts a lease that did not run out.
+    CountsOne,
+    /// A lease that runs out goes to nobody.
+    Drops,
+}
+
+impl Lease {
+    /// The lease goes to the first of the queue.
+    fn give(&self, at: &Context<'_>) {
+        if self.queue.is_empty() { at.clear_timer(LEASE) } else { at.set_timer(at.time() + LEASE_NS, LEASE) }
+    }
+
+    fn reply(&self, reply: &mut Reply) {
+        reply.extend(&self.runs_out.to_le_bytes());
+        self.queue.iter().for_each(|session| reply.extend(&session.to_bytes()));
+    }
+}
+
+impl StateMachine for Lease {
+    type Frozen = Lease;
+
+    fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
+        let session = at.session().expect("a client with a session");
+        let before = self.queue.front().copied();
+        match command {
+            b"take" if !self.queue.contains(&session) => self.queue.push_back(session),
+            b"give" => self.queue.retain(|other| *other != session),
+            _ => {}
+        }
+        if self.queue.front().copied() != before {
+            self.give(at);
+        }
+        self.reply(reply);
+    }
+
+    fn read(&self, _: &ReadContext<'_>, _: &[u8], reply: &mut Reply) {
+        self.reply(reply);
+    }
+
+    fn timer(&mut self, at: &Context<'_>, timer: u64) {
+        assert!(timer == LEASE && at.session().is_none());
+        assert!(!self.queue.is_empty(), "nobody has the lease that runs out");
+        self.runs_out += 1;
+        self.queue.pop_front();
+        if self.plant == Plant::Drops {
+            self.queue.clear();
+        }
+        self.give(at);
+    }
+
+    fn session_ended(&mut self, at: &Context<'_>, session: SessionId) {
+        let before = self.queue.front().copied();
+        self.queue.retain(|other| *other != session);
+        if self.queue.front().copied() != before {
+            self.give(at);
+        }
+    }
+
+    fn freeze(&self) -> Lease {
+        self.clone()
+    }
+
+    fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes)?;
+        let (runs_out, sessions) = bytes.split_first_chunk().expect("a number");
+        self.runs_out = u64::from_le_bytes(*runs_out) + u64::from(self.plant == Plant::CountsOne);
+        let session = |id: &[u8]| SessionId::from_bytes(id.try_into().expect("sixteen bytes"));
+        self.queue = sessions.chunks(16).map(session).collect();
+        Ok(())
+    }
+}
+
+impl Frozen for Lease {
+    fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.runs_out.to_le_bytes())?;
+        self.queue.iter().try_for_each(|session| out.write_all(&session.to_bytes()))
+    }
+}
+
+fn leases(plant: Plant) -> SimCluster<Lease> {
+    let script = |_| {
+        |turn: &mut Turn<'_>| {
+            let groups = turn.groups().to_vec();
+            let group = groups[turn.random().below(groups.len() as u64) as usize];
+            match turn.random().below(10) {
+                0..=4 => Next::call(group, "take"),
+                5 => Next::call(group, "give"),
+                6 => Next::read(group, ""),
+                // Longer than a lease: it runs out while nobody calls.
+                _ => Next::Wait(Duration::from_nanos(2 * LEASE_NS)),
+            }
+        }
+    };
+    SimCluster::new(move || Lease { plant, ..Lease::default() }, script).groups(2).clients(3)
+}
+
+#[test]
+fn leases_run_out_alike_at_all_members_while_nobody_calls() {
+    let report = leases(Plant::None).run(0..150).unwrap();
+    println!("{report}");
+    assert!(report.count("answered") > 3000 && report.count("undecided") == 0, "{report}");
+    assert!(report.count("time entries") > 1000 && report.count("leader changes") > 50, "{report}");
+}
+
+#[test]
+fn a_seed_with_timers_repeats_its_run() {
+    let digest = |seed| leases(Plant::None).replay(seed).unwrap().digest();
+    assert_eq!(digest(5), digest(5));
+    assert_ne!(digest(5), digest(6));
+}
+
+#[test]
+fn a_timer_that_does_something_else_than_the_model_is_found() {
+    let found = leases(Plant::Drops).model(Lease::default).run(0..200).expect_err("a planted fault");
+    assert_eq!(found.failure().expect("a seed that failed").property(), SimProperty::Calls);
+}
+
+#[test]
+fn a_member_that_goes_its_own_way_with_a_value_is_found() {
+    let found = leases(Plant::CountsOne).run(0..200).expect_err("a planted fault");
+    let property = found.failure().expect("a seed that failed").property();
+    assert!(matches!(property, SimProperty::Calls | SimProperty::States), "{property:?}");
+}
