@@ -156,8 +156,8 @@ fn order_what_is_due<F: ClusterFabric, S: StateMachine, H: Hooks>(
     app: &mut Watched<'_, S, H>,
     now: Duration,
 ) -> Due {
-    let due = app.machine.progress().due(member.applied());
-    let Some((due, time)) = due.zip(member.group_time(now)) else { return Due::default() };
+    let Some(due) = app.machine.progress().due(member.applied()) else { return Due::default() };
+    let Some(time) = member.group_time(now) else { return Due::default() };
     if time < due {
         return Due { in_so_long: Duration::from_nanos(due - time), ..Due::default() };
     }

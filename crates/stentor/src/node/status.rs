@@ -14,11 +14,12 @@ pub struct Status {
     pub leader: Option<String>,
     /// Whether the node leads.
     pub leads: bool,
-    /// The place of the last command that was applied here. `None`: none was applied by this process.
+    /// The place in the order that was passed last here. `None`: none was passed by this process.
     pub applied: Option<Position>,
-    /// Commands that the state here contains.
+    /// Places in the order that the state here contains: those of commands, of reads, of messages of sessions, and of time entries, which a
+    /// group orders where a session ends or a timer is due.
     pub commands: u64,
-    /// Commands that were delivered and are not applied yet.
+    /// Places that were delivered and are not passed yet.
     pub queued: u64,
     /// Where the state machine has panicked. It applies nothing more, until the node has taken the state of the others.
     pub poisoned: Option<Position>,
@@ -37,7 +38,7 @@ pub struct MemberStatus {
     pub name: String,
     /// Whether it is connected.
     pub connected: bool,
-    /// Commands that its state contained. 0: it has told nothing.
+    /// Places in the order that its state contained. 0: it has told nothing.
     pub commands: u64,
     /// The command at which its state machine has panicked, by its number in the group.
     pub poisoned: Option<u64>,
