@@ -116,6 +116,7 @@ impl Reads {
         room: bool,
         mut ready: impl FnMut(ReadyRead<'_>),
     ) -> bool {
+        self.early = None;
         let took = self.take(member);
         if self.waiting.is_empty() {
             return took;
@@ -220,7 +221,6 @@ impl Reads {
         if self.is_unconfirmed(member, confirmed) {
             return false;
         }
-        self.early = None;
         for _ in 0..self.waiting.len() {
             let Some(mut waiting) = self.waiting.pop_front() else { break };
             let step = self.look_at(member, &mut waiting.needs, confirmed);

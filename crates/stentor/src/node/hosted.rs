@@ -257,7 +257,10 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         let done = turns.round(member, &mut app, round);
         let again = answers.look(member, |client| machine.say_again(client));
         let origin = member.replica().origin_of(member.applied());
-        let read = reads.look(member, machine.has_room(), |read| machine.read(&read, origin));
+        let mut read = reads.look(member, machine.has_room(), |read| machine.read(&read, origin));
+        if let Some(time) = reads.early() {
+            read |= member.order_time(time, &mut Watched { machine, hooks }).is_some();
+        }
         machine.end_round(|replies| answers.send(member, replies.iter()));
         let goes_on = again || read || member.has_unflushed() || due.is_ordered;
         let (worked, longest) = done.map_err(|error| self.ended(error))?;

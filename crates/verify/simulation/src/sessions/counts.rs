@@ -77,6 +77,8 @@ stentor_fabric_sim::counts! {
         reads_local,
         /// Reads that another member was to answer.
         reads_elsewhere,
+        /// Time entries that were ordered because a read comes after a later time than the group had reached.
+        entries_for_reads,
         /// Commands to more than one group that were applied.
         applied_in_several_groups,
     }
@@ -106,6 +108,6 @@ impl SessionCounts {
         "reads_after_late",
         "reads_local",
         "reads_elsewhere",
-        "reads_given_up",
+        "entries_for_reads",
     ];
 }

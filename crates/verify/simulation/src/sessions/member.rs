@@ -101,7 +101,7 @@ impl MemberActor {
         }
         worked |= order_what_is_due(member, &mut app, now);
         worked |= self.answer();
-        worked |= self.answer_reads();
+        worked |= self.answer_reads() | self.order_for_reads(now_ns);
         self.note(now_ns);
         self.shared.world.wake_at(self.me, now_ns + TICK_NS);
         self.candidate.wake(now_ns, &self.shared.world);
@@ -150,6 +150,15 @@ impl MemberActor {
             reading::answer(member, &mut *applied.machine, (time, &read));
         }
         worked
+    }
+
+    /// Orders a time entry that reads wait for.
+    fn order_for_reads(&mut self, now_ns: u64) -> bool {
+        let MemberActor { member, me, absent, applied, reads, shared, .. } = self;
+        let Some(time) = reads.early().filter(|_| shared.scenario.time_entries) else { return false };
+        let ordered = member.order_time(time, &mut App { now_ns, me: *me, absent, applied, shared }).is_some();
+        shared.counts.borrow_mut().entries_for_reads += u64::from(ordered);
+        ordered
     }
 
     /// Adds up what it counted of reads.

@@ -78,7 +78,7 @@ pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
 /// # Errors
 /// As [`run_seed`].
 pub fn run_seed_without_reads(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
-    let scenario = Scenario { reads_ns: None, ..Scenario::draw(seed) };
+    let scenario = Scenario { reads_ns: None, time_entries: false, ..Scenario::draw(seed) };
     Ok(run(seed, drawn(scenario), mutant, Record::Nothing)?.report)
 }
 

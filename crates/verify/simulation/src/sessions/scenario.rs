@@ -108,6 +108,7 @@ impl Scenario {
         base.pause_ns = chance.pick(&[0, 3_000_000 / commands, 2 * 3_000_000 / commands]);
         let clients = u32::from(base.clients);
         let ttl_ns = chance.pick(&[400_000, 800_000, 2_000_000]);
+        let reads_ns = Chance::new(seed, READS).pick(&[None, Some(20_000), Some(100_000)]);
         Scenario {
             profile,
             commands,
@@ -124,8 +125,8 @@ impl Scenario {
             again_ns: chance.pick(&[80_000, 200_000]),
             patience_ns: chance.pick(&[None, Some(100_000), Some(400_000)]),
             copies_ns: chance.pick(&[None, Some(50_000), Some(150_000)]),
-            reads_ns: Chance::new(seed, READS).pick(&[None, Some(20_000), Some(100_000)]),
-            time_entries: false,
+            reads_ns,
+            time_entries: reads_ns.is_some(),
             base,
         }
     }
