@@ -32,7 +32,7 @@ fn every_planted_bug_is_found_by_name() {
     let mut missed = Vec::new();
     for mutant in Mutant::ALL.iter().filter(|mutant| mutant.is_hunted()) {
         let until = Some(mutant.breaks());
-        let run = SimulationRun { seeds: 0..800, until, record: Record::Nothing, threads: 0 };
+        let run = SimulationRun { seeds: 0..1000, until, record: Record::Nothing, threads: 0 };
         let report = run.sessions(*mutant, |_| ()).expect("drawn scenarios are possible");
         match report.first.filter(|first| first.properties.contains(&mutant.breaks())) {
             Some(first) => println!("{} breaks {} at seed {}", mutant.name(), mutant.breaks(), first.seed),
