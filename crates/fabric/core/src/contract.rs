@@ -130,6 +130,24 @@ pub trait Fabric {
         self.post(qp, WorkRequest { id, verb, signalled })
     }
 
+    /// Posts an inline WRITE of which the peer need not hear: the same as [`write_inline`](Fabric::write_inline), but a fabric that wakes a
+    /// peer when something lands there may leave that out. The peer's [`poll_hint`](Fabric::poll_hint) may leave it out, too. For words that
+    /// nobody waits for.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was done then.
+    #[inline]
+    fn write_quietly(
+        &mut self,
+        qp: QpId,
+        id: u64,
+        data: &[u8],
+        target: RemoteSpan,
+        signalled: bool,
+    ) -> Result<(), PostError> {
+        self.write_inline(qp, id, data, target, signalled)
+    }
+
     /// Posts a receive. `local` may be empty for receives that only take WRITE_WITH_IMM.
     ///
     /// # Errors

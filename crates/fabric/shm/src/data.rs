@@ -147,8 +147,10 @@ impl Data {
     fn flush_dirty(&mut self) {
         let flushes = (self.announcement as u32).wrapping_add(1);
         self.announcement = self.announcement >> 32 << 32 | u64::from(flushes);
-        for (_, peer) in &self.dirty {
-            if let Some(Some(bell)) = self.bells.get(peer.index()) {
+        for (index, peer) in &self.dirty {
+            if self.qps[*index as usize].is_loud
+                && let Some(Some(bell)) = self.bells.get(peer.index())
+            {
                 bell.announce(self.me, self.announcement);
             }
         }
@@ -156,8 +158,9 @@ impl Data {
         while let Some((index, peer)) = self.dirty.pop() {
             let index = index as usize;
             self.qps[index].dirty = false;
+            let is_loud = std::mem::take(&mut self.qps[index].is_loud);
             self.settle(index);
-            if let Some(Some(bell)) = self.bells.get(peer.index()) {
+            if is_loud && let Some(Some(bell)) = self.bells.get(peer.index()) {
                 bell.ring();
             }
         }

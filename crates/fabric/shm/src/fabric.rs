@@ -291,7 +291,19 @@ impl Fabric for ShmFabric {
         target: RemoteSpan,
         signalled: bool,
     ) -> Result<(), PostError> {
-        self.data.write_inline(qp, id, data, target, signalled)
+        self.data.write_inline::<false>(qp, id, data, target, signalled)
+    }
+
+    #[inline]
+    fn write_quietly(
+        &mut self,
+        qp: QpId,
+        id: u64,
+        data: &[u8],
+        target: RemoteSpan,
+        signalled: bool,
+    ) -> Result<(), PostError> {
+        self.data.write_inline::<true>(qp, id, data, target, signalled)
     }
 
     #[inline]

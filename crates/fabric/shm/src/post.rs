@@ -14,15 +14,15 @@ impl Data {
     pub(crate) fn post(&mut self, id: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
         match request.verb {
             Verb::Write { source: Source::Inline(data), target } => {
-                self.write_inline(id, request.id, data, target, request.signalled)
+                self.write_inline::<false>(id, request.id, data, target, request.signalled)
             }
             _ => self.post_any(id, request),
         }
     }
 
-    /// See [`stentor_fabric::Fabric::write_inline`].
+    /// See [`stentor_fabric::Fabric::write_inline`], and of `QUIET` ones [`stentor_fabric::Fabric::write_quietly`].
     #[inline(always)]
-    pub(crate) fn write_inline(
+    pub(crate) fn write_inline<const QUIET: bool>(
         &mut self,
         id: QpId,
         work: u64,
@@ -44,7 +44,11 @@ impl Data {
             qp.open = slot;
             let number = qp.number();
             qp.leave_unchecked(SendEntry { id: work, number, opcode: Opcode::Write, signalled });
-            qp.mark(id.index(), &mut self.dirty);
+            if QUIET {
+                qp.mark_quietly(id.index(), &mut self.dirty);
+            } else {
+                qp.mark(id.index(), &mut self.dirty);
+            }
             return Ok(());
         }
         self.write_any(id, work, data, target, signalled)

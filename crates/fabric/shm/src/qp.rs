@@ -61,6 +61,8 @@ pub(crate) struct Qp {
     pub(crate) waits_since: Option<Instant>,
     /// Whether it is in the list for the next flush.
     pub(crate) dirty: bool,
+    /// Whether the next flush tells the peer.
+    pub(crate) is_loud: bool,
     pub(crate) outbound: Option<(Producer, Mapping)>,
     pub(crate) inbound: Option<(Consumer, Mapping)>,
     pub(crate) receives: VecDeque<Receive>,
@@ -86,6 +88,7 @@ impl Qp {
             deferred: VecDeque::new(),
             waits_since: None,
             dirty: false,
+            is_loud: false,
             outbound: None,
             inbound: None,
             receives: VecDeque::with_capacity(config.recv_depth as usize),
@@ -116,6 +119,13 @@ impl Qp {
     /// Something was posted: the next flush must look at it, if it would not anyway.
     #[inline]
     pub(crate) fn mark(&mut self, index: usize, dirty: &mut Vec<(u32, ProcessId)>) {
+        self.is_loud = true;
+        self.mark_quietly(index, dirty);
+    }
+
+    /// The same, of something that the peer need not hear of.
+    #[inline]
+    pub(crate) fn mark_quietly(&mut self, index: usize, dirty: &mut Vec<(u32, ProcessId)>) {
         if !self.dirty {
             self.dirty = true;
             dirty.push((index as u32, self.peer));

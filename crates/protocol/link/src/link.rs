@@ -165,6 +165,12 @@ impl Link {
         self.posted(posted.is_ok(), signalled)
     }
 
+    /// Posts an inline WRITE that somebody waits for here, and of which the peer need not hear; like [`write`](Link::write).
+    pub fn write_quietly<F: Fabric>(&mut self, fabric: &mut F, data: &[u8], target: RemoteSpan) -> Option<u64> {
+        let posted = fabric.write_quietly(self.qp, self.next_id(), data, target, true);
+        self.posted(posted.is_ok(), true)
+    }
+
     /// Posts any request, like [`write`](Link::write).
     #[inline]
     pub fn post<F: Fabric>(&mut self, fabric: &mut F, verb: Verb<'_>, awaited: bool) -> Option<u64> {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll as poll_fds};
 use rustix::fs::Timespec;
-use stentor_fabric::{Access, Backoff, Fabric, ProcessId, QpConfig, RemoteSpan, WaitMode, Wake};
+use stentor_fabric::{Access, Backoff, Fabric, ProcessId, QpConfig, RemoteSpan, Status, WaitMode, Wake};
 
 use super::support::*;
 use crate::ShmFabric;
@@ -54,6 +54,31 @@ fn what_landed_after_arming_wakes_at_once_and_nothing_else_does() {
     let since = Instant::now();
     assert_eq!(pair.b.wait(Duration::from_secs(20)), Ok(Wake::Notified));
     assert!(since.elapsed() < Duration::from_secs(5));
+}
+
+/// A write of which the peer need not hear lands and completes like any other. It does not end a sleep; the next one that is not quiet does.
+#[test]
+fn a_quiet_write_lands_and_wakes_nobody() {
+    let mut pair = Pair::new(QP);
+    events(&mut pair.b);
+    let quiet = |pair: &mut Pair, id: u64| {
+        let target = RemoteSpan { region: pair.at_b(), offset: 0 };
+        pair.a.write_quietly(pair.qp_a, id, &id.to_ne_bytes(), target, true).unwrap();
+        assert_eq!(ends(&poll(&mut pair.a)), [(id, Status::Success)]);
+    };
+    pair.b.arm();
+    quiet(&mut pair, 1);
+    assert_eq!(pair.b.wait(Duration::from_millis(30)), Ok(Wake::TimedOut));
+    assert_eq!(pair.word_b(0), 1);
+    pair.b.arm();
+    quiet(&mut pair, 2);
+    pair.write(3, 8, &[3], true);
+    assert_eq!(ends(&poll(&mut pair.a)), [(3, Status::Success)]);
+    assert_eq!(pair.b.wait(Duration::from_secs(20)), Ok(Wake::Notified));
+    pair.b.revoke(pair.region_b, ProcessId(0)).unwrap();
+    let target = RemoteSpan { region: pair.at_b(), offset: 0 };
+    pair.a.write_quietly(pair.qp_a, 4, &[4; 8], target, true).unwrap();
+    assert_eq!(ends(&poll(&mut pair.a)), [(4, Status::RemoteAccess)], "it is fenced like any other");
 }
 
 #[test]

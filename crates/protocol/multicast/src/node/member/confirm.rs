@@ -20,7 +20,7 @@
 
 use std::collections::VecDeque;
 
-use stentor_fabric::{Fabric, ProcessId, RemoteSpan, Source};
+use stentor_fabric::{Fabric, ProcessId, RemoteSpan};
 use zerocopy::IntoBytes;
 
 use super::Member;
@@ -134,7 +134,7 @@ impl<F: Fabric> Member<F> {
             let Some(region) = streams.region_of(*follower, fabric, links).filter(|_| can_post) else { continue };
             let (link, number) = (&mut links[link], round.number);
             let to = RemoteSpan { region, offset: *offset };
-            let request = link.write(fabric, Source::Inline(number.as_bytes()), to, true);
+            let request = link.write_quietly(fabric, number.as_bytes(), to);
             round.writes[at] = request.map(|request| (link.connection_id(), request));
             written += usize::from(request.is_some());
         }
