@@ -10,8 +10,8 @@ use stentor_session::{
     Caller, CallerConfig, CallerError, Envelope, Event, Fate, Pair, ReplyRecord, SessionId, Ticket, Why,
 };
 
+use super::client_reads::ClientReads;
 use super::disk::Written;
-use super::reading::ClientReads;
 use super::served::TOKEN_BYTES;
 use super::shared::Shared;
 use super::told::Told;

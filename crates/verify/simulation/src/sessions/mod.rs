@@ -23,6 +23,7 @@
 //! | X10 | a read outside the order has what its guarantee says: see `read_ledger.rs` |
 
 mod client;
+mod client_reads;
 mod counts;
 mod disk;
 mod drawn;

@@ -1,55 +1,19 @@
 //! Reads outside the order, at a client and at a member.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use stentor_fabric_sim::SimFabric;
 use stentor_multicast::{GroupId, Member};
-use stentor_session::{Outcome, Position, ReadGuarantee, ReadOutcome, Reader, ReadyRead, ReplyRecord};
+use stentor_session::{Outcome, Position, ReadGuarantee, ReadOutcome, ReadyRead, ReplyRecord};
 
 use super::client::ClientActor;
+use super::client_reads::UnderWay;
 use super::machine::{Machine, Place};
-use super::shared::Shared;
 use super::tally::state_in;
-use crate::chance::Chance;
 
-/// Reads that a client has under way, at most.
-const MOST: usize = 4;
 /// After this a read is given up, ns.
 const PATIENCE_NS: u64 = 3_000_000;
-/// Streams of reads are above those of processes.
-const STREAM: u64 = 100_000;
-
-/// A read under way.
-#[derive(Clone, Copy, Debug)]
-struct UnderWay {
-    group: GroupId,
-    guarantee: ReadGuarantee,
-    /// How many deliveries some member of the group had made when it was sent.
-    furthest: u64,
-    since_ns: u64,
-}
-
-/// The reads of one client.
-pub(super) struct ClientReads {
-    reader: Reader,
-    under_way: BTreeMap<u64, UnderWay>,
-    chance: Chance,
-    next_ns: u64,
-    /// The last place that an answer to this client named, by group.
-    known: BTreeMap<GroupId, Position>,
-}
-
-impl ClientReads {
-    /// Reads of a process; `None`: it reads nothing.
-    pub(super) fn new(shared: &Shared, process: stentor_fabric::ProcessId, incarnation: u64) -> Option<ClientReads> {
-        shared.scenario.reads_ns?;
-        let mut chance = Chance::new(shared.salt, STREAM + u64::from(process.0) * 1000 + incarnation);
-        let reader = Reader::new(&shared.topology, MOST, chance.between(0, u64::MAX - 1));
-        Some(ClientReads { reader, under_way: BTreeMap::new(), chance, next_ns: 0, known: BTreeMap::new() })
-    }
-}
 
 impl ClientActor {
     /// Notes where an answer was applied.
