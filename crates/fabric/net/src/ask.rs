@@ -82,12 +82,7 @@ pub fn ask(config: &AskConfig, question: &[u8], within: Duration) -> Result<Vec<
     let mut handshake = Handshake::new(stream, &hello, true).map_err(|error| why(&error))?;
     let (them, mut session) = loop {
         let frame = next(&mut handshake.frames, until)?;
-        let heard = handshake.hear(&config.key, &frame, Some(config.process)).map_err(|fault| match fault {
-            Fault::NoKey => AskError::NoKey,
-            Fault::Another(_) => AskError::Other("another process has that address"),
-            Fault::Release => AskError::Other("it runs another release of Stentor"),
-            Fault::NoHello => AskError::Other("another program has that address"),
-        })?;
+        let heard = handshake.hear(&config.key, &frame, Some(config.process)).map_err(wrong)?;
         if let Some(shown) = heard {
             break shown;
         }
@@ -135,7 +130,17 @@ fn next(frames: &mut FrameStream, until: Instant) -> Result<Vec<u8>, AskError> {
     }
 }
 
-fn why(error: &io::Error) -> AskError {
+/// Why a handshake ended.
+pub(crate) fn wrong(fault: Fault) -> AskError {
+    match fault {
+        Fault::NoKey => AskError::NoKey,
+        Fault::Another(_) => AskError::Other("another process has that address"),
+        Fault::Release => AskError::Other("it runs another release of Stentor"),
+        Fault::NoHello => AskError::Other("another program has that address"),
+    }
+}
+
+pub(crate) fn why(error: &io::Error) -> AskError {
     match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => AskError::Nobody,
         _ => AskError::Unreachable(error.to_string()),

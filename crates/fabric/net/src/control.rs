@@ -13,6 +13,7 @@ use crate::handshake::{Fault, Handshake};
 use crate::hello::{Hello, NOBODY, Session};
 use crate::message::{Message, Offer};
 use crate::names::Names;
+use crate::observe::{self, Lines};
 
 /// Connections from others that may be in the middle of the handshake.
 const MAX_NEWCOMERS: usize = 64;
@@ -99,6 +100,7 @@ pub(crate) struct Control {
     listener: TcpListener,
     newcomers: Vec<Newcomer>,
     pub(crate) askers: Askers,
+    pub(crate) observers: Lines,
     /// Connections that were ever begun.
     pub(crate) begun: u64,
     pub(crate) peers: Vec<Peer>,
@@ -117,7 +119,7 @@ impl Control {
         listener: TcpListener,
     ) -> Control {
         let peers = (0..addresses.len()).map(|_| Peer::default()).collect();
-        let (newcomers, askers) = (Vec::new(), Askers::default());
+        let (newcomers, askers, observers) = (Vec::new(), Askers::default(), Lines::default());
         let (events, refusals) = (VecDeque::new(), VecDeque::new());
         Control {
             me,
@@ -129,6 +131,7 @@ impl Control {
             listener,
             newcomers,
             askers,
+            observers,
             begun: 0,
             peers,
             events,
@@ -214,6 +217,7 @@ impl Control {
         }
         self.hear_newcomers(&mut heard);
         self.askers.pump();
+        self.observers.pump();
         heard
     }
 
@@ -297,6 +301,9 @@ impl Control {
                 }
             }
             match joined {
+                Some((hello, session)) if hello.process == NOBODY && hello.fabric == observe::PURPOSE => {
+                    self.observers.admit(newcomer.handshake.frames, session);
+                }
                 Some((hello, session)) if hello.process == NOBODY => {
                     self.askers.admit(newcomer.handshake.frames, session);
                 }
@@ -348,19 +355,18 @@ impl Control {
         Ok(Some((known, session)))
     }
 
-    /// Whether whoever has the key and is no process may ask something.
+    /// Whether whoever has the key and is no process may ask something, or observe.
     fn lets_ask(&self, asker: &Hello) -> Result<(), Refused> {
-        if (asker.fabric.as_str(), asker.version) != (ask::PURPOSE, ask::VERSION) || asker.cluster != self.me.cluster {
-            let Hello { fabric, version, cluster, .. } = asker;
-            let reason = format!(
-                "it wants `{fabric}` in version {version} of cluster {cluster}; here is `{}` in version {} of cluster {}",
-                ask::PURPOSE,
-                ask::VERSION,
-                self.me.cluster
-            );
-            return Err(Refused::passing(reason));
+        let Hello { fabric, version, cluster, .. } = asker;
+        let known = [(ask::PURPOSE, ask::VERSION), (observe::PURPOSE, observe::VERSION)];
+        if known.contains(&(fabric, *version)) && *cluster == self.me.cluster {
+            return Ok(());
         }
-        Ok(())
+        let known = known.map(|(purpose, version)| format!("`{purpose}` in version {version}")).join(" and ");
+        let here = &self.me.cluster;
+        let reason =
+            format!("it wants `{fabric}` in version {version} of cluster {cluster}; here is {known} of cluster {here}");
+        Err(Refused::passing(reason))
     }
 
     /// Only for whoever has the key.

@@ -46,6 +46,11 @@ impl FrameStream {
         Ok(FrameStream { socket, inbound: Vec::new(), outbound: Vec::new(), dead: false, closed: false, fault: None })
     }
 
+    /// Takes it apart: the socket, what came and was not received, and what was not sent.
+    pub(crate) fn into_parts(self) -> (TcpStream, Vec<u8>, Vec<u8>) {
+        (self.socket, self.inbound, self.outbound)
+    }
+
     /// Whether it is dead because the other end closed it, or its system knows nothing of it. Not if it was silent too long, or said what
     /// cannot be.
     pub(crate) fn was_closed(&self) -> bool {

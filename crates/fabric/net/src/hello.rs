@@ -16,7 +16,7 @@ const MAGIC: &[u8; 8] = b"stentorR";
 /// Version of these bytes.
 const FORMAT: u16 = 6;
 /// Bytes of the HMAC behind a message.
-const TAG: usize = 16;
+pub(crate) const TAG: usize = 16;
 /// Bytes of a proof.
 pub(crate) const PROOF: usize = 32;
 /// The longest names of clusters and of fabrics, bytes.
@@ -160,7 +160,7 @@ impl Session {
     }
 
     /// The tag of the next message that is sent.
-    fn seal(&mut self, message: &[u8]) -> [u8; TAG] {
+    pub(crate) fn seal(&mut self, message: &[u8]) -> [u8; TAG] {
         let tag = mac(&self.key, &[&[self.dialled.into()], &self.sent.to_be_bytes(), message]).finalize().into_bytes();
         self.sent += 1;
         let mut short = [0; TAG];
@@ -169,7 +169,7 @@ impl Session {
     }
 
     /// Whether this is the next message of the other end.
-    fn open(&mut self, message: &[u8], tag: &[u8]) -> bool {
+    pub(crate) fn open(&mut self, message: &[u8], tag: &[u8]) -> bool {
         let mac = mac(&self.key, &[&[(!self.dialled).into()], &self.received.to_be_bytes(), message]);
         self.received += 1;
         tag.len() == TAG && mac.verify_truncated_left(tag).is_ok()

@@ -29,6 +29,7 @@ mod inline_ring;
 pub mod library;
 mod message;
 mod names;
+pub mod observe;
 mod remotes;
 pub mod sysfs;
 

@@ -123,6 +123,11 @@ impl<S: Sets> ConnectionManager<S> {
         self.control.askers.answer(question, answer);
     }
 
+    /// Returns the next line of an observer. From then on it is the caller's.
+    pub fn next_observer(&mut self) -> Option<crate::observe::Line> {
+        self.control.observers.next()
+    }
+
     /// Whether the control connection of a peer ended because its process closed it or is gone, and it has not come back. A peer that was
     /// silent for too long has not died.
     #[inline]

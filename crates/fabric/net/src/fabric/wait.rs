@@ -44,6 +44,14 @@ impl<D: Device> NetFabric<D> {
         Ok(())
     }
 
+    /// Returns the next line of an observer. From then on it is the caller's, and wakes nobody here.
+    pub fn next_observer(&mut self) -> Option<crate::observe::Line> {
+        let line = self.cm.next_observer()?;
+        // It is not there if it came and went in one round.
+        let _ = epoll::delete(&self.epoll, &line.socket);
+        Some(line)
+    }
+
     /// Runs one round of the control plane.
     pub(super) fn pump(&mut self) {
         self.last_pump = Instant::now();

@@ -1,0 +1,159 @@
+//! Lines between a process and observers, who have the key and are no process.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use stentor_fabric::{ProcessId, QpId, Status};
+use stentor_fabric_net::ask::{AskConfig, AskError, ask};
+use stentor_fabric_net::observe::{Dial, Dialled, Line};
+use stentor_fabric_net::{ConnectionManager, End, NetConfig, NoSets, Transport};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// There are no queue pairs.
+struct NoTransport;
+
+impl Transport for NoTransport {
+    fn begin(&mut self, _: QpId) -> Result<End, String> {
+        Err("none".into())
+    }
+
+    fn meet(&mut self, _: QpId, _: &End, _: &End) -> Result<(), String> {
+        Err("none".into())
+    }
+
+    fn ready(&mut self, _: QpId, _: &End, _: &End) -> Result<(), String> {
+        Err("none".into())
+    }
+
+    fn drive(&mut self) {}
+
+    fn fail(&mut self, _: QpId, _: Status) {}
+
+    fn next_broken(&mut self) -> Option<QpId> {
+        None
+    }
+}
+
+type Manager = ConnectionManager<NoSets<NoTransport>>;
+
+/// One that is observed, and how it is dialled.
+fn start() -> (Manager, AskConfig) {
+    static NEXT: AtomicU16 = AtomicU16::new(1);
+    let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    let ip = Ipv4Addr::new(127, 164 + (std::process::id() % 80) as u8, low, 1 + high);
+    let at = SocketAddr::new(ip.into(), 4791);
+    let config = NetConfig::new("c", ProcessId(1), vec![None, Some(at)]).key(*b"key").fingerprint(1).one_life();
+    let dials = AskConfig { cluster: "c".into(), key: b"key".to_vec(), process: ProcessId(1), at };
+    (ConnectionManager::start("test".to_owned(), config, NoSets::default()).unwrap(), dials)
+}
+
+/// Both ends of a line, the observer's first; or why there is none.
+fn lines(cm: &mut Manager, to: &AskConfig) -> Result<(Line, Line), AskError> {
+    let (mut dial, since) = (Box::new(Dial::begin(to.clone())?), Instant::now());
+    let one = loop {
+        assert!(since.elapsed() < PATIENCE, "it hangs");
+        cm.pump(&mut NoTransport);
+        match dial.turn()? {
+            Dialled::Line(line) => break line,
+            Dialled::Waits(waits) => dial = waits,
+        }
+    };
+    loop {
+        assert!(since.elapsed() < PATIENCE, "it hangs");
+        cm.pump(&mut NoTransport);
+        if let Some(other) = cm.next_observer() {
+            return Ok((one, other));
+        }
+    }
+}
+
+/// Reads so many bytes, of which some came with the handshake.
+fn read(line: &mut Line, bytes: usize) -> Vec<u8> {
+    let mut all = std::mem::take(&mut line.unread);
+    line.socket.set_nonblocking(false).unwrap();
+    let mut rest = vec![0; bytes - all.len()];
+    line.socket.read_exact(&mut rest).unwrap();
+    all.extend(rest);
+    all
+}
+
+#[test]
+fn both_ends_of_a_line_say_what_they_want_and_nothing_is_repeated_or_reflected() {
+    let (mut cm, config) = start();
+    let (mut one, mut other) = lines(&mut cm, &config).unwrap();
+    assert!(one.unsent.is_empty() && other.unsent.is_empty());
+    let seal = one.seals.seal(b"first");
+    one.socket.write_all(b"first").unwrap();
+    one.socket.write_all(&seal).unwrap();
+    let came = read(&mut other, 5 + seal.len());
+    assert!(other.seals.open(&came[..5], &came[5..]));
+    assert!(!other.seals.open(&came[..5], &came[5..]), "replayed");
+    assert!(!one.seals.open(b"first", &seal), "sent back");
+    let (mut third, mut fourth) = lines(&mut cm, &config).unwrap();
+    let seal = third.seals.seal(b"first");
+    assert!(!other.seals.open(b"first", &seal), "said on another line");
+    assert!(!fourth.seals.open(b"forst", &seal), "changed");
+    assert_eq!(cm.next_refusal(), None);
+    // Whoever asks is another.
+    let asks = config.clone();
+    let asked = std::thread::spawn(move || ask(&asks, b"how", PATIENCE));
+    let since = Instant::now();
+    while !asked.is_finished() {
+        assert!(since.elapsed() < PATIENCE, "it hangs");
+        cm.pump(&mut NoTransport);
+        while let Some((question, _)) = cm.next_question() {
+            cm.answer(question, b"so");
+        }
+    }
+    assert_eq!(asked.join().unwrap(), Ok(b"so".to_vec()));
+    assert!(cm.next_observer().is_none());
+}
+
+#[test]
+fn whoever_has_another_key_or_means_another_process_gets_no_line() {
+    let (mut cm, config) = start();
+    let cases: [(&str, AskConfig); 3] = [
+        ("key", AskConfig { key: b"yek".to_vec(), ..config.clone() }),
+        ("another process", AskConfig { process: ProcessId(0), ..config.clone() }),
+        ("cluster", AskConfig { cluster: "d".into(), ..config.clone() }),
+    ];
+    for (what, strange) in cases {
+        let error = lines(&mut cm, &strange).unwrap_err();
+        assert!(error.to_string().contains(what), "{what}: {error}");
+    }
+    assert!(lines(&mut cm, &config).is_ok(), "it goes on for others");
+}
+
+#[test]
+fn lines_that_nobody_takes_over_and_peers_that_say_garbage_are_bounded() {
+    let (mut cm, config) = start();
+    let garbage: Vec<_> = (0..10)
+        .map(|n| {
+            let mut stream = TcpStream::connect(config.at).unwrap();
+            stream.write_all(&[n; 900]).unwrap();
+            stream
+        })
+        .collect();
+    let mut kept = Vec::new();
+    for _ in 0..40 {
+        let (mut dial, since) = (Box::new(Dial::begin(config.clone()).unwrap()), Instant::now());
+        kept.push(loop {
+            assert!(since.elapsed() < PATIENCE, "it hangs");
+            cm.pump(&mut NoTransport);
+            match dial.turn().unwrap() {
+                Dialled::Line(line) => break line,
+                Dialled::Waits(waits) => dial = waits,
+            }
+        });
+    }
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_millis(300) {
+        cm.pump(&mut NoTransport);
+    }
+    assert_eq!(std::iter::from_fn(|| cm.next_observer()).count(), 32, "the oldest made room");
+    drop(garbage);
+}
