@@ -141,9 +141,10 @@ impl Text {
             backlog_mib,
             slowed_percent,
             expel_ms,
+            observed_mib,
         } = *limits;
         self.line("`limits`", format_args!("[limits]"));
-        let all: [(&str, u64); 12] = [
+        let all: [(&str, u64); 13] = [
             ("message_bytes", message_bytes.into()),
             ("window", window.into()),
             ("clients", clients.into()),
@@ -156,6 +157,7 @@ impl Text {
             ("backlog_mib", backlog_mib.into()),
             ("slowed_percent", slowed_percent.into()),
             ("expel_ms", expel_ms.into()),
+            ("observed_mib", observed_mib.into()),
         ];
         for (name, value) in all {
             self.line(&format!("`limits`, `{name}`"), format_args!("{name} = {value}"));

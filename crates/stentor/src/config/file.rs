@@ -48,6 +48,7 @@ pub(super) struct FileLimits {
     pub(super) backlog_mib: Option<Spanned<i64>>,
     pub(super) slowed_percent: Option<Spanned<i64>>,
     pub(super) expel_ms: Option<Spanned<i64>>,
+    pub(super) observed_mib: Option<Spanned<i64>>,
     pub(super) clock_bound_ms: Option<Spanned<i64>>,
 }
 

@@ -48,6 +48,9 @@ pub const BACKLOG_MIB: RangeInclusive<u32> = 32..=1_048_576;
 /// The share of their usual rate down to which clients are slowed when that is nearly full, percent.
 pub const SLOWED_PERCENT: RangeInclusive<u32> = 1..=100;
 
+/// What a member keeps for observers of what it applied lately, MiB; 0: it has no observers.
+pub const OBSERVED_MIB: RangeInclusive<u32> = 0..=65_536;
+
 // What a configuration allows, the protocol can do; if one side moves this stops the build.
 const _: () = assert!(*MESSAGE_BYTES.end() as usize == stentor_multicast::Limits::MAX_MESSAGE_BYTES);
 const _: () = assert!(*WINDOW.end() == stentor_multicast::Limits::MAX_WINDOW);
@@ -98,6 +101,9 @@ pub struct Limits {
     /// How long a member may take nothing of what is written to it, while a majority of its group does, before others go on
     /// without it, ms; within [`EXPEL_MS`]. When there is no room for more, a tenth of that.
     pub expel_ms: u32,
+    /// What a member keeps for observers of what it applied lately, MiB; within [`OBSERVED_MIB`]. It is taken while somebody observes, and
+    /// two minutes longer. If it is 0 the member has no observers.
+    pub observed_mib: u32,
 }
 
 impl Default for Limits {
@@ -121,6 +127,7 @@ impl Limits {
         backlog_mib: 256,
         slowed_percent: 25,
         expel_ms: stentor_multicast::EXPEL_AFTER.as_millis() as u32,
+        observed_mib: 32,
     };
 
     /// Returns how long a member may take nothing before others go on without it.

@@ -109,6 +109,7 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
     } else {
         0
     };
+    let observed = u64::from(config.limits().observed_mib) << 20;
     let replies_read = if limits.has_replies() { limits.reply_ring().bytes() } else { 0 };
     let queries_written = limits.client_reply_bytes(&topology, inline_bytes) / members - replies_read;
     let window = u64::from(limits.window);
@@ -136,6 +137,7 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
             rare("while it gets a state: that state", "at most", limits.snapshot_bytes),
             rare("while it gives its state: what it delivers meanwhile", "at most", limits.backlog_bytes),
             rare("replies that clients of sessions have not acknowledged", "at most", replies_kept),
+            rare("while it is observed: what it applied lately", "at most", observed),
         ],
     };
     let client = ProcessMemory {

@@ -25,6 +25,7 @@
 //! backlog_mib = 256              # what is delivered meanwhile and kept for the other
 //! slowed_percent = 25            # as that fills up, clients are slowed, at most to this share of their rate
 //! expel_ms = 500                 # a member that takes nothing for so long holds nobody up any more; a tenth, if there is no room
+//! observed_mib = 32              # what a member keeps for observers of what it applied lately; 0: it has none
 //!
 //! [[group]]
 //! id = "g1"

@@ -148,6 +148,7 @@ snapshot_mib = {snapshot_mib}    # the largest state
 backlog_mib = {backlog_mib}    # what is delivered meanwhile
 slowed_percent = {slowed_percent}    # as that fills up, clients are slowed, at most to this share of their rate
 expel_ms = {expel_ms}    # a member that takes nothing for so long holds nobody up any more; a tenth of it, if there is no room
+observed_mib = {observed_mib}    # what a member keeps for observers, while there are any, of what it applied lately; 0: it has none
 # clock_bound_ms = {clock_bound}    # a member whose clock is farther off the median of all does not lead while another can
 
 # A group of n processes works while n/2+1 of them are up. Ids are unique in the cluster.
@@ -169,6 +170,7 @@ expel_ms = {expel_ms}    # a member that takes nothing for so long holds nobody 
             backlog_mib = limits.backlog_mib,
             slowed_percent = limits.slowed_percent,
             expel_ms = limits.expel_ms,
+            observed_mib = limits.observed_mib,
         );
         text += &self.provider();
         for group in 1..=self.groups {

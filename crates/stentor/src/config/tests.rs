@@ -569,10 +569,12 @@ proptest! {
         message_bytes in 1u32..=16 << 20, ring_kib in 16u32..=65_536, body_ring_kib in 16u32..=1_048_576,
         snapshot_mib in 1u32..=1_048_576, backlog_mib in 32u32..=1_048_576, slowed_percent in 1u32..=100,
         expel_ms in 50u32..=600_000, reply_bytes in 0u32..=1 << 20, reply_ring_kib in 1u32..=65_536, sessions in 1u32..=65_536,
+        observed_mib in 0u32..=65_536,
     ) {
         let window = 1 << window;
         let rings = Limits { message_bytes, window, clients, ring_kib, body_ring_kib, ..Limits::DEFAULT };
-        let limits = Limits { snapshot_mib, backlog_mib, slowed_percent, expel_ms, reply_bytes, reply_ring_kib, sessions, ..rings };
+        let limits = Limits { snapshot_mib, backlog_mib, slowed_percent, expel_ms, observed_mib, ..rings };
+        let limits = Limits { reply_bytes, reply_ring_kib, sessions, ..limits };
         let text = Template { cluster: "a-b.c_9".into(), groups, replicas, limits, ground: Ground::Shm }.render();
         let config = parse(&text).unwrap();
         prop_assert_eq!(config.limits(), &limits);

@@ -14,8 +14,8 @@ use super::error::{First, Misplaced, Problem};
 use super::file::{Election, File, FileLimits, Group, Process};
 use super::limits::{
     BACKLOG_MIB, BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, CLOCK_BOUND_MS, EXPEL_MS, Limits, MAX_GROUP_PROCESSES,
-    MAX_GROUPS, MESSAGE_BYTES, REPLY_BYTES, REPLY_RING_KIB, RING_KIB, SESSIONS, SLOWED_PERCENT, SNAPSHOT_MIB,
-    TIMEOUT_MS, WINDOW,
+    MAX_GROUPS, MESSAGE_BYTES, OBSERVED_MIB, REPLY_BYTES, REPLY_RING_KIB, RING_KIB, SESSIONS, SLOWED_PERCENT,
+    SNAPSHOT_MIB, TIMEOUT_MS, WINDOW,
 };
 use super::number::number;
 use super::{
@@ -151,6 +151,7 @@ fn limits(file: &FileLimits) -> Result<Limits, Misplaced> {
             default.slowed_percent,
         )?,
         expel_ms: number("limits.expel_ms", file.expel_ms.as_ref(), &EXPEL_MS, default.expel_ms)?,
+        observed_mib: number("limits.observed_mib", file.observed_mib.as_ref(), &OBSERVED_MIB, default.observed_mib)?,
     })
 }
 
