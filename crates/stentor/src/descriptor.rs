@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
+use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
@@ -31,6 +32,16 @@ impl Descriptor {
             epoll::add(&epoll, source, epoll::EventData::new_u64(data), epoll::EventFlags::IN)?;
         }
         Ok(Descriptor { epoll, timer, until: None })
+    }
+
+    /// Has it become readable when another source is, too, until that is closed; and, if `writes`, when the source takes bytes.
+    pub(crate) fn watch(&self, source: impl AsFd, writes: bool) -> io::Result<()> {
+        let flags = if writes { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+        match epoll::modify(&self.epoll, &source, epoll::EventData::new_u64(2), flags) {
+            Err(Errno::NOENT) => epoll::add(&self.epoll, source, epoll::EventData::new_u64(2), flags)?,
+            watched => watched?,
+        }
+        Ok(())
     }
 
     /// Has it become readable after so much time, at the latest.

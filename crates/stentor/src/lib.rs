@@ -103,6 +103,7 @@ mod debug;
 mod descriptor;
 mod node;
 mod notes;
+mod observer;
 #[cfg(not(feature = "unstable-core"))]
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "the feature `unstable-core` publishes it whole")]
 mod operator;
@@ -143,6 +144,10 @@ pub use node::{
 };
 #[cfg(feature = "unstable-core")]
 pub use node::{Hooks, Round, Voice, Wish};
+pub use observer::{
+    ObserveError, ObserveErrorKind, Observed, ObservedCommand, ObservedPosition, ObservedReset, ObservedState,
+    Observer, ObserverBuilder,
+};
 pub use reply::Reply;
 pub use state_machine::{Context, Frozen, ReadContext, SessionId, StateMachine, Stateless};
 #[doc(inline)]

@@ -15,6 +15,7 @@ use crate::channel::ChannelBuilder;
 use crate::client::ClientBuilder;
 use crate::config::{self, ClusterConfig, MemoryPlan, Problem};
 use crate::node::NodeBuilder;
+use crate::observer::ObserverBuilder;
 use crate::runtime::ClusterRuntime;
 use crate::state_machine::StateMachine;
 
@@ -113,6 +114,11 @@ impl Cluster {
     /// Begins a client. It takes the first of the cluster's places for clients that is free.
     pub fn client(&self) -> ClientBuilder {
         ClientBuilder::new(self.clone())
+    }
+
+    /// Begins an observer of a group: it follows the order of the group, is no member and no client, and holds nobody up.
+    pub fn observe(&self, group: Group) -> ObserverBuilder {
+        ObserverBuilder::new(self.clone(), group)
     }
 
     /// Begins a process of the broadcast that `[neb]` in the configuration describes.

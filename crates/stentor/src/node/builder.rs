@@ -19,6 +19,7 @@ use super::hooks::{Hooks, Voice};
 use super::hosted::{Host, Hosted, Requests};
 use super::journal::Journal;
 use super::machine::Machine;
+use super::observers::Observers;
 use super::sleeper::Sleeper;
 use super::{Node, StartError, Stopper};
 use crate::config::FabricKind;
@@ -171,6 +172,15 @@ impl<S: StateMachine> NodeBuilder<S> {
         let (group, voice) = (Group(group), hooks.voice(&name));
         let applier = Applier::new(state, (&name, &voice), group, &plan);
         let applier = applier.map_err(|source| runtime::StartError::State { source })?;
+        let observers = {
+            let (looks, sleeper) = (applier.looks().clone(), asked.2.clone());
+            // The apply thread looks after it was woken; where that is the protocol's, it is woken as well.
+            let wake = move || {
+                looks.put(Box::new(|_| ()));
+                sleeper.wake();
+            };
+            Observers::new(&name, group.0, &plan, applier.tap(), Box::new(wake))
+        };
         with_fabric!(plan.config().fabric(), F => {
             let place = place::<F>(&plan, me, bind.sockets.clone(), &voice)?;
             let start = {
@@ -184,7 +194,7 @@ impl<S: StateMachine> NodeBuilder<S> {
             let machine = Machine::start(applier, apply, bounds, wait, asked.2.clone());
             let machine = machine.map_err(|source| runtime::StartError::Thread { source })?;
             let member = (member, Box::new(start) as _);
-            Ok(Box::new(Hosted::new(&plan, member, machine, wait, asked, place, hooks)?))
+            Ok(Box::new(Hosted::new(&plan, member, (machine, observers), wait, asked, place, hooks)?))
         })
     }
 }

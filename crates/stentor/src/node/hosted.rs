@@ -17,6 +17,7 @@ use super::error::Problem;
 use super::hooks::{Hooks, Round, Voice, Wish};
 use super::machine::Machine;
 use super::mailbox::Mailbox;
+use super::observers::{Observers, Stands};
 use super::poison::{Poison, Sight};
 use super::sleeper::Sleeper;
 use super::{MemberStatus, NodeError, Position, Status, Turn};
@@ -76,6 +77,7 @@ pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     member: Option<Member<F>>,
     start: StartMember<F>,
     machine: Machine<S>,
+    observers: Observers,
     answers: Answers,
     reads: Reads,
     poison: Poison,
@@ -179,7 +181,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
     pub(super) fn new(
         plan: &Arc<ClusterRuntime>,
         (mut member, start): (Member<F>, StartMember<F>),
-        machine: Machine<S>,
+        (machine, observers): (Machine<S>, Observers),
         wait: WaitMode,
         (mailbox, turner, sleeper): (Requests<S>, Turner, Sleeper),
         place: Option<StandingSeat>,
@@ -204,6 +206,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
             member: Some(member),
             start,
             machine,
+            observers,
             answers: Answers::new(plan.topology().clients()),
             reads: Reads::default(),
             poison: Poison::default(),
@@ -266,6 +269,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         let (worked, longest) = done.map_err(|error| self.ended(error))?;
         let longest = longest.min(due.in_so_long);
         let worked = worked || goes_on || asked;
+        self.admit_observers();
         if let Some(error) = self.machine.progress().failure() {
             return Err(self.ended(RunError::Restore(self.me, error)));
         }
@@ -288,6 +292,19 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
             return Ok((true, longest));
         }
         Ok((worked, longest))
+    }
+
+    /// Hands the lines of observers to the thread that serves them.
+    #[inline]
+    fn admit_observers(&mut self) {
+        while let Some(line) = self.operator.next_observer() {
+            let replica = self.member.as_ref().map(Member::replica);
+            let leads = replica.is_some_and(Replica::is_leader);
+            let joins = replica.is_none_or(Replica::is_joining);
+            if let Err(error) = self.observers.admit(line, Stands { leads, joins }) {
+                (self.voice)(log::Level::Warn, &format!("cannot serve an observer: {error}"));
+            }
+        }
     }
 
     /// Does what the program asks for, and turns its clients. Returns whether they had something to do.
@@ -414,6 +431,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
             self.hooks.ended(self.member.as_mut());
         }
         self.clients.end();
+        self.observers.close();
         self.mailbox.0.close();
     }
 

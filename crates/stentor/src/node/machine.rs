@@ -121,6 +121,7 @@ impl<S: StateMachine> Machine<S> {
             Side::Here { applier, replies, .. } => {
                 applier.note_due();
                 applier.answer();
+                applier.serve_observers();
                 if !replies.is_empty() {
                     replied(replies);
                     replies.clear();
@@ -246,6 +247,7 @@ mod tests {
     use super::*;
     use crate::config::Limits;
     use crate::node::journal::logged;
+    use crate::observer::place::Place;
     use crate::{Cluster, Context, Reply, Stateless};
 
     /// The word of a session's opening.
@@ -595,7 +597,7 @@ mod tests {
 
     #[test]
     fn a_state_is_taken_over_in_its_turn_and_one_that_is_none_is_a_failure() {
-        for mut machine in counts() {
+        for (mut machine, is_cut) in counts().into_iter().chain(counts()).zip([true, true, false, false]) {
             deliver(&mut machine, 1..=2);
             let mut restore = |number: u64, bytes: &[u8]| {
                 let chunks = VecDeque::from([bytes[..3].to_vec(), bytes[3..].to_vec()]);
@@ -605,13 +607,17 @@ mod tests {
                 rounds(&mut machine, |machine| machine.has_room() || machine.progress().failure().is_some());
                 (machine.progress().commands(), machine.progress().failure().is_some())
             };
-            let mut state = Vec::new();
-            Sessions::new(GroupId(0), Limits::DEFAULT.sessions()).write(&mut state);
-            Timers::default().write(&mut state);
-            let before_the_value = state.len();
-            state.extend_from_slice(&40_u64.to_le_bytes());
-            assert_eq!(restore(40, &state), (40, false));
-            assert_eq!(restore(50, &state[..before_the_value + 5]), (40, true));
+            let state = |index: u64| {
+                let mut state = Vec::new();
+                Sessions::new(GroupId(0), Limits::DEFAULT.sessions()).write(&mut state);
+                Timers::default().write(&mut state);
+                Place { index, ..Place::default() }.write(&mut state);
+                state.extend_from_slice(&index.to_le_bytes());
+                state
+            };
+            assert_eq!(restore(40, &state(40)), (40, false));
+            let wrong = if is_cut { state(50) } else { state(49) };
+            assert_eq!(restore(50, &wrong[..wrong.len() - 3 * usize::from(is_cut)]), (40, true), "{is_cut}");
             deliver(&mut machine, 41..=41);
             rounds(&mut machine, |_| true);
             assert!(!machine.has_room() && machine.stop().is_ok_and(|applier| applier.into_machine().is_none()));

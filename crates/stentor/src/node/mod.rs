@@ -25,6 +25,7 @@ mod hosted;
 mod journal;
 mod machine;
 mod mailbox;
+mod observers;
 mod poison;
 mod sleeper;
 mod state_writer;

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use stentor_election::HandOverError;
 use stentor_fabric::Waker;
+use stentor_fabric_net::observe;
 use stentor_host::Beside;
 use stentor_multicast::Member;
 
@@ -41,6 +43,17 @@ pub struct Operator {
     moves: Moves,
     /// Somebody asked this member to end.
     ends: bool,
+    /// Lines of observers that nobody has taken over.
+    observers: Vec<ObserverLine>,
+}
+
+/// A connection of an observer. Nothing has been said on it.
+#[derive(Debug)]
+pub enum ObserverLine {
+    /// From a process of this user on this host.
+    Here(UnixStream),
+    /// From somebody who has the cluster's key.
+    There(observe::Line),
 }
 
 impl Operator {
@@ -79,6 +92,11 @@ impl Operator {
         }
         // Not only when it is time: whoever asked woke the loop, and the clock may not have been read since.
         match self.control.as_ref().and_then(Control::next) {
+            Some(asked) if asked.question == Question::Observe => {
+                self.observers.extend(asked.stream().map(ObserverLine::Here));
+                asked.answer(Answer::Done);
+                true
+            }
             Some(asked) => {
                 let answer = self.answer(&asked.question, now, plan, member, election);
                 asked.answer(answer);
@@ -88,13 +106,22 @@ impl Operator {
         }
     }
 
+    /// Returns the next connection of an observer.
+    #[inline]
+    pub fn next_observer(&mut self) -> Option<ObserverLine> {
+        self.observers.pop()
+    }
+
     fn answer_remote<F: FabricDiagnostics>(
-        &self,
+        &mut self,
         now: Duration,
         plan: &ClusterRuntime,
         member: &mut Member<F>,
         election: &impl Elects,
     ) {
+        while let Some(line) = member.fabric_mut().next_observer() {
+            self.observers.push(ObserverLine::There(line));
+        }
         if let Some((asker, question)) = member.fabric_mut().next_question() {
             let answer = if question == REMOTE_SHOW {
                 Answer::Standing(Box::new(self.standing(now, plan, member, election)))
@@ -122,6 +149,8 @@ impl Operator {
                 self.ends = true;
                 Answer::Done
             }
+            // Answered before, where the connection is at hand.
+            Question::Observe => Answer::Refused("this process has no observers".to_owned()),
             Question::Move { to } => hand_over(plan, member, election, to),
             Question::Reset { ends, empty } => reset(member, ends, *empty),
             #[cfg(feature = "roce")]

@@ -56,6 +56,11 @@ impl<Q: Asks> Asked<Q> {
         !self.settled.swap(true, Ordering::AcqRel) && !has_hung_up(&self.asker)
     }
 
+    /// Returns the connection to whoever asked, to be used after the answer.
+    pub(super) fn stream(&self) -> Option<UnixStream> {
+        self.asker.try_clone().ok()
+    }
+
     /// Answers. Whoever asked may be gone.
     pub fn answer(self, answer: Q::Answer) {
         let _ = self.answer.try_send(answer);

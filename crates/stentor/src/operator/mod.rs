@@ -15,7 +15,7 @@ mod settling;
 #[cfg(test)]
 mod tests;
 
-pub use answering::Operator;
+pub use answering::{ObserverLine, Operator};
 pub use control::{Asked, Asks, Control, ask, ask_within, listener};
 pub use elects::Elects;
 pub use place::Place;

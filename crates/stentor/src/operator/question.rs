@@ -26,6 +26,8 @@ pub enum Question {
     },
     /// To end in order, as by SIGTERM.
     Stop,
+    /// To take the connection for that of an observer, once this is answered.
+    Observe,
     /// Replaces the network's faults; only a node with `--faults` accepts this.
     Faults {
         /// Lost packets per million.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_net::{HostName, source_address};
-use stentor_multicast::{ClientId, ProcessRole};
+use stentor_multicast::{ClientId, GroupId, ProcessRole};
 use stentor_switch_host::SwitchConfig;
 
 use super::address::AddressError;
@@ -36,6 +36,12 @@ impl ClusterRuntime {
     /// How the configuration names where its members are.
     pub(super) fn host_names(&self) -> Vec<Option<HostName>> {
         hosts::names(self.config().groups().iter().flat_map(|group| group.members()))
+    }
+
+    /// Looks up where the members of a group are, each with all its addresses, or with why there is none. Takes up to some seconds.
+    pub(crate) fn look_up_members(&self, group: GroupId) -> Vec<Result<Vec<SocketAddr>, AddressError>> {
+        let group = self.config().groups().get(usize::from(group.0));
+        hosts::resolve(group.into_iter().flat_map(|group| group.members()), None)
     }
 
     /// The same for the processes of a broadcast.

@@ -1,7 +1,7 @@
 //! What a process says of its fabric besides the contract.
 
 use stentor_fabric::{Fabric, ProcessId, Refusal};
-use stentor_fabric_net::{Device, NetFabric};
+use stentor_fabric_net::{Device, NetFabric, observe};
 #[cfg(feature = "roce")]
 use stentor_fabric_roce::driver::Faults;
 
@@ -54,6 +54,11 @@ pub trait FabricDiagnostics: Fabric {
 
     /// Answers it.
     fn answer(&mut self, _: u64, _: &[u8]) {}
+
+    /// Returns the next line of somebody on any host who has the cluster's key and observes the group.
+    fn next_observer(&mut self) -> Option<observe::Line> {
+        None
+    }
 
     /// Replaces the network's faults, on a fabric that can inject them. Returns false, and does nothing, where that is
     /// impossible or was not allowed when the process was started.
@@ -120,6 +125,10 @@ impl<D: DeviceDiagnostics> FabricDiagnostics for NetFabric<D> {
 
     fn answer(&mut self, question: u64, answer: &[u8]) {
         self.cm_mut().answer(question, answer);
+    }
+
+    fn next_observer(&mut self) -> Option<observe::Line> {
+        self.next_observer()
     }
 
     fn sees(&self, peer: ProcessId) -> bool {

@@ -18,6 +18,8 @@ mod examples;
 mod missed_ballot;
 mod node;
 mod notifications;
+mod observers;
+mod observers_apart;
 mod ofi;
 mod operators;
 mod out_of_range;

@@ -15,8 +15,12 @@ use super::batch::Batch;
 use super::{Head, Looks, Progress, QueryHead, Record};
 use crate::node::Position;
 use crate::node::hooks::Voice;
+use crate::node::observers::{Applied, Tap, Writer};
 use crate::node::state_writer::StateWriter;
 use crate::notes::Notes;
+use crate::observer::fields::Fields;
+use crate::observer::place::Place;
+use crate::observer::record::{CommandRecord, GroupList};
 use crate::state_machine::{Context, Frozen, ReadContext, Reply, SessionId, StateMachine};
 use crate::timers::SharedTimers;
 use crate::{Group, runtime::ClusterRuntime};
@@ -27,7 +31,7 @@ use crate::{Group, runtime::ClusterRuntime};
 /// - A command that came in an envelope is applied if the table of sessions says so, and its reply is kept there. What came without one is
 ///   applied, and nobody is answered. A time entry is no command.
 /// - At each position sessions end first, then timers fire, and the command is applied last.
-/// - A state is the table of sessions, the timers, and the machine's value behind them.
+/// - A state is the table of sessions, the timers, the place of the last command, and the machine's value behind them.
 /// - A machine that has panicked is not called again before it has taken over a state.
 /// - What follows a panic is not applied: the next command is the one at which it panicked, or none.
 pub(in crate::node) struct Applier<S> {
@@ -50,6 +54,8 @@ pub(in crate::node) struct Applier<S> {
     timers: SharedTimers,
     progress: Arc<Progress>,
     looks: Looks<S>,
+    /// What observers are told of.
+    observed: Writer,
     /// Whether the machine has panicked, or has not taken over a state.
     ill: bool,
 }
@@ -85,6 +91,7 @@ impl<S: StateMachine> Applier<S> {
             timers: SharedTimers::default(),
             progress: Arc::new(Progress::new(group)),
             looks: Looks::default(),
+            observed: Writer::new(Tap::new((plan.config().limits().observed_mib as usize) << 20)),
             ill: false,
         })
     }
@@ -95,6 +102,10 @@ impl<S: StateMachine> Applier<S> {
 
     pub(in crate::node) fn looks(&self) -> &Looks<S> {
         &self.looks
+    }
+
+    pub(in crate::node) fn tap(&self) -> &Arc<Tap> {
+        self.observed.tap()
     }
 
     pub(in crate::node) fn name(&self) -> &str {
@@ -125,7 +136,7 @@ impl<S: StateMachine> Applier<S> {
                 service.fire_timers();
             }
             if is_time {
-                return None;
+                return (None, None);
             }
             if enveloped {
                 // A payload that no member can read is applied nowhere, and nobody is answered.
@@ -135,10 +146,16 @@ impl<S: StateMachine> Applier<S> {
             } else {
                 service.apply_bare(command);
             }
-            service.applied
+            (service.applied, service.at.session)
         }));
         match applied {
-            Ok(applied) => {
+            Ok((applied, session)) => {
+                let place = Place { origin, index: number, timestamp };
+                let bytes = applied.and_then(|bytes| command.get(command.len().checked_sub(bytes)?..));
+                let session = session.map_or(0, |session| session.0.0);
+                let (client, groups) = (client.0, GroupList::Ids(groups));
+                let command = bytes.map(|bytes| CommandRecord { client, session, groups, bytes });
+                self.observed.note(&Applied { place, command });
                 if !notes.is_empty() {
                     notes.take(|session, bytes| {
                         if let Some(answer) = sessions.notify(&at, session.0, bytes) {
@@ -162,9 +179,7 @@ impl<S: StateMachine> Applier<S> {
             return;
         }
         let QueryHead { client, name, time, origin } = head;
-        let commands = self.progress.commands();
-        let last = self.progress.applied().filter(|last| last.index == commands);
-        let last = last.unwrap_or_else(|| Position::at(self.first_timestamp(), (self.group.0, commands), origin));
+        let last = self.observed.place().position(self.group.0);
         // What the state contains is as late as the last command, and the group may have got further without one.
         let position = Position { time: last.time.max(self.sessions.time()).max(time), ..last };
         let Applier { machine, group, senders, reply, .. } = self;
@@ -232,16 +247,31 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
+    /// Hands over to observers what was applied, and gives them the value if they want it. Called after each batch.
+    #[inline]
+    pub(in crate::node) fn serve_observers(&mut self) {
+        let Applier { machine, name, voice, observed, ill, .. } = self;
+        let mut panicked = None;
+        observed.serve(!*ill, || {
+            let frozen = || StateWriter::begin((name, voice), machine.freeze());
+            catch_unwind(AssertUnwindSafe(frozen)).map_err(|panic| panicked = Some(panic)).ok()
+        });
+        if let Some(panic) = panicked {
+            self.poison(self.last(self.progress.commands()), "freeze", &*panic);
+        }
+    }
+
     /// Freezes the value after everything that was applied. `None`: it is poisoned.
     pub(in crate::node) fn freeze(&mut self) -> Option<StateWriter> {
         if self.ill {
             return None;
         }
-        let Applier { machine, name, voice, sessions, timers, .. } = self;
+        let Applier { machine, name, voice, sessions, timers, observed, .. } = self;
         let frozen = || {
             let mut table = Vec::new();
             sessions.write(&mut table);
             timers.write(&mut table);
+            observed.place().write(&mut table);
             StateWriter::begin((name, voice), WithSessions { table, value: machine.freeze() })
         };
         match catch_unwind(AssertUnwindSafe(frozen)) {
@@ -260,7 +290,7 @@ impl<S: StateMachine> Applier<S> {
             0 => {
                 *sessions = Sessions::new(group.0, *limits);
                 *timers = SharedTimers::default();
-                let restored = machine.restore(&mut &first[..]);
+                let restored = machine.restore(&mut &first[..]).map(|()| Place::default());
                 restored.map_err(|error| RestoreError(format!("its own first value cannot be read: {error}")))
             }
             _ => {
@@ -271,14 +301,19 @@ impl<S: StateMachine> Applier<S> {
                 let set = Timers::read_from(&mut state);
                 let set = set.map_err(|why| RestoreError(format!("the timers cannot be read: {why}")))?;
                 *timers = SharedTimers::new(set);
-                let restored = machine.restore(&mut Bytes(state));
+                let mut place = [0; Place::BYTES];
+                let read = state.read(&mut place);
+                let place = Place::read(&mut Fields(&place[..read])).filter(|place| place.index == number);
+                let place = place.ok_or_else(|| RestoreError("it does not say of which command it is".to_owned()))?;
+                let restored = machine.restore(&mut Bytes(state)).map(|()| place);
                 restored.map_err(|error| RestoreError(error.to_string()))
             }
         }));
         match restored {
             Ok(restored) => {
                 self.ill = restored.is_err();
-                self.progress.note_restored(restored.map(|()| number));
+                self.observed.begin_anew(restored.as_ref().ok().copied());
+                self.progress.note_restored(restored.map(|_| number));
                 self.note_due();
             }
             Err(panic) => self.poison(self.last(number), "restore", &*panic),
@@ -300,6 +335,7 @@ impl<S: StateMachine> Applier<S> {
     #[cold]
     fn poison(&mut self, at: Position, method: &str, panic: &(dyn Any + Send)) {
         self.ill = true;
+        self.observed.begin_anew(None);
         self.notes = Notes::default();
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why");
@@ -400,7 +436,7 @@ impl<S: StateMachine> Service for Served<'_, S> {
     }
 }
 
-/// A frozen value with the table of sessions and the timers before it.
+/// A frozen value; before it the table of sessions, the timers and its place.
 struct WithSessions<T> {
     table: Vec<u8>,
     value: T,

@@ -67,6 +67,7 @@ fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) ->
         }
         ends.sleeper.wake();
         applier.answer();
+        applier.serve_observers();
     }
     applier.looks().close();
     applier

@@ -1,0 +1,52 @@
+//! Follows a group, and prints what it sees: `observe g1` in the directory of `cluster.toml`. With a file, `observe g1 position`, it writes its
+//! position there, and goes on from it when it is started again.
+//!
+//! The group may be that of `stentor node`, or one of a program.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use stentor::{Cluster, Observed, ObservedPosition};
+
+/// Writes a file whole or not at all.
+fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let new = file.with_extension("new");
+    std::fs::write(&new, bytes)?;
+    std::fs::rename(&new, file)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = std::env::args().skip(1);
+    let group = words.next().ok_or("which group? `observe GROUP [FILE]`")?;
+    let file = words.next().map(PathBuf::from);
+    let cluster = Cluster::load("cluster.toml")?;
+    let mut builder = cluster.observe(cluster.group(&group)?);
+    if let Some(bytes) = file.as_ref().and_then(|file| std::fs::read(file).ok()) {
+        builder = builder.from(ObservedPosition::from_bytes(&bytes)?);
+    }
+    let (mut observer, mut out) = (builder.connect()?, std::io::stdout());
+    loop {
+        match observer.next(Duration::from_secs(1))? {
+            Some(Observed::Command(command)) => {
+                let (index, sender) = (command.position.index(), &command.sender);
+                writeln!(out, "{index} {sender}: {}", command.bytes.escape_ascii())?;
+            }
+            Some(Observed::State(state)) => {
+                writeln!(out, "{} a state of {} bytes", state.position.index(), state.bytes.len())?;
+            }
+            Some(Observed::Reset(reset)) => {
+                let what = if reset.goes_on { "goes on from here" } else { "goes on from another state" };
+                writeln!(out, "{} the group was reset, and {what}", reset.last.index())?;
+            }
+            // A step without a command.
+            Some(_) => {}
+            // A pause is the time to write down how far it came.
+            None => {
+                if let (Some(file), Some(position)) = (&file, observer.position()) {
+                    replace(file, &position.to_bytes())?;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The journal: what was applied lately.
+
+use std::collections::VecDeque;
+
+use stentor_multicast::Incarnation;
+
+use super::tap::Block;
+use crate::observer::place::Place;
+use crate::observer::record::{Record, read};
+
+/// Bytes up to which short blocks are put together.
+const BLOCK: usize = 64 << 10;
+/// What a block takes besides its records.
+const OVERHEAD: usize = 128;
+
+/// A block with the place of its first byte in the stream of all records.
+struct Part {
+    begins: u64,
+    block: Block,
+}
+
+/// Where an observer's position is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Found {
+    /// What comes next begins at this place in the stream of records.
+    At(u64, Place),
+    /// Before what is kept, of the same history as far as that is known.
+    Before,
+    /// It is not applied here yet.
+    Ahead,
+    /// It is of a history that the group has left.
+    OtherHistory,
+}
+
+/// The journal of a member.
+///
+/// # Invariants
+/// - Blocks follow each other without a gap. Where one would be, all before it are dropped.
+/// - They take at most `most` bytes, or the newest of them alone takes more.
+pub(super) struct Kept {
+    parts: VecDeque<Part>,
+    bytes: usize,
+    most: usize,
+    /// The end of the stream of records. It never falls, so that no place in it is used twice.
+    end: u64,
+    /// Where the machine is; `None`: that is not known.
+    head: Option<Place>,
+}
+
+impl Kept {
+    pub(super) fn new(most: usize) -> Self {
+        Kept { parts: VecDeque::new(), bytes: 0, most, end: 0, head: None }
+    }
+
+    /// Returns where the machine is.
+    pub(super) fn head(&self) -> Option<Place> {
+        self.head
+    }
+
+    /// Returns the end of the stream of records.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Returns the index behind which everything is kept.
+    pub(super) fn first(&self) -> u64 {
+        let head = self.head.map_or(0, |head| head.index);
+        self.parts.front().map_or(head, |part| part.block.before.index)
+    }
+
+    /// Forgets everything. The machine is at `head`, if that is known.
+    pub(super) fn clear(&mut self, head: Option<Place>) {
+        self.parts.clear();
+        self.bytes = 0;
+        // Whoever was at the end is not at that of what comes now.
+        self.end += 1;
+        self.head = head;
+    }
+
+    /// Tells that the machine is at this place.
+    pub(super) fn mark(&mut self, head: Place) {
+        if self.head != Some(head) {
+            self.clear(Some(head));
+        }
+    }
+
+    /// Takes what a block has. Its memory stays the block's.
+    pub(super) fn push(&mut self, block: &Block) {
+        if self.head != Some(block.before) {
+            self.clear(Some(block.before));
+        }
+        self.head = Some(block.last);
+        let begins = self.end;
+        self.end += block.bytes.len() as u64;
+        match self.parts.back_mut() {
+            Some(last) if last.block.bytes.len() + block.bytes.len() <= BLOCK => {
+                last.block.bytes.extend_from_slice(&block.bytes);
+                last.block.last = block.last;
+            }
+            _ => {
+                let mut bytes = Vec::with_capacity(block.bytes.len().max(BLOCK));
+                bytes.extend_from_slice(&block.bytes);
+                self.bytes += bytes.capacity() + OVERHEAD;
+                self.parts.push_back(Part { begins, block: Block { bytes, before: block.before, last: block.last } });
+            }
+        }
+        while self.bytes > self.most && self.parts.len() > 1 {
+            let Some(part) = self.parts.pop_front() else { return };
+            self.bytes -= part.block.bytes.capacity() + OVERHEAD;
+        }
+    }
+
+    /// Finds what comes behind a position.
+    pub(super) fn find(&self, origin: Incarnation, index: u64) -> Found {
+        let Some(head) = self.head else { return Found::Ahead };
+        // Every history begins with nothing.
+        let is_same = |at: &Place| at.index == 0 || at.origin == origin;
+        if index > head.index {
+            let behind = head.origin == origin || origin.number > head.origin.number;
+            return if behind { Found::Ahead } else { Found::OtherHistory };
+        }
+        let other = || if origin.number > head.origin.number { Found::Ahead } else { Found::OtherHistory };
+        if index == head.index {
+            return if is_same(&head) { Found::At(self.end, head) } else { other() };
+        }
+        if index < self.first() {
+            return if index == 0 || head.origin == origin { Found::Before } else { other() };
+        }
+        let at = self.parts.partition_point(|part| part.block.last.index <= index);
+        let found = self.parts.get(at).and_then(|part| part.find(index));
+        match found {
+            Some((begins, place)) if is_same(&place) => Found::At(begins, place),
+            _ => other(),
+        }
+    }
+
+    /// Returns bytes of the stream of records, from a place on; none at its end. `None`: the place is not kept any more.
+    pub(super) fn read(&self, from: u64, most: usize) -> Option<&[u8]> {
+        if from == self.end {
+            return Some(&[]);
+        }
+        let at = self.parts.partition_point(|part| part.begins <= from).checked_sub(1)?;
+        let part = &self.parts[at];
+        let rest = part.block.bytes.get((from - part.begins) as usize..)?;
+        Some(&rest[..rest.len().min(most)]).filter(|bytes| !bytes.is_empty())
+    }
+}
+
+impl Part {
+    /// Finds the end of the record with this index, or the beginning.
+    fn find(&self, index: u64) -> Option<(u64, Place)> {
+        let (mut place, mut at) = (self.block.before, 0);
+        while place.index < index {
+            let (record, bytes) = read(&self.block.bytes[at..], usize::MAX).ok()??;
+            match record {
+                Record::Origin { origin, .. } => place.origin = origin,
+                Record::Step(step) | Record::Command(step, _) => {
+                    (place.index, place.timestamp) = (step.index, step.timestamp);
+                }
+            }
+            at += bytes;
+        }
+        Some((self.begins + at as u64, place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_multicast::Timestamp;
+
+    use super::*;
+    use crate::observer::record::Step;
+
+    fn origin(number: u32) -> Incarnation {
+        Incarnation { number, tag: 7 * number }
+    }
+
+    /// The first five places are of one history, what follows of another.
+    fn place(index: u64) -> Place {
+        let number = if index == 0 { 0 } else { 1 + u32::from(index > 5) };
+        Place { origin: origin(number), index, timestamp: Timestamp { time: index, group: 0 } }
+    }
+
+    fn block(indexes: std::ops::RangeInclusive<u64>) -> Block {
+        let (before, last) = (place(indexes.start() - 1), place(*indexes.end()));
+        let mut bytes = Vec::new();
+        for index in indexes {
+            let (now, then) = (place(index), place(index - 1));
+            if now.origin != then.origin {
+                Record::Origin { origin: now.origin, kept: index - 1 }.write(&mut bytes);
+            }
+            Record::Step(Step { index, timestamp: now.timestamp }).write(&mut bytes);
+        }
+        Block { before, last, bytes }
+    }
+
+    /// The indexes of the records from a place in the stream on.
+    fn indexes(kept: &Kept, mut from: u64) -> Vec<u64> {
+        let (mut bytes, mut all) = (Vec::new(), Vec::new());
+        loop {
+            match kept.read(from, 10).expect("it is kept") {
+                [] => break,
+                part => {
+                    bytes.extend_from_slice(part);
+                    from += part.len() as u64;
+                }
+            }
+        }
+        let mut at = 0;
+        while let Some((record, length)) = read(&bytes[at..], 100).expect("records") {
+            at += length;
+            if let Record::Step(step) = record {
+                all.push(step.index);
+            }
+        }
+        assert_eq!(at, bytes.len());
+        all
+    }
+
+    #[test]
+    fn what_comes_behind_a_position_is_found_in_its_history_alone() {
+        let mut kept = Kept::new(1 << 20);
+        assert_eq!(kept.find(origin(1), 3), Found::Ahead, "nothing is known");
+        kept.mark(place(0));
+        [1..=2, 3..=7, 8..=9].into_iter().for_each(|indexes| kept.push(&block(indexes)));
+        for index in 0..=9 {
+            let Found::At(from, at) = kept.find(place(index).origin, index) else { panic!("{index}") };
+            assert_eq!(at, place(index));
+            assert!(indexes(&kept, from).into_iter().eq(index + 1..=9), "{index}");
+        }
+        assert_eq!(kept.find(origin(1), 6), Found::OtherHistory, "the history was left before");
+        assert_eq!(kept.find(origin(2), 5), Found::OtherHistory, "it began later");
+        assert_eq!(kept.find(origin(2), 10), Found::Ahead);
+        assert_eq!((kept.find(origin(3), 4), kept.find(origin(3), 12)), (Found::Ahead, Found::Ahead), "a later one");
+        assert_eq!(kept.find(origin(1), 12), Found::OtherHistory);
+    }
+
+    #[test]
+    fn the_oldest_is_dropped_beyond_the_bound_and_everything_where_a_gap_would_be() {
+        let mut kept = Kept::new(200 << 10);
+        kept.mark(place(0));
+        let each = 1000;
+        for n in 0..40 {
+            kept.push(&block(n * each + 1..=(n + 1) * each));
+            assert!(kept.bytes <= 200 << 10, "{}", kept.bytes);
+        }
+        let first = kept.first();
+        assert!(first > 10 * each && first < 39 * each, "{first}");
+        assert_eq!(kept.find(origin(2), first - 1), Found::Before);
+        assert_eq!(kept.find(origin(1), 3), Found::OtherHistory, "whether it contains that is not known any more");
+        let Found::At(from, _) = kept.find(origin(2), first) else { panic!("it is kept") };
+        assert_eq!(indexes(&kept, from).len() as u64, 40 * each - first);
+        assert_eq!(kept.read(from - 1, 10), None);
+        let end = kept.end();
+        assert_eq!(kept.read(end, 10), Some(&[][..]));
+        kept.push(&block(50_000..=50_001));
+        assert_eq!(kept.read(end, 10), None, "it would leave something out");
+        assert_eq!((kept.first(), kept.find(origin(2), 40_000)), (49_999, Found::Before));
+        assert_eq!(kept.read(from, 10), None, "a place is not used twice");
+        kept.mark(place(50_001));
+        assert_eq!(kept.first(), 49_999, "it was there already");
+        let end = kept.end();
+        kept.mark(place(60_000));
+        assert_eq!(kept.read(end, 10), None, "it would leave something out");
+        assert_eq!((kept.first(), kept.find(origin(2), 60_000)), (60_000, Found::At(kept.end(), place(60_000))));
+    }
+}

@@ -1,0 +1,405 @@
+//! What the apply thread hands over of what it applies, without ever waiting.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+
+use crossbeam_queue::ArrayQueue;
+
+use super::ring;
+use crate::node::state_writer::StateWriter;
+use crate::observer::place::Place;
+use crate::observer::record::{CommandRecord, Record, Step};
+
+/// What is applied is handed over.
+const ON: u8 = 1;
+/// The apply thread is to tell how far it is.
+const MARK: u8 = 2;
+/// It is to freeze the value.
+const FREEZE: u8 = 4;
+/// Bytes of records up to which a block grows.
+const BLOCK: usize = 64 << 10;
+/// What a block takes in the queue besides its records.
+const OVERHEAD: usize = 128;
+/// News that wait, at most.
+const NEWS: usize = 1024;
+/// Places among them that no block takes, so that there is room for everything else.
+const RESERVE: usize = 16;
+/// Empty blocks that wait to be used again.
+const SPARE: usize = 64;
+
+/// Records of what was applied, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    /// The place before the first record, and that of the last one.
+    pub(super) before: Place,
+    pub(super) last: Place,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What the apply thread tells, in its order.
+pub(super) enum News {
+    Block(Block),
+    /// The machine is at this place. What was told before may not lead there.
+    Mark(Place),
+    /// The value at this place; `None`: it cannot be frozen.
+    State(Place, Box<Option<StateWriter>>),
+    /// The machine takes nothing any more.
+    Poisoned,
+}
+
+/// What is there once somebody has observed.
+struct Queues {
+    news: ArrayQueue<News>,
+    /// Memory of blocks goes back to the apply thread. So neither thread frees what the other one has allocated: they would meet at a lock
+    /// of the allocator, and the thread of observers may not run for long.
+    spare: ArrayQueue<Vec<u8>>,
+    bell: Arc<OwnedFd>,
+}
+
+/// The queue between the apply thread and the thread of observers. No thread waits for the other one.
+pub(in crate::node) struct Tap {
+    /// What is wanted of the apply thread.
+    wants: AtomicU8,
+    queues: OnceLock<Queues>,
+    /// Bytes of blocks in `news`.
+    waiting: AtomicUsize,
+    /// The most of them.
+    most: usize,
+    /// Whether the thread of observers sleeps until there are news.
+    sleeps: AtomicBool,
+}
+
+impl Tap {
+    /// `most`: bytes of the journal and of what is on the way to it.
+    pub(in crate::node) fn new(most: usize) -> Self {
+        Tap {
+            wants: AtomicU8::new(0),
+            queues: OnceLock::new(),
+            waiting: AtomicUsize::new(0),
+            most: most / 4,
+            sleeps: AtomicBool::new(false),
+        }
+    }
+
+    /// Bytes of the journal. 0: there are no observers.
+    pub(super) fn journal(&self) -> usize {
+        3 * self.most
+    }
+
+    pub(super) fn open(&self, bell: Arc<OwnedFd>) {
+        let _ = self.queues.set(Queues { news: ArrayQueue::new(NEWS), spare: ArrayQueue::new(SPARE), bell });
+    }
+
+    /// Asks the apply thread to hand over what it applies from now on, and to tell where it is.
+    pub(super) fn begin(&self) {
+        self.wants.fetch_or(ON | MARK, Ordering::Relaxed);
+    }
+
+    /// Asks for the value.
+    pub(super) fn freeze(&self) {
+        self.wants.fetch_or(FREEZE, Ordering::Relaxed);
+    }
+
+    /// Nothing is handed over any more.
+    pub(super) fn end(&self) {
+        self.wants.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes what was told.
+    pub(super) fn next(&self) -> Option<News> {
+        let news = self.queues.get()?.news.pop()?;
+        if let News::Block(block) = &news {
+            self.waiting.fetch_sub(block.bytes.capacity() + OVERHEAD, Ordering::Relaxed);
+        }
+        Some(news)
+    }
+
+    /// Gives the memory of a block back.
+    pub(super) fn give_back(&self, mut bytes: Vec<u8>) {
+        // That of a long command is not worth keeping.
+        if let Some(queues) = self.queues.get().filter(|_| bytes.capacity() <= 2 * BLOCK) {
+            bytes.clear();
+            let _ = queues.spare.push(bytes);
+        }
+    }
+
+    /// The thread of observers is about to sleep. Returns whether it may: nothing was told meanwhile.
+    pub(super) fn arm(&self) -> bool {
+        self.sleeps.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.queues.get().is_none_or(|queues| queues.news.is_empty())
+    }
+
+    pub(super) fn disarm(&self) {
+        self.sleeps.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether there is room for a block of so many bytes.
+    fn has_room(&self, bytes: usize) -> bool {
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        // One block is always taken: it may be a single long command.
+        let fits = waiting == 0 || waiting + bytes <= self.most;
+        fits && self.queues.get().is_some_and(|queues| queues.news.len() < NEWS - RESERVE)
+    }
+
+    /// Tells something. Wakes the thread of observers if it sleeps.
+    fn tell(&self, news: News) {
+        let Some(queues) = self.queues.get() else { return };
+        let _ = queues.news.push(news);
+        fence(Ordering::SeqCst);
+        if self.sleeps.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::Relaxed) {
+            ring::ring(&queues.bell);
+        }
+    }
+}
+
+/// A delivery that was applied.
+pub(in crate::node) struct Applied<'a> {
+    pub(in crate::node) place: Place,
+    /// The command that the machine applied; `None`: the delivery is none.
+    pub(in crate::node) command: Option<CommandRecord<'a>>,
+}
+
+/// The apply thread's end.
+pub(in crate::node) struct Writer {
+    tap: Arc<Tap>,
+    /// Whether what is applied is handed over.
+    is_on: bool,
+    /// There was no room: nothing is written until half of what waits was taken.
+    skips: bool,
+    /// The place of what was applied last.
+    place: Place,
+    block: Block,
+}
+
+impl Writer {
+    pub(in crate::node) fn new(tap: Tap) -> Self {
+        let (place, block) = (Place::default(), Block::default());
+        Writer { tap: Arc::new(tap), is_on: false, skips: false, place, block }
+    }
+
+    pub(in crate::node) fn tap(&self) -> &Arc<Tap> {
+        &self.tap
+    }
+
+    /// Returns the place of what was applied last.
+    pub(in crate::node) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Notes a delivery that was applied.
+    #[inline]
+    pub(in crate::node) fn note(&mut self, applied: &Applied<'_>) {
+        if self.is_on {
+            self.write(applied);
+        }
+        self.place = applied.place;
+    }
+
+    fn write(&mut self, applied: &Applied<'_>) {
+        let Applied { place, command } = applied;
+        if self.skips {
+            self.skips = self.tap.waiting.load(Ordering::Relaxed) > self.tap.most / 2;
+            if self.skips {
+                return;
+            }
+        }
+        let block = &mut self.block;
+        if block.bytes.is_empty() {
+            block.before = self.place;
+            if block.bytes.capacity() == 0 {
+                block.bytes = self.tap.queues.get().and_then(|queues| queues.spare.pop()).unwrap_or_default();
+            }
+        }
+        if place.origin != self.place.origin {
+            Record::Origin { origin: place.origin, kept: place.index.saturating_sub(1) }.write(&mut block.bytes);
+        }
+        let step = Step { index: place.index, timestamp: place.timestamp };
+        match command {
+            Some(command) => Record::Command(step, *command).write(&mut block.bytes),
+            None => Record::Step(step).write(&mut block.bytes),
+        }
+        block.last = *place;
+        if block.bytes.len() >= BLOCK {
+            self.publish();
+        }
+    }
+
+    /// Hands over what was written. If there is no room for it, the journal has a gap.
+    fn publish(&mut self) {
+        if self.block.bytes.is_empty() {
+            return;
+        }
+        let bytes = self.block.bytes.capacity() + OVERHEAD;
+        if !self.tap.has_room(bytes) {
+            self.skips = true;
+            self.block.bytes.clear();
+            return;
+        }
+        let block = std::mem::take(&mut self.block);
+        self.tap.waiting.fetch_add(bytes, Ordering::Relaxed);
+        self.tap.tell(News::Block(block));
+    }
+
+    /// Hands over what was applied, and does what the thread of observers wants. `is_well`: the machine can be frozen, which `freeze` does.
+    #[inline]
+    pub(in crate::node) fn serve(&mut self, is_well: bool, freeze: impl FnOnce() -> Option<StateWriter>) {
+        let wants = self.tap.wants.load(Ordering::Relaxed);
+        if wants != 0 || self.is_on {
+            self.serve_wants(wants, is_well, freeze);
+        }
+    }
+
+    fn serve_wants(&mut self, wants: u8, is_well: bool, freeze: impl FnOnce() -> Option<StateWriter>) {
+        self.publish();
+        self.is_on = wants & ON != 0;
+        if wants & (MARK | FREEZE) == 0 {
+            return;
+        }
+        self.tap.wants.fetch_and(!(MARK | FREEZE), Ordering::Relaxed);
+        if !is_well {
+            self.tap.tell(News::Poisoned);
+            return;
+        }
+        if wants & MARK != 0 {
+            self.tap.tell(News::Mark(self.place));
+        }
+        if wants & FREEZE != 0 {
+            self.tap.tell(News::State(self.place, Box::new(freeze())));
+        }
+    }
+
+    /// The machine has taken over a state at this place; or `None`, it takes nothing any more.
+    pub(in crate::node) fn begin_anew(&mut self, place: Option<Place>) {
+        self.publish();
+        if let Some(place) = place {
+            self.place = place;
+        }
+        if self.is_on {
+            self.tap.tell(place.map_or(News::Poisoned, News::Mark));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_multicast::{Incarnation, Timestamp};
+
+    use super::*;
+    use crate::observer::record::GroupList;
+
+    fn place(index: u64) -> Place {
+        let origin = Incarnation { number: if index > 5 { 2 } else { 1 }, tag: 0 };
+        Place { origin, index, timestamp: Timestamp { time: 10 * index, group: 0 } }
+    }
+
+    fn note(writer: &mut Writer, index: u64, bytes: &[u8]) {
+        let command = CommandRecord { client: 0, session: 0, groups: GroupList::Ids(&[]), bytes };
+        writer.note(&Applied { place: place(index), command: Some(command) });
+    }
+
+    fn blocks(tap: &Tap) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        while let Some(news) = tap.next() {
+            match news {
+                News::Block(block) => {
+                    found.push((block.before.index, block.last.index));
+                    tap.give_back(block.bytes);
+                }
+                News::Mark(at) => found.push((at.index, at.index)),
+                News::State(..) | News::Poisoned => found.push((0, 0)),
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn nothing_is_handed_over_before_it_is_asked_for_or_after_the_end() {
+        let mut writer = Writer::new(Tap::new(1 << 20));
+        let tap = Arc::clone(writer.tap());
+        tap.open(Arc::new(ring::make().expect("a bell")));
+        let serve = |writer: &mut Writer| writer.serve(true, || None);
+        note(&mut writer, 1, b"one");
+        serve(&mut writer);
+        assert!(tap.next().is_none());
+        tap.begin();
+        note(&mut writer, 2, b"two");
+        serve(&mut writer);
+        (3..=7).for_each(|index| note(&mut writer, index, b"more"));
+        serve(&mut writer);
+        assert_eq!(blocks(&tap), [(2, 2), (2, 7)]);
+        tap.end();
+        note(&mut writer, 8, b"eight");
+        serve(&mut writer);
+        assert_eq!(blocks(&tap), [(7, 8)], "it had not looked yet");
+        note(&mut writer, 9, b"nine");
+        serve(&mut writer);
+        assert!(tap.next().is_none() && tap.waiting.load(Ordering::Relaxed) == 0);
+    }
+
+    /// Prints what a command costs the apply thread, with and without observers.
+    #[test]
+    #[ignore = "it measures"]
+    fn what_a_command_costs() {
+        for (bytes, is_on) in [(64, false), (64, true), (1024, true), (16 << 10, true)] {
+            let mut writer = Writer::new(Tap::new(32 << 20));
+            let (tap, command) = (Arc::clone(writer.tap()), vec![7; bytes]);
+            tap.open(Arc::new(ring::make().expect("a bell")));
+            if is_on {
+                tap.begin();
+            }
+            writer.serve(true, || None);
+            let (count, mut took) = (1_000_000 / (1 + bytes as u64 / 1024), std::time::Duration::ZERO);
+            for batch in 0..count / 32 {
+                let since = std::time::Instant::now();
+                (0..32).for_each(|at| note(&mut writer, 32 * batch + at + 10, &command));
+                writer.serve(true, || None);
+                took += since.elapsed();
+                blocks(&tap);
+            }
+            let each = took.as_secs_f64() * 1e9 / count as f64;
+            println!("a command of {bytes} bytes, {}: {each:.1} ns", if is_on { "observed" } else { "not observed" });
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_and_what_comes_after_room_begins_anew() {
+        let mut writer = Writer::new(Tap::new(64 << 10));
+        let tap = Arc::clone(writer.tap());
+        tap.open(Arc::new(ring::make().expect("a bell")));
+        tap.begin();
+        writer.serve(true, || None);
+        for index in 1..=100 {
+            note(&mut writer, index, &[7; 1000]);
+            writer.serve(true, || None);
+            assert!(tap.waiting.load(Ordering::Relaxed) <= 16 << 10);
+        }
+        let (found, next) = (blocks(&tap), 101);
+        assert!(found.len() < 20 && found.windows(2).all(|pair| pair[0].1 == pair[1].0), "no gap in it: {found:?}");
+        note(&mut writer, next, b"there is room");
+        writer.serve(true, || None);
+        assert_eq!(blocks(&tap), [(100, 101)]);
+        // A command that is longer than all that may wait is handed over if nothing else waits.
+        note(&mut writer, 102, &[1; 50_000]);
+        writer.serve(true, || None);
+        assert_eq!(blocks(&tap), [(101, 102)]);
+    }
+
+    #[test]
+    fn a_machine_that_is_poisoned_says_so_and_one_that_took_a_state_says_where_it_is() {
+        let mut writer = Writer::new(Tap::new(1 << 20));
+        let tap = Arc::clone(writer.tap());
+        tap.open(Arc::new(ring::make().expect("a bell")));
+        writer.begin_anew(Some(place(4)));
+        assert!(tap.next().is_none() && writer.place() == place(4), "nobody asks");
+        tap.begin();
+        writer.serve(false, || panic!("it is not frozen"));
+        assert!(matches!(tap.next(), Some(News::Poisoned)));
+        writer.begin_anew(Some(place(9)));
+        assert!(matches!(tap.next(), Some(News::Mark(at)) if at == place(9)));
+        tap.freeze();
+        writer.serve(true, || None);
+        assert!(matches!(tap.next(), Some(News::State(at, none)) if at == place(9) && none.is_none()));
+    }
+}

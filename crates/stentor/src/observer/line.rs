@@ -1,0 +1,243 @@
+//! Frames over a stream of bytes that never blocks: a Unix socket of this user, or a TCP connection whose frames are sealed.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use stentor_fabric_net::observe::{self, Seals};
+
+use super::fields::Fields;
+use super::frame::Frame;
+
+/// Bytes that are read at once.
+const READ: usize = 64 << 10;
+/// The bytes of a frame's length.
+const LENGTH: usize = 4;
+
+#[derive(Debug)]
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+/// Why a line is over.
+#[derive(Debug)]
+pub(crate) enum LineError {
+    /// The other end closed it.
+    Closed,
+    /// The system says so.
+    System(io::Error),
+    /// What came is no frame, or not from the other end.
+    Garbage,
+}
+
+/// One end of a line.
+///
+/// # Bounds
+/// It keeps at most one frame to be sent, and at most one frame and [`READ`] bytes that came.
+#[derive(Debug)]
+pub(crate) struct Line {
+    stream: Stream,
+    /// Behind a handshake between hosts each frame is followed by its seal.
+    seals: Option<Seals>,
+    inbound: Vec<u8>,
+    /// Bytes of `inbound` that were received.
+    read: usize,
+    outbound: Vec<u8>,
+    /// Bytes of `outbound` that were sent.
+    sent: usize,
+    /// The longest frame of the other end.
+    longest: usize,
+}
+
+impl Line {
+    /// Takes a connection to or from a process of this user on this host. `unread` came on it already.
+    pub(crate) fn unix(stream: UnixStream, longest: usize, unread: Vec<u8>) -> io::Result<Line> {
+        stream.set_nonblocking(true)?;
+        Ok(Line::new(Stream::Unix(stream), None, longest, unread, Vec::new()))
+    }
+
+    /// Takes a connection between hosts.
+    pub(crate) fn tcp(line: observe::Line, longest: usize) -> Line {
+        let observe::Line { socket, seals, unread, unsent } = line;
+        Line::new(Stream::Tcp(socket), Some(seals), longest, unread, unsent)
+    }
+
+    fn new(stream: Stream, seals: Option<Seals>, longest: usize, inbound: Vec<u8>, outbound: Vec<u8>) -> Line {
+        Line { stream, seals, inbound, read: 0, outbound, sent: 0, longest }
+    }
+
+    /// Returns whether something waits to be sent.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.sent < self.outbound.len()
+    }
+
+    /// Queues a frame. Call it only if nothing [waits](Line::is_behind), but for a frame that ends the line.
+    pub(crate) fn send(&mut self, frame: &Frame<'_>) {
+        let at = self.outbound.len();
+        if let Frame::Records(bytes) | Frame::Piece(bytes) = frame {
+            self.outbound.reserve_exact(LENGTH + 1 + bytes.len() + Seals::BYTES);
+        }
+        self.outbound.extend([0; LENGTH]);
+        frame.write(&mut self.outbound);
+        let bytes = self.outbound.len() - at - LENGTH;
+        self.outbound[at..at + LENGTH].copy_from_slice(&(bytes as u32).to_be_bytes());
+        if let Some(seals) = &mut self.seals {
+            let seal = seals.seal(&self.outbound[at + LENGTH..]);
+            self.outbound.extend(seal);
+        }
+    }
+
+    /// Sends what can be sent. Returns whether any byte was.
+    pub(crate) fn flush(&mut self) -> Result<bool, LineError> {
+        let before = self.sent;
+        while self.sent < self.outbound.len() {
+            let bytes = &self.outbound[self.sent..];
+            let written = match &mut self.stream {
+                Stream::Unix(stream) => stream.write(bytes),
+                Stream::Tcp(stream) => stream.write(bytes),
+            };
+            match written {
+                Ok(0) => return Err(LineError::Closed),
+                Ok(bytes) => self.sent += bytes,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(self.sent > before),
+                Err(error) => return Err(ended(error)),
+            }
+        }
+        let sent = self.sent > before;
+        self.sent = 0;
+        self.outbound.clear();
+        Ok(sent)
+    }
+
+    /// Returns the next frame of the other end, if a whole one is there. What came before the end of the line is returned before it.
+    pub(crate) fn receive(&mut self) -> Result<Option<Frame<'_>>, LineError> {
+        let seal = if self.seals.is_some() { Seals::BYTES } else { 0 };
+        let (at, bytes) = loop {
+            match self.frame(seal)? {
+                Some(found) => break found,
+                None if !self.read_more()? => return Ok(None),
+                None => {}
+            }
+        };
+        self.read = at + bytes + seal;
+        let (frame, sealed) = self.inbound[at..at + bytes + seal].split_at(bytes);
+        if let Some(seals) = &mut self.seals
+            && !seals.open(frame, sealed)
+        {
+            return Err(LineError::Garbage);
+        }
+        Frame::read(frame).map(Some).ok_or(LineError::Garbage)
+    }
+
+    /// Where the next frame is, and its bytes.
+    fn frame(&self, seal: usize) -> Result<Option<(usize, usize)>, LineError> {
+        let mut rest = Fields(&self.inbound[self.read..]);
+        let Some(bytes) = rest.u32() else { return Ok(None) };
+        let bytes = bytes as usize;
+        if bytes > self.longest {
+            return Err(LineError::Garbage);
+        }
+        Ok(rest.take(bytes + seal).map(|_| (self.read + LENGTH, bytes)))
+    }
+
+    /// Reads what is there. Returns whether anything was.
+    fn read_more(&mut self) -> Result<bool, LineError> {
+        self.inbound.drain(..self.read);
+        self.read = 0;
+        let at = self.inbound.len();
+        // Never more than one frame of the other end, where frames are short.
+        self.inbound.resize(at + READ.min(2 * self.longest), 0);
+        let into = &mut self.inbound[at..];
+        let read = match &mut self.stream {
+            Stream::Unix(stream) => stream.read(into),
+            Stream::Tcp(stream) => stream.read(into),
+        };
+        self.inbound.truncate(at + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Err(LineError::Closed),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(ended(error)),
+        }
+    }
+}
+
+fn ended(error: io::Error) -> LineError {
+    match error.kind() {
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => LineError::Closed,
+        _ => LineError::System(error),
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.stream {
+            Stream::Unix(stream) => stream.as_fd(),
+            Stream::Tcp(stream) => stream.as_fd(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::{LONGEST, LONGEST_ASKED};
+    use super::*;
+
+    fn pair(longest: usize) -> (UnixStream, Line) {
+        let (one, other) = UnixStream::pair().expect("a pair");
+        (one, Line::unix(other, longest, Vec::new()).expect("a line"))
+    }
+
+    #[test]
+    fn frames_come_whole_however_their_bytes_come_and_before_the_end() {
+        let (mut one, mut line) = pair(LONGEST_ASKED);
+        let mut bytes = Vec::new();
+        for index in [1, 2] {
+            bytes.extend([0, 0, 0, 9]);
+            Frame::Alive(index).write(&mut bytes);
+        }
+        let whole = bytes.len() / 2;
+        for (at, byte) in bytes[..20].iter().enumerate() {
+            one.write_all(&[*byte]).expect("it is taken");
+            let came = line.receive().expect("nothing is wrong");
+            assert_eq!(came, (at + 1 == whole).then_some(Frame::Alive(1)), "{at}");
+        }
+        one.write_all(&bytes[20..]).expect("it is taken");
+        drop(one);
+        assert_eq!(line.receive().expect("it is whole"), Some(Frame::Alive(2)));
+        assert!(matches!(line.receive(), Err(LineError::Closed)));
+    }
+
+    #[test]
+    fn a_frame_that_is_too_long_or_none_ends_the_line() {
+        for bytes in [&[0, 0, 0, 65][..], &[255; 9], &[0, 0, 0, 1, 99], &[0, 0, 0, 0]] {
+            let (mut one, mut line) = pair(LONGEST_ASKED);
+            one.write_all(bytes).expect("it is taken");
+            assert!(matches!(line.receive(), Err(LineError::Garbage)), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_whose_other_end_does_not_read_keeps_what_waits_and_goes_on_later() {
+        let (one, mut line) = pair(LONGEST);
+        let mut reads = Line::unix(one, LONGEST, Vec::new()).expect("a line");
+        let bytes = vec![7; 50_000];
+        let mut sent = 0;
+        while !line.is_behind() {
+            line.send(&Frame::Piece(&bytes));
+            line.flush().expect("nobody has closed it");
+            sent += 1;
+        }
+        assert!(!line.flush().expect("nobody has closed it"), "there is no room");
+        for _ in 0..sent {
+            while reads.receive().expect("nothing is wrong").is_none() {
+                line.flush().expect("nobody has closed it");
+            }
+        }
+        assert!(!line.is_behind());
+    }
+}

@@ -1,0 +1,379 @@
+//! An observer: it follows a member, and another one when that is lost.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::attempt::{Attempt, Attempted};
+use super::error::{Fault, ObserveError, Problem};
+use super::follow::{Following, Stop};
+use super::frame::{Begin, Refusal, VERSION};
+use super::line::{Line, LineError};
+use super::observed::Observed;
+use super::place::Place;
+use super::position::ObservedPosition;
+use super::target::Target;
+use crate::Group;
+use crate::descriptor::Descriptor;
+use crate::runtime::ClusterRuntime;
+
+/// A member says something every second. One that is silent for so long is given up.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Pauses after a round of all members, growing from the first to the second.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+
+/// What an observer was told.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) runtime: Arc<ClusterRuntime>,
+    pub(super) group: Group,
+    pub(super) patience: Duration,
+    pub(super) states: bool,
+    pub(super) longest_state: u64,
+}
+
+/// Follows the order of a group. [`Cluster::observe`](crate::Cluster::observe) begins one.
+///
+/// It has no thread: it reads, and connects to another member, in [`next`](Observer::next) and [`try_next`](Observer::try_next). Whoever
+/// does not call them, or is stopped, holds nobody up: when the member does not keep what comes next any more, a
+/// [state](Observed::State) comes instead.
+#[derive(Debug)]
+pub struct Observer {
+    plan: Plan,
+    targets: Vec<Target>,
+    /// The last place that was returned.
+    place: Option<Place>,
+    phase: Phase,
+    round: Round,
+    /// Since when no member serves it.
+    lost: Option<Instant>,
+    descriptor: Descriptor,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The next attempt begins then.
+    Pauses(Instant),
+    Attempts(Attempt),
+    Follows(Box<Line>, Box<Following>, Instant),
+}
+
+/// A round of all members: first each as a follower, then those that lead.
+#[derive(Debug)]
+struct Round {
+    /// The member with which it begins.
+    first: usize,
+    /// Attempts that were made.
+    made: usize,
+    faults: Vec<(usize, Fault)>,
+    pause: Duration,
+}
+
+impl Round {
+    fn member(&self, members: usize) -> usize {
+        (self.first + self.made) % members
+    }
+}
+
+impl Observer {
+    pub(super) fn new(plan: Plan, targets: Vec<Target>, from: Option<ObservedPosition>) -> Result<Self, ObserveError> {
+        let group = plan.runtime.group_name(plan.group.0).to_owned();
+        let descriptor = Descriptor::new(None);
+        let descriptor = descriptor.map_err(|error| ObserveError { group, problem: Problem::System(error) })?;
+        // Observers of one host spread over the members.
+        let first = std::process::id() as usize % targets.len().max(1);
+        let round = Round { first, made: 0, faults: Vec::new(), pause: PAUSE.0 };
+        let (phase, place) = (Phase::Pauses(Instant::now()), from.map(|from| from.place));
+        Ok(Observer { plan, targets, place, phase, round, lost: Some(Instant::now()), descriptor })
+    }
+
+    /// Returns the next thing in the order of the group, and waits for it, but for no longer than `timeout`. `None`: nothing came.
+    ///
+    /// If the connection to the member is lost, another member serves the observer, and nothing is left out or comes twice.
+    ///
+    /// # Errors
+    /// If no member has served the observer for the time of its [patience](crate::ObserverBuilder::patience), or none can. The next call
+    /// tries again.
+    pub fn next(&mut self, timeout: Duration) -> Result<Option<Observed>, ObserveError> {
+        let until = Instant::now() + timeout;
+        loop {
+            let next = self.try_next()?;
+            if next.is_some() || Instant::now() >= until {
+                return Ok(next);
+            }
+            self.sleep(until)?;
+        }
+    }
+
+    /// Returns the next thing that is there, and never waits. In an event loop: call it until it returns `None`, then sleep until the
+    /// observer's descriptor is readable.
+    ///
+    /// # Errors
+    /// As [`next`](Observer::next).
+    pub fn try_next(&mut self) -> Result<Option<Observed>, ObserveError> {
+        self.descriptor.woken();
+        loop {
+            if let Phase::Follows(_, following, _) = &mut self.phase {
+                match following.next(&self.plan.runtime) {
+                    Ok(Some(observed)) => {
+                        self.place = Some(observed.position().place);
+                        return Ok(Some(observed));
+                    }
+                    Ok(None) => {}
+                    Err(stop) => self.stops(stop)?,
+                }
+            }
+            if !self.step()? {
+                self.watch().map_err(|error| self.failed(Problem::System(error)))?;
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Returns the place that the observer has come to: that of what was returned last. `None`: nothing was, and it began without a
+    /// position.
+    #[must_use]
+    pub fn position(&self) -> Option<ObservedPosition> {
+        self.place.map(|place| ObservedPosition { group: self.plan.group, place })
+    }
+
+    /// Returns the name of the member that serves the observer. `None`: none does at present.
+    #[must_use]
+    pub fn member(&self) -> Option<&str> {
+        let target = &self.targets[self.round.member(self.targets.len())];
+        matches!(&self.phase, Phase::Follows(_, following, _) if following.has_begun()).then_some(&*target.name)
+    }
+
+    /// Does what there is to do without returning anything. Returns whether a member serves the observer.
+    pub(super) fn turn(&mut self) -> Result<bool, ObserveError> {
+        self.descriptor.woken();
+        while self.lost.is_some() && self.step()? {}
+        self.watch().map_err(|error| self.failed(Problem::System(error)))?;
+        Ok(self.lost.is_none())
+    }
+
+    /// Sleeps until there may be something to do, or until this moment.
+    pub(super) fn sleep(&mut self, until: Instant) -> Result<(), ObserveError> {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::new(&self.descriptor, PollFlags::IN)], Some(&left)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(self.failed(Problem::System(error.into()))),
+        }
+    }
+
+    fn failed(&self, problem: Problem) -> ObserveError {
+        ObserveError { group: self.plan.runtime.group_name(self.plan.group.0).to_owned(), problem }
+    }
+
+    /// Goes one step on. Returns whether there may be another one at once.
+    fn step(&mut self) -> Result<bool, ObserveError> {
+        match std::mem::replace(&mut self.phase, Phase::Pauses(Instant::now())) {
+            Phase::Pauses(until) if Instant::now() < until => {
+                self.phase = Phase::Pauses(until);
+                self.look_at_patience()?;
+                Ok(false)
+            }
+            Phase::Pauses(_) => {
+                match Attempt::begin(&self.targets[self.round.member(self.targets.len())]) {
+                    Ok(attempt) => self.phase = Phase::Attempts(attempt),
+                    Err(fault) => self.fails(fault)?,
+                }
+                Ok(true)
+            }
+            Phase::Attempts(attempt) => match attempt.turn(&self.begin()) {
+                Ok(Attempted::Waits(attempt)) => {
+                    self.phase = Phase::Attempts(attempt);
+                    self.look_at_patience()?;
+                    Ok(false)
+                }
+                Ok(Attempted::Begun(line)) => {
+                    let following = Following::new(self.plan.group, self.plan.longest_state, self.place);
+                    self.phase = Phase::Follows(Box::new(line), Box::new(following), Instant::now());
+                    Ok(true)
+                }
+                Err(fault) => self.fails(fault).map(|()| true),
+            },
+            Phase::Follows(line, following, heard) => self.follow(line, following, heard),
+        }
+    }
+
+    /// Reads one frame.
+    fn follow(
+        &mut self,
+        mut line: Box<Line>,
+        mut following: Box<Following>,
+        heard: Instant,
+    ) -> Result<bool, ObserveError> {
+        let taken = line.flush().and_then(|_| line.receive()).map(|frame| frame.map(|frame| following.take(&frame)));
+        let now = Instant::now();
+        match taken {
+            Ok(Some(Ok(()))) => {
+                if following.has_begun() {
+                    self.lost = None;
+                    (self.round.faults, self.round.pause) = (Vec::new(), PAUSE.0);
+                    if let (None, Some(place)) = (self.place, following.place())
+                        && !self.plan.states
+                    {
+                        // Without a position it begins here.
+                        self.place = Some(place);
+                    }
+                }
+                self.phase = Phase::Follows(line, following, now);
+                return Ok(true);
+            }
+            Ok(None) if now.saturating_duration_since(heard) < SILENCE => {
+                self.phase = Phase::Follows(line, following, heard);
+                if self.lost.is_some() {
+                    self.look_at_patience()?;
+                }
+                return Ok(false);
+            }
+            Ok(None) => self.fails(Fault::Silent)?,
+            Ok(Some(Err(stop))) => self.stops(stop)?,
+            Err(LineError::Closed) => self.fails(Fault::Closed)?,
+            Err(LineError::System(error)) => self.fails(Fault::Unreached(error.to_string()))?,
+            Err(LineError::Garbage) => self.fails(Fault::Broken("bytes that are no frame".to_owned()))?,
+        }
+        Ok(true)
+    }
+
+    fn begin(&self) -> Begin {
+        Begin {
+            version: VERSION,
+            fingerprint: self.plan.runtime.config().fingerprint(),
+            group: self.plan.group.0.0,
+            states: self.plan.states,
+            of_leader: self.round.made >= self.targets.len() || self.targets.len() == 1,
+            from: self.place.map(|place| (place.origin, place.index)),
+        }
+    }
+
+    fn stops(&mut self, stop: Stop) -> Result<(), ObserveError> {
+        let most = self.plan.longest_state;
+        match stop {
+            Stop::Fault(Fault::Broken(what)) => {
+                let member = self.targets[self.round.member(self.targets.len())].name.clone();
+                let _ = self.fails(Fault::Broken(what.clone()));
+                Err(self.failed(Problem::Broken { member, what }))
+            }
+            Stop::Fault(fault) => self.fails(fault),
+            Stop::TooLarge => {
+                let _ = self.fails(Fault::Closed);
+                Err(self.failed(Problem::TooLarge { most }))
+            }
+        }
+    }
+
+    /// The attempt, or the line, is over: goes on with the next member.
+    fn fails(&mut self, fault: Fault) -> Result<(), ObserveError> {
+        let (members, now) = (self.targets.len(), Instant::now());
+        self.phase = Phase::Pauses(now);
+        if self.lost.is_none() {
+            // What served it is lost: the round begins with the next one.
+            self.lost = Some(now);
+            self.round.first = (self.round.member(members) + 1) % members;
+            (self.round.made, self.round.faults, self.round.pause) = (0, Vec::new(), PAUSE.0);
+            return Ok(());
+        }
+        let member = self.round.member(members);
+        self.round.faults.retain(|(other, _)| *other != member);
+        self.round.faults.push((member, fault));
+        self.round.made += 1;
+        // In the second half of a round only those are asked that lead.
+        let leads = |round: &Round| {
+            let member = round.member(members);
+            round.faults.iter().any(|(other, fault)| *other == member && *fault == Fault::Refused(Refusal::Leads))
+        };
+        while (members..2 * members).contains(&self.round.made) && !leads(&self.round) {
+            self.round.made += 1;
+        }
+        if self.round.made < 2 * members {
+            return Ok(());
+        }
+        let judged = self.judge();
+        self.phase = Phase::Pauses(now + self.round.pause);
+        (self.round.made, self.round.pause) = (0, (2 * self.round.pause).min(PAUSE.1));
+        judged?;
+        self.look_at_patience()
+    }
+
+    fn told(&self) -> Vec<(String, Fault)> {
+        self.round.faults.iter().map(|(member, fault)| (self.targets[*member].name.clone(), fault.clone())).collect()
+    }
+
+    /// Returns why no later round can do better than the last one.
+    fn judge(&self) -> Result<(), ObserveError> {
+        let refusals = self.round.faults.iter().filter_map(|(_, fault)| match fault {
+            Fault::Refused(refusal) => Some(*refusal),
+            _ => None,
+        });
+        let passes = |refusal: &Refusal| {
+            !matches!(
+                refusal,
+                Refusal::Version
+                    | Refusal::Configuration
+                    | Refusal::Group
+                    | Refusal::Off
+                    | Refusal::Gone(_)
+                    | Refusal::OtherHistory
+            )
+        };
+        let refusals: Vec<_> = refusals.collect();
+        if refusals.is_empty() || refusals.iter().any(passes) {
+            return Ok(());
+        }
+        let firsts = refusals.iter().filter_map(|refusal| match refusal {
+            Refusal::Gone(first) => Some(*first + 1),
+            _ => None,
+        });
+        if let Some(first) = firsts.min() {
+            return Err(self.failed(Problem::Gone { first: Some(first), faults: self.told() }));
+        }
+        if refusals.contains(&Refusal::OtherHistory) {
+            return Err(self.failed(Problem::Reset));
+        }
+        Err(self.failed(Problem::Unfit { faults: self.told() }))
+    }
+
+    fn look_at_patience(&mut self) -> Result<(), ObserveError> {
+        let (now, patience) = (Instant::now(), self.plan.patience);
+        match self.lost {
+            Some(since) if now.saturating_duration_since(since) >= patience => {
+                let faults = self.told();
+                // The next call has as much time.
+                self.lost = Some(now);
+                Err(self.failed(Problem::Late { patience, faults }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the descriptor tell of what comes next.
+    fn watch(&mut self) -> std::io::Result<()> {
+        let now = Instant::now();
+        let longest = match &self.phase {
+            Phase::Pauses(until) => until.saturating_duration_since(now),
+            Phase::Attempts(attempt) => {
+                self.descriptor.watch(attempt, attempt.is_behind())?;
+                Duration::from_millis(100)
+            }
+            Phase::Follows(line, _, heard) => {
+                self.descriptor.watch(&**line, line.is_behind())?;
+                (*heard + SILENCE).saturating_duration_since(now)
+            }
+        };
+        let left = self.lost.map(|since| (since + self.plan.patience).saturating_duration_since(now));
+        self.descriptor.sleep_for(left.map_or(longest, |left| left.min(longest)))
+    }
+}
+
+/// Readable when [`try_next`](Observer::try_next) may have something to return, or something to do.
+impl AsFd for Observer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}

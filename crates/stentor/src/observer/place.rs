@@ -1,0 +1,53 @@
+//! Places in the order of a group, as members and observers name them to each other.
+
+use stentor_multicast::{GroupId, Incarnation, Timestamp};
+
+use super::fields::Fields;
+use crate::Position;
+
+/// The place of the last command of a prefix of a group's order: it names that prefix.
+///
+/// Two histories of a group that share an origin and an index are equal up to there, whatever resets there were.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Place {
+    /// Where the history began that the command is part of. [`Incarnation::NONE`] before the first command.
+    pub(crate) origin: Incarnation,
+    /// The number of the command, from 1. 0: the group has applied nothing.
+    pub(crate) index: u64,
+    /// The final timestamp of the command.
+    pub(crate) timestamp: Timestamp,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Place { origin: Incarnation::NONE, index: 0, timestamp: Timestamp { time: 0, group: 0 } }
+    }
+}
+
+impl Place {
+    /// Bytes of a place.
+    pub(crate) const BYTES: usize = 26;
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.origin.to_word().to_be_bytes());
+        out.extend(self.index.to_be_bytes());
+        out.extend(self.timestamp.time.to_be_bytes());
+        out.extend(self.timestamp.group.to_be_bytes());
+    }
+
+    pub(crate) fn read(from: &mut Fields<'_>) -> Option<Place> {
+        let (origin, index) = (Incarnation::from_word(from.u64()?), from.u64()?);
+        let timestamp = Timestamp { time: from.u64()?, group: from.u16()? };
+        Some(Place { origin, index, timestamp })
+    }
+
+    /// Returns the place as clients know it. `group`: the one whose order it is in.
+    pub(crate) fn position(&self, group: GroupId) -> Position {
+        Position::at(self.timestamp, (group, self.index), self.origin)
+    }
+
+    /// Whether the group has applied nothing up to here.
+    pub(crate) fn is_beginning(&self) -> bool {
+        self.index == 0
+    }
+}
