@@ -56,6 +56,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
         run: crate::chaos::long,
     },
     Step {
+        name: "observers",
+        what: "an observer that is stopped for a minute, and a hundred that get spare time only: nobody is slowed down, none has a gap",
+        run: observers,
+    },
+    Step {
         name: "demo-failover",
         what: "20 demonstrations: at most 100 ms from the kill of the leader to the next delivery, in the median",
         run: crate::campaign::demo_failover,
@@ -265,6 +270,14 @@ fn losses(context: &Context) -> Result<Outcome> {
     let losses = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", test];
     let seeds = std::env::var("STENTOR_LOSSES").unwrap_or_else(|_| "0..100".to_owned());
     run(context.cargo(losses).args(["--nocapture", "--include-ignored"]).env("STENTOR_LOSSES", seeds))?;
+    Ok(Outcome::Passed)
+}
+
+/// Measures: nothing else should run.
+fn observers(context: &Context) -> Result<Outcome> {
+    let observers =
+        ["test", "--profile", "release-tests", "-p", "stentor", "--test", "library", "--", "observers_apart"];
+    run(context.cargo(observers).args(["--include-ignored", "--nocapture", "--test-threads", "1"]))?;
     Ok(Outcome::Passed)
 }
 
