@@ -80,6 +80,8 @@ impl Replica {
         let agreement = &mut self.agreement;
         let client = agreement.messages.time_client().filter(|_| leads)?;
         let (group, mutant) = (agreement.id.group, agreement.id.mutant());
+        // A clock that is there already needs no raise, however far it is ahead of the physical time.
+        let not_before = if not_before <= agreement.clock.now() { 0 } else { not_before };
         if not_before >= END_OF_TIME || agreement.clock.beyond(not_before, mutant) > 0 {
             return None;
         }

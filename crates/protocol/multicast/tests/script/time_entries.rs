@@ -77,6 +77,9 @@ fn only_a_leader_orders_one_and_none_beyond_the_bound_of_clocks() {
     leader.replica.set_physical(1_000, 100).expect("a possible time");
     assert_eq!(leader.order_time(1_101), (None, vec![]));
     assert_eq!(leader.order_time(1_100), (Some(1), vec![assign(0, 1, led_by(0), 1_101)]));
+    leader.ack(1, head(0), 0, &[1_101]).expect("an acknowledgement");
+    leader.replica.set_physical(500, 100).expect("a possible time");
+    assert_eq!(leader.order_time(1_101), (Some(2), vec![assign(1, 2, led_by(0), 1_102)]), "its clock is there");
 }
 
 #[test]
