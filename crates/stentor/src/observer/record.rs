@@ -86,16 +86,25 @@ impl Record<'_> {
             }
             Record::Step(step) => {
                 out.extend(19_u32.to_be_bytes());
-                step.write(STEP, out);
+                out.push(STEP);
+                out.extend(step.index.to_be_bytes());
+                out.extend(step.timestamp.time.to_be_bytes());
+                out.extend(step.timestamp.group.to_be_bytes());
             }
             Record::Command(step, command) => {
                 let rest = COMMAND_BYTES - 4 + 2 * command.groups.len() + command.bytes.len();
+                // The apply thread writes this for each command.
+                let mut head = [0; COMMAND_BYTES];
+                head[..4].copy_from_slice(&(rest as u32).to_be_bytes());
+                head[4] = COMMAND;
+                head[5..13].copy_from_slice(&step.index.to_be_bytes());
+                head[13..21].copy_from_slice(&step.timestamp.time.to_be_bytes());
+                head[21..23].copy_from_slice(&step.timestamp.group.to_be_bytes());
+                head[23..25].copy_from_slice(&command.client.to_be_bytes());
+                head[25..41].copy_from_slice(&command.session.to_be_bytes());
+                head[41..].copy_from_slice(&(command.groups.len() as u16).to_be_bytes());
                 out.reserve(4 + rest);
-                out.extend((rest as u32).to_be_bytes());
-                step.write(COMMAND, out);
-                out.extend(command.client.to_be_bytes());
-                out.extend(command.session.to_be_bytes());
-                out.extend((command.groups.len() as u16).to_be_bytes());
+                out.extend_from_slice(&head);
                 command.groups.iter().for_each(|group| out.extend(group.0.to_be_bytes()));
                 out.extend_from_slice(command.bytes);
             }
@@ -104,14 +113,6 @@ impl Record<'_> {
 }
 
 impl Step {
-    #[inline]
-    fn write(&self, kind: u8, out: &mut Vec<u8>) {
-        out.push(kind);
-        out.extend(self.index.to_be_bytes());
-        out.extend(self.timestamp.time.to_be_bytes());
-        out.extend(self.timestamp.group.to_be_bytes());
-    }
-
     fn read(from: &mut Fields<'_>) -> Option<Step> {
         Some(Step { index: from.u64()?, timestamp: Timestamp { time: from.u64()?, group: from.u16()? } })
     }

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::convoy::{Convoy, Ticket};
 use super::kept::Kept;
 use super::served::{Ready, Served, Stock, Turn};
-use super::tap::{News, Tap};
+use super::tap::{MANY, News, Tap};
 use super::{Stands, Terms, Wake, ring};
 use crate::node::mailbox::Mailbox;
 use crate::observer::frame::Refusal;
@@ -93,9 +93,15 @@ impl Server {
     /// Returns whether anything was done.
     fn round(&mut self, now: Instant) -> bool {
         let mut worked = self.admit(now);
+        let mut count = 0;
         while let Some(news) = self.tap.next() {
             self.hear(news, now);
-            worked = true;
+            count += 1;
+        }
+        worked |= count > 0;
+        if count >= MANY {
+            // There may be more, which the apply thread did not hand over.
+            (self.wake)();
         }
         let least = self.all.iter().filter_map(|served| served.ticket().map(Ticket::piece)).min();
         if let Some(convoy) = &mut self.stock.convoy {

@@ -25,6 +25,8 @@ const OVERHEAD: usize = 128;
 const NEWS: usize = 1024;
 /// Places among them that no block takes, so that there is room for everything else.
 const RESERVE: usize = 16;
+/// News that wait from which on short blocks are put together: the thread of observers does not run in time.
+pub(super) const MANY: usize = 64;
 /// Empty blocks that wait to be used again.
 const SPARE: usize = 64;
 
@@ -133,6 +135,11 @@ impl Tap {
 
     pub(super) fn disarm(&self) {
         self.sleeps.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether so many news wait that short blocks would fill the queue.
+    fn is_crowded(&self) -> bool {
+        self.queues.get().is_some_and(|queues| queues.news.len() >= MANY)
     }
 
     /// Whether there is room for a block of so many bytes.
@@ -252,9 +259,13 @@ impl Writer {
     }
 
     fn serve_wants(&mut self, wants: u8, is_well: bool, freeze: impl FnOnce() -> Option<StateWriter>) {
-        self.publish();
+        let asked = wants & (MARK | FREEZE) != 0;
         self.is_on = wants & ON != 0;
-        if wants & (MARK | FREEZE) == 0 {
+        // Whoever takes many at once has the apply thread look again, so nothing stays here.
+        if asked || !self.is_on || !self.tap.is_crowded() {
+            self.publish();
+        }
+        if !asked {
             return;
         }
         self.tap.wants.fetch_and(!(MARK | FREEZE), Ordering::Relaxed);
@@ -384,6 +395,25 @@ mod tests {
         note(&mut writer, 102, &[1; 50_000]);
         writer.serve(true, || None);
         assert_eq!(blocks(&tap), [(101, 102)]);
+    }
+
+    #[test]
+    fn short_blocks_are_put_together_when_many_wait() {
+        let mut writer = Writer::new(Tap::new(64 << 20));
+        let tap = Arc::clone(writer.tap());
+        tap.open(Arc::new(ring::make().expect("a bell")));
+        tap.begin();
+        writer.serve(true, || None);
+        for index in 1..=20_000 {
+            note(&mut writer, index, &[7; 9]);
+            writer.serve(true, || None);
+        }
+        let mut found = blocks(&tap);
+        assert!(found.len() >= MANY && found.len() < 2 * MANY, "{}", found.len());
+        writer.serve(true, || None);
+        found.extend(blocks(&tap));
+        assert!(found.windows(2).all(|pair| pair[0].1 == pair[1].0), "{found:?}");
+        assert_eq!(found.last().map(|last| last.1), Some(20_000));
     }
 
     #[test]
