@@ -38,6 +38,7 @@ const EVERYWHERE: &[&str] = &[
     "cat",
     "chmod",
     "chown",
+    "chrt",
     "cmp",
     "cp",
     "cut",

@@ -149,10 +149,11 @@ impl Limits {
         Geometry::new(0, self.control_ring_bytes / 64, longest_batch(topology))
     }
 
-    /// Returns the bytes of the region that a stream lies in: the ring, and a line where the leader writes to see that it still leads.
+    /// Returns the bytes of the region that a stream lies in: the ring, and with [replies](Limits::has_replies) a line where the leader
+    /// writes to see that it still leads.
     #[must_use]
     pub fn stream_region_bytes(&self, topology: &Topology) -> u64 {
-        self.stream_ring(topology).bytes() + CONFIRM_BYTES
+        self.stream_ring(topology).bytes() + if self.has_replies() { CONFIRM_BYTES } else { 0 }
     }
 
     /// The ring between two members, for timestamps and acknowledgements; credits lie in front of it.
@@ -300,7 +301,7 @@ fn longest_batch(topology: &Topology) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemoryPlan {
     /// Regions: per client a body ring, per other member a control ring with credits, per other member of the own group a
-    /// stream ring with a line behind it, and a line for heartbeats; receives for greetings and peer messages per client and other member; and staging, for the stream and where
+    /// stream ring (with a line behind it if there are replies) and a line for heartbeats; receives for greetings and peer messages per client and other member; and staging, for the stream and where
     /// records may be too long for inline. If there are replies, per client a line for its credit, staging likewise, and a ring for
     /// its queries.
     pub registered: u64,
@@ -382,6 +383,7 @@ mod tests {
         let none = Limits::default();
         assert_eq!((none.member_reply_bytes(&topology, 0), none.client_reply_bytes(&topology, 0)), (0, 0));
         let more = limits.memory(&topology, 3, 0).registered - none.memory(&topology, 3, 0).registered;
-        assert_eq!(more, limits.member_reply_bytes(&topology, 0));
+        let lines = 2 * 64;
+        assert_eq!(more, limits.member_reply_bytes(&topology, 0) + lines, "a line for each follower");
     }
 }

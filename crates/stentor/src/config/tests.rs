@@ -523,7 +523,8 @@ fn memory_grows_with_each_limit_and_adds_up() {
     assert!(pair > single, "a member of a larger group has stream rings");
 }
 
-/// A member registers a line for each client, and a client a ring for each of three members.
+/// For replies a member registers a line for each client, and a client a ring for each of three members; for queries it is the other way
+/// round.
 #[test]
 fn memory_for_replies_is_counted_at_both_ends() {
     let bytes = |limits: &str| {
@@ -532,9 +533,10 @@ fn memory_for_replies_is_counted_at_both_ends() {
         [Some(1), None].map(|size| memory.of(size).expect("there are some").bytes())
     };
     let (without, with) = (bytes("clients = 2\nreply_bytes = 0"), bytes("clients = 2\nreply_ring_kib = 128"));
-    let ring = Limits { reply_ring_kib: 128, ..Limits::DEFAULT }.multicast().reply_ring().bytes();
-    assert!(ring > 128 << 10);
-    assert_eq!([with[0] - without[0], with[1] - without[1]], [2 * 64, 3 * ring]);
+    let limits = Limits { reply_ring_kib: 128, ..Limits::DEFAULT }.multicast();
+    let (replies, queries) = (limits.reply_ring().bytes(), limits.query_ring().bytes());
+    assert!(replies > 128 << 10 && queries > 2 * limits.message_bytes as u64);
+    assert_eq!([with[0] - without[0], with[1] - without[1]], [2 * (64 + queries), 3 * (64 + replies)]);
     let kept = |limits: &str| {
         let memory = parse(&GOOD.replacen("clients = 2", limits, 1)).expect("sound").memory();
         let rows = &memory.of(Some(1)).expect("there is one").rows;

@@ -585,7 +585,7 @@ mod tests {
             let mut bytes = Vec::new();
             rounds(&mut machine, |_| {
                 if state.readiness() == Readiness::Ready {
-                    state.read(&mut bytes, 100);
+                    state.read(&mut bytes, 1000);
                 }
                 bytes.len() > 8
             });

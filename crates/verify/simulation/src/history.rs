@@ -48,7 +48,8 @@ impl History {
             cluster.label(step.name());
         }
         let (regions, queues) = (cluster.label("regions"), cluster.label("queues"));
-        let steps = Step::ALL.iter().map(|step| cluster.label(step.name())).collect();
+        let counted = Step::ALL.iter().take_while(|step| **step <= Step::Reply);
+        let steps = counted.map(|step| cluster.label(step.name())).collect();
         let first_client = topology.all_members() as u32;
         History {
             incarnations: vec![1; topology.processes()],

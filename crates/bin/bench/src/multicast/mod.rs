@@ -26,6 +26,8 @@ use super::shared_area::Shape;
 use super::worker_spec::{Cluster, Part, Setting};
 use crate::args::{BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
 
+/// Steps whose writes are counted: those behind them are of reads.
+const COUNTED: usize = Step::Reply as usize + 1;
 /// Results beside the counts, words.
 const FIRST: usize = 10;
 const LAST: usize = 11;
@@ -310,12 +312,12 @@ const IN_PACKETS: &str = "the same records between the same processes in the sam
 /// Remote writes and the messages that they were for.
 #[derive(Default)]
 struct Written {
-    writes: [u64; Step::ALL.len()],
+    writes: [u64; COUNTED],
     messages: u64,
 }
 
 impl Written {
-    fn add(&mut self, before: [u64; Step::ALL.len()], after: [u64; Step::ALL.len()], messages: u64) {
+    fn add(&mut self, before: [u64; COUNTED], after: [u64; COUNTED], messages: u64) {
         for ((sum, before), after) in self.writes.iter_mut().zip(before).zip(after) {
             *sum += after - before;
         }

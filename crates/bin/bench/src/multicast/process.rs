@@ -178,7 +178,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
                 node.counts()
             }
         };
-        for (word, step) in results.iter().zip(Step::ALL) {
+        for (word, step) in results.iter().zip(Step::ALL).take(super::COUNTED) {
             word.store(counts.writes(step), Ordering::Relaxed);
         }
         Ok(())

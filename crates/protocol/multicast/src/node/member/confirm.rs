@@ -47,8 +47,8 @@ pub(super) struct Confirmations {
     followers: Vec<ProcessId>,
     /// The followers at which a write must complete.
     needed: usize,
-    /// Where the word lies in a stream region.
-    offset: u64,
+    /// Where the word lies in a stream region; `None`: the cluster has no replies, and no place for it.
+    offset: Option<u64>,
     /// The oldest first.
     under_way: VecDeque<Round>,
     spare: Vec<Round>,
@@ -62,7 +62,7 @@ impl Confirmations {
         Confirmations {
             needed: topology.majority(group) as usize - 1,
             followers,
-            offset: limits.stream_ring(topology).bytes(),
+            offset: limits.has_replies().then(|| limits.stream_ring(topology).bytes()),
             under_way: VecDeque::with_capacity(MOST),
             spare: Vec::new(),
             begun: 0,
@@ -112,7 +112,7 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Writes to the followers, to see whether this member leads. Returns the number of the round; `None` if it does not lead, too few
-    /// followers can be written now, or too many rounds are under way.
+    /// followers can be written now, too many rounds are under way, or the cluster has no replies.
     pub fn confirm(&mut self) -> Option<u64> {
         self.look_at_confirmations();
         let ballot = self.replica.begin_read(0)?.ballot();
@@ -120,12 +120,10 @@ impl<F: Fabric> Member<F> {
             self.confirmations.begun += 1;
             return Some(self.confirmations.begun);
         }
-        if self.confirmations.under_way.len() >= MOST {
-            return None;
-        }
+        let offset = self.confirmations.offset.filter(|_| self.confirmations.under_way.len() < MOST)?;
         let mut round = self.confirmations.round(ballot);
         let Member { fabric, links, streams, replica, confirmations, outputs, peers, .. } = self;
-        let Confirmations { followers, needed, offset, .. } = confirmations;
+        let Confirmations { followers, needed, .. } = confirmations;
         let mut written = 0;
         for (at, follower) in followers.iter().enumerate() {
             let Some(link) = peers[follower.index()].as_ref().and_then(|peer| peer.streaming) else { continue };
@@ -133,7 +131,7 @@ impl<F: Fabric> Member<F> {
                 streams.is_started(*follower) && links[link].can_post() && replica.is_installed_at(*follower);
             let Some(region) = streams.region_of(*follower, fabric, links).filter(|_| can_post) else { continue };
             let (link, number) = (&mut links[link], round.number);
-            let to = RemoteSpan { region, offset: *offset };
+            let to = RemoteSpan { region, offset };
             let request = link.write_quietly(fabric, number.as_bytes(), to);
             round.writes[at] = request.map(|request| (link.connection_id(), request));
             written += usize::from(request.is_some());
