@@ -96,7 +96,8 @@
 //! | 16..24 | `After`: incarnation of that command's history; `Past`: group of the timestamp; else 0 |
 //! | 24 | guarantee: 1 `Leader`, 2 `After`, 3 `Local`, 4 `Past` |
 //! | 25 | version, 1 |
-//! | 26..32 | reserved |
+//! | 26 | 1: it was asked before |
+//! | 27..32 | reserved |
 //! | 32.. | query |
 //!
 //! Outcomes: 1 `Applied`, 2 `Overflow`, 3 `Skipped`, 4 `Refused`, 5 `Closed`, 6 `Forgotten`, 7 `SessionNotOpen`, 8 `TableFull`, 9 `WrongPairs`,

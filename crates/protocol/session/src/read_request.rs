@@ -34,6 +34,8 @@ pub enum ReadGuarantee {
 pub struct ReadRequest<'a> {
     /// What the answer names: the client's own number.
     pub name: u64,
+    /// Whether it was asked before. A member for which it waits goes on with that.
+    pub again: bool,
     /// What the answer is to contain.
     pub guarantee: ReadGuarantee,
     /// The question.
@@ -79,6 +81,7 @@ impl<'a> ReadRequest<'a> {
         put(&mut head, 16, &u64::to_le_bytes(second));
         head[24] = number;
         head[25] = ReadRequest::VERSION;
+        head[26] = self.again.into();
         head
     }
 
@@ -106,9 +109,9 @@ impl<'a> ReadRequest<'a> {
             }
             other => return Err(ReadRequestError::Guarantee(other)),
         };
-        if !is_used || head[26..] != [0; 6] {
+        if !is_used || head[26] > 1 || head[27..] != [0; 5] {
             return Err(ReadRequestError::Reserved);
         }
-        Ok(ReadRequest { name: u64_at(head, 0), guarantee, query })
+        Ok(ReadRequest { name: u64_at(head, 0), again: head[26] == 1, guarantee, query })
     }
 }

@@ -70,6 +70,8 @@ struct Read {
     guarantee: ReadGuarantee,
     query: Vec<u8>,
     asked: Option<Asked>,
+    /// Whether it was asked before.
+    again: bool,
     /// It is not asked before that.
     rests_until: Duration,
 }
@@ -139,7 +141,8 @@ impl Reader {
         let (name, mut bytes) = (self.next, self.spare.pop().unwrap_or_default());
         self.next = self.next.wrapping_add(1);
         bytes.extend_from_slice(query);
-        let read = Read { name, group, guarantee, query: bytes, asked: None, rests_until: Duration::ZERO };
+        let read =
+            Read { name, group, guarantee, query: bytes, asked: None, again: false, rests_until: Duration::ZERO };
         let place = self.place(name);
         self.reads[place] = Some(read);
         (self.under_way, self.unasked) = (self.under_way + 1, self.unasked + 1);
@@ -276,13 +279,14 @@ impl Reader {
             ReadGuarantee::Leader { .. } => &mut self.leaders[group],
             _ => &mut self.others[group],
         };
-        let head = ReadRequest { name: read.name, guarantee: read.guarantee, query: &[] }.head();
+        let head = ReadRequest { name: read.name, again: read.again, guarantee: read.guarantee, query: &[] }.head();
         for turn in 0..size {
             let at = (*chosen + turn) % size;
             let Some(member) = client.topology().members(read.group).nth(at) else { break };
             match client.query(member, &[&head, &read.query]) {
                 RecordSent::Sent => {
                     *chosen = at;
+                    read.again = true;
                     read.asked = Some(Asked { member, round: client.query_rounds(member), at: now });
                     self.unasked -= 1;
                     return true;

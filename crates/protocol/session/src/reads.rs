@@ -9,9 +9,11 @@
 //! - A read is ready only if a round that began after it came is confirmed. So one round covers all reads that came before it, and while one
 //!   is under way the reads that come wait for the next one: many reads share few writes.
 //! - Queries are left in their rings while too many wait here: their clients are slowed down.
-//! - A read that cannot be answered is told so, or is not answered at all: the client asks again.
+//! - A read that cannot be answered is told so, or is not answered at all: the client asks again. One that nobody
+//!   asks any more is forgotten after [`LONGEST`]. One that is asked again goes on where it is: it waits for nothing that came since.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use stentor_fabric::Fabric;
 use stentor_multicast::{ClientId, Incarnation, Member, ProcessRole, ReadBarrier, ReadProgress, Timestamp};
@@ -22,6 +24,10 @@ use crate::{Outcome, Position, ReadGuarantee, ReadRequest, ReplyRecord};
 const MOST: usize = 1 << 14;
 /// Bytes of queries that wait, at most.
 const MOST_BYTES: usize = 4 << 20;
+/// How long a read waits that its client does not ask again.
+const LONGEST: Duration = Duration::from_secs(1);
+/// Between two looks for such reads.
+const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of a buffer that is kept for the next query.
 const KEPT: usize = 4096;
 
@@ -55,6 +61,8 @@ pub struct ReadCounts {
     pub elsewhere: u64,
     /// Reads that were to contain a command of another history.
     pub other_history: u64,
+    /// Reads that nobody asked any more.
+    pub forgotten: u64,
     /// Queries that could not be read.
     pub rejected: u64,
 }
@@ -78,6 +86,8 @@ struct Waiting {
     name: u64,
     needs: Needs,
     query: Vec<u8>,
+    /// When it was asked last.
+    asked_at: Duration,
 }
 
 /// What is to be done with a read.
@@ -103,21 +113,23 @@ pub struct Reads {
     spare: Vec<Vec<u8>>,
     /// The time that reads wait for, and that nothing in the group is about to reach.
     early: Option<u64>,
+    next_look: Duration,
     counts: ReadCounts,
     record: Vec<u8>,
 }
 
 impl Reads {
     /// Takes what clients ask, and hands over what may be answered, while the application has `room`: the answers go behind everything that
-    /// the member has delivered. Returns whether there was anything to do.
+    /// the member has delivered. `now`: the time since any fixed moment. Returns whether there was anything to do.
     pub fn look<F: Fabric>(
         &mut self,
         member: &mut Member<F>,
-        room: bool,
+        (now, room): (Duration, bool),
         mut ready: impl FnMut(ReadyRead<'_>),
     ) -> bool {
         self.early = None;
-        let took = self.take(member);
+        let took = self.take(member, now);
+        self.forget_old(now);
         if self.waiting.is_empty() {
             return took;
         }
@@ -143,15 +155,35 @@ impl Reads {
         self.counts
     }
 
-    fn take<F: Fabric>(&mut self, member: &mut Member<F>) -> bool {
+    /// Forgets what nobody asks any more.
+    fn forget_old(&mut self, now: Duration) {
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now.saturating_add(LOOK);
+        for _ in 0..self.waiting.len() {
+            let Some(read) = self.waiting.pop_front() else { break };
+            if now.saturating_sub(read.asked_at) > LONGEST {
+                self.counts.forgotten += 1;
+                self.end(read);
+            } else {
+                self.waiting.push_back(read);
+            }
+        }
+    }
+
+    fn take<F: Fabric>(&mut self, member: &mut Member<F>, now: Duration) -> bool {
         let mut any = false;
         while self.waiting.len() < MOST && self.bytes < MOST_BYTES {
             let Some(query) = member.next_query() else { break };
             any = true;
-            let Ok(ReadRequest { name, guarantee, query: asked }) = ReadRequest::parse(query.bytes) else {
+            let Ok(ReadRequest { name, again, guarantee, query: asked }) = ReadRequest::parse(query.bytes) else {
                 self.counts.rejected += 1;
                 continue;
             };
+            if again && self.is_waiting(query.client, name, now) {
+                continue;
+            }
             let (client, mut bytes) = (query.client, self.spare.pop().unwrap_or_default());
             bytes.extend_from_slice(asked);
             let needs = match guarantee {
@@ -172,9 +204,19 @@ impl Reads {
                 Needs::Leader { .. } => self.uncovered += 1,
                 _ => self.others += 1,
             }
-            self.waiting.push_back(Waiting { client, name, needs, query: bytes });
+            self.waiting.push_back(Waiting { client, name, needs, query: bytes, asked_at: now });
         }
         any
+    }
+
+    /// Whether a read waits here that is asked again.
+    #[cold]
+    fn is_waiting(&mut self, client: ClientId, name: u64, now: Duration) -> bool {
+        let mut known = self.waiting.iter_mut().filter(|read| (read.client, read.name) == (client, name));
+        known.next().is_some_and(|read| {
+            read.asked_at = now;
+            true
+        })
     }
 
     /// Has the reads that came last covered by a round of writes.

@@ -89,9 +89,9 @@ fn guarantee() -> impl Strategy<Value = ReadGuarantee> {
 
 proptest! {
     #[test]
-    fn read_requests_are_read_as_written(name: u64, guarantee in guarantee(), query in vec(any::<u8>(), 0..40)) {
-        let bytes = [&ReadRequest { name, guarantee, query: &[] }.head()[..], &query].concat();
-        prop_assert_eq!(ReadRequest::parse(&bytes), Ok(ReadRequest { name, guarantee, query: &query }));
+    fn read_requests_are_read_as_written(name: u64, again: bool, guarantee in guarantee(), query in vec(any::<u8>(), 0..40)) {
+        let bytes = [&ReadRequest { name, again, guarantee, query: &[] }.head()[..], &query].concat();
+        prop_assert_eq!(ReadRequest::parse(&bytes), Ok(ReadRequest { name, again, guarantee, query: &query }));
     }
 
     #[test]
@@ -213,7 +213,8 @@ fn fitting(envelope: Envelope) -> Vec<u8> {
 
 #[test]
 fn what_is_wrong_with_a_read_request_is_named() {
-    let good = ReadRequest { name: 7, guarantee: ReadGuarantee::Leader { not_before: 9 }, query: &[] }.head();
+    let good =
+        ReadRequest { name: 7, again: false, guarantee: ReadGuarantee::Leader { not_before: 9 }, query: &[] }.head();
     let changed = |at: usize, byte: u8| {
         let mut bytes = good;
         bytes[at] = byte;
@@ -226,8 +227,9 @@ fn what_is_wrong_with_a_read_request_is_named() {
         assert_eq!(changed(24, number), Err(ReadRequestError::Guarantee(number)));
     }
     assert_eq!(changed(24, 3), Err(ReadRequestError::Reserved), "a local read comes after nothing");
+    assert_eq!(changed(26, 1), Ok(()), "it was asked before");
     for at in (16..24).chain(26..32) {
-        assert_eq!(changed(at, 1), Err(ReadRequestError::Reserved), "byte {at}");
+        assert_eq!(changed(at, 2), Err(ReadRequestError::Reserved), "byte {at}");
     }
 }
 

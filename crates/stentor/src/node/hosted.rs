@@ -260,7 +260,8 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         let done = turns.round(member, &mut app, round);
         let again = answers.look(member, |client| machine.say_again(client));
         let origin = member.replica().origin_of(member.applied());
-        let mut read = reads.look(member, machine.has_room(), |read| machine.read(&read, origin));
+        let mut read =
+            reads.look(member, (since_start, machine.has_room_for_queries()), |read| machine.read(&read, origin));
         if let Some(time) = reads.early() {
             read |= member.order_time(time, &mut Watched { machine, hooks }).is_some();
         }

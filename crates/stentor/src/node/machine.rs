@@ -206,6 +206,15 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
+    /// Returns whether there is room for another query, however many commands wait.
+    #[inline]
+    pub(super) fn has_room_for_queries(&self) -> bool {
+        match &self.side {
+            Side::Own(queue) => queue.has_room_for_queries(),
+            Side::Here { .. } => !self.progress.is_ill(),
+        }
+    }
+
     /// Freezes the value after everything that was delivered.
     pub(super) fn freeze(&mut self) -> Box<dyn multicast::Frozen> {
         match &mut self.side {

@@ -259,3 +259,47 @@ fn read_comes_after_what_its_session_has_heard_of_elsewhere() {
         assert_eq!(count(&two, running.group, Consistency::Leader), n);
     }
 }
+
+/// One client always has as many commands under way as it may, and the machine is slow.
+#[test]
+fn reads_are_answered_beside_commands_without_end() {
+    let running = Running::new("direct-beside", ApplyThread::Own);
+    let (one, two) = (running.connect(), running.connect());
+    one.call(running.group, SLOW).wait().expect("it is applied");
+    let until = Instant::now() + Duration::from_secs(3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut calls = std::collections::VecDeque::new();
+            while Instant::now() < until {
+                calls.push_back(one.call(running.group, b"add"));
+                if calls.len() > 30 {
+                    let _ = calls.pop_front().map(stentor::Call::wait);
+                }
+            }
+        });
+        let (mut reads, mut last) = (0, 0);
+        while Instant::now() < until {
+            let now = count(&two, running.group, Consistency::Leader);
+            assert!(now >= last);
+            (reads, last) = (reads + 1, now);
+        }
+        assert!(reads > 2, "{reads} reads");
+    });
+}
+
+/// Reads that wait for what does not come are forgotten, and asked again, until their time is over.
+#[test]
+fn reads_that_wait_in_vain_hold_up_no_other() {
+    let running = Running::new("direct-vain", ApplyThread::Own);
+    let (one, two) = (running.connect(), running.connect());
+    let (_, mut place) = running.add(&one);
+    place.index += 1_000_000;
+    let vain: Vec<_> = (0..900).map(|_| one.read(running.group, b"count", Consistency::After(place))).collect();
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(3) {
+        assert_eq!(count(&two, running.group, Consistency::Leader), 1);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(vain);
+    assert!(since.elapsed() < Duration::from_secs(6), "{:?}", since.elapsed());
+}

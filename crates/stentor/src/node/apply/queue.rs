@@ -23,6 +23,8 @@ use crate::state_machine::StateMachine;
 
 /// Pieces of work that are handed over and not begun, at most. What comes then waits at the protocol's end, where commands join a batch.
 const HANDED: usize = 16;
+/// Queries that may wait.
+const MOST_QUERIES: usize = 1024;
 /// Batches that are kept for later.
 const SPARE: usize = 2 * HANDED;
 /// How long the end of a node waits until everything that was delivered is applied.
@@ -47,8 +49,10 @@ pub(in crate::node) struct Queue<S> {
     depth: Depth,
     /// Bytes of commands that may wait.
     most_bytes: usize,
-    /// Commands and queries that were handed over and have not come back, and their bytes.
+    /// Commands and bytes that were delivered and have not come back.
     waiting: (usize, usize),
+    /// The same of queries: those of clients that read a lot hold up no commands, and are held up by none.
+    queries: (usize, usize),
     /// Batches that were begun and have not come back.
     batches: usize,
     /// What is not handed over yet.
@@ -84,6 +88,7 @@ impl<S: StateMachine> Queue<S> {
             depth: Depth::new(bounds.commands),
             most_bytes: bounds.bytes,
             waiting: (0, 0),
+            queries: (0, 0),
             batches: 0,
             outbox: VecDeque::with_capacity(HANDED),
             spare: Vec::with_capacity(SPARE),
@@ -100,24 +105,33 @@ impl<S: StateMachine> Queue<S> {
     }
 
     #[inline]
+    pub(in crate::node) fn has_room_for_queries(&self) -> bool {
+        let (queries, bytes) = self.queries;
+        !self.closed && queries < MOST_QUERIES && bytes < self.most_bytes
+    }
+
+    #[inline]
     pub(in crate::node) fn push(&mut self, delivered: &Delivered<'_>) {
-        self.add(|batch| batch.commands.push(delivered));
+        let added = self.add(|batch| batch.commands.push(delivered));
+        self.waiting.0 += 1;
+        self.waiting.1 += added;
     }
 
     /// Has a query answered behind everything delivered so far.
     pub(in crate::node) fn push_query(&mut self, head: QueryHead, query: &[u8]) {
-        self.add(|batch| batch.queries.push(head, query));
+        let added = self.add(|batch| batch.queries.push(head, query));
+        self.queries.0 += 1;
+        self.queries.1 += added;
     }
 
+    /// Adds to a batch. Returns the bytes that this takes.
     #[inline]
-    fn add(&mut self, add: impl FnOnce(&mut Batch)) {
-        let added = self.with_batch(|batch| {
+    fn add(&mut self, add: impl FnOnce(&mut Batch)) -> usize {
+        self.with_batch(|batch| {
             let before = batch.bytes();
             add(batch);
             batch.bytes() - before
-        });
-        self.waiting.0 += 1;
-        self.waiting.1 += added;
+        })
     }
 
     /// Has the replies said again that this client has not acknowledged, behind everything delivered so far.
@@ -143,8 +157,10 @@ impl<S: StateMachine> Queue<S> {
     /// A batch has come back, or is forgotten.
     fn note_end(&mut self, batch: &Batch) {
         self.batches -= 1;
-        self.waiting.0 -= batch.len();
-        self.waiting.1 -= batch.bytes();
+        self.waiting.0 -= batch.commands.len();
+        self.waiting.1 -= batch.commands.bytes();
+        self.queries.0 -= batch.queries.len();
+        self.queries.1 -= batch.queries.bytes();
     }
 
     /// Asks for the value after everything delivered so far.

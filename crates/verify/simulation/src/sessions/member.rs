@@ -101,7 +101,7 @@ impl MemberActor {
         }
         worked |= order_what_is_due(member, &mut app, now);
         worked |= self.answer();
-        worked |= self.answer_reads() | self.order_for_reads(now_ns);
+        worked |= self.answer_reads(now) | self.order_for_reads(now_ns);
         self.note(now_ns);
         self.shared.world.wake_at(self.me, now_ns + TICK_NS);
         self.candidate.wake(now_ns, &self.shared.world);
@@ -141,10 +141,10 @@ impl MemberActor {
     }
 
     /// Answers reads outside the order.
-    fn answer_reads(&mut self) -> bool {
+    fn answer_reads(&mut self, now: Duration) -> bool {
         let MemberActor { member, applied, reads, .. } = self;
         let (mut ready, time) = (Vec::new(), applied.sessions.time());
-        let worked = reads.look(member, true, |read| ready.push((read.client, read.name, read.time)));
+        let worked = reads.look(member, (now, true), |read| ready.push((read.client, read.name, read.time)));
         for (client, name, least) in ready {
             let read = ReadyRead { client, name, time: least, query: &[] };
             reading::answer(member, &mut *applied.machine, (time, &read));
