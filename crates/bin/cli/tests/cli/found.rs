@@ -225,10 +225,10 @@ fn few_open_files_are_raised_where_that_is_allowed_and_told_where_not() {
         command.stdin(Stdio::null());
         command
     };
-    let few = ran(&within("ulimit -n 24").output().unwrap());
-    let says = few.stderr.contains("24 open files are allowed: with fewer than 26 it reaches nobody");
+    let few = ran(&within("ulimit -n 32").output().unwrap());
+    let says = few.stderr.contains("32 open files are allowed: with fewer than 34 it reaches nobody");
     assert!(few.code == 1 && says && few.stderr.contains("ulimit -n "), "{}", few.stderr);
-    for (limits, warns) in [("ulimit -n 28", true), ("ulimit -Sn 28", false)] {
+    for (limits, warns) in [("ulimit -n 36", true), ("ulimit -Sn 36", false)] {
         let mut command = within(limits);
         let [out, err] = ["out", "err"].map(|end| File::create(one.scratch.path(end)).unwrap());
         let mut node = command.stdout(out).stderr(err).spawn().unwrap();
@@ -241,7 +241,7 @@ fn few_open_files_are_raised_where_that_is_allowed_and_told_where_not() {
         node.wait().unwrap();
         let said = one.said();
         assert_eq!(
-            said.contains("28 open files are allowed, and it may need ") && said.contains("ulimit -n"),
+            said.contains("36 open files are allowed, and it may need ") && said.contains("ulimit -n"),
             warns,
             "{said}"
         );
