@@ -1,53 +1,16 @@
 //! Questions to a process at its control address, by somebody who has the key and is no process.
 
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::net::TcpStream;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use stentor_fabric::{ProcessId, QpId, Status};
+use stentor_fabric::ProcessId;
 use stentor_fabric_net::ask::{AskConfig, AskError, MAX_ANSWER, ask};
-use stentor_fabric_net::{ConnectionManager, End, NetConfig, NoSets, Transport};
 
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+mod asked;
 
-/// There are no queue pairs.
-struct NoTransport;
-
-impl Transport for NoTransport {
-    fn begin(&mut self, _: QpId) -> Result<End, String> {
-        Err("none".into())
-    }
-
-    fn meet(&mut self, _: QpId, _: &End, _: &End) -> Result<(), String> {
-        Err("none".into())
-    }
-
-    fn ready(&mut self, _: QpId, _: &End, _: &End) -> Result<(), String> {
-        Err("none".into())
-    }
-
-    fn drive(&mut self) {}
-
-    fn fail(&mut self, _: QpId, _: Status) {}
-
-    fn next_broken(&mut self) -> Option<QpId> {
-        None
-    }
-}
-
-/// One that answers, and how it is asked.
-fn start() -> (ConnectionManager<NoSets<NoTransport>>, AskConfig) {
-    static NEXT: AtomicU16 = AtomicU16::new(1);
-    let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-    let ip = Ipv4Addr::new(127, 64 + (std::process::id() % 100) as u8, low, 1 + high);
-    let at = SocketAddr::new(ip.into(), 4791);
-    let config = NetConfig::new("c", ProcessId(1), vec![None, Some(at)]).key(*b"key").fingerprint(1).one_life();
-    let asks = AskConfig { cluster: "c".into(), key: b"key".to_vec(), process: ProcessId(1), at };
-    (ConnectionManager::start("test".to_owned(), config, NoSets::default()).unwrap(), asks)
-}
+use asked::{Manager, NoTransport, PATIENCE, start};
 
 type Answer = Result<Vec<u8>, AskError>;
 
@@ -57,7 +20,7 @@ fn asking(config: &AskConfig, question: &'static [u8], within: Duration) -> Join
 }
 
 /// Answers all that is asked with as many bytes, until this one has its answer.
-fn answered(cm: &mut ConnectionManager<NoSets<NoTransport>>, asked: JoinHandle<Answer>, bytes: usize) -> Answer {
+fn answered(cm: &mut Manager, asked: JoinHandle<Answer>, bytes: usize) -> Answer {
     let since = Instant::now();
     while !asked.is_finished() {
         cm.pump(&mut NoTransport);

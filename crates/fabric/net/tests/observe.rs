@@ -1,55 +1,16 @@
 //! Lines between a process and observers, who have the key and are no process.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use stentor_fabric::{ProcessId, QpId, Status};
+use stentor_fabric::ProcessId;
 use stentor_fabric_net::ask::{AskConfig, AskError, ask};
 use stentor_fabric_net::observe::{Dial, Dialled, Line};
-use stentor_fabric_net::{ConnectionManager, End, NetConfig, NoSets, Transport};
 
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+mod asked;
 
-/// There are no queue pairs.
-struct NoTransport;
-
-impl Transport for NoTransport {
-    fn begin(&mut self, _: QpId) -> Result<End, String> {
-        Err("none".into())
-    }
-
-    fn meet(&mut self, _: QpId, _: &End, _: &End) -> Result<(), String> {
-        Err("none".into())
-    }
-
-    fn ready(&mut self, _: QpId, _: &End, _: &End) -> Result<(), String> {
-        Err("none".into())
-    }
-
-    fn drive(&mut self) {}
-
-    fn fail(&mut self, _: QpId, _: Status) {}
-
-    fn next_broken(&mut self) -> Option<QpId> {
-        None
-    }
-}
-
-type Manager = ConnectionManager<NoSets<NoTransport>>;
-
-/// One that is observed, and how it is dialled.
-fn start() -> (Manager, AskConfig) {
-    static NEXT: AtomicU16 = AtomicU16::new(1);
-    let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-    let ip = Ipv4Addr::new(127, 164 + (std::process::id() % 80) as u8, low, 1 + high);
-    let at = SocketAddr::new(ip.into(), 4791);
-    let config = NetConfig::new("c", ProcessId(1), vec![None, Some(at)]).key(*b"key").fingerprint(1).one_life();
-    let dials = AskConfig { cluster: "c".into(), key: b"key".to_vec(), process: ProcessId(1), at };
-    (ConnectionManager::start("test".to_owned(), config, NoSets::default()).unwrap(), dials)
-}
+use asked::{Manager, NoTransport, PATIENCE, start};
 
 /// Both ends of a line, the observer's first; or why there is none.
 fn lines(cm: &mut Manager, to: &AskConfig) -> Result<(Line, Line), AskError> {
