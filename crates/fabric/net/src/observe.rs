@@ -52,7 +52,7 @@ impl Seals {
 pub struct Line {
     /// The connection; it never blocks.
     pub socket: TcpStream,
-    /// What authenticates its frames.
+    /// The seals that authenticate its frames, one for each direction.
     pub seals: Seals,
     /// Bytes that came behind the handshake.
     pub unread: Vec<u8>,

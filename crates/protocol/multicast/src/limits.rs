@@ -285,7 +285,7 @@ impl Limits {
     }
 }
 
-/// What the writer of a ring of records registers: the credit, and staging if records may be longer than what goes inline.
+/// Returns the bytes that the writer of a ring of records registers: the credit, and staging if a record may be too long for inline.
 fn written_bytes(ring: &Geometry, inline_bytes: u32) -> u64 {
     let staged = record_cells(ring.max_payload()) as u64 * LINE as u64 > u64::from(inline_bytes);
     RECORD_CREDIT_BYTES + if staged { ring.bytes() } else { 0 }
@@ -301,9 +301,9 @@ fn longest_batch(topology: &Topology) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemoryPlan {
     /// Regions: per client a body ring, per other member a control ring with credits, per other member of the own group a
-    /// stream ring (with a line behind it if there are replies) and a line for heartbeats; receives for greetings and peer messages per client and other member; and staging, for the stream and where
-    /// records may be too long for inline. If there are replies, per client a line for its credit, staging likewise, and a ring for
-    /// its queries.
+    /// stream ring and a line for heartbeats; receives for greetings and peer messages per client and other member; and staging, for
+    /// the stream and where records may be too long for inline. If there are replies, a line behind each stream ring, and per client
+    /// a line for its credit, staging likewise, and a ring for its queries.
     pub registered: u64,
     /// Private copies of the messages: per client one body ring.
     pub mirrors: u64,

@@ -27,7 +27,7 @@ pub enum Step {
     Reply = 7,
     /// A client's queries to members; not part of the protocol's counts either.
     Query = 8,
-    /// What a leader writes to its followers to see that it still leads; not part of the protocol's counts either.
+    /// Words that a leader writes to its followers to see that it still leads; not part of the protocol's counts either.
     Confirm = 9,
 }
 

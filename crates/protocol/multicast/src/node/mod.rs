@@ -1,9 +1,10 @@
 //! The state machines on a fabric: regions, rings, queue pairs, batching, flow control.
 //!
 //! Every ordered pair of members has a control ring (timestamps, acknowledgements) with its credits in front; every
-//! member has a stream ring per other member of its group and a body ring per client. A client has a ring per member for
-//! that member's replies, if the [limits](Limits::reply_bytes) have any, and a member one per client for its queries. One region per writer and purpose. What several
-//! peers get alike (bodies, stream entries) is sealed once and written to each.
+//! member has a stream ring per other member of its group and a body ring per client. If the [limits](Limits::reply_bytes)
+//! have replies, a client has a ring per member for that member's replies, and a member has a ring per client for that client's
+//! queries. A region has one writer and one purpose. What several peers get alike (bodies, stream entries) is sealed once and
+//! written to each.
 
 mod app;
 mod client;

@@ -14,7 +14,7 @@ pub struct Reply<'a> {
     pub group: GroupId,
     /// The member.
     pub member: ProcessId,
-    /// What it sent.
+    /// The bytes of the reply.
     pub bytes: &'a [u8],
 }
 
@@ -59,8 +59,8 @@ impl<F: Fabric> Client<F> {
         sent
     }
 
-    /// Returns how often this client has begun to send queries to a member: once for each connection. What was under way before the last
-    /// time, or its answer, may be lost. 0 if there is no such member.
+    /// Returns how many connections this client has begun to send queries on to a member; 0 if there is no such member. When the number
+    /// rises, a query that was under way may be lost, and so may its answer.
     #[must_use]
     pub fn query_rounds(&self, member: ProcessId) -> u64 {
         self.link_of(member).map_or(0, |link| self.queries.started(link).generation)

@@ -19,7 +19,7 @@ use crate::{ClientId, RecordSent};
 pub struct Query<'a> {
     /// The client.
     pub client: ClientId,
-    /// What it sent.
+    /// The bytes of the query.
     pub bytes: &'a [u8],
 }
 
@@ -145,8 +145,8 @@ impl<F: Fabric> Member<F> {
         Some(client)
     }
 
-    /// Takes the next query of a client, of the clients in turn. Each client's come in order, and each once. What was under way when a
-    /// connection ended is lost. [`step`](Member::step) finds queries, and this takes them: call it after every step until it returns
+    /// Takes the next query; the clients have turns. The queries of one client come in order, each once. A query that was under way when
+    /// its connection ended is lost. [`step`](Member::step) finds queries, and this takes them: call it after every step until it returns
     /// `None`, also before a wait. A client whose ring is full sends nothing more until its queries are taken. Copies, and allocates
     /// nothing.
     pub fn next_query(&mut self) -> Option<Query<'_>> {
