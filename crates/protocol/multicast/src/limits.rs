@@ -162,10 +162,10 @@ impl Limits {
         Geometry::new(CREDIT_CELLS_BYTES, self.control_ring_bytes / 64, longest_batch(topology))
     }
 
-    /// Places of messages at a member: a window for each client, and one for time entries. Only members that can reply to clients
-    /// order those ([`ReplicaConfig::time_entries`](crate::ReplicaConfig::time_entries)).
+    /// Places of messages at a member: a window for each client, and one for each kind of the group's own entries. Only members that can
+    /// reply to clients order those ([`ReplicaConfig::time_entries`](crate::ReplicaConfig::time_entries)).
     fn places(&self, topology: &Topology) -> u64 {
-        (topology.clients() as u64 + u64::from(self.has_replies())) * u64::from(self.window)
+        (topology.clients() as u64 + 2 * u64::from(self.has_replies())) * u64::from(self.window)
     }
 
     /// Whether members can reply to clients.

@@ -151,6 +151,7 @@ impl State {
     /// What is wrong.
     pub(crate) fn check(&self, config: &ReplicaConfig, group: GroupId) -> Result<(), &'static str> {
         let (topology, window) = (&*config.topology, config.window);
+        let own = 2 * usize::from(config.time_entries);
         let of_one = |(ballot, incarnation): (&Ballot, &Incarnation)| ballot.incarnation() == incarnation.number;
         let rise = self.origins.is_sorted_by(|a, b| a.incarnation.number < b.incarnation.number);
         let last = self.origins.last().map_or(0, |last| last.incarnation.number);
@@ -164,16 +165,14 @@ impl State {
         if self.words.len() != topology.groups() || !self.words.iter().all(begun) {
             return Err("words that are not of the incarnations that they name");
         }
-        if self.known.len() != topology.groups()
-            || self.clients.len() != topology.clients() + usize::from(config.time_entries)
-        {
+        if self.known.len() != topology.groups() || self.clients.len() != topology.clients() + own {
             return Err("another number of groups or client places");
         }
         if self.lives.len() != topology.size(group) {
             return Err("another number of members");
         }
-        if config.time_entries && !self.clients.last().is_some_and(|times| is_possible(times, group)) {
-            return Err("time entries that are none");
+        if !self.clients[topology.clients()..].iter().all(|entries| is_possible(entries, group)) {
+            return Err("entries of the group that are none");
         }
         for entry in self.clients.iter().flat_map(|client| &client.entries) {
             let known = entry.destinations.iter().all(|to| topology.has_group(to.group));

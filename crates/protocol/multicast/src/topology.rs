@@ -19,6 +19,15 @@ pub enum ProcessRole {
     Client(ClientId),
 }
 
+/// What a group orders without a client: a message to itself, without a body.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum GroupEntry {
+    /// It moves the time of the group's order.
+    Time,
+    /// It raises the version of the group's application by 1.
+    Version,
+}
+
 /// Why a set of groups is not a cluster.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum TopologyError {
@@ -71,7 +80,8 @@ impl Topology {
             firsts.push(next as u16);
             next += members;
         }
-        if next + usize::from(clients) > usize::from(u16::MAX) {
+        // Behind the clients come those of the groups, two for each.
+        if (next + usize::from(clients)).max(usize::from(clients) + 2 * group_sizes.len()) > usize::from(u16::MAX) {
             return Err(TopologyError::Processes(next + usize::from(clients)));
         }
         let groups =
@@ -151,14 +161,25 @@ impl Topology {
     /// Returns the client id whose messages are a group's [time entries](crate::Replica::order_time). No process has it.
     #[must_use]
     pub fn time_client(&self, group: GroupId) -> ClientId {
-        // A cluster has as many members as groups at least, so this is below 65535 for each of its groups.
         ClientId(self.clients.saturating_add(group.0))
     }
 
-    /// Returns the group whose time entries are the messages of this client id; `None` if it is another client's.
+    /// Returns the client id whose messages are a group's [version entries](crate::Replica::raise_version). No process has it.
     #[must_use]
-    pub fn time_group(&self, client: ClientId) -> Option<GroupId> {
-        client.0.checked_sub(self.clients).map(GroupId).filter(|group| self.has_group(*group))
+    pub fn version_client(&self, group: GroupId) -> ClientId {
+        ClientId(self.clients.saturating_add(self.sizes.len() as u16).saturating_add(group.0))
+    }
+
+    /// Returns what the messages of a client id are that no process has, and of which group; `None` if it is another client's.
+    #[must_use]
+    pub fn entries_of(&self, client: ClientId) -> Option<(GroupId, GroupEntry)> {
+        let beyond = client.0.checked_sub(self.clients)?;
+        let (group, groups) = (GroupId(beyond), self.sizes.len() as u16);
+        match beyond.checked_sub(groups) {
+            None => Some((group, GroupEntry::Time)),
+            Some(group) if group < groups => Some((GroupId(group), GroupEntry::Version)),
+            Some(_) => None,
+        }
     }
 
     /// What a process is; `None` if it is not in the cluster.
@@ -229,8 +250,11 @@ mod tests {
     fn client_ids_of_groups_come_behind_those_of_processes() {
         let topology = Topology::new(&[3, 1], 2).expect("possible");
         assert_eq!([0, 1].map(|group| topology.time_client(GroupId(group))), [ClientId(2), ClientId(3)]);
-        let groups = [1, 2, 3, 4].map(|client| topology.time_group(ClientId(client)));
-        assert_eq!(groups, [None, Some(GroupId(0)), Some(GroupId(1)), None]);
+        assert_eq!([0, 1].map(|group| topology.version_client(GroupId(group))), [ClientId(4), ClientId(5)]);
+        let entries = [1, 2, 3, 4, 5, 6].map(|client| topology.entries_of(ClientId(client)));
+        let of = |group, entry| Some((GroupId(group), entry));
+        let (time, version) = (GroupEntry::Time, GroupEntry::Version);
+        assert_eq!(entries, [None, of(0, time), of(1, time), of(0, version), of(1, version), None]);
     }
 
     #[test]

@@ -75,8 +75,8 @@ pub enum Clock {
 /// The longest name of a clock, bytes.
 pub(crate) const MAX_CLOCK_NAME: usize = 128;
 
-/// Behind the name of a group: the client that multicasts its time entries.
-const TIME: &str = "/time";
+/// Behind the name of a group: the clients that multicast its time entries and its version entries.
+const ENTRIES: [&str; 2] = ["/time", "/version"];
 
 /// Collects a [`Cluster`].
 #[derive(Clone, Debug, Default)]
@@ -160,7 +160,7 @@ impl ClusterBuilder {
         if let Some(clients) = cluster.clients.take() {
             cluster.add_clients(clients)?;
         }
-        cluster.add_times();
+        cluster.add_entries();
         if let Some(name) = cluster.faulty.iter().find(|name| cluster.process(name).is_none()) {
             return Err(ClusterError::UnknownFaulty(name.clone()));
         }
@@ -209,20 +209,23 @@ impl Cluster {
         Ok(())
     }
 
-    /// Adds a client for each group, which multicasts the group's time entries.
-    fn add_times(&mut self) {
-        for group in self.groups() {
-            let name = format!("{}{TIME}", self.group_id(group));
-            if !self.process_by_name.contains_key(&name) {
-                self.add_process(name, None);
+    /// Adds two clients for each group, which multicast the group's own entries.
+    fn add_entries(&mut self) {
+        for entries in ENTRIES {
+            for group in self.groups() {
+                let name = format!("{}{entries}", self.group_id(group));
+                if !self.process_by_name.contains_key(&name) {
+                    self.add_process(name, None);
+                }
             }
         }
     }
 
-    /// The group whose time entries are the messages of this client.
+    /// The group whose own entries are the messages of this client.
     #[must_use]
-    pub fn time_group(&self, client: Process) -> Option<Group> {
-        self.process_name(client).strip_suffix(TIME).and_then(|group| self.group(group))
+    pub fn entry_group(&self, client: Process) -> Option<Group> {
+        let name = self.process_name(client);
+        ENTRIES.iter().find_map(|entries| name.strip_suffix(entries)).and_then(|group| self.group(group))
     }
 
     fn add_process(&mut self, name: String, group: Option<Group>) -> Process {
@@ -424,7 +427,10 @@ mod tests {
         assert_eq!(cluster.group_of(Process(2)), Some(Group(1)));
         assert_eq!(cluster.group_of(Process(3)), None);
         assert_eq!(cluster.process("b/time"), Some(Process(5)), "then those of time entries");
-        assert_eq!([3, 4, 5].map(|client| cluster.time_group(Process(client))), [None, Some(Group(0)), Some(Group(1))]);
+        assert_eq!(cluster.process("a/version"), Some(Process(6)), "and those of version entries");
+        let groups = [3, 4, 5, 6, 7].map(|client| cluster.entry_group(Process(client)));
+        let (a, b) = (Some(Group(0)), Some(Group(1)));
+        assert_eq!(groups, [None, a, b, a, b]);
         assert_eq!(cluster.members(Group(0)), [Process(0), Process(1)]);
     }
 

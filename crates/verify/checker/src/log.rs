@@ -287,7 +287,7 @@ impl Log {
         }
     }
 
-    /// Takes time entries that were delivered as multicast by the client of their group, which has no record: nobody owes one that a
+    /// Takes entries of a group that were delivered as multicast by the client of their group, which has no record: nobody owes one that a
     /// leader ordered in vain.
     pub(crate) fn send_times(&mut self, cluster: &Cluster) {
         for delivery in &self.deliveries {
@@ -296,7 +296,7 @@ impl Log {
                 continue;
             }
             let (client, m) = (message.id.client, message.id);
-            let Some(group) = cluster.time_group(client) else { continue };
+            let Some(group) = cluster.entry_group(client) else { continue };
             let to = [group].into_iter().collect();
             let multicast = Multicast { m, to, len: 0, hash: EMPTY_HASH };
             let event = Event { t: delivery.t, process: client, incarnation: 1, kind: EventKind::Multicast(multicast) };

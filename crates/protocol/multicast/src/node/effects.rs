@@ -56,7 +56,7 @@ pub(super) struct Outputs {
     mutant: Mutant,
     me: ProcessId,
     group: crate::GroupId,
-    /// The destination of time entries, as a header has it: the own group.
+    /// The destination of the group's entries, as a header has it: the own group.
     own_group: [u64; 1],
     topology: Arc<Topology>,
 }
@@ -191,9 +191,9 @@ pub(super) enum Outgoing {
 }
 
 impl<A: Application> Out<'_, A> {
-    /// Hands a time entry to the application: an empty message to the own group.
+    /// Hands an entry of the group to the application: an empty message to the own group.
     #[cold]
-    fn deliver_time(&mut self, delivery: &Delivery) {
+    fn deliver_own_entry(&mut self, delivery: &Delivery) {
         let Delivery { id, timestamp, number, ballot, origin, .. } = *delivery;
         let own_group = self.outputs.own_group;
         let groups = DestinationGroups::from_words(&own_group);
@@ -249,7 +249,7 @@ impl<A: Application> Effects for Out<'_, A> {
     fn deliver(&mut self, delivery: &Delivery) {
         let client = delivery.id.client;
         self.outputs.last = delivery.timestamp;
-        let Some(store) = self.stores.get(usize::from(client.0)) else { return self.deliver_time(delivery) };
+        let Some(store) = self.stores.get(usize::from(client.0)) else { return self.deliver_own_entry(delivery) };
         let HeldMessage { payload, groups, enveloped, notify } = store.held(delivery.slot);
         let message = Delivered {
             id: delivery.id,

@@ -116,7 +116,7 @@ impl Agreement {
         let (group, index) = self.id.member(from)?;
         // The leader's vote is its vector entry: whoever acknowledges the vector has seen it.
         let implied = self.id.topology().member_bit(group, ack.ballot.leader()).ok_or(Rejected::Sender(from))?;
-        if group != self.id.group && self.messages.is_time(ack.head.client) {
+        if group != self.id.group && self.messages.is_own(ack.head.client) {
             return Err(Rejected::Client(ack.head.client.0));
         }
         let any_vector = mutant!(self.id.mutant(), AckWithoutIdentity);
@@ -380,7 +380,7 @@ impl Agreement {
             return true;
         }
         let Some(window) = self.messages.client(item.head.client) else { return false };
-        if self.messages.is_time(item.head.client) {
+        if self.messages.is_own(item.head.client) {
             // Nothing has to come before it; but deliveries here may be far behind.
             return window.resolve(&item.head).is_some_and(|slot| window.is_beyond(slot));
         }

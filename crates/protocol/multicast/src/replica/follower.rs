@@ -38,7 +38,7 @@ impl<E: Effects> Follower<'_, E> {
             StreamEntry::Assign { ballot, .. } if messages.client(client).is_some() && ballot != ballots.installed => {
                 return Err(Rejected::Ballot(ballot));
             }
-            StreamEntry::Assign { .. } if messages.is_time(client) => messages.hold_time_entry(&item.head, id.group)?,
+            StreamEntry::Assign { .. } if messages.is_own(client) => messages.hold_own_entry(&item.head, id.group)?,
             _ => {}
         }
         let window = messages.client(client).ok_or(Rejected::Client(client.0))?;

@@ -96,11 +96,11 @@ impl Identity {
     ///
     /// # Errors
     /// [`Rejected::Sender`] if no process that keeps to the protocol writes it from there; [`Rejected::Client`] if none writes it
-    /// about time entries.
+    /// about entries of a group.
     pub(super) fn check_sender(&self, from: ProcessId, group: GroupId, message: &PeerMessage) -> Result<(), Rejected> {
         let topology = self.topology();
         if let Some(client) =
-            message.place().filter(|client| self.config.time_entries && topology.time_group(*client).is_some())
+            message.place().filter(|client| self.config.time_entries && topology.entries_of(*client).is_some())
         {
             return Err(Rejected::Client(client.0));
         }

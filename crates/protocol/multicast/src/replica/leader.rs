@@ -285,7 +285,7 @@ impl<E: Effects> Leader<'_, E> {
         leads: bool,
     ) -> Result<bool, Rejected> {
         let (client, position) = (item.head.client, usize::from(item.position));
-        if self.agreement.messages.is_time(client) {
+        if self.agreement.messages.is_own(client) {
             return Err(Rejected::Client(client.0));
         }
         let ahead = self.agreement.clock.beyond(item.time, self.agreement.id.mutant());

@@ -39,12 +39,14 @@ pub(super) struct Leadership {
     pub(super) probe: StaleLeaderProbe,
     /// Ticks since messages were repeated.
     pub(super) age: u8,
+    /// The version of the application that all members have, as this member knows; 0: it does not.
+    pub(super) version_goal: u32,
 }
 
 impl Leadership {
     pub(super) fn new() -> Self {
         let probe = StaleLeaderProbe::default();
-        Leadership { stage: Stage::Idle, admitted: Vec::new(), installed: 0, probe, age: 0 }
+        Leadership { stage: Stage::Idle, admitted: Vec::new(), installed: 0, probe, age: 0, version_goal: 0 }
     }
 
     #[inline]

@@ -15,7 +15,8 @@ use crate::peer_message::MessageRef;
 use crate::state::{ClientState, State};
 use crate::{ClientId, GroupId};
 
-/// A window for each client, and one for time entries where there are any; and the order of what is undelivered in them.
+/// A window for each client, and one for each kind of the group's own entries where there are any; and the order of what is
+/// undelivered in them.
 ///
 /// # Invariants
 /// - The order follows from the windows, so two members with equal windows are equal.
@@ -23,10 +24,10 @@ use crate::{ClientId, GroupId};
 #[derive(Clone, Debug)]
 pub(super) struct Messages {
     windows: Vec<Window>,
-    /// Clients that processes have; the window of time entries comes behind theirs.
+    /// Clients that processes have; the windows of the group's entries come behind theirs.
     clients: u16,
-    /// Whose messages the group's time entries are, if it orders any.
-    time: Option<ClientId>,
+    /// Whose messages the group's time entries and version entries are, if it orders any.
+    own: Option<[ClientId; 2]>,
     pub(super) order: Order,
     pub(super) delivered: u64,
     /// Whether a delivery was due for which the application had no room.
@@ -40,12 +41,13 @@ pub(super) struct Messages {
 impl Messages {
     pub(super) fn new(id: &Identity) -> Self {
         let (clients, window) = (id.topology().clients(), id.config.window);
-        let time = id.config.time_entries.then(|| id.topology().time_client(id.group));
-        let windows = clients + usize::from(time.is_some());
+        let (topology, group) = (id.topology(), id.group);
+        let own = id.config.time_entries.then(|| [topology.time_client(group), topology.version_client(group)]);
+        let windows = clients + own.map_or(0, |own| own.len());
         Messages {
             windows: (0..windows).map(|_| Window::new(window)).collect(),
             clients: clients as u16,
-            time,
+            own,
             order: Order::with_capacity(windows * window as usize),
             delivered: 0,
             held_back: false,
@@ -55,9 +57,9 @@ impl Messages {
         }
     }
 
-    /// All clients, the one of time entries among them.
+    /// All clients, those of the group's entries among them.
     pub(super) fn clients(&self) -> impl Iterator<Item = ClientId> + use<> {
-        self.places().chain(self.time)
+        self.places().chain(self.own.into_iter().flatten())
     }
 
     /// The clients that processes have.
@@ -67,19 +69,31 @@ impl Messages {
 
     /// Whose messages the group's time entries are, if it orders any.
     pub(super) fn time_client(&self) -> Option<ClientId> {
-        self.time
+        self.own.map(|[time, _]| time)
     }
 
-    /// Whether a client's messages are the group's time entries.
+    /// Whose messages the group's version entries are, if it orders any.
+    pub(super) fn version_client(&self) -> Option<ClientId> {
+        self.own.map(|[_, version]| version)
+    }
+
+    /// Whether a client's messages are entries of the group.
     #[inline]
-    pub(super) fn is_time(&self, client: ClientId) -> bool {
-        self.time == Some(client)
+    pub(super) fn is_own(&self, client: ClientId) -> bool {
+        client.0 >= self.clients && self.own.is_some_and(|own| own.contains(&client))
+    }
+
+    /// The place of a client's window. Whoever is no client of this group has that of another one.
+    #[inline]
+    fn place_of(&self, client: ClientId) -> usize {
+        let is_version = client.0 > self.clients && self.version_client() == Some(client);
+        usize::from(client.0.min(self.clients)) + usize::from(is_version)
     }
 
     /// Whether there is such a client.
     #[inline]
     fn has(&self, client: ClientId) -> bool {
-        client.0 < self.clients || self.is_time(client)
+        client.0 < self.clients || self.is_own(client)
     }
 
     /// The window of a client that an input names; `None` if there is no such client.
@@ -101,12 +115,13 @@ impl Messages {
 
     #[inline]
     pub(super) fn window(&self, client: ClientId) -> &Window {
-        &self.windows[usize::from(client.0.min(self.clients))]
+        &self.windows[self.place_of(client)]
     }
 
     #[inline]
     pub(super) fn window_mut(&mut self, client: ClientId) -> &mut Window {
-        &mut self.windows[usize::from(client.0.min(self.clients))]
+        let place = self.place_of(client);
+        &mut self.windows[place]
     }
 
     #[inline]
@@ -155,11 +170,11 @@ impl Messages {
         Ok(Some(slot))
     }
 
-    /// Holds the time entry that an assignment of the leader's stream names, if it is not held or delivered.
+    /// Holds the entry of the group that an assignment of the leader's stream names, if it is not held or delivered.
     ///
     /// # Errors
-    /// [`Rejected`] if it names another message than the time entry of its slot.
-    pub(super) fn hold_time_entry(&mut self, head: &Head, group: GroupId) -> Result<(), Rejected> {
+    /// [`Rejected`] if it names another message than the entry of its slot.
+    pub(super) fn hold_own_entry(&mut self, head: &Head, group: GroupId) -> Result<(), Rejected> {
         let window = self.window_mut(head.client);
         let Some(slot) = window.resolve(head) else { return Ok(()) };
         window.check(head.client, slot)?;
@@ -266,8 +281,8 @@ impl Messages {
         for (window, client) in self.windows.iter_mut().zip(&state.clients) {
             window.adopt(client, id.group, leads);
         }
-        if let Some(window) = self.time.map(|client| self.window_mut(client)) {
-            window.hold_assigned(id.mutant());
+        for client in self.own.into_iter().flatten() {
+            self.window_mut(client).hold_assigned(id.mutant());
         }
     }
 }

@@ -4,8 +4,8 @@
 //! Input comes as calls; output goes to an [`Effects`]. One call is one step of one thread.
 //! - `on_*`: an input from a client ([`on_message`](Replica::on_message)), from another member, from the shell's
 //!   connections, or from time. An input that is refused ([`Rejected`]) changes nothing.
-//! - [`campaign`](Replica::campaign), [`order_time`](Replica::order_time), [`open`](Replica::open) and
-//!   [`end_client`](Replica::end_client): what the shell decides.
+//! - [`campaign`](Replica::campaign), [`order_time`](Replica::order_time), [`set_version_goal`](Replica::set_version_goal),
+//!   [`open`](Replica::open) and [`end_client`](Replica::end_client): what the shell decides.
 //! - All others ask and change nothing.
 //!
 //! Every input that may let a message be assigned or delivered ends with `advance`: first a leader assigns what it may assign
@@ -67,6 +67,7 @@ mod succession;
 mod survivors;
 mod time_entry;
 mod unsettled;
+mod version_entry;
 mod votes;
 mod window;
 mod words;

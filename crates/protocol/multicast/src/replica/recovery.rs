@@ -451,6 +451,7 @@ impl<E: Effects> Recovery<'_, E> {
             all.for_each(|client| successions.propose_again(client));
         }
         let mut leader = Leader { agreement: self.agreement, effects: self.effects };
+        leader.raise_version(self.leadership.version_goal);
         each.for_each(|client| leader.assign_ready(client));
         self.agreement.deliver_due(self.effects);
         let admitted = &self.leadership.admitted;

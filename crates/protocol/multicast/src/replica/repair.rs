@@ -70,7 +70,7 @@ impl<E: Effects> Repair<'_, E> {
         {
             self.effects.acknowledge(leader, &Ack { head: item.head, position, ballot, times: Times::new(&[time]) });
         }
-        if self.agreement.messages.is_time(item.head.client) {
+        if self.agreement.messages.is_own(item.head.client) {
             return;
         }
         // A member that was taken in misses what came before clients met it, not this one alone.

@@ -79,7 +79,7 @@ impl<E: Effects> Leader<'_, E> {
     pub(super) fn is_of_ended(&self, client: ClientId, sequence: u64) -> bool {
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
         ballots.follows_another()
-            && !messages.is_time(client)
+            && !messages.is_own(client)
             && messages.client(client).is_some_and(|window| !window.heirs.has_opened(ids::generation(sequence)))
             && !mutant!(id.mutant(), EndedAssigned)
     }

@@ -1,4 +1,5 @@
 //! Time entries: messages of a group to itself, without a body. They move the time of its order when no client does.
+//! What holds of their names holds of version entries, too: `version_entry.rs`.
 //!
 //! A group's time is that of its last delivery, so in an idle group it stands. What happens at a time, as the end of a session,
 //! would wait there for a client's next message. So a group has one more client, which no process has
@@ -32,23 +33,24 @@
 //! gives credits for them. Who follows the stream processes each entry in its turn. A member to whom a state is sent and that
 //! has missed more than a window takes the application's state with it, as it does if it has missed a window of a client's messages.
 
+use super::leader::Leader;
 use super::{Effects, Rejected, Replica};
 use crate::item::{Head, ShortSlot};
 use crate::physical_clock::END_OF_TIME;
 use crate::state::ClientState;
-use crate::{Destination, GroupId, MessageId, ids};
+use crate::{ClientId, Destination, GroupId, MessageId, ids};
 
-/// Returns the sequence of the time entry in a slot, as leaders of this incarnation name it.
+/// Returns the sequence of the entry in a slot, as leaders of this incarnation name it.
 fn sequence_of(slot: u64, incarnation: u32) -> u64 {
     ids::first_of_generation(ids::first_generation_of(incarnation)) + slot + 1
 }
 
-/// Whether leaders of some incarnation name the time entry in a slot so.
+/// Whether leaders of some incarnation name the entry in a slot so.
 fn names(sequence: u64, slot: u64) -> bool {
     sequence & ((1 << ids::INCARNATION_SHIFT) - 1) == slot + 1
 }
 
-/// Checks whether an item names the time entry of its slot.
+/// Checks whether an item names the entry of its slot.
 pub(super) fn check(head: &Head, slot: u64) -> Result<(), Rejected> {
     if head.groups == 1 && names(head.sequence, slot) {
         return Ok(());
@@ -56,7 +58,7 @@ pub(super) fn check(head: &Head, slot: u64) -> Result<(), Rejected> {
     Err(Rejected::OtherMessage { client: head.client.0, slot, sequence: head.sequence })
 }
 
-/// Whether what a state says of time entries can be: all of them are this group's alone, assigned and no no-ops.
+/// Whether what a state says of a group's entries can be: all of them are this group's alone, assigned and no no-ops.
 pub(crate) fn is_possible(state: &ClientState, group: GroupId) -> bool {
     let of_processes = state.closed != 0 || !state.successions.is_empty() || !state.held.is_empty();
     let mut entries = (state.from..).zip(&state.entries);
@@ -65,6 +67,28 @@ pub(crate) fn is_possible(state: &ClientState, group: GroupId) -> bool {
             let alone = entry.destinations[..] == [Destination { group, slot }];
             alone && !entry.no_op && names(entry.sequence, slot)
         })
+}
+
+impl<E: Effects> Leader<'_, E> {
+    /// Assigns the next of a kind of the group's entries. `None`: a window of them is under way.
+    pub(super) fn order_own_entry(&mut self, client: ClientId, not_before: u64) -> Option<MessageId> {
+        let (group, incarnation) = (self.agreement.id.group, self.agreement.ballots.installed.incarnation());
+        let most = u64::from(self.agreement.id.config.window);
+        let window = self.agreement.messages.window_mut(client);
+        let slot = window.assigned;
+        let under_way = window.pending();
+        if under_way.end - under_way.start >= most {
+            return None;
+        }
+        let sequence = sequence_of(slot, incarnation);
+        let head = Head { client, sequence, slot: ShortSlot::of(slot), groups: 1 };
+        window.make_room(slot);
+        let message = window.slot_mut(slot);
+        message.hold_empty(&head, slot, group).ok()?;
+        message.not_before = not_before;
+        self.assign_ready(client);
+        Some(MessageId { client, sequence })
+    }
 }
 
 impl Replica {
@@ -79,26 +103,18 @@ impl Replica {
         let leads = self.is_leader() && !self.is_superseded();
         let agreement = &mut self.agreement;
         let client = agreement.messages.time_client().filter(|_| leads)?;
-        let (group, mutant) = (agreement.id.group, agreement.id.mutant());
+        let mutant = agreement.id.mutant();
         // A clock that is there already needs no raise, however far it is ahead of the physical time.
         let not_before = if not_before <= agreement.clock.now() { 0 } else { not_before };
         if not_before >= END_OF_TIME || agreement.clock.beyond(not_before, mutant) > 0 {
             return None;
         }
-        let incarnation = agreement.ballots.installed.incarnation();
-        let window = agreement.messages.window_mut(client);
-        if !window.pending().is_empty() {
+        if !agreement.messages.window(client).pending().is_empty() {
             return None;
         }
-        let slot = window.assigned;
-        let sequence = sequence_of(slot, incarnation);
-        let head = Head { client, sequence, slot: ShortSlot::of(slot), groups: 1 };
-        window.make_room(slot);
-        let message = window.slot_mut(slot);
-        message.hold_empty(&head, slot, group).ok()?;
-        message.not_before = not_before;
-        self.advance(client, effects);
-        Some(MessageId { client, sequence })
+        let ordered = self.leader(effects).order_own_entry(client, not_before);
+        self.deliver(effects);
+        ordered
     }
 
     /// Returns the group's time entry that is ordered and not delivered here.

@@ -20,5 +20,6 @@ mod succession;
 mod time;
 mod time_entries;
 mod timestamp;
+mod version_entries;
 mod window;
 mod words;

@@ -34,8 +34,8 @@ impl Genuineness {
         for (index, kept) in &self.open {
             let EventKind::RemoteOp { to, .. } = kept.event.kind else { continue };
             let message = &view.log.messages[*index as usize];
-            let is_time = view.cluster.time_group(message.id.client).is_some();
-            if message.sent.is_none() && !is_time && !view.records.would_have(message.id) {
+            let is_own = view.cluster.entry_group(message.id.client).is_some();
+            if message.sent.is_none() && !is_own && !view.records.would_have(message.id) {
                 lacking = Some(message.id.client);
                 continue;
             }
@@ -54,8 +54,8 @@ impl Genuineness {
 /// Which of the two has nothing to do with the message. With a message that nobody multicast, nobody has.
 fn stranger(message: &Message, by: Process, to: Process, cluster: &Cluster) -> Option<Process> {
     let Some(sent) = &message.sent else {
-        // Of a time entry that nobody delivered, the members of its group know.
-        let group = cluster.time_group(message.id.client);
+        // Of an entry that nobody delivered, the members of its group know.
+        let group = cluster.entry_group(message.id.client);
         let is_strange = |process: &Process| group.is_none() || cluster.group_of(*process) != group;
         return [by, to].into_iter().find(is_strange);
     };

@@ -126,6 +126,17 @@ impl<F: Fabric> Member<F> {
         ordered
     }
 
+    /// Reports the smallest version of the application that all members of the group have, 0 if that is not known: see
+    /// [`Replica::set_version_goal`](crate::Replica::set_version_goal). Entries that it orders go out with the next
+    /// [`step`](Member::step). Returns whether it ordered any.
+    pub fn set_version_goal<A: Application>(&mut self, goal: u32, app: &mut A) -> bool {
+        let ordered = self.with_replica(app, |replica, out| replica.set_version_goal(goal, out));
+        if ordered {
+            self.gate.disturb();
+        }
+        ordered
+    }
+
     /// Returns the time of the group that this member leads, at this moment, ns since 1970: a message that it orders now gets this
     /// time, or a later one. If it has no physical time, it is that of the last message. `None` if it does not lead.
     #[must_use]
