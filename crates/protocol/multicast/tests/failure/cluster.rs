@@ -142,7 +142,16 @@ impl Cluster {
             deliveries: 0,
             flaw: None,
         };
+        let before = replica.ordered_version();
         let done = input(replica, &mut recorder);
+        // A leader orders version entries when it hears of a goal, and when it begins.
+        for version in before..replica.ordered_version() {
+            let incarnation = u64::from(replica.ballot().incarnation()).saturating_sub(1);
+            let (client, sequence) =
+                (self.topology.version_client(member.group), incarnation << 56 | u64::from(version));
+            let (id, to) = (MessageId { client, sequence }, vec![member.group.0]);
+            self.sent.entry(id).or_insert(Sent { id, to, whole: false, after: 0 });
+        }
         let Recorder { mut sends, deliveries, flaw, .. } = recorder;
         for (_, parcel) in &mut sends {
             if let Parcel::Held(client, slot) = *parcel {
@@ -527,6 +536,21 @@ impl Cluster {
         let sent = self.sent.entry(id).or_insert(Sent { id, to: vec![group.0], whole, after: not_before });
         (sent.whole, sent.after) = (whole, sent.after.min(not_before));
         Ok(true)
+    }
+
+    /// The deliveries of version entries that members made which are up.
+    pub(crate) fn version_entries(&self) -> usize {
+        let clients = self.topology.group_ids().map(|group| self.topology.version_client(group)).collect::<Vec<_>>();
+        let ids = self.members.iter().flat_map(|member| &member.log).map(|(id, _)| id.client);
+        ids.filter(|client| clients.contains(client)).count()
+    }
+
+    /// A member hears of a version that its group is to have.
+    pub(crate) fn set_version_goal(&mut self, process: u16, goal: u32) -> Result<(), String> {
+        self.step(process, None, None, |replica, recorder| {
+            replica.set_version_goal(goal, recorder);
+            Ok(())
+        })
     }
 
     fn stalled(&self, process: u16) -> Vec<(u16, Vec<u64>)> {

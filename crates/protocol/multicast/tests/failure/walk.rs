@@ -99,6 +99,9 @@ impl Run {
             }
             17..=22 if self.times > 0 => {
                 let (process, after) = (self.any(), self.random.below(50));
+                if after % 3 == 0 {
+                    return self.cluster.set_version_goal(process, after as u32 / 8);
+                }
                 self.times -= u64::from(self.cluster.order_time(process, after, false)?);
             }
             _ => {
@@ -307,7 +310,7 @@ fn walk(variant: Variant, steps: u64) {
 fn walk_as(make: Make, variant: Variant, steps: u64) {
     let steps = std::env::var("STENTOR_WALK_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(steps);
     for sizes in CLUSTERS {
-        let (mut done, mut seed, mut deliveries) = (0, 0, 0);
+        let (mut done, mut seed, mut deliveries, mut versions) = (0, 0, 0, 0);
         while done < steps {
             let mut run = make(sizes, variant, Mutant::None, seed);
             if let Err(flaw) = run.run() {
@@ -320,8 +323,13 @@ fn walk_as(make: Make, variant: Variant, steps: u64) {
                 panic!("{sizes:?} {variant:?} seed {seed}: {flaw}; the run is in {}", path.display());
             }
             (done, seed, deliveries) = (done + run.steps, seed + 1, deliveries + run.cluster.deliveries);
+            versions += run.cluster.version_entries();
         }
-        eprintln!("walk {sizes:?} {variant:?}: {seed} runs, {done} steps, {deliveries} deliveries");
+        let orders_times = make(sizes, variant, Mutant::None, 0).times > 0;
+        assert_eq!(orders_times, versions > 0, "{sizes:?}: version entries are delivered where groups order entries");
+        eprintln!(
+            "walk {sizes:?} {variant:?}: {seed} runs, {done} steps, {deliveries} deliveries, {versions} of version entries"
+        );
     }
 }
 
