@@ -27,6 +27,15 @@ use crate::{Group, Position};
 /// gets the state of the others by [`restore`](StateMachine::restore). If not, the group is halted at that command: see
 /// [`Status::halted`](crate::Status::halted).
 pub trait StateMachine: Send + 'static {
+    /// The newest version of what the machine does, and of what `freeze` writes, that this program knows: 1 to 4096. Raise it when `apply`,
+    /// `timer`, `session_ended` or the written value changes.
+    ///
+    /// A new program takes the place of an old one member by member, and meanwhile all members must do the same. So the machine does what
+    /// the version [in force](Context::version) says, which is the smallest of all members' programs. When the last of them is new, the
+    /// group orders the change: it comes at one place in the order, the same at all members. It is never taken back: a program with a
+    /// smaller version than that in force is refused the state, and ends.
+    const VERSION: u32 = 1;
+
     /// The value at one moment, as [`freeze`](StateMachine::freeze) gives it.
     type Frozen: Frozen;
 
@@ -57,6 +66,17 @@ pub trait StateMachine: Send + 'static {
     /// others. After 1000 of them the rest is left to the next place.
     fn timer(&mut self, at: &Context<'_>, timer: u64) {
         let _ = (at, timer);
+    }
+
+    /// Returns a digest of the value, by which members are compared. `None`, which is what a machine without this method says: they are compared
+    /// by their replies alone.
+    ///
+    /// Members of which one replies otherwise than another are found without this. A digest also finds a value that differs before any reply
+    /// does. It is asked for after each of the first 64 places of the order, and then after each 64th, so it should be kept at hand, or be
+    /// cheap to compute. It must be the same at all members with the same [`VERSION`](StateMachine::VERSION). See
+    /// [`MemberStatus::differs_at`](crate::MemberStatus::differs_at).
+    fn digest(&self) -> Option<u64> {
+        None
     }
 
     /// Freezes the value after all commands that were applied so far, for a member that lacks it. Make it cheap: clone an `Arc`, and let
@@ -107,6 +127,7 @@ pub struct Context<'a> {
     pub(crate) groups: &'a [GroupId],
     pub(crate) session: Option<SessionId>,
     pub(crate) sender: &'a str,
+    pub(crate) version: u32,
     pub(crate) notes: &'a Notes,
     pub(crate) timers: &'a SharedTimers,
 }
@@ -116,6 +137,7 @@ pub struct Context<'a> {
 pub struct ReadContext<'a> {
     pub(crate) group: Group,
     pub(crate) position: Position,
+    pub(crate) version: u32,
     pub(crate) sender: &'a str,
 }
 
@@ -136,6 +158,12 @@ impl ReadContext<'_> {
     #[must_use]
     pub fn time(&self) -> u64 {
         self.position.time
+    }
+
+    /// Returns the version in force there, as [`Context::version`] does.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
     }
 
     /// Returns the name of the client that asks.
@@ -201,8 +229,18 @@ impl Context<'_> {
         self.position.time
     }
 
+    /// Returns the version of the state machine that is in force at this place: see [`StateMachine::VERSION`]. It is at most the `VERSION` of
+    /// this program, at least 1, and never falls.
+    ///
+    /// A group that begins has version 1 until its members have told each other which versions they have, which is when it is founded, as a rule.
+    /// A program that no longer knows the first versions does there what the oldest does that it knows.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
     /// Returns the name of the client that sent the command: `c0`, `c1`, … Another process may have that place later. The place of a time
-    /// entry has no client: there it is the name of the group.
+    /// entry has no client: there it is the name of the group, as it is where a version entry stands.
     #[must_use]
     pub fn sender(&self) -> &str {
         self.sender

@@ -139,6 +139,7 @@ impl<S: StateMachine> NodeBuilder<S> {
     }
 
     fn start_by<H: Hooks>(self, mailbox: Requests<S>, hooks: H) -> Result<Node<S>, runtime::StartError> {
+        const { assert!(S::VERSION >= 1 && S::VERSION <= 4096, "the `VERSION` of a state machine is 1 to 4096") };
         let stopper = Stopper::default();
         let never = eventfd(0, EventfdFlags::CLOEXEC).map_err(system("make an eventfd"))?;
         // The file of a key may be relative to that of the configuration.

@@ -19,6 +19,7 @@ use super::machine::Machine;
 use super::mailbox::Mailbox;
 use super::observers::{Observers, Stands};
 use super::poison::{Poison, Sight};
+use super::reports::Reports;
 use super::sleeper::Sleeper;
 use super::{MemberStatus, NodeError, Position, Status, Turn};
 use crate::client::Embedded;
@@ -81,6 +82,7 @@ pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     answers: Answers,
     reads: Reads,
     poison: Poison,
+    reports: Reports,
     wait: WaitMode,
     turns: MemberLoop,
     hooks: H,
@@ -167,6 +169,46 @@ fn order_what_is_due<F: ClusterFabric, S: StateMachine, H: Hooks>(
     Due { is_ordered, ..Due::default() }
 }
 
+/// Exchanges reports with the other members, and does what follows from them. Returns whether something was ordered.
+#[inline]
+fn compare_reports<F: ClusterFabric, S: StateMachine, H: Hooks>(
+    reports: &mut Reports,
+    (now, plan, voice): (Duration, &ClusterRuntime, &Voice),
+    member: &mut Member<F>,
+    app: &mut Watched<'_, S, H>,
+) -> bool {
+    let Some(found) = reports.round(now, member, app.machine.marks()) else { return false };
+    for (process, place) in &found.differ {
+        voice(log::Level::Error, &differs(plan.name(*process), *place));
+    }
+    if let Some(place) = found.outvoted_at
+        && !app.machine.progress().is_ill()
+        && let Some(applied) = app.machine.progress().applied()
+    {
+        voice(log::Level::Error, &outvoted(place));
+        app.machine.give_up(Position { index: place, ..applied });
+    }
+    member.set_version_goal(found.goal, app)
+}
+
+/// What is said of a member whose machine differs.
+#[cold]
+fn differs(name: &str, place: u64) -> String {
+    format!(
+        "the state machine of {name} has replied otherwise than this one, or has another digest, at command {place} or before: one of them \
+         depends on more than the state, the context and the command, or the two programs differ; mend the state machine"
+    )
+}
+
+/// What is said of this member's machine, when a majority agrees on something else.
+#[cold]
+fn outvoted(place: u64) -> String {
+    format!(
+        "its state machine differs from those of a majority of the group, which agree, at command {place} or before, and is poisoned: the node \
+         takes the state of the others; mend the state machine, which depends on more than the state, the context and the command"
+    )
+}
+
 /// The end of a node that was told to stop.
 #[derive(Default)]
 struct Leaving {
@@ -210,6 +252,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
             answers: Answers::new(plan.topology().clients()),
             reads: Reads::default(),
             poison: Poison::default(),
+            reports: Reports::new(S::VERSION, me, plan.topology().members(group)),
             wait,
             turns: MemberLoop::new(wait),
             mailbox: EndOfRequests(mailbox),
@@ -227,7 +270,20 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
     #[inline]
     fn round(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
         let Hosted {
-            plan, me, member, machine, answers, reads, turns, hooks, election, voice, leaving, operator, ..
+            plan,
+            me,
+            member,
+            machine,
+            answers,
+            reads,
+            turns,
+            hooks,
+            election,
+            voice,
+            leaving,
+            operator,
+            reports,
+            ..
         } = self;
         let Some(member) = member else { return self.begin_again(stop) };
         machine.begin_round(|replies| answers.send(member, replies.iter()));
@@ -265,6 +321,8 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         if let Some(time) = reads.early() {
             read |= member.order_time(time, &mut Watched { machine, hooks }).is_some();
         }
+        let mut app = Watched { machine, hooks };
+        read |= compare_reports(reports, (since_start, plan, voice), member, &mut app);
         machine.end_round(|replies| answers.send(member, replies.iter()));
         let goes_on = again || read || member.has_unflushed() || due.is_ordered;
         let (worked, longest) = done.map_err(|error| self.ended(error))?;
@@ -353,6 +411,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         self.machine.start_over();
         self.answers = Answers::new(self.plan.topology().clients());
         self.reads = Reads::default();
+        self.reports = Reports::new(S::VERSION, self.me, self.plan.topology().members(self.group));
         self.sleeper.set(member.fabric().waker());
         self.operator = listen(&member, self.place.as_ref(), &self.voice);
         self.member = Some(member);
@@ -525,6 +584,8 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Host<S> for Hosted<F, S
             connected: member.as_ref().is_some_and(|member| member.is_connected_to(process)),
             commands: election.delivered(process),
             poisoned: election.poisoned(process),
+            version: self.reports.version_of(process),
+            differs_at: self.reports.differs_at(process),
         };
         let (commands, poisoned) = (machine.progress().commands(), machine.progress().poisoned());
         Status {
@@ -537,6 +598,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Host<S> for Hosted<F, S
             queued: member.as_ref().map_or(0, |member| member.applied().saturating_sub(commands)),
             poisoned,
             halted: self.halted(poisoned),
+            version: machine.progress().version(),
             others: plan.topology().members(self.group).filter(|process| process != me).map(other).collect(),
         }
     }

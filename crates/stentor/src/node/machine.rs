@@ -8,7 +8,7 @@ use stentor_fabric::WaitMode;
 use stentor_multicast::{self as multicast, ClientId, Delivered, GroupId, Incarnation, Readiness, Timestamp};
 use stentor_session::{AnswerBuffer, ReadyRead};
 
-use super::apply::{Applier, ApplyThread, Bounds, Head, Looks, Progress, QueryHead, Queue, Record};
+use super::apply::{Applier, ApplyThread, Bounds, Head, Looks, Marks, Progress, QueryHead, Queue, Record};
 use super::sleeper::Sleeper;
 use crate::Group;
 use crate::state_machine::StateMachine;
@@ -61,6 +61,7 @@ impl Position {
 pub(super) struct Machine<S> {
     side: Side<S>,
     progress: Arc<Progress>,
+    marks: Arc<Marks>,
     looks: Looks<S>,
 }
 
@@ -88,17 +89,31 @@ impl<S: StateMachine> Machine<S> {
         sleeper: Sleeper,
     ) -> io::Result<Self> {
         let (progress, looks) = (Arc::clone(applier.progress()), applier.looks().clone());
+        let marks = Arc::clone(applier.marks());
         let side = match on {
             ApplyThread::Own => Side::Own(Queue::start(applier, bounds, wait, sleeper)?),
             ApplyThread::Protocol => {
                 Side::Here { applier: Box::new(applier), replies: AnswerBuffer::default(), groups: Vec::new() }
             }
         };
-        Ok(Machine { side, progress, looks })
+        Ok(Machine { side, progress, marks, looks })
     }
 
     pub(super) fn progress(&self) -> &Progress {
         &self.progress
+    }
+
+    pub(super) fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    /// A majority of the group says that this machine differs from theirs at a place: it is poisoned there.
+    #[cold]
+    pub(super) fn give_up(&mut self, at: Position) {
+        self.progress.note_poisoned(at);
+        if let Side::Here { applier, .. } = &mut self.side {
+            applier.give_up_if_outvoted();
+        }
     }
 
     pub(super) fn looks(&self) -> &Looks<S> {

@@ -27,6 +27,7 @@ mod machine;
 mod mailbox;
 mod observers;
 mod poison;
+mod reports;
 mod sleeper;
 mod state_writer;
 mod status;

@@ -57,6 +57,7 @@ pub(super) fn in_context<T>(at: &Place<'_>, timers: &SharedTimers, with: impl Fn
         groups: at.groups,
         session: at.session.map(SessionId),
         sender: &sender,
+        version: 1,
         notes: &Notes::default(),
         timers,
     })
@@ -68,6 +69,7 @@ pub(super) fn in_read_context<T>(at: &Place<'_>, with: impl FnOnce(&ReadContext<
     with(&ReadContext {
         group: Group(at.group),
         position: Position::at(at.timestamp, (at.group, at.number), Incarnation::NONE),
+        version: 1,
         sender: &sender,
     })
 }

@@ -29,6 +29,7 @@ mod roce_cluster;
 mod shm_cluster;
 mod switch;
 mod timers;
+mod versions;
 
 #[path = "../common/mod.rs"]
 mod common;

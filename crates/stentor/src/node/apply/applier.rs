@@ -12,7 +12,8 @@ use stentor_session::{
 };
 
 use super::batch::Batch;
-use super::{Head, Looks, Progress, QueryHead, Record};
+use super::chain::Chain;
+use super::{Head, Looks, Marks, Progress, QueryHead, Record};
 use crate::node::Position;
 use crate::node::hooks::Voice;
 use crate::node::observers::{Applied, Tap, Writer};
@@ -31,7 +32,9 @@ use crate::{Group, runtime::ClusterRuntime};
 /// - A command that came in an envelope is applied if the table of sessions says so, and its reply is kept there. What came without one is
 ///   applied, and nobody is answered. A time entry is no command.
 /// - At each position sessions end first, then timers fire, and the command is applied last.
-/// - A state is the table of sessions, the timers, the place of the last command, and the machine's value behind them.
+/// - A state is the table of sessions, the timers, the place of the last command, the version in force, the chain, and the machine's value
+///   behind them.
+/// - The version in force is 1, and one more behind each version entry. It is at most the machine's own.
 /// - A machine that has panicked is not called again before it has taken over a state.
 /// - What follows a panic is not applied: the next command is the one at which it panicked, or none.
 pub(in crate::node) struct Applier<S> {
@@ -39,7 +42,7 @@ pub(in crate::node) struct Applier<S> {
     name: String,
     voice: Voice,
     group: Group,
-    /// The names of the clients, and of the groups, whose ids as clients come behind theirs.
+    /// The names of the clients, and of the groups, whose ids as clients come behind theirs: one for time entries, one for version entries.
     senders: Vec<String>,
     /// How many clients there are.
     clients: usize,
@@ -52,6 +55,9 @@ pub(in crate::node) struct Applier<S> {
     /// The record of an answer to a query.
     record: Vec<u8>,
     timers: SharedTimers,
+    /// The version in force.
+    version: u32,
+    chain: Chain,
     progress: Arc<Progress>,
     looks: Looks<S>,
     /// What observers are told of.
@@ -70,8 +76,8 @@ impl<S: StateMachine> Applier<S> {
     ) -> io::Result<Self> {
         let topology = plan.topology();
         let clients = (0..topology.clients() as u16).map(ClientId);
-        let groups = topology.group_ids().map(|group| plan.group_name(group));
-        let senders = clients.map(|client| plan.name(topology.client_process(client))).chain(groups);
+        let groups = || topology.group_ids().map(|group| plan.group_name(group));
+        let senders = clients.map(|client| plan.name(topology.client_process(client))).chain(groups()).chain(groups());
         let mut first = Vec::new();
         machine.freeze().write(&mut first)?;
         let limits = plan.config().limits().sessions();
@@ -89,6 +95,8 @@ impl<S: StateMachine> Applier<S> {
             notes: Notes::default(),
             record: Vec::new(),
             timers: SharedTimers::default(),
+            version: 1,
+            chain: Chain::default(),
             progress: Arc::new(Progress::new(group)),
             looks: Looks::default(),
             observed: Writer::new(Tap::new((plan.config().limits().observed_mib as usize) << 20)),
@@ -108,6 +116,10 @@ impl<S: StateMachine> Applier<S> {
         self.observed.tap()
     }
 
+    pub(in crate::node) fn marks(&self) -> &Arc<Marks> {
+        self.chain.marks()
+    }
+
     pub(in crate::node) fn name(&self) -> &str {
         &self.name
     }
@@ -121,21 +133,26 @@ impl<S: StateMachine> Applier<S> {
         }
         let Record { head: Head { client, enveloped, timestamp, number, origin }, groups, command } = *record;
         let position = Position::at(timestamp, (self.group.0, number), origin);
-        let Applier { machine, group, senders, clients, sessions, reply, notes, timers, .. } = self;
-        let is_time = usize::from(client.0) >= *clients;
+        let is_entry = usize::from(client.0) >= self.clients;
+        if is_entry && self.is_version_entry(client) && !self.raise_version() {
+            return None;
+        }
+        let Applier { machine, group, senders, sessions, reply, notes, timers, chain, .. } = self;
+        let version = self.version;
         let sender = senders.get(usize::from(client.0)).map_or("?", String::as_str);
         let at = At { time: timestamp, index: number, incarnation: origin, destinations: groups, client: client.0 };
         let mut method = Method::Apply;
         let applied = catch_unwind(AssertUnwindSafe(|| {
             let is_due = timers.get().begin(timestamp.time);
             let timers = &*timers;
-            let context = Context { group: *group, position, groups, session: None, sender, notes: &*notes, timers };
+            let (session, notes) = (None, &*notes);
+            let context = Context { group: *group, position, groups, session, sender, version, notes, timers };
             let mut service = Served { machine, reply, at: context, method: &mut method, applied: None };
             sessions.expire(timestamp.time, &mut service);
             if is_due {
                 service.fire_timers();
             }
-            if is_time {
+            if is_entry {
                 return (None, None);
             }
             if enveloped {
@@ -154,16 +171,21 @@ impl<S: StateMachine> Applier<S> {
                 let bytes = applied.and_then(|bytes| command.get(command.len().checked_sub(bytes)?..));
                 let session = session.map_or(0, |session| session.0.0);
                 let (client, groups) = (client.0, GroupList::Ids(groups));
+                if let Some(bytes) = bytes {
+                    chain.add(bytes);
+                    chain.add(reply.as_bytes());
+                }
                 let command = bytes.map(|bytes| CommandRecord { client, session, groups, bytes });
                 self.observed.note(&Applied { place, command });
                 if !notes.is_empty() {
                     notes.take(|session, bytes| {
+                        chain.add(bytes);
                         if let Some(answer) = sessions.notify(&at, session.0, bytes) {
                             replies.push(&answer);
                         }
                     });
                 }
-                self.progress.note_applied(position);
+                self.pass(position, origin);
                 applied
             }
             Err(panic) => {
@@ -171,6 +193,42 @@ impl<S: StateMachine> Applier<S> {
                 None
             }
         }
+    }
+
+    /// A place was passed.
+    #[inline]
+    fn pass(&mut self, position: Position, origin: Incarnation) {
+        let Applier { machine, chain, .. } = self;
+        let digest = if Chain::has_mark(position.index) {
+            catch_unwind(AssertUnwindSafe(|| machine.digest()))
+        } else {
+            Ok(None)
+        };
+        match digest {
+            Ok(digest) => {
+                chain.pass(origin, position.index, digest);
+                self.progress.note_applied(position);
+            }
+            Err(panic) => self.poison(position, "digest", &*panic),
+        }
+    }
+
+    fn is_version_entry(&self, client: ClientId) -> bool {
+        let groups = self.senders.len().saturating_sub(self.clients) / 2;
+        usize::from(client.0) >= self.clients + groups
+    }
+
+    /// A version entry is delivered. Returns whether the machine knows that version.
+    #[cold]
+    fn raise_version(&mut self) -> bool {
+        self.version += 1;
+        self.progress.note_version(self.version);
+        let known = check_version::<S>(self.version);
+        if let Err(error) = &known {
+            self.ill = true;
+            self.progress.note_restored(Err(error.clone()));
+        }
+        known.is_ok()
     }
 
     /// Answers a query behind everything that was applied. A machine that is ill answers nothing: the client asks again.
@@ -182,11 +240,12 @@ impl<S: StateMachine> Applier<S> {
         let last = self.observed.place().position(self.group.0);
         // What the state contains is as late as the last command, and the group may have got further without one.
         let position = Position { time: last.time.max(self.sessions.time()).max(time), ..last };
-        let Applier { machine, group, senders, reply, .. } = self;
+        let Applier { machine, group, senders, reply, version, .. } = self;
+        let (group, version) = (*group, *version);
         let sender = senders.get(usize::from(client.0)).map_or("?", String::as_str);
         let answered = catch_unwind(AssertUnwindSafe(|| {
             reply.clear();
-            machine.read(&ReadContext { group: *group, position, sender }, query, reply);
+            machine.read(&ReadContext { group, position, version, sender }, query, reply);
         }));
         if let Err(panic) = answered {
             return self.poison(position, Method::Read.name(), &*panic);
@@ -207,6 +266,7 @@ impl<S: StateMachine> Applier<S> {
 
     /// Applies a batch. Between two commands it looks whether somebody asks something, or whether it is to end.
     pub(super) fn apply_all(&mut self, batch: &mut Batch, ends: impl Fn() -> bool) {
+        self.give_up_if_outvoted();
         let Batch { commands, queries, again, replies, .. } = batch;
         for record in commands.iter() {
             if ends() {
@@ -227,9 +287,20 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
+    /// Stops applying if the protocol's thread has found that a majority differs from this machine.
+    #[inline]
+    pub(in crate::node) fn give_up_if_outvoted(&mut self) {
+        if !self.ill && self.progress.is_ill() {
+            self.ill = true;
+            self.observed.begin_anew(None);
+            self.notes = Notes::default();
+        }
+    }
+
     /// Reports when something is due next: a session ends, or a timer fires.
     #[inline]
     pub(in crate::node) fn note_due(&mut self) {
+        self.chain.publish();
         if self.ill {
             return;
         }
@@ -266,12 +337,14 @@ impl<S: StateMachine> Applier<S> {
         if self.ill {
             return None;
         }
-        let Applier { machine, name, voice, sessions, timers, observed, .. } = self;
+        let Applier { machine, name, voice, sessions, timers, version, chain, observed, .. } = self;
         let frozen = || {
             let mut table = Vec::new();
             sessions.write(&mut table);
             timers.write(&mut table);
             observed.place().write(&mut table);
+            table.extend(version.to_le_bytes());
+            table.extend(chain.value().to_le_bytes());
             StateWriter::begin((name, voice), WithSessions { table, value: machine.freeze() })
         };
         match catch_unwind(AssertUnwindSafe(frozen)) {
@@ -285,11 +358,13 @@ impl<S: StateMachine> Applier<S> {
 
     /// Takes over a state of `number` commands; of 0: the value with which the machine was started.
     pub(in crate::node) fn restore(&mut self, number: u64, mut chunks: VecDeque<Vec<u8>>) {
-        let Applier { machine, first, group, limits, sessions, timers, .. } = self;
+        let Applier { machine, first, group, limits, sessions, timers, version, .. } = self;
+        let mut value = 0;
         let restored = catch_unwind(AssertUnwindSafe(|| match number {
             0 => {
                 *sessions = Sessions::new(group.0, *limits);
                 *timers = SharedTimers::default();
+                *version = 1;
                 let restored = machine.restore(&mut &first[..]).map(|()| Place::default());
                 restored.map_err(|error| RestoreError(format!("its own first value cannot be read: {error}")))
             }
@@ -305,6 +380,8 @@ impl<S: StateMachine> Applier<S> {
                 let read = state.read(&mut place);
                 let place = Place::read(&mut Fields(&place[..read])).filter(|place| place.index == number);
                 let place = place.ok_or_else(|| RestoreError("it does not say of which command it is".to_owned()))?;
+                (*version, value) = read_version(&mut state)?;
+                check_version::<S>(*version)?;
                 let restored = machine.restore(&mut Bytes(state)).map(|()| place);
                 restored.map_err(|error| RestoreError(error.to_string()))
             }
@@ -312,7 +389,11 @@ impl<S: StateMachine> Applier<S> {
         match restored {
             Ok(restored) => {
                 self.ill = restored.is_err();
-                self.observed.begin_anew(restored.as_ref().ok().copied());
+                self.progress.note_version(self.version);
+                let place = restored.as_ref().ok().copied();
+                self.observed.begin_anew(place);
+                let place = place.unwrap_or_default();
+                self.chain.begin_anew((place.origin, place.index), value);
                 self.progress.note_restored(restored.map(|_| number));
                 self.note_due();
             }
@@ -353,6 +434,27 @@ impl<S: StateMachine> Applier<S> {
     pub(in crate::node) fn into_machine(self) -> Option<S> {
         (!self.ill).then_some(self.machine)
     }
+}
+
+/// Reads the version that is in force behind a state, and its chain.
+fn read_version(state: &mut StateReader<'_>) -> Result<(u32, u64), RestoreError> {
+    let mut bytes = [0; 12];
+    let read = state.read(&mut bytes);
+    let ([v0, v1, v2, v3, chain @ ..], 12) = (bytes, read) else {
+        return Err(RestoreError("it does not say which version it is of".to_owned()));
+    };
+    Ok((u32::from_le_bytes([v0, v1, v2, v3]), u64::from_le_bytes(chain)))
+}
+
+/// Refuses a version that the machine does not know.
+fn check_version<S: StateMachine>(version: u32) -> Result<(), RestoreError> {
+    let newest = S::VERSION;
+    if version <= newest {
+        return Ok(());
+    }
+    Err(RestoreError(format!(
+        "its group applies version {version} of the state machine, and this program has version {newest}"
+    )))
 }
 
 /// A method of a machine that a delivery calls.
@@ -409,8 +511,8 @@ impl<S: StateMachine> Served<'_, S> {
     fn read(&mut self, query: &[u8]) {
         *self.method = Method::Read;
         self.reply.clear();
-        let Context { group, position, sender, .. } = self.at;
-        self.machine.read(&ReadContext { group, position, sender }, query, self.reply);
+        let Context { group, position, version, sender, .. } = self.at;
+        self.machine.read(&ReadContext { group, position, version, sender }, query, self.reply);
     }
 }
 

@@ -16,6 +16,7 @@
 
 mod applier;
 mod batch;
+mod chain;
 mod commands;
 mod depth;
 mod looks;
@@ -27,6 +28,9 @@ mod work;
 mod worker;
 
 pub(super) use applier::Applier;
+#[cfg(test)]
+pub(super) use chain::Chain;
+pub(super) use chain::{Mark, Marks};
 pub(super) use commands::{Head, Record};
 pub(super) use looks::Looks;
 pub(super) use progress::Progress;

@@ -1,6 +1,6 @@
 //! How far a machine is, as other threads see it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 
 use stentor_multicast::{GroupId, RestoreError};
@@ -27,6 +27,8 @@ pub(in crate::node) struct Progress {
     /// The time at which something is due; `NEVER`: nothing is. It was found after so many commands.
     due: AtomicU64,
     due_after: AtomicU64,
+    /// The version of the machine that is in force.
+    in_force: AtomicU32,
     /// States that were taken over, or could not be.
     restores: AtomicU64,
     /// Whether the machine is poisoned, or a state was not taken over.
@@ -55,6 +57,7 @@ impl Progress {
             commands: AtomicU64::new(0),
             due: AtomicU64::new(NEVER),
             due_after: AtomicU64::new(0),
+            in_force: AtomicU32::new(1),
             restores: AtomicU64::new(0),
             ill: AtomicBool::new(false),
             rare: Mutex::default(),
@@ -110,12 +113,23 @@ impl Progress {
         }
     }
 
+    /// This version is in force. Only the thread that applies calls this.
+    pub(super) fn note_version(&self, version: u32) {
+        self.in_force.store(version, Ordering::Relaxed);
+    }
+
+    /// Returns the version of the machine that is in force.
+    pub(in crate::node) fn version(&self) -> u32 {
+        self.in_force.load(Ordering::Relaxed)
+    }
+
     /// A restore is over, whatever became of it.
     pub(super) fn note_restore_over(&self) {
         self.restores.fetch_add(1, Ordering::Release);
     }
 
-    pub(super) fn note_poisoned(&self, at: Position) {
+    /// The machine is poisoned at a place.
+    pub(in crate::node) fn note_poisoned(&self, at: Position) {
         self.rare(|rare| rare.poisoned = Some(at));
         self.ill.store(true, Ordering::Release);
     }

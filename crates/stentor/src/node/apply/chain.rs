@@ -1,0 +1,203 @@
+//! What the machines of a group's members are compared by.
+//!
+//! Members apply the same commands in the same order. If `apply` depends on nothing else, their replies are the same, too. So each member
+//! keeps a *chain*: a hash over the commands that it has applied, the replies to them and the notifications, in their order. Two members
+//! of which one differs in one reply differ in the chain from there on. The chain is part of the state, so a member that takes over a state
+//! goes on with the chain of the member that wrote it.
+//!
+//! A chain is compared at *marks*: places in the order that all members choose alike. A machine that has a digest of its value is asked for
+//! it there. Members tell each other their last marks: see `reports.rs`.
+//!
+//! # Invariants
+//! - The chain and the marks follow from the order and from the replies alone.
+//! - The thread that applies takes the lock once for each batch, and whoever looks at marks takes it some times in a second.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stentor_multicast::Incarnation;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// At each of the first so many places there is a mark, and then at each place that this divides.
+const EVERY: u64 = 64;
+/// Marks that are kept: a member may be behind by as many times `EVERY` places, and is compared nevertheless.
+const KEPT: usize = 1024;
+
+/// A place in a group's order, and what a member has there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::node) struct Mark {
+    /// The history that the place is part of.
+    pub(in crate::node) origin: Incarnation,
+    /// The number of the place. 0: nothing was applied.
+    pub(in crate::node) index: u64,
+    pub(in crate::node) chain: u64,
+    /// The machine's digest, where it has one and was asked for it.
+    pub(in crate::node) digest: Option<u64>,
+}
+
+impl Default for Mark {
+    fn default() -> Self {
+        Mark { origin: Incarnation::NONE, index: 0, chain: 0, digest: None }
+    }
+}
+
+/// The marks of a member, as other threads see them.
+#[derive(Debug, Default)]
+pub(in crate::node) struct Marks(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    marks: VecDeque<Mark>,
+    /// The last place that was applied, which need not be a mark.
+    last: Mark,
+    /// The number of places in the state that was taken over last.
+    begun: u64,
+}
+
+impl Marks {
+    fn with<T>(&self, look: impl FnOnce(&mut Kept) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the last place, and the last mark.
+    pub(in crate::node) fn last(&self) -> (Mark, Option<Mark>) {
+        self.with(|kept| (kept.last, kept.marks.back().copied()))
+    }
+
+    /// Returns the number of places in the state that was taken over last: what came before is not this member's own.
+    pub(in crate::node) fn begun(&self) -> u64 {
+        self.with(|kept| kept.begun)
+    }
+
+    /// Returns what this member has at a place of a history, if that is kept.
+    pub(in crate::node) fn at(&self, origin: Incarnation, index: u64) -> Option<Mark> {
+        let same = |mark: &&Mark| mark.index == index && mark.origin == origin;
+        self.with(|kept| kept.marks.iter().rev().find(same).or(Some(&kept.last).filter(same)).copied())
+    }
+}
+
+/// The chain of a member, on the thread that applies.
+#[derive(Debug, Default)]
+pub(in crate::node) struct Chain {
+    last: Mark,
+    /// Marks that nobody else sees yet.
+    fresh: Vec<Mark>,
+    /// Whether a place was passed since others were shown the last one.
+    is_ahead: bool,
+    marks: Arc<Marks>,
+}
+
+impl Chain {
+    pub(in crate::node) fn marks(&self) -> &Arc<Marks> {
+        &self.marks
+    }
+
+    /// Returns the value that goes with a state.
+    pub(in crate::node) fn value(&self) -> u64 {
+        self.last.chain
+    }
+
+    /// Adds what was applied, or said, at the present place.
+    #[inline]
+    pub(in crate::node) fn add(&mut self, bytes: &[u8]) {
+        self.last.chain = xxh3_64_with_seed(bytes, self.last.chain);
+    }
+
+    /// Whether there is a mark at a place.
+    #[inline]
+    pub(in crate::node) fn has_mark(index: u64) -> bool {
+        index <= EVERY || index.is_multiple_of(EVERY)
+    }
+
+    /// A place was passed. `digest` is that of the machine, if there is a mark.
+    #[inline]
+    pub(in crate::node) fn pass(&mut self, origin: Incarnation, index: u64, digest: Option<u64>) {
+        self.last = Mark { origin, index, digest, ..self.last };
+        self.is_ahead = true;
+        if Chain::has_mark(index) {
+            self.fresh.push(self.last);
+        }
+    }
+
+    /// Shows others the marks that were passed.
+    #[inline]
+    pub(in crate::node) fn publish(&mut self) {
+        if !std::mem::take(&mut self.is_ahead) {
+            return;
+        }
+        let Chain { last, fresh, marks, .. } = self;
+        marks.with(|kept| {
+            kept.last = *last;
+            kept.marks.extend(fresh.drain(..));
+            let too_many = kept.marks.len().saturating_sub(KEPT);
+            kept.marks.drain(..too_many);
+        });
+    }
+
+    /// Goes on with the chain of a state. What was before is forgotten.
+    pub(in crate::node) fn begin_anew(&mut self, (origin, index): (Incarnation, u64), chain: u64) {
+        self.fresh.clear();
+        self.last = Mark { origin, index, chain, digest: None };
+        self.is_ahead = true;
+        self.marks.with(|kept| {
+            kept.marks.clear();
+            kept.begun = index;
+        });
+        self.publish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HISTORY: Incarnation = Incarnation::FIRST;
+
+    fn passed(replies: impl IntoIterator<Item = u64>) -> Chain {
+        let mut chain = Chain::default();
+        for (index, reply) in (1..).zip(replies) {
+            chain.add(b"command");
+            chain.add(&reply.to_le_bytes());
+            chain.pass(HISTORY, index, Some(reply).filter(|_| Chain::has_mark(index)));
+        }
+        chain.publish();
+        chain
+    }
+
+    #[test]
+    fn one_reply_makes_all_later_marks_differ_and_no_earlier_one() {
+        let (one, other) = (passed(0..500), passed((0..500).map(|n| if n == 100 { 7 } else { n })));
+        let at = |chain: &Chain, index| chain.marks().at(HISTORY, index).map(|mark| mark.chain);
+        for index in (1..=64).chain((128..=448).step_by(64)).chain([500]) {
+            assert!(at(&one, index).is_some());
+            assert_eq!(at(&one, index) == at(&other, index), index <= 100, "{index}");
+        }
+        assert_eq!((at(&one, 65), at(&one, 501)), (None, None));
+        assert_eq!(one.marks().at(Incarnation { number: 2, tag: 0 }, 64), None, "another history");
+    }
+
+    #[test]
+    fn marks_have_the_digest_and_are_kept_for_a_while() {
+        let chain = passed(0..100_000);
+        let first = 100_000 / EVERY - KEPT as u64 + 1;
+        assert_eq!(chain.marks().at(HISTORY, (first - 1) * EVERY), None);
+        let mark = chain.marks().at(HISTORY, first * EVERY).expect("it is kept");
+        assert_eq!(mark.digest, Some(first * EVERY - 1));
+        let (last, mark) = chain.marks().last();
+        assert_eq!((last.index, last.digest), (100_000, None));
+        assert_eq!(mark.map(|mark| mark.index), Some(99_968));
+    }
+
+    #[test]
+    fn who_takes_over_a_state_goes_on_with_its_chain() {
+        let (mut donor, mut other) = (passed(0..70), passed(0..3));
+        other.begin_anew((HISTORY, 70), donor.value());
+        assert_eq!(other.marks().at(HISTORY, 3), None);
+        for chain in [&mut donor, &mut other] {
+            chain.add(b"more");
+            chain.pass(HISTORY, 71, None);
+            chain.publish();
+        }
+        assert_eq!(donor.marks().last().0, other.marks().last().0);
+    }
+}
