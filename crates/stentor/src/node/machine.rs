@@ -636,6 +636,8 @@ mod tests {
                 Sessions::new(GroupId(0), Limits::DEFAULT.sessions()).write(&mut state);
                 Timers::default().write(&mut state);
                 Place { index, ..Place::default() }.write(&mut state);
+                state.extend(1_u32.to_le_bytes());
+                state.extend(0_u64.to_le_bytes());
                 state.extend_from_slice(&index.to_le_bytes());
                 state
             };
@@ -645,6 +647,30 @@ mod tests {
             deliver(&mut machine, 41..=41);
             rounds(&mut machine, |_| true);
             assert!(!machine.has_room() && machine.stop().is_ok_and(|applier| applier.into_machine().is_none()));
+        }
+    }
+
+    #[test]
+    fn a_version_that_the_program_does_not_know_ends_it() {
+        let (groups, clients) = (1, Limits::DEFAULT.clients);
+        for mut machine in counts() {
+            machine.deliver(&Delivered {
+                id: MessageId { client: ClientId(clients + groups), sequence: 1 },
+                timestamp: Timestamp { time: 1, group: 0 },
+                number: 1,
+                ballot: Ballot::default(),
+                origin: Incarnation::FIRST,
+                groups: DestinationGroups::from_words(&[0]),
+                enveloped: false,
+                payload: &[],
+            });
+            rounds(&mut machine, |machine| machine.progress().failure().is_some());
+            let failure = machine.progress().failure().expect("it has one").to_string();
+            assert!(
+                failure.contains("applies version 2 of the state machine, and this program has version 1"),
+                "{failure}"
+            );
+            assert_eq!((machine.progress().version(), machine.progress().commands()), (2, 0));
         }
     }
 

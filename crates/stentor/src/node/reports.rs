@@ -9,7 +9,7 @@
 //! - *A difference.* Each report names a mark (`chain.rs`). Who has the same place compares. Of two members the one that is ahead
 //!   has the other's place, so one of them sees a difference, and both do when nothing is applied for a moment. It says so, and reports of
 //!   whom it differs.
-//! - *Outvoted.* A member is outvoted if a majority of its group say that it differs from them, and none of these differs from another. Its
+//! - *Outvoted.* A member is outvoted if a majority of its group, of which none differs from another, says that it differs from them. Its
 //!   machine is poisoned, as one that has panicked: it hands over if it leads, and takes the state of the others. Where no majority agrees,
 //!   nobody knows who is right, and all go on.
 //!
@@ -198,14 +198,16 @@ impl Reports {
         found
     }
 
-    /// The first place at which a majority says that this member differs.
+    /// The first place at which a majority, of which none differs from another, says that this member differs.
     fn outvoted_at(&self) -> Option<u64> {
         let heard = || self.others.iter().filter_map(|other| Some((other.index, &other.heard.as_ref()?.differs)));
         let accusers = || heard().filter(|(_, differs)| differs[self.me] > self.begun);
-        let agree = accusers().filter(|(_, differs)| accusers().all(|(other, _)| differs[other] == 0));
         let majority = (self.others.len() + 1) / 2 + 1;
-        let places: Vec<u64> = agree.map(|(_, differs)| differs[self.me]).collect();
-        places.iter().copied().min().filter(|_| places.len() >= majority)
+        accusers().find_map(|(one, of_one)| {
+            let agree = accusers().filter(|(other, of_other)| of_one[*other] == 0 && of_other[one] == 0);
+            let places: Vec<u64> = agree.map(|(_, differs)| differs[self.me]).collect();
+            places.iter().copied().min().filter(|_| places.len() >= majority)
+        })
     }
 }
 
