@@ -1,20 +1,25 @@
 //! Measures what reads cost: `read_latency FABRIC WAIT [ROUNDS]`, with `shm` or `roce`, and `poll`, `adaptive` or `block`.
 //!
 //! Three processes of this program are the nodes, with their machines on threads of their own. In each round the same process reads one
-//! value at a time by a [`LocalClient`]: in the order, at the leader, and at any member; and it hands a value to another thread and back.
-//! Then it reads with 256 reads under way, in the order and at the leader in turn. The last lines are medians.
+//! value at a time by a [`LocalClient`]: in the order, at the leader, and at any member. It does what a read at the leader consists of, too: it
+//! hands a value to another thread and back, and it and a fourth process write to each other on the fabric alone, there and back, and with
+//! the completion of a write. Then it reads with 256 reads under way, in the order and at the leader in turn. The last lines are medians.
 
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use stentor::runtime::{ClusterFabric, RoceFabric, ShmFabric};
 use stentor::{Cluster, Consistency, Group, LocalClient, Outcome, Turn};
 use stentor_testutil::TempDir;
 
+#[path = "common/bare_writes.rs"]
+mod bare_writes;
 #[path = "common/hand_overs.rs"]
 mod hand_overs;
 #[path = "common/nodes.rs"]
 mod nodes;
 
+use bare_writes::BareWrites;
 use hand_overs::HandOvers;
 use nodes::{Nodes, Result, configuration, wait_mode};
 
@@ -25,6 +30,7 @@ const MANY: usize = 20_000;
 /// Reads under way then.
 const UNDER_WAY: usize = 256;
 const QUERY: [u8; 16] = [7; 16];
+const USAGE: &str = "usage: read_latency shm|roce poll|adaptive|block [ROUNDS]";
 
 struct Reads {
     client: LocalClient,
@@ -59,17 +65,18 @@ impl Reads {
     }
 }
 
-fn measure(fabric: &str, mode: &str, rounds: usize) -> Result<()> {
+fn measure<F: ClusterFabric>(fabric: &str, mode: &str, rounds: usize) -> Result<()> {
     let wait = wait_mode(mode)?;
-    let directory = TempDir::new();
+    let (directory, bare) = (TempDir::new(), TempDir::new());
     let path = configuration(fabric, &directory)?;
     let nodes = Nodes::start(&path, mode)?;
     let cluster = Cluster::load(&path)?.in_directory(&*directory);
     let group = cluster.group("g1")?;
     let mut reads = Reads { client: cluster.client().wait(wait).connect_local()?, group };
     let mut hand_overs = HandOvers::start(wait);
+    let mut bare = BareWrites::<F>::start(fabric, &bare, mode)?;
     let kinds = [("Ordered", Consistency::Ordered), ("Leader", Consistency::Leader), ("Local", Consistency::Local)];
-    let mut singles: [Vec<Duration>; 4] = Default::default();
+    let mut singles: [Vec<Duration>; 6] = Default::default();
     let mut rates: [Vec<f64>; 2] = Default::default();
     for round in 0..=rounds {
         for ((_, how), times) in kinds.iter().zip(&mut singles) {
@@ -85,18 +92,30 @@ fn measure(fabric: &str, mode: &str, rounds: usize) -> Result<()> {
             hand_overs.two()?;
             singles[3].extend((round > 0).then(|| since.elapsed()));
         }
+        for _ in 0..READS {
+            let begin = Instant::now();
+            bare.there_and_back()?;
+            let back = Instant::now();
+            bare.completed()?;
+            singles[4].extend((round > 0).then(|| back - begin));
+            singles[5].extend((round > 0).then(|| back.elapsed()));
+        }
         for ((_, how), rates) in kinds.iter().zip(&mut rates) {
             let since = Instant::now();
             reads.read(*how, MANY, UNDER_WAY)?;
             rates.extend((round > 0).then(|| MANY as f64 / since.elapsed().as_secs_f64()));
         }
     }
-    let names = kinds.iter().map(|(name, _)| *name).chain(["two hand-overs"]);
+    let names = kinds.iter().map(|(name, _)| *name).chain(["two hand-overs", "there and back", "completion"]);
+    let mut medians = Vec::new();
     for (name, times) in names.zip(&mut singles) {
         times.sort_unstable();
         let at = |part: usize| times[times.len() * part / 100].as_secs_f64() * 1e6;
         println!("{fabric} {mode} {name:<16} p50 {:>7.2} us, p99 {:>8.2} us, {} times", at(50), at(99), times.len());
+        medians.push(at(50));
     }
+    let parts: f64 = medians[3..].iter().sum();
+    println!("{fabric} {mode} at the leader: {:.2} of its parts, which take {parts:.2} us", medians[1] / parts);
     let [ordered, leader] = rates.map(|mut rates| {
         rates.sort_unstable_by(f64::total_cmp);
         rates[rates.len() / 2]
@@ -109,13 +128,24 @@ fn measure(fabric: &str, mode: &str, rounds: usize) -> Result<()> {
     Ok(())
 }
 
+/// The rounds that are asked for.
+fn count(words: &[&str]) -> Result<usize> {
+    match words {
+        [] => Ok(20),
+        [rounds] => Ok(rounds.parse()?),
+        _ => Err(USAGE.into()),
+    }
+}
+
 fn main() -> Result<()> {
     let words: Vec<_> = std::env::args().skip(1).collect();
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["node", path, name, mode] => Nodes::run(path, name, mode),
-        [fabric, mode] => measure(fabric, mode, 20),
-        [fabric, mode, rounds] => measure(fabric, mode, rounds.parse()?),
-        _ => Err("usage: read_latency shm|roce poll|adaptive|block [ROUNDS]".into()),
+        ["echo", "shm", directory, mode] => bare_writes::echo::<ShmFabric>("shm", directory, mode),
+        ["echo", "roce", directory, mode] => bare_writes::echo::<RoceFabric>("roce", directory, mode),
+        ["shm", mode, ref rounds @ ..] => measure::<ShmFabric>("shm", mode, count(rounds)?),
+        ["roce", mode, ref rounds @ ..] => measure::<RoceFabric>("roce", mode, count(rounds)?),
+        _ => Err(USAGE.into()),
     }
 }

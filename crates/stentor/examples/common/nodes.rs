@@ -11,6 +11,8 @@ use stentor::{Cluster, Context, Reply, StateMachine, Stateless, WaitMode};
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const NAMES: [&str; 3] = ["n1", "n2", "n3"];
+/// The key of clusters on a network.
+pub(crate) const KEY: &str = "0123456789abcdef0123456789abcdef";
 
 /// Replies with the number of commands.
 #[derive(Default)]
@@ -43,7 +45,7 @@ pub(crate) fn wait_mode(name: &str) -> Result<WaitMode> {
 }
 
 pub(crate) fn configuration(fabric: &str, directory: &Path) -> Result<PathBuf> {
-    std::fs::write(directory.join("key"), "0123456789abcdef0123456789abcdef")?;
+    std::fs::write(directory.join("key"), KEY)?;
     let path = directory.join("cluster.toml");
     let process = |n: u8| format!("{{ id = \"n{n}\", address = \"127.77.0.{n}:7001\" }}");
     let processes = [1, 2, 3].map(process).join(", ");
