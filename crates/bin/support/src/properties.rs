@@ -8,7 +8,7 @@ use stentor_checker::Report;
 use crate::Style;
 
 /// The properties in words.
-const TITLES: [(&str, &str); 48] = [
+const TITLES: [(&str, &str); 49] = [
     ("B1", "agreement"),
     ("B2", "validity"),
     ("B3", "integrity"),
@@ -44,6 +44,7 @@ const TITLES: [(&str, &str); 48] = [
     ("X8", "session order"),
     ("X9", "queries"),
     ("X10", "reads"),
+    ("X11", "notifications"),
     ("M1", "integrity"),
     ("M2", "uniform agreement"),
     ("M3", "validity"),

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use stentor_fabric::SplitMix64;
 use stentor_multicast::{GroupId, NodeError};
-use stentor_simulation::sessions::{Machine, Service, ServiceRun, Shape};
+use stentor_simulation::sessions::{Machine, Mutant, Service, ServiceRun, Shape};
 
 use super::applies::Applies;
 use super::clients::Clients;
@@ -215,6 +215,7 @@ impl<S: StateMachine> SimCluster<S> {
             shape: self.shape(),
             machine: self.hosts(&wrongs),
             workload: Rc::clone(&clients) as Rc<RefCell<dyn stentor_simulation::sessions::Workload>>,
+            mutant: Mutant::None,
         };
         let run = service.run(seed, tells).map_err(|error: NodeError| SimError::Start(error.to_string()))?;
         let clients = clients.borrow();

@@ -1,5 +1,6 @@
 //! A client with its session, as the library's client keeps it; it may die at any of its writes.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -7,14 +8,16 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimFabric;
 use stentor_multicast::{Client, ClientId, GroupId, Incarnation, NodeError, SubmitError, Wants};
 use stentor_session::{
-    Caller, CallerConfig, CallerError, Envelope, Event, Fate, Pair, ReplyRecord, SessionId, Ticket, Why,
+    Caller, CallerConfig, CallerError, Envelope, Event, Fate, Notified, Pair, ReplyRecord, SessionId, Ticket, Why,
 };
 
 use super::client_reads::ClientReads;
 use super::disk::Written;
+use super::note_ledger::Count;
+use super::scripted::Scripted;
 use super::served::TOKEN_BYTES;
 use super::shared::Shared;
-use super::told::Told;
+use super::told::{News, Told};
 use super::workload::{Begun, Next, Turn};
 use crate::chance::Chance;
 use crate::clocks::EPOCH_NS;
@@ -64,6 +67,8 @@ pub(super) struct ClientActor {
     pub(super) client: Client<SimFabric>,
     pub(super) id: ClientId,
     pub(super) me: ProcessId,
+    /// The number of the process, from 1.
+    process: u64,
     pub(super) caller: Option<Caller>,
     pub(super) stage: Stage,
     pub(super) chance: Chance,
@@ -88,6 +93,10 @@ pub(super) struct ClientActor {
     pub(super) rests_until_ns: u64,
     superseded: bool,
     pub(super) reads: Option<ClientReads>,
+    /// Reads that the workload asks for.
+    pub(super) scripted: Scripted,
+    /// Requests of the present generation to which groups have replied.
+    pub(super) replied: HashSet<(u64, GroupId)>,
     pub(super) shared: Rc<Shared>,
 }
 
@@ -104,6 +113,7 @@ impl ClientActor {
             client,
             id,
             me,
+            process: incarnation,
             caller: None,
             stage: if done { Stage::Done } else { Stage::Beginning },
             skew_ns: chance.between(0, 2 * SKEW_NS),
@@ -121,6 +131,8 @@ impl ClientActor {
             rests_until_ns: 0,
             superseded: false,
             reads: ClientReads::new(shared, me, incarnation),
+            scripted: Scripted::new(shared, me, incarnation),
+            replied: HashSet::new(),
             shared: Rc::clone(shared),
         })
     }
@@ -139,6 +151,7 @@ impl ClientActor {
         }
         if self.is_up() && !self.superseded && self.stage != Stage::Done {
             self.read(now_ns);
+            self.look_for_scripted(now_ns);
         }
         while self.is_up() && !self.superseded && self.submit_next(now_ns) {
             worked = true;
@@ -206,12 +219,16 @@ impl ClientActor {
                 let (from, bytes) = (reply.member, reply.bytes.to_vec());
                 if let Ok(record) = ReplyRecord::parse(&bytes) {
                     self.take_read(now_ns, from, &record);
+                    self.take_scripted(now_ns, from, &record);
                 }
                 continue;
             }
             self.origins[usize::from(reply.group.0)] = record.position.incarnation;
             let Some(caller) = &mut self.caller else { continue };
             let session = caller.id();
+            if record.session == session && record.generation == caller.generation() {
+                self.replied.insert((record.request, reply.group));
+            }
             match caller.on_reply(reply.group, &record) {
                 Some(Event::Finished(finished)) => {
                     let name = (finished.generation, finished.word, finished.request);
@@ -227,6 +244,12 @@ impl ClientActor {
                         sent.given_up = true;
                         caller.lost(sent.request, Why::TimedOut);
                     }
+                }
+                Some(Event::Notified(Notified { group, missed, is_one })) => {
+                    let count = Count { session, group, generation: record.generation, since: record.end };
+                    let one = is_one.then(|| (record.position, record.bytes.to_vec()));
+                    let from = reply.member;
+                    self.take_news(now_ns, from, count, &News { group, missed, one });
                 }
                 Some(_) | None => {}
             }
@@ -291,7 +314,13 @@ impl ClientActor {
             self.shared.world.wake_at(self.me, self.not_before_ns);
             return false;
         }
-        let Some(to) = self.next_to.take().or_else(|| self.next_groups(now_ns)) else { return false };
+        if self.next_to.is_none() && self.scripted.next.is_none() {
+            self.ask_next(now_ns);
+        }
+        if let Some(read) = self.scripted.next.take() {
+            return self.submit_read(now_ns, read);
+        }
+        let Some(to) = self.next_to.take() else { return false };
         // Most of those that wait for room do not begin.
         if self.client.next_id(&to, &[]).is_err() && self.chance.between(0, 15) > 0 {
             self.next_to = Some(to);
@@ -320,20 +349,26 @@ impl ClientActor {
         if !self.begun(now_ns, request, to) {
             return false;
         }
-        let pause = self.shared.scenario.base.pause_ns;
-        self.not_before_ns = now_ns + self.chance.between(0, pause);
+        self.pause(now_ns);
         true
     }
 
-    /// Asks what comes next. Returns the groups of a call.
-    fn next_groups(&mut self, now_ns: u64) -> Option<Vec<GroupId>> {
+    /// Begins nothing for a while.
+    pub(super) fn pause(&mut self, now_ns: u64) {
+        let pause = self.shared.scenario.base.pause_ns;
+        self.not_before_ns = now_ns + self.chance.between(0, pause);
+    }
+
+    /// Asks what comes next.
+    fn ask_next(&mut self, now_ns: u64) {
         let shared = Rc::clone(&self.shared);
-        let session = self.caller.as_ref()?.id();
-        let groups = shared.topology.groups();
-        let mut turn = Turn { client: self.id, session, now_ns, groups, chance: &mut self.chance };
+        let Some(session) = self.caller.as_ref().map(Caller::id) else { return };
+        let (process, groups) = (self.process, shared.topology.groups());
+        let mut turn = Turn { client: self.id, process, session, now_ns, groups, chance: &mut self.chance };
         let next = shared.workload.borrow_mut().next(&mut turn);
         match next {
-            Next::Call(to) => return Some(to),
+            Next::Call(to) => self.next_to = Some(to),
+            Next::Read(group, guarantee) => self.scripted.next = Some((group, guarantee)),
             Next::Later => {}
             Next::Wait(ns) => {
                 self.not_before_ns = now_ns.saturating_add(ns);
@@ -341,7 +376,6 @@ impl ClientActor {
             }
             Next::Done => shared.disks[usize::from(self.id.0)].borrow_mut().left = 0,
         }
-        None
     }
 
     /// Writes a command down that has begun, and sends it. Returns whether it was sent.
@@ -405,7 +439,8 @@ impl ClientActor {
     /// Draws some groups.
     pub(super) fn draw_groups(&mut self) -> Vec<GroupId> {
         let (groups, client) = (self.shared.topology.groups(), self.id);
-        Turn { client, session: SessionId(0), now_ns: 0, groups, chance: &mut self.chance }.draw_groups()
+        let session = SessionId(0);
+        Turn { client, process: 0, session, now_ns: 0, groups, chance: &mut self.chance }.draw_groups()
     }
 
     /// Whether it ends its session because groups have no room for it: clients that wait for each other's places would wait for ever.
@@ -426,14 +461,15 @@ impl ClientActor {
             .collect();
         format!(
             "client {} is {:?}, open: {open}, in generation {}, {} commands to go, asks {asks:?} groups, wants {:?}, {} messages \
-             outstanding; open: {}",
+             outstanding; open: {}; hears of notifications: {}",
             self.id.0,
             self.stage,
             caller.map_or(0, Caller::generation),
             disk.left,
             self.wanted,
             self.client.outstanding(),
-            tickets.join(", ")
+            tickets.join(", "),
+            self.unheard().unwrap_or_else(|| "all".to_owned())
         )
     }
 }
@@ -450,7 +486,7 @@ fn told(fate: Fate<'_>) -> Told {
 }
 
 /// What a client was told, in words.
-fn in_words(told: &Told, token: u64) -> String {
+pub(super) fn in_words(told: &Told, token: u64) -> String {
     match told {
         Told::Applied(replies) => {
             let replies = replies.iter().map(|(group, position, bytes)| {

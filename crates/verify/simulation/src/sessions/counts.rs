@@ -79,6 +79,14 @@ stentor_fabric_sim::counts! {
         reads_elsewhere,
         /// Time entries that were ordered because a read comes after a later time than the group had reached.
         entries_for_reads,
+        /// Notifications that machines sent to open sessions.
+        notifications,
+        /// Those that clients got.
+        notifications_heard,
+        /// Those of which clients were told that they were lost.
+        notifications_missed,
+        /// Times that a client with nothing else to do waited to hear of notifications.
+        notifications_awaited,
         /// Commands to more than one group that were applied.
         applied_in_several_groups,
     }
@@ -86,7 +94,7 @@ stentor_fabric_sim::counts! {
 
 impl SessionCounts {
     /// The rare states that a simulation run must reach.
-    pub(super) const CLAIMS: [&'static str; 22] = [
+    pub(super) const CLAIMS: [&'static str; 25] = [
         "tables_full",
         "sessions_run_out",
         "sessions_ended",
@@ -109,5 +117,8 @@ impl SessionCounts {
         "reads_local",
         "reads_elsewhere",
         "entries_for_reads",
+        "notifications_heard",
+        "notifications_missed",
+        "notifications_awaited",
     ];
 }

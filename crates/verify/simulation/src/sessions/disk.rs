@@ -17,6 +17,8 @@ pub(super) struct Disk {
     pub(super) key: Option<SessionKey>,
     /// Written before the command is sent, and removed when its fate is known.
     pub(super) tickets: Vec<Written>,
+    /// Reads outside the order that the workload has asked for, and that have not ended: their tokens.
+    pub(super) reads: Vec<u64>,
     /// Commands that are still to be begun.
     pub(super) left: u64,
     /// When so many commands are left the session is ended, and another one is opened; `None`: not any more.

@@ -106,6 +106,7 @@ impl ClientActor {
             Kind::Open | Kind::TakeUp if caller.is_open() => {
                 disk.key = Some(caller.key());
                 self.stage = Stage::Open;
+                self.replied.clear();
                 self.sent.clear();
                 self.asked.clear();
                 if kind == Kind::Open {
@@ -176,8 +177,12 @@ impl ClientActor {
     fn look_for_end(&mut self) {
         let disk = self.shared.disks[usize::from(self.id.0)].borrow();
         let is_over = disk.left == 0 || disk.is_to_end() || self.makes_room();
-        let is_idle = is_over && disk.tickets.is_empty();
+        let is_idle = is_over && disk.tickets.is_empty() && disk.reads.is_empty();
         drop(disk);
+        if is_idle && self.awaits_notes().is_some() {
+            self.shared.counts.borrow_mut().notifications_awaited += 1;
+            return;
+        }
         if is_idle {
             let word = self.word();
             if self.caller.as_mut().is_some_and(|caller| caller.end(word).is_ok()) {

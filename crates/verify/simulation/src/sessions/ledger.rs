@@ -9,6 +9,7 @@ use stentor_multicast::{ClientId, GroupId, Timestamp};
 use stentor_session::{Outcome, Position, SessionId, SessionLimits, Why};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::note_ledger::{NoteLedger, Notes};
 use super::read_ledger::ReadLedger;
 use super::tally::{is_query, state_in};
 use super::told::Told;
@@ -82,6 +83,8 @@ pub(super) struct Ledger {
     values_differ: bool,
     /// Reads outside the order.
     pub(super) reads: ReadLedger,
+    /// Notifications.
+    pub(super) notes: NoteLedger,
     /// Places whose effect is known.
     seen: HashSet<Place>,
     /// What each group has replied to the last command: digest and count.
@@ -98,7 +101,8 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// The properties, by name.
-    pub(super) const PROPERTIES: [&'static str; 10] = ["X1", "X10", "X2", "X3", "X4", "X5", "X6", "X7", "X8", "X9"];
+    pub(super) const PROPERTIES: [&'static str; 11] =
+        ["X1", "X10", "X11", "X2", "X3", "X4", "X5", "X6", "X7", "X8", "X9"];
 
     /// Returns the ledger of a run with these tables, of a [`Tally`](super::tally::Tally) or of another machine.
     pub(super) fn new(limits: SessionLimits, of_tally: bool) -> Ledger {
@@ -191,8 +195,21 @@ impl Ledger {
         self.ended(place.0, passed.sessions());
         let entry = self.passed.entry(place);
         let is_first = matches!(entry, Entry::Vacant(_));
-        entry.or_insert(passed);
+        let passed = entry.or_insert(passed);
+        if is_first {
+            passed.sessions().for_each(|session| self.notes.ended(place.0, session));
+        }
         is_first && have_ended
+    }
+
+    /// Whether no member has applied what is at a place.
+    pub(super) fn is_new(&self, place: Place) -> bool {
+        !self.states.contains_key(&place)
+    }
+
+    /// Returns the place of a command in the order of a group, if a member has applied it there.
+    pub(super) fn place_of(&self, token: u64, group: GroupId) -> Option<u64> {
+        Some(self.commands.get(&token)?.applied.get(&group)?.number)
     }
 
     /// A member has this table and this value after this delivery.
@@ -304,9 +321,10 @@ impl Ledger {
         (verdicts, first)
     }
 
-    /// Returns where calls were applied, and all places.
-    pub(super) fn into_places(self) -> (AppliedCalls, BTreeMap<(GroupId, u64), Passed>) {
-        (self.commands.into_iter().map(|(token, command)| (token, command.applied)).collect(), self.passed)
+    /// Returns where calls were applied, all places, and what machines notified sessions of there.
+    pub(super) fn into_places(self) -> (AppliedCalls, BTreeMap<Place, Passed>, BTreeMap<Place, Notes>) {
+        let applied = self.commands.into_iter().map(|(token, command)| (token, command.applied)).collect();
+        (applied, self.passed, self.notes.into_notes())
     }
 }
 

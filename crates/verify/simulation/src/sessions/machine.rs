@@ -26,6 +26,11 @@ pub trait Machine {
         None
     }
 
+    /// Hands over the notifications that it has sent since the last time, in order: to whom, and what.
+    fn take_notes(&mut self, each: &mut dyn FnMut(SessionId, &[u8])) {
+        let _ = each;
+    }
+
     /// Writes the state for a member that lacks it.
     fn write(&self, out: &mut Vec<u8>);
 

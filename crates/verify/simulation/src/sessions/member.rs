@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimFabric;
-use stentor_multicast::{Application, Ballot, ClientId, Delivered, GroupId, Member, NodeError, ReplicaConfig};
-use stentor_session::{Answer, Answers, At, Kind, Reads, ReadyRead, Sessions, Verdict};
+use stentor_multicast::{Application, Ballot, Delivered, GroupId, Member, NodeError, ReplicaConfig};
+use stentor_session::{
+    Answer, AnswerBuffer, Answers, At, Kind, Reads, ReadyRead, ReplyRecord, SessionId, Sessions, Verdict,
+};
 
 use super::ledger::Passed;
 use super::machine::{Machine, Place};
+use super::note_ledger::{Count, Notes};
 use super::reading;
 use super::served::{Done, Served};
 use super::shared::Shared;
@@ -25,8 +28,8 @@ struct Applied {
     machine: Box<dyn Machine>,
     /// The state with which the machine began.
     first: Vec<u8>,
-    /// What is to be said: client, whether by all members, record.
-    replies: Vec<(ClientId, bool, Vec<u8>)>,
+    /// What is to be said.
+    replies: AnswerBuffer,
     /// Commands that were applied in this step.
     tokens: Vec<u64>,
 }
@@ -74,7 +77,7 @@ impl MemberActor {
                 sessions: shared.table(group),
                 machine,
                 first,
-                replies: Vec::new(),
+                replies: AnswerBuffer::default(),
                 tokens: Vec::new(),
             },
             answers: Answers::new(topology.clients()),
@@ -110,29 +113,23 @@ impl MemberActor {
 
     /// Says what came of this step and what is to be said again, in the order of a node's round.
     fn answer(&mut self) -> bool {
-        let MemberActor { member, applied, answers, said, shared, .. } = self;
-        let mut again = 0;
+        let MemberActor { member, me, applied, answers, said, shared, .. } = self;
+        let (mut again, number) = (0, member.applied());
         let looked = answers.look(member, |client| {
+            shared.said_again.borrow_mut().insert((*me, client), number);
             if shared.mutant.says_once() {
                 return;
             }
             applied.sessions.replies_of(client.0, |record| {
                 again += 1;
-                applied.replies.push((client, true, record.to_vec()));
+                applied.replies.push(&Answer::again(client, record));
             });
         });
         if member.replica().is_leader() {
             said.append(&mut applied.tokens);
         }
         applied.tokens.clear();
-        let replies = applied.replies.iter();
-        let replies = replies.map(|(client, by_all, record)| Answer {
-            client: *client,
-            by_all: *by_all,
-            is_notification: false,
-            record,
-        });
-        answers.send(member, replies);
+        answers.send(member, applied.replies.iter());
         applied.replies.clear();
         let mut counts = shared.counts.borrow_mut();
         counts.records_said_again += again;
@@ -142,12 +139,13 @@ impl MemberActor {
 
     /// Answers reads outside the order.
     fn answer_reads(&mut self, now: Duration) -> bool {
-        let MemberActor { member, applied, reads, .. } = self;
+        let MemberActor { member, applied, reads, shared, .. } = self;
         let (mut ready, time) = (Vec::new(), applied.sessions.time());
-        let worked = reads.look(member, (now, true), |read| ready.push((read.client, read.name, read.time)));
-        for (client, name, least) in ready {
-            let read = ReadyRead { client, name, time: least, query: &[] };
-            reading::answer(member, &mut *applied.machine, (time, &read));
+        let worked = reads
+            .look(member, (now, true), |read| ready.push((read.client, read.name, read.time, read.query.to_vec())));
+        for (client, name, least, query) in ready {
+            let read = ReadyRead { client, name, time: least, query: &query };
+            reading::answer(member, &mut *applied.machine, (time, &read), shared);
         }
         worked
     }
@@ -224,6 +222,24 @@ fn order_what_is_due(member: &mut Member<SimFabric>, app: &mut App<'_>, now: Dur
     has_come.is_some_and(|(due, _)| member.order_time(due.saturating_sub(1), app).is_some())
 }
 
+/// Where a message is delivered.
+fn at<'a>(delivered: &Delivered<'_>, destinations: &'a [GroupId]) -> At<'a> {
+    let Delivered { timestamp, number, origin, id, .. } = *delivered;
+    At { time: timestamp, index: number, incarnation: origin, destinations, client: id.client.0 }
+}
+
+/// With which others a notification is counted.
+fn count_of(group: GroupId, answer: &Answer<'_>) -> Option<Count> {
+    let ReplyRecord { session, generation, end, .. } = ReplyRecord::parse(answer.record).ok()?;
+    Some(Count { session, group, generation, since: end })
+}
+
+/// What a machine sends, in words.
+fn notifies(group: GroupId, number: u64, session: SessionId, bytes: &[u8]) -> String {
+    let text = bytes[..bytes.len().min(60)].escape_ascii();
+    format!("group {} notifies session {:08x} at {number}: \"{text}\"", group.0, session.0 >> 96)
+}
+
 /// The application of one step.
 struct App<'a> {
     now_ns: u64,
@@ -251,13 +267,7 @@ impl App<'_> {
             counts.sessions_run_out += done.ran_out.len() as u64;
             return;
         }
-        let at = At {
-            time: timestamp,
-            index: number,
-            incarnation: delivered.origin,
-            destinations: &groups,
-            client: client.0,
-        };
+        let at = at(delivered, &groups);
         let judged = match sessions.deliver(&at, delivered.payload, &mut service) {
             Ok(judged) if delivered.enveloped => judged,
             Ok(_) => {
@@ -274,11 +284,38 @@ impl App<'_> {
             (Verdict::Duplicate, Kind::Resolve) => counts.questions_from_cache += 1,
             _ => {}
         }
-        let Answer { client, by_all, record, .. } = Answer::to(client, &judged);
-        replies.push((client, by_all, record.to_vec()));
+        replies.push(&Answer::to(client, &judged));
         // Those of mutants may end otherwise.
         let ends = judged.verdict == Verdict::CarriedOut(Kind::End);
         counts.sessions_run_out += (done.ran_out.len() + done.ended.len() - usize::from(ends)) as u64;
+    }
+
+    /// Says what the machine has sent to sessions at a delivery, behind the answer.
+    fn notify(&mut self, delivered: &Delivered<'_>) {
+        let Applied { group, sessions, machine, replies, .. } = &mut *self.applied;
+        let (group, shared, number) = (*group, self.shared, delivered.number);
+        let (groups, mut notes): (Vec<GroupId>, _) = (delivered.groups.iter().collect(), Notes::new());
+        machine.take_notes(&mut |session, bytes| notes.push((session, bytes.to_vec())));
+        let (at, mut ledger) = (at(delivered, &groups), shared.ledger.borrow_mut());
+        let is_first = ledger.is_new((group, number));
+        for (session, bytes) in &notes {
+            let times = if shared.mutant.notifies_twice() { 2 } else { 1 };
+            for time in 0..times {
+                let Some(answer) = sessions.notify(&at, *session, bytes) else { break };
+                replies.push(&answer);
+                if is_first
+                    && time == 0
+                    && let Some(count) = count_of(group, &answer)
+                {
+                    ledger.notes.counts(count, number, bytes);
+                    shared.counts.borrow_mut().notifications += 1;
+                    shared.tell(|| notifies(group, number, *session, bytes));
+                }
+            }
+        }
+        if let Err(why) = ledger.notes.sent((group, number), self.me, notes, is_first) {
+            ledger.violate("X11", why);
+        }
     }
 
     fn judge(&self, number: u64) {
@@ -327,6 +364,7 @@ impl Application for App<'_> {
             self.shared.record("judge", self.now_ns, self.me, &[number, time]);
         }
         drop(ledger);
+        self.notify(delivered);
         self.judge(number);
         self.shared.deliveries.set(self.shared.deliveries.get() + 1);
         self.shared.world.mark(self.me, format_args!("deliver {}", delivered.id));

@@ -21,6 +21,7 @@
 //! | X8 | a command comes after everything that its caller had heard of when it began, in whatever groups |
 //! | X9 | a query is answered by the state after the commands before it, and changes nothing |
 //! | X10 | a read outside the order has what its guarantee says: see `read_ledger.rs` |
+//! | X11 | machines of a group send the same notifications; a session gets each once, in order, as it was sent, or is told that it was lost: see `note_ledger.rs` |
 
 mod client;
 mod client_reads;
@@ -32,10 +33,13 @@ mod ledger;
 mod machine;
 mod member;
 mod mutant;
+mod note_ledger;
+mod notified;
 mod read_ledger;
 mod reading;
 mod run;
 mod scenario;
+mod scripted;
 mod served;
 mod service;
 mod shared;
@@ -48,8 +52,9 @@ pub use counts::SessionCounts;
 pub use ledger::{Applied, AppliedCalls, Passed};
 pub use machine::{Machine, Place};
 pub use mutant::Mutant;
+pub use note_ledger::Notes;
 pub use run::{RunReport, record_seed, run_seed, run_seed_without_reads};
 pub use scenario::{Scenario, Shape};
 pub use service::{Service, ServiceRun};
-pub use told::Told;
+pub use told::{News, Told};
 pub use workload::{Begun, Next, Turn, Workload};

@@ -29,6 +29,14 @@ stentor_fabric::mutants! {
     ReadIgnoresVectors, "read-ignores-vectors", "X10";
     /// A leader answers a read whatever time it comes after.
     ReadIgnoresTime, "read-ignores-time", "X10";
+    /// A read names a place before that whose state it shows.
+    ReadMisplaced, "read-misplaced", "X10";
+    /// The number of notifications is not told with the replies that are said again.
+    TellsNoNumber, "tells-no-number", "X11";
+    /// A notification keeps its number for the next one.
+    NumbersTwice, "numbers-twice", "X11";
+    /// A member counts a notification, and says it, twice.
+    NotifiesTwice, "notifies-twice", "X11";
 }
 
 impl Mutant {
@@ -42,6 +50,8 @@ impl Mutant {
             Mutant::TableEnd => session::Mutant::TableEnd,
             Mutant::OneCopySpeaksForAll => session::Mutant::OneCopySpeaksForAll,
             Mutant::AppliesQueries => session::Mutant::AppliesQueries,
+            Mutant::TellsNoNumber => session::Mutant::TellsNoNumber,
+            Mutant::NumbersTwice => session::Mutant::NumbersTwice,
             _ => session::Mutant::None,
         };
         #[cfg(not(feature = "plants"))]
@@ -64,6 +74,20 @@ impl Mutant {
     pub(super) fn reads_forget_time(self) -> bool {
         #[cfg(feature = "plants")]
         return self == Mutant::ReadsForgetTime;
+        #[cfg(not(feature = "plants"))]
+        false
+    }
+
+    pub(super) fn misplaces_reads(self) -> bool {
+        #[cfg(feature = "plants")]
+        return self == Mutant::ReadMisplaced;
+        #[cfg(not(feature = "plants"))]
+        false
+    }
+
+    pub(super) fn notifies_twice(self) -> bool {
+        #[cfg(feature = "plants")]
+        return self == Mutant::NotifiesTwice;
         #[cfg(not(feature = "plants"))]
         false
     }

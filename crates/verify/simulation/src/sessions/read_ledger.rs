@@ -45,13 +45,14 @@ impl ReadLedger {
         self.deliveries.range((group, 0)..=(group, u64::MAX)).next_back().map_or(0, |((_, number), _)| *number)
     }
 
-    /// A read was answered. `furthest`: how many deliveries some member had made when it was sent.
+    /// A read was answered. `furthest`: how many deliveries some member had made when it was sent. `state`: what it shows, if that tells
+    /// the state of a [`Tally`](super::tally::Tally).
     pub(super) fn answered(
         &mut self,
         group: GroupId,
         (guarantee, furthest): (ReadGuarantee, u64),
         position: &Position,
-        state: [u64; 2],
+        state: Option<[u64; 2]>,
     ) -> Result<(), String> {
         let Position { timestamp, index, .. } = *position;
         let (least, not_before) = match guarantee {
@@ -70,7 +71,7 @@ impl ReadLedger {
             return Err(format!("a read of group {} at time {} comes after {not_before}", group.0, timestamp.time));
         }
         let right = self.states.range((group, 0)..=(group, index)).next_back().map_or([0; 2], |(_, state)| *state);
-        if state != right {
+        if state.is_some_and(|state| state != right) {
             return Err(format!("a read of group {} has another state than that after delivery {index}", group.0));
         }
         if let ReadGuarantee::Leader { .. } = guarantee {
@@ -145,7 +146,7 @@ mod tests {
             (ReadGuarantee::Local, 4, position(20, 2), [7, 1], true),
             (ReadGuarantee::Local, 4, position(20, 2), [9, 2], false),
         ] {
-            let judged = ledger().answered(GROUP, (guarantee, furthest), &answer, state);
+            let judged = ledger().answered(GROUP, (guarantee, furthest), &answer, Some(state));
             assert_eq!(judged.is_ok(), is_right, "{guarantee:?} {answer:?}");
         }
     }
@@ -155,7 +156,8 @@ mod tests {
         for (not_before, is_right) in [(39, true), (40, false)] {
             let mut ledger = ledger();
             let answer = position(40, 3);
-            let judged = ledger.answered(GROUP, (ReadGuarantee::Leader { not_before }, 0), &answer, [7, 1]);
+            let leader = ReadGuarantee::Leader { not_before };
+            let judged = ledger.answered(GROUP, (leader, 0), &answer, Some([7, 1]));
             assert_eq!((judged, ledger.close().is_none()), (Ok(()), is_right));
         }
     }

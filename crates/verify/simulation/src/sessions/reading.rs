@@ -4,12 +4,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use stentor_fabric_sim::SimFabric;
-use stentor_multicast::{GroupId, Member};
+use stentor_multicast::{GroupId, Member, Timestamp};
 use stentor_session::{Outcome, Position, ReadGuarantee, ReadOutcome, ReadyRead, ReplyRecord};
 
 use super::client::ClientActor;
 use super::client_reads::UnderWay;
 use super::machine::{Machine, Place};
+use super::shared::Shared;
 use super::tally::state_in;
 
 /// After this a read is given up, ns.
@@ -72,7 +73,7 @@ impl ClientActor {
             ReadOutcome::Answered { position, bytes, .. } => {
                 counts.reads_answered += 1;
                 let state = state_in(bytes.unwrap_or_default());
-                if let Err(why) = ledger.reads.answered(group, (guarantee, furthest), &position, state) {
+                if let Err(why) = ledger.reads.answered(group, (guarantee, furthest), &position, Some(state)) {
                     ledger.violate("X10", why);
                 }
             }
@@ -82,17 +83,28 @@ impl ClientActor {
 }
 
 /// Answers a read at a member.
-pub(super) fn answer(member: &mut Member<SimFabric>, machine: &mut dyn Machine, (time, read): (u64, &ReadyRead<'_>)) {
+pub(super) fn answer(
+    member: &mut Member<SimFabric>,
+    machine: &mut dyn Machine,
+    (time, read): (u64, &ReadyRead<'_>),
+    shared: &Shared,
+) {
     let (group, index) = (member.replica().group(), member.applied());
     let (client, last) = (read.client, member.last_timestamp());
-    let timestamp = stentor_multicast::Timestamp { time: last.time.max(time).max(read.time), ..last };
+    let timestamp = Timestamp { time: last.time.max(time).max(read.time), ..last };
     let place =
         Place { token: 0, group, groups: &[group], timestamp, number: index, client: Some(client), session: None };
     let mut bytes = Vec::new();
     machine.query(&place, read.query, &mut bytes);
-    let position = Position { timestamp, index, incarnation: member.replica().origin_of(index) };
+    let incarnation = member.replica().origin_of(index);
+    let index = if shared.mutant.misplaces_reads() { index.saturating_sub(1) } else { index };
+    let position = Position { timestamp, index, incarnation };
+    let (outcome, bytes) = match bytes.len() <= shared.scenario.sessions.reply_bytes as usize {
+        true => (Outcome::Applied, &bytes[..]),
+        false => (Outcome::Overflow, &[][..]),
+    };
     let mut record = Vec::new();
-    ReplyRecord::read(read.name, Outcome::Applied, position, &bytes[..bytes.len().min(16)]).write(&mut record);
+    ReplyRecord::read(read.name, outcome, position, bytes).write(&mut record);
     // Where there is no room the client asks again.
     let _ = member.reply(client, &[&record]);
 }

@@ -87,6 +87,16 @@ enum Actor {
     Client(Box<ClientActor>),
 }
 
+impl Actor {
+    /// The notifications without which a client does not end its session, in words.
+    fn awaits(&self) -> Option<String> {
+        match self {
+            Actor::Member(_) => None,
+            Actor::Client(client) => client.awaits_notes(),
+        }
+    }
+}
+
 /// Everybody in a run.
 struct Run {
     shared: Rc<Shared>,
@@ -181,6 +191,7 @@ pub(super) fn run(seed: u64, parts: Parts, mutant: Mutant, record: Record) -> Re
         stamp: Cell::new(0),
         leaders: Cell::new(0),
         restores: Cell::new(0),
+        said_again: RefCell::default(),
     });
     let incarnations = vec![1; shared.topology.processes()];
     let mut run = Run { shared, actors: Vec::new(), incarnations, writes: 0, phases: Phases::default() };
@@ -281,6 +292,7 @@ impl Run {
             Actor::Client(actor) => actor.stand(),
         };
         let stuck: Vec<String> = if finished { Vec::new() } else { self.actors.iter().flatten().map(stand).collect() };
+        let awaited: Vec<String> = self.actors.iter().flatten().filter_map(Actor::awaits).collect();
         let missing = self.shared.progress.borrow().missing(&self.shared.topology).filter(|_| !finished);
         self.actors.clear();
         self.shared.tell(|| if finished { "every client came to its end" } else { "the time is over" }.to_owned());
@@ -291,6 +303,9 @@ impl Run {
         let mut log = shared.nemesis.borrow().log().to_vec();
         log.extend(missing.map(|missing| format!("in the end: {missing}")));
         log.extend(stuck.iter().cloned());
+        if let Some(why) = awaited.into_iter().next().filter(|_| !finished) {
+            ledger.violate("X11", why);
+        }
         if !finished {
             ledger.violate("X7", stuck.join("\n  "));
         }

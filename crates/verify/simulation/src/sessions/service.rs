@@ -9,6 +9,7 @@ use stentor_multicast::{GroupId, NodeError};
 use super::ledger::{AppliedCalls, Passed};
 use super::machine::Machine;
 use super::mutant::Mutant;
+use super::note_ledger::Notes;
 use super::run::{self, Parts, RunReport};
 use super::scenario::{Scenario, Shape};
 use super::story::Story;
@@ -23,6 +24,8 @@ pub struct Service {
     pub machine: Box<dyn Fn(GroupId) -> Box<dyn Machine>>,
     /// The clients.
     pub workload: Rc<RefCell<dyn Workload>>,
+    /// A planted bug of what is around them.
+    pub mutant: Mutant,
 }
 
 /// What came of one seed.
@@ -36,6 +39,8 @@ pub struct ServiceRun {
     pub applied: AppliedCalls,
     /// The places that members passed, by group and number.
     pub passed: BTreeMap<(GroupId, u64), Passed>,
+    /// What machines notified sessions of, by the same.
+    pub notes: BTreeMap<(GroupId, u64), Notes>,
     /// The values of two members differed, and not only what they keep for sessions.
     pub values_differ: bool,
     /// What happened, in words, if it was asked for; of a long run the end.
@@ -55,17 +60,17 @@ impl Service {
     /// # Panics
     /// If groups and clients of the shape are no [`Topology`](stentor_multicast::Topology).
     pub fn run(self, seed: u64, tells: bool) -> Result<ServiceRun, NodeError> {
-        let Service { shape, machine, workload } = self;
+        let Service { shape, machine, workload, mutant } = self;
         let scenario = Scenario { time_entries: true, ..Scenario::of_shape(seed, &shape) };
         let story = tells.then(Story::default);
         let recovery_steps = shape.recovery_steps();
         let parts = Parts { scenario, of_tally: false, machine, workload, story, recovery_steps };
         let record = if tells { Record::Hashes } else { Record::Nothing };
-        let mut ended = run::run(seed, parts, Mutant::None, record)?;
+        let mut ended = run::run(seed, parts, mutant, record)?;
         let values_differ = ended.ledger.do_values_differ();
-        let (applied, passed) = ended.ledger.into_places();
+        let (applied, passed, notes) = ended.ledger.into_places();
         let (report, hashes) = (ended.report, ended.recorded.hashes());
         let (story, leaders, restores) = (ended.story, ended.leaders, ended.restores);
-        Ok(ServiceRun { report, hashes, applied, passed, values_differ, story, leaders, restores })
+        Ok(ServiceRun { report, hashes, applied, passed, notes, values_differ, story, leaders, restores })
     }
 }

@@ -1,6 +1,7 @@
 //! What all processes of a run share.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -50,6 +51,8 @@ pub(super) struct Shared {
     pub(super) leaders: Cell<u64>,
     /// States of others that members took over.
     pub(super) restores: Cell<u64>,
+    /// The place after which a member has said all replies again to a client last.
+    pub(super) said_again: RefCell<BTreeMap<(ProcessId, ClientId), u64>>,
 }
 
 impl Shared {

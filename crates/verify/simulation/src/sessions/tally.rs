@@ -19,6 +19,8 @@ pub(super) struct Tally {
     count: u64,
     /// Commands of each session that lives.
     sessions: BTreeMap<SessionId, u64>,
+    /// Notifications that nobody has taken.
+    notes: Vec<(SessionId, Vec<u8>)>,
 }
 
 impl Tally {
@@ -47,7 +49,19 @@ impl Tally {
             let id = u128::from_le_bytes(*entry.first_chunk()?);
             sessions.insert(SessionId(id), word(entry.get(16..)?)?);
         }
-        Some(Tally { digest: word(head)?, count: word(&head[8..])?, sessions })
+        Some(Tally { digest: word(head)?, count: word(&head[8..])?, sessions, notes: Vec::new() })
+    }
+
+    /// Notifies the session of some commands, and all sessions of others: of the state, and sometimes in more bytes than a table keeps.
+    fn notify(&mut self, session: SessionId, token: u64) {
+        let mut note = self.answer(0);
+        note.resize(if token.is_multiple_of(9) { 64 } else { 24 }, token as u8);
+        if token % 5 == 2 {
+            self.notes.extend(self.sessions.keys().map(|session| (*session, note.clone())));
+        }
+        if token.is_multiple_of(3) {
+            self.notes.push((session, note));
+        }
     }
 }
 
@@ -58,15 +72,29 @@ pub(super) fn state_in(reply: &[u8]) -> [u64; 2] {
 
 impl Machine for Tally {
     fn apply(&mut self, at: &Place<'_>, _: &[u8], reply: &mut Vec<u8>) {
-        *reply = Tally::apply(self, at.session.unwrap_or_default(), at.token);
+        let session = at.session.unwrap_or_default();
+        *reply = Tally::apply(self, session, at.token);
+        self.notify(session, at.token);
     }
 
     fn query(&mut self, at: &Place<'_>, _: &[u8], reply: &mut Vec<u8>) {
         *reply = self.answer(at.token);
+        // A read outside the order has no token, and shows the state alone.
+        if at.token == 0 {
+            reply.truncate(16);
+        }
     }
 
-    fn session_ended(&mut self, _: &Place<'_>, session: SessionId) {
+    /// The first of those who are left hears of it.
+    fn session_ended(&mut self, at: &Place<'_>, session: SessionId) {
         self.sessions.remove(&session);
+        if let Some((first, _)) = self.sessions.first_key_value() {
+            self.notes.push((*first, at.number.to_le_bytes().to_vec()));
+        }
+    }
+
+    fn take_notes(&mut self, each: &mut dyn FnMut(SessionId, &[u8])) {
+        self.notes.drain(..).for_each(|(session, bytes)| each(session, &bytes));
     }
 
     fn write(&self, out: &mut Vec<u8>) {

@@ -1,9 +1,9 @@
 //! What the clients of a run call.
 
 use stentor_multicast::{ClientId, GroupId};
-use stentor_session::SessionId;
+use stentor_session::{ReadGuarantee, SessionId};
 
-use super::told::Told;
+use super::told::{News, Told};
 use crate::chance::Chance;
 
 /// What the clients of a run call, one after the other. It outlives their processes, as what a program writes down does.
@@ -24,6 +24,11 @@ pub trait Workload {
     /// The client knows the fate of a call, or that it never will know it. `stamp`: see [`Begun::stamp`].
     fn told(&mut self, token: u64, told: &Told, stamp: u64);
 
+    /// A client has heard of notifications to its session.
+    fn notified(&mut self, client: ClientId, news: &News) {
+        let _ = (client, news);
+    }
+
     /// Takes what was found wrong since the last time, in words, for the story of the run.
     fn news(&mut self) -> Vec<String> {
         Vec::new()
@@ -34,6 +39,8 @@ pub trait Workload {
 pub struct Turn<'a> {
     /// The client.
     pub client: ClientId,
+    /// The number of its process, from 1.
+    pub process: u64,
     /// Its session.
     pub session: SessionId,
     /// Virtual time, ns.
@@ -49,6 +56,8 @@ pub struct Turn<'a> {
 pub enum Next {
     /// It calls these groups.
     Call(Vec<GroupId>),
+    /// It reads at a group, outside the order. A read at the leader comes after all that the client has heard of, whatever time is named.
+    Read(GroupId, ReadGuarantee),
     /// It waits for an answer, and is asked again then.
     Later,
     /// It is asked again after so many ns.
@@ -57,7 +66,7 @@ pub enum Next {
     Done,
 }
 
-/// A call that begins.
+/// A call that begins, or a read outside the order.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun<'a> {
     /// What tells it from all others of the run.

@@ -1,0 +1,141 @@
+//! Reads outside the order that the workload asks for.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::GroupId;
+use stentor_session::{ReadGuarantee, ReadOutcome, Reader, ReplyRecord};
+
+use super::client::ClientActor;
+use super::client_reads::UnderWay;
+use super::shared::Shared;
+use super::told::Told;
+use super::workload::Begun;
+use crate::chance::Chance;
+
+/// Reads that a client has under way, at most.
+const MOST: usize = 16;
+/// Streams of these reads are above those of drawn ones.
+const STREAM: u64 = 200_000;
+/// After this a read is given up, ns.
+const PATIENCE_NS: u64 = 1_000_000;
+
+/// The reads of one client that the workload asks for.
+pub(super) struct Scripted {
+    reader: Reader,
+    /// By name, each with its token.
+    under_way: BTreeMap<u64, (u64, UnderWay)>,
+    /// The read that begins when a member of the group is connected.
+    pub(super) next: Option<(GroupId, ReadGuarantee)>,
+}
+
+impl Scripted {
+    /// Reads of a process. Those of the processes before it are lost.
+    pub(super) fn new(shared: &Shared, process: ProcessId, incarnation: u64) -> Scripted {
+        let stream = STREAM + u64::from(process.0) * 1000 + incarnation;
+        let word = Chance::new(shared.salt, stream).between(0, u64::MAX - 1);
+        Scripted { reader: Reader::new(&shared.topology, MOST, word), under_way: BTreeMap::new(), next: None }
+    }
+}
+
+impl ClientActor {
+    /// Begins a read, if it can be asked now.
+    pub(super) fn submit_read(&mut self, now_ns: u64, (group, guarantee): (GroupId, ReadGuarantee)) -> bool {
+        let is_connected = |member| self.client.is_connected_to(member);
+        if !self.shared.topology.members(group).any(is_connected) || self.scripted.reader.under_way() == MOST {
+            self.scripted.next = Some((group, guarantee));
+            // A group that greets nobody yet is asked to let this client in.
+            let _ = self.client.next_id(&[group], &[]);
+            return false;
+        }
+        let shared = Rc::clone(&self.shared);
+        let Some(caller) = &self.caller else { return false };
+        let (token, session, generation) = (shared.next_token(), caller.id(), caller.generation());
+        let mut disk = shared.disks[usize::from(self.id.0)].borrow_mut();
+        disk.left -= 1;
+        disk.reads.push(token);
+        drop(disk);
+        let begun = Begun { token, client: self.id, session, generation, to: &[group], stamp: shared.next_stamp() };
+        shared.workload.borrow_mut().begun(&begun);
+        shared.tell(|| {
+            format!("client {} begins call {token} under session {:08x}.{generation}", self.id.0, session.0 >> 96)
+        });
+        shared.record("read begins", now_ns, self.me, &[token, group.0.into()]);
+        let mut query = Vec::new();
+        shared.workload.borrow().command(token, &mut query);
+        let guarantee = match guarantee {
+            ReadGuarantee::Leader { not_before } => {
+                ReadGuarantee::Leader { not_before: not_before.max(self.order_time) }
+            }
+            other => other,
+        };
+        let furthest = shared.ledger.borrow().reads.furthest(group);
+        shared.counts.borrow_mut().reads += 1;
+        let now = Duration::from_nanos(now_ns);
+        if let Ok(name) = self.scripted.reader.begin(&mut self.client, now, (group, guarantee), &query) {
+            let read = UnderWay { group, guarantee, furthest, since_ns: now_ns };
+            self.scripted.under_way.insert(name, (token, read));
+        } else {
+            shared.disks[usize::from(self.id.0)].borrow_mut().left += 1;
+            self.read_ended(now_ns, token, &Told::NotApplied);
+        }
+        self.pause(now_ns);
+        true
+    }
+
+    /// Asks again what was lost, and gives up what nobody answers.
+    pub(super) fn look_for_scripted(&mut self, now_ns: u64) {
+        self.forget_lost_reads(now_ns);
+        if self.scripted.under_way.is_empty() {
+            return;
+        }
+        self.scripted.reader.look(&mut self.client, Duration::from_nanos(now_ns), true);
+        let late = self.scripted.under_way.iter().filter(|(_, (_, read))| now_ns - read.since_ns > PATIENCE_NS);
+        let late: Vec<(u64, u64)> = late.map(|(name, (token, _))| (*name, *token)).collect();
+        for (name, token) in late {
+            self.scripted.under_way.remove(&name);
+            self.scripted.reader.give_up(name);
+            self.shared.counts.borrow_mut().reads_given_up += 1;
+            self.read_ended(now_ns, token, &Told::NotApplied);
+        }
+    }
+
+    /// Says what became of reads of earlier processes: nobody hears their answers.
+    fn forget_lost_reads(&mut self, now_ns: u64) {
+        let disk = self.shared.disks[usize::from(self.id.0)].borrow();
+        let is_own = |token: &u64| self.scripted.under_way.values().any(|(own, _)| own == token);
+        let lost: Vec<u64> = disk.reads.iter().copied().filter(|token| !is_own(token)).collect();
+        drop(disk);
+        lost.into_iter().for_each(|token| self.read_ended(now_ns, token, &Told::NotApplied));
+    }
+
+    /// Takes the answer to a read.
+    pub(super) fn take_scripted(&mut self, now_ns: u64, from: ProcessId, record: &ReplyRecord<'_>) {
+        let (shared, now) = (Rc::clone(&self.shared), Duration::from_nanos(now_ns));
+        let Some((name, outcome)) = self.scripted.reader.on_reply(now, from, &shared.topology, record) else { return };
+        let Some((token, read)) = self.scripted.under_way.remove(&name) else { return };
+        let UnderWay { group, guarantee, furthest, .. } = read;
+        let told = match outcome {
+            ReadOutcome::Answered { position, bytes, .. } => {
+                shared.counts.borrow_mut().reads_answered += 1;
+                let mut ledger = shared.ledger.borrow_mut();
+                if let Err(why) = ledger.reads.answered(group, (guarantee, furthest), &position, None) {
+                    ledger.violate("X10", why);
+                }
+                Told::Applied(vec![(group, position, bytes.map(<[u8]>::to_vec))])
+            }
+            _ => Told::NotApplied,
+        };
+        self.read_ended(now_ns, token, &told);
+    }
+
+    fn read_ended(&mut self, now_ns: u64, token: u64, told: &Told) {
+        let shared = &self.shared;
+        shared.disks[usize::from(self.id.0)].borrow_mut().reads.retain(|read| *read != token);
+        shared.record("read ends", now_ns, self.me, &[token, matches!(told, Told::Applied(_)).into()]);
+        shared.tell(|| format!("client {} {}", self.id.0, super::client::in_words(told, token)));
+        shared.workload.borrow_mut().told(token, told, shared.next_stamp());
+    }
+}
