@@ -1,5 +1,8 @@
 //! Guarantees of reads.
 
+use stentor_multicast::{GroupId, Incarnation, Timestamp};
+use stentor_session::ReadGuarantee;
+
 use crate::Position;
 
 /// A guarantee of a [read](super::Client::read): how much of the order its answer contains.
@@ -32,4 +35,25 @@ pub enum Consistency {
     After(Position),
     /// Any member of the group answers at once, from what it has applied. That may be arbitrarily old, and is never from two orders.
     Local,
+}
+
+impl Consistency {
+    /// Returns what members of a group are asked for, by a client that has heard of the order up to a time. No member is asked for an ordered
+    /// read: that is a request of the session.
+    pub(crate) fn guarantee(self, group: GroupId, heard: u64) -> ReadGuarantee {
+        match self {
+            Consistency::Leader | Consistency::Ordered => ReadGuarantee::Leader { not_before: heard },
+            Consistency::After(position) => after(group, &position),
+            Consistency::Local => ReadGuarantee::Local,
+        }
+    }
+}
+
+/// What a read of a group after a position waits for.
+fn after(group: GroupId, position: &Position) -> ReadGuarantee {
+    let Position { time, group: by, index, incarnation, .. } = *position;
+    if position.is_counted_in(group) {
+        return ReadGuarantee::After { index, incarnation: Incarnation::from_word(incarnation) };
+    }
+    ReadGuarantee::Past { timestamp: Timestamp { time, group: by.0.0 } }
 }

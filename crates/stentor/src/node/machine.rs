@@ -46,6 +46,11 @@ impl Position {
         Position { time, group, index, applied_in: Group(applied_in), incarnation }
     }
 
+    /// Whether the index is one of this group's order, in a history that is known.
+    pub(crate) fn is_counted_in(&self, group: GroupId) -> bool {
+        self.applied_in.0 == group && self.incarnation != 0
+    }
+
     /// The same, as members say it. `origin` counts where this names no history.
     pub(crate) fn place(&self, origin: Incarnation) -> stentor_session::Position {
         let known = Incarnation::from_word(self.incarnation);

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{GroupId, Incarnation, Timestamp, Topology};
-use stentor_session::{ReadGuarantee, Reader, ReaderError, ReplyRecord};
+use stentor_multicast::{GroupId, Topology};
+use stentor_session::{Reader, ReaderError, ReplyRecord};
 
 use super::{Core, Finished, Name};
+use crate::Group;
 use crate::client::{Consistency, Outcome, Refused, Why, fates};
 use crate::runtime::FabricDiagnostics;
-use crate::{Group, Position};
 
 /// The reads of a client, and the word that tells their names from those of requests.
 pub(super) struct Reading {
@@ -87,12 +87,7 @@ impl<F: FabricDiagnostics> Core<F> {
         if let Some(group) = self.halts.find(to, now) {
             return Err(Refused::Halted(Group(group)));
         }
-        let guarantee = match how {
-            // An ordered read is a request of the session.
-            Consistency::Leader | Consistency::Ordered => ReadGuarantee::Leader { not_before: self.order_time },
-            Consistency::After(position) => after(group, &position),
-            Consistency::Local => ReadGuarantee::Local,
-        };
+        let guarantee = how.guarantee(group, self.order_time);
         match self.reading.reader.begin(&mut self.client, now, (group, guarantee), query) {
             Ok(name) => Ok(self.reading.name(name)),
             Err(ReaderError::TooLong(bytes)) => Err(Refused::TooLong { bytes, limit: self.longest }),
@@ -116,13 +111,4 @@ impl<F: FabricDiagnostics> Core<F> {
         let now = self.housekeeper.now();
         self.reading.reader.look(&mut self.client, now, all);
     }
-}
-
-/// What a read of a group after a position waits for.
-fn after(group: GroupId, position: &Position) -> ReadGuarantee {
-    let Position { time, group: by, index, applied_in, incarnation } = *position;
-    if applied_in.0 == group && incarnation != 0 {
-        return ReadGuarantee::After { index, incarnation: Incarnation::from_word(incarnation) };
-    }
-    ReadGuarantee::Past { timestamp: Timestamp { time, group: by.0.0 } }
 }
