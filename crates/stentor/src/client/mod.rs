@@ -48,6 +48,8 @@ pub use self::error::{CallError, ClientError, ClientErrorKind, Refused, Why};
 pub use self::groups::Groups;
 pub(crate) use self::keeper::Keeper;
 pub use self::local::{LocalClient, Outcome, Replies, Request};
+#[cfg(feature = "sim")]
+pub(crate) use self::notifications::Inbox;
 pub use self::notifications::Notification;
 pub use self::prepared::{Prepared, Preparing};
 pub use self::receiver::Notifications;

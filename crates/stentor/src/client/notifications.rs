@@ -41,7 +41,7 @@ pub enum Notification {
 
 /// Notifications that wait to be taken.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
+pub(crate) struct Inbox {
     queue: VecDeque<Notification>,
     bytes: usize,
 }
@@ -63,7 +63,7 @@ impl Inbox {
     }
 
     /// Appends a notification, if there is room.
-    pub(super) fn push(&mut self, notification: Notification) {
+    pub(crate) fn push(&mut self, notification: Notification) {
         match notification {
             Notification::Missed { group, count } => self.miss(group, count),
             Notification::Sent { group, ref bytes, .. } => {
@@ -79,7 +79,7 @@ impl Inbox {
     }
 
     /// Notes that so many are lost, behind all that wait.
-    pub(super) fn miss(&mut self, group: Group, more: u64) {
+    pub(crate) fn miss(&mut self, group: Group, more: u64) {
         for last in self.queue.iter_mut().rev() {
             match last {
                 Notification::Missed { group: known, count } if *known == group => {
@@ -95,7 +95,7 @@ impl Inbox {
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<Notification> {
+    pub(crate) fn pop(&mut self) -> Option<Notification> {
         let first = self.queue.pop_front()?;
         if let Notification::Sent { bytes, .. } = &first {
             self.bytes -= bytes.len();

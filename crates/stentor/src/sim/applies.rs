@@ -43,13 +43,28 @@ pub(super) fn append(reply: &Reply, most: usize, out: &mut Vec<u8>) {
     if reply.has_overflowed() { out.extend(too_long(most)) } else { out.extend(reply.as_bytes()) }
 }
 
+/// What a context lends to a machine.
+#[derive(Debug)]
+pub(super) struct Lent {
+    /// The version that is in force: the machine's own, since all members run one program.
+    pub(super) version: u32,
+    pub(super) timers: SharedTimers,
+    pub(super) notes: Notes,
+}
+
+impl Lent {
+    pub(super) fn new(version: u32) -> Self {
+        Lent { version, timers: SharedTimers::default(), notes: Notes::default() }
+    }
+}
+
 /// The name of who sent what is at a place: a client, or the group whose time entry it is.
 fn sender(at: &Place<'_>) -> String {
     at.client.map_or_else(|| format!("g{}", at.group.0 + 1), |client| format!("c{}", client.0))
 }
 
-/// Runs `with` in the context of a place. Notifications are not simulated: those that are sent are dropped.
-pub(super) fn in_context<T>(at: &Place<'_>, timers: &SharedTimers, with: impl FnOnce(&Context<'_>) -> T) -> T {
+/// Runs `with` in the context of a place.
+pub(super) fn in_context<T>(at: &Place<'_>, lent: &Lent, with: impl FnOnce(&Context<'_>) -> T) -> T {
     let sender = sender(at);
     with(&Context {
         group: Group(at.group),
@@ -57,19 +72,19 @@ pub(super) fn in_context<T>(at: &Place<'_>, timers: &SharedTimers, with: impl Fn
         groups: at.groups,
         session: at.session.map(SessionId),
         sender: &sender,
-        version: 1,
-        notes: &Notes::default(),
-        timers,
+        version: lent.version,
+        notes: &lent.notes,
+        timers: &lent.timers,
     })
 }
 
 /// Runs `with` in the context of a query.
-pub(super) fn in_read_context<T>(at: &Place<'_>, with: impl FnOnce(&ReadContext<'_>) -> T) -> T {
+pub(super) fn in_read_context<T>(at: &Place<'_>, lent: &Lent, with: impl FnOnce(&ReadContext<'_>) -> T) -> T {
     let sender = sender(at);
     with(&ReadContext {
         group: Group(at.group),
         position: Position::at(at.timestamp, (at.group, at.number), Incarnation::NONE),
-        version: 1,
+        version: lent.version,
         sender: &sender,
     })
 }

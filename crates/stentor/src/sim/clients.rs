@@ -5,20 +5,32 @@ use std::time::Duration;
 
 use stentor_multicast::{ClientId, GroupId};
 use stentor_session as session;
-use stentor_simulation::sessions::{self, Begun, Told, Workload};
+use stentor_simulation::sessions::{self, Begun, News, Told, Workload};
 
 use super::failure::SimProperty;
 use super::random::SimRandom;
 use super::script::{Next, Script, Turn};
 use super::seen::{Fate, Seen};
 use super::wrongs::Wrongs;
-use crate::{Group, Groups, Position, SessionId};
+use crate::client::Inbox;
+use crate::{Consistency, Group, Groups, Notification, Position, SessionId};
 
 /// What a client asks for and has not begun.
 struct Asked {
-    is_read: bool,
+    how: Option<Consistency>,
     groups: Groups,
     bytes: Vec<u8>,
+}
+
+impl Asked {
+    fn next(&self) -> sessions::Next {
+        match (self.how, self.groups.ids()) {
+            (Some(how), [group]) if how != Consistency::Ordered => {
+                sessions::Next::Read(*group, how.guarantee(*group, 0))
+            }
+            (_, groups) => sessions::Next::Call(groups.to_vec()),
+        }
+    }
 }
 
 /// One client.
@@ -26,6 +38,11 @@ struct Client {
     script: Box<dyn Script>,
     random: SimRandom,
     seen: Vec<Seen>,
+    /// The process that was heard of last.
+    process: u64,
+    /// What came since it was asked last.
+    inbox: Inbox,
+    notifications: Vec<Notification>,
     open: usize,
     asked: Option<Asked>,
     is_done: bool,
@@ -37,12 +54,35 @@ pub(super) struct SimCall {
     pub(super) client: ClientId,
     pub(super) session: session::SessionId,
     pub(super) generation: u32,
-    pub(super) is_read: bool,
+    /// The guarantee; `None`: it is a command.
+    pub(super) how: Option<Consistency>,
     pub(super) groups: Groups,
     pub(super) bytes: Vec<u8>,
     pub(super) submitted: u64,
     /// When its fate was known, and that; `None`: it never was.
     pub(super) ended: Option<(u64, Fate)>,
+}
+
+impl SimCall {
+    /// Where the answer to a read that is not ordered says that it is.
+    pub(super) fn answered_at(&self) -> Option<Position> {
+        let is_outside = self.how.is_some_and(|how| how != Consistency::Ordered);
+        match &self.ended {
+            Some((_, Fate::Applied { position, .. })) if is_outside => Some(*position),
+            _ => None,
+        }
+    }
+
+    /// What it is, in words.
+    pub(super) fn kind(&self) -> &'static str {
+        match self.how {
+            None => "command",
+            Some(Consistency::Ordered) => "read",
+            Some(Consistency::Leader) => "read at the leader",
+            Some(Consistency::After(_)) => "read after a position",
+            Some(Consistency::Local) => "local read",
+        }
+    }
 }
 
 /// The clients of a run.
@@ -53,7 +93,25 @@ pub(super) struct Clients {
     most_bytes: usize,
     /// All calls, by token.
     pub(super) calls: BTreeMap<u64, SimCall>,
+    /// Notifications that clients got, and of which they were told that they were lost.
+    pub(super) notified: u64,
+    pub(super) missed: u64,
     wrongs: Wrongs,
+}
+
+impl Client {
+    /// This process goes on. What waited for an earlier one died with it.
+    fn begin_process(&mut self, process: u64) {
+        if std::mem::replace(&mut self.process, process) != process {
+            self.inbox = Inbox::default();
+        }
+    }
+
+    fn take_notifications(&mut self) {
+        while let Some(notification) = self.inbox.pop() {
+            self.notifications.push(notification);
+        }
+    }
 }
 
 impl Clients {
@@ -68,6 +126,9 @@ impl Clients {
             script,
             random: SimRandom::of_client(seed, number),
             seen: Vec::new(),
+            process: 0,
+            inbox: Inbox::default(),
+            notifications: Vec::new(),
             open: 0,
             asked: None,
             is_done: false,
@@ -78,18 +139,24 @@ impl Clients {
             at_once,
             most_bytes,
             calls: BTreeMap::new(),
+            notified: 0,
+            missed: 0,
             wrongs: wrongs.clone(),
         }
     }
 
     /// What is wrong with a call, if something is.
-    fn refusal(&self, groups: &Groups, bytes: &[u8]) -> Option<String> {
+    fn refusal(&self, Asked { how, groups, bytes }: &Asked) -> Option<String> {
         if bytes.len() > self.most_bytes {
             let most = self.most_bytes;
             return Some(format!(
                 "calls with {} bytes, and `command_bytes` is {most}: raise it, or call less",
                 bytes.len()
             ));
+        }
+        if let Some(how) = how.filter(|how| *how != Consistency::Ordered && groups.ids().len() > 1) {
+            let count = groups.ids().len();
+            return Some(format!("reads {count} groups with `{how:?}`: only ordered reads are of several"));
         }
         let unknown = groups.ids().iter().any(|group| usize::from(group.0) >= self.groups.len());
         (unknown || groups.ids().is_empty())
@@ -106,25 +173,29 @@ impl Workload for Clients {
         }
         // A process that died has asked for it, and has not begun it.
         if let Some(asked) = &client.asked {
-            return sessions::Next::Call(asked.groups.ids().to_vec());
+            return asked.next();
         }
         if client.open >= self.at_once {
             return sessions::Next::Later;
         }
+        client.begin_process(turn.process);
+        client.take_notifications();
         let mut now = Turn {
             client: number,
+            process: turn.process,
             groups: &self.groups,
             session: SessionId(turn.session),
             time: Duration::from_nanos(turn.now_ns),
             open: client.open,
             seen: &client.seen,
+            notifications: &client.notifications,
             random: &mut client.random,
         };
         let script = &mut client.script;
         let next = self.wrongs.run(|| format!("the script of client {number}"), || script.next(&mut now));
-        let (is_read, groups, bytes) = match next {
-            Some(Next::Call(groups, bytes)) => (false, groups, bytes),
-            Some(Next::Read(groups, bytes)) => (true, groups, bytes),
+        let asked = match next {
+            Some(Next::Call(groups, bytes)) => Asked { how: None, groups, bytes },
+            Some(Next::Read(groups, bytes, how)) => Asked { how: Some(how), groups, bytes },
             Some(Next::Wait(time)) => return sessions::Next::Wait(time.as_nanos().clamp(1, 1 << 40) as u64),
             ended => {
                 client.is_done = true;
@@ -134,29 +205,29 @@ impl Workload for Clients {
                 return sessions::Next::Done;
             }
         };
-        if let Some(why) = self.refusal(&groups, &bytes) {
+        if let Some(why) = self.refusal(&asked) {
             self.wrongs.note(SimProperty::Script, format!("client {number} {why}"));
             self.clients[number].is_done = true;
             return sessions::Next::Done;
         }
-        let to = groups.ids().to_vec();
-        self.clients[number].asked = Some(Asked { is_read, groups, bytes });
-        sessions::Next::Call(to)
+        let next = asked.next();
+        self.clients[number].asked = Some(asked);
+        next
     }
 
     fn is_query(&self, client: ClientId, _: u64) -> bool {
-        self.clients[usize::from(client.0)].asked.as_ref().is_some_and(|asked| asked.is_read)
+        self.clients[usize::from(client.0)].asked.as_ref().is_some_and(|asked| asked.how.is_some())
     }
 
     fn begun(&mut self, begun: &Begun<'_>) {
         let client = &mut self.clients[usize::from(begun.client.0)];
-        let Some(Asked { is_read, groups, bytes }) = client.asked.take() else { return };
+        let Some(Asked { how, groups, bytes }) = client.asked.take() else { return };
         client.open += 1;
         let call = SimCall {
             client: begun.client,
             session: begun.session,
             generation: begun.generation,
-            is_read,
+            how,
             groups,
             bytes,
             submitted: begun.stamp,
@@ -176,8 +247,21 @@ impl Workload for Clients {
         let client = &mut self.clients[usize::from(call.client.0)];
         client.open = client.open.saturating_sub(1);
         let (session, groups, bytes) = (SessionId(call.session), call.groups.clone(), call.bytes.clone());
-        let seen = Seen { session, is_read: call.is_read, groups, bytes, fate };
-        client.seen.push(seen);
+        client.seen.push(Seen { session, how: call.how, groups, bytes, fate });
+    }
+
+    fn notified(&mut self, client: ClientId, process: u64, news: &News) {
+        let client = &mut self.clients[usize::from(client.0)];
+        client.begin_process(process);
+        let inbox = &mut client.inbox;
+        let group = Group(news.group);
+        inbox.miss(group, news.missed);
+        self.missed += news.missed;
+        if let Some((position, bytes)) = &news.one {
+            let (position, bytes) = (Position::of(news.group, position), bytes.clone());
+            inbox.push(Notification::Sent { group, position, bytes });
+            self.notified += 1;
+        }
     }
 
     fn news(&mut self) -> Vec<String> {

@@ -10,19 +10,19 @@ use stentor_fabric::SplitMix64;
 use stentor_multicast::{GroupId, NodeError};
 use stentor_simulation::sessions::{Machine, Mutant, Service, ServiceRun, Shape};
 
-use super::applies::Applies;
+use super::applies::{Applies, Lent};
 use super::clients::Clients;
 use super::error::SimError;
 use super::failure::{SEED_VARIABLE, SimFailure, SimProperty};
 use super::hosted::{Compare, Hosted};
 use super::judge::{Decided, decided};
+use super::replay::{Difference, differences};
 use super::report::SimReport;
 use super::run::SimRun;
 use super::script::Script;
 use super::sequential::Sequential;
 use super::wrongs::Wrongs;
 use crate::StateMachine;
-use crate::timers::SharedTimers;
 
 /// A simulated cluster: state machines of a user, and clients that call them, under all faults and in virtual time. One seed decides a run.
 ///
@@ -40,6 +40,8 @@ pub struct SimCluster<S> {
     at_once: usize,
     command_bytes: usize,
     reply_bytes: usize,
+    /// A planted bug of Stentor's.
+    mutant: Mutant,
 }
 
 /// What was found in a run.
@@ -72,7 +74,16 @@ impl<S: StateMachine> SimCluster<S> {
             at_once: 1,
             command_bytes: 256,
             reply_bytes: 256,
+            mutant: Mutant::None,
         }
+    }
+
+    /// Plants a bug of Stentor's, by its name in the simulation of sessions.
+    #[cfg(feature = "plants")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn plant(self, name: &str) -> Self {
+        SimCluster { mutant: Mutant::named(name).expect("the name of a planted bug"), ..self }
     }
 
     /// Sets the number of groups, 1 to 8.
@@ -215,19 +226,24 @@ impl<S: StateMachine> SimCluster<S> {
             shape: self.shape(),
             machine: self.hosts(&wrongs),
             workload: Rc::clone(&clients) as Rc<RefCell<dyn stentor_simulation::sessions::Workload>>,
-            mutant: Mutant::None,
+            mutant: self.mutant,
         };
         let run = service.run(seed, tells).map_err(|error: NodeError| SimError::Start(error.to_string()))?;
         let clients = clients.borrow();
-        let mut report = SimReport::of(&run, clients.calls.values(), self.groups);
+        let mut report = SimReport::of(&run, &clients, self.groups);
         let mut violations: Vec<_> = of_simulation(&run).collect();
         let mut call = None;
         if !wrongs.are_fatal() {
-            match self.decide(&run, &clients, &wrongs) {
+            let (decided, differences) = self.decide(&run, &clients, &wrongs);
+            for Difference { property, witness, call: shown } in differences {
+                violations.push((property, witness));
+                call = call.or(shown);
+            }
+            match decided {
                 Decided::Kept => {}
                 Decided::Violated(witness, shown) => {
                     violations.push((SimProperty::Calls, witness));
-                    call = shown;
+                    call = call.or(shown);
                 }
                 Decided::TooHard => report.note_undecided(),
             }
@@ -255,15 +271,16 @@ impl<S: StateMachine> SimCluster<S> {
         let most_reply = self.reply_bytes;
         Box::new(move |group| {
             let (machine, compare) = (Some(machine()), compare.clone());
-            let timers = SharedTimers::default();
-            Box::new(Hosted { machine, timers, group, compare, most_reply, wrongs: wrongs.clone() })
+            let lent = Lent::new(S::VERSION);
+            Box::new(Hosted { machine, lent, group, compare, most_reply, wrongs: wrongs.clone() })
         })
     }
 
-    fn decide(&self, run: &ServiceRun, clients: &Clients, wrongs: &Wrongs) -> Decided {
+    fn decide(&self, run: &ServiceRun, clients: &Clients, wrongs: &Wrongs) -> (Decided, Vec<Difference>) {
         let machine = || -> Box<dyn Applies> { Box::new((self.machine)()) };
         let model = Sequential {
             fresh: self.model.as_deref().unwrap_or(&machine),
+            version: S::VERSION,
             calls: &clients.calls,
             applied: &run.applied,
             passed: &run.passed,
@@ -271,7 +288,8 @@ impl<S: StateMachine> SimCluster<S> {
             reached: RefCell::new(BTreeMap::new()),
             wrongs: wrongs.clone(),
         };
-        decided(&model, run.report.finished)
+        let differences = differences(&model, &run.notes, self.groups as u16, self.model.is_none());
+        (decided(&model, run.report.finished), differences)
     }
 }
 
@@ -299,7 +317,7 @@ fn whole_trace(run: &ServiceRun, clients: &Clients) -> Vec<String> {
     let with_call = |line: &String| {
         let begins = line.split_once(" begins call ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
         let Some(call) = begins.and_then(|token: u64| clients.calls.get(&token)) else { return line.clone() };
-        let kind = if call.is_read { "read" } else { "command" };
+        let kind = call.kind();
         let groups: Vec<String> = call.groups.ids().iter().map(|group| group.0.to_string()).collect();
         let bytes = call.bytes[..call.bytes.len().min(60)].escape_ascii();
         format!("{line}: {kind} \"{bytes}\" to group {}", groups.join(", "))

@@ -24,8 +24,14 @@ pub enum SimProperty {
     ReadChanges,
     /// Two members of a group have different values after the same calls.
     States,
+    /// Two members of a group notify sessions differently at the same place, or otherwise than the model. Or a session does not hear of each
+    /// notification once and in order, or that it was lost.
+    Notifications,
     /// Two members of a group reply differently to the same call, although their values are equal.
     Replies,
+    /// A read that is not ordered is answered otherwise than by the value at the place that its answer names, or misses what its
+    /// [`Consistency`](crate::Consistency) promises.
+    Reads,
     /// No serial order of the calls that respects real time in each group, and each session, gives the replies.
     Calls,
     /// A client did not come to its end after the faults had stopped.
@@ -41,6 +47,8 @@ impl SimProperty {
             "X6" if values_differ => SimProperty::States,
             "X3" | "X6" => SimProperty::Replies,
             "X7" => SimProperty::Liveness,
+            "X10" => SimProperty::Reads,
+            "X11" => SimProperty::Notifications,
             _ => SimProperty::Protocol,
         }
     }
@@ -57,6 +65,12 @@ impl SimProperty {
                  written in several ways)"
             }
             SimProperty::Replies => "members of a group reply differently to the same call",
+            SimProperty::Reads => {
+                "a read that is not ordered shows something else than the value at its place, or less than it asked for"
+            }
+            SimProperty::Notifications => {
+                "notifications are not those that the machine has sent, each once and in order"
+            }
             SimProperty::Calls => "the replies are not those of one serial order",
             SimProperty::Liveness => "clients do not come to their end although the faults have stopped",
             SimProperty::Protocol => "Stentor has broken its promise: please report it",

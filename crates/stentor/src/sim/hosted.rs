@@ -6,7 +6,7 @@ use stentor_multicast::GroupId;
 use stentor_session::{self as session, Timers};
 use stentor_simulation::sessions::{Machine, Place};
 
-use super::applies::{append, in_context, in_read_context};
+use super::applies::{Lent, append, in_context, in_read_context};
 use super::failure::SimProperty;
 use super::wrongs::Wrongs;
 use crate::timers::SharedTimers;
@@ -18,7 +18,7 @@ pub(super) type Compare<S> = Rc<dyn Fn(&S) -> Vec<u8>>;
 /// A user's machine at one simulated member. After a panic it does nothing more: the run has failed.
 pub(super) struct Hosted<S> {
     pub(super) machine: Option<S>,
-    pub(super) timers: SharedTimers,
+    pub(super) lent: Lent,
     pub(super) group: GroupId,
     /// `None`: what is frozen.
     pub(super) compare: Option<Compare<S>>,
@@ -28,9 +28,9 @@ pub(super) struct Hosted<S> {
 
 impl<S: StateMachine> Hosted<S> {
     /// Runs a method of the machine, unless it has panicked.
-    fn run<T>(&mut self, method: &str, with: impl FnOnce(&mut S, &SharedTimers) -> T) -> Option<T> {
-        let (machine, timers, group) = (self.machine.as_mut()?, &self.timers, self.group.0);
-        let done = self.wrongs.run(|| format!("`{method}` in group {group}"), || with(machine, timers));
+    fn run<T>(&mut self, method: &str, with: impl FnOnce(&mut S, &Lent) -> T) -> Option<T> {
+        let (machine, lent, group) = (self.machine.as_mut()?, &self.lent, self.group.0);
+        let done = self.wrongs.run(|| format!("`{method}` in group {group}"), || with(machine, lent));
         if done.is_none() {
             self.machine = None;
         }
@@ -53,7 +53,7 @@ impl<S: StateMachine> Machine for Hosted<S> {
     fn apply(&mut self, at: &Place<'_>, command: &[u8], reply: &mut Vec<u8>) {
         let most = self.most_reply;
         let mut written = Reply::new(most);
-        self.run("apply", |machine, timers| in_context(at, timers, |at| machine.apply(at, command, &mut written)));
+        self.run("apply", |machine, lent| in_context(at, lent, |at| machine.apply(at, command, &mut written)));
         append(&written, most, reply);
     }
 
@@ -62,7 +62,7 @@ impl<S: StateMachine> Machine for Hosted<S> {
         self.compared(&mut before);
         let most = self.most_reply;
         let mut written = Reply::new(most);
-        self.run("read", |machine, _| in_read_context(at, |at| machine.read(at, query, &mut written)));
+        self.run("read", |machine, lent| in_read_context(at, lent, |at| machine.read(at, query, &mut written)));
         append(&written, most, reply);
         let mut after = Vec::new();
         self.compared(&mut after);
@@ -75,30 +75,34 @@ impl<S: StateMachine> Machine for Hosted<S> {
 
     fn session_ended(&mut self, at: &Place<'_>, session: session::SessionId) {
         let ended = SessionId(session);
-        self.run("session_ended", |machine, timers| in_context(at, timers, |at| machine.session_ended(at, ended)));
+        self.run("session_ended", |machine, lent| in_context(at, lent, |at| machine.session_ended(at, ended)));
     }
 
     fn fire_timers(&mut self, at: &Place<'_>) {
-        if !self.timers.get().begin(at.timestamp.time) {
+        if !self.lent.timers.get().begin(at.timestamp.time) {
             return;
         }
-        while let Some(timer) = self.timers.get().fire() {
-            self.run("timer", |machine, timers| in_context(at, timers, |at| machine.timer(at, timer)));
+        while let Some(timer) = self.lent.timers.get().fire() {
+            self.run("timer", |machine, lent| in_context(at, lent, |at| machine.timer(at, timer)));
         }
     }
 
     fn next_timer(&mut self) -> Option<u64> {
-        self.timers.get().earliest()
+        self.lent.timers.get().earliest()
+    }
+
+    fn take_notes(&mut self, each: &mut dyn FnMut(session::SessionId, &[u8])) {
+        self.lent.notes.take(|session, bytes| each(session.0, bytes));
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.timers.write(out);
+        self.lent.timers.write(out);
         out.extend(self.frozen());
     }
 
     fn restore(&mut self, state: &[u8]) -> bool {
         let Ok((timers, state)) = Timers::read(state) else { return false };
-        self.timers = SharedTimers::new(timers);
+        self.lent = Lent { timers: SharedTimers::new(timers), ..Lent::new(S::VERSION) };
         let restored = self.run("restore", |machine, _| machine.restore(&mut &state[..]));
         if let Some(Err(error)) = restored {
             let group = self.group.0;
@@ -109,7 +113,7 @@ impl<S: StateMachine> Machine for Hosted<S> {
     }
 
     fn compared(&self, out: &mut Vec<u8>) {
-        self.timers.write(out);
+        self.lent.timers.write(out);
         match (&self.compare, &self.machine) {
             (Some(compare), Some(machine)) => {
                 let bytes = self.wrongs.run(|| "`compare_by`".to_owned(), || compare(machine));

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use stentor_checker as checker;
 use stentor_checker::calls::{Call, History, Kind, Outcome, Position, Verdict, decide, verify};
-use stentor_multicast::GroupId;
+use stentor_multicast::{GroupId, Timestamp};
 use stentor_session::SessionId;
 use stentor_simulation::sessions::AppliedCalls;
 
 use super::applies::too_long;
+use super::clients::SimCall;
 use super::seen::Fate;
 use super::sequential::{Sequential, operation};
+use crate::Consistency;
 
 /// What was decided of the calls of a run.
 pub(super) enum Decided {
@@ -31,7 +33,7 @@ pub(super) fn decided(model: &Sequential<'_>, finished: bool) -> Decided {
     let calls = history.calls();
     let mut order: Vec<usize> =
         (1..calls.len()).filter(|token| took_effect(&calls[*token], *token, model.applied)).collect();
-    order.sort_by_key(|token| model.applied[&(*token as u64)].values().next().map(|applied| applied.timestamp));
+    order.sort_by_key(|token| place_in_order(model, *token as u64, &calls[*token]));
     if verify(&history, model, &order).is_ok() {
         return Decided::Kept;
     }
@@ -68,8 +70,25 @@ fn first_difference(model: &Sequential<'_>, history: &History, order: &[usize]) 
     None
 }
 
+/// Where a call stands in the order that members had. A read that is not ordered stands behind what its answer contains: the calls of its
+/// group up to its index, and at the leader all calls up to its time.
+fn place_in_order(model: &Sequential<'_>, token: u64, call: &Call) -> (u64, u16, bool, Option<u64>) {
+    let Some(position) = model.calls.get(&token).and_then(SimCall::answered_at) else {
+        let applied = model.applied.get(&token).and_then(|groups| groups.values().next());
+        let timestamp = applied.map(|applied| applied.timestamp).unwrap_or_default();
+        return (timestamp.time, timestamp.group, false, None);
+    };
+    let last = model.timestamp_at(position.applied_in.0, position.index);
+    let is_later = call.kind == Kind::Leader && position.time > last.time;
+    let (time, group) = if is_later { (position.time, u16::MAX) } else { (last.time, last.group) };
+    (time, group, true, call.answered())
+}
+
 /// Whether a call has a place in the order that members had.
 fn took_effect(call: &Call, token: usize, applied: &AppliedCalls) -> bool {
+    if !call.kind.is_multicast() && call.kind.is_read() {
+        return call.answered().is_some();
+    }
     let is_applied = applied.get(&(token as u64)).is_some_and(|groups| !groups.is_empty());
     match call.outcome {
         Outcome::Answered { .. } => is_applied,
@@ -108,7 +127,7 @@ fn history(model: &Sequential<'_>, finished: bool) -> Result<History, String> {
             submitted: call.submitted,
             groups: call.groups.ids().iter().map(|group| checker::Group(group.0)).collect(),
             operation: operation(*token, call),
-            kind: if call.is_read { Kind::Ordered } else { Kind::Command },
+            kind: kind(model, call),
             outcome,
             observed: Vec::new(),
         });
@@ -116,6 +135,21 @@ fn history(model: &Sequential<'_>, finished: bool) -> Result<History, String> {
         debug_assert_eq!(number as u64, *token, "tokens are given one after the other");
     }
     Ok(history)
+}
+
+/// What a call asks for. A read after a place of its own group waits for the index there, so the time is that of this place.
+fn kind(model: &Sequential<'_>, call: &SimCall) -> Kind {
+    let at = |timestamp: Timestamp| Position { time: timestamp.time, group: checker::Group(timestamp.group) };
+    match call.how {
+        None => Kind::Command,
+        Some(Consistency::Ordered) => Kind::Ordered,
+        Some(Consistency::Leader) => Kind::Leader,
+        Some(Consistency::Local) => Kind::Local,
+        Some(Consistency::After(after)) => match call.groups.ids() {
+            [group] if after.is_counted_in(*group) => Kind::After(at(model.timestamp_at(*group, after.index))),
+            _ => Kind::After(at(Timestamp { time: after.time, group: after.group.0.0 })),
+        },
+    }
 }
 
 fn outcome(ended: Option<&(u64, Fate)>, most_reply: usize) -> Outcome {

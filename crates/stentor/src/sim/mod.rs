@@ -78,6 +78,7 @@ mod failure;
 mod hosted;
 mod judge;
 mod random;
+mod replay;
 mod report;
 mod run;
 mod script;

@@ -4,8 +4,9 @@ use std::fmt;
 
 use stentor_simulation::sessions::ServiceRun;
 
-use super::clients::SimCall;
+use super::clients::Clients;
 use super::seen::Fate;
+use crate::Consistency;
 
 /// Fewer seeds may miss a kind of fault by chance.
 const CLAIMED_FROM_SEEDS: u64 = 100;
@@ -22,12 +23,18 @@ pub struct SimReport {
 
 impl SimReport {
     /// Counts one seed.
-    pub(super) fn of<'a>(run: &ServiceRun, calls: impl Iterator<Item = &'a SimCall>, groups: usize) -> SimReport {
+    pub(super) fn of(run: &ServiceRun, clients: &Clients, groups: usize) -> SimReport {
         let (mut answered, mut not_applied, mut unknown, mut all) = (0, 0, 0, 0);
-        for call in calls {
+        let [mut led, mut after, mut local] = [0; 3];
+        for call in clients.calls.values() {
             all += 1;
             match &call.ended {
-                Some((_, Fate::Applied { .. })) => answered += 1,
+                Some((_, Fate::Applied { .. })) => {
+                    answered += 1;
+                    led += u64::from(call.how == Some(Consistency::Leader));
+                    after += u64::from(matches!(call.how, Some(Consistency::After(_))));
+                    local += u64::from(call.how == Some(Consistency::Local));
+                }
                 Some((_, Fate::NotApplied)) => not_applied += 1,
                 Some((_, Fate::Unknown)) | None => unknown += 1,
             }
@@ -53,6 +60,11 @@ impl SimReport {
             ("sessions run out", sessions.sessions_run_out),
             ("copies not applied again", sessions.duplicates_from_cache),
             ("time entries", run.passed.values().filter(|passed| passed.client.is_none()).count() as u64),
+            ("reads at leaders", led),
+            ("reads after positions", after),
+            ("local reads", local),
+            ("notifications", clients.notified),
+            ("notifications missed", clients.missed),
             ("undecided", 0),
         ];
         SimReport { seeds: 1, counts }

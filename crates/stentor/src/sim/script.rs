@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::random::SimRandom;
 use super::seen::Seen;
-use crate::{Group, Groups, SessionId};
+use crate::{Consistency, Group, Groups, Notification, SessionId};
 
 /// What one client of a [`SimCluster`](super::SimCluster) does: a program, of which the simulation asks one step after the other.
 ///
@@ -28,11 +28,13 @@ impl<F: FnMut(&mut Turn<'_>) -> Next> Script for F {
 #[derive(Debug)]
 pub struct Turn<'a> {
     pub(super) client: usize,
+    pub(super) process: u64,
     pub(super) groups: &'a [Group],
     pub(super) session: SessionId,
     pub(super) time: Duration,
     pub(super) open: usize,
     pub(super) seen: &'a [Seen],
+    pub(super) notifications: &'a [Notification],
     pub(super) random: &'a mut SimRandom,
 }
 
@@ -41,6 +43,13 @@ impl Turn<'_> {
     #[must_use]
     pub fn client(&self) -> usize {
         self.client
+    }
+
+    /// Returns the number of the client's process, from 1. Another one than at the turn before: that process died. What machines have sent to
+    /// the session since then is lost without a word, so a script that watches something reads it again.
+    #[must_use]
+    pub fn process(&self) -> u64 {
+        self.process
     }
 
     /// Returns the groups of the cluster.
@@ -67,7 +76,7 @@ impl Turn<'_> {
         self.open
     }
 
-    /// Returns the calls of this client that have ended, in the order in which they ended.
+    /// Returns the calls and reads of this client that have ended, in the order in which they ended.
     #[must_use]
     pub fn seen(&self) -> &[Seen] {
         self.seen
@@ -77,6 +86,13 @@ impl Turn<'_> {
     #[must_use]
     pub fn last(&self) -> Option<&Seen> {
         self.seen.last()
+    }
+
+    /// Returns the notifications that this client has got, in the order in which they came, under whatever session. As at a
+    /// [`Client`](crate::Client), [`Notification::Missed`] says where some were lost.
+    #[must_use]
+    pub fn notifications(&self) -> &[Notification] {
+        self.notifications
     }
 
     /// Returns the source of random numbers. They follow from the seed and the client's number.
@@ -91,8 +107,8 @@ impl Turn<'_> {
 pub enum Next {
     /// Sends a command to these groups. Its fate is [seen](Turn::seen) later.
     Call(Groups, Vec<u8>),
-    /// Sends an ordered read to these groups.
-    Read(Groups, Vec<u8>),
+    /// Asks a query of these groups, with this guarantee. All but ordered reads are of one group.
+    Read(Groups, Vec<u8>, Consistency),
     /// Does nothing for so long, in virtual time. A run has faults for 3 ms.
     Wait(Duration),
     /// Has nothing more to do. The client waits for what is under way and ends its session.
@@ -109,7 +125,12 @@ impl Next {
 
     /// Sends an ordered read.
     pub fn read(groups: impl Into<Groups>, query: impl Into<Vec<u8>>) -> Next {
-        Next::Read(groups.into(), query.into())
+        Next::read_with(groups, query, Consistency::Ordered)
+    }
+
+    /// Asks a query with this guarantee, as [`Client::read`](crate::Client::read) does.
+    pub fn read_with(at: impl Into<Groups>, query: impl Into<Vec<u8>>, how: Consistency) -> Next {
+        Next::Read(at.into(), query.into(), how)
     }
 
     /// Says that something is wrong.

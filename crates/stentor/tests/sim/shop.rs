@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stentor::sim::{Next, SimCluster, Turn};
-use stentor::{Context, Frozen, ReadContext, Reply, SessionId, StateMachine};
+use stentor::sim::{Next, Seen, SimCluster, Turn};
+use stentor::{Consistency, Context, Frozen, Position, ReadContext, Reply, SessionId, StateMachine};
 
 /// A fault of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +27,12 @@ pub(crate) enum Plant {
     ReadCounts,
     /// A command panics.
     Panics,
+    /// Notifications tell of a copy that is renewed with every fourth command that this machine has applied.
+    NotifiesStale,
+    /// A machine that has taken a value over notifies nobody.
+    SilentOnceRestored,
+    /// The first of those who are notified is notified twice, in a machine that has applied many commands.
+    NotifiesTwice,
 }
 
 /// A counter, and who holds which lock.
@@ -39,6 +45,7 @@ pub(crate) struct Shop {
     instance: u64,
     applied: u64,
     copy: u64,
+    restored: bool,
     reads: std::cell::Cell<u64>,
 }
 
@@ -53,6 +60,7 @@ impl Shop {
             instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
             applied: 0,
             copy: 0,
+            restored: false,
             reads: std::cell::Cell::new(0),
         }
     }
@@ -61,6 +69,32 @@ impl Shop {
         let more = self.plant == Plant::Instance && self.instance.is_multiple_of(3) && self.applied % 8 == 7;
         self.count += amount + u64::from(more);
         self.last = amount;
+    }
+
+    /// Runs `with` and notifies nobody.
+    pub(crate) fn silent(&mut self, with: impl FnOnce(&mut Shop)) {
+        let (plant, restored) = (self.plant, self.restored);
+        (self.plant, self.restored) = (Plant::SilentOnceRestored, true);
+        with(self);
+        (self.plant, self.restored) = (plant, restored);
+    }
+
+    /// Tells everybody who holds a lock of the count.
+    fn notify(&self, at: &Context<'_>, why: &str) {
+        let count = if self.plant == Plant::NotifiesStale { self.copy } else { self.count };
+        let note = format!("{why}: {count}");
+        if self.plant == Plant::SilentOnceRestored && self.restored {
+            return;
+        }
+        for holder in self.locks.values() {
+            at.notify(SessionId::from_bytes(*holder), note.as_bytes());
+        }
+        if self.plant == Plant::NotifiesTwice
+            && self.applied > 20
+            && let Some(holder) = self.locks.values().next()
+        {
+            at.notify(SessionId::from_bytes(*holder), note.as_bytes());
+        }
     }
 }
 
@@ -74,6 +108,7 @@ impl StateMachine for Shop {
             [b'+', amount] => {
                 assert!(self.plant != Plant::Panics || self.count < 20, "more than 20");
                 self.add(u64::from(*amount));
+                self.notify(at, "added");
                 reply.extend(self.count.to_string().as_bytes());
             }
             [b'l', name] => {
@@ -99,10 +134,11 @@ impl StateMachine for Shop {
         reply.extend(format!("{count} and {} locks", self.locks.len()).as_bytes());
     }
 
-    fn session_ended(&mut self, _: &Context<'_>, session: SessionId) {
+    fn session_ended(&mut self, at: &Context<'_>, session: SessionId) {
         if self.plant != Plant::KeepsLocks {
             self.locks.retain(|_, holder| *holder != session.to_bytes());
         }
+        self.notify(at, "ended");
     }
 
     fn freeze(&self) -> Written {
@@ -120,6 +156,7 @@ impl StateMachine for Shop {
     fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
         let (mut word, mut locks) = ([0; 8], Vec::new());
         from.read_exact(&mut word)?;
+        self.restored = true;
         let more = if self.plant == Plant::RestoresTwice { self.count } else { 0 };
         self.count = u64::from_le_bytes(word) + more;
         from.read_exact(&mut word)?;
@@ -159,4 +196,29 @@ pub(crate) fn shopper(turn: &mut Turn<'_>) -> Next {
 /// A cluster of two groups with this fault, and three clients.
 pub(crate) fn shop(plant: Plant) -> SimCluster<Shop> {
     SimCluster::new(move || Shop::new(plant), |_| shopper).groups(2).clients(3)
+}
+
+/// What a client does that reads in every way: it counts in one group, locks there, and reads at leaders, after positions and anywhere.
+pub(crate) fn reader(turn: &mut Turn<'_>) -> Next {
+    let groups = turn.groups().to_vec();
+    let group = groups[turn.random().below(groups.len() as u64) as usize];
+    let positions: Vec<Position> = turn.seen().iter().filter_map(Seen::position).collect();
+    let (kind, amount, name) = (turn.random().below(12), turn.random().below(5) as u8, turn.random().below(2) as u8);
+    match kind {
+        0..=2 => Next::call(group, [b'+', amount]),
+        3 => Next::call(&groups[..], [b'+', amount]),
+        4 => Next::call(group, [b'l', name]),
+        5 => Next::read(&groups[..], ""),
+        6..=8 => Next::read_with(group, "", Consistency::Leader),
+        9 => Next::read_with(group, "", Consistency::Local),
+        _ => match turn.random().pick(&positions) {
+            Some(position) => Next::read_with(group, "", Consistency::After(*position)),
+            None => Next::read_with(group, "", Consistency::Local),
+        },
+    }
+}
+
+/// The same cluster, whose clients read in every way.
+pub(crate) fn reading_shop(plant: Plant) -> SimCluster<Shop> {
+    SimCluster::new(move || Shop::new(plant), |_| reader).groups(2).clients(3)
 }

@@ -68,7 +68,7 @@ pub(super) struct ClientActor {
     pub(super) id: ClientId,
     pub(super) me: ProcessId,
     /// The number of the process, from 1.
-    process: u64,
+    pub(super) process: u64,
     pub(super) caller: Option<Caller>,
     pub(super) stage: Stage,
     pub(super) chance: Chance,

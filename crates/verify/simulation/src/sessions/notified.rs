@@ -31,7 +31,7 @@ impl ClientActor {
         counts.notifications_missed += news.missed;
         drop(counts);
         shared.tell(|| in_words(self.id.0, news));
-        shared.workload.borrow_mut().notified(self.id, news);
+        shared.workload.borrow_mut().notified(self.id, self.process, news);
     }
 
     /// A command whose reply should have come before a notification. What was applied before the member said all replies again to this client

@@ -165,7 +165,7 @@ pub(super) fn run(seed: u64, parts: Parts, mutant: Mutant, record: Record) -> Re
     let mut nemesis = Nemesis::new(seed, scenario.profile, &topology, &world);
     // Somebody comes to each place, and resolves what those before it have written down.
     nemesis.fill_places();
-    if scenario.reads_ns.is_some() {
+    if scenario.reads_ns.is_some() || !of_tally {
         nemesis.part_leaders(&mut Chance::new(seed, super::scenario::READS + 1));
     }
     let clocks = Clocks::draw(seed, Profile::Clocks, &topology).expect("this profile has clocks");

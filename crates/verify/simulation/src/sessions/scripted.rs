@@ -67,7 +67,8 @@ impl ClientActor {
         shared.workload.borrow().command(token, &mut query);
         let guarantee = match guarantee {
             ReadGuarantee::Leader { not_before } => {
-                ReadGuarantee::Leader { not_before: not_before.max(self.order_time) }
+                let heard = if shared.mutant.reads_forget_time() { 0 } else { self.order_time };
+                ReadGuarantee::Leader { not_before: not_before.max(heard) }
             }
             other => other,
         };
@@ -75,6 +76,12 @@ impl ClientActor {
         shared.counts.borrow_mut().reads += 1;
         let now = Duration::from_nanos(now_ns);
         if let Ok(name) = self.scripted.reader.begin(&mut self.client, now, (group, guarantee), &query) {
+            let guarantee = match guarantee {
+                ReadGuarantee::Leader { not_before } => {
+                    ReadGuarantee::Leader { not_before: not_before.max(self.order_time) }
+                }
+                other => other,
+            };
             let read = UnderWay { group, guarantee, furthest, since_ns: now_ns };
             self.scripted.under_way.insert(name, (token, read));
         } else {

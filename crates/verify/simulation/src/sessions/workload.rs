@@ -24,9 +24,9 @@ pub trait Workload {
     /// The client knows the fate of a call, or that it never will know it. `stamp`: see [`Begun::stamp`].
     fn told(&mut self, token: u64, told: &Told, stamp: u64);
 
-    /// A client has heard of notifications to its session.
-    fn notified(&mut self, client: ClientId, news: &News) {
-        let _ = (client, news);
+    /// A process of a client has heard of notifications to its session.
+    fn notified(&mut self, client: ClientId, process: u64, news: &News) {
+        let _ = (client, process, news);
     }
 
     /// Takes what was found wrong since the last time, in words, for the story of the run.
