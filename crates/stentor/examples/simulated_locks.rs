@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use stentor::sim::{Next, SimCluster, SimError, Turn};
-use stentor::{Context, Frozen, Reply, SessionId, StateMachine};
+use stentor::{Consistency, Context, Frozen, ReadContext, Reply, SessionId, StateMachine};
 
 /// Who holds which lock, and the number that the last holder got.
 #[derive(Clone, Default)]
@@ -30,6 +30,11 @@ impl StateMachine for Locks {
         if holder == session {
             reply.extend(&number.to_le_bytes());
         }
+    }
+
+    /// Tells the last number that anybody got.
+    fn read(&self, _: &ReadContext<'_>, _: &[u8], reply: &mut Reply) {
+        reply.extend(&self.fence.to_le_bytes());
     }
 
     fn session_ended(&mut self, _: &Context<'_>, session: SessionId) {
@@ -66,7 +71,8 @@ impl Frozen for Locks {
     }
 }
 
-/// A client asks for the lock again and again, and says so if another session of it gets a number that has not risen.
+/// A client asks for the lock again and again, and for the last number at the leader. It says so if another session of it gets a number that has
+/// not risen, or if the last number is not as large as one that it got.
 fn locker() -> impl FnMut(&mut Turn<'_>) -> Next {
     let (mut judged, mut held): (usize, Option<(SessionId, u64)>) = (0, None);
     move |turn| {
@@ -76,6 +82,14 @@ fn locker() -> impl FnMut(&mut Turn<'_>) -> Next {
             let Some(number) = call.reply().and_then(|reply| reply.try_into().ok()).map(u64::from_le_bytes) else {
                 continue;
             };
+            if call.is_read() {
+                match held {
+                    Some((_, got)) if got > number => {
+                        return Next::fail(format!("{number} is the last number, and {got} was given"));
+                    }
+                    _ => continue,
+                }
+            }
             match held.replace((call.session(), number)) {
                 Some((session, earlier)) if session != call.session() && earlier >= number => {
                     return Next::fail(format!("the lock has number {number}, after {earlier}"));
@@ -83,10 +97,11 @@ fn locker() -> impl FnMut(&mut Turn<'_>) -> Next {
                 _ => {}
             }
         }
-        if turn.random().percent(20) {
-            Next::Wait(Duration::from_micros(100))
-        } else {
-            Next::call(turn.groups()[0], [b'a'])
+        let group = turn.groups()[0];
+        match turn.random().below(10) {
+            0..=1 => Next::Wait(Duration::from_micros(100)),
+            2..=3 => Next::read_with(group, "", Consistency::Leader),
+            _ => Next::call(group, [b'a']),
         }
     }
 }

@@ -263,7 +263,8 @@ impl Context<'_> {
     }
 
     /// Notifies a session: its client gets these bytes as a [`Notification`](crate::Notification), behind the replies to commands that were
-    /// applied before. A command may notify any number of sessions.
+    /// applied before; but replies that are said again, after a change of the leader or the connection, may come behind it. A command may
+    /// notify any number of sessions.
     ///
     /// The leader sends a notification once, and nobody keeps it. Whether one was lost is known: the client gets
     /// [`Notification::Missed`](crate::Notification::Missed), and reads what it watches. One that is longer than `reply_bytes` in `[limits]`

@@ -74,13 +74,15 @@ impl SimCall {
     }
 
     /// What it is, in words.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(super) fn kind(&self) -> String {
         match self.how {
-            None => "command",
-            Some(Consistency::Ordered) => "read",
-            Some(Consistency::Leader) => "read at the leader",
-            Some(Consistency::After(_)) => "read after a position",
-            Some(Consistency::Local) => "local read",
+            None => "command".to_owned(),
+            Some(Consistency::Ordered) => "read".to_owned(),
+            Some(Consistency::Leader) => "read at the leader".to_owned(),
+            Some(Consistency::After(Position { index, applied_in, .. })) => {
+                format!("read after place {index} of group {}", applied_in.0.0)
+            }
+            Some(Consistency::Local) => "local read".to_owned(),
         }
     }
 }

@@ -7,7 +7,9 @@
 //! Every run is judged by what Stentor promises: each group is linearizable, and over groups there is one serial order that respects sessions.
 //! So the replies that clients got must be those of some such order of their calls, applied to a *model* one after the other. The model is the
 //! machine itself, if no other is [given](SimCluster::model). Besides, members of a group must have equal values and timers after the same calls, a read
-//! must not change the value, and every client must come to its end when the faults have stopped.
+//! must not change the value, and every client must come to its end when the faults have stopped. A read that is not
+//! [ordered](crate::Consistency) must show the value at the place that its answer names, and [notifications](crate::Context::notify) must
+//! come once and in order, or be told as missed.
 //!
 //! ```
 //! use std::io::{self, Read, Write};
@@ -67,8 +69,8 @@
 //! the test run that seed alone.
 //!
 //! # What is not simulated
-//! Groups that lose all their members at once, resets by operators, [notifications](crate::Context::notify), which are dropped, and [`CallError::Unknown`](crate::CallError::Unknown) by a caller's patience:
-//! a simulated client resolves what is under way before its script hears of it.
+//! Groups that lose all their members at once, resets by operators, and [`CallError::Unknown`](crate::CallError::Unknown) by a caller's
+//! patience: a simulated client resolves what is under way before its script hears of it.
 
 mod applies;
 mod clients;

@@ -34,9 +34,7 @@ fn a_seed_with_reads_repeats_its_run_and_tells_of_them() {
             (reading_shop(Plant::None).replay(seed).unwrap(), reading_shop(Plant::None).replay(seed).unwrap());
         assert_eq!(one, two);
         let trace = one.trace().join("\n");
-        for words in
-            ["read at the leader \"\" to group", "local read", "read after a position", "has the answer to call"]
-        {
+        for words in ["read at the leader \"\" to group", "local read", "read after place ", "has the answer to call"] {
             assert!(trace.contains(words), "{words}:\n{trace}");
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stentor::sim::{Next, SimCluster, Turn};
 
-use crate::shop::{Plant, Shop, shop, shopper};
+use crate::shop::{Plant, Shop, reading_shop, shop, shopper};
 
 #[test]
 fn a_right_service_passes_and_everything_is_reached() {
@@ -20,6 +20,7 @@ fn a_right_service_passes_and_everything_is_reached() {
 fn a_right_service_passes_many_seeds() {
     let seeds = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3000);
     println!("{}", shop(Plant::None).at_once(3).run(0..seeds).unwrap());
+    println!("{}", reading_shop(Plant::None).at_once(3).run(0..seeds).unwrap());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use stentor_fabric::ProcessId;
 use stentor_multicast::GroupId;
 use stentor_session::{ReadGuarantee, ReadOutcome, Reader, ReplyRecord};
 
-use super::client::ClientActor;
+use super::client::{ClientActor, in_words};
 use super::client_reads::UnderWay;
 use super::shared::Shared;
 use super::told::Told;
@@ -86,7 +86,7 @@ impl ClientActor {
             self.scripted.under_way.insert(name, (token, read));
         } else {
             shared.disks[usize::from(self.id.0)].borrow_mut().left += 1;
-            self.read_ended(now_ns, token, &Told::NotApplied);
+            self.read_ended(now_ns, token, (None, &Told::NotApplied));
         }
         self.pause(now_ns);
         true
@@ -105,7 +105,7 @@ impl ClientActor {
             self.scripted.under_way.remove(&name);
             self.scripted.reader.give_up(name);
             self.shared.counts.borrow_mut().reads_given_up += 1;
-            self.read_ended(now_ns, token, &Told::NotApplied);
+            self.read_ended(now_ns, token, (None, &Told::NotApplied));
         }
     }
 
@@ -115,7 +115,7 @@ impl ClientActor {
         let is_own = |token: &u64| self.scripted.under_way.values().any(|(own, _)| own == token);
         let lost: Vec<u64> = disk.reads.iter().copied().filter(|token| !is_own(token)).collect();
         drop(disk);
-        lost.into_iter().for_each(|token| self.read_ended(now_ns, token, &Told::NotApplied));
+        lost.into_iter().for_each(|token| self.read_ended(now_ns, token, (None, &Told::NotApplied)));
     }
 
     /// Takes the answer to a read.
@@ -135,14 +135,18 @@ impl ClientActor {
             }
             _ => Told::NotApplied,
         };
-        self.read_ended(now_ns, token, &told);
+        self.read_ended(now_ns, token, (Some(from), &told));
     }
 
-    fn read_ended(&mut self, now_ns: u64, token: u64, told: &Told) {
+    /// It is known what became of a read. `from`: who has answered.
+    fn read_ended(&mut self, now_ns: u64, token: u64, (from, told): (Option<ProcessId>, &Told)) {
         let shared = &self.shared;
         shared.disks[usize::from(self.id.0)].borrow_mut().reads.retain(|read| *read != token);
         shared.record("read ends", now_ns, self.me, &[token, matches!(told, Told::Applied(_)).into()]);
-        shared.tell(|| format!("client {} {}", self.id.0, super::client::in_words(told, token)));
+        shared.tell(|| {
+            let by = from.map_or_else(String::new, |from| format!(", from {from}"));
+            format!("client {} {}{by}", self.id.0, in_words(told, token))
+        });
         shared.workload.borrow_mut().told(token, told, shared.next_stamp());
     }
 }
