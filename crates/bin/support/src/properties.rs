@@ -8,7 +8,7 @@ use stentor_checker::Report;
 use crate::Style;
 
 /// The properties in words.
-const TITLES: [(&str, &str); 49] = [
+const TITLES: [(&str, &str); 53] = [
     ("B1", "agreement"),
     ("B2", "validity"),
     ("B3", "integrity"),
@@ -58,6 +58,10 @@ const TITLES: [(&str, &str); 49] = [
     ("M11", "rejoin"),
     ("M12", "session order"),
     ("R1", "real-time order"),
+    ("V1", "one order, each once"),
+    ("V2", "serial replies"),
+    ("V3", "ordered time"),
+    ("V4", "notifications"),
 ];
 
 /// By property: `ok`, `violated` or `not_checked`.

@@ -22,6 +22,11 @@ pub(crate) enum Fault {
     Move,
     /// SIGTERM, and a start once the process has ended
     Restart,
+    /// The clock of a member is set or goes at another rate, and is right again after 2 to 6 s; only if it is named here, and with
+    /// the Debian package `libfaketime`
+    Clock,
+    /// SIGKILL of a client's process, and a start after 0 to 2 s that takes its session up (--service)
+    Client,
 }
 
 /// A mutant of the command itself, by which a test shows that the command notices such a failure.
@@ -31,6 +36,12 @@ pub(crate) enum ChaosPlant {
     Hang,
     /// Change what a member says it delivered
     History,
+    /// Change what a call was answered (--service)
+    Reply,
+    /// Forget a command that was answered (--service)
+    Lost,
+    /// Apply a command twice (--service)
+    Doubled,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -38,6 +49,9 @@ pub(crate) struct Chaos {
     /// The cluster to torture; all its addresses must be of this host, and it must not run [default: one made for this run]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["fabric", "groups", "replicas", "provider", "as_efa"])]
     pub(crate) config: Option<PathBuf>,
+    /// Torture a replicated service: nodes with a state machine, called by client processes with sessions, instead of the multicast alone
+    #[arg(long)]
+    pub(crate) service: bool,
     /// What the processes talk over
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub(crate) fabric: DemoFabric,
@@ -47,7 +61,7 @@ pub(crate) struct Chaos {
     /// Processes in each group
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) replicas: usize,
-    /// Clients, all of which live as long as the run
+    /// Clients, all of which live as long as the run; with --service processes that may be killed
     #[arg(long, value_name = "C", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) clients: u16,
     /// How long faults go on
@@ -57,7 +71,7 @@ pub(crate) struct Chaos {
     /// faults come at times of the clock, and the system decides what else happens then [default: from the clock; it is printed]
     #[arg(long, value_name = "S")]
     pub(crate) seed: Option<u64>,
-    /// Messages per second of all clients together, at most
+    /// Messages per second of all clients together, at most; with --service calls
     #[arg(long, value_name = "N", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) rate: u32,
     /// The faults [default: all that the fabric allows]

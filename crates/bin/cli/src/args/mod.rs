@@ -96,6 +96,12 @@ pub(crate) enum Command {
     /// Remove what a process leaves behind, when it ends
     #[command(hide = true)]
     Janitor(Janitor),
+    /// One process of `stentor chaos --service`
+    #[command(hide = true)]
+    ChaosProcess {
+        /// What to do
+        spec: String,
+    },
     /// Look at this machine: what it can do, which fabrics work here, and what to change
     Doctor,
     /// Print the completions for a shell

@@ -75,6 +75,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Switch(args) => switch::run(args, output),
         Command::Neb(command) => neb::run(command, output),
         Command::Janitor(args) => janitor::run(args),
+        Command::ChaosProcess { spec } => chaos::process(spec),
         Command::Doctor => doctor::run(output),
         Command::Completions { shell } => completions::run(*shell, output),
         Command::Man { output: directory } => man::run(directory.as_deref(), output),

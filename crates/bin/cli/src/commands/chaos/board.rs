@@ -48,11 +48,23 @@ pub(super) struct Member {
     pub(super) cut: bool,
     /// Some packets are lost.
     pub(super) lossy: bool,
+    /// The time since which the member's clock is wrong. A new process has the same clock.
+    pub(super) wrong: Option<u64>,
 }
 
 impl Member {
-    /// Returns whether the member is ready and connected.
+    /// Returns whether the member is ready and connected, and its clock is right.
     pub(super) fn is_sound(&self) -> bool {
+        self.runs() && self.wrong.is_none()
+    }
+
+    /// Returns whether the member is ready, and was so all the time since then.
+    pub(super) fn is_ready_since(&self, since: u64) -> bool {
+        self.state == State::Ready && self.since <= since
+    }
+
+    /// Returns whether the member is ready and connected, whatever its clock shows.
+    fn runs(&self) -> bool {
         self.state == State::Ready && !self.cut
     }
 }
@@ -69,7 +81,7 @@ pub(super) struct Board {
 impl Board {
     /// Creates a board on which all members are starting.
     pub(super) fn new(sizes: &[usize]) -> Self {
-        let member = |group| Member { group, state: State::Starting, since: 0, cut: false, lossy: false };
+        let member = |group| Member { group, state: State::Starting, since: 0, cut: false, lossy: false, wrong: None };
         let members = sizes.iter().enumerate().flat_map(|(group, size)| (0..*size).map(move |_| member(group)));
         Board { members: members.collect(), sizes: sizes.to_vec(), good: vec![None; sizes.len()] }
     }
@@ -103,6 +115,11 @@ impl Board {
         self.update(now);
     }
 
+    pub(super) fn set_wrong(&mut self, now: u64, member: usize, wrong: bool) {
+        self.members[member].wrong = wrong.then_some(now);
+        self.update(now);
+    }
+
     pub(super) fn set_lossy(&mut self, member: usize, lossy: bool) {
         self.members[member].lossy = lossy;
     }
@@ -123,10 +140,11 @@ impl Board {
         &self.good
     }
 
-    /// Returns whether this member is sound and its group keeps a majority without it.
+    /// Returns whether this member runs and its group keeps a majority without it. A member whose clock is wrong is one less already.
     pub(super) fn can_spare(&self, member: usize) -> bool {
-        let group = self.members[member].group;
-        self.members[member].is_sound() && self.unsound(group) < minority(self.sizes[group])
+        let it = &self.members[member];
+        let others = self.unsound(it.group) - usize::from(!it.is_sound());
+        it.runs() && others < minority(self.sizes[it.group])
     }
 
     /// Returns whether all members are sound.
@@ -162,6 +180,20 @@ mod tests {
         assert_eq!(board.good(), [None, Some(7)]);
         board.set_cut(20, 1, false);
         assert_eq!(board.good(), [Some(20), Some(7)], "the clock begins again");
+    }
+
+    #[test]
+    fn a_wrong_clock_uses_up_the_budget_of_its_group_and_outlives_a_process() {
+        let mut board = Board::new(&[3]);
+        (0..3).for_each(|member| board.set(0, member, State::Ready));
+        board.set_wrong(1, 0, true);
+        assert_eq!(board.good(), [Some(0)]);
+        assert!(board.can_spare(0) && !board.can_spare(1), "the same member may be killed, too");
+        board.set(2, 0, State::Killed);
+        board.set(3, 0, State::Ready);
+        assert!(!board.members()[0].is_sound() && !board.can_spare(1));
+        board.set_wrong(4, 0, false);
+        assert!(board.is_whole() && board.can_spare(1));
     }
 
     #[test]

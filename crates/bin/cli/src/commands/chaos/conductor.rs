@@ -12,10 +12,10 @@ use stentor_support::Failure;
 use stentor_support::live::{HistoryFile, Interrupt};
 
 use super::board::{Board, State};
+use super::clients::Clients;
 use super::clock::Looks;
 use super::fleet::Fleet;
 use super::hang::{LIMIT_MS, Waiting, is_hang, stands_still};
-use super::load::Loads;
 use super::poller::{MemberAddress, MemberPoller};
 use super::schedule::{self, Order, Schedule, Step};
 use super::{PLACE, Script};
@@ -34,6 +34,10 @@ const HURRY_MS: u64 = 10_000;
 /// Members record remote operations only in lives that begin before this time, because these records are most of a
 /// history.
 const OPERATIONS_MS: u64 = 60_000;
+/// A member whose clock is wrong for so long, while its group has a majority of others, must not lead.
+const STEPS_BACK_MS: u64 = 4_000;
+/// What a member says then of its own clock.
+const NAMED: &str = "the clock of this host is";
 /// The time between two progress lines, on a terminal and elsewhere.
 const LINE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 /// The time for which a planted stop waits for traffic, ms.
@@ -46,12 +50,13 @@ enum End {
     Start,
     Mend,
     MendLoss,
+    MendClock,
 }
 
 /// A failure that the run found: a hang, a member that does not return, or a process that ended.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Trouble {
-    /// The kind of failure: `message`, `member`, `rest` or `process`.
+    /// The kind of failure: `message`, `member`, `clock`, `rest` or `process`.
     pub(super) kind: &'static str,
     pub(super) what: String,
     pub(super) groups: Vec<String>,
@@ -66,6 +71,7 @@ pub(super) struct Witness {
     state: &'static str,
     cut: bool,
     lossy: bool,
+    wrong_clock: bool,
     /// The member's own status; `null` if it does not answer.
     standing: Option<Standing>,
     said: Vec<String>,
@@ -74,9 +80,10 @@ pub(super) struct Witness {
 impl Witness {
     /// Returns the member's state as one line.
     pub(super) fn line(&self) -> String {
-        let Witness { id, state, cut, lossy, standing, said } = self;
+        let Witness { id, state, cut, lossy, wrong_clock, standing, said } = self;
         let cut = if *cut { ", cut" } else { "" };
         let lossy = if *lossy { ", lossy" } else { "" };
+        let wrong = if *wrong_clock { ", wrong clock" } else { "" };
         let stands = standing.as_ref().map_or_else(
             || "does not answer".to_owned(),
             |it| {
@@ -88,7 +95,10 @@ impl Witness {
                 )
             },
         );
-        format!("{id} ({state}{cut}{lossy}): {stands}; last said: {}", said.last().map_or("nothing", String::as_str))
+        format!(
+            "{id} ({state}{cut}{lossy}{wrong}): {stands}; last said: {}",
+            said.last().map_or("nothing", String::as_str)
+        )
     }
 }
 
@@ -97,7 +107,12 @@ impl Witness {
 pub(super) struct RunOutcome {
     pub(super) faults: BTreeMap<&'static str, u64>,
     pub(super) refused_moves: u64,
-    pub(super) multicast: u64,
+    /// How many of the faults `clock` were farther off than the bound.
+    pub(super) wrong_clocks: u64,
+    /// How many of these their members have named.
+    pub(super) named_clocks: u64,
+    pub(super) begun: u64,
+    pub(super) ended: u64,
     pub(super) longest_gap_ms: u64,
     pub(super) longest_return_ms: u64,
     pub(super) trouble: Option<Trouble>,
@@ -116,7 +131,7 @@ struct Next {
 pub(super) struct Conductor<'a> {
     script: &'a Script<'a>,
     plan: &'a ClusterRuntime,
-    loads: &'a Loads<'a>,
+    clients: &'a dyn Clients,
     interrupt: &'a Interrupt,
     fleet: Fleet<'a>,
     board: Board,
@@ -125,10 +140,13 @@ pub(super) struct Conductor<'a> {
     asked: Vec<u64>,
     /// For each member, the faults that will end, and when.
     ends: Vec<Vec<(u64, End)>>,
-    recorder: Recorder<HistoryFile>,
+    /// What members recorded of the multicast is judged with it.
+    recorder: Option<Recorder<HistoryFile>>,
     looks: Looks,
     schedule: Schedule,
     played: RunOutcome,
+    /// The faults so far, one per line.
+    log: String,
     line: Instant,
 }
 
@@ -136,7 +154,7 @@ impl<'a> Conductor<'a> {
     /// Starts the members and waits until they and the clients have joined.
     pub(super) fn begin(
         script: &'a Script<'a>,
-        loads: &'a Loads<'a>,
+        clients: &'a dyn Clients,
         interrupt: &'a Interrupt,
     ) -> Result<Self, Failure> {
         let (plan, scene) = (&script.scene.plan, script.scene);
@@ -145,7 +163,8 @@ impl<'a> Conductor<'a> {
         let sizes: Vec<_> = plan.topology().group_ids().map(|group| plan.topology().members(group).count()).collect();
         let path = scene.history("conductor", 1);
         // It says only of others that they crashed, and that it is over; no process has its name.
-        let recorder = HistoryFile::record(plan, plan.topology().client_process(ClientId(0)), &path)?;
+        let me = plan.topology().client_process(ClientId(0));
+        let recorder = if script.args.service { None } else { Some(HistoryFile::record(plan, me, &path)?) };
         let poller = |n| {
             MemberPoller::open(MemberAddress {
                 sockets: scene.sockets(),
@@ -156,9 +175,9 @@ impl<'a> Conductor<'a> {
         let mut conductor = Conductor {
             script,
             plan,
-            loads,
+            clients,
             interrupt,
-            fleet: Fleet::start(scene, script.args, &names)?,
+            fleet: Fleet::start(scene, script, &names)?,
             board: Board::new(&sizes),
             pollers: (0..names.len() as u16).map(poller).collect::<Result<_, _>>()?,
             asked: vec![0; names.len()],
@@ -167,9 +186,10 @@ impl<'a> Conductor<'a> {
             looks: Looks::begin(),
             schedule: Schedule::new(script.seed, &script.faults, script.bounds),
             played: RunOutcome::default(),
+            log: String::new(),
             line: Instant::now(),
         };
-        while !(conductor.board.is_whole() && loads.are_in()) {
+        while !(conductor.board.is_whole() && clients.are_in()) {
             let now = conductor.look()?;
             if interrupt.came() {
                 return Err(Failure::run("interrupted before all were there", PLACE, "start it again"));
@@ -186,31 +206,33 @@ impl<'a> Conductor<'a> {
 
     /// Injects faults until the time is over, then brings the cluster to rest.
     pub(super) fn play(mut self) -> Result<RunOutcome, Failure> {
-        let from = self.loads.clock().now();
+        let from = self.clients.clock().now();
         let length = (self.script.args.minutes * 60_000.0) as u64;
         let step = self.schedule.draw();
         let mut next = Next { at: from + step.pause_ms, step };
-        while self.loads.clock().now() < from + length && self.played.trouble.is_none() && !self.interrupt.came() {
+        while self.clients.clock().now() < from + length && self.played.trouble.is_none() && !self.interrupt.came() {
             let ended = self.round(&mut next, from);
             self.note(ended);
         }
-        self.played.fault_seconds = (self.loads.clock().now() - from) as f64 / 1000.0;
+        self.played.fault_seconds = (self.clients.clock().now() - from) as f64 / 1000.0;
         self.played.interrupted = self.interrupt.came();
         self.rest()?;
-        self.played.multicast = self.loads.multicast();
+        self.played.begun = self.clients.begun();
+        self.played.ended = self.clients.ended();
         let moves = self.pollers.iter().map(MemberPoller::moves).collect::<Vec<_>>();
         self.played.refused_moves = moves.iter().map(|(_, refused, _)| refused).sum();
         self.played.faults.insert(schedule::name(Fault::Move), moves.iter().map(|(moved, ..)| moved).sum());
-        self.loads.end()?;
+        self.clients.end()?;
         let killed = self.fleet.end_all(Duration::from_millis(END_MS));
         if !killed.is_empty() && self.played.trouble.is_none() {
             let what = format!("did not end within {} s of SIGTERM: {}", END_MS / 1000, killed.join(", "));
             self.played.trouble = Some(Trouble { kind: "process", what, groups: Vec::new(), members: Vec::new() });
         }
         let path = self.script.scene.path();
-        let complete = if self.played.complete { self.recorder.complete() } else { Ok(()) };
-        let written = complete.and_then(|()| self.recorder.flush());
-        written.map_err(|error| Failure::cannot_write(path, &error))?;
+        if let Some(recorder) = &mut self.recorder {
+            let complete = if self.played.complete { recorder.complete() } else { Ok(()) };
+            complete.and_then(|()| recorder.flush()).map_err(|error| Failure::cannot_write(path, &error))?;
+        }
         if let Some(trouble) = &self.played.trouble {
             let text = serde_json::to_string_pretty(trouble).expect("it has string keys");
             self.script.scene.write("trouble.json", text + "\n")?;
@@ -254,8 +276,8 @@ impl<'a> Conductor<'a> {
     /// Checks every member and client once. Returns the time.
     fn look(&mut self) -> Result<u64, Failure> {
         std::thread::sleep(TICK);
-        let now = self.looks.look(self.loads.clock());
-        self.loads.check()?;
+        let now = self.looks.look(self.clients.clock());
+        self.clients.check()?;
         let board = &self.board;
         let gone = self.fleet.find_gone(|member| board.members()[member].state == State::Ending)?;
         if let Some((member, failure)) = gone {
@@ -266,6 +288,7 @@ impl<'a> Conductor<'a> {
         self.end_faults(now)?;
         self.welcome(now);
         self.find_hangs(now);
+        self.find_wrong_leaders(now);
         Ok(now)
     }
 
@@ -303,6 +326,12 @@ impl<'a> Conductor<'a> {
                 self.board.set(now, member, State::Returning);
                 self.disturb(member, 0, Vec::new(), Vec::new());
             }
+            End::MendClock => {
+                self.find_unnamed(now, member);
+                self.fleet.set_clock(member, None)?;
+                self.board.set_wrong(now, member, false);
+                return Ok(());
+            }
             End::MendLoss => {
                 self.board.set_lossy(member, false);
                 self.disturb(member, 0, Vec::new(), Vec::new());
@@ -322,7 +351,7 @@ impl<'a> Conductor<'a> {
             let (first, since) = (it.state == State::Starting, it.since);
             let said = self.pollers[member].standing(self.fleet.pid(member), self.asked[member]);
             // Clients come when all members are there.
-            let counts = first || self.loads.count_on(member);
+            let counts = first || self.clients.count_on(member);
             if said.is_some_and(|said| !said.joining) && self.pollers[member].is_done() && counts {
                 if !first {
                     self.played.longest_return_ms = self.played.longest_return_ms.max(now - since);
@@ -336,17 +365,17 @@ impl<'a> Conductor<'a> {
         if self.played.trouble.is_some() {
             return;
         }
-        let all = self.loads.waiting();
-        for (client, waiting) in &all {
+        let all = self.clients.waiting();
+        for (text, waiting) in &all {
             let still = stands_still(now, waiting, self.board.good());
             self.played.longest_gap_ms = self.played.longest_gap_ms.max(still.unwrap_or(0));
             if is_hang(still) {
-                let first = self.tell_waiting(*client, waiting);
+                let first = self.tell_waiting(text, waiting);
                 let mut what = format!("{first}, for {LIMIT_MS} ms in which each had a connected majority");
                 // It may stand behind one of these, in the order of a group that both are for.
-                for (other, waiting) in all.iter().filter(|(other, _)| other != client) {
+                for (other, waiting) in all.iter().filter(|(other, _)| other != text) {
                     let ms = now.saturating_sub(waiting.since);
-                    what += &format!("; {}, for {ms} ms", self.tell_waiting(*other, waiting));
+                    what += &format!("; {}, for {ms} ms", self.tell_waiting(other, waiting));
                 }
                 let groups = waiting.to.iter().map(|group| self.group(*group)).collect();
                 self.trouble("message", what, groups);
@@ -369,14 +398,46 @@ impl<'a> Conductor<'a> {
         }
     }
 
+    /// A leader whose clock is wrong must be replaced while another member can lead.
+    fn find_wrong_leaders(&mut self, now: u64) {
+        if self.played.trouble.is_some() {
+            return;
+        }
+        let long = |since: Option<u64>| since.is_some_and(|since| now.saturating_sub(since) > STEPS_BACK_MS);
+        let leads = (0..).zip(self.board.members()).find(|(member, it): &(usize, _)| {
+            let leads = || self.pollers[*member].fresh(self.fleet.pid(*member)).is_some_and(|said| said.leads);
+            it.state == State::Ready && long(it.wrong) && long(self.board.good()[it.group]) && leads()
+        });
+        if let Some((member, group)) = leads.map(|(member, it)| (member, it.group)) {
+            let what = format!(
+                "`{}` leads, and its clock is wrong for {STEPS_BACK_MS} ms in which a majority of others was there",
+                self.name(member)
+            );
+            let groups = vec![self.group(group)];
+            self.trouble("clock", what, groups);
+        }
+    }
+
+    /// A member of the multicast names its own clock that was wrong all the time. (A node of a program does not.)
+    fn find_unnamed(&mut self, now: u64, member: usize) {
+        let it = &self.board.members()[member];
+        let Some(wrong) = it.wrong.filter(|wrong| it.is_ready_since(*wrong)) else { return };
+        if self.script.args.service || now.saturating_sub(wrong) < STEPS_BACK_MS || self.played.trouble.is_some() {
+            return;
+        }
+        if self.fleet.said(member).iter().any(|line| line.contains(NAMED)) {
+            self.played.named_clocks += 1;
+        } else {
+            let (group, ms) = (self.group(it.group), now - wrong);
+            let what = format!("`{}` has not named its clock, which was wrong for {ms} ms", self.name(member));
+            self.trouble("clock", what, vec![group]);
+        }
+    }
+
     /// Says what a client waits for, and at which groups.
-    fn tell_waiting(&self, client: ClientId, waiting: &Waiting) -> String {
-        let name = self.plan.name(self.plan.topology().client_process(client));
+    fn tell_waiting(&self, text: &str, waiting: &Waiting) -> String {
         let to = waiting.to.iter().map(|group| self.group(*group)).collect::<Vec<_>>().join(", ");
-        waiting.sequence.map_or_else(
-            || format!("`{name}` finds no room for its next message, to {to}"),
-            |sequence| format!("message {sequence} of `{name}` is not delivered by majorities, to {to}"),
-        )
+        format!("{text}, to {to}")
     }
 
     fn trouble(&mut self, kind: &'static str, what: String, groups: Vec<String>) {
@@ -393,6 +454,7 @@ impl<'a> Conductor<'a> {
                 state: it.state.name(),
                 cut: it.cut,
                 lossy: it.lossy,
+                wrong_clock: it.wrong.is_some(),
                 // Of the last second only.
                 standing: self.pollers[member].fresh(self.fleet.pid(member)),
                 said: self.fleet.last_words(member),
@@ -424,19 +486,23 @@ impl<'a> Conductor<'a> {
         (0..self.board.groups()).map(leader).collect()
     }
 
-    fn apply(&mut self, now: u64, Order { step, member }: Order) -> Result<(), Failure> {
+    fn apply(&mut self, now: u64, order: Order) -> Result<(), Failure> {
+        self.log(order)?;
+        let Order { step, member } = order;
         let mut end = |end| self.ends[member].push((now + step.ms, end));
         match step.fault {
             Fault::Kill => {
                 end(End::Start);
-                self.ends[member].retain(|(_, end)| *end == End::Start);
+                self.ends[member].retain(|(_, end)| matches!(end, End::Start | End::MendClock));
                 self.fleet.kill(member)?;
                 self.crashed(member)?;
                 self.board.set(now, member, State::Killed);
             }
             Fault::Restart => {
                 // From when it has ended.
-                self.ends[member] = vec![(step.ms, End::Start)];
+                self.ends[member].retain(|(_, end)| *end == End::MendClock);
+                self.ends[member].iter_mut().for_each(|(at, _)| *at = at.saturating_sub(now));
+                self.ends[member].push((step.ms, End::Start));
                 self.fleet.end(member)?;
                 self.board.set(now, member, State::Ending);
             }
@@ -457,6 +523,18 @@ impl<'a> Conductor<'a> {
                 self.board.set_lossy(member, true);
                 self.disturb(member, step.loss_ppm, Vec::new(), Vec::new());
             }
+            Fault::Clock => {
+                end(End::MendClock);
+                self.fleet.set_clock(member, Some(step.skew))?;
+                let wrong = step.skew.is_wrong(self.script.bounds.clock_ms);
+                self.board.set_wrong(now, member, wrong);
+                self.played.wrong_clocks += u64::from(wrong);
+            }
+            Fault::Client => {
+                if !self.clients.kill(step.client(), step.ms)? {
+                    return Ok(());
+                }
+            }
             Fault::Move => {
                 let leader = self.leaders()[self.board.members()[member].group];
                 let to = self.name(member);
@@ -469,8 +547,20 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
+    /// Writes down a fault, for people who look for the cause of a failure. Times are those of the records.
+    fn log(&mut self, Order { step, member }: Order) -> Result<(), Failure> {
+        let target = if step.fault == Fault::Client { "a client" } else { self.name(member) };
+        let (fault, at, lasts_ms) = (schedule::name(step.fault), now_ns(), step.ms);
+        let skew = (step.fault == Fault::Clock).then_some((step.skew.ahead_ms, step.skew.rate_ppm));
+        let line = serde_json::json!({"at": at, "fault": fault, "target": target, "ms": lasts_ms, "skew": skew});
+        self.log += &format!("{line}\n");
+        self.script.scene.write("faults.txt", &self.log).map(drop)
+    }
+
     fn cut(&mut self, member: usize, cut: schedule::Cut) -> Result<(), Failure> {
-        let clients = (0..self.script.args.clients).map(|client| self.plan.topology().client_process(ClientId(client)));
+        let args = self.script.args;
+        let places = if args.service { self.plan.config().limits().clients } else { args.clients };
+        let clients = (0..places).map(|client| self.plan.topology().client_process(ClientId(client)));
         let members = (0..self.pollers.len() as u16).map(ProcessId).filter(|other| other.index() != member);
         let others: Vec<_> = members.chain(clients).collect();
         let chosen = match cut.other {
@@ -493,30 +583,28 @@ impl<'a> Conductor<'a> {
     fn crashed(&mut self, member: usize) -> Result<(), Failure> {
         let (process, life) = (ProcessId(member as u16), self.fleet.life(member));
         let path = self.script.scene.history(self.plan.name(process), life);
-        if !path.exists() {
-            // It was killed before it began a history.
-            return Ok(());
-        }
-        let written = self.recorder.crash(now_ns(), process, life.into()).and_then(|()| self.recorder.flush());
+        // It was killed before it began a history, or this run has none.
+        let Some(recorder) = self.recorder.as_mut().filter(|_| path.exists()) else { return Ok(()) };
+        let written = recorder.crash(now_ns(), process, life.into()).and_then(|()| recorder.flush());
         written.map_err(|error| Failure::cannot_write(&path, &error))
     }
 
     /// Ends all faults and waits until every member is back and has delivered as much as the others of its group.
     fn rest(&mut self) -> Result<(), Failure> {
-        let now = self.loads.clock().now();
+        let now = self.clients.clock().now();
         for member in 0..self.ends.len() {
             let ending = self.board.members()[member].state == State::Ending;
             self.ends[member].iter_mut().for_each(|(at, _)| *at = if ending { 0 } else { now });
         }
-        self.loads.drain();
+        self.clients.drain();
         let failed = self.played.trouble.is_some();
         let patience = if failed || self.played.interrupted { HURRY_MS } else { RETURN_MS };
         loop {
             let ended = self.look().map(drop);
             let fatal = ended.is_err();
             self.note(ended);
-            let now = self.loads.clock().now() - now;
-            if self.board.is_whole() && self.loads.outstanding() == 0 && now > 500 && self.is_level() {
+            let now = self.clients.clock().now() - now;
+            if self.board.is_whole() && self.clients.outstanding() == 0 && now > 500 && self.is_level() {
                 self.played.complete = true;
                 return Ok(());
             }
@@ -525,10 +613,11 @@ impl<'a> Conductor<'a> {
             }
             if now > patience {
                 if !failed && !self.played.interrupted {
-                    let left = self.loads.outstanding();
+                    let left = self.clients.outstanding();
                     let what = format!(
-                        "not at rest {} s after the last fault: {left} messages are not known to be delivered; {}",
+                        "not at rest {} s after the last fault: {left} {} have not ended; {}",
                         patience / 1000,
+                        self.script.what(),
                         self.states()
                     );
                     let groups = (0..self.board.groups()).map(|group| self.group(group)).collect();
@@ -559,7 +648,9 @@ impl<'a> Conductor<'a> {
         self.line = Instant::now();
         let unsound = self.board.members().iter().enumerate().filter(|(_, it)| !it.is_sound() || it.lossy);
         let unsound = unsound.map(|(member, it)| {
-            let state = if it.cut {
+            let state = if it.wrong.is_some() {
+                "with a wrong clock"
+            } else if it.cut {
                 "cut"
             } else if it.lossy {
                 "lossy"
@@ -571,10 +662,11 @@ impl<'a> Conductor<'a> {
         let unsound: Vec<_> = unsound.collect();
         let faults: Vec<_> = self.played.faults.iter().map(|(name, n)| format!("{n} {name}")).collect();
         self.script.output.note(&format!(
-            "{:4} s  {} multicast, {} delivered, longest wait {} ms; {}; now: {}",
-            self.loads.clock().now() / 1000,
-            self.loads.multicast(),
-            self.loads.delivered(),
+            "{:4} s  {} {}, {} ended, longest wait {} ms; {}; now: {}",
+            self.clients.clock().now() / 1000,
+            self.clients.begun(),
+            self.script.what(),
+            self.clients.ended(),
             self.played.longest_gap_ms,
             if faults.is_empty() { "no faults yet".to_owned() } else { faults.join(", ") },
             if unsound.is_empty() { "all sound".to_owned() } else { unsound.join(", ") }

@@ -1,17 +1,21 @@
 //! The members' processes, which run this same program, one life after the other.
 
 use std::io;
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use stentor::config::FabricKind;
+use stentor_support::args::name_of;
 use stentor_support::live::{ChildProcess, ProcessOutput, trim_history};
 use stentor_support::{Failure, remedy_of};
 
-use super::PLACE;
 use super::scene::Scene;
-use crate::args;
+use super::schedule::Skew;
+use super::service::{NodeSpec, ProcessSpec, Role};
+use super::shim::{Shim, clean_up};
+use super::{PLACE, Script};
+use crate::args::{self, Fault};
 
 /// The time after which a node that was asked to end is killed.
 const GIVEN_UP: Duration = Duration::from_secs(2);
@@ -22,13 +26,16 @@ const LAST_LINES: usize = 4;
 pub(super) struct Fleet<'a> {
     scene: &'a Scene,
     args: &'a args::Chaos,
+    /// Where clocks are to be wrong.
+    shim: Option<Shim>,
     members: Vec<ChildProcess>,
 }
 
 impl<'a> Fleet<'a> {
     /// Starts every member.
-    pub(super) fn start(scene: &'a Scene, args: &'a args::Chaos, names: &[String]) -> Result<Self, Failure> {
-        let mut fleet = Fleet { scene, args, members: Vec::new() };
+    pub(super) fn start(scene: &'a Scene, script: &Script<'a>, names: &[String]) -> Result<Self, Failure> {
+        let shim = script.faults.contains(&Fault::Clock).then(|| Shim::find(scene.path())).transpose()?;
+        let mut fleet = Fleet { scene, args: script.args, shim, members: Vec::new() };
         for name in names {
             // Those that were started end when this does.
             let running = fleet.spawn(name, 1, true)?;
@@ -38,9 +45,19 @@ impl<'a> Fleet<'a> {
     }
 
     fn spawn(&self, name: &str, life: u32, operations: bool) -> Result<ChildProcess, Failure> {
+        let mut command = if self.args.service { self.service(name, life) } else { self.node(name, life, operations) }
+            .map_err(|error| unstarted(name, &error))?;
+        if let Some(shim) = &self.shim {
+            shim.preload(name, &mut command)?;
+        }
+        let output = ProcessOutput::Files(self.scene);
+        ChildProcess::start((name, life), command, output, |error| unstarted(name, error))
+    }
+
+    /// A member of the multicast.
+    fn node(&self, name: &str, life: u32, operations: bool) -> io::Result<Command> {
         let Fleet { scene, args, .. } = self;
-        let node = scene.node(name, life, &args.wait, &scene.history(name, life));
-        let mut command = node.map_err(|error| unstarted(name, &error))?;
+        let mut command = scene.node(name, life, &args.wait, &scene.history(name, life))?;
         // If this process is killed, so is the member.
         command.args(["--follow", &std::process::id().to_string()]);
         if operations {
@@ -49,7 +66,20 @@ impl<'a> Fleet<'a> {
         if scene.plan.config().fabric() == FabricKind::Roce {
             command.args(["--faults", "--seed", &life.to_string()]);
         }
-        ChildProcess::start((name, life), command, ProcessOutput::Files(scene), |error| unstarted(name, error))
+        Ok(command)
+    }
+
+    /// A member with a state machine.
+    fn service(&self, name: &str, life: u32) -> io::Result<Command> {
+        let Fleet { scene, args, .. } = self;
+        let node = NodeSpec {
+            name: name.to_owned(),
+            log: scene.history(name, life),
+            wait: name_of(&args.wait),
+            faults: scene.plan.config().fabric() == FabricKind::Roce,
+            seed: life.into(),
+        };
+        ProcessSpec::of(scene, Role::Node(node)).command()
     }
 
     pub(super) fn pid(&self, member: usize) -> u32 {
@@ -72,7 +102,15 @@ impl<'a> Fleet<'a> {
     pub(super) fn kill(&mut self, member: usize) -> Result<(), Failure> {
         let running = &mut self.members[member];
         running.kill().map_err(|error| unstarted(&running.name, &error))?;
+        if self.shim.is_some() {
+            clean_up(running.pid());
+        }
         trim_history(&self.scene.history(&running.name, running.life))
+    }
+
+    /// Sets a member's clock; `None`: to the right time.
+    pub(super) fn set_clock(&self, member: usize, skew: Option<Skew>) -> Result<(), Failure> {
+        self.shim.as_ref().map_or(Ok(()), |shim| shim.set(&self.members[member].name, skew))
     }
 
     pub(super) fn stop(&mut self, member: usize) -> Result<(), Failure> {
@@ -129,6 +167,11 @@ impl<'a> Fleet<'a> {
         Ok(None)
     }
 
+    /// Returns all lines of a member's standard error.
+    pub(super) fn said(&self, member: usize) -> Vec<String> {
+        self.members[member].said(self.scene)
+    }
+
     /// Returns the last lines of a member's standard error.
     pub(super) fn last_words(&self, member: usize) -> Vec<String> {
         last_words(&self.members[member], self.scene)
@@ -149,6 +192,9 @@ impl<'a> Fleet<'a> {
         let mut killed = Vec::new();
         for running in self.members.iter_mut().filter(|running| !running.over) {
             if running.end_by(until) {
+                if self.shim.is_some() {
+                    clean_up(running.pid());
+                }
                 killed.push(running.name.clone());
                 let _ = trim_history(&scene.history(&running.name, running.life));
             }

@@ -13,6 +13,7 @@ use stentor_support::Failure;
 use stentor_support::live::{Joined, Joining, RecordedClient, lock, no_thread};
 
 use super::PLACE;
+use super::clients::Clients;
 use super::clock::RunClock;
 use super::hang::Waiting;
 use super::scene::Scene;
@@ -145,59 +146,69 @@ impl<'a> Loads<'a> {
         Load::new(self, shared, joined)?.run()
     }
 
-    pub(super) fn clock(&self) -> &RunClock {
-        &self.clock
+    /// Says what a client waits for.
+    fn tell(&self, client: ClientId, waiting: &Waiting) -> String {
+        let name = self.plan.name(self.plan.topology().client_process(client));
+        waiting.sequence.map_or_else(
+            || format!("`{name}` finds no room for its next message"),
+            |sequence| format!("message {sequence} of `{name}` is not delivered by majorities"),
+        )
     }
 
     pub(super) fn end_with(&self) -> EndWith {
         EndWith(Arc::clone(&self.phase))
     }
+}
 
-    /// Stops new multicasts.
-    pub(super) fn drain(&self) {
+impl Clients for Loads<'_> {
+    fn clock(&self) -> &RunClock {
+        &self.clock
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        self.clients.iter().find_map(|client| client.status().failure.clone()).map_or(Ok(()), Err)
+    }
+
+    fn are_in(&self) -> bool {
+        self.clients.iter().all(|client| client.status().joined)
+    }
+
+    fn waiting(&self) -> Vec<(String, Waiting)> {
+        let all = (0..).map(ClientId).zip(&self.clients);
+        let all = all.filter_map(|(client, shared)| Some((client, shared.status().waiting.clone()?)));
+        all.map(|(client, waiting)| (self.tell(client, &waiting), waiting)).collect()
+    }
+
+    fn count_on(&self, member: usize) -> bool {
+        self.clients.iter().all(|client| client.status().counts_on.get(member) == Some(&true))
+    }
+
+    fn outstanding(&self) -> usize {
+        self.clients.iter().map(|client| client.status().outstanding).sum()
+    }
+
+    fn begun(&self) -> u64 {
+        self.clients.iter().map(|client| client.status().multicast).sum()
+    }
+
+    fn ended(&self) -> u64 {
+        self.delivered.load(Ordering::Relaxed)
+    }
+
+    fn kill(&self, _: u64, _: u64) -> Result<bool, Failure> {
+        Ok(false)
+    }
+
+    fn drain(&self) {
         self.phase.store(DRAIN, Ordering::Relaxed);
     }
 
-    /// Ends the clients. Returns once what they recorded is written.
-    pub(super) fn end(&self) -> Result<(), Failure> {
+    fn end(&self) -> Result<(), Failure> {
         self.phase.store(END, Ordering::Relaxed);
         while !self.clients.iter().all(|client| client.status().ended) {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.check()
-    }
-
-    /// Returns an error if a client failed.
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        self.clients.iter().find_map(|client| client.status().failure.clone()).map_or(Ok(()), Err)
-    }
-
-    pub(super) fn are_in(&self) -> bool {
-        self.clients.iter().all(|client| client.status().joined)
-    }
-
-    /// Returns the oldest waiting message of each client.
-    pub(super) fn waiting(&self) -> Vec<(ClientId, Waiting)> {
-        let all = (0..).map(ClientId).zip(&self.clients);
-        all.filter_map(|(client, shared)| Some((client, shared.status().waiting.clone()?))).collect()
-    }
-
-    /// Returns whether all clients count on a member.
-    pub(super) fn count_on(&self, member: usize) -> bool {
-        self.clients.iter().all(|client| client.status().counts_on.get(member) == Some(&true))
-    }
-
-    pub(super) fn outstanding(&self) -> usize {
-        self.clients.iter().map(|client| client.status().outstanding).sum()
-    }
-
-    pub(super) fn multicast(&self) -> u64 {
-        self.clients.iter().map(|client| client.status().multicast).sum()
-    }
-
-    /// Returns the number of messages that majorities delivered.
-    pub(super) fn delivered(&self) -> u64 {
-        self.delivered.load(Ordering::Relaxed)
     }
 }
 

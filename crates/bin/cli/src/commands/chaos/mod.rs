@@ -1,7 +1,7 @@
 //! `stentor chaos`: tortures a cluster of real processes on this host, and judges what they recorded.
 //!
 //! The members are processes of this same program (`stentor node`). The clients are threads of the command's own process:
-//! they live as long as the run. The main thread plays the faults.
+//! they live as long as the run. The main thread plays the faults. With `--service` the load is another one: see [`service`].
 //!
 //! # Faults, and when each may begin
 //!
@@ -12,6 +12,8 @@
 //! | restart | SIGTERM; a start 0 to 2 s after the process has ended with exit code 0 | the same |
 //! | cut | for 0.2 to 3 s (bounded as a stop is), packets from or to one other process, or all, are lost at the member | the same; `roce` |
 //! | loss | for 0.2 to 3 s, 0.5 to 5 % of the packets to and from the member are lost | ready, without another loss; not in the budget; `roce` |
+//! | clock | for 2 to 6 s, the wall clock of the member is set or goes at another rate | the same, or its own clock only; libfaketime |
+//! | client | SIGKILL of a client's process; a start after 0 to 2 s | `--service`; it has its session |
 //! | move | the leader is asked to let another member lead, as by `leader move` | both are sound |
 //!
 //! Cuts and losses are of datagrams. The TCP connections by which processes find each other stay.
@@ -20,7 +22,7 @@
 //!
 //! `starting` (first start), `ready`, `stopped` (SIGSTOP), `ending` (SIGTERM was sent), `killed` (no process; its next start
 //! has a time), `restarting` (started again), `returning` (continued, or not cut any more). A member is *sound* while it is
-//! `ready` and not cut. From `starting`, `restarting` and `returning` it becomes `ready` when it says, by its control socket,
+//! `ready`, not cut, and its clock is right. From `starting`, `restarting` and `returning` it becomes `ready` when it says, by its control socket,
 //! that it has its group's state, and every client counts on it.
 //!
 //! # Budget
@@ -47,6 +49,7 @@
 //! Stops that outlast a window, clients that begin while a member is down, groups that lose a majority.
 
 mod board;
+mod clients;
 mod clock;
 mod conductor;
 mod fleet;
@@ -56,6 +59,8 @@ mod poller;
 mod report;
 mod scene;
 mod schedule;
+mod service;
+mod shim;
 
 use std::time::Instant;
 
@@ -69,6 +74,7 @@ use load::Loads;
 use report::{CheckResult, RunReport};
 use scene::Scene;
 use schedule::Bounds;
+use service::Callers;
 use stentor_support::live::Interrupt;
 use stentor_support::{Failure, Output, Verdict};
 
@@ -94,26 +100,12 @@ pub(super) fn run(args: &args::Chaos, output: Output) -> Result<Verdict, Failure
     script.announce();
     let interrupt = Interrupt::catch()?;
     let begin = Instant::now();
-    let played = with_fabric!(scene.plan.config().fabric(), F => script.play::<F>(&interrupt));
+    let played = if args.service { script.play_service(&interrupt) } else { script.play_multicast(&interrupt) };
     let seconds = begin.elapsed().as_secs_f64();
-    let played = match played {
-        Ok(played) => played,
-        Err(failure) => {
-            scene.keep();
-            output.note(&format!("everything is in {}", scene.path().display()));
-            return Err(failure);
-        }
-    };
-    if args.plant == Some(ChaosPlant::History) {
-        scene.spoil()?;
-    }
-    let begin = Instant::now();
-    let report = check_files(&scene.histories()?, false).map_err(|error| {
+    let (played, judged) = played.inspect_err(|_| {
         scene.keep();
-        // Whatever is wrong with them, this command wrote them.
-        Failure { exit_code: 1, ..Failure::from(error) }
+        output.note(&format!("everything is in {}", scene.path().display()));
     })?;
-    let judged = CheckResult { report, seconds: begin.elapsed().as_secs_f64(), bytes: scene.history_bytes()? };
     let document = RunReport::new(&script, &played, &judged, seconds);
     let good = document.ok;
     if !good || args.keep {
@@ -122,22 +114,58 @@ pub(super) fn run(args: &args::Chaos, output: Output) -> Result<Verdict, Failure
     output.conclude(&document.kept(scene.kept()), Verdict::of(good))
 }
 
+/// Runs a process of `stentor chaos --service`.
+pub(super) fn process(spec: &str) -> Result<Verdict, Failure> {
+    service::process(spec)
+}
+
 impl Script<'_> {
     fn announce(&self) {
         let names: Vec<_> = self.faults.iter().map(|fault| schedule::name(*fault)).collect();
-        let Bounds { stop_ms, cut_ms } = self.bounds;
+        let Bounds { stop_ms, cut_ms, .. } = self.bounds;
         let lasts = |fault: Fault, what: &str, ms: u64| {
             if self.faults.contains(&fault) { format!("; a {what} lasts {ms} ms at most") } else { String::new() }
         };
         self.output.note(&format!(
-            "seed {}; faults on {}: {}{}{}; {} messages/s",
+            "seed {}; faults on {}: {}{}{}; {} {}/s",
             self.seed,
             self.scene.plan.config().fabric(),
             names.join(", "),
             lasts(Fault::Stop, "stop", stop_ms),
             lasts(Fault::Cut, "cut", cut_ms),
-            self.args.rate
+            self.args.rate,
+            self.what()
         ));
+    }
+
+    /// Returns what the clients do, for people.
+    fn what(&self) -> &'static str {
+        if self.args.service { "calls" } else { "messages" }
+    }
+
+    fn play_multicast(&self, interrupt: &Interrupt) -> Result<(RunOutcome, CheckResult), Failure> {
+        let scene = self.scene;
+        let played = with_fabric!(scene.plan.config().fabric(), F => self.play::<F>(interrupt))?;
+        if self.args.plant == Some(ChaosPlant::History) {
+            scene.spoil()?;
+        }
+        let begin = Instant::now();
+        // Whatever is wrong with them, this command wrote them.
+        let report = check_files(&scene.histories()?, false)
+            .map_err(|error| Failure { exit_code: 1, ..Failure::from(error) })?;
+        let seconds = begin.elapsed().as_secs_f64();
+        Ok((played, CheckResult::of_multicast(&report, seconds, scene.history_bytes()?)))
+    }
+
+    fn play_service(&self, interrupt: &Interrupt) -> Result<(RunOutcome, CheckResult), Failure> {
+        let scene = self.scene;
+        let callers = Callers::start(scene, self.args, self.seed)?;
+        let played = Conductor::begin(self, &callers, interrupt)?.play()?;
+        let begin = Instant::now();
+        let judged = service::judge(scene, &callers, played.complete, self.args.plant)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let result = CheckResult::of_service(judged, (played.ended, seconds), scene.history_bytes()?);
+        Ok((played, result))
     }
 
     fn play<F: ClusterFabric>(&self, interrupt: &Interrupt) -> Result<RunOutcome, Failure> {

@@ -10,12 +10,45 @@ use stentor_support::{Human, Style, Verdicts, bytes, verdict_lines, verdicts};
 
 use super::Script;
 use super::conductor::{RunOutcome, Trouble};
+use super::service::{Judged, ServiceCounts};
 
-/// The checker's result.
+/// The judge's result.
 pub(super) struct CheckResult {
-    pub(super) report: Report,
-    pub(super) seconds: f64,
-    pub(super) bytes: u64,
+    properties: Verdicts,
+    counter_example: Option<String>,
+    /// Deliveries of members, or calls that ended.
+    deliveries: u64,
+    crashes: bool,
+    service: Option<ServiceCounts>,
+    seconds: f64,
+    bytes: u64,
+}
+
+impl CheckResult {
+    pub(super) fn of_multicast(report: &Report, seconds: f64, bytes: u64) -> Self {
+        CheckResult {
+            properties: verdicts(report),
+            counter_example: report.counter_example.clone(),
+            deliveries: report.counts.deliveries,
+            crashes: report.counts.crashes > 0,
+            service: None,
+            seconds,
+            bytes,
+        }
+    }
+
+    pub(super) fn of_service(judged: Judged, (ended, seconds): (u64, f64), bytes: u64) -> Self {
+        let Judged { verdicts, example, counts } = judged;
+        CheckResult {
+            properties: verdicts,
+            counter_example: example,
+            deliveries: ended,
+            crashes: true,
+            service: Some(counts),
+            seconds,
+            bytes,
+        }
+    }
 }
 
 /// The document that `--json` prints, and the source of the human-readable text.
@@ -37,8 +70,16 @@ pub(super) struct RunReport {
     /// The number of injected faults of each kind.
     faults: BTreeMap<&'static str, u64>,
     refused_moves: u64,
+    /// How many of the faults `clock` were farther off than the bound.
+    wrong_clocks: u64,
+    /// How many of these their members have named, where members do.
+    named_clocks: u64,
+    /// Messages, or calls that were begun.
     messages: u64,
+    /// Deliveries of members, or calls that ended.
     deliveries: u64,
+    /// What was called, with `--service`.
+    service: Option<ServiceCounts>,
     /// The longest time that a message waited although all its groups had a connected majority.
     longest_gap_ms: u64,
     /// The longest time from a member's start, or from the end of its fault, until it was ready.
@@ -58,7 +99,7 @@ pub(super) struct RunReport {
 /// Properties that may stay unchecked if no process crashed.
 const OF_FAILURES: [&str; 2] = ["M10", "M11"];
 /// Properties that may stay unchecked if the cluster did not come to rest.
-const OF_THE_END: [&str; 3] = ["M2", "M3", "M9"];
+const OF_THE_END: [&str; 4] = ["M2", "M3", "M9", "V4"];
 
 fn is_good(property: &str, verdict: &str, crashes: bool, complete: bool) -> bool {
     let excused = (!crashes && OF_FAILURES.contains(&property)) || (!complete && OF_THE_END.contains(&property));
@@ -68,8 +109,8 @@ fn is_good(property: &str, verdict: &str, crashes: bool, complete: bool) -> bool
 impl RunReport {
     pub(super) fn new(script: &Script<'_>, outcome: &RunOutcome, checked: &CheckResult, seconds: f64) -> Self {
         let (args, plan) = (script.args, &script.scene.plan);
-        let properties = verdicts(&checked.report);
-        let crashes = checked.report.counts.crashes > 0;
+        let properties = checked.properties.clone();
+        let crashes = checked.crashes;
         let good = |(name, verdict): (&&str, &&str)| is_good(name, verdict, crashes, outcome.complete);
         let mut faults: BTreeMap<_, _> = script.faults.iter().map(|fault| (super::schedule::name(*fault), 0)).collect();
         faults.extend(&outcome.faults);
@@ -77,7 +118,7 @@ impl RunReport {
             ok: outcome.trouble.is_none()
                 && !properties.is_empty()
                 && properties.iter().all(good)
-                && checked.report.counts.deliveries > 0
+                && checked.deliveries > 0
                 && (outcome.complete || outcome.interrupted),
             seed: script.seed,
             minutes: args.minutes,
@@ -91,12 +132,15 @@ impl RunReport {
             rate: args.rate,
             faults,
             refused_moves: outcome.refused_moves,
-            messages: outcome.multicast,
-            deliveries: checked.report.counts.deliveries,
+            wrong_clocks: outcome.wrong_clocks,
+            named_clocks: outcome.named_clocks,
+            messages: outcome.begun,
+            deliveries: checked.deliveries,
+            service: checked.service.clone(),
             longest_gap_ms: outcome.longest_gap_ms,
             longest_return_ms: outcome.longest_return_ms,
             properties,
-            counter_example: checked.report.counter_example.clone(),
+            counter_example: checked.counter_example.clone(),
             trouble: outcome.trouble.clone(),
             history_bytes: checked.bytes,
             check_seconds: checked.seconds,
@@ -113,7 +157,7 @@ impl RunReport {
 /// Returns the command that injects the same faults.
 fn repeat(script: &Script<'_>) -> String {
     let args = script.args;
-    let mut line = "stentor chaos".to_owned();
+    let mut line = format!("stentor chaos{}", if args.service { " --service" } else { "" });
     let _ = match &args.config {
         Some(path) => write!(line, " --config {}", path.display()),
         None => {
@@ -137,17 +181,23 @@ impl Human for RunReport {
         let interrupted = if self.interrupted { ", interrupted" } else { "" };
         let mut text = format!(
             "{groups} groups of {replicas}, and {clients} clients, on {fabric}: {:.0} s of faults{interrupted}\n\
-             faults      {}; {} moves refused\n\
-             messages    {messages}, {deliveries} deliveries; the longest wait {} ms, the longest return {} ms\n\
+             faults      {}; {} moves refused; {} clocks beyond the bound\n\
+             {} {messages}, {deliveries} {}; the longest wait {} ms, the longest return {} ms\n\
              histories   {}, checked in {:.1} s\n\n",
             self.fault_seconds,
             faults.join(", "),
             self.refused_moves,
+            self.wrong_clocks,
+            if self.service.is_some() { "calls      " } else { "messages   " },
+            if self.service.is_some() { "ended" } else { "deliveries" },
             self.longest_gap_ms,
             self.longest_return_ms,
             bytes(self.history_bytes),
             self.check_seconds
         );
+        if let Some(service) = &self.service {
+            let _ = writeln!(text, "{}", service.text());
+        }
         text += &verdict_lines(&self.properties, style);
         if let Some(trouble) = &self.trouble {
             let _ = writeln!(text, "\n{} {}", style.bad("failed"), trouble.what);

@@ -34,7 +34,8 @@ fn template(args: &args::Chaos) -> Result<Template, Failure> {
     let limits = Limits {
         message_bytes: 16_384,
         window: 256,
-        clients: args.clients,
+        // A client that was killed may find its place taken for a moment.
+        clients: if args.service { 2 * args.clients } else { args.clients },
         ring_kib: 256,
         body_ring_kib: 1024,
         ..Limits::DEFAULT

@@ -10,7 +10,8 @@ use super::board::{Board, State, minority};
 use crate::args::{self, Fault};
 
 /// All kinds of faults.
-pub(super) const ALL: [Fault; 6] = [Fault::Kill, Fault::Stop, Fault::Cut, Fault::Loss, Fault::Move, Fault::Restart];
+pub(super) const ALL: [Fault; 8] =
+    [Fault::Kill, Fault::Stop, Fault::Cut, Fault::Loss, Fault::Move, Fault::Restart, Fault::Clock, Fault::Client];
 /// The pause between two faults, ms: the minimum, and the largest random addition.
 const PAUSE_MS: (u64, u64) = (200, 1300);
 /// The longest time for which a killed member has no process, ms.
@@ -18,6 +19,12 @@ const DOWN_MS: u64 = 2000;
 /// The duration of a stop, cut or loss, ms.
 const STOP_MS: (u64, u64) = (20, 2000);
 const CUT_MS: (u64, u64) = (200, 3000);
+/// The time for which a clock is off, ms.
+const CLOCK_MS: (u64, u64) = (2000, 6000);
+/// How far a clock is set that is to be wrong, ms: seconds, or hours.
+const WRONG_MS: [(u64, u64); 2] = [(3_000, 60_000), (60_000, 6 * 3_600_000)];
+/// How much a clock gains or loses that goes at another rate, in millionths.
+const RATE_PPM: (u64, u64) = (100, 2_000);
 /// Lost packets per million.
 const LOSS_PPM: (u64, u64) = (5_000, 50_000);
 /// The most bytes of a control ring that a message of the load takes: cells of its stream and of acknowledgements.
@@ -32,6 +39,8 @@ pub(super) fn name(fault: Fault) -> &'static str {
         Fault::Loss => "loss",
         Fault::Move => "move",
         Fault::Restart => "restart",
+        Fault::Clock => "clock",
+        Fault::Client => "client",
     }
 }
 
@@ -40,6 +49,8 @@ pub(super) fn name(fault: Fault) -> &'static str {
 pub(super) struct Bounds {
     pub(super) stop_ms: u64,
     pub(super) cut_ms: u64,
+    /// Clocks that are no farther off than this are right.
+    pub(super) clock_ms: u64,
 }
 
 impl Bounds {
@@ -54,7 +65,8 @@ impl Bounds {
             (u64::from(limits.ring_kib) << 10) * 1000 / (CONTROL_BYTES * u64::from(rate)),
         ];
         let half = fills_ms.into_iter().min().unwrap_or(0) / 2;
-        Bounds { stop_ms: half.min(STOP_MS.1), cut_ms: half.min(CUT_MS.1) }
+        let clock_ms = plan.config().clock_bound().as_millis() as u64;
+        Bounds { stop_ms: half.min(STOP_MS.1), cut_ms: half.min(CUT_MS.1), clock_ms }
     }
 }
 
@@ -68,7 +80,8 @@ pub(super) fn allowed(args: &args::Chaos, plan: &ClusterRuntime, bounds: &Bounds
     let why_not = |fault: Fault| match fault {
         Fault::Cut | Fault::Loss if !roce => Some("it is possible on fabric `roce` only"),
         Fault::Move if largest < 2 => Some("no group has two members"),
-        Fault::Kill | Fault::Stop | Fault::Cut | Fault::Restart if minority(largest) == 0 => {
+        Fault::Client if !args.service => Some("only the clients of --service are processes of their own"),
+        Fault::Kill | Fault::Stop | Fault::Cut | Fault::Restart | Fault::Clock if minority(largest) == 0 => {
             Some("no group has three members, so none has a majority without one")
         }
         Fault::Stop if bounds.stop_ms < STOP_MS.0 => {
@@ -83,7 +96,9 @@ pub(super) fn allowed(args: &args::Chaos, plan: &ClusterRuntime, bounds: &Bounds
         let what = format_args!("no fault `{}` here: {why}", name(fault));
         return Err(Failure::usage(what, PLACE, "leave it out of --faults, or change the cluster"));
     }
-    let asked = |fault: &Fault| args.faults.is_empty() || args.faults.contains(fault);
+    // The default needs no package that may be missing.
+    let default = |fault: &Fault| args.faults.is_empty() && *fault != Fault::Clock;
+    let asked = |fault: &Fault| default(fault) || args.faults.contains(fault);
     let faults: Vec<_> = ALL.into_iter().filter(|fault| asked(fault) && why_not(*fault).is_none()).collect();
     if faults.is_empty() {
         return Err(Failure::usage("no fault is possible in this cluster", PLACE, "give its groups three members"));
@@ -100,6 +115,35 @@ pub(super) struct Cut {
     pub(super) other: Option<u64>,
 }
 
+/// How a clock is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Skew {
+    /// How far it is set ahead, or back.
+    pub(super) ahead_ms: i64,
+    /// How much it gains, or loses, in millionths.
+    pub(super) rate_ppm: i64,
+}
+
+impl Skew {
+    /// Half of all are within a quarter of the bound, and half of these only go at another rate.
+    fn draw([kind, amount, sign]: [u64; 3], bound_ms: u64) -> Self {
+        let signed = |least_most| {
+            let amount = between(amount, least_most) as i64;
+            if sign >> 63 == 1 { -amount } else { amount }
+        };
+        match kind >> 62 {
+            0 => Skew { ahead_ms: signed((0, bound_ms / 4)), rate_ppm: 0 },
+            1 => Skew { ahead_ms: 0, rate_ppm: signed(RATE_PPM) },
+            kind => Skew { ahead_ms: signed(WRONG_MS[kind as usize - 2]), rate_ppm: 0 },
+        }
+    }
+
+    /// Returns whether the clock is off by more than the bound.
+    pub(super) fn is_wrong(self, bound_ms: u64) -> bool {
+        self.ahead_ms.unsigned_abs() > bound_ms
+    }
+}
+
 /// A fault as drawn, independent of the cluster's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Step {
@@ -113,6 +157,7 @@ pub(super) struct Step {
     pub(super) ms: u64,
     pub(super) loss_ppm: u32,
     pub(super) cut: Cut,
+    pub(super) skew: Skew,
 }
 
 /// A fault and its target.
@@ -120,6 +165,14 @@ pub(super) struct Step {
 pub(super) struct Order {
     pub(super) step: Step,
     pub(super) member: usize,
+}
+
+fn below(word: u64, bound: u64) -> u64 {
+    ((u128::from(word) * u128::from(bound)) >> 64) as u64
+}
+
+fn between(word: u64, (least, most): (u64, u64)) -> u64 {
+    least + below(word, most.max(least) - least + 1)
 }
 
 /// The sequence of faults of one seed.
@@ -138,12 +191,11 @@ impl Schedule {
     /// as it is.
     pub(super) fn draw(&mut self) -> Step {
         let words: [u64; 9] = std::array::from_fn(|_| self.rng.word());
-        let below = |word: u64, bound: u64| ((u128::from(word) * u128::from(bound)) >> 64) as u64;
-        let between = |word, (least, most): (u64, u64)| least + below(word, most.max(least) - least + 1);
         let fault = self.faults[below(words[0], self.faults.len() as u64) as usize];
         let ms = match fault {
             Fault::Stop => between(words[4], (STOP_MS.0, self.bounds.stop_ms)),
             Fault::Cut | Fault::Loss => between(words[4], (CUT_MS.0, self.bounds.cut_ms)),
+            Fault::Clock => between(words[4], CLOCK_MS),
             // One in four at once.
             _ => between(words[4], (0, DOWN_MS + DOWN_MS / 3)).saturating_sub(DOWN_MS / 3),
         };
@@ -156,13 +208,23 @@ impl Schedule {
             ms,
             loss_ppm: between(words[6], LOSS_PPM) as u32,
             cut: Cut { inward: words[7] >> 63 == 1, other: (words[8] >> 63 == 1).then_some(words[8] << 1) },
+            skew: Skew::draw([words[6], words[7], words[8]], self.bounds.clock_ms),
         }
     }
 }
 
 impl Step {
+    /// Returns a number that chooses among the clients.
+    pub(super) fn client(&self) -> u64 {
+        self.member
+    }
+
     /// Returns the target of a fault if its precondition holds now. `leaders` by group, as members say.
     pub(super) fn meant(&self, board: &Board, leaders: &[Option<usize>]) -> Option<Order> {
+        if self.fault == Fault::Client {
+            // The order names no member.
+            return Some(Order { step: *self, member: 0 });
+        }
         let least = if self.fault == Fault::Move { 2 } else { 3 };
         let fits = |group: &usize| self.fault == Fault::Loss || board.of(*group).len() >= least;
         let groups: Vec<_> = (0..board.groups()).filter(fits).collect();
@@ -181,7 +243,14 @@ impl Step {
                 (it.state == State::Ready && !it.lossy).then_some(any)
             }
             _ => {
-                let member = if self.leader { leaders[group]? } else { any };
+                // While one clock is wrong, its group can spare that member only.
+                let wrong = members.clone().find(|member| board.members()[*member].wrong.is_some());
+                let member = match (wrong, self.leader) {
+                    (Some(_), _) if self.fault == Fault::Clock => return None,
+                    (Some(wrong), _) => wrong,
+                    (None, true) => leaders[group]?,
+                    (None, false) => any,
+                };
                 board.can_spare(member).then_some(member)
             }
         }?;
@@ -195,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { stop_ms: 1000, cut_ms: 2000 };
+    const BOUNDS: Bounds = Bounds { stop_ms: 1000, cut_ms: 2000, clock_ms: 250 };
 
     /// Plays a schedule without processes: what is down comes back after a drawn time, a fault that waits blocks the next.
     /// Returns how often each fault came.
@@ -212,6 +281,8 @@ mod tests {
             now += 1 + world.below(50);
             for (_, member, fault) in ends.extract_if(.., |(end, ..)| *end <= now) {
                 match fault {
+                    Fault::Client => {}
+                    Fault::Clock => board.set_wrong(now, member, false),
                     Fault::Loss => board.set_lossy(member, false),
                     Fault::Cut => board.set_cut(now, member, false),
                     _ => board.set(now, member, State::Ready),
@@ -225,6 +296,8 @@ mod tests {
                 match played.fault {
                     Fault::Kill | Fault::Restart => board.set(now, member, State::Killed),
                     Fault::Stop => board.set(now, member, State::Stopped),
+                    Fault::Clock => board.set_wrong(now, member, true),
+                    Fault::Client => {}
                     Fault::Cut => board.set_cut(now, member, true),
                     Fault::Loss => board.set_lossy(member, true),
                     Fault::Move => assert_ne!(Some(member), leaders[board.members()[member].group]),
@@ -273,9 +346,12 @@ mod tests {
         let within = |step: &Step| match step.fault {
             Fault::Stop => (20..=1000).contains(&step.ms),
             Fault::Cut | Fault::Loss => (200..=2000).contains(&step.ms),
+            Fault::Clock => (2000..=6000).contains(&step.ms),
             _ => step.ms <= 2000,
         };
         assert!(steps(3).iter().all(|step| within(step) && (200..=1500).contains(&step.pause_ms)));
+        let wrong = steps(3).iter().filter(|step| step.skew.is_wrong(BOUNDS.clock_ms)).count();
+        assert!((30..70).contains(&wrong), "{wrong}: half of the clocks are off by more than the bound");
         let at_once =
             steps(3).iter().filter(|step| matches!(step.fault, Fault::Kill | Fault::Restart) && step.ms == 0).count();
         assert!(at_once > 3, "{at_once}");

@@ -1,0 +1,51 @@
+//! What the conductor sees of the load: the clients of the multicast, or those of a service.
+
+use stentor_support::Failure;
+
+use super::clock::RunClock;
+use super::hang::Waiting;
+
+/// The clients of a run.
+pub(super) trait Clients {
+    /// Returns the clock of the run.
+    fn clock(&self) -> &RunClock;
+
+    /// Sees to the clients. The conductor calls this at each look.
+    ///
+    /// # Errors
+    /// If a client failed.
+    fn check(&self) -> Result<(), Failure>;
+
+    /// Returns whether all clients have joined.
+    fn are_in(&self) -> bool;
+
+    /// Returns what each client waits for, and the same in words.
+    fn waiting(&self) -> Vec<(String, Waiting)>;
+
+    /// Returns whether all clients count on a member.
+    fn count_on(&self, member: usize) -> bool;
+
+    /// Returns how many messages or calls have not ended.
+    fn outstanding(&self) -> usize;
+
+    /// Returns how many messages or calls were begun.
+    fn begun(&self) -> u64;
+
+    /// Returns how many messages majorities delivered, or how many calls ended.
+    fn ended(&self) -> u64;
+
+    /// Kills the client that a number chooses; it is started again after so many milliseconds. Returns whether one could be killed.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    fn kill(&self, which: u64, ms: u64) -> Result<bool, Failure>;
+
+    /// Begins nothing more.
+    fn drain(&self);
+
+    /// Ends the clients. Returns once what they recorded is written.
+    ///
+    /// # Errors
+    /// If a client failed.
+    fn end(&self) -> Result<(), Failure>;
+}

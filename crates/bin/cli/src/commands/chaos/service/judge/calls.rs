@@ -1,0 +1,132 @@
+//! V2: the calls of all clients have one serial order.
+
+use std::collections::HashMap;
+
+use stentor_checker::Group;
+use stentor_checker::calls::{Call, History, Kind, Model, Outcome, Position, Verdict, decide, verify};
+
+use super::agreement::Agreed;
+use super::evidence::Called;
+use super::{CallKind, Evidence, How, Registers, ServiceCounts};
+use crate::commands::chaos::service::records::Place;
+
+/// The sequential service. An operation is followed by `@` and the time at which it was ordered.
+struct Sequential;
+
+fn timed(operation: &[u8]) -> (String, u64) {
+    let text = String::from_utf8_lossy(operation);
+    let (operation, time) = text.rsplit_once('@').unwrap_or((&text, "0"));
+    (operation.to_owned(), time.parse().unwrap_or(0))
+}
+
+impl Model for Sequential {
+    type State = Registers;
+
+    fn initial(&self, _: Group) -> Registers {
+        Registers::default()
+    }
+
+    fn apply(&self, state: &mut Registers, _: Group, operation: &[u8]) -> Vec<u8> {
+        let (operation, time) = timed(operation);
+        state.expire(time);
+        state.apply(time, "", &operation).reply.into_bytes()
+    }
+
+    fn read(&self, state: &Registers, _: Group, query: &[u8]) -> Vec<u8> {
+        let (query, time) = timed(query);
+        let mut state = state.clone();
+        state.expire(time);
+        state.read(&query).into_bytes()
+    }
+}
+
+/// Decides whether there is such an order. `false`: the search was given up.
+pub(super) fn serial(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCounts) -> Result<bool, String> {
+    let mut history = History::new();
+    let mut sessions = HashMap::new();
+    let mut order = Vec::new();
+    for called in &evidence.calls {
+        let next = sessions.len() as u64;
+        let session = *sessions.entry(called.session.as_str()).or_insert(next);
+        let place = place(called, agreed);
+        let call = call(called, session, place, evidence.complete);
+        count(called, counts);
+        let number = history.push(call).map_err(|error| format!("call {}: {error}", called.call))?;
+        let takes_part = match &history.calls()[number].outcome {
+            Outcome::Answered { .. } => true,
+            Outcome::Unknown => called.kind == CallKind::Command && place.is_some(),
+            Outcome::NotApplied => false,
+        };
+        if let Some(place) = place.filter(|_| takes_part) {
+            let call = &history.calls()[number];
+            // Reads outside the order stand behind the command that they saw last.
+            order.push((place.time, place.of, !call.kind.is_multicast(), call.submitted, number));
+        }
+    }
+    order.sort_unstable();
+    let order: Vec<usize> = order.into_iter().map(|(.., number)| number).collect();
+    let Err(why) = verify(&history, &Sequential, &order) else { return Ok(true) };
+    match decide(&history, &Sequential) {
+        Verdict::Kept(_) => Ok(true),
+        Verdict::Violated(example) => Err(format!("{example}\n  in the order that members have, {why}")),
+        Verdict::TooHard => Ok(false),
+    }
+}
+
+/// Where a call stands: by its answer, or by what members applied.
+fn place(called: &Called, agreed: &Agreed) -> Option<Place> {
+    match &called.end {
+        Some((_, How::Answered { place, .. })) => Some(*place),
+        _ => called
+            .to
+            .iter()
+            .find_map(|group| agreed.groups.get(usize::from(*group))?.commands.get(&called.call).copied()),
+    }
+}
+
+fn call(called: &Called, session: u64, place: Option<Place>, complete: bool) -> Call {
+    let position = |place: Place| Position { time: place.time, group: Group(place.of) };
+    let kind = match called.kind {
+        CallKind::Command => Kind::Command,
+        CallKind::Ordered => Kind::Ordered,
+        CallKind::Leader => Kind::Leader,
+        CallKind::After => called.after.map_or(Kind::Local, |after| Kind::After(position(after))),
+        CallKind::Local => Kind::Local,
+    };
+    let outcome = match &called.end {
+        Some((at, How::Answered { place, replies })) => Outcome::Answered {
+            at: *at,
+            replies: replies.iter().map(|(group, reply)| (Group(*group), reply.clone().into_bytes())).collect(),
+            position: Some(position(*place)),
+        },
+        Some((_, How::NotApplied(_))) => Outcome::NotApplied,
+        // Nothing is under way any more.
+        _ if place.is_none() && complete => Outcome::NotApplied,
+        _ => Outcome::Unknown,
+    };
+    Call {
+        session,
+        generation: called.life.into(),
+        submitted: called.at,
+        groups: called.to.iter().map(|group| Group(*group)).collect(),
+        operation: format!("{}@{}", called.operation, place.map_or(0, |place| place.time)).into_bytes(),
+        kind,
+        outcome,
+        observed: Vec::new(),
+    }
+}
+
+fn count(called: &Called, counts: &mut ServiceCounts) {
+    let name = match called.kind {
+        CallKind::Command => return,
+        CallKind::Ordered => "ordered",
+        CallKind::Leader => "leader",
+        CallKind::After => "after",
+        CallKind::Local => "local",
+    };
+    match called.end {
+        Some((_, How::Answered { .. })) => *counts.reads.entry(name).or_default() += 1,
+        Some((_, How::NotApplied(_))) => counts.not_applied += 1,
+        _ => counts.unknown += 1,
+    }
+}

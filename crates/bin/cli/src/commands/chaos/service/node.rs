@@ -1,0 +1,70 @@
+//! A member of a service, as a process: a node as programs use it, with the state machine on a thread of its own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use stentor::runtime::{BindConfig, Stop, now_ns};
+use stentor_support::live::{Interrupt, stop_at_end_of_input};
+use stentor_support::{Failure, Verdict};
+
+use super::ProcessSpec;
+use super::machine::Served;
+use super::records::Journal;
+use crate::args::Wait;
+
+/// The time between two looks at signals.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What a member is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::commands::chaos) struct NodeSpec {
+    pub(in crate::commands::chaos) name: String,
+    /// The file for what it applies.
+    pub(in crate::commands::chaos) log: PathBuf,
+    pub(in crate::commands::chaos) wait: String,
+    /// Whether the network is to have faults, and the seed of lost packets.
+    pub(in crate::commands::chaos) faults: bool,
+    pub(in crate::commands::chaos) seed: u64,
+}
+
+/// Writes what the library logs to standard error, with the time of the records.
+struct Logger;
+
+impl log::Log for Logger {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        eprintln!("{} {} {}", now_ns(), record.level(), record.args());
+    }
+
+    fn flush(&self) {}
+}
+
+pub(super) fn run(process: &ProcessSpec, spec: &NodeSpec) -> Result<Verdict, Failure> {
+    let interrupt = Interrupt::catch()?;
+    if log::set_logger(&Logger).is_ok() {
+        log::set_max_level(log::LevelFilter::Info);
+    }
+    let stop = Arc::new(Stop::default());
+    stop_at_end_of_input(Arc::clone(&stop))?;
+    let cluster = process.cluster()?;
+    let machine = Served::new(Journal::open(&spec.log)?, cluster.groups().collect());
+    let (sockets, faults, seed) = (process.sockets.clone(), spec.faults, spec.seed);
+    let told = BindConfig { sockets, faults, seed, ..BindConfig::beside(&process.config) };
+    let wait = Wait::from_str(&spec.wait, false).unwrap_or(Wait::Adaptive);
+    let node = cluster.node(&spec.name, machine).wait(wait.into()).bind_with(told).spawn();
+    let node = node.map_err(|error| Failure::run(&error, &spec.name, error.remedy()))?;
+    while !interrupt.came() && !stop.is_stopped() && !node.has_ended() {
+        std::thread::sleep(LOOK);
+    }
+    match node.stop() {
+        Ok(_) if interrupt.came() || stop.is_stopped() => Ok(Verdict::Good),
+        Ok(_) => Err(Failure::run("it has ended, and was not told to", &spec.name, "report this as a bug")),
+        Err(error) => Err(Failure::run(error.what(), &spec.name, error.remedy())),
+    }
+}

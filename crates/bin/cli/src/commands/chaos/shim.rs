@@ -1,0 +1,114 @@
+//! Wrong clocks: members are started with libfaketime, which reads from a file how far the wall clock of its process is off. The
+//! monotonic clock stays as it is.
+//!
+//! A process reads its wall clock some ten times a second, and libfaketime reads the file each time, in 2 µs. The offset is as old as the file: a
+//! clock that was set stays so in the member's next process.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use stentor_support::Failure;
+
+use super::PLACE;
+use super::schedule::Skew;
+
+/// The library, for programs with threads.
+const LIBRARY: &str = "libfaketimeMT.so.1";
+/// The folders in which distributions have it, besides the one of the architecture.
+const FOLDERS: [&str; 3] = ["/usr/lib64/faketime", "/usr/lib/faketime", "/usr/local/lib/faketime"];
+/// What libfaketime shares between the processes of one session, and leaves behind when one is killed.
+const LEFT_BEHIND: [&str; 2] = ["/dev/shm/faketime_shm_", "/dev/shm/sem.faketime_sem_"];
+
+/// The clocks of all members.
+#[derive(Debug)]
+pub(super) struct Shim {
+    library: PathBuf,
+    directory: PathBuf,
+}
+
+impl Shim {
+    /// Finds the library.
+    ///
+    /// # Errors
+    /// If it is not installed.
+    pub(super) fn find(directory: &Path) -> Result<Self, Failure> {
+        let triplet = format!("/usr/lib/{}-linux-gnu/faketime", std::env::consts::ARCH);
+        let mut found = [triplet.as_str()].into_iter().chain(FOLDERS).map(|folder| Path::new(folder).join(LIBRARY));
+        let library = found.find(|path| path.is_file()).ok_or_else(|| missing(&triplet))?;
+        Ok(Shim { library, directory: directory.to_owned() })
+    }
+
+    /// Has a command run with the clock of a member.
+    ///
+    /// # Errors
+    /// If the file of the clock cannot be made.
+    pub(super) fn preload(&self, name: &str, command: &mut Command) -> Result<(), Failure> {
+        let file = self.file(name);
+        if !file.exists() {
+            self.write(name, "+0")?;
+        }
+        command.env("LD_PRELOAD", &self.library).env("FAKETIME_TIMESTAMP_FILE", file);
+        command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        Ok(())
+    }
+
+    /// Sets a member's clock; `None`: to the right time.
+    ///
+    /// # Errors
+    /// If the file of the clock cannot be written.
+    pub(super) fn set(&self, name: &str, skew: Option<Skew>) -> Result<(), Failure> {
+        self.write(name, &skew.map_or_else(|| "+0".to_owned(), text))
+    }
+
+    /// Replaces the file at one moment: it is read at any time.
+    fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
+        let (file, new) = (self.file(name), self.directory.join(format!("{name}.clock.new")));
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &file));
+        written.map_err(|error| Failure::cannot_write(&file, &error))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("{name}.clock"))
+    }
+}
+
+/// Removes what the library of a process has left behind that has ended.
+pub(super) fn clean_up(pid: u32) {
+    for left in LEFT_BEHIND {
+        // A process that ended in order has left nothing.
+        let _ = fs::remove_file(format!("{left}{pid}"));
+    }
+}
+
+/// Returns how libfaketime is told a skew.
+fn text(skew: Skew) -> String {
+    let Skew { ahead_ms, rate_ppm } = skew;
+    let rate = if rate_ppm == 0 { String::new() } else { format!(" x{:.6}", 1.0 + rate_ppm as f64 / 1e6) };
+    format!("{:+.3}{rate}", ahead_ms as f64 / 1000.0)
+}
+
+fn missing(folder: &str) -> Failure {
+    let what = format_args!("no `{LIBRARY}` in {folder} or {}: the fault `clock` needs it", FOLDERS.join(", "));
+    let remedy =
+        "install the Debian package `libfaketime` (apt-get install libfaketime), or leave `clock` out of --faults";
+    Failure::usage(what, PLACE, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skews_are_written_as_the_library_reads_them() {
+        assert_eq!(text(Skew { ahead_ms: 3_600_000, rate_ppm: 0 }), "+3600.000");
+        assert_eq!(text(Skew { ahead_ms: -62, rate_ppm: 0 }), "-0.062");
+        assert_eq!(text(Skew { ahead_ms: 0, rate_ppm: -500 }), "+0.000 x0.999500");
+    }
+
+    #[test]
+    fn a_missing_library_is_named_with_its_package() {
+        let failure = missing("/usr/lib/none/faketime");
+        assert!(failure.what.contains("libfaketimeMT.so.1") && failure.what.contains("/usr/lib/none/faketime"));
+    }
+}
