@@ -1,12 +1,14 @@
 //! The steps that run `stentor chaos` on clusters of real processes.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 use crate::campaign::stentor;
 use crate::cargo::Context;
+use crate::needs::Needs;
 use crate::step::Outcome;
 
 /// The fields of `stentor chaos --json` that the steps judge.
@@ -16,6 +18,7 @@ struct Chaos {
     interrupted: bool,
     fault_seconds: f64,
     faults: BTreeMap<String, u64>,
+    wrong_clocks: u64,
     messages: u64,
     deliveries: u64,
     longest_gap_ms: u64,
@@ -26,6 +29,21 @@ struct Chaos {
     history_bytes: u64,
     check_seconds: f64,
     repeat: String,
+    service: Option<Service>,
+}
+
+/// What was called.
+#[derive(Debug, Default, Deserialize)]
+struct Service {
+    commands: u64,
+    reads: BTreeMap<String, u64>,
+    unknown: u64,
+    resolved_later: u64,
+    timers: u64,
+    notified: u64,
+    missed: u64,
+    time_behind_us: u64,
+    time_ahead_us: u64,
 }
 
 /// The faults that each fabric allows.
@@ -34,12 +52,129 @@ const FABRICS: [(&str, &[&str]); 2] =
 /// The number of properties of the multicast.
 const PROPERTIES: usize = 12;
 
-/// Injects faults for half a minute on each fabric.
+/// The faults of a service besides.
+const OF_A_SERVICE: [&str; 2] = ["clock", "client"];
+/// The properties of a service.
+const OF_THE_SERVICE: [&str; 4] = ["V1", "V2", "V3", "V4"];
+/// The names of reads.
+const READS: [&str; 4] = ["after", "leader", "local", "ordered"];
+
+/// What the fault `clock` needs.
+pub(crate) const NEEDS: Needs = Needs { things: &["faketime/libfaketimeMT.so.1"], sources: &[] };
+
+/// Injects faults for half a minute on each fabric, and into a service for some seconds.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    NEEDS.ensure()?;
     for (fabric, faults) in FABRICS {
         torture(context, fabric, faults, 3, 0.5)?;
     }
+    let mut all = Totals::default();
+    for (fabric, _) in FABRICS {
+        all.add(service(context, fabric, 1, 0.12)?);
+    }
+    all.print();
     Ok(Outcome::Passed)
+}
+
+/// Injects faults into services. The runs of other seeds: `STENTOR_CHAOS_SERVICE=FIRST..END`.
+pub(crate) fn service_long(context: &Context) -> Result<Outcome> {
+    NEEDS.ensure()?;
+    let mut all = Totals::default();
+    for seed in seeds(std::env::var("STENTOR_CHAOS_SERVICE").ok().as_deref())? {
+        let (fabric, _) = FABRICS[seed as usize % FABRICS.len()];
+        all.add(service(context, fabric, seed, 0.25)?);
+    }
+    all.print();
+    // What one run lacks another one has, if there are some.
+    all.judge(all.runs >= 20)?;
+    Ok(Outcome::Passed)
+}
+
+fn seeds(asked: Option<&str>) -> Result<Range<u64>> {
+    let text = asked.unwrap_or("0..100");
+    let ends = text.split_once("..").and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?));
+    ends.filter(|seeds| !seeds.is_empty())
+        .with_context(|| format!("STENTOR_CHAOS_SERVICE is `{text}`: set it to FIRST..END, as in 0..100"))
+}
+
+/// What runs of a service did.
+#[derive(Debug, Default)]
+struct Totals {
+    runs: u64,
+    calls: u64,
+    faults: BTreeMap<String, u64>,
+    wrong_clocks: u64,
+    service: Service,
+}
+
+impl Totals {
+    fn add(&mut self, found: Chaos) {
+        self.runs += 1;
+        self.calls += found.messages;
+        self.wrong_clocks += found.wrong_clocks;
+        found.faults.into_iter().for_each(|(fault, n)| *self.faults.entry(fault).or_default() += n);
+        let Some(other) = found.service else { return };
+        let all = &mut self.service;
+        other.reads.into_iter().for_each(|(kind, n)| *all.reads.entry(kind).or_default() += n);
+        all.commands += other.commands;
+        all.unknown += other.unknown;
+        all.resolved_later += other.resolved_later;
+        all.timers += other.timers;
+        all.notified += other.notified;
+        all.missed += other.missed;
+        all.time_behind_us = all.time_behind_us.max(other.time_behind_us);
+        all.time_ahead_us = all.time_ahead_us.max(other.time_ahead_us);
+    }
+
+    fn print(&self) {
+        let Totals { runs, calls, faults, wrong_clocks, service } = self;
+        println!(
+            "{runs} runs of a service: {faults:?}, {wrong_clocks} clocks beyond the bound; {calls} calls; {service:?}"
+        );
+    }
+
+    /// Fails if something never happened.
+    fn judge(&self, enough: bool) -> Result<()> {
+        let never: Vec<_> = self.faults.iter().filter(|(_, n)| **n == 0).map(|(fault, _)| fault.as_str()).collect();
+        ensure!(!enough || never.is_empty(), "faults that did not come: {never:?}");
+        ensure!(!enough || self.wrong_clocks > 0, "no clock was beyond the bound");
+        ensure!(!enough || self.service.resolved_later > 0, "no client resolved what the process before it had called");
+        Ok(())
+    }
+}
+
+/// Injects faults into a service.
+fn service(context: &Context, fabric: &str, seed: u64, minutes: f64) -> Result<Chaos> {
+    let (seed, time) = (seed.to_string(), minutes.to_string());
+    let of_fabric = FABRICS.iter().find(|(name, _)| *name == fabric).map_or(&[][..], |(_, faults)| faults);
+    let faults = [of_fabric, &OF_A_SERVICE].concat().join(",");
+    let shape = ["chaos", "--json", "--service", "--fabric", fabric, "--rate", "300", "--faults", &faults];
+    let arguments = [&shape[..], &["--minutes", &time, "--seed", &seed]].concat();
+    let (good, found): (_, serde_json::Value) = stentor(context, &arguments)?;
+    ensure!(found.get("trouble").is_some(), "{found:#}");
+    let found: Chaos = serde_json::from_value(found).context("a document of `stentor chaos`")?;
+    judge_service(&found, minutes)?;
+    ensure!(good, "everything held but the command failed");
+    Ok(found)
+}
+
+fn judge_service(found: &Chaos, minutes: f64) -> Result<()> {
+    let Chaos { trouble, counter_example, repeat, properties, .. } = found;
+    let ok = |property: &&str| properties.get(*property).is_some_and(|verdict| verdict == "ok");
+    let bad: Vec<_> = OF_THE_SERVICE.iter().filter(|property| !ok(property)).collect();
+    ensure!(
+        found.ok && bad.is_empty() && trouble.is_none(),
+        "{repeat}\nnot ok: {bad:?}, {trouble:#?}, {counter_example:?}"
+    );
+    ensure!(
+        !found.interrupted && found.fault_seconds >= minutes * 59.0,
+        "it ended early: {:.0} s",
+        found.fault_seconds
+    );
+    let service = found.service.as_ref().with_context(|| format!("{repeat}\nno calls are counted"))?;
+    let missing: Vec<_> = READS.iter().filter(|read| service.reads.get(**read).is_none_or(|n| *n == 0)).collect();
+    ensure!(service.commands > 0 && missing.is_empty(), "{repeat}\nno commands, or no reads: {missing:?}");
+    Ok(())
 }
 
 /// Injects faults for half an hour on each fabric, in groups of three and of five.
@@ -104,12 +239,48 @@ mod tests {
     fn judged(change: impl FnOnce(&mut serde_json::Value)) -> Result<()> {
         let properties: BTreeMap<_, _> = (1..=12).map(|n| (format!("M{n}"), "ok")).collect();
         let mut found = json!({
-            "ok": true, "interrupted": false, "fault_seconds": 30.0, "faults": {"kill": 3, "stop": 2}, "messages": 4,
+            "ok": true, "interrupted": false, "fault_seconds": 30.0, "faults": {"kill": 3, "stop": 2}, "wrong_clocks": 0, "messages": 4,
             "deliveries": 9, "longest_gap_ms": 1, "longest_return_ms": 1, "properties": properties, "trouble": null,
-            "counter_example": null, "history_bytes": 1, "check_seconds": 0.1, "repeat": "stentor chaos"
+            "counter_example": null, "history_bytes": 1, "check_seconds": 0.1, "repeat": "stentor chaos", "service": null
         });
         change(&mut found);
         judge(&serde_json::from_value(found).unwrap(), &["kill", "stop"], 0.5)
+    }
+
+    fn judged_service(change: impl FnOnce(&mut serde_json::Value)) -> Result<()> {
+        let properties: BTreeMap<_, _> = OF_THE_SERVICE.map(|name| (name, "ok")).into();
+        let reads: BTreeMap<_, _> = READS.map(|name| (name, 1)).into();
+        let mut found = json!({
+            "ok": true, "interrupted": false, "fault_seconds": 15.0, "faults": {"kill": 3}, "wrong_clocks": 1, "messages": 4,
+            "deliveries": 4, "longest_gap_ms": 1, "longest_return_ms": 1, "properties": properties, "trouble": null,
+            "counter_example": null, "history_bytes": 1, "check_seconds": 0.1, "repeat": "stentor chaos",
+            "service": {"commands": 1, "reads": reads, "unknown": 0, "resolved_later": 0, "timers": 1, "notified": 1,
+                "missed": 0, "time_behind_us": 0, "time_ahead_us": 0}
+        });
+        change(&mut found);
+        judge_service(&serde_json::from_value(found).unwrap(), 0.25)
+    }
+
+    #[test]
+    fn a_run_of_a_service_must_have_kept_every_promise_and_read_in_every_way() {
+        judged_service(|_| ()).unwrap();
+        assert!(judged_service(|found| found["properties"]["V2"] = json!("violated")).is_err());
+        assert!(judged_service(|found| found["properties"]["V4"] = json!("not_checked")).is_err());
+        assert!(judged_service(|found| found["properties"] = json!({})).is_err());
+        assert!(judged_service(|found| found["service"] = json!(null)).is_err());
+        assert!(judged_service(|found| found["service"]["reads"]["leader"] = json!(0)).is_err());
+        assert!(judged_service(|found| found["service"]["commands"] = json!(0)).is_err());
+        assert!(judged_service(|found| found["fault_seconds"] = json!(3.0)).is_err());
+        assert!(judged_service(|found| found["trouble"] = json!({"what": "a hang"})).is_err());
+    }
+
+    #[test]
+    fn seeds_are_a_range_that_is_not_empty() {
+        assert_eq!(seeds(None).unwrap(), 0..100);
+        assert_eq!(seeds(Some("7..9")).unwrap(), 7..9);
+        for bad in ["7", "9..7", "a..b", "3..3"] {
+            assert!(seeds(Some(bad)).unwrap_err().to_string().contains("FIRST..END"), "{bad}");
+        }
     }
 
     #[test]

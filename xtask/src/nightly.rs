@@ -56,6 +56,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
         run: crate::chaos::long,
     },
     Step {
+        name: "chaos-service",
+        what: "100 runs of `stentor chaos --service`, a seed each, on shm and on roce, with wrong clocks and clients that are killed",
+        run: crate::chaos::service_long,
+    },
+    Step {
         name: "observers",
         what: "an observer that is stopped for a minute, and a hundred that get spare time only: nobody is slowed down, none has a gap",
         run: observers,

@@ -18,6 +18,7 @@ const MARK: &str = "#[ignore = \"slow: ";
 const THREADS: &str = "3";
 
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    crate::chaos::NEEDS.ensure()?;
     let (mut targets, mut tests) = (Vec::new(), Vec::new());
     for package in Workspace::load(context)?.members() {
         for target in package.targets.iter().filter(|target| target.kind.iter().any(|kind| kind == "test")) {

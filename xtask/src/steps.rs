@@ -84,7 +84,7 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step {
         name: "chaos",
-        what: "half a minute of kills, stops, cuts, losses, moves and restarts on shm and on roce: every property, no hang",
+        what: "half a minute of kills, stops, cuts, losses, moves and restarts on shm and on roce, and a service for some seconds more: every property, no hang",
         run: chaos::step,
     },
     Step {

@@ -82,6 +82,7 @@ const THINGS: &[Thing] = &[
     Thing { name: "libfabric.so.1", found: Found::Library, package: "libfabric1" },
     file("rdma/fi_domain.h", &["/usr/include/rdma/fi_domain.h"], "libfabric-dev"),
     Thing { name: "libclang", found: Found::Clang, package: "libclang-dev" },
+    Thing { name: "faketime/libfaketimeMT.so.1", found: Found::Library, package: "libfaketime" },
     program("java", "default-jre-headless"),
     file("zookeeper.jar", &["/usr/share/java/zookeeper.jar"], "zookeeper"),
     program("flex", "flex"),

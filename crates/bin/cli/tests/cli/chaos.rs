@@ -83,6 +83,60 @@ fn a_broken_history_is_a_failure() {
     assert!(document["counter_example"].as_str().unwrap().contains("g1.1"), "{document:#}");
 }
 
+/// The faults that both fabrics have, clients that are killed, and wrong clocks.
+const OF_A_SERVICE: &str = "kill,stop,restart,move,client,clock";
+
+fn service(scratch: &Scratch, more: &[&str]) -> (Ran, Value) {
+    let ran = chaos(scratch, &[&["--service", "--rate", "300", "--faults", OF_A_SERVICE], more].concat());
+    let document = ran.document("chaos");
+    (ran, document)
+}
+
+#[test]
+#[ignore = "slow: cargo xtask test --only slow"]
+fn a_service_keeps_its_promises() {
+    for fabric in ["shm", "roce"] {
+        let (ran, document) = service(&Scratch::new(), &["--fabric", fabric, "--minutes", "0.2"]);
+        assert_eq!(ran.code, 0, "{document:#}\n{}", ran.stderr);
+        let all = ["V1", "V2", "V3", "V4"].map(|name| (name, "ok"));
+        assert!(
+            verdicts(&document).into_iter().map(|(name, verdict)| (name.as_str(), verdict)).eq(all),
+            "{document:#}"
+        );
+        let counts = &document["service"];
+        assert!(counts["commands"].as_u64() > Some(100), "{document:#}");
+        for read in ["ordered", "leader", "after", "local"] {
+            assert!(counts["reads"][read].as_u64() > Some(0), "{document:#}");
+        }
+    }
+}
+
+/// A stale reply, a lost command and a doubled one: each is planted in what the processes recorded.
+#[test]
+#[ignore = "slow: cargo xtask test --only slow"]
+fn a_service_that_breaks_a_promise_is_a_failure() {
+    for (plant, property) in [("reply", "V2"), ("lost", "V1"), ("doubled", "V1")] {
+        let (ran, document) = service(&Scratch::new(), &["--minutes", "0.05", "--plant", plant]);
+        assert_eq!((ran.code, &document["ok"]), (1, &false.into()), "{plant}: {document:#}");
+        assert_eq!(document["properties"][property], "violated", "{plant}: {document:#}");
+        assert!(document["counter_example"].as_str().unwrap().contains(property), "{plant}: {document:#}");
+    }
+}
+
+/// A member of the multicast whose clock is wrong says so, and does not lead.
+#[test]
+#[ignore = "slow: cargo xtask test --only slow"]
+fn wrong_clocks_break_nothing_and_are_named() {
+    let ran = chaos(&Scratch::new(), &["--faults", "clock", "--minutes", "0.5"]);
+    let document = ran.document("chaos");
+    assert_eq!(ran.code, 0, "{document:#}\n{}", ran.stderr);
+    assert!(
+        document["faults"]["clock"].as_u64() > Some(2) && document["wrong_clocks"].as_u64() > Some(0),
+        "{document:#}"
+    );
+    assert!(document["named_clocks"].as_u64() > Some(0), "{document:#}");
+}
+
 /// Of the members that a run started: their processes.
 fn pids(directory: &Path) -> Vec<i32> {
     let mut pids = Vec::new();
@@ -183,6 +237,12 @@ fn what_is_not_possible_is_refused() {
     run(["chaos", "--groups", "101", "--replicas", "1"]).refused(&["101 members", "at most 100"]);
     run(["chaos", "--groups", "0"]).refused(&["--groups and --replicas"]);
     run(["chaos", "--provider", "tcp"]).refused(&["provider `tcp`"]);
+    run(["chaos", "--faults", "client"]).refused(&["no fault `client` here", "--service"]);
+    run(["chaos", "--service", "--faults", "cut"]).refused(&["no fault `cut` here", "`roce` only"]);
+    run(["chaos", "--replicas", "2", "--faults", "clock"]).refused(&["no fault `clock` here", "three members"]);
+    run(["chaos", "--plant", "lost"]).refused(&["--plant", "--service"]);
+    run(["chaos", "--service", "--plant", "hang"]).refused(&["--plant", "--service"]);
+    run(["chaos-process", "nonsense"]).refused(&["stentor chaos --service"]);
     let scratch = Scratch::new();
     let config = scratch.path("cluster.toml");
     let file = config.to_str().unwrap();

@@ -75,6 +75,7 @@ use report::{CheckResult, RunReport};
 use scene::Scene;
 use schedule::Bounds;
 use service::Callers;
+use shim::Shim;
 use stentor_support::live::Interrupt;
 use stentor_support::{Failure, Output, Verdict};
 
@@ -92,10 +93,14 @@ struct Script<'a> {
 }
 
 pub(super) fn run(args: &args::Chaos, output: Output) -> Result<Verdict, Failure> {
+    refuse_foreign_plant(args)?;
     let scene = Scene::set(args)?;
     let seed = args.seed.unwrap_or_else(|| stentor::runtime::life_now() % 1_000_000);
     let bounds = Bounds::of(&scene.plan, args.clients, args.rate);
     let faults = schedule::allowed(args, &scene.plan, &bounds)?;
+    if faults.contains(&Fault::Clock) {
+        Shim::find(scene.path())?;
+    }
     let script = Script { args, scene: &scene, seed, faults, bounds, output };
     script.announce();
     let interrupt = Interrupt::catch()?;
@@ -112,6 +117,20 @@ pub(super) fn run(args: &args::Chaos, output: Output) -> Result<Verdict, Failure
         scene.keep();
     }
     output.conclude(&document.kept(scene.kept()), Verdict::of(good))
+}
+
+/// Refuses to get something wrong that the run has not.
+fn refuse_foreign_plant(args: &args::Chaos) -> Result<(), Failure> {
+    let of_service = match args.plant {
+        None => return Ok(()),
+        Some(ChaosPlant::Hang | ChaosPlant::History) => false,
+        Some(ChaosPlant::Reply | ChaosPlant::Lost | ChaosPlant::Doubled) => true,
+    };
+    if of_service == args.service {
+        return Ok(());
+    }
+    let with = if of_service { "only with" } else { "only without" };
+    Err(Failure::usage(format_args!("this --plant is possible {with} --service"), PLACE, "name another one"))
 }
 
 /// Runs a process of `stentor chaos --service`.
