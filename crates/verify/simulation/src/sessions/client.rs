@@ -11,10 +11,9 @@ use stentor_session::{
     Caller, CallerConfig, CallerError, Envelope, Event, Fate, Notified, Pair, ReplyRecord, SessionId, Ticket, Why,
 };
 
-use super::client_reads::ClientReads;
+use super::client_reads::{ClientReads, Scripted};
 use super::disk::Written;
 use super::note_ledger::Count;
-use super::scripted::Scripted;
 use super::served::TOKEN_BYTES;
 use super::shared::Shared;
 use super::told::{News, Told};

@@ -10,8 +10,10 @@ use stentor_fabric::ProcessId;
 use stentor_multicast::GroupId;
 use stentor_session::SessionId;
 
-use super::ledger::Place;
 use super::told::News;
+
+/// A place in one group's order: the number of a delivery.
+type Place = (GroupId, u64);
 
 /// What a machine has sent at one place, in order: to whom, and what.
 pub type Notes = Vec<(SessionId, Vec<u8>)>;

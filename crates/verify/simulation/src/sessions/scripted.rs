@@ -1,50 +1,25 @@
 //! Reads outside the order that the workload asks for.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::GroupId;
-use stentor_session::{ReadGuarantee, ReadOutcome, Reader, ReplyRecord};
+use stentor_session::{ReadGuarantee, ReadOutcome, ReplyRecord};
 
 use super::client::{ClientActor, in_words};
-use super::client_reads::UnderWay;
-use super::shared::Shared;
+use super::client_reads::{MOST_SCRIPTED, UnderWay};
 use super::told::Told;
 use super::workload::Begun;
-use crate::chance::Chance;
 
-/// Reads that a client has under way, at most.
-const MOST: usize = 16;
-/// Streams of these reads are above those of drawn ones.
-const STREAM: u64 = 200_000;
 /// After this a read is given up, ns.
 const PATIENCE_NS: u64 = 1_000_000;
-
-/// The reads of one client that the workload asks for.
-pub(super) struct Scripted {
-    reader: Reader,
-    /// By name, each with its token.
-    under_way: BTreeMap<u64, (u64, UnderWay)>,
-    /// The read that begins when a member of the group is connected.
-    pub(super) next: Option<(GroupId, ReadGuarantee)>,
-}
-
-impl Scripted {
-    /// Reads of a process. Those of the processes before it are lost.
-    pub(super) fn new(shared: &Shared, process: ProcessId, incarnation: u64) -> Scripted {
-        let stream = STREAM + u64::from(process.0) * 1000 + incarnation;
-        let word = Chance::new(shared.salt, stream).between(0, u64::MAX - 1);
-        Scripted { reader: Reader::new(&shared.topology, MOST, word), under_way: BTreeMap::new(), next: None }
-    }
-}
 
 impl ClientActor {
     /// Begins a read, if it can be asked now.
     pub(super) fn submit_read(&mut self, now_ns: u64, (group, guarantee): (GroupId, ReadGuarantee)) -> bool {
         let is_connected = |member| self.client.is_connected_to(member);
-        if !self.shared.topology.members(group).any(is_connected) || self.scripted.reader.under_way() == MOST {
+        if !self.shared.topology.members(group).any(is_connected) || self.scripted.reader.under_way() == MOST_SCRIPTED {
             self.scripted.next = Some((group, guarantee));
             // A group that greets nobody yet is asked to let this client in.
             let _ = self.client.next_id(&[group], &[]);
