@@ -169,6 +169,21 @@ fn order_what_is_due<F: ClusterFabric, S: StateMachine, H: Hooks>(
     Due { is_ordered, ..Due::default() }
 }
 
+/// Has the machine answer the reads whose turn it is, and orders a time entry for those that come too early. Returns whether there were any.
+#[inline]
+fn answer_reads<F: ClusterFabric, S: StateMachine, H: Hooks>(
+    reads: &mut Reads,
+    now: Duration,
+    member: &mut Member<F>,
+    app: &mut Watched<'_, S, H>,
+) -> bool {
+    let origin = member.replica().origin_of(member.applied());
+    let machine = &mut *app.machine;
+    let answered = reads.look(member, (now, machine.has_room_for_queries()), |read| machine.read(&read, origin));
+    let Some(time) = reads.early() else { return answered };
+    member.order_time(time, app).is_some() | answered
+}
+
 /// Exchanges reports with the other members, and does what follows from them. Returns whether something was ordered.
 #[inline]
 fn compare_reports<F: ClusterFabric, S: StateMachine, H: Hooks>(
@@ -315,14 +330,9 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         };
         let done = turns.round(member, &mut app, round);
         let again = answers.look(member, |client| machine.say_again(client));
-        let origin = member.replica().origin_of(member.applied());
-        let mut read =
-            reads.look(member, (since_start, machine.has_room_for_queries()), |read| machine.read(&read, origin));
-        if let Some(time) = reads.early() {
-            read |= member.order_time(time, &mut Watched { machine, hooks }).is_some();
-        }
         let mut app = Watched { machine, hooks };
-        read |= compare_reports(reports, (since_start, plan, voice), member, &mut app);
+        let read = answer_reads(reads, since_start, member, &mut app)
+            | compare_reports(reports, (since_start, plan, voice), member, &mut app);
         machine.end_round(|replies| answers.send(member, replies.iter()));
         let goes_on = again || read || member.has_unflushed() || due.is_ordered;
         let (worked, longest) = done.map_err(|error| self.ended(error))?;
@@ -332,18 +342,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         if let Some(error) = self.machine.progress().failure() {
             return Err(self.ended(RunError::Restore(self.me, error)));
         }
-        if !stop.is_stopped() && self.starts_over(since_start, poisoned) {
-            // Its connections end here, as those of a process that dies.
-            self.operator.close();
-            self.member = None;
-            self.clients.forget_member();
-        }
-        if let Some(at) = poisoned
-            && since_start >= self.next_notice
-        {
-            self.next_notice = since_start + LOOK;
-            self.send_halt_notices(at);
-        }
+        self.look_at_poison(stop, since_start, poisoned);
         let worked = self.serve(stop) | worked;
         if !worked && self.machine.is_about_to_return() {
             // The apply thread may need this processor.
@@ -351,6 +350,23 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
             return Ok((true, longest));
         }
         Ok((worked, longest))
+    }
+
+    /// Starts over if the machine is poisoned and the group does without it, and tells clients if the group is halted.
+    #[inline]
+    fn look_at_poison(&mut self, stop: &Stop, now: Duration, poisoned: Option<Position>) {
+        if !stop.is_stopped() && self.starts_over(now, poisoned) {
+            // Its connections end here, as those of a process that dies.
+            self.operator.close();
+            self.member = None;
+            self.clients.forget_member();
+        }
+        if let Some(at) = poisoned
+            && now >= self.next_notice
+        {
+            self.next_notice = now + LOOK;
+            self.send_halt_notices(at);
+        }
     }
 
     /// Hands the lines of observers to the thread that serves them.

@@ -202,7 +202,8 @@ impl Reports {
     fn outvoted_at(&self) -> Option<u64> {
         let heard = || self.others.iter().filter_map(|other| Some((other.index, &other.heard.as_ref()?.differs)));
         let accusers = || heard().filter(|(_, differs)| differs[self.me] > self.begun);
-        let majority = (self.others.len() + 1) / 2 + 1;
+        let members = self.others.len() + 1;
+        let majority = members / 2 + 1;
         accusers().find_map(|(one, of_one)| {
             let agree = accusers().filter(|(other, of_other)| of_one[*other] == 0 && of_other[one] == 0);
             let places: Vec<u64> = agree.map(|(_, differs)| differs[self.me]).collect();

@@ -229,7 +229,7 @@ impl Step {
         let fits = |group: &usize| self.fault == Fault::Loss || board.of(*group).len() >= least;
         let groups: Vec<_> = (0..board.groups()).filter(fits).collect();
         let group = *groups.get((self.group % groups.len().max(1) as u64) as usize)?;
-        let members = board.of(group);
+        let mut members = board.of(group);
         let any = members.start + (self.member % members.len() as u64) as usize;
         let member = match self.fault {
             Fault::Move => {
@@ -244,7 +244,7 @@ impl Step {
             }
             _ => {
                 // While one clock is wrong, its group can spare that member only.
-                let wrong = members.clone().find(|member| board.members()[*member].wrong.is_some());
+                let wrong = members.find(|member| board.members()[*member].wrong.is_some());
                 let member = match (wrong, self.leader) {
                     (Some(_), _) if self.fault == Fault::Clock => return None,
                     (Some(wrong), _) => wrong,

@@ -152,7 +152,7 @@ fn a_right_run_keeps_every_promise() {
     assert!(judged.verdicts.values().all(|verdict| *verdict == "ok"), "{:?} {:?}", judged.verdicts, judged.example);
     let counts = judged.counts;
     assert_eq!((counts.commands, counts.wide, counts.timers, counts.notified), (16, 4, 1, 6));
-    assert_eq!(counts.reads.iter().map(|(_, n)| n).sum::<u64>(), 10);
+    assert_eq!(counts.reads.values().sum::<u64>(), 10);
 }
 
 #[test]
