@@ -34,8 +34,9 @@ pub(super) struct NoteLedger {
     at: BTreeMap<Place, (Notes, ProcessId)>,
     /// What is to be heard: the number of the place, and the bytes.
     sent: BTreeMap<Count, Vec<(u64, Vec<u8>)>>,
-    /// How many of these a client has heard of.
-    heard: BTreeMap<Count, usize>,
+    /// How many of these a process has heard of. A process that takes the session up hears, before all groups have agreed, of what a group
+    /// has sent to a process before it that took the session up in this group alone: both have the same generation.
+    heard: BTreeMap<(Count, u64), usize>,
     /// The count that goes on, by session and group.
     open: BTreeMap<(SessionId, GroupId), Count>,
 }
@@ -70,10 +71,10 @@ impl NoteLedger {
         self.open.remove(&(session, group));
     }
 
-    /// A client has heard of notifications.
-    pub(super) fn heard(&mut self, count: Count, news: &News) -> Result<(), String> {
+    /// A process of a client has heard of notifications.
+    pub(super) fn heard(&mut self, count: Count, process: u64, news: &News) -> Result<(), String> {
         let sent = self.sent.get(&count).map_or(&[][..], |sent| sent);
-        let heard = self.heard.entry(count).or_default();
+        let heard = self.heard.entry((count, process)).or_default();
         *heard += news.missed as usize + usize::from(news.one.is_some());
         let Count { session, group, .. } = count;
         let who = format!("session {:08x} hears of {heard} notifications of group {}", session.0 >> 96, group.0);
@@ -89,12 +90,13 @@ impl NoteLedger {
         Err(format!("{who}, and the last one says \"{got}\" at {at}: the machine has sent \"{right}\" at {number}"))
     }
 
-    /// Returns what a session, in this generation, has not heard of and is to hear of.
-    pub(super) fn unheard(&self, session: SessionId, generation: u32) -> Option<String> {
+    /// Returns what a process that has a session, in this generation, has not heard of and is to hear of.
+    pub(super) fn unheard(&self, session: SessionId, generation: u32, process: u64) -> Option<String> {
         let of_session = self.open.range((session, GroupId(0))..=(session, GroupId(u16::MAX)));
         let mut counts = of_session.map(|(_, count)| count).filter(|count| count.generation == generation);
         counts.find_map(|count| {
-            let (sent, heard) = (self.sent[count].len(), self.heard.get(count).copied().unwrap_or_default());
+            let (sent, heard) =
+                (self.sent[count].len(), self.heard.get(&(*count, process)).copied().unwrap_or_default());
             let (name, group) = (session.0 >> 96, count.group.0);
             (heard < sent).then(|| {
                 format!("session {name:08x} has heard of {heard} notifications of group {group}, which has sent {sent}")
@@ -153,7 +155,7 @@ mod tests {
             (vec![one(1, 3, b"b"), one(0, 8, b"a"), one(0, 8, b"a")], false),
         ] {
             let mut ledger = ledger();
-            let judged: Result<Vec<()>, _> = news.iter().map(|news| ledger.heard(COUNT, news)).collect();
+            let judged: Result<Vec<()>, _> = news.iter().map(|news| ledger.heard(COUNT, 1, news)).collect();
             assert_eq!(judged.is_ok(), is_right, "{news:?}: {judged:?}");
         }
     }
@@ -161,11 +163,11 @@ mod tests {
     #[test]
     fn what_is_not_heard_is_known_while_the_session_lives() {
         let mut ledger = ledger();
-        assert!(ledger.heard(COUNT, &one(0, 3, b"a")).is_ok());
-        assert!(ledger.unheard(COUNT.session, 1).is_some_and(|text| text.contains("heard of 1 ")));
-        assert_eq!(ledger.unheard(COUNT.session, 2), None);
+        assert!(ledger.heard(COUNT, 1, &one(0, 3, b"a")).is_ok());
+        assert!(ledger.unheard(COUNT.session, 1, 1).is_some_and(|text| text.contains("heard of 1 ")));
+        assert_eq!(ledger.unheard(COUNT.session, 2, 1), None);
         ledger.ended(GroupId(0), COUNT.session);
-        assert_eq!(ledger.unheard(COUNT.session, 1), None);
+        assert_eq!(ledger.unheard(COUNT.session, 1, 1), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ impl ClientActor {
     pub(super) fn take_news(&mut self, now_ns: u64, from: ProcessId, count: Count, news: &News) {
         let shared = Rc::clone(&self.shared);
         let mut ledger = shared.ledger.borrow_mut();
-        if let Err(why) = ledger.notes.heard(count, news) {
+        if let Err(why) = ledger.notes.heard(count, self.process, news) {
             ledger.violate("X11", why);
         }
         let index = news.one.as_ref().map_or(0, |(position, _)| position.index);
@@ -50,7 +50,7 @@ impl ClientActor {
     /// What the session is to hear of, in words.
     pub(super) fn unheard(&self) -> Option<String> {
         let caller = self.caller.as_ref()?;
-        self.shared.ledger.borrow().notes.unheard(caller.id(), caller.generation())
+        self.shared.ledger.borrow().notes.unheard(caller.id(), caller.generation(), self.process)
     }
 
     /// The same, if the client has nothing else to do: it ends its session when it has heard of all.
