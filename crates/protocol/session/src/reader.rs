@@ -47,6 +47,8 @@ pub enum ReadOutcome<'a> {
         group: GroupId,
         /// The place in the order that the answer contains.
         position: Position,
+        /// The time that it comes after, if that is later.
+        heard: u64,
         /// The answer; `None`: it is longer than the limit.
         bytes: Option<&'a [u8]>,
     },
@@ -188,7 +190,7 @@ impl Reader {
                     self.leaders[usize::from(group.0)] = from_at;
                 }
                 let bytes = (record.outcome == Outcome::Applied).then_some(record.bytes);
-                ReadOutcome::Answered { group, position: record.position, bytes }
+                ReadOutcome::Answered { group, position: record.position, heard: record.applied, bytes }
             }
             Outcome::OtherHistory => ReadOutcome::OtherHistory(group),
             Outcome::Elsewhere => {

@@ -276,7 +276,7 @@ impl Reads {
                 Step::Elsewhere => self.send_elsewhere(member, *client, *name),
                 Step::OtherHistory => {
                     self.counts.other_history += 1;
-                    let record = ReplyRecord::read(*name, Outcome::OtherHistory, Position::default(), &[]);
+                    let record = ReplyRecord::read(*name, Outcome::OtherHistory, (Position::default(), 0), &[]);
                     self.send(member, *client, &record);
                 }
             }
@@ -359,7 +359,7 @@ impl Reads {
         let is_known = member.topology().role(leader).is_some_and(|role| matches!(role, ProcessRole::Member { .. }));
         let is_other = leader != member.fabric().me() && !member.replica().is_joining();
         let generation = if is_known && is_other { u32::from(leader.0) + 1 } else { 0 };
-        let record = ReplyRecord::read(name, Outcome::Elsewhere, Position::default(), &[]);
+        let record = ReplyRecord::read(name, Outcome::Elsewhere, (Position::default(), 0), &[]);
         self.send(member, client, &ReplyRecord { generation, ..record });
     }
 

@@ -198,9 +198,11 @@ impl<'a> ReplyRecord<'a> {
         self.outcome == Outcome::Halted && self.session == SessionId::default()
     }
 
-    /// Returns the answer to a [read](crate::ReadRequest) of this name, which belongs to no session.
+    /// Returns the answer to a [read](crate::ReadRequest) of this name, which belongs to no session. `position`: the last place that the
+    /// answer contains, and the time that it comes after, if that is later.
     #[must_use]
-    pub fn read(name: u64, outcome: Outcome, position: Position, bytes: &'a [u8]) -> ReplyRecord<'a> {
+    pub fn read(name: u64, outcome: Outcome, position: (Position, u64), bytes: &'a [u8]) -> ReplyRecord<'a> {
+        let (position, heard) = position;
         ReplyRecord {
             session: SessionId::default(),
             answers: Kind::Query,
@@ -208,7 +210,7 @@ impl<'a> ReplyRecord<'a> {
             generation: 0,
             request: name,
             position,
-            applied: position.timestamp.time,
+            applied: position.timestamp.time.max(heard),
             end: 0,
             bytes,
         }

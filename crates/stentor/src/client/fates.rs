@@ -35,8 +35,9 @@ pub(super) fn outcome(fate: Fate<'_>) -> Outcome<'_> {
 /// How a read outside the order ended.
 pub(super) fn read(outcome: ReadOutcome<'_>) -> Outcome<'_> {
     match outcome {
-        ReadOutcome::Answered { group, position, bytes: Some(bytes) } => {
-            Outcome::Applied(Replies(Replied::Read { position: Position::of(group, &position), bytes }))
+        ReadOutcome::Answered { group, position, heard, bytes: Some(bytes) } => {
+            let position = Position { heard, ..Position::of(group, &position) };
+            Outcome::Applied(Replies(Replied::Read { position, bytes }))
         }
         ReadOutcome::Answered { group, .. } => Outcome::ReplyTooLong(Group(group)),
         ReadOutcome::OtherHistory(group) => Outcome::NotApplied(Refused::GroupReset(Group(group))),

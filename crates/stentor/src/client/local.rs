@@ -186,7 +186,7 @@ impl LocalClient {
     pub fn observe(&mut self, position: Position) -> Result<(), Refused> {
         on!(&mut self.core, core => {
             super::check_time(position, core.heard(), core.clock_bound())?;
-            core.observe(position.time);
+            core.observe(position.latest());
         });
         Ok(())
     }

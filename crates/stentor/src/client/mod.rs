@@ -96,7 +96,7 @@ impl Drop for Handle {
 /// Whether a position may be: no clock of a leader is ahead of true time by more than the bound. `heard`: a time that was.
 fn check_time(position: Position, heard: u64, bound: Duration) -> Result<(), Refused> {
     let latest = heard.max(wall_ns()).saturating_add(bound.as_nanos() as u64);
-    if position.time > latest { Err(Refused::AheadOfTime) } else { Ok(()) }
+    if position.latest() > latest { Err(Refused::AheadOfTime) } else { Ok(()) }
 }
 
 fn not_applied(why: Refused) -> Call {
@@ -193,7 +193,7 @@ impl Client {
     /// has changed then.
     pub fn observe(&self, position: Position) -> Result<(), Refused> {
         check_time(position, self.0.calls.heard(), self.0.clock_bound)?;
-        self.0.calls.observe(position.time);
+        self.0.calls.observe(position.latest());
         Ok(())
     }
 

@@ -113,7 +113,7 @@ mod tests {
     const GROUPS: [Group; 2] = [Group(GroupId(0)), Group(GroupId(1))];
 
     fn sent(group: Group, bytes: usize) -> Notification {
-        let position = Position { time: 0, group, index: 0, applied_in: group, incarnation: 0 };
+        let position = Position { time: 0, group, index: 0, applied_in: group, incarnation: 0, heard: 0 };
         Notification::Sent { group, position, bytes: vec![7; bytes] }
     }
 

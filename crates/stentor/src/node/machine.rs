@@ -1,6 +1,8 @@
 //! A state machine, on the thread of the protocol or on one of its own.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 
@@ -15,7 +17,9 @@ use crate::state_machine::StateMachine;
 
 /// The place of a command in the global order, as one group applies it. Places compare as the global order does. A command has the same
 /// time and the same group of its time in all groups that apply it; the index is each group's own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+///
+/// The position of a read is that of the last command, or other place, which the answer contains.
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Position {
     /// The time at which the command was ordered, nanoseconds since 1970 where the clocks of most members are right.
@@ -29,9 +33,22 @@ pub struct Position {
     /// Which history of that group the index counts in: it changes when the group is reset, or begins from nothing. 0 if that is not
     /// known. It says only whether the group still knows the place.
     pub incarnation: u64,
+    /// The time after which whoever [observes](crate::Client::observe) this comes, if it is later: a read at the leader may come after more
+    /// than its answer contains. It is no part of the place.
+    pub(crate) heard: u64,
 }
 
 impl Position {
+    /// Returns the time after which whoever observes this comes.
+    pub(crate) fn latest(&self) -> u64 {
+        self.time.max(self.heard)
+    }
+
+    #[inline]
+    fn place_key(&self) -> (u64, Group, u64, Group, u64) {
+        (self.time, self.group, self.index, self.applied_in, self.incarnation)
+    }
+
     pub(crate) fn of(group: GroupId, place: &stentor_session::Position) -> Self {
         Position::at(place.timestamp, (group, place.index), place.incarnation)
     }
@@ -43,7 +60,7 @@ impl Position {
         incarnation: Incarnation,
     ) -> Self {
         let (group, incarnation) = (Group(GroupId(group)), incarnation.to_word());
-        Position { time, group, index, applied_in: Group(applied_in), incarnation }
+        Position { time, group, index, applied_in: Group(applied_in), incarnation, heard: 0 }
     }
 
     /// Whether the index is one of this group's order, in a history that is known.
@@ -59,6 +76,32 @@ impl Position {
             index: self.index,
             incarnation: if known.is_none() { origin } else { known },
         }
+    }
+}
+
+impl PartialEq for Position {
+    fn eq(&self, other: &Position) -> bool {
+        self.place_key() == other.place_key()
+    }
+}
+
+impl Eq for Position {}
+
+impl PartialOrd for Position {
+    fn partial_cmp(&self, other: &Position) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Position {
+    fn cmp(&self, other: &Position) -> Ordering {
+        self.place_key().cmp(&other.place_key())
+    }
+}
+
+impl Hash for Position {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.place_key().hash(state);
     }
 }
 

@@ -60,7 +60,8 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn at(index: u64) -> Option<Position> {
-        Some(Position { time: 9, group: Group(GroupId(0)), index, applied_in: Group(GroupId(0)), incarnation: 1 })
+        let group = Group(GroupId(0));
+        Some(Position { time: 9, group, index, applied_in: group, incarnation: 1, heard: 0 })
     }
 
     fn sight(beyond: usize, leads: bool) -> impl Fn() -> Sight {

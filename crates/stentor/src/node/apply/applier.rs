@@ -237,9 +237,8 @@ impl<S: StateMachine> Applier<S> {
             return;
         }
         let QueryHead { client, name, time, origin } = head;
-        let last = self.observed.place().position(self.group.0);
-        // What the state contains is as late as the last command, and the group may have got further without one.
-        let position = Position { time: last.time.max(self.sessions.time()).max(time), ..last };
+        // A read at the leader comes after `time`, which may be later: it is no place, and commands with earlier times may come.
+        let position = self.observed.place().position(self.group.0);
         let Applier { machine, group, senders, reply, version, .. } = self;
         let (group, version) = (*group, *version);
         let sender = senders.get(usize::from(client.0)).map_or("?", String::as_str);
@@ -253,7 +252,7 @@ impl<S: StateMachine> Applier<S> {
         let overflows = reply.has_overflowed();
         let outcome = if overflows { Outcome::Overflow } else { Outcome::Applied };
         let bytes = if overflows { &[] } else { reply.as_bytes() };
-        ReplyRecord::read(name, outcome, position.place(origin), bytes).write(&mut self.record);
+        ReplyRecord::read(name, outcome, (position.place(origin), time), bytes).write(&mut self.record);
         replies.push(&Answer::again(client, &self.record));
     }
 

@@ -143,7 +143,8 @@ impl Progress {
             fence(Ordering::Acquire);
             if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
                 let (group, applied_in) = (Group(GroupId(group as u16)), self.own);
-                return (version > 0).then_some(Position { time, group, index, applied_in, incarnation });
+                let position = Position { time, group, index, applied_in, incarnation, heard: 0 };
+                return (version > 0).then_some(position);
             }
             std::thread::yield_now();
         }
@@ -195,7 +196,7 @@ mod tests {
                     index += 1;
                     let group = Group(GroupId(index as u16));
                     let position =
-                        Position { time: 3 * index, group, index, applied_in: group, incarnation: 7 * index };
+                        Position { time: 3 * index, group, index, applied_in: group, incarnation: 7 * index, heard: 0 };
                     progress.note_applied(position);
                 }
             }

@@ -45,13 +45,18 @@ impl ReadLedger {
         self.deliveries.range((group, 0)..=(group, u64::MAX)).next_back().map_or(0, |((_, number), _)| *number)
     }
 
+    /// Returns the timestamp of a delivery.
+    pub(super) fn timestamp(&self, group: GroupId, number: u64) -> Option<Timestamp> {
+        self.deliveries.get(&(group, number)).copied()
+    }
+
     /// A read was answered. `furthest`: how many deliveries some member had made when it was sent. `state`: what it shows, if that tells
-    /// the state of a [`Tally`](super::tally::Tally).
+    /// the state of a [`Tally`](super::tally::Tally). `heard`: the time that the answer comes after.
     pub(super) fn answered(
         &mut self,
         group: GroupId,
         (guarantee, furthest): (ReadGuarantee, u64),
-        position: &Position,
+        (position, heard): (&Position, u64),
         state: Option<[u64; 2]>,
     ) -> Result<(), String> {
         let Position { timestamp, index, .. } = *position;
@@ -67,8 +72,11 @@ impl ReadLedger {
                 group.0
             ));
         }
-        if timestamp.time < not_before {
-            return Err(format!("a read of group {} at time {} comes after {not_before}", group.0, timestamp.time));
+        if self.timestamp(group, index).is_some_and(|last| timestamp != last) {
+            return Err(format!("a read of group {} says another time than that of its delivery {index}", group.0));
+        }
+        if heard < not_before {
+            return Err(format!("a read of group {} comes after {heard}, and was to come after {not_before}", group.0));
         }
         let right = self.states.range((group, 0)..=(group, index)).next_back().map_or([0; 2], |(_, state)| *state);
         if state.is_some_and(|state| state != right) {
@@ -146,7 +154,8 @@ mod tests {
             (ReadGuarantee::Local, 4, position(20, 2), [7, 1], true),
             (ReadGuarantee::Local, 4, position(20, 2), [9, 2], false),
         ] {
-            let judged = ledger().answered(GROUP, (guarantee, furthest), &answer, Some(state));
+            let heard = answer.timestamp.time;
+            let judged = ledger().answered(GROUP, (guarantee, furthest), (&answer, heard), Some(state));
             assert_eq!(judged.is_ok(), is_right, "{guarantee:?} {answer:?}");
         }
     }
@@ -155,9 +164,9 @@ mod tests {
     fn nothing_is_ordered_before_a_read_once_it_was_answered() {
         for (not_before, is_right) in [(39, true), (40, false)] {
             let mut ledger = ledger();
-            let answer = position(40, 3);
+            let answer = position(30, 3);
             let leader = ReadGuarantee::Leader { not_before };
-            let judged = ledger.answered(GROUP, (leader, 0), &answer, Some([7, 1]));
+            let judged = ledger.answered(GROUP, (leader, 0), (&answer, 40), Some([7, 1]));
             assert_eq!((judged, ledger.close().is_none()), (Ok(()), is_right));
         }
     }

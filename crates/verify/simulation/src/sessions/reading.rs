@@ -70,10 +70,10 @@ impl ClientActor {
         let (mut counts, mut ledger) = (shared.counts.borrow_mut(), shared.ledger.borrow_mut());
         shared.record("read", now_ns, self.me, &[group.0.into(), record.position.index, record.applied]);
         match outcome {
-            ReadOutcome::Answered { position, bytes, .. } => {
+            ReadOutcome::Answered { position, heard, bytes, .. } => {
                 counts.reads_answered += 1;
                 let state = state_in(bytes.unwrap_or_default());
-                if let Err(why) = ledger.reads.answered(group, (guarantee, furthest), &position, Some(state)) {
+                if let Err(why) = ledger.reads.answered(group, (guarantee, furthest), (&position, heard), Some(state)) {
                     ledger.violate("X10", why);
                 }
             }
@@ -90,8 +90,10 @@ pub(super) fn answer(
     shared: &Shared,
 ) {
     let (group, index) = (member.replica().group(), member.applied());
+    // A member that took over a state knows the time of its last delivery, and not the group that gave it, as long as it delivers nothing.
     let (client, last) = (read.client, member.last_timestamp());
-    let timestamp = Timestamp { time: last.time.max(time).max(read.time), ..last };
+    let known = shared.ledger.borrow().reads.timestamp(group, index);
+    let timestamp = known.unwrap_or(Timestamp { time: last.time.max(time), ..last });
     let place =
         Place { token: 0, group, groups: &[group], timestamp, number: index, client: Some(client), session: None };
     let mut bytes = Vec::new();
@@ -104,7 +106,7 @@ pub(super) fn answer(
         false => (Outcome::Overflow, &[][..]),
     };
     let mut record = Vec::new();
-    ReplyRecord::read(read.name, outcome, position, bytes).write(&mut record);
+    ReplyRecord::read(read.name, outcome, (position, read.time), bytes).write(&mut record);
     // Where there is no room the client asks again.
     let _ = member.reply(client, &[&record]);
 }

@@ -100,10 +100,10 @@ impl ClientActor {
         let Some((token, read)) = self.scripted.under_way.remove(&name) else { return };
         let UnderWay { group, guarantee, furthest, .. } = read;
         let told = match outcome {
-            ReadOutcome::Answered { position, bytes, .. } => {
+            ReadOutcome::Answered { position, heard, bytes, .. } => {
                 shared.counts.borrow_mut().reads_answered += 1;
                 let mut ledger = shared.ledger.borrow_mut();
-                if let Err(why) = ledger.reads.answered(group, (guarantee, furthest), &position, None) {
+                if let Err(why) = ledger.reads.answered(group, (guarantee, furthest), (&position, heard), None) {
                     ledger.violate("X10", why);
                 }
                 Told::Applied(vec![(group, position, bytes.map(<[u8]>::to_vec))])
