@@ -249,11 +249,16 @@ impl PhysicalClock {
         if self.now != 0 && now.saturating_sub(self.now) >= pause {
             self.awake = now;
         }
+        let has_passed = now > self.now;
         self.now = self.now.max(now);
         if self.awake != 0 && self.now - self.awake < pause {
             self.heard.clear();
         }
-        self.date();
+        // Within a step, what the step has heard is younger than the step's time: dated with it, a clock would show too late by as
+        // long as the step has taken, and a process that starts may take long.
+        if has_passed {
+            self.date();
+        }
         if self.now < self.next_look {
             return;
         }

@@ -179,9 +179,9 @@ fn leaders_of_two_groups_that_differ_by_more_than_the_bound_know_it_both() {
         clock.follow(NOW + time, true);
     }
     for (at, other, apart) in [(0, 1, 2 * BOUND as i64 - 2), (1, 0, 2 - 2 * BOUND as i64)] {
-        let group = clocks[other].time(2);
+        let group = clocks[other].time(3);
         clocks[at].hear(ProcessId(other as u16), NOW, group).expect("a sound clock");
-        clocks[at].pass(2);
+        clocks[at].pass(3);
         assert_eq!(clocks[at].apart().collect::<Vec<_>>(), [(ProcessId(other as u16), apart)]);
     }
 }
@@ -288,4 +288,23 @@ proptest! {
             }
         }
     }
+}
+
+/// A step that takes long hears clocks at its end, and may begin to lead in it.
+#[test]
+fn what_is_heard_in_a_step_is_dated_with_a_later_one() {
+    let mut clock = PhysicalClock::new(Duration::from_secs(1), 3);
+    clock.tell(S, NOW + S).expect("sound");
+    clock.pass(S);
+    // The others speak 300 ms into the step.
+    for process in [1, 2] {
+        clock.hear(ProcessId(process), NOW + S + 300 * MS, None).expect("sound");
+    }
+    clock.pass(S);
+    assert_eq!(clock.counted(), 1, "in the same step they are not known yet");
+    clock.pass(S + 310 * MS);
+    assert_eq!(clock.counted(), 3);
+    clock.follow(0, true);
+    let time = clock.time(S + 310 * MS).expect("three clocks are known");
+    assert!(time <= NOW + S + 310 * MS, "{time}");
 }
