@@ -36,6 +36,9 @@ const HURRY_MS: u64 = 10_000;
 const OPERATIONS_MS: u64 = 60_000;
 /// A member whose clock is wrong for so long, while its group has a majority of others, must not lead.
 const STEPS_BACK_MS: u64 = 4_000;
+/// For so many bounds others count a clock as it was before it was mended: of its last two readings the later one counts, and they
+/// come once in eight bounds.
+const REMEMBERED: u64 = 9;
 /// What a member says then of its own clock.
 const NAMED: &str = "the clock of this host is";
 /// The time between two progress lines, on a terminal and elsewhere.
@@ -145,6 +148,8 @@ pub(super) struct Conductor<'a> {
     looks: Looks,
     schedule: Schedule,
     played: RunOutcome,
+    /// For each group, until when others may count a clock of it as it was before it was mended.
+    remembered: Vec<u64>,
     /// The faults so far, one per line.
     log: String,
     line: Instant,
@@ -186,6 +191,7 @@ impl<'a> Conductor<'a> {
             looks: Looks::begin(),
             schedule: Schedule::new(script.seed, &script.faults, script.bounds),
             played: RunOutcome::default(),
+            remembered: vec![0; sizes.len()],
             log: String::new(),
             line: Instant::now(),
         };
@@ -329,6 +335,10 @@ impl<'a> Conductor<'a> {
             End::MendClock => {
                 self.find_unnamed(now, member);
                 self.fleet.set_clock(member, None)?;
+                let it = &self.board.members()[member];
+                if it.wrong.is_some() {
+                    self.remembered[it.group] = now + REMEMBERED * self.script.bounds.clock_ms;
+                }
                 self.board.set_wrong(now, member, false);
                 return Ok(());
             }
@@ -487,8 +497,11 @@ impl<'a> Conductor<'a> {
     }
 
     fn apply(&mut self, now: u64, order: Order) -> Result<(), Failure> {
-        self.log(order)?;
-        let Order { step, member } = order;
+        let Order { mut step, member } = order;
+        if now < self.remembered[self.board.members()[member].group] {
+            step.skew = step.skew.within(self.script.bounds.clock_ms);
+        }
+        self.log(Order { step, member })?;
         let mut end = |end| self.ends[member].push((now + step.ms, end));
         match step.fault {
             Fault::Kill => {

@@ -138,6 +138,11 @@ impl Skew {
         }
     }
 
+    /// Returns a skew within a quarter of the bound in its place.
+    pub(super) fn within(self, bound_ms: u64) -> Self {
+        Skew { ahead_ms: self.ahead_ms % (bound_ms as i64 / 4).max(1), ..self }
+    }
+
     /// Returns whether the clock is off by more than the bound.
     pub(super) fn is_wrong(self, bound_ms: u64) -> bool {
         self.ahead_ms.unsigned_abs() > bound_ms
