@@ -26,7 +26,10 @@
 //!    the median, and does not pass it.
 //! 3. *It begins at the median, or at the recovered time if that is later.* The recovered time is the group's logical clock:
 //!    at least every time that the group has given. So a change of leader does not let time stand still or go back.
-//! 4. If all clocks that are heard are within `e` of true time, and the recovered time is, too, then it is.
+//! 4. *It begins, and takes over a recovered time, only when time has just passed.* What it hears of within a step is younger than the
+//!    step's time: a recovered time that counted from there would be ahead by as long as the step has taken, and a process that was
+//!    stopped takes long. Until then the group's times are logical.
+//! 5. If all clocks that are heard are within `e` of true time, and the recovered time is, too, then it is.
 //!
 //! # What it does not do
 //! A single process that hears nobody believes its own clock: it waits for others for four bounds, and goes on alone. If its
@@ -120,6 +123,10 @@ pub struct PhysicalClock {
     running: Option<Running>,
     /// Since when it waits for clocks.
     waits: Option<u64>,
+    /// Whether time has passed with the last call, and not only been looked at.
+    has_passed: bool,
+    /// Whether it has to take over the recovered time when time has passed.
+    owes: bool,
     /// The last call.
     now: u64,
     /// Since when this process runs without a pause; 0: from the beginning.
@@ -164,6 +171,8 @@ impl PhysicalClock {
             counted: 0,
             running: None,
             waits: None,
+            has_passed: false,
+            owes: false,
             now: 0,
             awake: 0,
             next_look: 0,
@@ -249,14 +258,14 @@ impl PhysicalClock {
         if self.now != 0 && now.saturating_sub(self.now) >= pause {
             self.awake = now;
         }
-        let has_passed = now > self.now;
+        self.has_passed = now > self.now;
         self.now = self.now.max(now);
         if self.awake != 0 && self.now - self.awake < pause {
             self.heard.clear();
         }
         // Within a step, what the step has heard is younger than the step's time: dated with it, a clock would show too late by as
         // long as the step has taken, and a process that starts may take long.
-        if has_passed {
+        if self.has_passed {
             self.date();
         }
         if self.now < self.next_look {
@@ -288,6 +297,11 @@ impl PhysicalClock {
     /// process `recovers`, because it begins to lead, time goes on from there.
     pub fn follow(&mut self, given: u64, recovers: bool) {
         let waits = *self.waits.get_or_insert(self.now);
+        let recovers = recovers | self.owes;
+        self.owes = recovers && !self.has_passed;
+        if !self.has_passed {
+            return;
+        }
         let enough = self.counted >= FEWEST.min(self.members);
         let waited = self.now.saturating_sub(waits) >= PATIENCE * self.bound;
         self.running = self.running.filter(|running| given >= running.begun);
@@ -306,7 +320,7 @@ impl PhysicalClock {
 
     /// Stops: this process does not lead any more.
     pub fn stop(&mut self) {
-        (self.running, self.waits) = (None, None);
+        (self.running, self.waits, self.owes) = (None, None, false);
     }
 
     /// The time at `now`, ns since 1970; `None` if it does not run, or after 2116.

@@ -11,8 +11,9 @@ use super::changes::{Changes, Shape, Sight};
 use super::hooks::{Hooks, Round, Voice, Wish};
 use crate::operator::Elects;
 use crate::runtime::{
-    ClusterRuntime, ElectionDriver, FabricDiagnostics, GivenUp, Histories, StartError, TransferOutcome, TransferReport,
-    TransferRole, first_state, hindrance_beside_missing, hindrance_remedy, told_hindrance,
+    ClockNotice, Clocks, ClusterRuntime, ElectionDriver, FabricDiagnostics, GivenUp, Histories, StartError,
+    TransferOutcome, TransferReport, TransferRole, first_state, hindrance_beside_missing, hindrance_remedy,
+    told_hindrance,
 };
 
 /// How often it looks what there is to tell.
@@ -25,6 +26,8 @@ pub(super) struct Journal {
     changes: Changes,
     /// What was logged of histories of groups.
     histories: Histories,
+    /// What was logged of clocks.
+    clocks: Clocks,
     voice: Voice,
     /// The longest time-out of the election.
     patience: Duration,
@@ -40,6 +43,7 @@ impl Journal {
             next: Duration::ZERO,
             changes: Changes::new(patience),
             histories: Histories::default(),
+            clocks: Clocks::default(),
             voice: logged(name),
             patience,
             has_started: false,
@@ -128,7 +132,12 @@ impl Journal {
         let replica = member.replica();
         let changes = self.changes.look(now, sight(plan, me, member, election), || first_state(replica, plan));
         let histories = self.histories.look(replica, plan).into_iter().map(|notice| (notice.level(), notice.text));
-        for (level, text) in changes.into_iter().chain(histories) {
+        let clocks = self.clocks.look(now, member.physical_clock(), election.stands_back(), plan);
+        let clocks = clocks.into_iter().map(|notice| match notice {
+            ClockNotice::Warn(text) => (log::Level::Warn, text),
+            ClockNotice::Info(text) => (log::Level::Info, text),
+        });
+        for (level, text) in changes.into_iter().chain(histories).chain(clocks) {
             (self.voice)(level, &text);
         }
     }

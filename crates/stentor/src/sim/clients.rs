@@ -59,6 +59,8 @@ pub(super) struct SimCall {
     pub(super) groups: Groups,
     pub(super) bytes: Vec<u8>,
     pub(super) submitted: u64,
+    /// The time that the answer to a read comes after.
+    pub(super) heard: u64,
     /// When its fate was known, and that; `None`: it never was.
     pub(super) ended: Option<(u64, Fate)>,
 }
@@ -233,6 +235,7 @@ impl Workload for Clients {
             groups,
             bytes,
             submitted: begun.stamp,
+            heard: 0,
             ended: None,
         };
         self.calls.insert(begun.token, call);
@@ -244,12 +247,21 @@ impl Workload for Clients {
 
     fn told(&mut self, token: u64, told: &Told, stamp: u64) {
         let Some(call) = self.calls.get_mut(&token) else { return };
-        let fate = fate(told);
+        let mut fate = fate(told);
+        if let Fate::Applied { position, .. } = &mut fate {
+            position.heard = call.heard;
+        }
         call.ended = Some((stamp, fate.clone()));
         let client = &mut self.clients[usize::from(call.client.0)];
         client.open = client.open.saturating_sub(1);
         let (session, groups, bytes) = (SessionId(call.session), call.groups.clone(), call.bytes.clone());
         client.seen.push(Seen { session, how: call.how, groups, bytes, fate });
+    }
+
+    fn comes_after(&mut self, token: u64, time: u64) {
+        if let Some(call) = self.calls.get_mut(&token) {
+            call.heard = time;
+        }
     }
 
     fn notified(&mut self, client: ClientId, process: u64, news: &News) {

@@ -71,17 +71,23 @@ fn first_difference(model: &Sequential<'_>, history: &History, order: &[usize]) 
 }
 
 /// Where a call stands in the order that members had. A read that is not ordered stands behind what its answer contains: the calls of its
-/// group up to its index, and at the leader all calls up to its time.
+/// group up to its index, and at the leader all calls up to the time that it comes after, as far as that is before the next of its group.
 fn place_in_order(model: &Sequential<'_>, token: u64, call: &Call) -> (u64, u16, bool, Option<u64>) {
     let Some(position) = model.calls.get(&token).and_then(SimCall::answered_at) else {
         let applied = model.applied.get(&token).and_then(|groups| groups.values().next());
         let timestamp = applied.map(|applied| applied.timestamp).unwrap_or_default();
         return (timestamp.time, timestamp.group, false, None);
     };
-    let last = model.timestamp_at(position.applied_in.0, position.index);
-    let is_later = call.kind == Kind::Leader && position.time > last.time;
-    let (time, group) = if is_later { (position.time, u16::MAX) } else { (last.time, last.group) };
+    let (time, group) = place_of_read(model, &position, call.kind == Kind::Leader);
     (time, group, true, call.answered())
+}
+
+/// Where a read that is not ordered stands.
+fn place_of_read(model: &Sequential<'_>, position: &crate::Position, is_led: bool) -> (u64, u16) {
+    let last = model.timestamp_at(position.applied_in.0, position.index);
+    let next = model.timestamp_at(position.applied_in.0, position.index + 1).time.checked_sub(1).unwrap_or(u64::MAX);
+    let latest = position.latest().min(next);
+    if is_led && latest > last.time { (latest, u16::MAX) } else { (last.time, last.group) }
 }
 
 /// Whether a call has a place in the order that members had.
@@ -119,7 +125,7 @@ fn history(model: &Sequential<'_>, finished: bool) -> Result<History, String> {
         let outcome = match &call.ended {
             // Who called cannot know that nobody will apply it, and here it is known.
             Some((_, Fate::Unknown)) if finished && !is_applied => Outcome::NotApplied,
-            ended => outcome(ended.as_ref(), model.most_reply),
+            ended => outcome(model, call, ended.as_ref()),
         };
         let added = history.push(Call {
             session,
@@ -152,12 +158,17 @@ fn kind(model: &Sequential<'_>, call: &SimCall) -> Kind {
     }
 }
 
-fn outcome(ended: Option<&(u64, Fate)>, most_reply: usize) -> Outcome {
+fn outcome(model: &Sequential<'_>, call: &SimCall, ended: Option<&(u64, Fate)>) -> Outcome {
+    let most_reply = model.most_reply;
     match ended {
         Some((at, Fate::Applied { position, replies })) => {
             let bytes = |bytes: &Option<Vec<u8>>| bytes.clone().unwrap_or_else(|| too_long(most_reply));
             let replies = replies.iter().map(|(group, reply)| (checker::Group(group.0.0), bytes(reply))).collect();
-            let position = Position { time: position.time, group: checker::Group(position.group.0.0) };
+            let (time, group) = match call.how {
+                Some(Consistency::Leader) => place_of_read(model, position, true),
+                _ => (position.time, position.group.0.0),
+            };
+            let position = Position { time, group: checker::Group(group) };
             Outcome::Answered { at: *at, replies, position: Some(position) }
         }
         Some((_, Fate::NotApplied)) => Outcome::NotApplied,

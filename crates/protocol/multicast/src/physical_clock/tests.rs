@@ -308,3 +308,28 @@ fn what_is_heard_in_a_step_is_dated_with_a_later_one() {
     let time = clock.time(S + 310 * MS).expect("three clocks are known");
     assert!(time <= NOW + S + 310 * MS, "{time}");
 }
+
+/// A process is stopped, and hears within the step in which it goes on that it leads, and which time its group has given meanwhile.
+#[test]
+fn a_time_that_is_recovered_within_a_step_counts_from_a_later_one() {
+    let mut clock = PhysicalClock::new(Duration::from_secs(1), 1);
+    clock.tell(S, NOW + S).expect("sound");
+    clock.pass(S);
+    // It may lead at any moment.
+    clock.follow(0, true);
+    assert_eq!(clock.time(S), Some(NOW + S));
+    let given = NOW + S + 770 * MS;
+    clock.pass(S);
+    clock.follow(given, true);
+    assert_eq!(clock.time(S), Some(NOW + S), "the group's times are logical until time has passed");
+    let now = S + 780 * MS;
+    clock.pass(now);
+    clock.follow(given, false);
+    assert_eq!(clock.time(now), Some(NOW + now), "it is not ahead");
+    // One that is ahead is taken over all the same, a step later.
+    clock.pass(now);
+    clock.follow(given + S, true);
+    clock.pass(now + MS);
+    clock.follow(given + S, false);
+    assert_eq!(clock.time(now + MS), Some(given + S));
+}

@@ -60,6 +60,8 @@ fn clocks_go_with_greetings_and_again_when_one_is_stepped() {
     run(&mut bed, 20, &[0, 0, 0, HOUR]);
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1 && delivered[0].0 == id));
     assert_eq!(bed.rejected(), 0);
+    run(&mut bed, 20, &[0; 4]);
+    assert_eq!(is_right(&bed, 3), [true; 3], "within a bound after it was set right");
 }
 
 /// The same, but nothing was given of the wrong time: nothing is wrong with it.

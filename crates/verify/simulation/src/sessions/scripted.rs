@@ -106,6 +106,7 @@ impl ClientActor {
                 if let Err(why) = ledger.reads.answered(group, (guarantee, furthest), (&position, heard), None) {
                     ledger.violate("X10", why);
                 }
+                shared.workload.borrow_mut().comes_after(token, heard);
                 Told::Applied(vec![(group, position, bytes.map(<[u8]>::to_vec))])
             }
             _ => Told::NotApplied,

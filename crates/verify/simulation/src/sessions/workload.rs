@@ -24,6 +24,11 @@ pub trait Workload {
     /// The client knows the fate of a call, or that it never will know it. `stamp`: see [`Begun::stamp`].
     fn told(&mut self, token: u64, told: &Told, stamp: u64);
 
+    /// A read outside the order comes after a time, which may be later than the place that its answer contains. Its fate is told next.
+    fn comes_after(&mut self, token: u64, time: u64) {
+        let _ = (token, time);
+    }
+
     /// A process of a client has heard of notifications to its session.
     fn notified(&mut self, client: ClientId, process: u64, news: &News) {
         let _ = (client, process, news);

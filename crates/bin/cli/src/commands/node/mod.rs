@@ -1,7 +1,6 @@
 //! `stentor node`: a member of a group, until it is told to stop.
 
 mod artificial;
-mod clocks;
 mod elsewhere;
 #[cfg(feature = "zookeeper")]
 mod ensemble;

@@ -9,15 +9,14 @@ use std::time::{Duration, Instant};
 use stentor::config::FabricKind;
 use stentor::operator::Elects as _;
 use stentor::runtime::{
-    ClusterRuntime, FabricDiagnostics, Histories, HistoryNotice, Member, find, first_state, hindrance_beside_missing,
-    hindrance_remedy, looked_in, told_hindrance,
+    ClockNotice, Clocks, ClusterRuntime, FabricDiagnostics, Histories, HistoryNotice, Member, find, first_state,
+    hindrance_beside_missing, hindrance_remedy, looked_in, told_hindrance,
 };
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, Contradiction, GroupId, Hindrance, ProcessRole, Replica};
 use stentor_support::live::{MEND_NAME, Refusals, Repeats, Troubles, Waiting, key_in_words, whereabouts};
 use stentor_support::{Failure, Level, Output};
 
-use super::clocks::{Clocks, Said};
 use super::elsewhere::runs_here;
 use super::hindrance;
 use super::keeping::Keeping;
@@ -336,10 +335,10 @@ impl Talk {
         }
     }
 
-    fn tell(&self, said: &Said) {
+    fn tell(&self, said: &ClockNotice) {
         match said {
-            Said::Warn(text) => self.warn(text),
-            Said::Info(text) => self.say(text),
+            ClockNotice::Warn(text) => self.warn(text),
+            ClockNotice::Info(text) => self.say(text),
         }
     }
 

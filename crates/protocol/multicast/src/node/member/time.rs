@@ -2,7 +2,7 @@
 //! the state machine of the group that it leads.
 //!
 //! A member sends its wall clock in its greetings. It also sends a clock message to every connected member: once in an
-//! interval, and whenever its own wall clock was stepped. A clock message also carries the time of the group that its
+//! interval, and twice whenever its own wall clock was stepped. A clock message also carries the time of the group that its
 //! sender leads. Heartbeats carry no clock, because they are read within a group only, and not with every election.
 //!
 //! # Invariants
@@ -48,6 +48,9 @@ pub(super) struct MemberTime {
     leads: bool,
     /// When this member sends its clock next, ns.
     say_at: u64,
+    /// Whether it sends it again soon: the wall clock was stepped. Others take the later one of the last two that they have heard, so a
+    /// clock that was set back would count as ahead until the next time.
+    says_again: bool,
     pub(super) counts: ClockCounts,
 }
 
@@ -55,7 +58,7 @@ impl MemberTime {
     pub(super) fn new(members: usize) -> Self {
         let clock = PhysicalClock::new(PhysicalClock::BOUND, members);
         let (at, told_at) = (Duration::ZERO, Duration::ZERO);
-        MemberTime { clock, at, told_at, leads: false, say_at: 0, counts: ClockCounts::default() }
+        MemberTime { clock, at, told_at, leads: false, say_at: 0, says_again: false, counts: ClockCounts::default() }
     }
 
     /// Returns the wall clock for a greeting, ns since 1970; 0 if there is none.
@@ -99,7 +102,7 @@ impl<F: Fabric> Member<F> {
     pub fn tell_wall_clock(&mut self, now: Duration, wall: u64) -> Result<(), ClockError> {
         self.time.told_at = now;
         if self.time.clock.tell(nanoseconds(now), wall)? {
-            self.time.say_at = 0;
+            (self.time.say_at, self.time.says_again) = (0, true);
         }
         Ok(())
     }
@@ -195,7 +198,8 @@ impl<F: Fabric> Member<F> {
     /// Sends this member's clock to all connected members.
     fn say_clock(&mut self, now: u64) {
         let clock = &self.time.clock;
-        self.time.say_at = now + clock.interval();
+        let pause = if std::mem::take(&mut self.time.says_again) { clock.bound() / 8 } else { clock.interval() };
+        self.time.say_at = now + pause;
         let group = if self.time.leads { clock.time(now).unwrap_or(0) } else { 0 };
         let words = [CLOCK, clock.wall(now), group];
         for process in (0..self.peers.len() as u16).map(ProcessId) {

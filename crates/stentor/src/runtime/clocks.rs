@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use stentor::runtime::ClusterRuntime;
 use stentor_fabric::ProcessId;
 use stentor_multicast::PhysicalClock;
+
+use super::ClusterRuntime;
 
 /// How long a problem must last before it is reported. A single delayed reading is none.
 const LASTS: Duration = Duration::from_secs(2);
@@ -53,13 +54,13 @@ struct Lasting {
 
 /// The clock problems of this node, and which of them were reported.
 #[derive(Debug, Default)]
-pub(super) struct Clocks {
+pub struct Clocks {
     lasting: Vec<Lasting>,
 }
 
 /// A line for the operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Said {
+pub enum ClockNotice {
     /// There is a problem.
     Warn(String),
     /// A problem that was reported is over.
@@ -67,15 +68,15 @@ pub(super) enum Said {
 }
 
 impl Clocks {
-    /// Checks a member's clocks, and returns what to report now. `stands_back`: the member does not lead because its
+    /// Looks at a member's clocks, and returns what to report now. `stands_back`: the member does not lead because its
     /// wall clock is off.
-    pub(super) fn look(
+    pub fn look(
         &mut self,
         now: Duration,
         clock: &PhysicalClock,
         stands_back: bool,
         plan: &ClusterRuntime,
-    ) -> Vec<Said> {
+    ) -> Vec<ClockNotice> {
         let mut said = Vec::new();
         self.lasting.iter_mut().for_each(|lasting| lasting.seen = false);
         for trouble in troubles(clock) {
@@ -83,12 +84,12 @@ impl Clocks {
             let told = lasting.told.is_some_and(|told| now.saturating_sub(told) < AGAIN);
             if !told && now.saturating_sub(lasting.since) >= LASTS {
                 lasting.told = Some(now);
-                said.push(Said::Warn(warning(&lasting.trouble, clock, stands_back, plan)));
+                said.push(ClockNotice::Warn(warning(&lasting.trouble, clock, stands_back, plan)));
             }
         }
         self.lasting.retain(|lasting| {
             if !lasting.seen && lasting.told.is_some() {
-                said.push(Said::Info(over(&lasting.trouble)));
+                said.push(ClockNotice::Info(over(&lasting.trouble)));
             }
             lasting.seen
         });
@@ -181,9 +182,8 @@ fn away(ahead: i64) -> String {
 mod tests {
     use std::path::Path;
 
-    use stentor::config::ClusterConfig;
-
     use super::*;
+    use crate::config::ClusterConfig;
 
     const NOW: u64 = 1_795_000_000_000_000_000;
     const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
@@ -212,7 +212,7 @@ mod tests {
             |clocks: &mut Clocks, clock: &PhysicalClock, ms| clocks.look(Duration::from_millis(ms), clock, true, &plan);
         assert_eq!(look(&mut clocks, &clock, 100), []);
         let said = look(&mut clocks, &clock, 2_100);
-        let [Said::Warn(text)] = &said[..] else { panic!("{said:?}") };
+        let [ClockNotice::Warn(text)] = &said[..] else { panic!("{said:?}") };
         assert!(
             text.contains("31536000 s ahead of the median of 3 clocks") && text.contains("does not lead"),
             "{text}"
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(look(&mut clocks, &clock, 2_200), []);
         assert_eq!(look(&mut clocks, &clock, 62_100).len(), 1, "again after a minute");
         heard(&mut clock, 2, 0);
-        assert!(matches!(look(&mut clocks, &clock, 62_200)[..], [Said::Info(_)]));
+        assert!(matches!(look(&mut clocks, &clock, 62_200)[..], [ClockNotice::Info(_)]));
         assert_eq!(look(&mut clocks, &clock, 62_300), []);
     }
 
@@ -234,7 +234,7 @@ mod tests {
         clock.pass(2);
         assert_eq!(clocks.look(Duration::ZERO, &clock, false, &plan), []);
         let said = clocks.look(LASTS, &clock, false, &plan);
-        let [Said::Warn(text)] = &said[..] else { panic!("{said:?}") };
+        let [ClockNotice::Warn(text)] = &said[..] else { panic!("{said:?}") };
         assert!(text.contains("b is 31535999 s ahead of it") || text.contains("b is 31536000 s ahead of it"), "{text}");
     }
 }
