@@ -164,7 +164,7 @@ impl Topology {
         ClientId(self.clients.saturating_add(group.0))
     }
 
-    /// Returns the client id whose messages are a group's [version entries](crate::Replica::raise_version). No process has it.
+    /// Returns the client id whose messages are a group's [version entries](crate::Replica::set_version_goal). No process has it.
     #[must_use]
     pub fn version_client(&self, group: GroupId) -> ClientId {
         ClientId(self.clients.saturating_add(self.sizes.len() as u16).saturating_add(group.0))

@@ -124,6 +124,8 @@ pub(super) struct Core<F: FabricDiagnostics> {
     lease: Lease,
     /// Whether a group has said that another process has taken the session up.
     taken_up: bool,
+    /// A group that has let the session run out. What the session held there is released, so nothing goes on under its id.
+    ran_out: Option<Group>,
     /// Notifications that nobody has taken.
     inbox: Inbox,
     reading: Reading,
@@ -166,6 +168,7 @@ impl<F: FabricDiagnostics> Core<F> {
             halts: Halts::new(plan.topology().groups()),
             lease: Lease::new(plan.topology().groups(), ttl, plan.config().clock_bound()),
             taken_up: false,
+            ran_out: None,
             inbox: Inbox::default(),
             reading: Reading::new(plan.topology(), limits.window as usize, word),
         })
@@ -199,7 +202,7 @@ impl<F: FabricDiagnostics> Core<F> {
     /// Returns the moment until which the session surely lives in all its groups.
     pub(super) fn lives_until(&self) -> Option<Instant> {
         let until = self.lease.until(self.caller.key().pairs.iter().map(|pair| pair.group));
-        until.filter(|_| self.caller.is_open() && !self.taken_up)
+        until.filter(|_| self.caller.is_open() && !self.taken_up && self.ran_out.is_none())
     }
 
     /// Returns how often the [key](Core::key) or the [moment](Core::lives_until) has changed.
@@ -390,6 +393,9 @@ impl<F: FabricDiagnostics> Core<F> {
         if let Some(group) = self.halts.find(to, self.housekeeper.now()) {
             return Err(Refused::Halted(Group(group)));
         }
+        if self.ran_out.is_some() {
+            return Err(Refused::SessionNotOpen);
+        }
         let begun = match ask {
             Ask::Command => self.caller.begin(to),
             Ask::Query => self.caller.begin_query(to),
@@ -484,6 +490,7 @@ impl<F: FabricDiagnostics> Core<F> {
             inbox,
             lease,
             taken_up,
+            ran_out,
             reading,
             plan,
             ..
@@ -526,6 +533,13 @@ impl<F: FabricDiagnostics> Core<F> {
                 Some(Event::Dropped { group, outcome }) => {
                     *changes += 1;
                     *taken_up |= outcome == Answered::Refused(Reason::Superseded);
+                    let incarnation = record.position.incarnation;
+                    let is_known =
+                        |pair: &stentor_session::Pair| pair.group == group && pair.incarnation == incarnation;
+                    let ends = matches!(outcome, Answered::SessionNotOpen | Answered::Refused(Reason::TooLate));
+                    if ends && caller.key().pairs.iter().any(is_known) {
+                        *ran_out = Some(Group(group));
+                    }
                     lease.drop(group);
                 }
                 Some(Event::Notified(news)) => inbox.take(news, &record),
@@ -556,6 +570,14 @@ impl<F: FabricDiagnostics> Core<F> {
             self.reading.give_up(|_| true, Why::Superseded, each);
             return Err(Problem::TakenUp);
         }
+        if let Some(group) = self.ran_out {
+            self.give_up(Why::SessionEnded, |ticket| ticket.groups().any(|other| other == group.0), each);
+            // What is under way in other groups is settled first: nobody can ask later.
+            if self.caller.room() as usize == self.window() {
+                self.reading.give_up(|_| true, Why::SessionEnded, each);
+                return Err(Problem::RanOut(self.plan.group_name(group.0).to_owned()));
+            }
+        }
         self.look_for_resets(each);
         let now = self.housekeeper.now();
         if self.halts.look(now) {
@@ -563,7 +585,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
         self.widened(now)?;
         let is_idle = self.caller.message().is_none() && self.caller.is_open();
-        if is_idle && !self.wanted.is_empty() && now >= self.rests_until {
+        if is_idle && !self.wanted.is_empty() && self.ran_out.is_none() && now >= self.rests_until {
             self.widen()?;
         }
         self.send_control(now)?;

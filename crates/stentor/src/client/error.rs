@@ -216,6 +216,8 @@ pub(super) enum Problem {
     Superseded,
     #[error("another process has taken the session up")]
     TakenUp,
+    #[error("the session was not renewed in time, and has run out in group {0}")]
+    RanOut(String),
     #[error("the client's thread has panicked")]
     Panicked,
     #[error(
@@ -292,7 +294,7 @@ impl Problem {
                 Refused::SessionNotOpen if matches!(self, Problem::NotTakenUp(_)) => ClientErrorKind::SessionGone,
                 _ => ClientErrorKind::Failed,
             },
-            Problem::Closed => ClientErrorKind::SessionGone,
+            Problem::Closed | Problem::RanOut(_) => ClientErrorKind::SessionGone,
             Problem::WouldDeadlock => ClientErrorKind::WouldDeadlock,
             Problem::NotEmbedded(_) => ClientErrorKind::NotStarted,
             Problem::NotEnded => ClientErrorKind::Unreachable,
@@ -336,6 +338,10 @@ impl Problem {
             Problem::Superseded => "connect again, and take the session up",
             Problem::TakenUp => {
                 "leave the session to that process, and end; to go on beside it, connect without the session"
+            }
+            Problem::RanOut(_) => {
+                "connect again without the session, which opens another one; what the session held is released. To be away for longer, set \
+                 `ClientBuilder::session_ttl`"
             }
             Problem::Panicked => "report this as a bug",
             Problem::WouldDeadlock => "do it on another thread",

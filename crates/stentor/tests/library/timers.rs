@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use stentor::{ApplyThread, Client, Cluster, Context, Frozen, Group, Node, Reply, SessionId, StateMachine, Turn};
+use stentor::{
+    ApplyThread, Client, ClientErrorKind, Cluster, Context, Frozen, Group, LocalClient, Node, Outcome, Reply,
+    SessionId, StateMachine, Turn,
+};
 use stentor_testutil::TempDir;
 
 use crate::until::until;
@@ -270,6 +273,33 @@ fn sessions_of_clients_that_are_gone_end_in_an_idle_group() {
     running.told(&[1, SESSION]);
     let took = since.elapsed();
     assert!((Duration::from_millis(900)..Duration::from_secs(10)).contains(&took), "{took:?}");
+}
+
+/// Nothing goes on under the id of a session whose end state machines were told of.
+#[test]
+fn a_client_whose_session_has_run_out_ends() {
+    let running = Running::new("timers-ran-out", ApplyThread::Own);
+    let client = running.client();
+    let ttl = Duration::from_secs(2);
+    let mut local = running.cluster.client().session_ttl(ttl).connect_local().expect("it is let in");
+    let mut call = |local: &mut LocalClient| {
+        let command = [1_u64, 0].map(u64::to_le_bytes).concat();
+        until("it is sent", || local.submit(running.group, &command).ok());
+        let mut ended = None;
+        until("an outcome", || match local.turn(|_, outcome| ended = Some(matches!(outcome, Outcome::Applied(_)))) {
+            Ok(_) => ended.map(Ok),
+            Err(error) => Some(Err(error)),
+        })
+    };
+    assert!(call(&mut local).expect("it lives"), "it is applied");
+    // As if its process stood still.
+    running.told(&[SESSION]);
+    let error = until("it is told", || local.turn(|_, _| ()).err());
+    assert_eq!(error.kind(), ClientErrorKind::SessionGone, "{error}");
+    assert!(error.to_string().contains("has run out in group g1"), "{error}");
+    assert_eq!(local.lives_until(), None);
+    running.set(&client, 2, 50);
+    running.told(&[SESSION, 2]);
 }
 
 #[test]
