@@ -34,6 +34,10 @@ pub trait StateMachine: Send + 'static {
     /// the version [in force](Context::version) says, which is the smallest of all members' programs. When the last of them is new, the
     /// group orders the change: it comes at one place in the order, the same at all members. It is never taken back: a program with a
     /// smaller version than that in force is refused the state, and ends.
+    ///
+    /// The written value follows the same rule. [`freeze`](StateMachine::freeze), [`Frozen::write`] and [`restore`](StateMachine::restore) are
+    /// not told the version: the machine keeps the last [`at.version()`](Context::version) in its value, writes the old form until the new
+    /// version is in force, and restores both. The bytes say which form they are.
     const VERSION: u32 = 1;
 
     /// The value at one moment, as [`freeze`](StateMachine::freeze) gives it.
@@ -51,8 +55,8 @@ pub trait StateMachine: Send + 'static {
 
     /// Releases what a session holds that has ended, or whose time is over: its locks, its leases. `at` is the place in the order at which
     /// that is so, and the same at all members of the group: that of a message, often of another client, which the sender and the groups of
-    /// `at` belong to, or that of a time entry. Its [`session`](Context::session) is `None`. The machine is told before it applies that message. Sessions that a
-    /// reset of the group or its beginning from nothing has forgotten are not told.
+    /// `at` belong to, or that of a time entry. Its [`session`](Context::session) is `None`. The machine is told before it applies that
+    /// message. Sessions that a reset of the group or its beginning from nothing has forgotten are not told.
     fn session_ended(&mut self, at: &Context<'_>, session: SessionId) {
         let _ = (at, session);
     }
@@ -83,10 +87,12 @@ pub trait StateMachine: Send + 'static {
     /// `apply` copy what a frozen value still holds (`Arc::make_mut`). The frozen value is written on a thread of its own.
     ///
     /// A machine that has nothing to keep returns [`Stateless`].
+    ///
+    /// The form of what is written is that of the version in force, as the machine has kept it: see [`VERSION`](StateMachine::VERSION).
     fn freeze(&self) -> Self::Frozen;
 
     /// Replaces the value by one that another member has written, or by the one that this machine was started with. After a panic the
-    /// value may be broken: nothing of it may be kept.
+    /// value may be broken: nothing of it may be kept. The bytes may have the form of an older [`VERSION`](StateMachine::VERSION).
     ///
     /// # Errors
     /// If the bytes are no value. The node stops then: it never goes on with half of a state.
@@ -232,8 +238,9 @@ impl Context<'_> {
     /// Returns the version of the state machine that is in force at this place: see [`StateMachine::VERSION`]. It is at most the `VERSION` of
     /// this program, at least 1, and never falls.
     ///
-    /// A group that begins has version 1 until its members have told each other which versions they have, which is when it is founded, as a rule.
-    /// A program that no longer knows the first versions does there what the oldest does that it knows.
+    /// In a group that is founded, the version of all its programs is in force from the first command on, if all members have told each other
+    /// theirs by then; they do when they connect. Otherwise the first commands are applied in version 1, and a moment later that version is in
+    /// force. A program that no longer knows the first versions does there what the oldest does that it knows.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.version

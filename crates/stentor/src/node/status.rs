@@ -47,8 +47,9 @@ pub struct MemberStatus {
     pub poisoned: Option<u64>,
     /// The [version](crate::StateMachine::VERSION) of the program that it runs. `None`: it has not told since it is connected.
     pub version: Option<u32>,
-    /// The command, by its number in the group, at which its state machine has replied otherwise than that of this node, or had another
-    /// [digest](crate::StateMachine::digest). The cause may come before that command, and either may be the one that is wrong: what they do
-    /// depends on more than the state, the context and the command. It is `None` again when the two have the same.
+    /// The place in the group's order at which its state machine was seen to have replied otherwise than that of this node, or to have another
+    /// [digest](crate::StateMachine::digest): an [index](crate::Position::index), of a command or of anything else that has a place. The
+    /// cause may come before that place, and either may be the one that is wrong: what they do depends on more than the state, the context
+    /// and the command. It is `None` again when the two have the same.
     pub differs_at: Option<u64>,
 }
