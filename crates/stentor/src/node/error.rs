@@ -168,7 +168,9 @@ impl Problem {
             Problem::Ended(RunError::Superseded(_)) => {
                 "leave the place to the other one; if there is none, the clock was set back: start this one again"
             }
-            Problem::Ended(RunError::Restore(..)) => "run the same program at all members, and start this one again",
+            Problem::Ended(RunError::Restore(..)) => {
+                "run the same program at all members, in the newest version that any of them has, and start this one again"
+            }
             Problem::HandOver { .. } => {
                 "ask the leader, and name a connected member of its group: `stentor leader show` names both"
             }
