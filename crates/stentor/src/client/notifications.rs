@@ -30,7 +30,7 @@ pub enum Notification {
         bytes: Vec<u8>,
     },
     /// Notifications were lost here: with a connection or a leader, for want of room, or because they were too long. Read again what is
-    /// watched: an [ordered read](crate::Consistency::Ordered) from now on sees what they told of.
+    /// watched: a read from now on, [ordered](crate::Consistency::Ordered) or at the [leader](crate::Consistency::Leader), sees what they told of.
     Missed {
         /// The group.
         group: Group,
