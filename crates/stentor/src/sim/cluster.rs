@@ -58,6 +58,7 @@ impl<S: StateMachine> SimCluster<S> {
     /// Begins a cluster of one group with three members, and two clients that make at most 20 calls each.
     ///
     /// `machine` makes a member's machine, equal ones for all members. `script` makes the script of a client, by the client's number from 0.
+    /// It is called for all clients at the beginning of each seed, in the order of their numbers.
     pub fn new<C: Script + 'static>(
         machine: impl Fn() -> S + 'static,
         script: impl Fn(usize) -> C + 'static,
@@ -106,6 +107,7 @@ impl<S: StateMachine> SimCluster<S> {
 
     /// Sets how many calls a client makes at most, 1 to 1000. Those for which there was no room, which end as
     /// [`Fate::NotApplied`](super::Fate::NotApplied), do not count. The calls are spread over the time in which there are faults.
+    /// When the last one has begun, the script is not asked again, and the client ends its session when all are answered.
     #[must_use]
     pub fn calls(self, calls: u64) -> Self {
         SimCluster { calls, ..self }
