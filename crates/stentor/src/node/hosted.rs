@@ -210,7 +210,7 @@ fn compare_reports<F: ClusterFabric, S: StateMachine, H: Hooks>(
 #[cold]
 fn differs(name: &str, place: u64) -> String {
     format!(
-        "the state machine of {name} has replied otherwise than this one, or has another digest, at command {place} or before: one of them \
+        "the state machine of {name} has replied otherwise than this one, or has another digest, at place {place} or before: one of them \
          depends on more than the state, the context and the command, or the two programs differ; mend the state machine"
     )
 }
@@ -219,7 +219,7 @@ fn differs(name: &str, place: u64) -> String {
 #[cold]
 fn outvoted(place: u64) -> String {
     format!(
-        "its state machine differs from those of a majority of the group, which agree, at command {place} or before, and is poisoned: the node \
+        "its state machine differs from those of a majority of the group, which agree, at place {place} or before, and is poisoned: the node \
          takes the state of the others; mend the state machine, which depends on more than the state, the context and the command"
     )
 }

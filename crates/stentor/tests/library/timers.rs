@@ -282,7 +282,7 @@ fn a_client_whose_session_has_run_out_ends() {
     let client = running.client();
     let ttl = Duration::from_secs(2);
     let mut local = running.cluster.client().session_ttl(ttl).connect_local().expect("it is let in");
-    let mut call = |local: &mut LocalClient| {
+    let call = |local: &mut LocalClient| {
         let command = [1_u64, 0].map(u64::to_le_bytes).concat();
         until("it is sent", || local.submit(running.group, &command).ok());
         let mut ended = None;

@@ -1,10 +1,10 @@
 //! `stentor chaos --service`: the load is a replicated service, as programs use it, and its promises are judged.
 //!
-//! - Members are processes that run [a state machine](machine) in a [node](node).
+//! - Members are processes that run [a state machine](machine) in a [node].
 //! - Clients are [processes](client) with one session each and several threads that call at the same time. One that is killed is
 //!   started again, takes its session up, and resolves what it had called.
 //! - The conductor starts the clients and follows what they [record](records), see [`callers`].
-//! - At the end [the judge](judge) reads what members applied and what clients called.
+//! - At the end [the judge](mod@judge) reads what members applied and what clients called.
 
 mod callers;
 mod client;
