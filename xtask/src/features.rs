@@ -19,7 +19,7 @@ const COMBINATIONS: [&str; 10] = [
     "shm,unstable-core",
     "ofi,unstable-core",
     "shm,checker",
-    "shm,sim",
+    "shm,sim,plants",
 ];
 /// The features of which at least one is needed.
 const FABRICS: [&str; 4] = ["shm", "roce", "verbs", "ofi"];

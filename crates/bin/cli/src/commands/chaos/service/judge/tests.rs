@@ -235,7 +235,8 @@ fn a_timer_that_comes_late_and_one_that_comes_early_are_seen() {
     };
     let mut evidence = right();
     early(&mut evidence);
-    assert!(verdicts(&evidence).0.contains(&"V1"));
+    let verdicts = verdicts(&evidence);
+    assert!(verdicts.0.contains(&"V1"), "{verdicts:?}");
 }
 
 #[test]
