@@ -56,5 +56,5 @@ pub use replica::{
 };
 pub use sender::{Sender, WindowFull};
 pub use state::{AssignedSlot, ClientState, State, Succession, Word};
-pub use topology::{GroupEntry, ProcessRole, Topology, TopologyError};
+pub use topology::{ProcessRole, Topology, TopologyError};
 pub use word_reader::PeerMessageError;

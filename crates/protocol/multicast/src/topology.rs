@@ -19,15 +19,6 @@ pub enum ProcessRole {
     Client(ClientId),
 }
 
-/// What a group orders without a client: a message to itself, without a body.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum GroupEntry {
-    /// It moves the time of the group's order.
-    Time,
-    /// It raises the version of the group's application by 1.
-    Version,
-}
-
 /// Why a set of groups is not a cluster.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum TopologyError {
@@ -170,16 +161,12 @@ impl Topology {
         ClientId(self.clients.saturating_add(self.sizes.len() as u16).saturating_add(group.0))
     }
 
-    /// Returns what the messages of a client id are that no process has, and of which group; `None` if it is another client's.
+    /// Returns the group whose own entries are the messages of this client id; `None` if it is another client's.
     #[must_use]
-    pub fn entries_of(&self, client: ClientId) -> Option<(GroupId, GroupEntry)> {
-        let beyond = client.0.checked_sub(self.clients)?;
-        let (group, groups) = (GroupId(beyond), self.sizes.len() as u16);
-        match beyond.checked_sub(groups) {
-            None => Some((group, GroupEntry::Time)),
-            Some(group) if group < groups => Some((GroupId(group), GroupEntry::Version)),
-            Some(_) => None,
-        }
+    pub fn entry_group(&self, client: ClientId) -> Option<GroupId> {
+        let (beyond, groups) = (client.0.checked_sub(self.clients)?, self.sizes.len() as u16);
+        let group = GroupId(beyond.checked_sub(groups).unwrap_or(beyond));
+        self.has_group(group).then_some(group)
     }
 
     /// What a process is; `None` if it is not in the cluster.
@@ -251,10 +238,9 @@ mod tests {
         let topology = Topology::new(&[3, 1], 2).expect("possible");
         assert_eq!([0, 1].map(|group| topology.time_client(GroupId(group))), [ClientId(2), ClientId(3)]);
         assert_eq!([0, 1].map(|group| topology.version_client(GroupId(group))), [ClientId(4), ClientId(5)]);
-        let entries = [1, 2, 3, 4, 5, 6].map(|client| topology.entries_of(ClientId(client)));
-        let of = |group, entry| Some((GroupId(group), entry));
-        let (time, version) = (GroupEntry::Time, GroupEntry::Version);
-        assert_eq!(entries, [None, of(0, time), of(1, time), of(0, version), of(1, version), None]);
+        let groups = [1, 2, 3, 4, 5, 6].map(|client| topology.entry_group(ClientId(client)));
+        let (first, second) = (Some(GroupId(0)), Some(GroupId(1)));
+        assert_eq!(groups, [None, first, second, first, second, None]);
     }
 
     #[test]

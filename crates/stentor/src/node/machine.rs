@@ -314,7 +314,7 @@ mod tests {
     use std::sync::Mutex;
 
     use stentor_multicast::{Ballot, DestinationGroups, Incarnation, MessageId, Timestamp};
-    use stentor_session::{Body, Envelope, Kind, Pair, Sessions, Timers, pairs_tag};
+    use stentor_session::{Body, Envelope, Kind, Pair, ReplyRecord, Sessions, Timers, pairs_tag};
 
     use super::*;
     use crate::config::Limits;
@@ -696,6 +696,24 @@ mod tests {
             rounds(&mut machine, |_| true);
             assert!(!machine.has_room() && machine.stop().is_ok_and(|applier| applier.into_machine().is_none()));
         }
+    }
+
+    /// A read at a new leader comes after the clock that it has recovered, and commands with earlier times may still come.
+    #[test]
+    fn an_answer_names_the_place_that_it_contains_and_apart_the_time_that_it_comes_after() {
+        let [_, mut here] = counts();
+        deliver(&mut here, 1..=3);
+        here.read(&ReadyRead { client: ClientId(0), name: 5, time: 70, query: b"" }, Incarnation::FIRST);
+        let mut answers = 0;
+        here.end_round(|replies| {
+            for answer in replies.iter() {
+                let record = ReplyRecord::parse(answer.record).expect("a record");
+                let place = (record.position.index, record.position.timestamp.time);
+                assert_eq!((record.request, place, record.applied), (5, (3, 3), 70));
+                answers += 1;
+            }
+        });
+        assert_eq!(answers, 1);
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl Identity {
     pub(super) fn check_sender(&self, from: ProcessId, group: GroupId, message: &PeerMessage) -> Result<(), Rejected> {
         let topology = self.topology();
         if let Some(client) =
-            message.place().filter(|client| self.config.time_entries && topology.entries_of(*client).is_some())
+            message.place().filter(|client| self.config.time_entries && topology.entry_group(*client).is_some())
         {
             return Err(Rejected::Client(client.0));
         }

@@ -46,6 +46,8 @@ pub(in crate::node) struct Applier<S> {
     senders: Vec<String>,
     /// How many clients there are.
     clients: usize,
+    /// Whose messages are the group's version entries.
+    version_client: ClientId,
     /// The value with which the machine was started, written.
     first: Arc<[u8]>,
     sessions: Sessions,
@@ -88,6 +90,7 @@ impl<S: StateMachine> Applier<S> {
             group,
             senders: senders.map(str::to_owned).collect(),
             clients: topology.clients(),
+            version_client: topology.version_client(group.0),
             first: first.into(),
             sessions: Sessions::new(group.0, limits),
             limits,
@@ -134,7 +137,7 @@ impl<S: StateMachine> Applier<S> {
         let Record { head: Head { client, enveloped, timestamp, number, origin }, groups, command } = *record;
         let position = Position::at(timestamp, (self.group.0, number), origin);
         let is_entry = usize::from(client.0) >= self.clients;
-        if is_entry && self.is_version_entry(client) && !self.raise_version() {
+        if client == self.version_client && !self.raise_version() {
             return None;
         }
         let Applier { machine, group, senders, sessions, reply, notes, timers, chain, .. } = self;
@@ -211,11 +214,6 @@ impl<S: StateMachine> Applier<S> {
             }
             Err(panic) => self.poison(position, "digest", &*panic),
         }
-    }
-
-    fn is_version_entry(&self, client: ClientId) -> bool {
-        let groups = self.senders.len().saturating_sub(self.clients) / 2;
-        usize::from(client.0) >= self.clients + groups
     }
 
     /// A version entry is delivered. Returns whether the machine knows that version.

@@ -63,7 +63,7 @@ impl Shared {
 
     /// The client that multicast a message. `None`: it is a time entry.
     pub(super) fn sender_of(&self, delivered: &Delivered<'_>) -> Option<ClientId> {
-        Some(delivered.id.client).filter(|client| self.topology.entries_of(*client).is_none())
+        Some(delivered.id.client).filter(|client| self.topology.entry_group(*client).is_none())
     }
 
     /// The number of another command or query, from 1.
