@@ -48,10 +48,11 @@
 //!   over, it is reset first.
 //!
 //! # Pace
-//! As the backlog fills beyond one half, the donor holds back credits of clients, down to `slowed_percent` of the rate
-//! before. If the backlog is full at that share, the transfer is given up. A receiver that stands still slows nobody down: the
-//! donor holds back credits only while acknowledgements come. A donor that holds back credits gives some in each tick, so that
-//! clients do not expel it ([`pace`](super::pace)).
+//! The donor holds back credits of clients: as the backlog fills beyond one half, and while it goes out, so that the receiver
+//! takes more than is delivered ([`throttle`]). Clients keep `slowed_percent` of the rate before. If the backlog is full at that
+//! share, the transfer is given up. A receiver that stands still slows nobody down: the donor holds back credits only while
+//! acknowledgements come. A donor that holds back credits gives each client some in each tick, so that none expels it
+//! ([`pace`](super::pace)).
 //!
 //! # Standing still
 //! A receiver whose application takes over a large state at once frees nothing meanwhile, and may be expelled like anybody who
@@ -75,7 +76,7 @@ pub(super) use self::letter::{Name, Subject, TransferLetter};
 pub(super) use self::outgoing::{OutgoingTransfer, Stage};
 pub use self::reader::StateReader;
 pub use self::report::{GivenUp, TransferOutcome, TransferReport, TransferRole};
-pub(super) use self::throttle::Throttle;
+pub(super) use self::throttle::{Load, Throttle};
 use crate::Incarnation;
 /// Bytes of a piece of a frozen state; pieces of the backlog have about as many.
 pub(super) const PIECE_BYTES: usize = 16 << 10;
@@ -196,9 +197,17 @@ impl Transfers {
         self.freezes
     }
 
-    /// A tick passes, at so many deliveries of the application.
-    pub(super) fn tick_throttle(&mut self, applied: u64, fill: u64, percent: u32, silence: u64) {
-        self.throttle.tick(applied, fill, percent, silence < HEEDS);
+    /// A tick passes at a donor, after so many deliveries of its application.
+    pub(super) fn tick_throttle(&mut self, delivered: u64, backlog: Option<&Backlog>, percent: u32, now: u64) {
+        let Some(outgoing) = &self.outgoing else { return };
+        let load = Load {
+            delivered,
+            waiting: backlog.map_or(0, |backlog| backlog.waiting(delivered)),
+            fill: backlog.map_or(0, Backlog::fill),
+            drains: outgoing.is_draining(),
+            heeds: now - outgoing.heard < HEEDS,
+        };
+        self.throttle.tick(load, percent);
     }
 
     /// Whether the application has not taken everything that came.

@@ -386,6 +386,34 @@ fn a_full_backlog_ends_the_transfer_and_the_next_one_succeeds() {
     bed.agree_on(&[0, 1, 2, 3, 4], &sent, "in the end");
 }
 
+/// The receiver gets a twentieth of a processor, and clients send as much as they may. Without slowing them down it would fall
+/// behind for ever.
+#[test]
+fn a_slow_receiver_catches_up_with_clients_that_never_pause() {
+    let short = Limits { backlog_bytes: 1 << 20, ..limits() };
+    let (mut bed, mut sent) = bed(&[3], short, NetworkModel::calm(), (2, Mutant::None));
+    for member in &mut bed.members {
+        member.set_tick(Duration::from_micros(20));
+    }
+    bed.restart_member(2);
+    bed.run_into_transfer(2, 1);
+    let mut rounds = 0;
+    while bed.members[2].replica().is_joining() {
+        rounds += 1;
+        assert!(rounds < 2000, "it never catches up: {:?} of {} messages", bed.members[2].applied(), sent.len());
+        bed.stall(2, 95_000);
+        for _ in 0..20 {
+            while let Ok(id) = bed.submit(0, &[0], &[7; 64]) {
+                sent.push(id);
+            }
+            bed.run(5000);
+        }
+    }
+    assert!(bed.outcomes(0, TransferRole::Donor).contains(&TransferOutcome::Complete), "{:?}", bed.handed[0]);
+    bed.run(20 * RECONNECTED_NS);
+    bed.agree_on(&[0, 1, 2], &sent, "in the end");
+}
+
 /// The others are lost when the receiver's application has the state and its state machine has not: the group begins its life
 /// anew, and so does that application.
 #[test]

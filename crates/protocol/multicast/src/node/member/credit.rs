@@ -28,12 +28,18 @@ impl<F: Fabric> Member<F> {
     }
 
     fn send_client_credits(&mut self, idle: bool) {
-        if self.transfers.throttle.is_exhausted() {
-            return;
+        let mut share = u64::MAX;
+        if let Some(budget) = self.transfers.throttle.budget() {
+            if budget == 0 {
+                return;
+            }
+            // Whoever gets none is the first one next time.
+            share = budget.div_ceil(self.outputs.touched.len() as u64);
+            self.outputs.touched.rotate_left(1);
         }
         let mut touched = std::mem::take(&mut self.outputs.touched);
         touched.retain(|client| {
-            let waits = self.send_client_credit(*client, idle);
+            let waits = self.send_client_credit(*client, idle, share);
             if !waits {
                 self.outputs.untouch(*client);
             }
@@ -109,14 +115,15 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Tells a client what is free again, if it is much, if there is nothing else to do, or if the client waits for it: a
-    /// new one until it may begin. Returns whether that must be tried again.
-    fn send_client_credit(&mut self, client: ClientId, idle: bool) -> bool {
+    /// new one until it may begin. At most `share` slots are told as free, and at most what is left of the throttle's budget.
+    /// Returns whether that must be tried again.
+    fn send_client_credit(&mut self, client: ClientId, idle: bool, share: u64) -> bool {
         if self.is_outlived(client) {
             // What is freed may be void, and is not its own then.
             self.turn_away(client);
             return false;
         }
-        let freed = self.free_delivered(client);
+        let delivered = self.free_delivered(client);
         let at = usize::from(client.0);
         if self.bodies[at].refused.is_some() {
             self.look_at_refused(client);
@@ -127,6 +134,9 @@ impl<F: Fabric> Member<F> {
         let Member { fabric, links, bodies, outputs, window, replica, told_aside, transfers, .. } = self;
         let body = &mut bodies[at];
         let held = body.held_slots;
+        let budget = transfers.throttle.budget();
+        let freed = delivered.min(body.credited_slots.saturating_add(share.min(budget.unwrap_or(u64::MAX))));
+        let idle = idle || budget.is_some();
         let slots = (freed - body.credited_slots) * 4 >= u64::from(*window);
         // Space alone counts, too: no delivery follows what was held already, or was refused.
         let position = body.refused.map_or(body.freed_position, |refused| refused.position.min(body.freed_position));
@@ -146,19 +156,19 @@ impl<F: Fabric> Member<F> {
         }
         outputs.counts.space_credits += u64::from(freed == body.credited_slots && uncredited > 0);
         let position = body.ring.reader.credit(position);
-        let held = Held::new(held, replica.counts_in()).to_word(body.freed_slots);
+        let held = Held::new(held, replica.counts_in()).to_word(freed);
         let aside = if *told_aside || body.refused.is_some() { ASIDE } else { 0 };
         // Of one that has not read the credit before, this one says all.
-        let first = body.first.saturating_sub(body.freed_slots);
+        let first = body.first.saturating_sub(freed);
         let history = replica.incarnation().mark();
         let place = Standing { first, history, ..body.place }.to_word();
-        let values = [position, body.freed_slots, place, held, body.ring.generation() | aside];
+        let values = [position, freed, place, held, body.ring.generation() | aside];
         outputs.counts.write(Step::Credit, u64::from(body.ring.credit.send(fabric, links, values)));
         transfers.throttle.spend(freed - body.credited_slots);
         body.credited_slots = freed;
         body.settling &= !body.place.opened;
         outputs.notify[at] = false;
-        false
+        freed < delivered
     }
 
     /// Looks what the process is to be told that has a client's place.

@@ -228,8 +228,8 @@ impl<F: Fabric> Member<F> {
         let (to, silence) = (outgoing.to, now - outgoing.heard);
         let every = if outgoing.paused { ASK_PAUSED_EVERY } else { ASK_EVERY };
         let asks = silence > 0 && silence.is_multiple_of(every);
-        let fill = self.outputs.backlog.as_ref().map_or(0, Backlog::fill);
-        self.transfers.tick_throttle(self.outputs.applied, fill, self.limits.slowed_percent, silence);
+        let (backlog, percent) = (self.outputs.backlog.as_ref(), self.limits.slowed_percent);
+        self.transfers.tick_throttle(self.outputs.applied, backlog, percent, now);
         if asks && self.is_connected_to(to) {
             self.send_transfer_letter(to, &TransferLetter::about(Name::NONE, Subject::Query));
         }

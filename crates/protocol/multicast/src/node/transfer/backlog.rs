@@ -95,6 +95,12 @@ impl Backlog {
         self.bytes
     }
 
+    /// Deliveries that wait in it, if the last one has this number.
+    pub(in crate::node) fn waiting(&self, last: u64) -> u64 {
+        let first = self.blocks.front().and_then(|(_, block)| block.first());
+        first.map_or(0, |first| (last + 1).saturating_sub(*first))
+    }
+
     /// How full it is, in thousandths.
     pub(in crate::node) fn fill(&self) -> u64 {
         (u128::from(self.bytes) * 1000 / u128::from(self.limit.max(1))) as u64

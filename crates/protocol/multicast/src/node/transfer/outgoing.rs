@@ -220,6 +220,11 @@ impl OutgoingTransfer {
         self.end != 0 && self.next > self.end && self.first <= self.end
     }
 
+    /// Whether the receiver's application has taken the snapshot.
+    pub(in crate::node) fn is_draining(&self) -> bool {
+        self.stage != Stage::Snapshot && self.first > self.end
+    }
+
     /// Whether the receiver's application has taken the snapshot, and nothing is left to send but the leader's state.
     pub(in crate::node) fn is_at_end(&self, backlog: &Backlog) -> bool {
         let sent = self.next == self.first + self.pieces.len() as u64;

@@ -2,22 +2,64 @@
 
 /// The most deliveries that a donor credits to clients until the next tick.
 ///
-/// Below half of the backlog there is no bound. From there on the bound falls, in proportion to what the backlog holds, from
-/// the rate before to a configured share of it. What is not credited is credited later: nothing is lost.
+/// # States
+/// *free* → *slowing* → *free*. What is not credited is credited later: nothing is lost.
+/// - While the frozen state goes out, clients are slowed from half a backlog on. The bound falls, in proportion to what the
+///   backlog holds, from the rate before to a configured share of it.
+/// - Then the receiver takes the backlog. If more waits than [`BEHIND`], clients are slowed until nothing waits: to half of
+///   what the receiver takes, but not below the same share. A bound that only follows the backlog would come to rest where as
+///   much is delivered as the receiver takes, and the receiver would never catch up.
+/// - Nobody is slowed down for a receiver that stands still.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::node) struct Throttle {
     /// Deliveries that may be credited until the next tick; `None`: any number.
     budget: Option<u64>,
-    /// Deliveries of a tick before clients were slowed down, in 16ths.
-    usual: u64,
-    /// Deliveries at the last tick.
-    delivered: u64,
+    /// Deliveries of a tick before clients were slowed down, on average.
+    usual: Average,
+    /// Deliveries that the receiver takes in a tick, on average; `None`: it takes the frozen state.
+    taken: Option<Average>,
+    slowing: bool,
+    /// At the last tick.
+    last: Load,
+}
+
+/// What a donor has delivered, and its receiver not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::node) struct Load {
+    /// Deliveries that the donor's application has made.
+    pub(in crate::node) delivered: u64,
+    /// Those that wait in the backlog.
+    pub(in crate::node) waiting: u64,
+    /// How full the backlog is, in thousandths.
+    pub(in crate::node) fill: u64,
+    /// The receiver has the frozen state.
+    pub(in crate::node) drains: bool,
+    /// The receiver makes progress.
+    pub(in crate::node) heeds: bool,
+}
+
+/// From here on clients are slowed down for what waits in a backlog, in thousandths of it.
+const BEHIND: u64 = 30;
+
+/// A moving average, in 1024ths, over about 64 ticks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Average(u64);
+
+impl Average {
+    fn add(&mut self, value: u64) {
+        self.0 = self.0 - self.0 / 64 + value * 16;
+    }
+
+    /// Returns so many thousandths of it.
+    fn part(self, thousandths: u64) -> u64 {
+        self.0 * thousandths / (1024 * 1000)
+    }
 }
 
 impl Throttle {
     /// Begins with a transfer, at so many deliveries.
     pub(in crate::node) fn begin(&mut self, delivered: u64) {
-        *self = Throttle { budget: None, usual: 0, delivered };
+        *self = Throttle { last: Load { delivered, ..Load::default() }, ..Throttle::default() };
     }
 
     /// Ends with a transfer.
@@ -25,25 +67,34 @@ impl Throttle {
         self.budget = None;
     }
 
-    /// A tick passes, at so many deliveries. `fill`: how full the backlog is, in thousandths. `percent`: the share that is
-    /// left of the usual rate when it is full. `heeds`: the receiver makes progress.
-    pub(in crate::node) fn tick(&mut self, delivered: u64, fill: u64, percent: u32, heeds: bool) {
-        let now = delivered.saturating_sub(self.delivered) * 16;
-        self.delivered = delivered;
-        if fill <= 500 || !heeds {
-            self.usual = (self.usual * 7 + now) / 8;
+    /// A tick passes. `percent`: the share that is left of the usual rate at least.
+    pub(in crate::node) fn tick(&mut self, load: Load, percent: u32) {
+        let before = std::mem::replace(&mut self.last, load);
+        let delivered = load.delivered.saturating_sub(before.delivered);
+        if load.drains {
+            // It takes more than it must until it is known to take less.
+            let taken = self.taken.get_or_insert(Average(self.usual.0 * 2));
+            taken.add((before.waiting + delivered).saturating_sub(load.waiting));
+        }
+        let from = if load.drains { BEHIND } else { 500 };
+        self.slowing = load.fill > from || self.slowing && load.drains && load.waiting > 0;
+        if !self.slowing || !load.heeds {
+            self.usual.add(delivered);
             self.budget = None;
             return;
         }
-        let slowed = (fill.min(1000) - 500) * 2;
-        let share = 1000 - slowed * (100 - u64::from(percent.min(100))) / 100;
-        self.budget = Some((self.usual * share / 16_000).max(1));
+        let least = u64::from(percent.min(100)) * 10;
+        let bound = match self.taken {
+            Some(taken) => taken.part(500).max(self.usual.part(least)),
+            None => self.usual.part(1000 - (load.fill.min(1000) - 500) * 2 * (1000 - least) / 1000),
+        };
+        self.budget = Some(bound.max(1));
     }
 
-    /// Whether nothing more is to be credited until the next tick.
+    /// Returns the deliveries that may be credited until the next tick; `None`: any number.
     #[inline]
-    pub(in crate::node) fn is_exhausted(&self) -> bool {
-        self.budget == Some(0)
+    pub(in crate::node) fn budget(&self) -> Option<u64> {
+        self.budget
     }
 
     /// So many deliveries were credited.
@@ -59,26 +110,81 @@ impl Throttle {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_bound_falls_from_the_usual_rate_to_the_share() {
+    /// Delivers a thousand in each tick, and comes to the end of the frozen state.
+    fn usual() -> Throttle {
         let mut throttle = Throttle::default();
         throttle.begin(0);
-        for tick in 1..=100 {
-            throttle.tick(tick * 1000, 100, 25, true);
+        for tick in 1..=600 {
+            let load = Load { delivered: tick * 1000, fill: 100, heeds: true, ..Load::default() };
+            throttle.tick(load, 25);
             throttle.spend(u64::MAX);
-            assert!(!throttle.is_exhausted(), "below one half there is no bound");
+            assert_eq!(throttle.budget(), None, "below one half there is no bound");
         }
+        throttle
+    }
+
+    #[test]
+    fn the_bound_falls_from_the_usual_rate_to_the_share() {
+        let mut throttle = usual();
         let mut last = u64::MAX;
+        let load = Load { delivered: 600_000, heeds: true, ..Load::default() };
         for (fill, least) in [(501, 950), (750, 600), (1000, 230)] {
-            throttle.tick(100_000, fill, 25, true);
+            throttle.tick(Load { fill, ..load }, 25);
             let budget = throttle.budget.expect("a bound");
             assert!(budget < last && budget >= least, "{fill}: {budget}");
             last = budget;
         }
         assert!(last <= 250, "{last}");
-        throttle.spend(last);
-        assert!(throttle.is_exhausted());
-        throttle.tick(100_000, 1000, 25, false);
+        throttle.spend(last - 1);
+        assert_eq!(throttle.budget(), Some(1));
+        throttle.spend(2);
+        assert_eq!(throttle.budget(), Some(0));
+        throttle.tick(Load { fill: 1000, heeds: false, ..load }, 25);
         assert!(throttle.budget.is_none(), "nobody is slowed down for a receiver that stands still");
+    }
+
+    /// Ticks until nothing waits, if the receiver takes so many deliveries in a tick and clients send a thousand if they may.
+    fn catches_up(taken: u64, percent: u32) -> Option<u64> {
+        let mut throttle = usual();
+        let (mut delivered, mut waiting) = (600_000, 50_000);
+        (0..10_000).find(|_| {
+            waiting -= taken.min(waiting);
+            let sent = throttle.budget().unwrap_or(u64::MAX).min(1000);
+            (delivered, waiting) = (delivered + sent, waiting + if waiting > 0 { sent } else { 0 });
+            let fill = waiting / 1000;
+            throttle.tick(Load { delivered, waiting, fill, drains: true, heeds: true }, percent);
+            waiting == 0
+        })
+    }
+
+    #[test]
+    fn a_receiver_catches_up_with_whatever_it_can_take_above_the_share() {
+        for taken in [300, 400, 600, 900, 1000, 1100, 3000] {
+            let ticks = catches_up(taken, 25).unwrap_or_else(|| panic!("{taken} in a tick: never"));
+            assert!(ticks <= 2500, "{taken} in a tick: {ticks}");
+        }
+        assert_eq!(catches_up(240, 25), None, "clients keep their share");
+        assert!(catches_up(240, 10).is_some());
+    }
+
+    #[test]
+    fn whoever_takes_much_slows_nobody_down() {
+        let mut throttle = usual();
+        let mut waiting = 500_000;
+        for tick in 601..700 {
+            waiting -= 4000;
+            throttle.tick(Load { delivered: tick * 1000, waiting, fill: 500, drains: true, heeds: true }, 25);
+            assert!(throttle.budget().is_none_or(|budget| budget >= 950), "{throttle:?}");
+        }
+    }
+
+    #[test]
+    fn a_backlog_that_is_taken_at_once_slows_nobody_down() {
+        let mut throttle = usual();
+        for tick in 601..700 {
+            let load = Load { delivered: tick * 1000, waiting: 900, fill: 29, drains: true, heeds: true };
+            throttle.tick(load, 25);
+            assert_eq!(throttle.budget(), None);
+        }
     }
 }
