@@ -26,6 +26,8 @@ mutants! {
     OpensLate;
     /// A session that is widened into this group again remembers requests that it has never seen.
     IgnoresSince;
+    /// The caller goes on in a group that has opened its session anew.
+    OpensAnew;
     /// A renewal of a session that ran out prolongs the entry that came after it.
     RenewsAnother;
     /// Answers to different copies of a session's command count together.

@@ -129,7 +129,8 @@ pub struct ReplyRecord<'a> {
     /// The end of the session in this group, after `Open`, `Renew`, `Widen` and `TakeUp` that were carried out. Of a notification the time since
     /// which the session is open in this group. Else 0.
     pub end: u64,
-    /// The reply.
+    /// The reply. After `Open`, `Widen` and `TakeUp` that were carried out, the time since which the session is open in this group (8 bytes,
+    /// little-endian; none if replies are shorter); after a `TakeUp` with the wrong pairs, the right ones.
     pub bytes: &'a [u8],
 }
 

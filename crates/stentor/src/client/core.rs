@@ -522,6 +522,11 @@ impl<F: FabricDiagnostics> Core<F> {
                 Some(Event::Answered { kind, refused }) => {
                     *changes += 1;
                     *agreed = Some((kind, refused));
+                    if let (Kind::Widen, Some((group, Answered::SessionNotOpen))) = (kind, refused)
+                        && !origins.differ(group, &caller.key().pairs)
+                    {
+                        *ran_out = Some(Group(group));
+                    }
                     let counts = refused.is_none() || kind == Kind::TakeUp;
                     let groups = caller.key().pairs.into_iter().map(|pair| pair.group);
                     lease.agree(groups.filter(|group| counts && caller.end_in(*group).is_some()));

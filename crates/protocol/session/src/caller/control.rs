@@ -15,6 +15,8 @@ pub(super) struct Word {
     pub(super) end: u64,
     /// When that was judged.
     pub(super) time: u64,
+    /// Since when the session is open there; 0 if it is not, or was not said.
+    pub(super) since: u64,
     pub(super) generation: u32,
 }
 
@@ -59,16 +61,23 @@ impl Control {
     /// Takes a group's answer to one copy of the command. Returns whether all groups have answered the same copy.
     ///
     /// Answers to different copies say nothing together: between two copies, one group may have gone on to another generation.
-    pub(super) fn take(&mut self, group: GroupId, record: &ReplyRecord<'_>, mutant: Mutant) -> bool {
+    /// `known`: since when the session is open there, as far as the caller knows; 0 if it does not use the group.
+    pub(super) fn take(&mut self, group: GroupId, record: &ReplyRecord<'_>, known: u64, mutant: Mutant) -> bool {
         let is_ours = record.answers == self.kind && record.request == self.word && record.outcome != Outcome::Halted;
         let index = self.groups.iter().position(|to| *to == group).filter(|_| is_ours);
         let Some(index) = index else { return false };
         let same = record.position.incarnation == self.pairs[index].incarnation;
+        let since = <[u8; 8]>::try_from(record.bytes).ok().filter(|_| record.outcome == Outcome::Applied);
+        let since = since.map_or(0, u64::from_le_bytes);
         let outcome = match record.outcome {
             // A new session is in no history: only what the caller knows of the group is wrong.
             _ if !same && self.kind == Kind::Open => Outcome::WrongPairs,
             // Another history of the group does not know this session, whatever it says.
             _ if !same => Outcome::SessionNotOpen,
+            // It had run out, and the widening has opened it anew: what was kept for it is gone.
+            _ if self.kind == Kind::Widen && known != 0 && since > known && !mutant!(mutant, OpensAnew) => {
+                Outcome::SessionNotOpen
+            }
             outcome => outcome,
         };
         if outcome == Outcome::WrongPairs
@@ -81,7 +90,7 @@ impl Control {
         if self.answers[index].is_some_and(|word| word.time >= time) {
             return false;
         }
-        self.answers[index] = Some(Word { outcome, end: record.end, time, generation: record.generation });
+        self.answers[index] = Some(Word { outcome, end: record.end, time, since, generation: record.generation });
         self.answers
             .iter()
             .all(|answer| answer.is_some_and(|word| word.time == time || mutant!(mutant, CopiesTogether)))

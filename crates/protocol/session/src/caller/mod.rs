@@ -82,6 +82,7 @@ pub enum Event<'a> {
     /// All groups have answered a command of the session. `refused` is the first that did not agree. After `Open` the session is open only if all
     /// agreed. After `TakeUp` it is if the others do not know the session any more; if none knows it, it is gone. Else `refused` is the first that
     /// knows it: take the session up again, with another word. After `Widen` the new groups are used only if all agreed.
+    /// A group in which the session had run out has opened it anew, and counts as one that does not know it.
     Answered {
         /// `Open`, `Widen`, `TakeUp` or `End`.
         kind: Kind,
@@ -140,8 +141,16 @@ struct Member {
     end: u64,
     /// When the group agreed last.
     agreed: u64,
+    /// Since when the session is open there; 0 if the group has not said so.
+    since: u64,
     /// Since when a renewal is under way, by the `now` of `due`.
     renewing: Option<u64>,
+}
+
+impl Member {
+    fn unused(pair: Pair) -> Self {
+        Member { pair, end: 0, agreed: 0, since: 0, renewing: None }
+    }
 }
 
 /// One process's use of a session: numbers requests, writes every message, and reports what became of each request.
@@ -212,7 +221,7 @@ impl Caller {
     /// Returns a caller for a session that an earlier process opened. [`take_up`](Caller::take_up) comes next.
     #[must_use]
     pub fn resume(key: &SessionKey, config: CallerConfig) -> Self {
-        let members = key.pairs.iter().map(|pair| Member { pair: *pair, end: 0, agreed: 0, renewing: None }).collect();
+        let members = key.pairs.iter().copied().map(Member::unused).collect();
         Caller { generation: key.generation, widening: key.widening, members, ..Caller::new(key.session, config) }
     }
 
@@ -284,7 +293,7 @@ impl Caller {
         }
         let pairs = merged(&[], pairs)?;
         self.generation = 1;
-        self.members = pairs.iter().map(|pair| Member { pair: *pair, end: 0, agreed: 0, renewing: None }).collect();
+        self.members = pairs.iter().copied().map(Member::unused).collect();
         self.ask(Kind::Open, word, until, pairs);
         Ok(())
     }
@@ -601,7 +610,8 @@ impl Caller {
             Kind::Renew => self.on_renewal(group, record),
             Kind::Open | Kind::Widen | Kind::TakeUp | Kind::End => {
                 let control = self.control.as_mut()?;
-                if !control.take(group, record, self.mutant) {
+                let used = self.members.iter().find(|member| member.pair.group == group && member.end > 0);
+                if !control.take(group, record, used.map_or(0, |member| member.since), self.mutant) {
                     return None;
                 }
                 let control = self.control.take()?;
@@ -642,7 +652,7 @@ impl Caller {
         let old = std::mem::take(&mut self.members);
         let member = |pair: &Pair| {
             let same = old.iter().find(|member| member.pair == *pair).copied();
-            same.unwrap_or(Member { pair: *pair, end: 0, agreed: 0, renewing: None })
+            same.unwrap_or(Member::unused(*pair))
         };
         self.members = pairs.iter().map(member).collect();
     }
@@ -656,7 +666,7 @@ impl Caller {
                 Outcome::Applied if all || known => member.end.max(word.end),
                 _ => 0,
             };
-            (member.agreed, member.renewing) = (word.time, None);
+            (member.agreed, member.since, member.renewing) = (word.time, word.since, None);
         }
     }
 

@@ -277,13 +277,23 @@ impl Sessions {
             Kind::Resolve => return Ok(self.resolve(at, &envelope, body.number)),
             Kind::Command | Kind::Query | Kind::Renew | Kind::TakeUp => self.prolong(at, &envelope, &body),
         };
-        let generation = self.open.get(&envelope.session).map_or(0, |entry| entry.generation);
-        let mut version = Vec::new();
-        if (envelope.kind, judged.outcome) == (Kind::TakeUp, Outcome::WrongPairs)
-            && let Some(entry) = self.open.get(&envelope.session)
-        {
-            write_version(entry.widening, &entry.pairs, &mut version);
-            judged.bytes = &version;
+        let entry = self.open.get(&envelope.session);
+        let generation = entry.map_or(0, |entry| entry.generation);
+        let mut bytes = Vec::new();
+        match (envelope.kind, judged.outcome, entry) {
+            (Kind::TakeUp, Outcome::WrongPairs, Some(entry)) => {
+                write_version(entry.widening, &entry.pairs, &mut bytes);
+            }
+            // Whoever was not there when the session ran out learns that a later command has made it anew.
+            (Kind::Open | Kind::Widen | Kind::TakeUp, Outcome::Applied, Some(entry))
+                if self.limits.reply_bytes >= 8 =>
+            {
+                bytes.extend(entry.since.to_le_bytes());
+            }
+            _ => {}
+        }
+        if !bytes.is_empty() {
+            judged.bytes = &bytes;
         }
         Ok(finish(&mut self.record, self.time, at, &envelope, generation, &judged))
     }

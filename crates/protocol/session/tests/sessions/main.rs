@@ -7,4 +7,5 @@ mod notifications;
 mod random;
 mod script;
 mod snapshot;
+mod widenings;
 mod world;

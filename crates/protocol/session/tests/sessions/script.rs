@@ -6,6 +6,7 @@ use stentor_session::{
     ReplyRecord, SessionId, SessionLimits, Sessions, Ticket, Why, pairs_tag,
 };
 
+use crate::widenings::a_session_that_ran_out_is_not_opened_anew_in_silence;
 use crate::world::{TTL, World};
 
 pub(crate) const CONFIG: CallerConfig = CallerConfig { window: 4, ttl: TTL, renewal_timeout: 10 };
@@ -35,7 +36,7 @@ pub(crate) fn settle(world: &mut World) {
 }
 
 /// Delivers what was sent first.
-fn deliver(world: &mut World) {
+pub(crate) fn deliver(world: &mut World) {
     if !world.flights.is_empty() {
         world.flights.rotate_left(1);
         world.deliver(world.flights.len() - 1, 0, false);
@@ -43,20 +44,20 @@ fn deliver(world: &mut World) {
 }
 
 /// Lets so much time pass in a group that sessions run out that were not renewed.
-fn pass(world: &mut World, group: usize, by: u64) {
+pub(crate) fn pass(world: &mut World, group: usize, by: u64) {
     let group = &mut world.groups[group];
     group.clock += by;
     group.sessions.expire(group.clock, &mut group.machine);
 }
 
 /// Delivers the message that was sent first, and returns what the first group says of it.
-fn outcome(world: &mut World) -> Outcome {
+pub(crate) fn outcome(world: &mut World) -> Outcome {
     world.answers.clear();
     deliver(world);
     ReplyRecord::parse(&world.answers[0].record).expect("a record").outcome
 }
 
-fn applied(world: &World, group: usize) -> u32 {
+pub(crate) fn applied(world: &World, group: usize) -> u32 {
     world.groups[group].machine.applied.values().sum()
 }
 
@@ -381,7 +382,7 @@ fn a_generation_is_known_by_its_word() {
 }
 
 /// Hands a process all answers. Returns who refused its session's command, as the process is told.
-fn refusal(world: &mut World, process: usize) -> Option<(GroupId, Outcome)> {
+pub(crate) fn refusal(world: &mut World, process: usize) -> Option<(GroupId, Outcome)> {
     let caller = &mut world.processes[process].caller;
     world.answers.iter().find_map(|answer| {
         let record = ReplyRecord::parse(&answer.record).expect("a record");
@@ -436,41 +437,6 @@ fn an_opening_that_was_refused_can_be_ended_where_it_took_effect() {
     assert!(world.processes[third].caller.is_open());
 }
 
-/// The session is ended while nobody knows whether its widening takes effect: it is ended behind it, in all its groups.
-#[test]
-fn a_session_is_ended_behind_its_widening() {
-    let mut world = opened(Mutant::None, &[0]);
-    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
-    world.processes[0].caller.widen(60, &pairs, until).expect("open");
-    assert_eq!(world.processes[0].caller.widen(61, &pairs, until), Err(CallerError::UnderWay));
-    world.send_control(0);
-    world.processes[0].caller.end(62).expect("only its widening is under way");
-    assert_eq!(world.processes[0].caller.end(63), Err(CallerError::NotOpen));
-    world.send_control(0);
-    settle(&mut world);
-    assert_eq!([0, 1].map(|group: usize| world.groups[group].sessions.end_of(SESSION)), [None; 2]);
-    assert_eq!(world.processes[0].caller.message(), None, "all have answered");
-}
-
-#[test]
-fn a_widening_that_was_not_sent_can_be_taken_back() {
-    let mut world = opened(Mutant::None, &[0]);
-    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
-    let key = world.processes[0].caller.key();
-    world.processes[0].caller.widen(60, &pairs, until).expect("open");
-    assert!(world.processes[0].caller.take_back());
-    assert_eq!(world.processes[0].caller.message(), None);
-    assert_eq!(world.processes[0].caller.key(), key, "as if it had never been");
-    assert!(!world.processes[0].caller.take_back(), "nothing is under way");
-    world.processes[0].caller.widen(61, &pairs, until).expect("none is under way");
-    world.send_control(0);
-    settle(&mut world);
-    world.begin(0, &[0, 1]);
-    assert_eq!(outcome(&mut world), Outcome::Applied);
-    world.processes[0].caller.end(62).expect("open");
-    assert!(!world.processes[0].caller.take_back(), "an end is no widening");
-}
-
 #[test]
 fn a_question_that_nobody_waits_for_leaves_its_place() {
     let mut world = opened(Mutant::None, &[0]);
@@ -494,100 +460,6 @@ fn a_question_that_nobody_waits_for_leaves_its_place() {
     caller.resolve(&tickets[4], &mut question).expect("its place is free");
 }
 
-#[test]
-fn a_key_from_before_a_widening_learns_of_it() {
-    let mut world = opened(Mutant::None, &[0]);
-    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
-    world.processes[0].caller.widen(60, &pairs, until).expect("open");
-    world.send_control(0);
-    deliver(&mut world);
-    world.answers.clear();
-    world.processes[0].alive = false;
-    assert_eq!(world.keys[&SESSION].pairs.len(), 1, "the key was written down before");
-    let next = world.succeed(SESSION, CONFIG, 61);
-    settle(&mut world);
-    assert!(!world.processes[next].caller.is_open());
-    let until = world.now() + TTL;
-    world.processes[next].caller.take_up(62, until).expect("a key");
-    world.send_control(next);
-    settle(&mut world);
-    assert_eq!(world.begin(next, &[0, 1]), Some(1));
-    settle(&mut world);
-    assert_eq!((applied(&world, 0), applied(&world, 1)), (1, 1));
-}
-
-/// The process dies with its widening under way. The widening fails, or it takes effect.
-#[test]
-fn a_key_from_within_a_widening_learns_what_became_of_it() {
-    for last_time in [0, 2 * TTL] {
-        let mut world = opened(Mutant::None, &[0]);
-        let pairs = world.pairs(&[1]);
-        world.processes[0].caller.widen(60, &pairs, last_time).expect("open");
-        world.note_key(0);
-        assert_eq!((world.keys[&SESSION].widening, world.keys[&SESSION].pairs.len()), (1, 1));
-        world.send_control(0);
-        deliver(&mut world);
-        world.processes[0].alive = false;
-        let next = world.succeed(SESSION, CONFIG, 61);
-        settle(&mut world);
-        assert!(!world.processes[next].caller.is_open());
-        let until = world.now() + TTL;
-        world.processes[next].caller.take_up(62, until).expect("a key");
-        world.send_control(next);
-        settle(&mut world);
-        assert!(world.processes[next].caller.is_open(), "{last_time}");
-        let pairs = if last_time == 0 { 1 } else { 2 };
-        assert_eq!(world.processes[next].caller.key().pairs.len(), pairs, "{last_time}");
-    }
-}
-
-#[test]
-fn a_taking_up_names_the_last_widening_even_if_the_pairs_are_the_same() {
-    let mut world = opened(Mutant::None, &[0]);
-    let (pairs, until) = (world.pairs(&[0]), world.now() + TTL);
-    let key = world.keys[&SESSION].clone();
-    world.processes[0].caller.widen(60, &pairs, until).expect("open");
-    world.send_control(0);
-    settle(&mut world);
-    world.keys.insert(SESSION, key);
-    world.succeed(SESSION, CONFIG, 61);
-    assert_eq!(outcome(&mut world), Outcome::WrongPairs);
-}
-
-/// A superseded process widens the session: the old group refuses, the new one cannot know.
-#[test]
-fn what_one_group_refuses_counts_in_no_other() {
-    let mut world = opened(Mutant::None, &[0]);
-    world.succeed(SESSION, CONFIG, 50);
-    settle(&mut world);
-    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
-    world.processes[0].caller.widen(60, &pairs, until).expect("it does not know yet");
-    world.send_control(0);
-    settle(&mut world);
-    assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
-    // Nor does a successor of the superseded process begin, because one group agrees and another denies it.
-    let key = world.processes[0].caller.key();
-    world.keys.insert(SESSION, key);
-    let rival = world.succeed(SESSION, CONFIG, 61);
-    settle(&mut world);
-    assert_eq!(world.groups[1].sessions.generation_of(SESSION), Some(2), "this group agreed");
-    assert!(!world.processes[rival].caller.is_open());
-}
-
-#[test]
-fn a_new_group_is_not_used_before_all_agree_to_the_widening() {
-    let mut world = opened(Mutant::None, &[0]);
-    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
-    world.processes[0].caller.widen(60, &pairs, until).expect("open");
-    world.send_control(0);
-    deliver(&mut world);
-    let at = world.answers.iter().position(|answer| answer.group == GroupId(1)).expect("both answer");
-    world.answer(at);
-    assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
-    settle(&mut world);
-    assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Ok(1));
-}
-
 type Script = fn(Mutant);
 
 const SCRIPTS: &[(&str, Script)] = &[
@@ -603,6 +475,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("a repeated taking up", a_repeated_taking_up_finds_the_first),
     ("a retry", a_retry_names_the_end_of_the_first),
     ("a lost request", a_lost_request_is_not_passed_over),
+    ("a session that ran out", a_session_that_ran_out_is_not_opened_anew_in_silence),
 ];
 
 #[test]
@@ -629,6 +502,7 @@ fn scripts_find_their_mutants() {
         (Mutant::SendsEarly, a_table_that_is_full_in_one_group_opens_nothing),
         (Mutant::RenewsRetries, a_retry_names_the_end_of_the_first),
         (Mutant::PassesOverLost, a_lost_request_is_not_passed_over),
+        (Mutant::OpensAnew, a_session_that_ran_out_is_not_opened_anew_in_silence),
     ];
     for &(mutant, script) in hunts {
         assert!(std::panic::catch_unwind(|| script(mutant)).is_err(), "{mutant:?} goes unseen");

@@ -233,16 +233,15 @@ impl ClientActor {
                     let name = (finished.generation, finished.word, finished.request);
                     let told = told(finished.fate);
                     self.finished(now_ns, session, name, &told);
+                    if let Told::Unknown(Why::SessionEnded(group)) = told {
+                        self.has_ended_in(group);
+                    }
                 }
                 Some(Event::Answered { kind, refused }) => self.answered(now_ns, kind, refused),
                 Some(Event::Renewed { .. }) => self.shared.counts.borrow_mut().renewals += 1,
                 Some(Event::Dropped { group, .. }) => {
                     self.shared.counts.borrow_mut().groups_dropped += 1;
-                    // The replies that the group has kept are gone with the session: only a question tells.
-                    for sent in self.sent.iter_mut().filter(|sent| sent.to.contains(&group) && !sent.given_up) {
-                        sent.given_up = true;
-                        caller.lost(sent.request, Why::TimedOut);
-                    }
+                    self.has_ended_in(group);
                 }
                 Some(Event::Notified(Notified { group, missed, is_one })) => {
                     let count = Count { session, group, generation: record.generation, since: record.end };
@@ -254,6 +253,16 @@ impl ClientActor {
             }
         }
         any
+    }
+
+    /// The session has ended in a group. The replies that the group has kept are gone with it, also if the session is widened into it again:
+    /// only a question tells what became of the other requests.
+    pub(super) fn has_ended_in(&mut self, group: GroupId) {
+        let Some(caller) = &mut self.caller else { return };
+        for sent in self.sent.iter_mut().filter(|sent| sent.to.contains(&group) && !sent.given_up) {
+            sent.given_up = true;
+            caller.lost(sent.request, Why::TimedOut);
+        }
     }
 
     /// It is known what became of a request.

@@ -119,6 +119,10 @@ impl ClientActor {
             Kind::Widen => {
                 disk.key = Some(caller.key());
                 counts.sessions_widened += u64::from(refused.is_none());
+                if let Some((group, Outcome::SessionNotOpen)) = refused {
+                    drop((disk, counts));
+                    self.has_ended_in(group);
+                }
             }
             Kind::TakeUp if refused.is_some_and(|(_, outcome)| passes(outcome)) => counts.takings_up_refused += 1,
             Kind::TakeUp => {

@@ -1,0 +1,163 @@
+//! Scripts of widenings: what is under way with them, and what other processes and groups know of them.
+
+use stentor_multicast::GroupId;
+use stentor_session::{CallerError, Mutant, Outcome};
+
+use crate::script::{CONFIG, SESSION, applied, deliver, opened, outcome, pass, refusal, settle};
+use crate::world::TTL;
+/// The session is ended while nobody knows whether its widening takes effect: it is ended behind it, in all its groups.
+#[test]
+fn a_session_is_ended_behind_its_widening() {
+    let mut world = opened(Mutant::None, &[0]);
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    assert_eq!(world.processes[0].caller.widen(61, &pairs, until), Err(CallerError::UnderWay));
+    world.send_control(0);
+    world.processes[0].caller.end(62).expect("only its widening is under way");
+    assert_eq!(world.processes[0].caller.end(63), Err(CallerError::NotOpen));
+    world.send_control(0);
+    settle(&mut world);
+    assert_eq!([0, 1].map(|group: usize| world.groups[group].sessions.end_of(SESSION)), [None; 2]);
+    assert_eq!(world.processes[0].caller.message(), None, "all have answered");
+}
+
+#[test]
+fn a_widening_that_was_not_sent_can_be_taken_back() {
+    let mut world = opened(Mutant::None, &[0]);
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    let key = world.processes[0].caller.key();
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    assert!(world.processes[0].caller.take_back());
+    assert_eq!(world.processes[0].caller.message(), None);
+    assert_eq!(world.processes[0].caller.key(), key, "as if it had never been");
+    assert!(!world.processes[0].caller.take_back(), "nothing is under way");
+    world.processes[0].caller.widen(61, &pairs, until).expect("none is under way");
+    world.send_control(0);
+    settle(&mut world);
+    world.begin(0, &[0, 1]);
+    assert_eq!(outcome(&mut world), Outcome::Applied);
+    world.processes[0].caller.end(62).expect("open");
+    assert!(!world.processes[0].caller.take_back(), "an end is no widening");
+}
+
+#[test]
+fn a_key_from_before_a_widening_learns_of_it() {
+    let mut world = opened(Mutant::None, &[0]);
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.send_control(0);
+    deliver(&mut world);
+    world.answers.clear();
+    world.processes[0].alive = false;
+    assert_eq!(world.keys[&SESSION].pairs.len(), 1, "the key was written down before");
+    let next = world.succeed(SESSION, CONFIG, 61);
+    settle(&mut world);
+    assert!(!world.processes[next].caller.is_open());
+    let until = world.now() + TTL;
+    world.processes[next].caller.take_up(62, until).expect("a key");
+    world.send_control(next);
+    settle(&mut world);
+    assert_eq!(world.begin(next, &[0, 1]), Some(1));
+    settle(&mut world);
+    assert_eq!((applied(&world, 0), applied(&world, 1)), (1, 1));
+}
+
+/// The process dies with its widening under way. The widening fails, or it takes effect.
+#[test]
+fn a_key_from_within_a_widening_learns_what_became_of_it() {
+    for last_time in [0, 2 * TTL] {
+        let mut world = opened(Mutant::None, &[0]);
+        let pairs = world.pairs(&[1]);
+        world.processes[0].caller.widen(60, &pairs, last_time).expect("open");
+        world.note_key(0);
+        assert_eq!((world.keys[&SESSION].widening, world.keys[&SESSION].pairs.len()), (1, 1));
+        world.send_control(0);
+        deliver(&mut world);
+        world.processes[0].alive = false;
+        let next = world.succeed(SESSION, CONFIG, 61);
+        settle(&mut world);
+        assert!(!world.processes[next].caller.is_open());
+        let until = world.now() + TTL;
+        world.processes[next].caller.take_up(62, until).expect("a key");
+        world.send_control(next);
+        settle(&mut world);
+        assert!(world.processes[next].caller.is_open(), "{last_time}");
+        let pairs = if last_time == 0 { 1 } else { 2 };
+        assert_eq!(world.processes[next].caller.key().pairs.len(), pairs, "{last_time}");
+    }
+}
+
+#[test]
+fn a_taking_up_names_the_last_widening_even_if_the_pairs_are_the_same() {
+    let mut world = opened(Mutant::None, &[0]);
+    let (pairs, until) = (world.pairs(&[0]), world.now() + TTL);
+    let key = world.keys[&SESSION].clone();
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.send_control(0);
+    settle(&mut world);
+    world.keys.insert(SESSION, key);
+    world.succeed(SESSION, CONFIG, 61);
+    assert_eq!(outcome(&mut world), Outcome::WrongPairs);
+}
+
+/// A superseded process widens the session: the old group refuses, the new one cannot know.
+#[test]
+fn what_one_group_refuses_counts_in_no_other() {
+    let mut world = opened(Mutant::None, &[0]);
+    world.succeed(SESSION, CONFIG, 50);
+    settle(&mut world);
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("it does not know yet");
+    world.send_control(0);
+    settle(&mut world);
+    assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
+    // Nor does a successor of the superseded process begin, because one group agrees and another denies it.
+    let key = world.processes[0].caller.key();
+    world.keys.insert(SESSION, key);
+    let rival = world.succeed(SESSION, CONFIG, 61);
+    settle(&mut world);
+    assert_eq!(world.groups[1].sessions.generation_of(SESSION), Some(2), "this group agreed");
+    assert!(!world.processes[rival].caller.is_open());
+}
+
+#[test]
+fn a_new_group_is_not_used_before_all_agree_to_the_widening() {
+    let mut world = opened(Mutant::None, &[0]);
+    let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("open");
+    world.send_control(0);
+    deliver(&mut world);
+    let at = world.answers.iter().position(|answer| answer.group == GroupId(1)).expect("both answer");
+    world.answer(at);
+    assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
+    settle(&mut world);
+    assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Ok(1));
+}
+
+/// A session runs out in one group, and is widened before the caller hears of that: what the group knew of it is gone.
+pub(crate) fn a_session_that_ran_out_is_not_opened_anew_in_silence(mutant: Mutant) {
+    let mut world = opened(mutant, &[0, 1]);
+    pass(&mut world, 0, TTL / 2 + 10);
+    world.renew(0, 1000);
+    world.flights.truncate(1);
+    settle(&mut world);
+    let end = world.processes[0].caller.end_in(GroupId(1)).expect("it is used");
+    let beyond = end + 1 - world.groups[1].clock;
+    pass(&mut world, 1, beyond);
+    let (pairs, until) = (world.pairs(&[0, 1]), world.now() + TTL);
+    world.processes[0].caller.widen(60, &pairs, until).expect("it does not know yet");
+    world.send_control(0);
+    while !world.flights.is_empty() {
+        deliver(&mut world);
+    }
+    assert_eq!(refusal(&mut world, 0), Some((GroupId(1), Outcome::SessionNotOpen)));
+    world.answers.clear();
+    let caller = &mut world.processes[0].caller;
+    assert_eq!(caller.begin(&[GroupId(0), GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
+    assert!(caller.end_in(GroupId(0)).is_some(), "it goes on elsewhere");
+    // The caller knows now, and asks for it.
+    caller.widen(61, &pairs, until).expect("open");
+    world.send_control(0);
+    settle(&mut world);
+    assert!(world.processes[0].caller.end_in(GroupId(1)).is_some());
+}
