@@ -522,11 +522,7 @@ impl<F: FabricDiagnostics> Core<F> {
                 Some(Event::Answered { kind, refused }) => {
                     *changes += 1;
                     *agreed = Some((kind, refused));
-                    if let (Kind::Widen, Some((group, Answered::SessionNotOpen))) = (kind, refused)
-                        && !origins.differ(group, &caller.key().pairs)
-                    {
-                        *ran_out = Some(Group(group));
-                    }
+                    *ran_out = ran_out.or_else(|| ran_out_before(kind, refused, origins, caller));
                     let counts = refused.is_none() || kind == Kind::TakeUp;
                     let groups = caller.key().pairs.into_iter().map(|pair| pair.group);
                     lease.agree(groups.filter(|group| counts && caller.end_in(*group).is_some()));
@@ -754,6 +750,17 @@ impl<F: FabricDiagnostics> Core<F> {
         self.client.fabric_mut().wait(Duration::ZERO).map_err(|error| Problem::Run(RunError::Wait(error)))?;
         Ok(())
     }
+}
+
+/// The group of a refused widening in which the session had run out.
+fn ran_out_before(
+    kind: Kind,
+    refused: Option<(GroupId, Answered)>,
+    origins: &Origins,
+    caller: &Caller,
+) -> Option<Group> {
+    let (group, _) = refused.filter(|(_, why)| kind == Kind::Widen && *why == Answered::SessionNotOpen)?;
+    (!origins.differ(group, &caller.key().pairs)).then_some(Group(group))
 }
 
 fn caller_config(window: u32, ttl: Duration) -> CallerConfig {
