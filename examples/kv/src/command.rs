@@ -1,0 +1,468 @@
+//! What clients ask for: the words of a request become an item for the machines of one group or of several.
+
+use crate::machine::decimal;
+use crate::partition::group_of;
+use crate::store::LONGEST;
+use crate::wire::{Ends, Op, SetOptions, put_item};
+
+/// How the values of the groups become one reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// The value as it is.
+    Plain,
+    /// Milliseconds as seconds.
+    Seconds,
+    /// Whether it is there, as a type.
+    Type,
+    /// Whether it was done, as 1 or 0.
+    Flag,
+    /// The sum of numbers, or that all is done.
+    Sum,
+    /// Values of keys: for each, the group that has it.
+    Values(Vec<u16>),
+    /// A step of a scan in a group, with the pattern of the keys that are wanted.
+    Scan(u16, Option<Vec<u8>>),
+    /// The replies of a transaction.
+    Exec(Vec<Shape>),
+    /// The versions of keys that are watched from now on.
+    Watch(Vec<Vec<u8>>),
+}
+
+/// To which groups an item goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// One.
+    One(u16),
+    /// Several, by rising number; each does what concerns its keys.
+    Several(Vec<u16>),
+}
+
+/// An item that is ready to be sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prepared {
+    /// What it does.
+    pub op: Op,
+    /// Where it goes.
+    pub target: Target,
+    /// How it is answered.
+    pub shape: Shape,
+}
+
+/// What a request is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// The machines know: the item is written.
+    Item(Prepared),
+    /// The gateway answers by itself.
+    Own(Own),
+}
+
+/// What the gateway knows by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are those of the protocol")]
+pub enum Own {
+    Ping,
+    Echo,
+    Hello,
+    Info,
+    Config,
+    Client,
+    Command,
+    Select,
+    Quit,
+    Reset,
+    Time,
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
+}
+
+/// Why a request is refused: an error of the protocol.
+pub type Refusal = std::borrow::Cow<'static, str>;
+
+const SYNTAX: Refusal = Refusal::Borrowed("ERR syntax error");
+const NOT_AN_INTEGER: Refusal = Refusal::Borrowed("ERR value is not an integer or out of range");
+
+/// The names of the requests that are known, in small letters.
+pub const NAMES: [&str; 48] = [
+    "append",
+    "client",
+    "command",
+    "config",
+    "dbsize",
+    "decr",
+    "decrby",
+    "del",
+    "discard",
+    "echo",
+    "exec",
+    "exists",
+    "expire",
+    "expireat",
+    "flushall",
+    "flushdb",
+    "get",
+    "getdel",
+    "getset",
+    "hello",
+    "incr",
+    "incrby",
+    "info",
+    "mget",
+    "mset",
+    "msetnx",
+    "multi",
+    "persist",
+    "pexpire",
+    "pexpireat",
+    "ping",
+    "psetex",
+    "pttl",
+    "quit",
+    "reset",
+    "scan",
+    "select",
+    "set",
+    "setex",
+    "setnx",
+    "strlen",
+    "time",
+    "touch",
+    "ttl",
+    "type",
+    "unlink",
+    "unwatch",
+    "watch",
+];
+
+/// Reads a request for so many groups. What the machines are asked is written over `item`.
+///
+/// # Errors
+/// Why it is refused.
+pub fn read(words: &[&[u8]], groups: u16, item: &mut Vec<u8>) -> Result<Wanted, Refusal> {
+    item.clear();
+    let mut name = [0; 16];
+    let Some(name) = words.first().and_then(|word| lower(word, &mut name)) else { return Err(unknown(words)) };
+    if let Some(own) = own(name) {
+        return if arity_of_own(own, words.len()) { Ok(Wanted::Own(own)) } else { Err(arity(name)) };
+    }
+    let (least, most) = match arguments_of(name) {
+        Some(bounds) => bounds,
+        None => return Err(unknown(words)),
+    };
+    if words.len() - 1 < least || words.len() - 1 > most {
+        return Err(arity(name));
+    }
+    if words[1..].iter().any(|word| word.len() > LONGEST) {
+        return Err("ERR a key or value is longer than 64 KiB".into());
+    }
+    let mut reader = Reader { words: &words[1..], groups, item };
+    reader.read(name).map(Wanted::Item)
+}
+
+fn lower<'a>(word: &[u8], name: &'a mut [u8; 16]) -> Option<&'a str> {
+    let name = name.get_mut(..word.len())?;
+    name.copy_from_slice(word);
+    name.make_ascii_lowercase();
+    std::str::from_utf8(name).ok()
+}
+
+fn unknown(words: &[&[u8]]) -> Refusal {
+    let name = words.first().copied().unwrap_or_default();
+    format!("ERR unknown command '{}'", name[..name.len().min(64)].escape_ascii()).into()
+}
+
+fn arity(name: &str) -> Refusal {
+    format!("ERR wrong number of arguments for '{name}' command").into()
+}
+
+fn own(name: &str) -> Option<Own> {
+    Some(match name {
+        "ping" => Own::Ping,
+        "echo" => Own::Echo,
+        "hello" => Own::Hello,
+        "info" => Own::Info,
+        "config" => Own::Config,
+        "client" => Own::Client,
+        "command" => Own::Command,
+        "select" => Own::Select,
+        "quit" => Own::Quit,
+        "reset" => Own::Reset,
+        "time" => Own::Time,
+        "multi" => Own::Multi,
+        "exec" => Own::Exec,
+        "discard" => Own::Discard,
+        "watch" => Own::Watch,
+        "unwatch" => Own::Unwatch,
+        _ => return None,
+    })
+}
+
+fn arity_of_own(own: Own, words: usize) -> bool {
+    match own {
+        Own::Ping => words <= 2,
+        Own::Echo | Own::Select => words == 2,
+        Own::Config | Own::Client | Own::Watch => words >= 2,
+        Own::Multi | Own::Exec | Own::Discard | Own::Unwatch | Own::Time | Own::Reset => words == 1,
+        Own::Hello | Own::Info | Own::Command | Own::Quit => true,
+    }
+}
+
+/// How many arguments a request has, at least and at most.
+fn arguments_of(name: &str) -> Option<(usize, usize)> {
+    Some(match name {
+        "get" | "strlen" | "ttl" | "pttl" | "type" | "incr" | "decr" | "persist" | "getdel" => (1, 1),
+        "incrby" | "decrby" | "append" | "getset" | "setnx" => (2, 2),
+        "expire" | "pexpire" | "expireat" | "pexpireat" => (2, 3),
+        "setex" | "psetex" => (3, 3),
+        "set" => (2, 7),
+        "exists" | "del" | "unlink" | "touch" | "mget" => (1, usize::MAX),
+        "mset" | "msetnx" => (2, usize::MAX),
+        "scan" => (1, 7),
+        "dbsize" => (0, 0),
+        "flushall" | "flushdb" => (0, 1),
+        _ => return None,
+    })
+}
+
+struct Reader<'a, 'b> {
+    words: &'a [&'a [u8]],
+    groups: u16,
+    item: &'b mut Vec<u8>,
+}
+
+impl<'a> Reader<'a, '_> {
+    fn read(&mut self, name: &str) -> Result<Prepared, Refusal> {
+        let words = self.words;
+        let prepared = match name {
+            "get" => self.one(Op::Get, Shape::Plain, &words[..1]),
+            "strlen" => self.one(Op::Strlen, Shape::Plain, &words[..1]),
+            "ttl" => self.one(Op::Ttl, Shape::Seconds, &words[..1]),
+            "pttl" => self.one(Op::Ttl, Shape::Plain, &words[..1]),
+            "type" => self.one(Op::Exists, Shape::Type, &words[..1]),
+            "persist" => self.one(Op::Persist, Shape::Plain, &words[..1]),
+            "getdel" => self.one(Op::Getdel, Shape::Plain, &words[..1]),
+            "append" => self.one(Op::Append, Shape::Plain, words),
+            "incr" => self.increase(1),
+            "decr" => self.increase(-1),
+            "incrby" => self.increase(integer(words[1])?),
+            "decrby" => self.increase(integer(words[1])?.checked_neg().ok_or("ERR decrement would overflow")?),
+            "set" => return self.set(),
+            "setnx" => self.set_with(words[1], SetOptions { nx: true, ..SetOptions::default() }, Shape::Flag),
+            "getset" => self.set_with(words[1], SetOptions { get: true, ..SetOptions::default() }, Shape::Plain),
+            "setex" => return self.set_ending(1000, "setex"),
+            "psetex" => return self.set_ending(1, "psetex"),
+            "expire" => return self.expire(1000, false),
+            "pexpire" => return self.expire(1, false),
+            "expireat" => return self.expire(1000, true),
+            "pexpireat" => return self.expire(1, true),
+            "exists" | "touch" => self.each(Op::Exists, Shape::Sum),
+            "del" | "unlink" => self.each(Op::Del, Shape::Sum),
+            "mget" => {
+                let of = words.iter().map(|key| group_of(key, self.groups)).collect();
+                self.each(Op::Mget, Shape::Values(of))
+            }
+            "mset" if words.len().is_multiple_of(2) => self.pairs(Op::Mset),
+            "msetnx" if words.len().is_multiple_of(2) => {
+                let prepared = self.pairs(Op::Msetnx);
+                if matches!(prepared.target, Target::Several(_)) {
+                    return Err("CROSSPART MSETNX needs all its keys in one partition: give them the same {tag}".into());
+                }
+                prepared
+            }
+            "mset" | "msetnx" => return Err(arity(name)),
+            "dbsize" => self.all(Op::Dbsize),
+            "flushall" | "flushdb" => self.all(Op::Flush),
+            "scan" => return self.scan(),
+            _ => return Err(format!("ERR unknown command '{name}'").into()),
+        };
+        Ok(prepared)
+    }
+
+    /// An item about the first word, which is a key.
+    fn one(&mut self, op: Op, shape: Shape, arguments: &[&[u8]]) -> Prepared {
+        put_item(op, arguments.iter().copied(), self.item);
+        Prepared { op, target: Target::One(group_of(self.words[0], self.groups)), shape }
+    }
+
+    fn increase(&mut self, by: i64) -> Prepared {
+        self.one(Op::IncrBy, Shape::Plain, &[self.words[0], &by.to_le_bytes()])
+    }
+
+    fn set_with(&mut self, value: &[u8], options: SetOptions, shape: Shape) -> Prepared {
+        self.one(Op::Set, shape, &[self.words[0], value, &options.to_bytes()])
+    }
+
+    fn set_ending(&mut self, unit: i64, name: &str) -> Result<Prepared, Refusal> {
+        let ends = Ends::In(duration(self.words[1], unit, name)?);
+        Ok(self.set_with(self.words[2], SetOptions { ends, ..SetOptions::default() }, Shape::Plain))
+    }
+
+    fn set(&mut self) -> Result<Prepared, Refusal> {
+        let (mut options, mut words) = (SetOptions::default(), self.words[2..].iter());
+        while let Some(word) = words.next() {
+            let mut name = [0; 16];
+            let ends = options.ends != Ends::Never || options.keep_ttl;
+            match lower(word, &mut name).unwrap_or_default() {
+                "nx" if !options.xx => options.nx = true,
+                "xx" if !options.nx => options.xx = true,
+                "get" => options.get = true,
+                "keepttl" if !ends => options.keep_ttl = true,
+                unit @ ("ex" | "px" | "exat" | "pxat") if !ends => {
+                    let number = words.next().ok_or(SYNTAX)?;
+                    let ms = duration(number, if unit.starts_with('e') { 1000 } else { 1 }, "set")?;
+                    options.ends = if unit.len() == 2 { Ends::In(ms) } else { Ends::At(ms) };
+                }
+                _ => return Err(SYNTAX),
+            }
+        }
+        Ok(self.set_with(self.words[1], options, Shape::Plain))
+    }
+
+    fn expire(&mut self, unit: i64, absolute: bool) -> Result<Prepared, Refusal> {
+        let number = integer(self.words[1])?;
+        let ms = number.checked_mul(unit).ok_or("ERR invalid expire time in 'expire' command")?;
+        let ends = if absolute { Ends::At(ms) } else { Ends::In(ms) };
+        let mut name = [0; 16];
+        let options = match self.words.get(2).map(|word| lower(word, &mut name).unwrap_or_default()) {
+            None => SetOptions { ends, ..SetOptions::default() },
+            Some("nx") => SetOptions { ends, nx: true, ..SetOptions::default() },
+            Some("xx") => SetOptions { ends, xx: true, ..SetOptions::default() },
+            Some(_) => return Err("ERR Unsupported option: of NX, XX, GT and LT there are NX and XX".into()),
+        };
+        Ok(self.one(Op::Expire, Shape::Plain, &[self.words[0], &options.to_bytes()]))
+    }
+
+    /// An item about all words, which are keys.
+    fn each(&mut self, op: Op, shape: Shape) -> Prepared {
+        put_item(op, self.words.iter().copied(), self.item);
+        self.spread(op, shape, 1)
+    }
+
+    fn pairs(&mut self, op: Op) -> Prepared {
+        put_item(op, self.words.iter().copied(), self.item);
+        self.spread(op, Shape::Sum, 2)
+    }
+
+    fn spread(&self, op: Op, shape: Shape, step: usize) -> Prepared {
+        let mut of: Vec<u16> = self.words.iter().step_by(step).map(|key| group_of(key, self.groups)).collect();
+        of.sort_unstable();
+        of.dedup();
+        match of[..] {
+            [group] => Prepared { op, target: Target::One(group), shape: Shape::Plain },
+            _ => Prepared { op, target: Target::Several(of), shape },
+        }
+    }
+
+    fn all(&mut self, op: Op) -> Prepared {
+        put_item(op, [], self.item);
+        Prepared { op, target: Target::Several((0..self.groups).collect()), shape: Shape::Sum }
+    }
+
+    /// A cursor names a group in its upper bits.
+    fn scan(&mut self) -> Result<Prepared, Refusal> {
+        let cursor = std::str::from_utf8(self.words[0]).ok().and_then(|text| text.parse::<u64>().ok());
+        let cursor = cursor.ok_or("ERR invalid cursor")?;
+        let (group, place) = ((cursor >> 48) as u16, cursor & ((1 << 48) - 1));
+        if group >= self.groups {
+            return Err("ERR invalid cursor".into());
+        }
+        let (mut pattern, mut count, mut others) = (None, 10u32, false);
+        let mut words = self.words[1..].iter();
+        while let Some(word) = words.next() {
+            let mut name = [0; 16];
+            let name = lower(word, &mut name).unwrap_or_default();
+            let value = words.next().ok_or(SYNTAX)?;
+            match name {
+                "match" => pattern = Some(value.to_vec()),
+                "count" => {
+                    let most = i64::from(u32::MAX);
+                    count = integer(value)?.clamp(0, most) as u32;
+                    if count == 0 {
+                        return Err(SYNTAX);
+                    }
+                }
+                "type" => others = !value.eq_ignore_ascii_case(b"string"),
+                _ => return Err(SYNTAX),
+            }
+        }
+        if others {
+            // There are strings alone: no key matches.
+            pattern = Some(b"[]".to_vec());
+        }
+        put_item(Op::Scan, [&place.to_le_bytes()[..], &count.to_le_bytes()], self.item);
+        Ok(Prepared { op: Op::Scan, target: Target::One(group), shape: Shape::Scan(group, pattern) })
+    }
+}
+
+fn integer(word: &[u8]) -> Result<i64, Refusal> {
+    decimal(word).ok_or(NOT_AN_INTEGER)
+}
+
+/// Reads a duration or a time, in milliseconds.
+fn duration(word: &[u8], unit: i64, name: &str) -> Result<i64, Refusal> {
+    let ms = integer(word)?.checked_mul(unit).filter(|ms| *ms > 0);
+    ms.ok_or_else(|| format!("ERR invalid expire time in '{name}' command").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Item, Items};
+
+    fn wanted(text: &str, groups: u16) -> Result<Wanted, Refusal> {
+        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+        let mut item = Vec::new();
+        let wanted = read(&words, groups, &mut item)?;
+        if let Wanted::Item(prepared) = &wanted {
+            let batch = [&1u16.to_le_bytes()[..], &item].concat();
+            let Item { op, .. } = Items::of_batch(&batch).and_then(|mut items| items.next_item()).expect("an item");
+            assert_eq!(op, prepared.op, "{text}");
+        }
+        Ok(wanted)
+    }
+
+    #[test]
+    fn names_are_known_in_any_case_and_arguments_are_counted() {
+        for good in
+            ["GET k", "gEt k", "set k v px 5 NX get", "mset a 1 b 2", "scan 0 match a* count 5", "flushall async"]
+        {
+            assert!(matches!(wanted(good, 2), Ok(Wanted::Item(_))), "{good}");
+        }
+        for (bad, why) in [
+            ("get", "wrong number of arguments for 'get' command"),
+            ("mset a 1 b", "wrong number of arguments for 'mset' command"),
+            ("lpush k v", "unknown command 'lpush'"),
+            ("set k v nx xx", "syntax error"),
+            ("set k v ex 1 px 1", "syntax error"),
+            ("set k v ex", "syntax error"),
+            ("set k v ex 0", "invalid expire time in 'set' command"),
+            ("set k v ex 9223372036854775807", "invalid expire time"),
+            ("incrby k 1.5", "not an integer"),
+            ("decrby k -9223372036854775808", "overflow"),
+            ("scan x", "invalid cursor"),
+            ("scan 844424930131968", "invalid cursor"),
+            ("averyveryverylongnameofarequest", "unknown command"),
+        ] {
+            let refusal = wanted(bad, 2).expect_err(bad);
+            assert!(refusal.contains(why), "{bad}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn items_go_to_the_groups_of_their_keys() {
+        let target = |text: &str| match wanted(text, 4) {
+            Ok(Wanted::Item(prepared)) => prepared.target,
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(target("get foo"), Target::One(group_of(b"foo", 4)));
+        assert_eq!(target("mget {x}a {x}b"), Target::One(group_of(b"x", 4)));
+        let both = vec![group_of(b"bar", 4), group_of(b"foo", 4)];
+        assert_eq!(both, [1, 2]);
+        assert_eq!(target("mset foo 1 bar 2"), Target::Several(both));
+        assert_eq!(target("dbsize"), Target::Several(vec![0, 1, 2, 3]));
+        assert!(wanted("msetnx foo 1 bar 2", 4).expect_err("two partitions").starts_with("CROSSPART"));
+    }
+}

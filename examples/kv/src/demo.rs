@@ -1,0 +1,109 @@
+//! A whole store on this host: its nodes, each a process, and a gateway.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+/// What a demonstration consists of.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// `shm` or `roce`.
+    pub fabric: String,
+    /// Partitions.
+    pub groups: u16,
+    /// Members of each.
+    pub replicas: u16,
+}
+
+/// The sizes that a store needs: a value of 64 KiB and the answer to a batch of queries. Batches make a small window enough.
+const LIMITS: &str = "[limits]\nmessage_bytes = 1179648\nwindow = 64\nclients = 8\nbody_ring_kib = 2304\nreply_bytes = 131072\n\
+                      reply_ring_kib = 1024\nsessions = 64\n";
+
+/// Returns the configuration of such a cluster. On `roce` each process has a loopback address of its own.
+///
+/// # Errors
+/// If there are more groups or replicas than addresses.
+pub fn configuration(shape: &Shape) -> Result<String> {
+    ensure!((1..=200).contains(&shape.groups), "from 1 to 200 groups, not {}", shape.groups);
+    ensure!((1..=9).contains(&shape.replicas), "from 1 to 9 replicas, not {}", shape.replicas);
+    let mut text = format!("cluster = \"kv\"\nfabric = \"{}\"\n\n{LIMITS}\n", shape.fabric);
+    for group in 1..=shape.groups {
+        let members = (1..=shape.replicas)
+            .map(|member| format!("  {{ id = \"g{group}.{member}\", address = \"127.77.{group}.{member}:7101\" }},\n"));
+        let members: String = members.collect();
+        writeln!(text, "[[group]]\nid = \"g{group}\"\nprocess = [\n{members}]\n")?;
+    }
+    Ok(text)
+}
+
+/// Nodes that run. They end with this.
+#[derive(Debug)]
+pub struct Nodes {
+    /// Each with its name.
+    pub children: Vec<(String, Child)>,
+    program: PathBuf,
+    directory: PathBuf,
+}
+
+impl Nodes {
+    /// Writes the configuration into a directory, and starts all nodes there.
+    ///
+    /// # Errors
+    /// If the directory cannot be written, or a process not be started.
+    pub fn start(program: &Path, directory: &Path, shape: &Shape) -> Result<Nodes> {
+        std::fs::write(directory.join("cluster.toml"), configuration(shape)?)
+            .with_context(|| format!("cannot write {}", directory.display()))?;
+        let mut nodes = Nodes { children: Vec::new(), program: program.into(), directory: directory.into() };
+        for group in 1..=shape.groups {
+            for member in 1..=shape.replicas {
+                let name = format!("g{group}.{member}");
+                let child = nodes.spawn(&name)?;
+                nodes.children.push((name, child));
+            }
+        }
+        Ok(nodes)
+    }
+
+    fn spawn(&self, name: &str) -> Result<Child> {
+        let log =
+            std::fs::File::options().append(true).create(true).open(self.directory.join(format!("{name}.log")))?;
+        let mut node = Command::new(&self.program);
+        node.args(["node", name, "--config"]).arg(self.directory.join("cluster.toml"));
+        node.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        node.spawn().with_context(|| format!("cannot start {}", self.program.display()))
+    }
+
+    /// Kills a node, as `kill -9` does.
+    ///
+    /// # Errors
+    /// If it was not started here.
+    pub fn kill(&mut self, name: &str) -> Result<()> {
+        let (_, child) = self.children.iter_mut().find(|(known, _)| known == name).context("no such node")?;
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    /// Starts a node again that was killed.
+    ///
+    /// # Errors
+    /// If it was not started here, or the process cannot be started.
+    pub fn restart(&mut self, name: &str) -> Result<()> {
+        let child = self.spawn(name)?;
+        let (_, known) = self.children.iter_mut().find(|(known, _)| known == name).context("no such node")?;
+        *known = child;
+        Ok(())
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.children {
+            // One that has ended already is only waited for.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

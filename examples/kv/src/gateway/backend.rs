@@ -1,0 +1,192 @@
+//! Who answers batches: the groups of a cluster, or, to measure a gateway by itself, a store in this process.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use stentor::{Cluster, Consistency, Group, LocalClient, Outcome, Refused, Request, Turn, WaitMode};
+
+use crate::machine::{Machine, Place};
+use crate::partition::Partition;
+
+/// How a batch is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum How {
+    /// It has a place in the order.
+    Ordered,
+    /// It changes nothing, and has a place in the order.
+    Query,
+    /// It changes nothing, and the leader answers it.
+    Leader,
+}
+
+/// The name of a batch that is under way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Name {
+    Cluster(Request),
+    Own(u64),
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+pub(super) enum Answered<'a> {
+    /// Each group's number and reply.
+    Replies(Vec<(u16, &'a [u8])>),
+    /// It was not applied, and never will be.
+    NotApplied(Refused),
+    /// Nobody knows, or the reply is lost.
+    Unknown(String),
+}
+
+/// A cluster, or a store of its own.
+pub(super) enum Backend {
+    Cluster(Box<Remote>),
+    Own(Box<OwnStore>),
+}
+
+pub(super) struct Remote {
+    cluster: Cluster,
+    bind: Option<IpAddr>,
+    wait: Option<WaitMode>,
+    groups: Vec<Group>,
+    client: LocalClient,
+}
+
+/// How long a batch waits for a majority of its groups.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn connect(cluster: &Cluster, bind: Option<IpAddr>, wait: Option<WaitMode>) -> Result<LocalClient> {
+    let mut client = cluster.client().patience(PATIENCE);
+    if let Some(address) = bind {
+        client = client.bind(address);
+    }
+    if let Some(wait) = wait {
+        client = client.wait(wait);
+    }
+    Ok(client.connect_local()?)
+}
+
+/// The name of a batch, and each group's reply.
+type OwnAnswer = (u64, Vec<(u16, Vec<u8>)>);
+
+pub(super) struct OwnStore {
+    machines: Vec<Machine>,
+    answers: Vec<OwnAnswer>,
+    batches: u64,
+}
+
+impl Backend {
+    pub(super) fn connect(cluster: Cluster, bind: Option<IpAddr>, wait: Option<WaitMode>) -> Result<Backend> {
+        let groups = cluster.groups().collect();
+        let client = connect(&cluster, bind, wait)?;
+        Ok(Backend::Cluster(Box::new(Remote { cluster, bind, wait, groups, client })))
+    }
+
+    pub(super) fn own(groups: u16) -> Backend {
+        let machines = (0..groups).map(|index| Machine::new(Partition { index, of: groups })).collect();
+        Backend::Own(Box::new(OwnStore { machines, answers: Vec::new(), batches: 0 }))
+    }
+
+    /// Sends a batch to groups.
+    ///
+    /// # Errors
+    /// Why it is not sent, and never will be.
+    pub(super) fn send(&mut self, to: &[u16], batch: &[u8], how: How) -> Result<Name, Refused> {
+        match self {
+            Backend::Cluster(remote) => remote.send(to, batch, how).map(Name::Cluster),
+            Backend::Own(own) => Ok(Name::Own(own.answer(to, batch, how))),
+        }
+    }
+
+    /// Does one round. Each answer is handed over as it comes. Returns until when the gateway may sleep; `None`: not at all.
+    ///
+    /// # Errors
+    /// Why the client has ended. Nothing is known of what was under way.
+    pub(super) fn turn(&mut self, mut each: impl FnMut(Name, Answered<'_>)) -> Result<Option<Instant>> {
+        match self {
+            Backend::Cluster(remote) => {
+                let Remote { client, groups, .. } = &mut **remote;
+                let turn = client.turn(|request, outcome| each(Name::Cluster(request), answered(groups, &outcome)))?;
+                Ok(match turn {
+                    Turn::Idle(until) => Some(until),
+                    Turn::Busy | Turn::Stopped => None,
+                })
+            }
+            Backend::Own(own) => {
+                for (name, replies) in own.answers.drain(..) {
+                    let replies = replies.iter().map(|(group, bytes)| (*group, &bytes[..])).collect();
+                    each(Name::Own(name), Answered::Replies(replies));
+                }
+                Ok(Some(Instant::now() + Duration::from_secs(1)))
+            }
+        }
+    }
+
+    /// Connects anew, with another session.
+    pub(super) fn reconnect(&mut self) -> Result<()> {
+        if let Backend::Cluster(remote) = self {
+            remote.client = connect(&remote.cluster, remote.bind, remote.wait)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Backend::Cluster(remote) => Some(remote.client.as_fd()),
+            Backend::Own(_) => None,
+        }
+    }
+}
+
+impl Remote {
+    fn send(&mut self, to: &[u16], batch: &[u8], how: How) -> Result<Request, Refused> {
+        let group = |number: &u16| self.groups[usize::from(*number)];
+        let consistency = if how == How::Leader { Consistency::Leader } else { Consistency::Ordered };
+        match (to, how) {
+            ([one], How::Ordered) => self.client.submit(group(one), batch),
+            ([one], _) => self.client.submit_read(group(one), batch, consistency),
+            (several, _) => {
+                let several: Vec<Group> = several.iter().map(group).collect();
+                match how {
+                    How::Ordered => self.client.submit(&several[..], batch),
+                    _ => self.client.submit_read(&several[..], batch, consistency),
+                }
+            }
+        }
+    }
+}
+
+fn answered<'a>(groups: &[Group], outcome: &Outcome<'a>) -> Answered<'a> {
+    // Groups rise in the order of the configuration.
+    let number = |group: Group| groups.binary_search(&group).unwrap_or_default() as u16;
+    match outcome {
+        Outcome::Applied(replies) => {
+            Answered::Replies(replies.iter().map(|(group, bytes)| (number(group), bytes)).collect())
+        }
+        Outcome::NotApplied(refused) => Answered::NotApplied(*refused),
+        Outcome::ReplyTooLong(_) => {
+            Answered::Unknown("it is applied, and the reply is longer than `reply_bytes`".into())
+        }
+        Outcome::Unknown(why) => Answered::Unknown(format!("it is applied once or never: {why}")),
+        _ => Answered::Unknown("it is applied once or never".into()),
+    }
+}
+
+impl OwnStore {
+    fn answer(&mut self, to: &[u16], batch: &[u8], how: How) -> u64 {
+        self.batches += 1;
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        let replies = to.iter().map(|group| {
+            let (machine, mut bytes) = (&mut self.machines[usize::from(*group)], Vec::new());
+            match how {
+                How::Ordered => machine.carry_out(Place { time, index: self.batches }, batch, &mut bytes),
+                _ => machine.answer(time, batch, &mut bytes),
+            }
+            (*group, bytes)
+        });
+        let replies = replies.collect();
+        self.answers.push((self.batches, replies));
+        self.batches
+    }
+}

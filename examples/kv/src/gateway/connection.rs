@@ -1,0 +1,485 @@
+//! One TCP client.
+//!
+//! # States
+//! *reading* → *waiting* (a burst of requests is under way) → *reading* …, or → *closing* (the last replies go out).
+//!
+//! # Invariants
+//! - Requests of one client take effect in the order in which they were sent, and replies come in that order. All requests that are there,
+//!   up to [`MOST`], make a *burst*; the next one begins when the burst is answered.
+//! - In a burst, a group gets either queries alone, which its leader answers, or everything in one order. So a client that pipelines GET
+//!   behind SET reads what it wrote, and one that only reads costs no place in the order.
+//! - A request to several groups, a transaction and WATCH are a burst of their own.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use super::own;
+use super::queues::{Queues, Waiter};
+use super::reply::{self, Part};
+use crate::command::{self, Own, Prepared, Shape, Target, Wanted};
+use crate::partition::group_of;
+use crate::resp::{LONGEST_REQUEST, Version, Writer, read_request};
+use crate::wire::{Op, Value, put_item};
+
+/// Requests of one burst.
+const MOST: usize = 1024;
+/// Replies that wait for a client that does not read: nothing more is read from it.
+const MOST_UNREAD: usize = 1 << 20;
+
+/// Bytes of a buffer that a connection keeps.
+const KEPT: usize = 16 << 10;
+
+/// A reply that is not there, or has not gone out.
+#[derive(Default)]
+struct Slot {
+    /// `None`: it is there.
+    shape: Option<Shape>,
+    reply: Vec<u8>,
+}
+
+/// Requests between MULTI and EXEC.
+#[derive(Default)]
+struct Transaction {
+    commands: Vec<(Prepared, Vec<u8>)>,
+    broken: bool,
+}
+
+pub(super) struct Connection {
+    pub(super) stream: TcpStream,
+    pub(super) number: u64,
+    pub(super) name: Vec<u8>,
+    pub(super) version: Version,
+    /// Whether the readiness to write is asked for.
+    pub(super) asks_to_write: bool,
+    input: Vec<u8>,
+    from: usize,
+    output: Vec<u8>,
+    sent: usize,
+    slots: Vec<Slot>,
+    /// Slots that are used in the burst, that are not answered, and whose replies are in the output.
+    used: usize,
+    missing: usize,
+    out: usize,
+    transaction: Option<Transaction>,
+    /// Keys with their versions. All are in one group.
+    watched: Vec<(Vec<u8>, i64)>,
+    closing: bool,
+    words: Vec<(usize, usize)>,
+}
+
+/// What a connection needs of the gateway to go on.
+pub(super) struct Desk<'a> {
+    pub(super) queues: &'a mut Queues,
+    pub(super) groups: u16,
+    pub(super) now: Instant,
+    /// The place of the connection, and which one has it.
+    pub(super) me: (u32, u32),
+    pub(super) facts: own::Facts,
+    /// Requests since the start.
+    pub(super) requests: &'a mut u64,
+    pub(super) item: &'a mut Vec<u8>,
+    /// Items of the burst for one group each: the group, whether it changes something, the slot, and the bytes up to there.
+    pub(super) singles: &'a mut Vec<(u16, bool, u32, usize)>,
+    pub(super) bytes: &'a mut Vec<u8>,
+}
+
+/// What becomes of a request.
+enum Step {
+    /// The next one can be read.
+    Next,
+    /// The burst ends before it.
+    Wait,
+    /// The burst ends with it.
+    End,
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, number: u64) -> Self {
+        Connection {
+            stream,
+            number,
+            name: Vec::new(),
+            version: Version::Two,
+            asks_to_write: false,
+            input: Vec::new(),
+            from: 0,
+            output: Vec::new(),
+            sent: 0,
+            slots: Vec::new(),
+            used: 0,
+            missing: 0,
+            out: 0,
+            transaction: None,
+            watched: Vec::new(),
+            closing: false,
+            words: Vec::new(),
+        }
+    }
+
+    /// Reads what has come, through a buffer that connections share: most of them are idle.
+    ///
+    /// # Errors
+    /// If the client is gone.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        while !self.closing && self.input.len() - self.from < 2 * LONGEST_REQUEST && self.unsent() < MOST_UNREAD {
+            match self.stream.read(buffer) {
+                Ok(0) => return Err(io::ErrorKind::ConnectionReset.into()),
+                Ok(count) => {
+                    self.input.extend_from_slice(&buffer[..count]);
+                    // What did not fill the buffer was all that there is.
+                    if count < buffer.len() {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn unsent(&self) -> usize {
+        self.output.len() - self.sent
+    }
+
+    /// Begins the next burst, if none is under way and there are requests.
+    pub(super) fn go_on(&mut self, desk: &mut Desk<'_>) {
+        while self.missing == 0 && !self.closing && self.unsent() < MOST_UNREAD && self.begin_burst(desk) {}
+    }
+
+    /// Returns whether there was a request.
+    fn begin_burst(&mut self, desk: &mut Desk<'_>) -> bool {
+        desk.singles.clear();
+        desk.bytes.clear();
+        (self.used, self.out) = (0, 0);
+        let input = std::mem::take(&mut self.input);
+        let mut words = std::mem::take(&mut self.words);
+        let mut any = false;
+        while self.used < MOST {
+            let rest = &input[self.from..];
+            match read_request(rest, &mut words) {
+                Ok(None) => break,
+                Ok(Some(length)) => {
+                    if !words.is_empty() {
+                        let words: Vec<&[u8]> = words.iter().map(|(from, to)| &rest[*from..*to]).collect();
+                        match self.take_request(&words, desk) {
+                            Step::Wait => break,
+                            Step::End => {
+                                (self.from, any) = (self.from + length, true);
+                                break;
+                            }
+                            Step::Next => {}
+                        }
+                    }
+                    (self.from, any) = (self.from + length, true);
+                    if self.closing {
+                        break;
+                    }
+                }
+                Err(malformed) => {
+                    self.answer_with(|writer| writer.error(&format!("ERR {}", malformed.0)));
+                    self.closing = true;
+                    break;
+                }
+            }
+        }
+        (self.input, self.words) = (input, words);
+        if self.from == self.input.len() {
+            self.input.clear();
+            self.input.shrink_to(KEPT);
+            self.from = 0;
+        } else if self.from > LONGEST_REQUEST {
+            self.input.drain(..self.from);
+            self.from = 0;
+        }
+        self.send_burst(desk);
+        self.put_out();
+        any
+    }
+
+    /// Hands the items for one group each to the queues. A group gets queries alone, or all in one order.
+    fn send_burst(&mut self, desk: &mut Desk<'_>) {
+        let Desk { queues, singles, bytes, now, me, .. } = desk;
+        let mut from = 0;
+        for (group, _, slot, to) in &**singles {
+            let ordered = singles.iter().any(|(other, changes, ..)| other == group && *changes);
+            let waiter = Waiter { connection: me.0, generation: me.1, slot: *slot, since: *now };
+            queues.push(*group, ordered, waiter, &bytes[from..*to]);
+            from = *to;
+        }
+    }
+
+    fn take_request(&mut self, words: &[&[u8]], desk: &mut Desk<'_>) -> Step {
+        let read = command::read(words, desk.groups, desk.item);
+        let queues = self.transaction.is_some();
+        let step = match read {
+            Err(why) => {
+                if let Some(transaction) = &mut self.transaction {
+                    transaction.broken = true;
+                }
+                self.answer_with(|writer| writer.error(&why));
+                Step::Next
+            }
+            Ok(Wanted::Item(prepared)) if queues => {
+                self.queue(prepared, desk.item);
+                Step::Next
+            }
+            Ok(Wanted::Item(prepared)) => self.send_item(prepared, desk),
+            Ok(Wanted::Own(Own::Exec)) if queues => self.exec(desk),
+            Ok(Wanted::Own(Own::Watch)) if !queues => self.watch(&words[1..], desk),
+            Ok(Wanted::Own(own)) => {
+                self.answer_own(own, words, &desk.facts);
+                Step::Next
+            }
+        };
+        *desk.requests += u64::from(!matches!(step, Step::Wait));
+        step
+    }
+
+    fn send_item(&mut self, prepared: Prepared, desk: &mut Desk<'_>) -> Step {
+        let Prepared { op, target, shape } = prepared;
+        // A time to live is as of now, so it has a place in the order.
+        let ordered = op.is_write() || op == Op::Ttl;
+        match target {
+            Target::One(group) => {
+                let slot = self.wait_for(shape);
+                desk.bytes.extend_from_slice(desk.item);
+                desk.singles.push((group, ordered, slot, desk.bytes.len()));
+                Step::Next
+            }
+            Target::Several(_) if self.missing > 0 => Step::Wait,
+            Target::Several(groups) => {
+                let waiter = self.waiter(shape, desk);
+                desk.queues.push_alone(groups, op.is_write(), waiter, desk.item);
+                Step::End
+            }
+        }
+    }
+
+    fn waiter(&mut self, shape: Shape, desk: &Desk<'_>) -> Waiter {
+        let slot = self.wait_for(shape);
+        Waiter { connection: desk.me.0, generation: desk.me.1, slot, since: desk.now }
+    }
+
+    fn queue(&mut self, prepared: Prepared, item: &[u8]) {
+        let Some(transaction) = &mut self.transaction else { return };
+        if matches!(prepared.op, Op::Scan | Op::Dbsize | Op::Flush) {
+            transaction.broken = true;
+            return self.answer_with(|writer| writer.error("ERR this command has no place in a transaction"));
+        }
+        transaction.commands.push((prepared, item.to_vec()));
+        self.answer_with(|writer| writer.simple("QUEUED"));
+    }
+
+    fn exec(&mut self, desk: &mut Desk<'_>) -> Step {
+        if self.missing > 0 {
+            return Step::Wait;
+        }
+        let (Transaction { commands, broken }, watched) =
+            (self.transaction.take().unwrap_or_default(), std::mem::take(&mut self.watched));
+        if broken {
+            self.answer_with(|writer| {
+                writer.error("EXECABORT Transaction discarded because of previous errors.");
+            });
+            return Step::Next;
+        }
+        let mut groups: Vec<u16> = watched.iter().map(|(key, _)| group_of(key, desk.groups)).collect();
+        for (prepared, _) in &commands {
+            match &prepared.target {
+                Target::One(group) => groups.push(*group),
+                Target::Several(several) => groups.extend(several),
+            }
+        }
+        groups.sort_unstable();
+        groups.dedup();
+        if !watched.is_empty() && groups.len() > 1 {
+            self.answer_with(|writer| {
+                writer.error(
+                    "CROSSPART a transaction with WATCH has all its keys in one partition: give them the same {tag}",
+                );
+            });
+            return Step::Next;
+        }
+        if groups.is_empty() {
+            self.answer_with(|writer| writer.array(0));
+            return Step::Next;
+        }
+        let mut batch = (commands.len() as u16).to_le_bytes().to_vec();
+        commands.iter().for_each(|(_, item)| batch.extend_from_slice(item));
+        let versions: Vec<[u8; 8]> = watched.iter().map(|(_, version)| version.to_le_bytes()).collect();
+        let checks = watched.iter().zip(&versions).flat_map(|((key, _), version)| [&key[..], version]);
+        desk.item.clear();
+        put_item(Op::Exec, checks.chain([&batch[..]]), desk.item);
+        let shapes = commands.into_iter().map(|(prepared, _)| prepared.shape).collect();
+        let waiter = self.waiter(Shape::Exec(shapes), desk);
+        desk.queues.push_alone(groups, true, waiter, desk.item);
+        Step::End
+    }
+
+    fn watch(&mut self, keys: &[&[u8]], desk: &mut Desk<'_>) -> Step {
+        if self.missing > 0 {
+            return Step::Wait;
+        }
+        let group = group_of(keys[0], desk.groups);
+        let known = self.watched.first().map(|(key, _)| &key[..]);
+        if keys.iter().copied().chain(known).any(|key| group_of(key, desk.groups) != group) {
+            self.answer_with(|writer| {
+                writer.error("CROSSPART WATCH needs all its keys in one partition: give them the same {tag}");
+            });
+            return Step::Next;
+        }
+        let mut batch = (keys.len() as u16).to_le_bytes().to_vec();
+        keys.iter().for_each(|key| put_item(Op::Version, [*key], &mut batch));
+        desk.item.clear();
+        put_item(Op::Exec, [&batch[..]], desk.item);
+        let waiter = self.waiter(Shape::Watch(keys.iter().map(|key| key.to_vec()).collect()), desk);
+        desk.queues.push_alone(vec![group], true, waiter, desk.item);
+        Step::End
+    }
+
+    fn answer_own(&mut self, own: Own, words: &[&[u8]], facts: &own::Facts) {
+        match own {
+            Own::Multi if self.transaction.is_some() => {
+                self.answer_with(|writer| writer.error("ERR MULTI calls can not be nested"));
+            }
+            Own::Watch => self.answer_with(|writer| writer.error("ERR WATCH inside MULTI is not allowed")),
+            Own::Exec => self.answer_with(|writer| writer.error("ERR EXEC without MULTI")),
+            Own::Discard if self.transaction.is_none() => {
+                self.answer_with(|writer| writer.error("ERR DISCARD without MULTI"));
+            }
+            Own::Multi => {
+                self.transaction = Some(Transaction::default());
+                self.answer_with(|writer| writer.simple("OK"));
+            }
+            Own::Discard | Own::Unwatch => {
+                if own == Own::Discard {
+                    self.transaction = None;
+                }
+                self.watched.clear();
+                self.answer_with(|writer| writer.simple("OK"));
+            }
+            Own::Reset => {
+                (self.transaction, self.version, self.name) = (None, Version::Two, Vec::new());
+                self.watched.clear();
+                self.answer_with(|writer| writer.simple("RESET"));
+            }
+            Own::Quit => {
+                self.answer_with(|writer| writer.simple("OK"));
+                self.closing = true;
+            }
+            Own::Hello => {
+                let asked = own::version_of(words, self.version);
+                if let Ok((version, name)) = &asked {
+                    self.version = *version;
+                    self.name = name.clone().unwrap_or_else(|| std::mem::take(&mut self.name));
+                }
+                let number = self.number;
+                self.answer_with(|writer| match asked {
+                    Ok(_) => own::hello(number, writer),
+                    Err(why) => writer.error(why),
+                });
+            }
+            Own::Client => {
+                let known = own::Known { number: self.number, name: self.name.clone() };
+                let mut name = None;
+                self.answer_with(|writer| name = own::client(words, &known, writer));
+                if let Some(name) = name {
+                    self.name = name;
+                }
+            }
+            _ => self.answer_with(|writer| own::answer(own, words, facts, writer)),
+        }
+    }
+
+    /// Uses the next slot for a reply that the machines give.
+    fn wait_for(&mut self, shape: Shape) -> u32 {
+        self.next_slot().shape = Some(shape);
+        self.missing += 1;
+        self.used as u32 - 1
+    }
+
+    fn next_slot(&mut self) -> &mut Slot {
+        if self.used == self.slots.len() {
+            self.slots.push(Slot::default());
+        }
+        self.used += 1;
+        let slot = &mut self.slots[self.used - 1];
+        slot.reply.clear();
+        slot.shape = None;
+        slot
+    }
+
+    fn answer_with(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
+        let version = self.version;
+        write(&mut Writer { version, out: &mut self.next_slot().reply });
+    }
+
+    /// The machines have answered an item.
+    pub(super) fn answered(&mut self, slot: u32, parts: &[Part<'_>], groups: u16) {
+        let (version, at) = (self.version, slot as usize);
+        let Some(shape) = self.slots.get_mut(at).and_then(|slot| slot.shape.take()) else { return };
+        if let Shape::Watch(keys) = &shape {
+            self.note_versions(keys, parts);
+        }
+        // The next one that goes out needs no copy.
+        let is_next = at == self.out;
+        let out = if is_next { &mut self.output } else { &mut self.slots[at].reply };
+        reply::write(&shape, parts, groups, &mut Writer { version, out });
+        self.missing -= 1;
+        self.out += usize::from(is_next);
+        if is_next || self.missing == 0 {
+            self.put_out();
+        }
+    }
+
+    /// Nobody answers an item.
+    pub(super) fn failed(&mut self, slot: u32, why: &str) {
+        let Some(slot) = self.slots.get_mut(slot as usize).filter(|slot| slot.shape.is_some()) else { return };
+        slot.shape = None;
+        Writer { version: self.version, out: &mut slot.reply }.error(why);
+        self.missing -= 1;
+        self.put_out();
+    }
+
+    fn note_versions(&mut self, keys: &[Vec<u8>], parts: &[Part<'_>]) {
+        let Some((Value::Array(_), mut rest)) = parts.first().and_then(|(_, bytes)| Value::read(bytes)) else { return };
+        for key in keys {
+            let Some((Value::Integer(version), after)) = Value::read(rest) else { return };
+            self.watched.push((key.clone(), version));
+            rest = after;
+        }
+    }
+
+    /// Moves replies to the output, in order.
+    fn put_out(&mut self) {
+        while self.out < self.used
+            && let Some(slot) = self.slots.get_mut(self.out).filter(|slot| slot.shape.is_none())
+        {
+            self.output.extend_from_slice(&slot.reply);
+            slot.reply.clear();
+            self.out += 1;
+        }
+    }
+
+    /// Writes what the client takes now. Returns whether something is left.
+    ///
+    /// # Errors
+    /// If the client is gone, or was to go, and has got everything.
+    pub(super) fn write(&mut self) -> io::Result<bool> {
+        while self.sent < self.output.len() {
+            match self.stream.write(&self.output[self.sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.output.clear();
+        self.output.shrink_to(KEPT);
+        self.sent = 0;
+        if self.closing && self.missing == 0 { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(false) }
+    }
+}

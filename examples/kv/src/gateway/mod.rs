@@ -1,0 +1,330 @@
+//! A gateway: many TCP clients that speak the Redis protocol, one client of the cluster.
+//!
+//! One thread does everything. In each round it reads what clients have sent, hands their requests to the groups in batches, takes what
+//! the groups have answered, and writes the replies. It sleeps when there is nothing of all that.
+
+mod backend;
+mod connection;
+mod glob;
+mod own;
+mod queues;
+mod reply;
+
+use std::io;
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use stentor::{Cluster, WaitMode};
+
+use self::backend::{Answered, Backend};
+use self::connection::{Connection, Desk};
+use self::own::Facts;
+use self::queues::{Queues, Waiter};
+
+const LISTENER: u64 = u64::MAX;
+const CLUSTER: u64 = u64::MAX - 1;
+const EVENTS: usize = 1024;
+const READ_BYTES: usize = 64 << 10;
+/// The gateway looks at its surroundings that often.
+const LONGEST_SLEEP: Duration = Duration::from_millis(500);
+/// Between two attempts to reach the cluster again.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// What a gateway serves.
+pub enum Serves {
+    /// A cluster.
+    Cluster {
+        /// It.
+        cluster: Cluster,
+        /// The address of this host on the fabric.
+        bind: Option<IpAddr>,
+        /// How the gateway waits for it.
+        wait: Option<WaitMode>,
+    },
+    /// A store in this process, of so many partitions. Nothing is replicated: it shows what the gateway itself costs.
+    Own(u16),
+}
+
+/// A gateway that listens.
+pub struct Gateway {
+    listener: TcpListener,
+    epoll: OwnedFd,
+    backend: Backend,
+    clients: Clients,
+    buffer: Vec<u8>,
+    stop: Arc<AtomicBool>,
+}
+
+/// The TCP clients, and what they wait for.
+struct Clients {
+    groups: u16,
+    places: Vec<(u32, Option<Connection>)>,
+    free: Vec<u32>,
+    /// Those that have something to be written or begun.
+    touched: Vec<u32>,
+    queues: Queues,
+    began: Instant,
+    numbered: u64,
+    requests: u64,
+    port: u16,
+    item: Vec<u8>,
+    singles: Vec<(u16, bool, u32, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl Gateway {
+    /// Listens at an address, and connects to the cluster. Ends when `stop` is set.
+    ///
+    /// # Errors
+    /// If the address is taken, or no majority of a group is there in time.
+    pub fn new(listen: &str, serves: Serves, stop: Arc<AtomicBool>) -> Result<Gateway> {
+        let listener =
+            TcpListener::bind(listen).with_context(|| format!("cannot listen at {listen}: give another address"))?;
+        listener.set_nonblocking(true)?;
+        let (backend, groups) = match serves {
+            Serves::Cluster { cluster, bind, wait } => {
+                let groups = cluster.groups().count() as u16;
+                let backend = Backend::connect(cluster, bind, wait);
+                (backend.context("the gateway does not reach the cluster")?, groups)
+            }
+            Serves::Own(groups) => (Backend::own(groups), groups),
+        };
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+        if let Some(descriptor) = backend.descriptor() {
+            epoll::add(&epoll, descriptor, EventData::new_u64(CLUSTER), EventFlags::IN)?;
+        }
+        let port = listener.local_addr()?.port();
+        let clients = Clients {
+            groups,
+            places: Vec::new(),
+            free: Vec::new(),
+            touched: Vec::new(),
+            queues: Queues::new(groups),
+            began: Instant::now(),
+            numbered: 0,
+            requests: 0,
+            port,
+            item: Vec::new(),
+            singles: Vec::new(),
+            bytes: Vec::new(),
+        };
+        Ok(Gateway { listener, epoll, backend, clients, buffer: vec![0; READ_BYTES], stop })
+    }
+
+    /// Returns the port at which it listens.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.clients.port
+    }
+
+    /// Serves clients until it is told to stop.
+    ///
+    /// # Errors
+    /// If the operating system refuses what it needs, or the cluster cannot be reached for a long time.
+    pub fn run(mut self) -> Result<()> {
+        let mut events = Vec::with_capacity(EVENTS);
+        let mut sleeps_until = None;
+        while !self.stop.load(Ordering::Relaxed) {
+            let now = Instant::now();
+            let patience = sleeps_until.map_or(Duration::ZERO, |until: Instant| until.saturating_duration_since(now));
+            let patience = patience.min(LONGEST_SLEEP).try_into().context("a duration")?;
+            events.clear();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.take_events(&events)?;
+            sleeps_until = self.round()?;
+        }
+        Ok(())
+    }
+
+    fn take_events(&mut self, events: &[epoll::Event]) -> Result<()> {
+        for event in events {
+            match event.data.u64() {
+                LISTENER => self.accept()?,
+                CLUSTER => {}
+                place => {
+                    let (place, flags) = (place as u32, event.flags);
+                    let Some(connection) = self.clients.connection(place) else { continue };
+                    let gone = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR)
+                        && connection.read(&mut self.buffer).is_err();
+                    if gone {
+                        self.close(place);
+                    } else {
+                        self.clients.touched.push(place);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) -> Result<()> {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.add(stream)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // The client is gone already, or there are too many: others go on.
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn add(&mut self, stream: TcpStream) -> Result<()> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let Clients { places, free, numbered, .. } = &mut self.clients;
+        *numbered += 1;
+        let connection = Connection::new(stream, *numbered);
+        let place = free.pop().unwrap_or_else(|| {
+            places.push((0, None));
+            places.len() as u32 - 1
+        });
+        let data = EventData::new_u64(u64::from(place));
+        epoll::add(&self.epoll, connection.stream.as_fd(), data, EventFlags::IN)?;
+        places[place as usize].1 = Some(connection);
+        Ok(())
+    }
+
+    /// Begins what can begin, takes what is answered, and writes. Returns until when there is nothing to do; `None`: there is.
+    fn round(&mut self) -> Result<Option<Instant>> {
+        self.go_on();
+        let Gateway { backend, clients, .. } = self;
+        let sent = clients.send(backend);
+        let turned = backend.turn(|name, answered| clients.take(name, answered));
+        let until = match turned {
+            Ok(until) => until,
+            Err(error) => {
+                eprintln!("the client of the cluster has ended, and another one begins: {error:#}");
+                self.clients.lose(&error.to_string());
+                self.connect_again();
+                None
+            }
+        };
+        let any = !self.clients.touched.is_empty();
+        self.go_on();
+        Ok(until.filter(|_| !any && !sent && !self.clients.queues.is_waiting()))
+    }
+
+    fn connect_again(&mut self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            match self.backend.reconnect() {
+                Ok(()) => break,
+                Err(error) => eprintln!("{error:#}"),
+            }
+            std::thread::sleep(RETRY);
+        }
+        if let Some(descriptor) = self.backend.descriptor() {
+            // The descriptor before went with its client.
+            let _ = epoll::add(&self.epoll, descriptor, EventData::new_u64(CLUSTER), EventFlags::IN);
+        }
+    }
+
+    /// Writes to clients, and begins their next requests.
+    fn go_on(&mut self) {
+        let mut touched = std::mem::take(&mut self.clients.touched);
+        for place in touched.drain(..) {
+            self.clients.begin(place);
+            let Some(connection) = self.clients.connection(place) else { continue };
+            let Ok(waits) = connection.write() else {
+                self.close(place);
+                continue;
+            };
+            if waits != connection.asks_to_write {
+                connection.asks_to_write = waits;
+                let flags = if waits { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+                let data = EventData::new_u64(u64::from(place));
+                let _ = epoll::modify(&self.epoll, connection.stream.as_fd(), data, flags);
+            }
+        }
+        // Those that were touched meanwhile are looked at in the next round.
+        if self.clients.touched.is_empty() {
+            self.clients.touched = touched;
+        }
+    }
+
+    fn close(&mut self, place: u32) {
+        if let Some((generation, connection)) = self.clients.places.get_mut(place as usize)
+            && let Some(connection) = connection.take()
+        {
+            let _ = epoll::delete(&self.epoll, connection.stream.as_fd());
+            *generation = generation.wrapping_add(1);
+            self.clients.free.push(place);
+        }
+    }
+}
+
+impl Clients {
+    fn connection(&mut self, place: u32) -> Option<&mut Connection> {
+        self.places.get_mut(place as usize)?.1.as_mut()
+    }
+
+    /// Begins a client's next requests.
+    fn begin(&mut self, place: u32) {
+        let clients = self.places.len() - self.free.len();
+        let Clients { groups, places, queues, began, requests, port, item, singles, bytes, .. } = self;
+        let Some((generation, Some(connection))) = places.get_mut(place as usize) else { return };
+        let now = Instant::now();
+        let seconds = now.duration_since(*began).as_secs();
+        let facts = Facts { clients, requests: *requests, groups: *groups, seconds, port: *port };
+        let me = (place, *generation);
+        connection.go_on(&mut Desk { queues, groups: *groups, now, me, facts, requests, item, singles, bytes });
+    }
+
+    fn send(&mut self, backend: &mut Backend) -> bool {
+        let Clients { places, queues, touched, .. } = self;
+        queues.send(backend, |waiters, why| {
+            fail(places, touched, waiters, &format!("TRYAGAIN not applied: {why}"));
+        })
+    }
+
+    fn take(&mut self, name: backend::Name, answered: Answered<'_>) {
+        let Clients { places, queues, touched, groups, .. } = self;
+        let Some(batch) = queues.take(name) else { return };
+        match answered {
+            Answered::Replies(replies) => queues.answered(batch, &replies, |waiter, parts| {
+                if let Some(connection) = waiting(places, &waiter) {
+                    connection.answered(waiter.slot, parts, *groups);
+                    if touched.last() != Some(&waiter.connection) {
+                        touched.push(waiter.connection);
+                    }
+                }
+            }),
+            Answered::NotApplied(why) => {
+                if let Some(batch) = queues.refused(batch, why) {
+                    fail(places, touched, &batch.waiters, &format!("TRYAGAIN not applied: {why}"));
+                }
+            }
+            Answered::Unknown(why) => fail(places, touched, &batch.waiters, &format!("UNKNOWN {why}")),
+        }
+    }
+
+    /// The client of the cluster has ended. Nobody knows what became of what was under way.
+    fn lose(&mut self, why: &str) {
+        let Clients { places, queues, touched, .. } = self;
+        for batch in queues.lose() {
+            fail(places, touched, &batch.waiters, &format!("UNKNOWN it is applied once or never: {why}"));
+        }
+    }
+}
+
+fn waiting<'a>(places: &'a mut [(u32, Option<Connection>)], waiter: &Waiter) -> Option<&'a mut Connection> {
+    let (generation, connection) = places.get_mut(waiter.connection as usize)?;
+    connection.as_mut().filter(|_| *generation == waiter.generation)
+}
+
+fn fail(places: &mut [(u32, Option<Connection>)], touched: &mut Vec<u32>, waiters: &[Waiter], why: &str) {
+    for waiter in waiters {
+        if let Some(connection) = waiting(places, waiter) {
+            connection.failed(waiter.slot, why);
+            touched.push(waiter.connection);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Items of many clients go to a group together: as batches.
+//!
+//! # Invariants
+//! - Items of one client to one group keep their order: they are in one batch, or a later one is not sent before the earlier ones are
+//!   answered. Connections see to that ([`connection`](super::connection)); here nothing overtakes within a queue.
+//! - A batch that is refused was applied nowhere, so its items go back to where they were.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use stentor::Refused;
+
+use super::backend::{Backend, How, Name};
+use crate::wire::{Items, Value};
+
+/// Items of one batch, at most.
+const MOST_ITEMS: usize = 512;
+/// Bytes of one batch, unless one item has more.
+const MOST_BYTES: usize = 32 << 10;
+/// Batches that are under way to one group at a time. While they are, the next one gathers more.
+const UNDER_WAY: usize = 4;
+/// Transactions and commands to several groups that are under way at a time.
+const SPREAD_UNDER_WAY: usize = 32;
+/// How long a batch that is refused is sent again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Waiter {
+    pub(super) connection: u32,
+    /// Which one had that place.
+    pub(super) generation: u32,
+    pub(super) slot: u32,
+    /// When it was asked.
+    pub(super) since: Instant,
+}
+
+/// Items that wait to be sent.
+#[derive(Default)]
+struct Queue {
+    waiters: VecDeque<(Waiter, u32)>,
+    bytes: Vec<u8>,
+    /// Those before are sent.
+    from: usize,
+    under_way: usize,
+}
+
+impl Queue {
+    fn push(&mut self, waiter: Waiter, item: &[u8]) {
+        self.waiters.push_back((waiter, item.len() as u32));
+        self.bytes.extend_from_slice(item);
+    }
+
+    /// Takes the next batch.
+    fn take(&mut self, batch: &mut Batch) {
+        let mut bytes = 0;
+        while batch.waiters.len() < MOST_ITEMS
+            && let Some((waiter, length)) = self.waiters.front()
+            && (bytes + *length as usize <= MOST_BYTES || batch.waiters.is_empty())
+        {
+            batch.waiters.push(*waiter);
+            bytes += *length as usize;
+            self.waiters.pop_front();
+        }
+        batch.payload.extend((batch.waiters.len() as u16).to_le_bytes());
+        batch.payload.extend_from_slice(&self.bytes[self.from..self.from + bytes]);
+        self.from += bytes;
+        if self.waiters.is_empty() {
+            self.bytes.clear();
+            self.from = 0;
+        } else if self.from > 1 << 20 {
+            self.bytes.drain(..self.from);
+            self.from = 0;
+        }
+    }
+
+    /// Puts items back that were taken, in front of all others.
+    fn put_back(&mut self, items: &[(Waiter, &[u8])]) {
+        let mut bytes = Vec::new();
+        items.iter().for_each(|(_, item)| bytes.extend_from_slice(item));
+        bytes.extend_from_slice(&self.bytes[self.from..]);
+        (self.bytes, self.from) = (bytes, 0);
+        items.iter().rev().for_each(|(waiter, item)| self.waiters.push_front((*waiter, item.len() as u32)));
+    }
+}
+
+/// Items that are under way together.
+pub(super) struct Batch {
+    pub(super) to: Vec<u16>,
+    how: How,
+    pub(super) waiters: Vec<Waiter>,
+    payload: Vec<u8>,
+    /// It came by [`push_alone`](Queues::push_alone).
+    alone: bool,
+}
+
+impl Batch {
+    fn is_old(&self) -> bool {
+        self.waiters.first().is_some_and(|waiter| waiter.since.elapsed() > PATIENCE)
+    }
+
+    /// The items, each with who waits for it.
+    fn items(&self) -> Vec<(Waiter, &[u8])> {
+        let (mut items, mut rest) = (Items::of_batch(&self.payload), &self.payload[2..]);
+        let mut all = Vec::with_capacity(self.waiters.len());
+        for waiter in &self.waiters {
+            let Some(items) = &mut items else { break };
+            if items.next_item().is_none() {
+                break;
+            }
+            let (item, after) = rest.split_at(rest.len() - items.unread());
+            all.push((*waiter, item));
+            rest = after;
+        }
+        all
+    }
+}
+
+/// All items that wait, and all that are under way.
+pub(super) struct Queues {
+    /// By group: those that have a place in the order, and those that the leader answers.
+    groups: Vec<[Queue; 2]>,
+    spread: VecDeque<Batch>,
+    spread_under_way: usize,
+    under_way: HashMap<Name, Batch, foldhash::fast::RandomState>,
+    spare: Vec<Batch>,
+}
+
+impl Queues {
+    pub(super) fn new(groups: u16) -> Self {
+        Queues {
+            groups: (0..groups).map(|_| <[Queue; 2]>::default()).collect(),
+            spread: VecDeque::new(),
+            spread_under_way: 0,
+            under_way: HashMap::default(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Adds an item for one group. `ordered`: it has a place in the order.
+    pub(super) fn push(&mut self, group: u16, ordered: bool, waiter: Waiter, item: &[u8]) {
+        self.groups[usize::from(group)][usize::from(!ordered)].push(waiter, item);
+    }
+
+    /// Adds an item that goes alone, perhaps to several groups.
+    pub(super) fn push_alone(&mut self, to: Vec<u16>, changes: bool, waiter: Waiter, item: &[u8]) {
+        let payload = [&1u16.to_le_bytes()[..], item].concat();
+        let how = if changes { How::Ordered } else { How::Query };
+        self.spread.push_back(Batch { to, how, waiters: vec![waiter], payload, alone: true });
+    }
+
+    fn batch(&mut self, group: u16, how: How) -> Batch {
+        let mut batch = self.spare.pop().unwrap_or_else(|| Batch {
+            to: Vec::new(),
+            how,
+            waiters: Vec::new(),
+            payload: Vec::new(),
+            alone: false,
+        });
+        batch.to.push(group);
+        batch.how = how;
+        batch
+    }
+
+    fn recycle(&mut self, mut batch: Batch) {
+        if self.spare.len() < 16 && !batch.alone {
+            batch.to.clear();
+            batch.waiters.clear();
+            batch.payload.clear();
+            self.spare.push(batch);
+        }
+    }
+
+    /// Sends what there is room for. What is refused for good is handed to `refused`. Returns whether anything was sent.
+    pub(super) fn send(&mut self, backend: &mut Backend, mut refused: impl FnMut(&[Waiter], Refused)) -> bool {
+        let mut any = false;
+        for group in 0..self.groups.len() as u16 {
+            for (kind, how) in [(0, How::Ordered), (1, How::Leader)] {
+                loop {
+                    let queue = &self.groups[usize::from(group)][kind];
+                    if queue.waiters.is_empty() || queue.under_way >= UNDER_WAY {
+                        break;
+                    }
+                    let mut batch = self.batch(group, how);
+                    self.groups[usize::from(group)][kind].take(&mut batch);
+                    match backend.send(&batch.to, &batch.payload, how) {
+                        Ok(name) => {
+                            self.groups[usize::from(group)][kind].under_way += 1;
+                            self.under_way.insert(name, batch);
+                            any = true;
+                        }
+                        Err(why) if is_passing(why) && !batch.is_old() => {
+                            self.put_back(&batch);
+                            self.recycle(batch);
+                            break;
+                        }
+                        Err(why) => {
+                            refused(&batch.waiters, why);
+                            self.recycle(batch);
+                        }
+                    }
+                }
+            }
+        }
+        while self.spread_under_way < SPREAD_UNDER_WAY
+            && let Some(batch) = self.spread.pop_front()
+        {
+            match backend.send(&batch.to, &batch.payload, batch.how) {
+                Ok(name) => {
+                    self.spread_under_way += 1;
+                    self.under_way.insert(name, batch);
+                    any = true;
+                }
+                Err(why) if is_passing(why) && !batch.is_old() => {
+                    self.spread.push_front(batch);
+                    break;
+                }
+                Err(why) => refused(&batch.waiters, why),
+            }
+        }
+        any
+    }
+
+    /// Whether something waits that could be sent.
+    pub(super) fn is_waiting(&self) -> bool {
+        let waits = |queue: &Queue| !queue.waiters.is_empty() && queue.under_way < UNDER_WAY;
+        self.groups.iter().flatten().any(waits) || (!self.spread.is_empty() && self.spread_under_way < SPREAD_UNDER_WAY)
+    }
+
+    /// A batch has ended.
+    pub(super) fn take(&mut self, name: Name) -> Option<Batch> {
+        let batch = self.under_way.remove(&name)?;
+        match batch.to[..] {
+            [group] if !batch.alone => {
+                self.groups[usize::from(group)][usize::from(batch.how == How::Leader)].under_way -= 1;
+            }
+            _ => self.spread_under_way -= 1,
+        }
+        Some(batch)
+    }
+
+    /// A batch was answered with the values of its items. `each` gets them. Items without room for an answer are sent again.
+    pub(super) fn answered(
+        &mut self,
+        batch: Batch,
+        replies: &[(u16, &[u8])],
+        mut each: impl FnMut(Waiter, &[(u16, &[u8])]),
+    ) {
+        let ([(group, bytes)], false) = (replies, batch.alone) else {
+            batch.waiters.iter().for_each(|waiter| each(*waiter, replies));
+            return;
+        };
+        let mut rest = *bytes;
+        for (at, waiter) in batch.waiters.iter().enumerate() {
+            let after = Value::skip(rest).unwrap_or_default();
+            let value = &rest[..rest.len() - after.len()];
+            if let Some((Value::Again, _)) = Value::read(value) {
+                let items = batch.items();
+                let queue = &mut self.groups[usize::from(*group)][usize::from(batch.how == How::Leader)];
+                queue.put_back(&items[at.min(items.len())..]);
+                break;
+            }
+            each(*waiter, &[(*group, value)]);
+            rest = after;
+        }
+        self.recycle(batch);
+    }
+
+    /// A batch was applied nowhere. It is sent again for a while. Otherwise it is returned.
+    pub(super) fn refused(&mut self, batch: Batch, why: Refused) -> Option<Batch> {
+        let passes = is_passing(why) || matches!(why, Refused::Unanswered(_) | Refused::Closed);
+        if !passes || batch.is_old() {
+            return Some(batch);
+        }
+        if batch.alone {
+            self.spread.push_front(batch);
+        } else {
+            self.put_back(&batch);
+            self.recycle(batch);
+        }
+        None
+    }
+
+    fn put_back(&mut self, batch: &Batch) {
+        let [group] = batch.to[..] else { return };
+        let items = batch.items();
+        self.groups[usize::from(group)][usize::from(batch.how == How::Leader)].put_back(&items);
+    }
+
+    /// Takes all batches that are under way: their fate is not known.
+    pub(super) fn lose(&mut self) -> Vec<Batch> {
+        let names: Vec<Name> = self.under_way.keys().copied().collect();
+        names.into_iter().filter_map(|name| self.take(name)).collect()
+    }
+}
+
+/// Whether the same may be taken a moment later.
+fn is_passing(why: Refused) -> bool {
+    matches!(why, Refused::Busy(_) | Refused::Unavailable(_))
+}

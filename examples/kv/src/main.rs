@@ -1,0 +1,185 @@
+//! `stentor-kv`: the store's nodes and gateways.
+#![forbid(unsafe_code)]
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Parser, Subcommand, ValueEnum};
+use stentor::{Cluster, WaitMode};
+use stentor_kv::demo::{Nodes, Shape};
+use stentor_kv::gateway::{Gateway, Serves};
+use stentor_kv::machine::Machine;
+use stentor_kv::partition::Partition;
+
+/// A partitioned, replicated key-value store that speaks the Redis protocol
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Kind,
+}
+
+#[derive(Debug, Subcommand)]
+enum Kind {
+    /// Start everything on this host: nodes and a gateway; Ctrl-C ends it
+    Demo {
+        /// Where the gateway listens
+        #[arg(long, default_value = "127.0.0.1:6380")]
+        listen: String,
+        /// The fabric between the nodes
+        #[arg(long, value_enum, default_value_t = Fabric::Shm)]
+        fabric: Fabric,
+        /// Partitions of the keys, each a group
+        #[arg(long, default_value_t = 2)]
+        groups: u16,
+        /// Nodes of each group
+        #[arg(long, default_value_t = 3)]
+        replicas: u16,
+        /// A directory for the configuration and the nodes' logs; a new one if it is not given
+        #[arg(long)]
+        directory: Option<PathBuf>,
+    },
+    /// Run one node
+    Node {
+        /// Its name in the configuration
+        name: String,
+        /// The configuration
+        #[arg(long, default_value = "cluster.toml")]
+        config: PathBuf,
+        /// How the node waits for work
+        #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
+        wait: Wait,
+    },
+    /// Run a gateway
+    Gateway {
+        /// Where it listens
+        #[arg(long, default_value = "127.0.0.1:6380")]
+        listen: String,
+        /// The configuration
+        #[arg(long, default_value = "cluster.toml")]
+        config: PathBuf,
+        /// The address of this host that it uses on the fabric (roce)
+        #[arg(long)]
+        bind: Option<IpAddr>,
+        /// How the gateway waits for the cluster
+        #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
+        wait: Wait,
+        /// Serve a store in this process instead, of so many partitions: nothing is replicated. It shows what the gateway itself costs
+        #[arg(long, value_name = "GROUPS")]
+        alone: Option<u16>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Fabric {
+    Shm,
+    Roce,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Wait {
+    /// Poll for a while, then sleep
+    Adaptive,
+    /// Sleep when there is nothing to do
+    Block,
+    /// Poll all the time: a processor for each process
+    Poll,
+}
+
+impl Wait {
+    fn mode(self) -> WaitMode {
+        match self {
+            Wait::Adaptive => WaitMode::ADAPTIVE,
+            Wait::Block => WaitMode::BLOCK,
+            Wait::Poll => WaitMode::POLL,
+        }
+    }
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().command {
+        Kind::Demo { listen, fabric, groups, replicas, directory } => {
+            let fabric = match fabric {
+                Fabric::Shm => "shm",
+                Fabric::Roce => "roce",
+            };
+            demo(&listen, &Shape { fabric: fabric.to_owned(), groups, replicas }, directory)
+        }
+        Kind::Node { name, config, wait } => node(&name, &config, wait),
+        Kind::Gateway { listen, alone: Some(groups), .. } => {
+            if groups == 0 {
+                bail!("--alone takes 1 or more partitions");
+            }
+            serve(&listen, Serves::Own(groups))
+        }
+        Kind::Gateway { listen, config, bind, wait, alone: None } => {
+            let cluster = load(&config)?;
+            serve(&listen, Serves::Cluster { cluster, bind, wait: Some(wait.mode()) })
+        }
+    }
+}
+
+fn load(config: &Path) -> Result<Cluster> {
+    Ok(Cluster::load(config)?)
+}
+
+/// The number of the group that a node belongs to, and how many there are.
+fn partition(cluster: &Cluster, name: &str) -> Result<Partition> {
+    let of = cluster.groups().count() as u16;
+    let index = cluster.groups().position(|group| cluster.members(group).any(|member| member == name));
+    let index = index.with_context(|| format!("no group of the configuration has a node {name}"))? as u16;
+    Ok(Partition { index, of })
+}
+
+fn node(name: &str, config: &Path, wait: Wait) -> Result<()> {
+    let cluster = load(config)?;
+    let machine = Machine::new(partition(&cluster, name)?);
+    let mut node = cluster.node(name, machine).wait(wait.mode()).start()?;
+    let (stopper, stop) = (node.stopper(), stop_flag()?);
+    std::thread::spawn(move || {
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        stopper.stop();
+    });
+    node.run()?;
+    Ok(())
+}
+
+/// A flag that SIGTERM and SIGINT set.
+fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+fn serve(listen: &str, serves: Serves) -> Result<()> {
+    let gateway = Gateway::new(listen, serves, stop_flag()?)?;
+    println!("ready at port {}", gateway.port());
+    gateway.run()
+}
+
+fn demo(listen: &str, shape: &Shape, directory: Option<PathBuf>) -> Result<()> {
+    let own = std::env::current_exe().context("this program's own path")?;
+    let is_given = directory.is_some();
+    let directory =
+        directory.unwrap_or_else(|| std::env::temp_dir().join(format!("stentor-kv-{}", std::process::id())));
+    std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    let nodes = Nodes::start(&own, &directory, shape)?;
+    let cluster = load(&directory.join("cluster.toml"))?;
+    let gateway = Gateway::new(listen, Serves::Cluster { cluster, bind: None, wait: None }, stop_flag()?)?;
+    let Shape { fabric, groups, replicas } = shape;
+    println!("{groups} groups of {replicas} nodes on {fabric}, logs in {}", directory.display());
+    println!("ready: redis-cli -p {}", gateway.port());
+    let ended = gateway.run();
+    drop(nodes);
+    if !is_given {
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+    ended
+}
