@@ -71,6 +71,8 @@ impl Nodes {
             std::fs::File::options().append(true).create(true).open(self.directory.join(format!("{name}.log")))?;
         let mut node = Command::new(&self.program);
         node.args(["node", name, "--config"]).arg(self.directory.join("cluster.toml"));
+        // Two demonstrations do not meet there.
+        node.arg("--directory").arg(self.directory.join("sockets"));
         node.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         node.spawn().with_context(|| format!("cannot start {}", self.program.display()))
     }

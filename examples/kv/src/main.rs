@@ -49,6 +49,9 @@ enum Kind {
         /// The configuration
         #[arg(long, default_value = "cluster.toml")]
         config: PathBuf,
+        /// Directory for the control sockets, the same for all processes [default: below XDG_RUNTIME_DIR, or in /tmp]
+        #[arg(long, value_name = "DIR")]
+        directory: Option<PathBuf>,
         /// How the node waits for work
         #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
         wait: Wait,
@@ -61,6 +64,9 @@ enum Kind {
         /// The configuration
         #[arg(long, default_value = "cluster.toml")]
         config: PathBuf,
+        /// Directory for the control sockets, the same for all processes [default: below XDG_RUNTIME_DIR, or in /tmp]
+        #[arg(long, value_name = "DIR")]
+        directory: Option<PathBuf>,
         /// The address of this host that it uses on the fabric (roce)
         #[arg(long)]
         bind: Option<IpAddr>,
@@ -108,22 +114,26 @@ fn main() -> Result<()> {
             };
             demo(&listen, &Shape { fabric: fabric.to_owned(), groups, replicas }, directory)
         }
-        Kind::Node { name, config, wait } => node(&name, &config, wait),
+        Kind::Node { name, config, directory, wait } => node(&name, &load(&config, directory.as_deref())?, wait),
         Kind::Gateway { listen, alone: Some(groups), .. } => {
             if groups == 0 {
                 bail!("--alone takes 1 or more partitions");
             }
             serve(&listen, Serves::Own(groups))
         }
-        Kind::Gateway { listen, config, bind, wait, alone: None } => {
-            let cluster = load(&config)?;
+        Kind::Gateway { listen, config, directory, bind, wait, alone: None } => {
+            let cluster = load(&config, directory.as_deref())?;
             serve(&listen, Serves::Cluster { cluster, bind, wait: Some(wait.mode()) })
         }
     }
 }
 
-fn load(config: &Path) -> Result<Cluster> {
-    Ok(Cluster::load(config)?)
+fn load(config: &Path, directory: Option<&Path>) -> Result<Cluster> {
+    let cluster = Cluster::load(config)?;
+    Ok(match directory {
+        Some(directory) => cluster.in_directory(directory),
+        None => cluster,
+    })
 }
 
 /// The number of the group that a node belongs to, and how many there are.
@@ -134,9 +144,8 @@ fn partition(cluster: &Cluster, name: &str) -> Result<Partition> {
     Ok(Partition { index, of })
 }
 
-fn node(name: &str, config: &Path, wait: Wait) -> Result<()> {
-    let cluster = load(config)?;
-    let machine = Machine::new(partition(&cluster, name)?);
+fn node(name: &str, cluster: &Cluster, wait: Wait) -> Result<()> {
+    let machine = Machine::new(partition(cluster, name)?);
     let mut node = cluster.node(name, machine).wait(wait.mode()).start()?;
     let (stopper, stop) = (node.stopper(), stop_flag()?);
     std::thread::spawn(move || {
@@ -171,7 +180,7 @@ fn demo(listen: &str, shape: &Shape, directory: Option<PathBuf>) -> Result<()> {
         directory.unwrap_or_else(|| std::env::temp_dir().join(format!("stentor-kv-{}", std::process::id())));
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let nodes = Nodes::start(&own, &directory, shape)?;
-    let cluster = load(&directory.join("cluster.toml"))?;
+    let cluster = load(&directory.join("cluster.toml"), Some(&directory.join("sockets")))?;
     let gateway = Gateway::new(listen, Serves::Cluster { cluster, bind: None, wait: None }, stop_flag()?)?;
     let Shape { fabric, groups, replicas } = shape;
     println!("{groups} groups of {replicas} nodes on {fabric}, logs in {}", directory.display());

@@ -1,0 +1,220 @@
+//! Nodes are killed and stopped, and gateways killed, while clients read and write: for each key there is an order that explains every
+//! reply.
+//!
+//! `STENTOR_KV_SECONDS` is how long it takes, `STENTOR_KV_SEED` which faults come.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use stentor_checker::calls::{Call, History, Kind, Model, Outcome, Verdict, decide};
+use stentor_checker::{Group, GroupSet};
+use stentor_testutil::number_of_environment;
+
+use crate::connection::Connection;
+use crate::server::Store;
+
+const CLIENTS: u64 = 6;
+const KEYS: u64 = 4;
+
+/// A key's value; an operation is the words of a request without the key, and the answer is what comes over TCP.
+struct Key;
+
+impl Model for Key {
+    type State = Option<Vec<u8>>;
+
+    fn initial(&self, _: Group) -> Self::State {
+        None
+    }
+
+    fn apply(&self, state: &mut Self::State, _: Group, operation: &[u8]) -> Vec<u8> {
+        let (name, value) =
+            operation.split_at(operation.iter().position(|byte| *byte == b' ').unwrap_or(operation.len()));
+        match name {
+            b"SET" => {
+                *state = Some(value[1..].to_vec());
+                b"+OK\r\n".to_vec()
+            }
+            b"DEL" => format!(":{}\r\n", u8::from(state.take().is_some())).into_bytes(),
+            b"APPEND" => {
+                let text = state.get_or_insert_default();
+                text.extend_from_slice(&value[1..]);
+                format!(":{}\r\n", text.len()).into_bytes()
+            }
+            _ => self.read(state, Group(0), operation),
+        }
+    }
+
+    fn read(&self, state: &Self::State, _: Group, _: &[u8]) -> Vec<u8> {
+        match state {
+            None => b"$-1\r\n".to_vec(),
+            Some(value) => [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat(),
+        }
+    }
+}
+
+struct Run {
+    began: Instant,
+    ends: AtomicBool,
+    sessions: AtomicU64,
+    calls: Mutex<BTreeMap<u64, Vec<Call>>>,
+}
+
+impl Run {
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    /// One client after the other in one place: when one loses its connection, the next one begins.
+    fn client(&self, port: u16, seed: u64) {
+        let mut chance = Chance(seed);
+        while !self.ends.load(Ordering::Relaxed) {
+            let session = self.sessions.fetch_add(1, Ordering::Relaxed);
+            let Ok(mut connection) = Connection::new(port) else {
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            };
+            while !self.ends.load(Ordering::Relaxed) && self.call(&mut connection, session, &mut chance) {
+                std::thread::sleep(Duration::from_micros(chance.below(3000)));
+            }
+        }
+    }
+
+    /// Returns whether the connection lives.
+    fn call(&self, connection: &mut Connection, session: u64, chance: &mut Chance) -> bool {
+        let key = chance.below(KEYS);
+        let value = format!("{session}.{}", self.now());
+        let operation = match chance.below(10) {
+            0..=4 => "GET".to_owned(),
+            5..=7 => format!("SET {value}"),
+            8 => format!("APPEND {}", chance.below(10)),
+            _ => "DEL".to_owned(),
+        };
+        let kind = if operation == "GET" { Kind::Leader } else { Kind::Command };
+        let name = format!("key{key}");
+        let mut words: Vec<&[u8]> = operation.split(' ').map(str::as_bytes).collect();
+        words.insert(1, name.as_bytes());
+        let submitted = self.now();
+        let reply = connection.send(&words).and_then(|()| connection.reply());
+        let lives = reply.is_ok();
+        let outcome = match reply {
+            Ok(reply) if reply.starts_with(b"-TRYAGAIN") => Outcome::NotApplied,
+            Ok(reply) if reply.starts_with(b"-UNKNOWN") => Outcome::Unknown,
+            Ok(reply) => Outcome::Answered { at: self.now(), replies: vec![(Group(0), reply)], position: None },
+            Err(_) => Outcome::Unknown,
+        };
+        let groups: GroupSet = [Group(0)].into_iter().collect();
+        let operation = operation.into_bytes();
+        let call = Call { session, generation: 1, submitted, groups, operation, kind, outcome, observed: Vec::new() };
+        self.calls.lock().expect("nobody panics with it").entry(key).or_default().push(call);
+        lives
+    }
+}
+
+/// SplitMix64.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % bound
+    }
+}
+
+/// One fault after the other. Returns how many of each there were.
+fn torment(store: &mut Store, until: Instant, chance: &mut Chance) -> [u32; 3] {
+    let mut counts = [0; 3];
+    while Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(300 + chance.below(700)));
+        let node = format!("g{}.{}", 1 + chance.below(2), 1 + chance.below(3));
+        let what = chance.below(5).min(2) as usize;
+        counts[what] += 1;
+        match what {
+            0 => store.restart_gateway(),
+            1 => {
+                let (_, child) = store.nodes.children.iter().find(|(name, _)| *name == node).expect("it was started");
+                let pid = Pid::from_child(child);
+                kill_process(pid, Signal::STOP).expect("it is ours");
+                std::thread::sleep(Duration::from_millis(100 + chance.below(1500)));
+                kill_process(pid, Signal::CONT).expect("it is ours");
+            }
+            _ => {
+                store.nodes.kill(&node).expect("it runs");
+                std::thread::sleep(Duration::from_millis(chance.below(500)));
+                store.nodes.restart(&node).expect("it starts");
+                // A majority must have the keys: the next fault waits for this one to end.
+                std::thread::sleep(Duration::from_millis(1500));
+            }
+        }
+    }
+    counts
+}
+
+#[test]
+fn every_key_has_an_order_that_explains_all_replies() {
+    let seconds = number_of_environment("STENTOR_KV_SECONDS", 10);
+    let seed = number_of_environment("STENTOR_KV_SEED", 1);
+    let mut store = Store::start("shm", 2);
+    let run = Arc::new(Run {
+        began: Instant::now(),
+        ends: AtomicBool::new(false),
+        sessions: AtomicU64::new(0),
+        calls: Mutex::default(),
+    });
+    let port = store.gateway.port;
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|client| {
+            let run = Arc::clone(&run);
+            std::thread::spawn(move || run.client(port, seed * CLIENTS + client))
+        })
+        .collect();
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let faults = torment(&mut store, until, &mut Chance(seed));
+    std::thread::sleep(Duration::from_secs(2));
+    run.ends.store(true, Ordering::Relaxed);
+    clients.into_iter().for_each(|client| client.join().expect("it ends"));
+    let calls = std::mem::take(&mut *run.calls.lock().expect("nobody panics with it"));
+    let (mut answered, mut unknown) = (0, 0);
+    for (key, calls) in calls {
+        let mut history = History::new();
+        for call in calls {
+            answered += u64::from(call.answered().is_some());
+            unknown += u64::from(call.outcome == Outcome::Unknown);
+            history.push(call).expect("a possible call");
+        }
+        match decide(&history, &Key) {
+            Verdict::Kept(_) => {}
+            other => panic!("seed {seed}, key {key}: {other:?}"),
+        }
+    }
+    println!("seed {seed}: {answered} calls answered, {unknown} unknown, gateways, stops, kills: {faults:?}");
+    assert!(answered > 200 * seconds, "{answered} calls answered in {seconds} s");
+}
+
+#[test]
+fn a_stale_read_would_be_seen() {
+    let groups: GroupSet = [Group(0)].into_iter().collect();
+    let call = |kind, submitted, operation: &str, reply: &str| Call {
+        session: submitted,
+        generation: 1,
+        submitted,
+        groups,
+        operation: operation.into(),
+        kind,
+        outcome: Outcome::Answered { at: submitted + 1, replies: vec![(Group(0), reply.into())], position: None },
+        observed: Vec::new(),
+    };
+    let mut history = History::new();
+    for (at, operation, reply) in [(10, "SET a", "+OK\r\n"), (20, "APPEND b", ":2\r\n"), (30, "DEL", ":1\r\n")] {
+        history.push(call(Kind::Command, at, operation, reply)).unwrap();
+    }
+    history.push(call(Kind::Leader, 40, "GET", "$-1\r\n")).unwrap();
+    assert!(matches!(decide(&history, &Key), Verdict::Kept(_)));
+    history.push(call(Kind::Leader, 50, "GET", "$2\r\nab\r\n")).unwrap();
+    assert!(matches!(decide(&history, &Key), Verdict::Violated(_)));
+}

@@ -1,0 +1,80 @@
+//! A TCP client.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Longer than the gateway tries to get a command through.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Connection {
+    stream: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+impl Connection {
+    pub(crate) fn new(port: u16) -> io::Result<Connection> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Connection { reader: BufReader::new(stream.try_clone()?), stream })
+    }
+
+    pub(crate) fn to(port: u16) -> Connection {
+        Connection::new(port).expect("the gateway listens")
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Sends a request of these words.
+    pub(crate) fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend(format!("${}\r\n", word.len()).bytes());
+            bytes.extend_from_slice(word);
+            bytes.extend(b"\r\n");
+        }
+        self.write(&bytes)
+    }
+
+    /// Reads one reply, as it came.
+    pub(crate) fn reply(&mut self) -> io::Result<Vec<u8>> {
+        let (mut all, mut left) = (Vec::new(), 1u64);
+        while left > 0 {
+            left -= 1;
+            let from = all.len();
+            if self.reader.read_until(b'\n', &mut all)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let line = String::from_utf8_lossy(&all[from..]).trim().to_owned();
+            let number: i64 = line[1..].parse().unwrap_or(-1);
+            match line.as_bytes()[0] {
+                b'$' if number >= 0 => {
+                    let from = all.len();
+                    all.resize(from + number as usize + 2, 0);
+                    self.reader.read_exact(&mut all[from..])?;
+                }
+                b'*' if number > 0 => left += number as u64,
+                b'%' => left += 2 * number as u64,
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// Sends a request of the words of a line, and returns the reply in one line: its parts without `$` and lengths, by blanks.
+    pub(crate) fn ask(&mut self, line: &str) -> String {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        self.send(&words).expect("it is sent");
+        in_words(&self.reply().expect("a reply"))
+    }
+}
+
+/// A reply in one line.
+pub(crate) fn in_words(reply: &[u8]) -> String {
+    let text = String::from_utf8_lossy(reply);
+    let is_length = |line: &&str| line.starts_with('$') && *line != "$-1";
+    text.split_terminator("\r\n").filter(|line| !is_length(line)).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,7 @@
+//! The store as clients see it: real nodes, real gateways, TCP.
+#![forbid(unsafe_code)]
+
+mod chaos;
+mod connection;
+mod protocol;
+mod server;

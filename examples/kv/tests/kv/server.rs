@@ -1,0 +1,76 @@
+//! Nodes and gateways that end with the test.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use stentor_kv::demo::{Nodes, Shape};
+use stentor_testutil::TempDir;
+
+pub(crate) fn program() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_stentor-kv"))
+}
+
+/// A gateway, a process.
+pub(crate) struct Gateway {
+    child: Child,
+    pub(crate) port: u16,
+}
+
+impl Gateway {
+    /// Starts one, and waits until it is ready.
+    pub(crate) fn start(arguments: &[&str], port: u16) -> Gateway {
+        let listen = format!("127.0.0.1:{port}");
+        let mut child = Command::new(program())
+            .args(["gateway", "--listen", &listen])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program is built");
+        let mut line = String::new();
+        let output = child.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("it says when it is ready");
+        let port = line.trim().strip_prefix("ready at port ").and_then(|port| port.parse().ok());
+        Gateway { child, port: port.unwrap_or_else(|| panic!("it says: {line}")) }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A cluster with one gateway.
+pub(crate) struct Store {
+    pub(crate) gateway: Gateway,
+    pub(crate) nodes: Nodes,
+    pub(crate) directory: TempDir,
+}
+
+impl Store {
+    pub(crate) fn start(fabric: &str, groups: u16) -> Store {
+        let directory = TempDir::new();
+        let shape = Shape { fabric: fabric.to_owned(), groups, replicas: 3 };
+        let nodes = Nodes::start(&program(), &directory, &shape).expect("nodes start");
+        let gateway = Store::gateway(&directory, 0);
+        Store { gateway, nodes, directory }
+    }
+
+    fn gateway(directory: &Path, port: u16) -> Gateway {
+        let path = |name: &str| directory.join(name).to_str().expect("a plain path").to_owned();
+        let (config, sockets) = (path("cluster.toml"), path("sockets"));
+        Gateway::start(&["--config", &config, "--directory", &sockets], port)
+    }
+
+    /// Kills the gateway, and starts another one at the same port.
+    pub(crate) fn restart_gateway(&mut self) {
+        let port = self.gateway.port;
+        let _ = self.gateway.child.kill();
+        let _ = self.gateway.child.wait();
+        self.gateway = Store::gateway(&self.directory, port);
+    }
+}
