@@ -1,0 +1,85 @@
+//! A broadcast in mode `quorum`: it goes on when a process ends.
+//!
+//! `cargo run -p stentor --example broadcast_quorum` runs four processes of a broadcast in this one, turned by one thread. They say hello.
+//! Then one of them ends, and the others do without it. In mode `all` they would wait for it until an operator removes it.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use stentor::{Broadcast, Cluster, Heard, NotSent, WaitMode};
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+/// A majority of the three processes that do not send has to confirm a message: one of them may be down. A sender waits 100 ms for a
+/// process that is a window of 8 messages behind.
+const QUORUM: &str =
+    "[neb]\nmode = \"quorum\"\nfault_model = \"lying-sender\"\nfaults = 1\nwindow = 8\npatience_ms = 100\n";
+/// Nothing here takes longer, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The section `[neb]` is in the configuration only, so this cluster comes from a text.
+fn configuration() -> String {
+    let member = |(n, name)| format!("{{ id = \"{name}\", address = \"127.0.0.{n}:7101\" }}, ");
+    let members: String = (1..).zip(NAMES).map(member).collect();
+    format!("cluster = \"quorum\"\nfabric = \"shm\"\n{QUORUM}[[group]]\nid = \"all\"\nprocess = [ {members} ]\n")
+}
+
+/// Processes, each with the number of messages that it has heard.
+struct Processes(Vec<(Broadcast, u64)>);
+
+impl Processes {
+    /// Turns all of them until something is so.
+    fn until(&mut self, mut is_so: impl FnMut(&mut Self) -> Result<bool, NotSent>) -> Result<(), Box<dyn Error>> {
+        let since = Instant::now();
+        while !is_so(self)? {
+            for (process, heard) in &mut self.0 {
+                let _ = process.turn(|event| *heard += u64::from(matches!(event, Heard::Message { .. })))?;
+            }
+            if since.elapsed() > PATIENCE {
+                return Err("nothing happens any more".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets one process send messages, and all hear them. What does not fit the window is sent later.
+    fn send(&mut self, from: usize, count: u64) -> Result<(), Box<dyn Error>> {
+        let (due, mut sent) = (self.0[from].1 + count, 0);
+        self.until(|processes| {
+            while sent < count {
+                match processes.0[from].0.send(b"hello") {
+                    Ok(_) => sent += 1,
+                    Err(NotSent::NotBegun | NotSent::Full) => break,
+                    Err(why) => return Err(why),
+                }
+            }
+            Ok(processes.0.iter().all(|(_, heard)| *heard == due))
+        })
+    }
+
+    fn tell(&self) {
+        for (process, heard) in &self.0 {
+            println!("{} has heard {heard} messages, and does without {:?}", process.name(), process.absent());
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let directory = std::env::temp_dir().join(format!("stentor-quorum-{}", std::process::id()));
+    std::fs::create_dir_all(&directory)?;
+    std::fs::write(directory.join("cluster.toml"), configuration())?;
+    let cluster = Cluster::load(directory.join("cluster.toml"))?.in_directory(directory.join("sockets"));
+    // One thread turns all of them, so none may spin while it has nothing to do.
+    let start = |name| Ok((cluster.broadcast(name).wait(WaitMode::BLOCK).start()?, 0));
+    let mut processes = Processes(NAMES.into_iter().map(start).collect::<Result<_, Box<dyn Error>>>()?);
+
+    for from in 0..NAMES.len() {
+        processes.send(from, 1)?;
+    }
+    processes.tell();
+    println!("d ends");
+    processes.0.truncate(3);
+    processes.send(0, 20)?;
+    processes.tell();
+    drop(processes);
+    Ok(std::fs::remove_dir_all(directory)?)
+}
