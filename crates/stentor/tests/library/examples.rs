@@ -1,4 +1,4 @@
-//! The examples of channels, of the broadcast, of embedded clients, of locks and of the simulation do what they say.
+//! The examples do what they say. Those that measure are not here.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -54,6 +54,11 @@ impl Drop for Running {
     }
 }
 
+/// Runs an example that needs nobody to its end, and returns what it printed.
+fn lines_of(name: &str) -> Vec<String> {
+    Running::start(name, &[], &TempDir::new(), Stdio::null()).end()
+}
+
 /// The program of an example. `cargo test` builds them all, but for a test that is named by `--test`.
 fn example(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("this program");
@@ -79,9 +84,7 @@ fn ends_of_the_channel_example_talk() {
 
 #[test]
 fn tasks_of_the_tokio_example_get_their_sums() {
-    let directory = TempDir::new();
-    let lines = Running::start("channel_tokio", &[], &directory, Stdio::null()).end();
-    assert_eq!(lines, ["channel 1: 60", "channel 2: 60", "channel 3: 60"]);
+    assert_eq!(lines_of("channel_tokio"), ["channel 1: 60", "channel 2: 60", "channel 3: 60"]);
 }
 
 #[test]
@@ -108,21 +111,23 @@ fn processes_of_the_broadcast_example_hear_each_other() {
 
 #[test]
 fn servers_of_the_embedded_example_are_their_own_clients() {
-    let directory = TempDir::new();
-    let lines = Running::start("embedded", &[], &directory, Stdio::null()).end();
-    assert_eq!(lines, ["a: 5", "b: 10", "c: 15"]);
+    assert_eq!(lines_of("embedded"), ["a: 5", "b: 10", "c: 15"]);
+}
+
+/// Starts the nodes `g1.1` to `g1.3` of an example, which reads a configuration.
+fn nodes(name: &str, directory: &TempDir) -> Vec<Running> {
+    let member = |n: u32| format!("{{ id = \"g1.{n}\", address = \"127.0.0.{n}:7101\" }}, ");
+    let members: String = (1..=3).map(member).collect();
+    let text = format!("cluster = \"{name}\"\nfabric = \"shm\"\n[[group]]\nid = \"g1\"\nprocess = [ {members} ]\n");
+    std::fs::write(directory.join("cluster.toml"), text).unwrap();
+    (1..=3).map(|n| Running::start(name, &[&format!("g1.{n}")], directory, Stdio::null())).collect()
 }
 
 /// Who has the lock is killed, and so is a node: the lock goes on to who waits, under a larger number.
 #[test]
 fn locks_of_the_example_go_on_when_their_holder_dies() {
     let directory = TempDir::new();
-    let member = |n: u32| format!("{{ id = \"g1.{n}\", address = \"127.0.0.{n}:7101\" }}, ");
-    let members: String = (1..=3).map(member).collect();
-    let text = format!("cluster = \"locks\"\nfabric = \"shm\"\n[[group]]\nid = \"g1\"\nprocess = [ {members} ]\n");
-    std::fs::write(directory.join("cluster.toml"), text).unwrap();
-    let node = |n: u32| Running::start("locks", &[&format!("g1.{n}")], &directory, Stdio::null());
-    let mut nodes: Vec<Running> = (1..=3).map(node).collect();
+    let mut nodes = nodes("locks", &directory);
     let take = || Running::start("locks", &["take", "door"], &directory, Stdio::piped());
     let number = |line: String| line.strip_prefix("door is ours, number ").expect("it is ours").parse::<u64>().unwrap();
     let first = take();
@@ -158,7 +163,145 @@ fn locks_of_the_example_go_on_when_their_holder_dies() {
 
 #[test]
 fn the_simulated_locks_pass() {
-    let directory = TempDir::new();
-    let lines = Running::start("simulated_locks", &[], &directory, Stdio::null()).end();
+    let lines = lines_of("simulated_locks");
     assert!(lines[0].starts_with("200 seeds, "), "{lines:?}");
+}
+
+#[test]
+fn the_observer_of_the_example_sees_the_commands_and_goes_on_from_its_file() {
+    let directory = TempDir::new();
+    let _nodes = nodes("counter", &directory);
+    let add = || Running::start("counter", &[], &directory, Stdio::null()).end();
+    let observe = || Running::start("observe", &["g1", "position"], &directory, Stdio::null());
+    let next_command = |observer: &Running| {
+        let is_command = |line: &String| line.ends_with(r": \x05\x00\x00\x00\x00\x00\x00\x00");
+        let line = std::iter::repeat_with(|| observer.next_line()).find(is_command).expect("one comes");
+        line.split_whitespace().next().and_then(|index| index.parse::<u64>().ok()).expect("an index")
+    };
+    let observer = observe();
+    // It sees what is applied from here on, or the state with the first command.
+    assert!(add()[0].starts_with("5 at "));
+    assert!(observer.next_line().contains(' '));
+    assert!(add()[0].starts_with("10 at "));
+    let first = next_command(&observer);
+    // It writes its position down in a pause of a second.
+    let since = Instant::now();
+    while !directory.join("position").exists() {
+        assert!(since.elapsed() < PATIENCE, "nothing is written");
+        thread::sleep(Duration::from_millis(20));
+    }
+    drop(observer);
+    assert!(add()[0].starts_with("15 at "));
+    assert!(next_command(&observe()) > first);
+}
+
+#[test]
+fn items_of_the_queue_are_popped_once_and_none_is_lost() {
+    let popped = ["client 0: =one", "client 1: =two", "client 0: =three", "client 1: long", "left: 1"];
+    assert_eq!(lines_of("queue"), popped);
+}
+
+/// The last number is that of places in the order. Another one than these may come if the leader changes meanwhile.
+#[test]
+fn leader_reads_see_the_last_write() {
+    let lines = lines_of("leader_read");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for (line, how) in lines.iter().zip(["leader", "ordered"]) {
+        assert!(line.starts_with(&format!("{how}: 50 of 50 reads saw the last write")), "{line}");
+    }
+}
+
+#[test]
+fn reads_after_a_position_see_the_write() {
+    assert_eq!(lines_of("after_position"), ["0 of 400 reads missed the write"]);
+}
+
+/// Whether a payment was made before its process died is a matter of luck. It is made once in any case.
+#[test]
+fn a_payment_whose_outcome_is_unknown_is_made_once() {
+    let lines = lines_of("resolve_unknown");
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    for (line, (number, left)) in lines.iter().zip([(1, 95), (2, 90), (3, 85)]) {
+        let what = line.strip_prefix(&format!("payment {number}: it "));
+        let what = what.and_then(|line| line.strip_suffix(&format!(", and {left} is left")));
+        assert!(matches!(what, Some("was made" | "is made now")), "{line}");
+    }
+}
+
+#[test]
+fn reminders_come_in_the_order_of_their_times() {
+    let lines = lines_of("reminders");
+    assert_eq!(lines[..2], ["in 400 ms: eat the cake", "in 200 ms: bake the cake"]);
+    assert!(lines[2].starts_with("now: bake the cake (") && lines[3].starts_with("now: eat the cake ("), "{lines:?}");
+}
+
+#[test]
+fn money_between_two_groups_is_never_seen_on_its_way() {
+    let lines = lines_of("two_groups");
+    assert_eq!(lines, ["50 reads of both banks, and 0 with a wrong sum", "after 200 transfers: [402, 1598]"]);
+}
+
+#[test]
+fn a_broadcast_in_mode_quorum_goes_on_without_a_process() {
+    let heard = |name, count, without| format!("{name} has heard {count} messages, and does without {without}");
+    let before = ["a", "b", "c", "d"].map(|name| heard(name, 4, "[]"));
+    let after = ["a", "b", "c"].map(|name| heard(name, 24, "[\"d\"]"));
+    assert_eq!(lines_of("broadcast_quorum"), [&before[..], &["d ends".to_owned()], &after].concat());
+}
+
+#[test]
+fn a_liar_splits_nobody_and_is_proven_to_lie() {
+    let lines = lines_of("broadcast_liar");
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("d signed both under ")), "{lines:?}");
+    assert_eq!(lines[3], "0 messages were heard differently");
+}
+
+/// Where libfabric is not installed the example says so.
+#[test]
+fn a_channel_over_libfabric_carries_messages_where_there_is_a_provider() {
+    let lines = lines_of("channel_ofi");
+    let came_back = [3, 3, 100_000].map(|bytes| format!("{bytes} bytes came back: true"));
+    assert!(lines == came_back || lines.len() == 1 && lines[0].contains("libfabric"), "{lines:?}");
+}
+
+#[test]
+fn an_event_loop_turns_nodes_and_serves_a_socket() {
+    let lines = lines_of("event_loop");
+    let counted = ["the counter is 5", "the counter is 10", "the counter is 15"];
+    assert_eq!(lines[..3], counted);
+    assert!(lines[3].strip_prefix("the leader is ").is_some_and(|name| ["a", "b", "c"].contains(&name)), "{lines:?}");
+    assert_eq!(lines[4..], ["the loop slept: true"]);
+}
+
+#[test]
+fn tasks_of_a_client_in_tokio_are_all_answered() {
+    assert_eq!(lines_of("client_tokio"), ["20 tasks are done, and the counter is 420"]);
+}
+
+#[test]
+fn the_status_of_a_node_shows_how_a_leader_leaves_and_comes_back() {
+    let lines = lines_of("node_status");
+    let name_before = |line: &str, rest| line.strip_suffix(rest).map(str::to_owned);
+    let stopped = lines.iter().find_map(|line| name_before(line, " is stopped")).expect("one is stopped");
+    let at = |what: &str| lines.iter().position(|line| *line == format!("{stopped} {what}")).expect("it is there");
+    let (stops, starts) = (at("is stopped"), at("is started again"));
+    let led = |line: &String| line.contains(" leads, ") || line.contains(" follows ");
+    assert!(lines[..stops].iter().any(led) && lines[stops..starts].iter().any(led), "{lines:?}");
+    let last = lines.last().expect("there are lines");
+    assert!(
+        last.starts_with(&format!("{stopped} follows ")) || last.starts_with(&format!("{stopped} leads")),
+        "{last}"
+    );
+}
+
+#[test]
+fn appointed_members_lead() {
+    assert_eq!(lines_of("own_election"), ["a leads", "c is appointed", "c leads", "b is appointed", "b leads"]);
+}
+
+#[test]
+fn a_bridge_carries_the_order_of_one_cluster_to_another() {
+    let lines = lines_of("two_clusters");
+    assert_eq!(lines[lines.len() - 2..], ["near: one order each", "far: one order each"]);
 }
