@@ -16,7 +16,7 @@ const QUORUM: &str =
 /// Nothing here takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The section `[neb]` is in the configuration only, so this cluster comes from a text.
+/// `ClusterBuilder` knows no section `[neb]`, so this cluster comes from a text.
 fn configuration() -> String {
     let member = |(n, name)| format!("{{ id = \"{name}\", address = \"127.0.0.{n}:7101\" }}, ");
     let members: String = (1..).zip(NAMES).map(member).collect();

@@ -54,7 +54,8 @@ fn watch(set: impl AsFd, descriptor: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Answers each question with the name of the leader. Returns whether the other end is still there.
+/// Answers each question with the name of the leader. Returns whether the other end is still there. This is a system call in every round: a
+/// loop that is often busy looks less often.
 fn answer(socket: &mut UnixStream, node: &Node<Counter>) -> io::Result<bool> {
     match socket.read(&mut [0; 64]) {
         Ok(0) => Ok(false),
@@ -86,8 +87,12 @@ fn serve(mut nodes: Vec<Node<Counter>>, mut socket: UnixStream) -> Result<u64, F
         // A node has another descriptor after a panic of its state machine, and when clients are embedded in it. So ask before each sleep.
         nodes.iter().try_for_each(|node| watch(&set, node))?;
         let longest = wake_at.map_or_else(Default::default, |at| at.saturating_duration_since(Instant::now()));
-        epoll::wait(&set, rustix::buffer::spare_capacity(&mut events), Some(&Timespec::try_from(longest)?))?;
-        // Which descriptor it was does not matter here: the next round looks at everything.
+        let longest = Timespec::try_from(longest)?;
+        match epoll::wait(&set, rustix::buffer::spare_capacity(&mut events), Some(&longest)) {
+            // Which descriptor it was does not matter here: the next round looks at everything. It does so after a signal, too.
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
         events.clear();
         sleeps += 1;
     }

@@ -3,8 +3,8 @@
 //! `cargo run -p stentor --example own_election` runs three members of a group in one thread and appoints one after the other. Safety never
 //! depends on an election. An election that is wrong costs time, because ballots and majorities protect what is agreed.
 //!
-//! A node elects by heartbeats, and only the command can replace that so far (`stentor node --zookeeper`). So this program is made of the
-//! parts below a node: the feature `unstable-core` and the crate `stentor-election`, whose documentation has the rules.
+//! A node elects by heartbeats. The feature `unstable-core` has `NodeBuilder::start_hooked`, by which a program replaces that. This one
+//! turns members without nodes, which is shorter. The documentation of the crate `stentor-election` has the rules of an election.
 
 use std::cell::Cell;
 use std::error::Error;
