@@ -96,6 +96,7 @@ fn serve(mut nodes: Vec<Node<Counter>>, mut socket: UnixStream) -> Result<u64, F
         events.clear();
         sleeps += 1;
     }
+    // The nodes end here as if their process had died. For an orderly end call `Stopper::stop`, and turn until `Turn::Stopped`.
     Ok(sleeps)
 }
 
