@@ -83,6 +83,13 @@ impl ClientActor {
 
     /// All groups have answered a command of the session.
     pub(super) fn answered(&mut self, now_ns: u64, kind: Kind, refused: Option<(GroupId, Outcome)>) {
+        self.take_answer(now_ns, kind, refused);
+        if let (Kind::Widen, Some((group, Outcome::SessionNotOpen))) = (kind, refused) {
+            self.has_ended_in(group);
+        }
+    }
+
+    fn take_answer(&mut self, now_ns: u64, kind: Kind, refused: Option<(GroupId, Outcome)>) {
         let shared = Rc::clone(&self.shared);
         let mut disk = shared.disks[usize::from(self.id.0)].borrow_mut();
         let Some(caller) = &self.caller else { return };
@@ -119,10 +126,6 @@ impl ClientActor {
             Kind::Widen => {
                 disk.key = Some(caller.key());
                 counts.sessions_widened += u64::from(refused.is_none());
-                if let Some((group, Outcome::SessionNotOpen)) = refused {
-                    drop((disk, counts));
-                    self.has_ended_in(group);
-                }
             }
             Kind::TakeUp if refused.is_some_and(|(_, outcome)| passes(outcome)) => counts.takings_up_refused += 1,
             Kind::TakeUp => {
