@@ -32,6 +32,7 @@ mod purity;
 mod regression;
 mod roce;
 mod runner;
+mod services;
 mod slow;
 mod source;
 mod step;

@@ -61,6 +61,16 @@ pub(crate) const NIGHTLY: &[Step] = &[
         run: crate::chaos::service_long,
     },
     Step {
+        name: "store",
+        what: "100 runs of a minute of the example store under faults, a seed each: every key has an order that explains all replies",
+        run: crate::services::store_long,
+    },
+    Step {
+        name: "store-compare",
+        what: "the example store beside a Redis server and etcd, five runs in turns",
+        run: crate::services::compare,
+    },
+    Step {
         name: "observers",
         what: "an observer that is stopped for a minute, and a hundred that get spare time only: nobody is slowed down, none has a gap",
         run: observers,

@@ -12,7 +12,7 @@ use crate::step::{Component, Outcome, Step};
 use crate::workspace::{Package, Workspace};
 use crate::{
     api, bindings, campaign, chaos, failover, features, layers, lengths, licences, loom, modules, ofi, oracle,
-    programs, purity, roce, slow, unsafety, verbs, zookeeper,
+    programs, purity, roce, services, slow, unsafety, verbs, zookeeper,
 };
 
 /// Everything that must hold before a change is merged. Quick ones first.
@@ -86,6 +86,11 @@ pub(crate) const TEST: &[Step] = &[
         name: "chaos",
         what: "half a minute of kills, stops, cuts, losses, moves and restarts on shm and on roce, and a service for some seconds more: every property, no hang",
         run: chaos::step,
+    },
+    Step {
+        name: "redis-py",
+        what: "the tests of a Redis client for the commands that the example store has",
+        run: services::redis_py,
     },
     Step {
         name: "operators",

@@ -325,13 +325,16 @@ impl<'a> Reader<'a, '_> {
         let number = integer(self.words[1])?;
         let ms = number.checked_mul(unit).ok_or("ERR invalid expire time in 'expire' command")?;
         let ends = if absolute { Ends::At(ms) } else { Ends::In(ms) };
+        let mut options = SetOptions { ends, ..SetOptions::default() };
         let mut name = [0; 16];
-        let options = match self.words.get(2).map(|word| lower(word, &mut name).unwrap_or_default()) {
-            None => SetOptions { ends, ..SetOptions::default() },
-            Some("nx") => SetOptions { ends, nx: true, ..SetOptions::default() },
-            Some("xx") => SetOptions { ends, xx: true, ..SetOptions::default() },
-            Some(_) => return Err("ERR Unsupported option: of NX, XX, GT and LT there are NX and XX".into()),
-        };
+        match self.words.get(2).map(|word| lower(word, &mut name).unwrap_or_default()) {
+            None => {}
+            Some("nx") => options.nx = true,
+            Some("xx") => options.xx = true,
+            Some("gt") => options.gt = true,
+            Some("lt") => options.lt = true,
+            Some(_) => return Err("ERR Unsupported option".into()),
+        }
         Ok(self.one(Op::Expire, Shape::Plain, &[self.words[0], &options.to_bytes()]))
     }
 

@@ -245,6 +245,10 @@ impl Machine {
             return Value::Integer(0).write(out);
         }
         let ends = end_of(options.ends, at.time);
+        let before = if entry.ends == 0 { u64::MAX } else { entry.ends };
+        if (options.gt && ends <= before) || (options.lt && ends >= before) {
+            return Value::Integer(0).write(out);
+        }
         if ends <= at.time {
             self.store.remove(key);
         } else {

@@ -92,6 +92,10 @@ pub struct SetOptions {
     pub get: bool,
     /// The end stays as it is.
     pub keep_ttl: bool,
+    /// Only if the end is later than the one that is set; never counts as the latest.
+    pub gt: bool,
+    /// Only if the end is earlier.
+    pub lt: bool,
     /// When it ends.
     pub ends: Ends,
 }
@@ -121,7 +125,8 @@ impl SetOptions {
             Ends::At(ms) => (2, ms),
         };
         let mut bytes = [0; Self::BYTES];
-        bytes[0] = u8::from(self.nx) | u8::from(self.xx) << 1 | u8::from(self.get) << 2 | u8::from(self.keep_ttl) << 3;
+        let flags = [self.nx, self.xx, self.get, self.keep_ttl, self.gt, self.lt];
+        bytes[0] = flags.into_iter().rev().fold(0, |all, flag| all << 1 | u8::from(flag));
         bytes[1] = unit;
         bytes[2..].copy_from_slice(&ms.to_le_bytes());
         bytes
@@ -139,7 +144,7 @@ impl SetOptions {
             _ => return None,
         };
         let has = |bit: u8| flags >> bit & 1 == 1;
-        Some(SetOptions { nx: has(0), xx: has(1), get: has(2), keep_ttl: has(3), ends })
+        Some(SetOptions { nx: has(0), xx: has(1), get: has(2), keep_ttl: has(3), gt: has(4), lt: has(5), ends })
     }
 }
 
@@ -423,10 +428,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn options_are_read_as_written(flags in 0u8..16, unit in 0u8..3, ms in any::<i64>()) {
+        fn options_are_read_as_written(flags in 0u8..64, unit in 0u8..3, ms in any::<i64>()) {
             let ends = [Ends::Never, Ends::In(ms), Ends::At(ms)][usize::from(unit)];
             let has = |bit: u8| flags >> bit & 1 == 1;
-            let options = SetOptions { nx: has(0), xx: has(1), get: has(2), keep_ttl: has(3), ends };
+            let (gt, lt) = (has(4), has(5));
+            let options = SetOptions { nx: has(0), xx: has(1), get: has(2), keep_ttl: has(3), gt, lt, ends };
             prop_assert_eq!(SetOptions::from_bytes(&options.to_bytes()), Some(options));
         }
 

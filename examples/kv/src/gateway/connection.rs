@@ -214,6 +214,10 @@ impl Connection {
     fn take_request(&mut self, words: &[&[u8]], desk: &mut Desk<'_>) -> Step {
         let read = command::read(words, desk.groups, desk.item);
         let queues = self.transaction.is_some();
+        let own = match &read {
+            Ok(Wanted::Own(own)) => Some(*own),
+            _ => None,
+        };
         let step = match read {
             Err(why) => {
                 if let Some(transaction) = &mut self.transaction {
@@ -234,6 +238,9 @@ impl Connection {
                 Step::Next
             }
         };
+        if matches!(own, Some(Own::Config)) && words[1].eq_ignore_ascii_case(b"resetstat") {
+            *desk.requests = 0;
+        }
         *desk.requests += u64::from(!matches!(step, Step::Wait));
         step
     }
@@ -382,7 +389,8 @@ impl Connection {
                 });
             }
             Own::Client => {
-                let known = own::Known { number: self.number, name: self.name.clone() };
+                let known =
+                    own::Known { number: self.number, name: self.name.clone(), address: self.stream.peer_addr().ok() };
                 let mut name = None;
                 self.answer_with(|writer| name = own::client(words, &known, writer));
                 if let Some(name) = name {

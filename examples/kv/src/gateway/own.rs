@@ -1,5 +1,6 @@
 //! What a gateway answers by itself.
 
+use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::glob::matches;
@@ -23,6 +24,7 @@ pub(super) struct Facts {
 pub(super) struct Known {
     pub(super) number: u64,
     pub(super) name: Vec<u8>,
+    pub(super) address: Option<SocketAddr>,
 }
 
 /// Reads HELLO: the version that is asked for, and the client's name.
@@ -65,7 +67,10 @@ pub(super) fn hello(number: u64, writer: &mut Writer<'_>) {
 
 /// Answers CLIENT. Returns the name that the client has given itself.
 pub(super) fn client(words: &[&[u8]], known: &Known, writer: &mut Writer<'_>) -> Option<Vec<u8>> {
-    let line = || format!("id={} name={}", known.number, known.name.escape_ascii());
+    let line = || {
+        let address = known.address.map_or_else(String::new, |address| address.to_string());
+        format!("id={} addr={address} name={} db=0", known.number, known.name.escape_ascii())
+    };
     match (words[1].to_ascii_lowercase().as_slice(), words.len()) {
         (b"id", 2) => writer.integer(known.number as i64),
         (b"getname", 2) if known.name.is_empty() => writer.nil(),
@@ -139,9 +144,9 @@ fn info(facts: &Facts, writer: &mut Writer<'_>) {
     let Facts { clients, requests, groups, seconds, port } = facts;
     let version = env!("CARGO_PKG_VERSION");
     let text = format!(
-        "# Server\r\nredis_version:{REDIS_VERSION}\r\nstentor_version:{version}\r\nredis_mode:standalone\r\ntcp_port:{port}\r\n\
+        "# Server\r\nredis_version:{REDIS_VERSION}\r\nstentor_version:{version}\r\nredis_mode:standalone\r\narch_bits:64\r\ntcp_port:{port}\r\n\
          uptime_in_seconds:{seconds}\r\n\r\n# Clients\r\nconnected_clients:{clients}\r\n\r\n# Stats\r\n\
-         total_commands_processed:{requests}\r\n\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n# Stentor\r\n\
+         total_commands_processed:{requests}\r\n\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n# Stentor\r\n\
          partitions:{groups}\r\n"
     );
     writer.bulk(text.as_bytes());
