@@ -1,0 +1,168 @@
+//! The command line.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use stentor::Cluster;
+
+/// A bank whose accounts are spread over several groups.
+#[derive(Parser, Debug)]
+#[command(name = "bank", version, after_help = "Exit codes: 0 good, 1 a cut was wrong, 2 anything else that failed.")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) place: Where,
+    #[command(subcommand)]
+    pub(crate) action: Action,
+}
+
+/// Which cluster.
+#[derive(Args, Debug)]
+pub(crate) struct Where {
+    /// The configuration of the cluster; `stentor config init` writes one
+    #[arg(long, global = true, default_value = "cluster.toml", value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Where the processes of this host have their sockets, if not where it is usual
+    #[arg(long, global = true, value_name = "DIRECTORY")]
+    pub(crate) sockets: Option<PathBuf>,
+}
+
+impl Where {
+    /// Reads the configuration.
+    pub(crate) fn cluster(&self) -> Result<Cluster> {
+        let cluster = Cluster::load(&self.config)?;
+        Ok(match &self.sockets {
+            Some(directory) => cluster.in_directory(directory),
+            None => cluster,
+        })
+    }
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Action {
+    /// Start a cluster of real processes, transfer with several clients, kill some, and check the sum at every cut
+    Demo(Demo),
+    /// Run one node
+    Node {
+        /// Its name in the configuration
+        id: String,
+        /// End when the standard input ends, which it does when the process that started this one dies
+        #[arg(long, hide = true)]
+        with_parent: bool,
+    },
+    /// Transfer at random, as a client of `bank demo`
+    #[command(hide = true)]
+    Teller(TellerArguments),
+    /// Open an account
+    Open {
+        account: u64,
+        /// What is deposited at once
+        #[arg(default_value_t = 0)]
+        amount: u64,
+    },
+    /// Pay in
+    Deposit { account: u64, amount: u64 },
+    /// Pay out
+    Withdraw { account: u64, amount: u64 },
+    /// Transfer from one account to another
+    Transfer { from: u64, to: u64, amount: u64 },
+    /// Print the sums of all groups at one place in their order
+    Sum,
+    /// End transfers that their clients have left in flight
+    Finish {
+        /// Only those that were begun so long ago
+        #[arg(long, default_value = "10s", value_name = "TIME")]
+        older_than: Time,
+        /// Take them back instead of paying them out
+        #[arg(long)]
+        cancel: bool,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// What carries the messages
+    #[arg(long, value_enum, default_value_t = Fabric::Shm)]
+    pub(crate) fabric: Fabric,
+    /// Groups of three processes
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub(crate) groups: u8,
+    /// Transfers of all clients together
+    #[arg(long, default_value_t = 3000)]
+    pub(crate) transfers: u64,
+    /// Clients that transfer at the same time
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub(crate) clients: u8,
+    /// Kill the process that leads the first group, and a client, and start them again
+    #[arg(long)]
+    pub(crate) kills: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TellerArguments {
+    /// What it writes down
+    #[arg(long)]
+    pub(crate) journal: PathBuf,
+    /// After how many transfers it ends, those of its earlier processes included
+    #[arg(long)]
+    pub(crate) transfers: u64,
+    /// The first accounts, from 0 to this number, are those that it uses
+    #[arg(long)]
+    pub(crate) accounts: u64,
+    /// What its choices follow from
+    #[arg(long)]
+    pub(crate) seed: u64,
+}
+
+/// A fabric that needs nothing but this host.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fabric {
+    /// Shared memory
+    Shm,
+    /// RoCEv2 in user space
+    Roce,
+}
+
+/// A length of time: a number and `ms` or `s`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Time(Duration);
+
+impl From<Time> for Duration {
+    fn from(time: Time) -> Duration {
+        time.0
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ms", self.0.as_millis())
+    }
+}
+
+impl FromStr for Time {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Time, String> {
+        let number = |digits: &str| digits.parse::<u64>().ok();
+        let ms = text.strip_suffix("ms").and_then(number).map(Duration::from_millis);
+        let s = || text.strip_suffix('s').and_then(number).map(Duration::from_secs);
+        ms.or_else(s).map(Time).ok_or_else(|| format!("`{text}` is no length of time: write `500ms` or `10s`"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        assert_eq!("10s".parse(), Ok(Time(Duration::from_secs(10))));
+        assert_eq!("5ms".parse(), Ok(Time(Duration::from_millis(5))));
+        for wrong in ["", "s", "10", "-1s", "1 s"] {
+            assert!(wrong.parse::<Time>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The demonstration: a cluster of real processes, clients that transfer, one that reads cuts, and processes that are killed.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use stentor::{Client, Cluster, Group};
+use stentor_bank::{Account, Command, Counts, Cut, TellerError, Verdict, call, finish_old};
+
+use crate::args::{Demo, Fabric};
+use crate::node::LEADS;
+use crate::processes::{Running, Starter};
+
+/// Members of each group.
+const MEMBERS: u8 = 3;
+/// Accounts of each group, and what is on each at the beginning.
+const ACCOUNTS: u64 = 4;
+const AMOUNT: u64 = 1000;
+/// Nothing takes longer, unless it hangs.
+const LONG: Duration = Duration::from_secs(120);
+const LOOK: Duration = Duration::from_millis(2);
+/// The pause between two cuts: as many as can be read would take the processors from the transfers.
+const BETWEEN_CUTS: Duration = Duration::from_millis(1);
+/// How long a killed node is away.
+const AWAY: Duration = Duration::from_millis(200);
+
+/// Runs it. The code is 1 if a cut was wrong.
+pub(crate) fn run(demo: &Demo) -> Result<ExitCode> {
+    let begin = Instant::now();
+    let directory = Directory::new()?;
+    fs::write(directory.0.join("key"), "a key of this demonstration: 0123456789abcdef")?;
+    fs::write(directory.0.join("cluster.toml"), configuration(demo))?;
+    let cluster = Cluster::load(directory.0.join("cluster.toml"))?.in_directory(&directory.0);
+    let groups: Vec<Group> = cluster.groups().collect();
+    let starter = Starter::new(&directory.0)?;
+    let mut nodes = Nodes::start(&cluster, &starter)?;
+    let client = cluster.client().patience(LONG).connect().context("no client of the demonstration's nodes")?;
+    let accounts = ACCOUNTS * groups.len() as u64;
+    open_accounts(&client, &groups, accounts)?;
+    let sum = u128::from(accounts * AMOUNT);
+    println!(
+        "{} groups of {MEMBERS} processes, {accounts} accounts with {AMOUNT} each: {sum} in all ({:.1} s)",
+        groups.len(),
+        begin.elapsed().as_secs_f64()
+    );
+    let auditor = Auditor::start(client.clone(), groups.clone(), sum);
+    let begin = Instant::now();
+    let mut tellers = Tellers::start(demo, accounts, &directory.0, &starter)?;
+    if demo.kills {
+        tellers.wait_until(demo.transfers / 3)?;
+        nodes.kill_leader(&cluster, groups.first().copied(), &starter)?;
+        tellers.wait_until(demo.transfers / 2)?;
+        tellers.kill_one(&starter)?;
+    }
+    let counts = tellers.end()?;
+    let took = begin.elapsed();
+    let finished = finish_old(&client, &groups, Duration::ZERO, false)?;
+    let seen = auditor.end()?;
+    let last = Cut::read(&client, &groups)?;
+    client.close()?;
+    nodes.end()?;
+    let verdict = Report { counts, took, seen, last, sum, settled: finished.settled, cancelled: finished.cancelled };
+    Ok(verdict.print())
+}
+
+/// The text of `cluster.toml`.
+fn configuration(demo: &Demo) -> String {
+    let fabric = match demo.fabric {
+        Fabric::Shm => "fabric = \"shm\"\n",
+        Fabric::Roce => "fabric = \"roce\"\nkey = \"file:key\"\n",
+    };
+    // Demonstrations at the same time have addresses of their own, in most cases.
+    let network = 64 + std::process::id() % 128;
+    let member = |group: u8, n: u8| {
+        format!("{{ id = \"g{group}.{n}\", address = \"127.{network}.{group}.{n}:7101\" }}")
+    };
+    let group = |group: u8| {
+        let members: Vec<String> = (1..=MEMBERS).map(|n| member(group, n)).collect();
+        format!("[[group]]\nid = \"g{group}\"\nprocess = [ {} ]\n", members.join(", "))
+    };
+    let groups: String = (1..=demo.groups).map(group).collect();
+    format!(
+        "cluster = \"bank\"\n{fabric}[election]\nkind = \"heartbeat\"\ntimeout_min_ms = 300\ntimeout_max_ms = 600\n\
+         [limits]\nclients = 12\nmessage_bytes = 4096\nwindow = 64\nbody_ring_kib = 64\n{groups}"
+    )
+}
+
+fn open_accounts(client: &Client, groups: &[Group], accounts: u64) -> Result<()> {
+    for account in (0..accounts).map(Account) {
+        let home = account.home(groups).context("a cluster without groups")?;
+        call(client, home, Command::Open(account))?;
+        match call(client, home, Command::Deposit(account, AMOUNT))? {
+            Verdict::Balance(AMOUNT) => {}
+            other => bail!("a deposit to account {account} is replied {other:?}"),
+        }
+    }
+    Ok(())
+}
+
+/// A directory that goes with the demonstration.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Result<Directory> {
+        let path = std::env::temp_dir().join(format!("stentor-bank-{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Directory(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What cannot be removed stays among the temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The processes of the nodes, by name.
+struct Nodes(Vec<(String, Running)>);
+
+impl Nodes {
+    fn start(cluster: &Cluster, starter: &Starter) -> Result<Nodes> {
+        let names = cluster.groups().flat_map(|group| cluster.members(group));
+        let start = |name: &str| Ok((name.to_owned(), start_node(starter, name)?));
+        Ok(Nodes(names.map(start).collect::<Result<_>>()?))
+    }
+
+    /// Kills the node that leads this group, and starts it again when it was away for a while.
+    fn kill_leader(&mut self, cluster: &Cluster, group: Option<Group>, starter: &Starter) -> Result<()> {
+        let group = group.context("a cluster without groups")?;
+        let is_member = |name: &str| cluster.members(group).any(|member| member == name);
+        let since = Instant::now();
+        let (name, node) = loop {
+            let leader = self.0.iter_mut().find(|(name, node)| is_member(name) && node.last_line() == LEADS);
+            match leader {
+                Some((name, node)) => break (name.clone(), node),
+                None if since.elapsed() > LONG => bail!("nobody leads {}", cluster.group_name(group)),
+                None => thread::sleep(LOOK),
+            }
+        };
+        node.kill()?;
+        println!("{name}, which led {}, is killed", cluster.group_name(group));
+        thread::sleep(AWAY);
+        *node = start_node(starter, &name)?;
+        println!("{name} is started again");
+        Ok(())
+    }
+
+    fn end(self) -> Result<()> {
+        self.0.into_iter().try_for_each(|(_, node)| node.end().map(drop))
+    }
+}
+
+fn start_node(starter: &Starter, name: &str) -> Result<Running> {
+    starter.start(&["node", name, "--with-parent"])
+}
+
+/// The client processes that transfer.
+struct Tellers(Vec<(Vec<String>, Running)>);
+
+impl Tellers {
+    fn start(demo: &Demo, accounts: u64, directory: &Path, starter: &Starter) -> Result<Tellers> {
+        let clients = u64::from(demo.clients);
+        let start = |n: u64| {
+            // The first ones take what the division leaves.
+            let transfers = demo.transfers / clients + u64::from(n < demo.transfers % clients);
+            let journal = directory.join(format!("teller-{n}")).display().to_string();
+            let (accounts, transfers, n) = (accounts.to_string(), transfers.to_string(), n.to_string());
+            let words = ["teller", "--journal", &journal, "--transfers", &transfers, "--accounts", &accounts, "--seed", &n];
+            let running = starter.start(&words)?;
+            Ok((words.map(str::to_owned).to_vec(), running))
+        };
+        Ok(Tellers((0..clients).map(start).collect::<Result<_>>()?))
+    }
+
+    /// Waits until so many transfers have ended, or all clients have.
+    fn wait_until(&mut self, transfers: u64) -> Result<()> {
+        let since = Instant::now();
+        loop {
+            let ended: u64 = self.0.iter().map(|(_, teller)| counts(&teller.last_line()).ended()).sum();
+            let mut all_have_ended = true;
+            for (_, teller) in &mut self.0 {
+                all_have_ended &= teller.has_ended()?;
+            }
+            if ended >= transfers || all_have_ended {
+                return Ok(());
+            }
+            if since.elapsed() > LONG {
+                bail!("{ended} transfers in {LONG:?}: the groups do not answer");
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Kills a client that has not ended, and starts it again.
+    fn kill_one(&mut self, starter: &Starter) -> Result<()> {
+        for (words, teller) in &mut self.0 {
+            if !teller.has_ended()? {
+                teller.kill()?;
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                *teller = starter.start(&words)?;
+                println!("a client is killed, and started again with its journal");
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all, and adds up what they did.
+    fn end(mut self) -> Result<Counts> {
+        self.wait_until(u64::MAX)?;
+        let mut all = Counts::default();
+        for (_, teller) in self.0 {
+            let of = counts(&teller.end()?);
+            all.done += of.done;
+            all.refused += of.refused;
+            all.resolved += of.resolved;
+            all.given_up += of.given_up;
+        }
+        Ok(all)
+    }
+}
+
+/// Reads a line of a client; one that has printed none has done nothing.
+fn counts(line: &str) -> Counts {
+    serde_json::from_str(line).unwrap_or_default()
+}
+
+/// What the auditor has seen.
+#[derive(Debug, Default)]
+struct Seen {
+    cuts: u64,
+    /// The most that was in flight at a cut.
+    most_held: u128,
+    /// The longest time between two cuts.
+    longest: Duration,
+    wrong: Vec<String>,
+}
+
+/// A thread that reads cuts until it is told to end.
+struct Auditor {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Seen, TellerError>>,
+}
+
+impl Auditor {
+    fn start(client: Client, groups: Vec<Group>, sum: u128) -> Auditor {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            let (mut seen, mut last) = (Seen::default(), Instant::now());
+            while !told.load(Ordering::Relaxed) {
+                let cut = Cut::read(&client, &groups)?;
+                seen.cuts += 1;
+                seen.most_held = seen.most_held.max(cut.held());
+                seen.longest = seen.longest.max(last.elapsed());
+                last = Instant::now();
+                match cut.check() {
+                    Ok(found) if found == sum => {}
+                    Ok(found) => seen.wrong.push(format!("{found} instead of {sum}")),
+                    Err(wrong) => seen.wrong.push(wrong.to_string()),
+                }
+                thread::sleep(BETWEEN_CUTS);
+            }
+            Ok(seen)
+        });
+        Auditor { is_over, thread }
+    }
+
+    fn end(self) -> Result<Seen> {
+        self.is_over.store(true, Ordering::Relaxed);
+        match self.thread.join() {
+            Ok(seen) => Ok(seen.context("reading cuts")?),
+            Err(_) => bail!("the thread that reads cuts has panicked; its message is above"),
+        }
+    }
+}
+
+/// What the demonstration found.
+struct Report {
+    counts: Counts,
+    took: Duration,
+    seen: Seen,
+    last: Cut,
+    sum: u128,
+    settled: u64,
+    cancelled: u64,
+}
+
+impl Report {
+    fn print(&self) -> ExitCode {
+        let Counts { done, refused, resolved, given_up } = self.counts;
+        let (ended, took) = (self.counts.ended(), self.took.as_secs_f64());
+        println!("transfers  {ended} in {took:.1} s: {done} done, {refused} refused, {given_up} given up");
+        println!("unknown    {resolved} commands of which a client did not know what became of them, and found it out");
+        println!("left       {} transfers were in flight at the end: {} settled, {} taken back", self.settled + self.cancelled, self.settled, self.cancelled);
+        let Seen { cuts, most_held, longest, wrong } = &self.seen;
+        println!("cuts       {cuts}, at most {longest:.0?} apart; at most {most_held} in flight at one");
+        for what in wrong.iter().take(10) {
+            println!("WRONG CUT  {what}");
+        }
+        let last = self.last.check().is_ok_and(|sum| sum == self.sum) && self.last.held() == 0;
+        println!("sum        {} of {}; {} cuts were wrong", self.last.sum(), self.sum, wrong.len() + usize::from(!last));
+        if wrong.is_empty() && last { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}

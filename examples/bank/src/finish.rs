@@ -1,0 +1,76 @@
+//! Ends transfers that nobody else ends.
+
+use std::time::Duration;
+
+use stentor::{Client, Consistency, Group, Groups};
+
+use crate::teller::{TellerError, ask, call};
+use crate::transfer::{WrongReply, verdict};
+use crate::{Command, Leg, Query, Side, TransferId, Verdict};
+
+/// How many transfers were ended, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Finished {
+    /// The money went to the payee.
+    pub settled: u64,
+    /// It went back to the payer, or there was none.
+    pub cancelled: u64,
+}
+
+/// Ends all transfers that were reserved so long ago: settles those for which money is held, and takes the others back. With `cancels` it takes all back.
+///
+/// What a group has decided about a transfer does not change while the transfer is open. So it does not matter that one group is asked after the
+/// other. A client that was only slow is told that its transfer is closed.
+///
+/// # Errors
+/// If a group does not answer. Those that were ended stay so.
+pub fn finish_old(client: &Client, groups: &[Group], age: Duration, cancels: bool) -> Result<Finished, TellerError> {
+    let mut finished = Finished::default();
+    for group in groups {
+        let now = now(client, *group)?;
+        let mut behind = None;
+        loop {
+            let legs = match ask(client, *group, Query::Legs(behind))? {
+                Verdict::Legs(legs) => legs,
+                other => return Err(WrongReply::Verdict(other).into()),
+            };
+            let Some((last, _)) = legs.last() else { break };
+            behind = Some(*last);
+            for (id, leg) in legs {
+                if now.saturating_sub(leg.since) >= age.as_nanos() as u64 {
+                    match end(client, groups, id, leg, cancels)? {
+                        Verdict::Settled => finished.settled += 1,
+                        Verdict::Cancelled => finished.cancelled += 1,
+                        // Its own client was faster.
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    Ok(finished)
+}
+
+/// The time of a group. A read of the order has a place in it, so the time goes on also where nothing else happens.
+fn now(client: &Client, group: Group) -> Result<u64, TellerError> {
+    let query = serde_json::to_vec(&Query::Totals).map_err(WrongReply::from)?;
+    Ok(client.read(group, &query, Consistency::Ordered).wait()?.position().time)
+}
+
+/// Ends one transfer. Returns what its groups say.
+fn end(client: &Client, groups: &[Group], id: TransferId, leg: Leg, cancels: bool) -> Result<Verdict, TellerError> {
+    let homes = [leg.order.from.home(groups), leg.order.to.home(groups)];
+    let [Some(from), Some(to)] = homes else { return Err(TellerError::NoGroups) };
+    let both = Groups::from([from, to]);
+    let query = serde_json::to_vec(&Query::Leg(id)).map_err(WrongReply::from)?;
+    let answer = client.read([from, to], &query, Consistency::Ordered).wait()?;
+    let side = |group| match answer.of_group(group).map(verdict) {
+        Some(Ok(Verdict::Leg(leg))) => Ok(leg.map(|leg| leg.side)),
+        Some(Ok(other)) => Err(WrongReply::Verdict(other)),
+        Some(Err(error)) => Err(error),
+        None => Ok(None),
+    };
+    let settles = !cancels && side(from)? == Some(Side::Held) && side(to)? == Some(Side::Expected);
+    let command = if settles { Command::Settle(id) } else { Command::Cancel(id) };
+    call(client, both, command)
+}

@@ -1,0 +1,253 @@
+//! The accounts of one group, and its legs of transfers that are not closed.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Bound;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Account, Leg, Order, Refusal, Side, Totals, TransferId};
+
+/// What a group takes in all its deposits, at most. With up to 1024 groups all money is below 2^63, so no credit overflows.
+pub const DEPOSITS: u64 = 1 << 53;
+
+/// The accounts of one group. Its invariants, whatever comes:
+///
+/// - Only [`deposit`](Ledger::deposit) and [`withdraw`](Ledger::withdraw) change the counts of what was deposited and withdrawn, and by what they
+///   change a balance.
+/// - [`reserve`](Ledger::reserve) and [`cancel`](Ledger::cancel) leave the sum of balances and of what is held as it is.
+///   [`settle`](Ledger::settle) lowers it in the payer's group by as much as it raises it in the payee's.
+/// - No amount is lost by an overflow.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Ledger {
+    accounts: BTreeMap<Account, u64>,
+    legs: BTreeMap<TransferId, Leg>,
+    deposited: u64,
+    withdrawn: u64,
+}
+
+impl Ledger {
+    /// Opens an empty account.
+    ///
+    /// # Errors
+    /// If it is open.
+    pub fn open(&mut self, account: Account) -> Result<u64, Refusal> {
+        match self.accounts.entry(account) {
+            Entry::Occupied(_) => Err(Refusal::Exists(account)),
+            Entry::Vacant(free) => Ok(*free.insert(0)),
+        }
+    }
+
+    /// Pays in, and returns the balance.
+    ///
+    /// # Errors
+    /// If there is no such account, or the group takes no such amount.
+    pub fn deposit(&mut self, account: Account, amount: u64) -> Result<u64, Refusal> {
+        let deposited = self.deposited.checked_add(amount).filter(|all| *all <= DEPOSITS);
+        let deposited = deposited.filter(|_| amount > 0).ok_or(Refusal::Amount(amount))?;
+        let balance = self.credit(account, amount)?;
+        self.deposited = deposited;
+        Ok(balance)
+    }
+
+    /// Pays out, and returns the balance.
+    ///
+    /// # Errors
+    /// If there is no such account, or less on it.
+    pub fn withdraw(&mut self, account: Account, amount: u64) -> Result<u64, Refusal> {
+        let balance = self.debit(account, amount)?;
+        // It is below what was deposited in all groups.
+        self.withdrawn += amount;
+        Ok(balance)
+    }
+
+    /// Transfers between two accounts of this group, and returns the balance of the payer.
+    ///
+    /// # Errors
+    /// If one of them is not here, or the payer has less.
+    pub fn pay(&mut self, order: Order) -> Result<u64, Refusal> {
+        if !self.accounts.contains_key(&order.to) {
+            return Err(Refusal::NoAccount(order.to));
+        }
+        self.debit(order.from, order.amount)?;
+        self.credit(order.to, order.amount)?;
+        self.balance(order.from).ok_or(Refusal::NoAccount(order.from))
+    }
+
+    /// Makes the leg of a transfer between two groups.
+    ///
+    /// # Errors
+    /// If a leg of this name is there. Then nothing has changed, in both groups: they have the same legs.
+    pub fn reserve(&mut self, id: TransferId, number: u64, order: Order, since: u64) -> Result<Side, Refusal> {
+        if self.legs.contains_key(&id) {
+            return Err(Refusal::NumberInUse(number));
+        }
+        let has = |account| self.accounts.contains_key(&account);
+        let side = match (has(order.from), has(order.to)) {
+            (true, true) => Side::Refused(Refusal::OneGroup),
+            (true, false) => self.debit(order.from, order.amount).map_or_else(Side::Refused, |_| Side::Held),
+            (false, true) if order.amount <= DEPOSITS => Side::Expected,
+            (false, true) => Side::Refused(Refusal::Amount(order.amount)),
+            // It is one of the two that should be here.
+            (false, false) => Side::Refused(Refusal::NoAccount(order.from)),
+        };
+        self.legs.insert(id, Leg { order, side, since });
+        Ok(side)
+    }
+
+    /// Ends a transfer: drops what is held, or credits what is expected. Returns whether there was a leg of it.
+    pub fn settle(&mut self, id: TransferId) -> bool {
+        let Some(leg) = self.legs.remove(&id) else { return false };
+        if leg.side == Side::Expected {
+            self.pay_in(&leg.order.to, leg.order.amount);
+        }
+        true
+    }
+
+    /// Takes a transfer back: what is held goes back to its account. Returns whether there was a leg of it.
+    pub fn cancel(&mut self, id: TransferId) -> bool {
+        let Some(leg) = self.legs.remove(&id) else { return false };
+        if leg.side == Side::Held {
+            self.pay_in(&leg.order.from, leg.order.amount);
+        }
+        true
+    }
+
+    /// Returns what is on an account.
+    #[must_use]
+    pub fn balance(&self, account: Account) -> Option<u64> {
+        self.accounts.get(&account).copied()
+    }
+
+    /// Returns the leg of a transfer that is not closed.
+    #[must_use]
+    pub fn leg(&self, id: TransferId) -> Option<Leg> {
+        self.legs.get(&id).copied()
+    }
+
+    /// Returns the legs behind this one, in the order of their names.
+    pub fn legs_behind(&self, id: Option<TransferId>) -> impl Iterator<Item = (TransferId, Leg)> + '_ {
+        let from = id.map_or(Bound::Unbounded, Bound::Excluded);
+        self.legs.range((from, Bound::Unbounded)).map(|(id, leg)| (*id, *leg))
+    }
+
+    /// Adds everything up.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let held = self.legs.values().filter(|leg| leg.side == Side::Held);
+        Totals {
+            accounts: self.accounts.len() as u64,
+            balances: self.accounts.values().sum(),
+            held: held.map(|leg| leg.order.amount).sum(),
+            deposited: self.deposited,
+            withdrawn: self.withdrawn,
+            legs: self.legs.len() as u64,
+        }
+    }
+
+    fn debit(&mut self, account: Account, amount: u64) -> Result<u64, Refusal> {
+        let balance = self.accounts.get_mut(&account).ok_or(Refusal::NoAccount(account))?;
+        if amount == 0 {
+            return Err(Refusal::Amount(amount));
+        }
+        *balance = balance.checked_sub(amount).ok_or(Refusal::Insufficient(*balance))?;
+        Ok(*balance)
+    }
+
+    fn credit(&mut self, account: Account, amount: u64) -> Result<u64, Refusal> {
+        let balance = self.accounts.get_mut(&account).ok_or(Refusal::NoAccount(account))?;
+        *balance = balance.checked_add(amount).ok_or(Refusal::Amount(amount))?;
+        Ok(*balance)
+    }
+
+    /// Credits what was promised. The account is there, because none is ever closed, and it has room: see [`DEPOSITS`].
+    fn pay_in(&mut self, account: &Account, amount: u64) {
+        if let Some(balance) = self.accounts.get_mut(account) {
+            *balance = balance.saturating_add(amount);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor::SessionId;
+
+    use super::*;
+
+    const HERE: Account = Account(2);
+    const THERE: Account = Account(3);
+
+    fn id(number: u64) -> TransferId {
+        TransferId::new(SessionId::from_bytes([1; 16]), number)
+    }
+
+    /// The payer's group with 10 on its account, and the payee's.
+    fn both() -> (Ledger, Ledger) {
+        let (mut payer, mut payee) = (Ledger::default(), Ledger::default());
+        payer.open(HERE).unwrap();
+        payer.deposit(HERE, 10).unwrap();
+        payee.open(THERE).unwrap();
+        (payer, payee)
+    }
+
+    fn order(amount: u64) -> Order {
+        Order { from: HERE, to: THERE, amount }
+    }
+
+    fn sum(both: &(Ledger, Ledger)) -> u64 {
+        let sum = |ledger: &Ledger| ledger.totals().balances + ledger.totals().held;
+        sum(&both.0) + sum(&both.1)
+    }
+
+    #[test]
+    fn settled_transfer_moves_the_amount() {
+        let mut both = both();
+        assert_eq!(both.0.reserve(id(1), 1, order(4), 5), Ok(Side::Held));
+        assert_eq!(both.1.reserve(id(1), 1, order(4), 5), Ok(Side::Expected));
+        assert_eq!((sum(&both), both.0.totals().held, both.0.balance(HERE)), (10, 4, Some(6)));
+        assert!(both.0.settle(id(1)) && both.1.settle(id(1)));
+        assert_eq!((sum(&both), both.0.totals().held, both.1.balance(THERE)), (10, 0, Some(4)));
+        // Another process is late.
+        assert!(!both.0.cancel(id(1)) && !both.1.cancel(id(1)) && !both.0.settle(id(1)) && !both.1.settle(id(1)));
+        assert_eq!(sum(&both), 10);
+    }
+
+    #[test]
+    fn cancelled_transfer_changes_nothing() {
+        let mut both = both();
+        let before = both.clone();
+        both.0.reserve(id(1), 1, order(4), 5).unwrap();
+        both.1.reserve(id(1), 1, order(4), 5).unwrap();
+        assert!(both.0.cancel(id(1)) && both.1.cancel(id(1)));
+        assert_eq!(both, before);
+    }
+
+    #[test]
+    fn refused_transfer_has_legs_until_it_is_closed() {
+        let mut both = both();
+        let refused = Side::Refused(Refusal::Insufficient(10));
+        assert_eq!(both.0.reserve(id(1), 1, order(11), 5), Ok(refused));
+        assert_eq!(both.1.reserve(id(1), 1, order(11), 5), Ok(Side::Expected));
+        // Nobody may use the name with another amount meanwhile: one group would have the one, and the other one the other.
+        assert_eq!(both.0.reserve(id(1), 1, order(2), 5), Err(Refusal::NumberInUse(1)));
+        assert!(both.0.cancel(id(1)) && both.1.cancel(id(1)));
+        assert_eq!(sum(&both), 10);
+    }
+
+    #[test]
+    fn impossible_orders_are_refused() {
+        let (mut ledger, _) = both();
+        let side = |ledger: &mut Ledger, number, order| ledger.reserve(id(number), number, order, 0);
+        assert_eq!(side(&mut ledger, 1, order(0)), Ok(Side::Refused(Refusal::Amount(0))));
+        let none = Order { from: Account(8), to: Account(9), amount: 1 };
+        assert_eq!(side(&mut ledger, 2, none), Ok(Side::Refused(Refusal::NoAccount(Account(8)))));
+        let much = Order { from: THERE, to: HERE, amount: u64::MAX };
+        assert_eq!(side(&mut ledger, 3, much), Ok(Side::Refused(Refusal::Amount(u64::MAX))));
+        let same = Order { from: HERE, to: HERE, amount: 3 };
+        assert_eq!(side(&mut ledger, 4, same), Ok(Side::Refused(Refusal::OneGroup)));
+        assert_eq!((ledger.pay(same), ledger.pay(order(3))), (Ok(10), Err(Refusal::NoAccount(THERE))));
+        assert_eq!(ledger.deposit(HERE, DEPOSITS), Err(Refusal::Amount(DEPOSITS)));
+        assert_eq!(ledger.withdraw(HERE, 11), Err(Refusal::Insufficient(10)));
+        assert_eq!(ledger.balance(HERE), Some(10));
+    }
+}

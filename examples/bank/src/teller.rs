@@ -1,0 +1,286 @@
+//! A client that transfers, also over its own death.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use stentor::{
+    Answer, CallError, Client, ClientError, ClientErrorKind, Cluster, Consistency, Group, Groups, Refused, Session, Ticket,
+    Why,
+};
+
+use crate::journal::Entry;
+use crate::transfer::verdict;
+use crate::{Command, Journal, Order, Outcome, Query, Transfer, Verdict, WrongReply};
+
+/// How long a teller tries what passes: a group without a leader, a place that is taken.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long it waits between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What a teller has done, over all its processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Transfers that moved money.
+    pub done: u64,
+    /// Transfers that were refused.
+    pub refused: u64,
+    /// Commands whose fate was unknown, because a wait or a process had ended, and was found out.
+    pub resolved: u64,
+    /// Transfers of which this teller cannot say what became of them: its session had ended, or another process has closed them. Those that began
+    /// and are not closed are in flight: see [`finish_old`](crate::finish_old).
+    pub given_up: u64,
+}
+
+impl Counts {
+    /// Returns how many transfers have ended.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.done + self.refused + self.given_up
+    }
+}
+
+/// A client that transfers.
+///
+/// It writes each step down before it sends the command. Its next process takes up the session, asks what became of the command, and ends the
+/// transfer, so each order that was begun is carried out once or refused.
+#[derive(Debug)]
+pub struct Teller {
+    client: Client,
+    groups: Vec<Group>,
+    journal: Journal,
+    entry: Entry,
+}
+
+/// Why a teller cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TellerError {
+    /// It cannot connect, or its client has ended.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A command was not applied, or nobody can say.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A reply is no reply of a bank.
+    #[error(transparent)]
+    Reply(#[from] WrongReply),
+    /// The journal cannot be read or written.
+    #[error("the journal {place}: {error}: is it a file of a teller, in a directory that this user may write to?")]
+    Journal {
+        /// The file.
+        place: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The cluster has no groups, so no account has a home.
+    #[error("the cluster has no groups: add a [[group]] to its configuration")]
+    NoGroups,
+}
+
+impl Teller {
+    /// Connects. If the journal names a session, takes it up, and ends the transfer that was under way.
+    ///
+    /// # Errors
+    /// If the groups cannot be reached, or the journal cannot be read.
+    pub fn open(cluster: &Cluster, journal: Journal) -> Result<Teller, TellerError> {
+        let entry = journal.read().map_err(|error| TellerError::Journal { place: journal.place(), error })?;
+        let groups: Vec<Group> = cluster.groups().collect();
+        if groups.is_empty() {
+            return Err(TellerError::NoGroups);
+        }
+        let (client, is_the_same) = connect(cluster, &groups, entry.session.as_deref())?;
+        let mut teller = Teller { client, groups, journal, entry };
+        teller.entry.session = Some(teller.client.session().to_bytes());
+        teller.go_on(is_the_same)?;
+        Ok(teller)
+    }
+
+    /// Returns the client.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns what it has done.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.entry.counts
+    }
+
+    /// Transfers. `None`: nobody can say whether it began, because the session has ended.
+    ///
+    /// # Errors
+    /// If the groups do not answer, or the journal cannot be written. The next process of this journal ends the transfer.
+    pub fn transfer(&mut self, order: Order) -> Result<Option<Outcome>, TellerError> {
+        // One that failed before is ended first.
+        self.go_on(true)?;
+        self.entry.number += 1;
+        self.entry.transfer = Some(Transfer::new(order, self.entry.number));
+        self.finish()
+    }
+
+    /// Ends the session, if no transfer is under way; its journal is of no use then.
+    ///
+    /// # Errors
+    /// If the groups do not answer.
+    pub fn close(self) -> Result<(), TellerError> {
+        Ok(self.client.close()?)
+    }
+
+    /// Ends what an earlier process has begun.
+    fn go_on(&mut self, is_the_same_session: bool) -> Result<(), TellerError> {
+        let Some(transfer) = self.entry.transfer else { return self.write() };
+        match self.entry.ticket.take() {
+            Some(bytes) if is_the_same_session => {
+                let ticket = Ticket::from_bytes(&bytes)?;
+                self.entry.ticket = Some(bytes);
+                self.resolve(&ticket)?;
+            }
+            // Its session has ended, so nobody can be asked. A command that names the transfer may be sent again.
+            Some(_) if !transfer.may_be_sent_again() => self.give_up(),
+            Some(_) | None => {}
+        }
+        self.write()?;
+        self.finish().map(drop)
+    }
+
+    /// Sends one command after the other until the transfer has ended.
+    fn finish(&mut self) -> Result<Option<Outcome>, TellerError> {
+        let since = Instant::now();
+        loop {
+            let Some(transfer) = &self.entry.transfer else { return Ok(None) };
+            let Some((groups, command)) = transfer.next(&self.groups) else { break };
+            let bytes = serde_json::to_vec(&command).map_err(WrongReply::from)?;
+            let prepared = match self.client.prepare(groups, &bytes).wait() {
+                Ok(prepared) => prepared,
+                Err(CallError::NotApplied(why)) if passes(why) && since.elapsed() < PATIENCE => {
+                    thread::sleep(PAUSE);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            self.entry.ticket = Some(prepared.ticket().to_bytes());
+            self.write()?;
+            match prepared.send().wait() {
+                Ok(answer) => self.take(&answer)?,
+                Err(CallError::Unknown(ticket, _)) => self.resolve(&ticket)?,
+                Err(CallError::NotApplied(why)) if passes(why) && since.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let outcome = self.entry.transfer.take().and_then(|transfer| transfer.outcome());
+        match outcome {
+            Some(Outcome::Done) => self.entry.counts.done += 1,
+            Some(Outcome::Refused(_)) => self.entry.counts.refused += 1,
+            Some(Outcome::ClosedByAnother) => self.entry.counts.given_up += 1,
+            // It was counted when it was given up.
+            None => {}
+        }
+        self.write()?;
+        Ok(outcome)
+    }
+
+    /// Finds out what became of the command that was sent.
+    fn resolve(&mut self, ticket: &Ticket) -> Result<(), TellerError> {
+        let since = Instant::now();
+        loop {
+            match self.client.resolve(ticket).wait() {
+                Ok(answer) => {
+                    self.entry.counts.resolved += 1;
+                    return self.take(&answer);
+                }
+                // It never will be applied: it is due again.
+                Err(CallError::NotApplied(_)) => {
+                    self.entry.counts.resolved += 1;
+                    self.entry.ticket = None;
+                    return Ok(());
+                }
+                Err(CallError::Unknown(_, why)) if may_be_asked_again(why) && since.elapsed() < PATIENCE => {
+                    thread::sleep(PAUSE);
+                }
+                Err(CallError::Unknown(..)) if self.entry.transfer.is_some_and(|it| it.may_be_sent_again()) => {
+                    self.entry.ticket = None;
+                    return Ok(());
+                }
+                Err(CallError::Unknown(_, Why::Forgotten | Why::SessionEnded | Why::GroupReset(_) | Why::Skipped(_))) => {
+                    self.give_up();
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.entry.transfer = None;
+        self.entry.ticket = None;
+        self.entry.counts.given_up += 1;
+    }
+
+    fn take(&mut self, answer: &Answer) -> Result<(), TellerError> {
+        let session = self.client.session().id();
+        if let Some(transfer) = &mut self.entry.transfer {
+            transfer.answered(session, answer.replies().map(|(_, reply)| reply))?;
+        }
+        self.entry.ticket = None;
+        Ok(())
+    }
+
+    fn write(&self) -> Result<(), TellerError> {
+        let place = || self.journal.place();
+        self.journal.write(&self.entry).map_err(|error| TellerError::Journal { place: place(), error })
+    }
+}
+
+/// Connects to all groups, under this session if it is still there. Returns whether it is.
+fn connect(cluster: &Cluster, groups: &[Group], session: Option<&[u8]>) -> Result<(Client, bool), TellerError> {
+    let mut session = session.map(Session::from_bytes).transpose()?;
+    let since = Instant::now();
+    loop {
+        let builder = cluster.client().groups(groups);
+        let builder = match &session {
+            Some(session) => builder.session(session.clone()),
+            None => builder,
+        };
+        match builder.connect() {
+            Ok(client) => return Ok((client, session.is_some())),
+            Err(error) => match error.kind() {
+                ClientErrorKind::Unreachable | ClientErrorKind::NoPlace | ClientErrorKind::TooManySessions
+                    if since.elapsed() < PATIENCE =>
+                {
+                    thread::sleep(PAUSE);
+                }
+                ClientErrorKind::SessionGone | ClientErrorKind::GroupReset if session.is_some() => session = None,
+                _ => return Err(error.into()),
+            },
+        }
+    }
+}
+
+fn passes(why: Refused) -> bool {
+    matches!(why, Refused::Busy(_) | Refused::Unavailable(_) | Refused::TooManySessions(_) | Refused::TooLate | Refused::Closed)
+}
+
+fn may_be_asked_again(why: Why) -> bool {
+    matches!(why, Why::TimedOut | Why::NotAsked(Refused::Busy(_) | Refused::Unavailable(_)))
+}
+
+/// Sends one command to the home of an account, and returns what the bank says.
+///
+/// # Errors
+/// If it was not applied, or nobody can say: then the error has the ticket.
+pub fn call(client: &Client, to: impl Into<Groups>, command: Command) -> Result<Verdict, TellerError> {
+    let bytes = serde_json::to_vec(&command).map_err(WrongReply::from)?;
+    Ok(verdict(client.call(to, &bytes).wait()?.bytes())?)
+}
+
+/// Asks one group.
+///
+/// # Errors
+/// If its leader does not answer within the client's patience.
+pub fn ask(client: &Client, group: Group, query: Query) -> Result<Verdict, TellerError> {
+    let bytes = serde_json::to_vec(&query).map_err(WrongReply::from)?;
+    Ok(verdict(client.read(group, &bytes, Consistency::Leader).wait()?.bytes())?)
+}

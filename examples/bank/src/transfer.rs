@@ -1,0 +1,123 @@
+//! One transfer, as its client sees it.
+
+use serde::{Deserialize, Serialize};
+use stentor::{Group, Groups, SessionId};
+
+use crate::{Account, Command, Order, Refusal, TransferId, Verdict};
+
+/// What became of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Outcome {
+    /// The money has moved.
+    Done,
+    /// Nothing has changed, for this reason.
+    Refused(Refusal),
+    /// Another process has closed it: settled or taken back, in both groups alike.
+    ClosedByAnother,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+enum Stage {
+    /// It is to be paid in one group, or reserved in two.
+    Begin,
+    Settle(TransferId),
+    Cancel(TransferId, Refusal),
+    Ended(Outcome),
+}
+
+/// The steps of one transfer. It sends nothing itself: [`next`](Transfer::next) says which command is due, and [`answered`](Transfer::answered) takes
+/// the replies. A command that is known not to be applied is due again.
+///
+/// Its invariant is that of the bank: it settles only what one group holds and the other one expects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Transfer {
+    order: Order,
+    number: u64,
+    stage: Stage,
+}
+
+impl Transfer {
+    /// Begins a transfer. The number is another one for each transfer of a session.
+    #[must_use]
+    pub fn new(order: Order, number: u64) -> Transfer {
+        Transfer { order, number, stage: Stage::Begin }
+    }
+
+    /// Returns the command that is due, and the groups that it goes to. `None`: the transfer has ended.
+    #[must_use]
+    pub fn next(&self, groups: &[Group]) -> Option<(Groups, Command)> {
+        let home = |account: Account| account.home(groups);
+        let (from, to) = (home(self.order.from)?, home(self.order.to)?);
+        let both = Groups::from([from, to]);
+        Some(match self.stage {
+            Stage::Begin if from == to => (Groups::from(from), Command::Pay(self.order)),
+            Stage::Begin => (both, Command::Reserve(self.number, self.order)),
+            Stage::Settle(id) => (both, Command::Settle(id)),
+            Stage::Cancel(id, _) => (both, Command::Cancel(id)),
+            Stage::Ended(_) => return None,
+        })
+    }
+
+    /// Takes the replies to the command that was due. `session` is that under which it was sent.
+    ///
+    /// # Errors
+    /// If no bank replies so. The transfer stays as it is.
+    pub fn answered<'a>(
+        &mut self,
+        session: SessionId,
+        replies: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), WrongReply> {
+        let verdicts = replies.map(verdict).collect::<Result<Vec<_>, _>>()?;
+        let id = TransferId::new(session, self.number);
+        self.stage = match (self.stage, &verdicts[..]) {
+            (Stage::Begin, [Verdict::Balance(_)]) => Stage::Ended(Outcome::Done),
+            (Stage::Begin, [Verdict::Refused(why)]) => Stage::Ended(Outcome::Refused(*why)),
+            (Stage::Begin, [Verdict::Held, Verdict::Expected] | [Verdict::Expected, Verdict::Held]) => Stage::Settle(id),
+            (Stage::Begin, [Verdict::Refused(why @ Refusal::NumberInUse(_)), _]) => Stage::Ended(Outcome::Refused(*why)),
+            (Stage::Begin, [Verdict::Refused(why), _] | [_, Verdict::Refused(why)]) => Stage::Cancel(id, *why),
+            (Stage::Settle(_), [Verdict::Settled, Verdict::Settled]) => Stage::Ended(Outcome::Done),
+            (Stage::Cancel(_, why), [Verdict::Cancelled, Verdict::Cancelled]) => Stage::Ended(Outcome::Refused(why)),
+            // Nothing was held, so it does not matter who took it back.
+            (Stage::Cancel(_, why), [Verdict::Closed, Verdict::Closed]) => Stage::Ended(Outcome::Refused(why)),
+            (Stage::Settle(_), [Verdict::Closed, Verdict::Closed]) => Stage::Ended(Outcome::ClosedByAnother),
+            _ => return Err(WrongReply::Together(verdicts)),
+        };
+        Ok(())
+    }
+
+    /// Returns how it ended, if it has.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Outcome> {
+        match self.stage {
+            Stage::Ended(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the command that is due may be sent again under another session, whatever became of an earlier one: it names the transfer,
+    /// and is void when the transfer is closed.
+    #[must_use]
+    pub fn may_be_sent_again(&self) -> bool {
+        matches!(self.stage, Stage::Settle(_) | Stage::Cancel(..))
+    }
+}
+
+/// A reply that no bank gives.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WrongReply {
+    /// It cannot be read.
+    #[error("a reply of the bank cannot be read: {0}: do nodes and clients run the same version?")]
+    Json(#[from] serde_json::Error),
+    /// It answers something else.
+    #[error("the bank replied {0:?}, which is no answer to what was asked: do nodes and clients run the same version?")]
+    Verdict(Verdict),
+    /// The groups of a transfer disagree about it.
+    #[error("the groups of a transfer replied {0:?}, which do not fit together: do nodes and clients run the same version?")]
+    Together(Vec<Verdict>),
+}
+
+/// Reads a reply.
+pub(crate) fn verdict(bytes: &[u8]) -> Result<Verdict, WrongReply> {
+    Ok(serde_json::from_slice(bytes)?)
+}
