@@ -46,12 +46,16 @@ impl Bank {
     fn answer(&self, query: &[u8], room: usize) -> Result<Verdict, Refusal> {
         Ok(match serde_json::from_slice(query).map_err(|_| Refusal::NotUnderstood)? {
             Query::Totals => Verdict::Totals(self.0.totals()),
-            Query::Balance(account) => {
-                Verdict::Balance(self.0.balance(account).ok_or(Refusal::NoAccount(account))?)
-            }
+            Query::Balance(account) => Verdict::Balance(self.0.balance(account).ok_or(Refusal::NoAccount(account))?),
             Query::Leg(id) => Verdict::Leg(self.0.leg(id)),
             Query::Legs(behind) => Verdict::Legs(self.0.legs_behind(behind).take(room / LEG_BYTES).collect()),
         })
+    }
+}
+
+impl From<Ledger> for Bank {
+    fn from(ledger: Ledger) -> Bank {
+        Bank(Arc::new(ledger))
     }
 }
 

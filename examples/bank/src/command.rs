@@ -150,9 +150,13 @@ impl fmt::Display for Refusal {
             Refusal::Amount(amount) => {
                 write!(f, "{amount} is not an amount: 1 to {} in all deposits of a group", crate::DEPOSITS)
             }
-            Refusal::NumberInUse(number) => write!(f, "transfer {number} of this session is under way: take another number"),
+            Refusal::NumberInUse(number) => {
+                write!(f, "transfer {number} of this session is under way: take another number")
+            }
             Refusal::OneGroup => f.write_str("both accounts are of one group: send `Pay` to it"),
-            Refusal::NotUnderstood => f.write_str("the bank does not understand the command: do both run the same version?"),
+            Refusal::NotUnderstood => {
+                f.write_str("the bank does not understand the command: do both run the same version?")
+            }
         }
     }
 }

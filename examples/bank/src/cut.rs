@@ -32,10 +32,7 @@ impl Cut {
     ///
     /// # Errors
     /// If one of them is something else.
-    pub fn of<'a>(
-        position: Position,
-        replies: impl Iterator<Item = (Group, &'a [u8])>,
-    ) -> Result<Cut, WrongReply> {
+    pub fn of<'a>(position: Position, replies: impl Iterator<Item = (Group, &'a [u8])>) -> Result<Cut, WrongReply> {
         let total = |(group, bytes): (Group, &[u8])| match verdict(bytes)? {
             Verdict::Totals(totals) => Ok((group, totals)),
             other => Err(WrongReply::Verdict(other)),
@@ -78,7 +75,12 @@ pub struct WrongCut {
 impl fmt::Display for WrongCut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let WrongCut { cut, deposited, withdrawn } = self;
-        write!(f, "the groups have {} at {:?}, but {deposited} was deposited and {withdrawn} withdrawn", cut.sum(), cut.position)?;
+        write!(
+            f,
+            "the groups have {} at {:?}, but {deposited} was deposited and {withdrawn} withdrawn",
+            cut.sum(),
+            cut.position
+        )?;
         cut.totals.iter().try_for_each(|(group, totals)| write!(f, "; {group:?}: {totals:?}"))
     }
 }

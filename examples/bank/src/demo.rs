@@ -77,9 +77,8 @@ fn configuration(demo: &Demo) -> String {
     };
     // Demonstrations at the same time have addresses of their own, in most cases.
     let network = 64 + std::process::id() % 128;
-    let member = |group: u8, n: u8| {
-        format!("{{ id = \"g{group}.{n}\", address = \"127.{network}.{group}.{n}:7101\" }}")
-    };
+    let member =
+        |group: u8, n: u8| format!("{{ id = \"g{group}.{n}\", address = \"127.{network}.{group}.{n}:7101\" }}");
     let group = |group: u8| {
         let members: Vec<String> = (1..=MEMBERS).map(|n| member(group, n)).collect();
         format!("[[group]]\nid = \"g{group}\"\nprocess = [ {} ]\n", members.join(", "))
@@ -172,7 +171,8 @@ impl Tellers {
             let transfers = demo.transfers / clients + u64::from(n < demo.transfers % clients);
             let journal = directory.join(format!("teller-{n}")).display().to_string();
             let (accounts, transfers, n) = (accounts.to_string(), transfers.to_string(), n.to_string());
-            let words = ["teller", "--journal", &journal, "--transfers", &transfers, "--accounts", &accounts, "--seed", &n];
+            let words =
+                ["teller", "--journal", &journal, "--transfers", &transfers, "--accounts", &accounts, "--seed", &n];
             let running = starter.start(&words)?;
             Ok((words.map(str::to_owned).to_vec(), running))
         };
@@ -299,14 +299,24 @@ impl Report {
         let (ended, took) = (self.counts.ended(), self.took.as_secs_f64());
         println!("transfers  {ended} in {took:.1} s: {done} done, {refused} refused, {given_up} given up");
         println!("unknown    {resolved} commands of which a client did not know what became of them, and found it out");
-        println!("left       {} transfers were in flight at the end: {} settled, {} taken back", self.settled + self.cancelled, self.settled, self.cancelled);
+        println!(
+            "left       {} transfers were in flight at the end: {} settled, {} taken back",
+            self.settled + self.cancelled,
+            self.settled,
+            self.cancelled
+        );
         let Seen { cuts, most_held, longest, wrong } = &self.seen;
         println!("cuts       {cuts}, at most {longest:.0?} apart; at most {most_held} in flight at one");
         for what in wrong.iter().take(10) {
             println!("WRONG CUT  {what}");
         }
         let last = self.last.check().is_ok_and(|sum| sum == self.sum) && self.last.held() == 0;
-        println!("sum        {} of {}; {} cuts were wrong", self.last.sum(), self.sum, wrong.len() + usize::from(!last));
+        println!(
+            "sum        {} of {}; {} cuts were wrong",
+            self.last.sum(),
+            self.sum,
+            wrong.len() + usize::from(!last)
+        );
         if wrong.is_empty() && last { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

@@ -51,5 +51,5 @@ pub use cut::{Cut, WrongCut};
 pub use finish::{Finished, finish_old};
 pub use journal::Journal;
 pub use ledger::{DEPOSITS, Ledger};
-pub use teller::{Counts, Teller, TellerError, call, ask};
+pub use teller::{Counts, Teller, TellerError, ask, call};
 pub use transfer::{Outcome, Transfer, WrongReply};

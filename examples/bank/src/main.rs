@@ -40,7 +40,9 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         Action::Deposit { account, amount } => change(place, account, Command::Deposit(Account(account), amount))?,
         Action::Withdraw { account, amount } => change(place, account, Command::Withdraw(Account(account), amount))?,
-        Action::Transfer { from, to, amount } => transfer(place, Order { from: Account(from), to: Account(to), amount })?,
+        Action::Transfer { from, to, amount } => {
+            transfer(place, Order { from: Account(from), to: Account(to), amount })?;
+        }
         Action::Sum => return sum(place),
         Action::Finish { older_than, cancel } => {
             let (client, groups, _) = connect(place)?;

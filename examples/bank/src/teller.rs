@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use stentor::{
-    Answer, CallError, Client, ClientError, ClientErrorKind, Cluster, Consistency, Group, Groups, Refused, Session, Ticket,
-    Why,
+    Answer, CallError, Client, ClientError, ClientErrorKind, Cluster, Consistency, Group, Groups, Refused, Session,
+    Ticket, Why,
 };
 
 use crate::journal::Entry;
@@ -204,7 +204,10 @@ impl Teller {
                     self.entry.ticket = None;
                     return Ok(());
                 }
-                Err(CallError::Unknown(_, Why::Forgotten | Why::SessionEnded | Why::GroupReset(_) | Why::Skipped(_))) => {
+                Err(CallError::Unknown(
+                    _,
+                    Why::Forgotten | Why::SessionEnded | Why::GroupReset(_) | Why::Skipped(_),
+                )) => {
                     self.give_up();
                     return Ok(());
                 }
@@ -260,7 +263,10 @@ fn connect(cluster: &Cluster, groups: &[Group], session: Option<&[u8]>) -> Resul
 }
 
 fn passes(why: Refused) -> bool {
-    matches!(why, Refused::Busy(_) | Refused::Unavailable(_) | Refused::TooManySessions(_) | Refused::TooLate | Refused::Closed)
+    matches!(
+        why,
+        Refused::Busy(_) | Refused::Unavailable(_) | Refused::TooManySessions(_) | Refused::TooLate | Refused::Closed
+    )
 }
 
 fn may_be_asked_again(why: Why) -> bool {

@@ -72,8 +72,16 @@ impl Transfer {
         self.stage = match (self.stage, &verdicts[..]) {
             (Stage::Begin, [Verdict::Balance(_)]) => Stage::Ended(Outcome::Done),
             (Stage::Begin, [Verdict::Refused(why)]) => Stage::Ended(Outcome::Refused(*why)),
-            (Stage::Begin, [Verdict::Held, Verdict::Expected] | [Verdict::Expected, Verdict::Held]) => Stage::Settle(id),
-            (Stage::Begin, [Verdict::Refused(why @ Refusal::NumberInUse(_)), _]) => Stage::Ended(Outcome::Refused(*why)),
+            (Stage::Begin, [Verdict::Held, Verdict::Expected] | [Verdict::Expected, Verdict::Held]) => {
+                Stage::Settle(id)
+            }
+            (Stage::Begin, [Verdict::Refused(why @ Refusal::NumberInUse(_)), _]) => {
+                Stage::Ended(Outcome::Refused(*why))
+            }
+            // The payee's group has neither account, and does not know which of them should be there.
+            (Stage::Begin, [Verdict::Held, Verdict::Refused(_)] | [Verdict::Refused(_), Verdict::Held]) => {
+                Stage::Cancel(id, Refusal::NoAccount(self.order.to))
+            }
             (Stage::Begin, [Verdict::Refused(why), _] | [_, Verdict::Refused(why)]) => Stage::Cancel(id, *why),
             (Stage::Settle(_), [Verdict::Settled, Verdict::Settled]) => Stage::Ended(Outcome::Done),
             (Stage::Cancel(_, why), [Verdict::Cancelled, Verdict::Cancelled]) => Stage::Ended(Outcome::Refused(why)),
@@ -113,7 +121,9 @@ pub enum WrongReply {
     #[error("the bank replied {0:?}, which is no answer to what was asked: do nodes and clients run the same version?")]
     Verdict(Verdict),
     /// The groups of a transfer disagree about it.
-    #[error("the groups of a transfer replied {0:?}, which do not fit together: do nodes and clients run the same version?")]
+    #[error(
+        "the groups of a transfer replied {0:?}, which do not fit together: do nodes and clients run the same version?"
+    )]
     Together(Vec<Verdict>),
 }
 

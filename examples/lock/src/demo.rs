@@ -1,0 +1,154 @@
+//! The demonstration: a holder is stopped, its lease runs out, another one gets the lock, and the old one is refused when it goes on.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::Signal;
+
+use crate::hold::WORKS;
+use crate::processes::{Running, Starter};
+use crate::resource::{ResourceServer, WriteAttempt};
+
+const MEMBERS: u8 = 3;
+const LOCK: &str = "door";
+/// The length of the leases, and the bound of the clocks. All processes are on one host and have one clock.
+const LEASE: &str = "1500ms";
+const CLOCK_BOUND_MS: &str = "200";
+/// Nothing takes longer, unless it hangs.
+const LONG: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Runs it. The code is 1 if something else happens than what should.
+pub(crate) fn run() -> Result<ExitCode> {
+    let stage = Stage::set()?;
+    stage.say("three nodes are started; a resource waits for writes, and remembers the largest token that it has seen");
+    let nodes: Vec<Running> = (1..=MEMBERS).map(|n| stage.node(n)).collect::<Result<_>>()?;
+    let a = stage.holder("A")?;
+    stage.until("A to write", || a.count("writes") >= 3)?;
+    let b = stage.holder("B")?;
+    let watcher = stage.client("W", &["watch", LOCK])?;
+    stage.until("B to wait, and W to watch", || b.count("waits") > 0 && watcher.count(LOCK) > 0)?;
+    // Behind its look at the lease, where it cannot know.
+    let works = a.count(WORKS);
+    stage.until("A to prepare a write", || a.count(WORKS) > works)?;
+    a.signal(Signal::STOP)?;
+    stage.say("A is stopped (SIGSTOP) between its look at the lease and its write");
+    stage.until("B to write", || b.count("writes") >= 3)?;
+    stage.say("A goes on (SIGCONT)");
+    a.signal(Signal::CONT)?;
+    stage.until("A to be refused, and to wait", || a.count("is refused") > 0 && a.count("waits") > 0)?;
+    stage.say("B is asked to end");
+    b.end()?;
+    let before = a.count("writes");
+    stage.until("A to write again", || a.count("writes") > before)?;
+    a.end()?;
+    watcher.end()?;
+    nodes.into_iter().try_for_each(Running::end)?;
+    Ok(judge(&stage.resource.writes()))
+}
+
+/// Judges what came to the resource: three holders one after the other, and one write under the first token after the second.
+fn judge(writes: &[WriteAttempt]) -> ExitCode {
+    let mut admitted: Vec<u64> = writes.iter().filter(|write| write.is_admitted).map(|write| write.token).collect();
+    let rise = admitted.is_sorted();
+    admitted.dedup();
+    let refused: Vec<u64> = writes.iter().filter(|write| !write.is_admitted).map(|write| write.token).collect();
+    println!("tokens of admitted writes, in their order: {admitted:?}");
+    println!("tokens of refused writes: {refused:?}");
+    if rise && admitted.len() == 3 && refused == admitted[..1] {
+        println!("the resource had one holder at a time");
+        ExitCode::SUCCESS
+    } else {
+        println!("WRONG: three rising tokens should be admitted, and the first of them refused once");
+        ExitCode::FAILURE
+    }
+}
+
+/// What the processes share.
+struct Stage {
+    directory: Directory,
+    starter: Starter,
+    resource: ResourceServer,
+    begin: Instant,
+}
+
+impl Stage {
+    fn set() -> Result<Stage> {
+        let directory = Directory::new()?;
+        let member = |n: u8| format!("{{ id = \"g1.{n}\", address = \"127.0.0.{n}:7101\" }}");
+        let members: Vec<String> = (1..=MEMBERS).map(member).collect();
+        let text = format!(
+            "cluster = \"lock\"\nfabric = \"shm\"\n[election]\nkind = \"heartbeat\"\ntimeout_min_ms = 300\ntimeout_max_ms = 600\n\
+             [limits]\nclients = 8\nmessage_bytes = 4096\nwindow = 64\nbody_ring_kib = 64\nclock_bound_ms = {CLOCK_BOUND_MS}\n\
+             [[group]]\nid = \"g1\"\nprocess = [ {} ]\n",
+            members.join(", ")
+        );
+        fs::write(directory.0.join("cluster.toml"), text)?;
+        let resource = ResourceServer::start(&directory.0.join("resource"))?;
+        Ok(Stage { starter: Starter::new(&directory.0)?, directory, resource, begin: Instant::now() })
+    }
+
+    fn node(&self, n: u8) -> Result<Running> {
+        self.starter.start(&["node", &format!("g1.{n}"), "--with-parent"], |_| ())
+    }
+
+    fn holder(&self, name: &'static str) -> Result<Running> {
+        let resource = self.directory.0.join("resource").display().to_string();
+        self.client(name, &["hold", LOCK, "--lease", LEASE, "--resource", &resource])
+    }
+
+    /// Starts a client whose lines are printed, but for those that come again and again.
+    fn client(&self, name: &'static str, words: &[&str]) -> Result<Running> {
+        let bound = format!("{CLOCK_BOUND_MS}ms");
+        let begin = self.begin;
+        let last = std::sync::Mutex::new(String::new());
+        self.starter.start(&[words, &["--clock-bound", &bound]].concat(), move |line| {
+            if line != WORKS && last.lock().is_ok_and(|mut last| std::mem::replace(&mut *last, line.to_owned()) != line)
+            {
+                print(begin, &format!("  {name} {line}"));
+            }
+        })
+    }
+
+    fn say(&self, what: &str) {
+        print(self.begin, what);
+    }
+
+    fn until(&self, what: &str, is: impl Fn() -> bool) -> Result<()> {
+        let since = Instant::now();
+        while !is() {
+            if since.elapsed() > LONG {
+                bail!("waited {LONG:?} for {what}");
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+fn print(begin: Instant, what: &str) {
+    println!("{:6.2} s  {what}", begin.elapsed().as_secs_f64());
+}
+
+/// A directory that goes with the demonstration.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Result<Directory> {
+        let path = std::env::temp_dir().join(format!("stentor-lock-{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Directory(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What cannot be removed stays among the temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

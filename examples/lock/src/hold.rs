@@ -1,0 +1,122 @@
+//! A process that holds a lock.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use stentor_lock::{Held, Holder, HolderError, Lease};
+
+use crate::args::Hold;
+use crate::node::until_told;
+use crate::resource::{ADMITTED, REFUSED};
+
+/// How long one use of the resource takes to prepare, between the look at the lease and the act.
+const WORK: Duration = Duration::from_millis(60);
+/// The line that is printed before it.
+pub(crate) const WORKS: &str = "looks at its lease and prepares a write";
+
+/// Takes the lock, holds it until the input ends, and takes it again if it is lost.
+pub(crate) fn run(holder: &Holder, hold: &Hold) -> Result<()> {
+    let is_over = until_told(true)?;
+    let mut resource = hold.resource.as_deref().map(Resource::connect).transpose()?;
+    let (name, length) = (&hold.name, hold.lease.into());
+    while !is_over.load(Ordering::Relaxed) {
+        let mut waits_for = 0;
+        let waits = |held: &Held| {
+            if std::mem::replace(&mut waits_for, held.token) != held.token {
+                println!("waits for {name}, which is held with token {}", held.token);
+            }
+            !is_over.load(Ordering::Relaxed)
+        };
+        let Some(lease) = holder.acquire(name, length, waits)? else { break };
+        println!("holds {name} with token {}", lease.token());
+        match keep(holder, lease, resource.as_mut(), &is_over) {
+            Ok(lease) => {
+                holder.release(&lease)?;
+                println!("releases {name}");
+            }
+            Err(Lost::Lease(error)) => println!("{error}"),
+            Err(Lost::All(error)) => return Err(error),
+        }
+    }
+    holder.client().clone().close()?;
+    Ok(())
+}
+
+/// What ends the use of a lock.
+enum Lost {
+    Lease(HolderError),
+    All(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Lost {
+    fn from(error: anyhow::Error) -> Lost {
+        Lost::All(error)
+    }
+}
+
+impl From<HolderError> for Lost {
+    fn from(error: HolderError) -> Lost {
+        if matches!(error, HolderError::Lost(_)) { Lost::Lease(error) } else { Lost::All(error.into()) }
+    }
+}
+
+/// Renews the lease and uses the resource until the input ends. Returns the lease.
+fn keep(
+    holder: &Holder,
+    mut lease: Lease,
+    mut resource: Option<&mut Resource>,
+    is_over: &AtomicBool,
+) -> Result<Lease, Lost> {
+    let (third, mut renewed) = (lease.length() / 3, Instant::now());
+    while !is_over.load(Ordering::Relaxed) {
+        if renewed.elapsed() >= third || !lease.is_sure() {
+            renewed = Instant::now();
+            lease = holder.renew(&lease)?;
+        }
+        // The process may be stopped from here on, and go on when the lock is somebody else's. So the token goes with the act.
+        if resource.is_some() && lease.is_sure() {
+            println!("{WORKS}");
+        }
+        thread::sleep(WORK);
+        if let Some(resource) = &mut resource {
+            match resource.write(lease.token())? {
+                Some(why) => {
+                    println!("is refused by the resource: {why}");
+                    // The service says why it is lost.
+                    lease = holder.renew(&lease)?;
+                }
+                None => println!("writes with token {}", lease.token()),
+            }
+        }
+    }
+    Ok(lease)
+}
+
+/// A connection to a resource that checks tokens.
+struct Resource {
+    from: BufReader<UnixStream>,
+    to: UnixStream,
+}
+
+impl Resource {
+    fn connect(path: &Path) -> Result<Resource> {
+        let to = UnixStream::connect(path).with_context(|| format!("no resource at {}", path.display()))?;
+        Ok(Resource { from: BufReader::new(to.try_clone()?), to })
+    }
+
+    /// Writes under a token. Returns why it was refused, if it was.
+    fn write(&mut self, token: u64) -> Result<Option<String>> {
+        let mut line = String::new();
+        writeln!(self.to, "{token}").and_then(|()| self.from.read_line(&mut line)).context("the resource is gone")?;
+        match line.trim_end().split_once(' ') {
+            Some((ADMITTED, _)) => Ok(None),
+            Some((REFUSED, why)) => Ok(Some(why.to_owned())),
+            _ => bail!("the resource says `{line}`, which is no answer"),
+        }
+    }
+}

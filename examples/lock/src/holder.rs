@@ -1,0 +1,235 @@
+//! A client that takes locks.
+
+use std::time::{Duration, Instant};
+
+use stentor::{CallError, Client, ClientError, Consistency, Group, Notification};
+
+use crate::{Command, End, Held, Lease, Query, Refusal, Verdict};
+
+/// After so long a client that waits for a lock asks again, whatever it was notified of. It needs not: this is for the case that it is wrong.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// How often it looks whether it is to wait on.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A client that takes, renews and releases locks of one group.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    client: Client,
+    group: Group,
+    clock_bound: Duration,
+}
+
+/// What became of an attempt to take a lock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Attempt {
+    /// This process has it.
+    Got(Lease),
+    /// Another one has it.
+    Taken(Held),
+}
+
+/// Why a holder cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HolderError {
+    /// The client has ended, and with it its session and all that it held.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A command was not applied, or nobody can say.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The service refuses.
+    #[error("the lock service refuses: {0}")]
+    Refused(Refusal),
+    /// The lease is so short that the clocks of the nodes leave nothing of it.
+    #[error(
+        "a lease of {length:?} is over at once for clocks that are {bound:?} apart: ask for more than {least:?}, or set \
+         `clock_bound_ms` in [limits] of the configuration",
+        least = 2 * *bound
+    )]
+    Short {
+        /// The length.
+        length: Duration,
+        /// The bound.
+        bound: Duration,
+    },
+    /// The token is not valid any more.
+    #[error("the lock is lost: {}", .0.as_ref().map_or("nobody remembers why".to_owned(), |end| format!("its lease {}", end.cause)))]
+    Lost(Option<End>),
+    /// The reply is none of a lock service.
+    #[error(
+        "the lock service replied `{0}`, which is no answer to what was asked: do nodes and clients run the same version?"
+    )]
+    Reply(String),
+}
+
+impl Holder {
+    /// Uses a client. `clock_bound` is `clock_bound_ms` in `[limits]` of the cluster's configuration.
+    #[must_use]
+    pub fn new(client: Client, group: Group, clock_bound: Duration) -> Holder {
+        Holder { client, group, clock_bound }
+    }
+
+    /// Returns the client.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Takes a lock, if it is free. A session that holds it already gets the same token again, and the lease is not prolonged.
+    ///
+    /// # Errors
+    /// If the group does not answer, or the lease is too short.
+    pub fn try_acquire(&self, name: &str, length: Duration) -> Result<Attempt, HolderError> {
+        let sure = self.sure(length)?;
+        let sent = Instant::now();
+        let command = Command::Acquire { name: name.to_owned(), lease: length.as_nanos() as u64 };
+        let (verdict, time) = self.call(&command)?;
+        let held = match verdict {
+            Verdict::Granted(held) => held,
+            Verdict::Taken(held) => return Ok(Attempt::Taken(held)),
+            other => return Err(wrong(other)),
+        };
+        let lease = Lease::new(name, held.token, length, sure, sent);
+        // A lease that ends earlier is an earlier one of this session.
+        let is_new = u128::from(held.ends) >= u128::from(time) + length.as_nanos();
+        if is_new { Ok(Attempt::Got(lease)) } else { self.renew(&lease).map(Attempt::Got) }
+    }
+
+    /// Waits for a lock and takes it. While another one has it, asks `waits` some twenty times a second whether to go on; `None` if not.
+    ///
+    /// It uses the notifications of the client.
+    ///
+    /// # Errors
+    /// If the group does not answer, or the lease is too short.
+    pub fn acquire(
+        &self,
+        name: &str,
+        length: Duration,
+        mut waits: impl FnMut(&Held) -> bool,
+    ) -> Result<Option<Lease>, HolderError> {
+        let mut notifications = self.client.notifications();
+        let mut watches = false;
+        let got = 'tries: loop {
+            let held = match self.try_acquire(name, length)? {
+                Attempt::Got(lease) => break Some(lease),
+                Attempt::Taken(held) => held,
+            };
+            if !watches {
+                // It may have become free before the service knew of the watch.
+                watches = true;
+                if self.watch(name)?.is_none() {
+                    continue;
+                }
+            }
+            let since = Instant::now();
+            // Whatever comes, the lock may be free now: one that was missed is told, too.
+            while notifications.recv_timeout(LOOK).is_none() && since.elapsed() < ASK_AGAIN {
+                if notifications.is_ended() {
+                    self.client.failure().map_or(Ok(()), Err)?;
+                }
+                if !waits(&held) {
+                    break 'tries None;
+                }
+            }
+        };
+        if watches {
+            self.call(&Command::Unwatch(name.to_owned()))?;
+        }
+        Ok(got)
+    }
+
+    /// Prolongs a lease from now on.
+    ///
+    /// # Errors
+    /// [`HolderError::Lost`] if it has ended.
+    pub fn renew(&self, lease: &Lease) -> Result<Lease, HolderError> {
+        let (name, token, length) = (lease.name(), lease.token(), lease.length());
+        let sure = self.sure(length)?;
+        let sent = Instant::now();
+        match self.call(&Command::Renew { name: name.to_owned(), token, lease: length.as_nanos() as u64 })?.0 {
+            Verdict::Granted(_) => Ok(Lease::new(name, token, length, sure, sent)),
+            Verdict::Lost(end) => Err(HolderError::Lost(end)),
+            other => Err(wrong(other)),
+        }
+    }
+
+    /// Frees a lock.
+    ///
+    /// # Errors
+    /// [`HolderError::Lost`] if the lease has ended before.
+    pub fn release(&self, lease: &Lease) -> Result<(), HolderError> {
+        match self.call(&Command::Release { name: lease.name().to_owned(), token: lease.token() })?.0 {
+            Verdict::Released => Ok(()),
+            Verdict::Lost(end) => Err(HolderError::Lost(end)),
+            other => Err(wrong(other)),
+        }
+    }
+
+    /// Has this client notified each time that the lock becomes free. Returns who has it now.
+    ///
+    /// # Errors
+    /// If the group does not answer.
+    pub fn watch(&self, name: &str) -> Result<Option<Held>, HolderError> {
+        match self.call(&Command::Watch(name.to_owned()))?.0 {
+            Verdict::Lock(held) => Ok(held),
+            other => Err(wrong(other)),
+        }
+    }
+
+    /// Reads a notification: the end of a lease. `None` if some were missed: read the locks again.
+    ///
+    /// # Errors
+    /// If it is no notification of a lock service.
+    pub fn end_of(notification: &Notification) -> Result<Option<End>, HolderError> {
+        match notification {
+            Notification::Sent { bytes, .. } => match serde_json::from_slice(bytes) {
+                Ok(end) => Ok(Some(end)),
+                Err(_) => Err(HolderError::Reply(String::from_utf8_lossy(bytes).into_owned())),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns all locks that are held, by name.
+    ///
+    /// # Errors
+    /// If the group does not answer.
+    pub fn held(&self) -> Result<Vec<(String, Held)>, HolderError> {
+        let mut all: Vec<(String, Held)> = Vec::new();
+        loop {
+            let query = Query::Held(all.last().map(|(name, _)| name.clone()));
+            let bytes = serde_json::to_vec(&query).map_err(|error| HolderError::Reply(error.to_string()))?;
+            match read(self.client.read(self.group, &bytes, Consistency::Leader).wait()?.bytes())? {
+                Verdict::Held(some) if some.is_empty() => return Ok(all),
+                Verdict::Held(some) => all.extend(some),
+                other => return Err(wrong(other)),
+            }
+        }
+    }
+
+    fn sure(&self, length: Duration) -> Result<Duration, HolderError> {
+        Lease::sure_for(length, self.clock_bound).ok_or(HolderError::Short { length, bound: self.clock_bound })
+    }
+
+    /// Sends a command, and finds out what became of it if that is not known. Returns the order's time of it, too.
+    fn call(&self, command: &Command) -> Result<(Verdict, u64), HolderError> {
+        let bytes = serde_json::to_vec(command).map_err(|error| HolderError::Reply(error.to_string()))?;
+        let answer = match self.client.call(self.group, &bytes).wait() {
+            Err(CallError::Unknown(ticket, _)) => self.client.resolve(&ticket).wait()?,
+            other => other?,
+        };
+        Ok((read(answer.bytes())?, answer.position().time))
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<Verdict, HolderError> {
+    serde_json::from_slice(bytes).map_err(|_| HolderError::Reply(String::from_utf8_lossy(bytes).into_owned()))
+}
+
+fn wrong(verdict: Verdict) -> HolderError {
+    match verdict {
+        Verdict::Refused(why) => HolderError::Refused(why),
+        other => HolderError::Reply(format!("{other:?}")),
+    }
+}

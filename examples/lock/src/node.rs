@@ -1,0 +1,43 @@
+//! A process that is a node.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use stentor::Cluster;
+use stentor_lock::Locks;
+
+/// How often the process looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Runs a node until SIGTERM or SIGINT, `stentor stop`, or the end of the input if `with_parent`. A node that leads hands over first.
+pub(crate) fn run(cluster: &Cluster, id: &str, with_parent: bool) -> Result<()> {
+    let is_over = until_told(with_parent)?;
+    let node = cluster.node(id, Locks::default()).spawn()?;
+    while !is_over.load(Ordering::Relaxed) && !node.has_ended() {
+        thread::sleep(LOOK);
+    }
+    node.stop()?;
+    Ok(())
+}
+
+/// Returns what is true when the process is to end: after SIGTERM or SIGINT, or at the end of the input if `with_input`.
+pub(crate) fn until_told(with_input: bool) -> Result<Arc<AtomicBool>> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register(signal, Arc::clone(&is_over))?;
+    }
+    if with_input {
+        let is_over = Arc::clone(&is_over);
+        thread::spawn(move || {
+            // An input that cannot be read has ended, too.
+            let _ = io::stdin().read_to_end(&mut Vec::new());
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
+    Ok(is_over)
+}

@@ -1,0 +1,98 @@
+//! Processes of this program that a demonstration starts. It ends no others.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a process may take to end when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(5);
+
+/// How processes of one demonstration are started.
+#[derive(Clone, Debug)]
+pub(crate) struct Starter {
+    program: PathBuf,
+    directory: PathBuf,
+}
+
+impl Starter {
+    /// Starts processes whose cluster is described in `cluster.toml` of this directory.
+    pub(crate) fn new(directory: &Path) -> Result<Starter> {
+        let program = std::env::current_exe().context("the path of this program, to start its processes")?;
+        Ok(Starter { program, directory: directory.to_owned() })
+    }
+
+    /// Starts a process with these words. Each line that it prints is handed to `each`.
+    pub(crate) fn start(&self, words: &[&str], each: impl Fn(&str) + Send + 'static) -> Result<Running> {
+        let config = self.directory.join("cluster.toml");
+        let mut command = Command::new(&self.program);
+        command.args(words).arg("--config").arg(config).arg("--sockets").arg(&self.directory);
+        let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = spawned.with_context(|| format!("cannot start {}", self.program.display()))?;
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let output = child.stdout.take().context("the output of a process")?;
+        thread::spawn({
+            let lines = Arc::clone(&lines);
+            move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    each(&line);
+                    lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                }
+            }
+        });
+        Ok(Running { child, lines, name: words.join(" ") })
+    }
+}
+
+/// A process that runs. It is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+    name: String,
+}
+
+impl Running {
+    /// Returns how many of the lines that it printed begin so.
+    pub(crate) fn count(&self, begin: &str) -> usize {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().filter(|line| line.starts_with(begin)).count()
+    }
+
+    /// Stops it with SIGSTOP, or lets it go on with SIGCONT.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("the id of a process")?;
+        kill_process(id, signal).with_context(|| format!("cannot signal `{}`", self.name))
+    }
+
+    /// Ends its input, which ends it, and waits for it.
+    pub(crate) fn end(mut self) -> Result<()> {
+        drop(self.child.stdin.take());
+        let since = Instant::now();
+        let status = loop {
+            match self.child.try_wait()? {
+                Some(status) => break status,
+                None if since.elapsed() > PATIENCE => bail!("`{}` does not end within {PATIENCE:?}", self.name),
+                None => thread::sleep(LOOK),
+            }
+        };
+        if !status.success() {
+            bail!("`{}` ended with {status}; what it says is above", self.name);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended is none the worse.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

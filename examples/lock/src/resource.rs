@@ -1,0 +1,74 @@
+//! A resource that checks fencing tokens: a socket on which each line is a write under a token.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context as _, Result};
+use stentor_lock::TokenGate;
+
+/// The first word of an answer.
+pub(crate) const ADMITTED: &str = "admitted";
+pub(crate) const REFUSED: &str = "refused";
+
+/// What came to the resource, in its order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct WriteAttempt {
+    pub(crate) token: u64,
+    pub(crate) is_admitted: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    gate: TokenGate,
+    writes: Vec<WriteAttempt>,
+}
+
+/// The resource. All connections share its gate.
+#[derive(Clone, Debug)]
+pub(crate) struct ResourceServer(Arc<Mutex<Shared>>);
+
+impl ResourceServer {
+    /// Serves at a socket until the process ends.
+    pub(crate) fn start(path: &Path) -> Result<ResourceServer> {
+        let listener = UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
+        let server = ResourceServer(Arc::default());
+        let serving = server.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let serving = serving.clone();
+                // A connection that breaks is a client that has ended.
+                thread::spawn(move || serving.serve(stream).is_ok());
+            }
+        });
+        Ok(server)
+    }
+
+    /// Returns what came so far.
+    pub(crate) fn writes(&self) -> Vec<WriteAttempt> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).writes.clone()
+    }
+
+    fn serve(&self, mut stream: UnixStream) -> Result<()> {
+        for line in BufReader::new(stream.try_clone()?).lines() {
+            let answer = match line?.parse() {
+                Ok(token) => self.write(token),
+                Err(_) => format!("{REFUSED} a write is a line with a token"),
+            };
+            writeln!(stream, "{answer}")?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, token: u64) -> String {
+        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let admitted = shared.gate.admit(token);
+        shared.writes.push(WriteAttempt { token, is_admitted: admitted.is_ok() });
+        match admitted {
+            Ok(()) => format!("{ADMITTED} {token}"),
+            Err(stale) => format!("{REFUSED} {stale}"),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What is judged over all clients of a seed.
+
+use std::collections::BTreeMap;
+
+use stentor_lock::{Cause, End, Held};
+
+/// What the scripts of all seeds have seen.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) grants: u64,
+    pub(crate) renewals: u64,
+    pub(crate) taken: u64,
+    pub(crate) ran_out: u64,
+    pub(crate) notified: u64,
+}
+
+/// All that the clients of one seed know. They learn of it in another order than that in which it happened.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    /// Who was granted a token.
+    owners: BTreeMap<u64, [u8; 16]>,
+    /// Which token was valid, by lock and place in the order.
+    valid: BTreeMap<(String, u64), u64>,
+    /// The latest end of a lease that its holder was told, by token.
+    promised: BTreeMap<u64, u64>,
+    /// When leases ran out, by token.
+    ran_out: BTreeMap<u64, u64>,
+}
+
+impl Judge {
+    /// At this place the lock was held so.
+    pub(crate) fn was_held(&mut self, name: &str, place: u64, held: &Held) -> Result<(), String> {
+        let owner = *self.owners.entry(held.token).or_insert(held.session);
+        if owner != held.session {
+            return Err(format!("token {} belongs to two sessions", held.token));
+        }
+        let key = |place| (name.to_owned(), place);
+        let before = self.valid.range(key(0)..=key(place)).next_back().map(|(_, token)| *token);
+        let after = self.valid.range(key(place)..=key(u64::MAX)).next().map(|(_, token)| *token);
+        if before.is_some_and(|before| before > held.token) || after.is_some_and(|after| after < held.token) {
+            return Err(format!("token {} of {name} at {place} is between {before:?} and {after:?}", held.token));
+        }
+        self.valid.insert(key(place), held.token);
+        Ok(())
+    }
+
+    /// The holder of a token was told that its lease ends then.
+    pub(crate) fn was_promised(&mut self, held: &Held) -> Result<(), String> {
+        let promised = self.promised.entry(held.token).or_default();
+        *promised = held.ends.max(*promised);
+        self.compare(held.token)
+    }
+
+    pub(crate) fn has_ended(&mut self, end: &End) -> Result<(), String> {
+        if end.cause == Cause::RanOut {
+            self.ran_out.insert(end.token, end.at);
+        }
+        self.compare(end.token)
+    }
+
+    fn compare(&self, token: u64) -> Result<(), String> {
+        match (self.promised.get(&token), self.ran_out.get(&token)) {
+            (Some(promised), Some(at)) if at < promised => {
+                Err(format!("the lease of token {token} was promised until {promised} and ran out at {at}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
