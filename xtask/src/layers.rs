@@ -24,6 +24,9 @@ const TESTUTIL: &str = "stentor-testutil";
 /// The map, from the top down. Every crate of the workspace has a row. A protocol never names a fabric crate, except in
 /// its tests.
 pub(crate) const MAP: &[Place] = &[
+    // Examples show what a user can do, so they use what a user can.
+    Place { name: "stentor-bank", on: &["stentor"], tests_on: &[] },
+    Place { name: "stentor-lock", on: &["stentor"], tests_on: &[] },
     Place {
         name: "stentor-cli",
         on: &[

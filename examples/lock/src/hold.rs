@@ -24,7 +24,8 @@ pub(crate) fn run(holder: &Holder, hold: &Hold) -> Result<()> {
     let is_over = until_told(true)?;
     let mut resource = hold.resource.as_deref().map(Resource::connect).transpose()?;
     let (name, length) = (&hold.name, hold.lease.into());
-    while !is_over.load(Ordering::Relaxed) {
+    // An input that has ended already leaves time for one attempt.
+    loop {
         let mut waits_for = 0;
         let waits = |held: &Held| {
             if std::mem::replace(&mut waits_for, held.token) != held.token {
@@ -41,6 +42,9 @@ pub(crate) fn run(holder: &Holder, hold: &Hold) -> Result<()> {
             }
             Err(Lost::Lease(error)) => println!("{error}"),
             Err(Lost::All(error)) => return Err(error),
+        }
+        if is_over.load(Ordering::Relaxed) {
+            break;
         }
     }
     holder.client().clone().close()?;
