@@ -19,8 +19,8 @@ fn lists() -> Vec<&'static Needs> {
         &crate::instructions::NEEDS,
         &crate::regression::NEEDS,
         &crate::lossy::NEEDS,
-        &crate::services::NEEDS_COMPARE,
-        &crate::services::NEEDS_PYTHON,
+        &crate::services::compare::NEEDS,
+        &crate::services::redis_py::NEEDS,
     ];
     let compared = crate::compare::SYSTEMS.iter().map(|system| system.needs);
     one.into_iter()

@@ -1,0 +1,155 @@
+//! The store beside a Redis server, etcd, and a gateway that answers from a store of its own.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::{Server, built, store};
+use crate::cargo::{Context, capture};
+use crate::needs::Needs;
+use crate::step::Outcome;
+
+pub(crate) const NEEDS: Needs = Needs {
+    things: &["redis-benchmark", "redis-server", "etcd", "unshare", "ip"],
+    sources: &["compare/etcd/nodes.sh", "xtask/src/services/compare.rs"],
+};
+
+/// Starts Redis without a disk.
+fn redis(port: u16) -> Result<Server> {
+    let child = Command::new("redis-server")
+        .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--port", &port.to_string()])
+        .stdout(Stdio::null())
+        .spawn()
+        .context("cannot start redis-server")?;
+    let server = Server(child, port);
+    for _ in 0..100 {
+        if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return Ok(server);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    bail!("redis-server does not listen at {port}")
+}
+
+/// A run of `redis-benchmark`.
+#[derive(Clone, Debug, Default)]
+struct Figures {
+    rate: f64,
+    /// p50, p99 and p99.9, ms.
+    ms: [f64; 3],
+}
+
+/// Reads what `redis-benchmark` prints.
+fn figures(text: &str) -> Result<Figures> {
+    let rate = text.lines().find_map(|line| line.trim().strip_prefix("throughput summary: "));
+    let rate = rate.and_then(|rest| rest.split(' ').next()).and_then(|rate| rate.parse().ok());
+    let at = |percent: f64| {
+        text.lines().find_map(|line| {
+            let (part, rest) = line.split_once("% <= ")?;
+            let reached = part.trim().parse::<f64>().ok()? >= percent;
+            if reached { rest.split(' ').next()?.parse().ok() } else { None }
+        })
+    };
+    let ms = [at(50.0), at(99.0), at(99.9)].map(Option::unwrap_or_default);
+    Ok(Figures { rate: rate.with_context(|| format!("no throughput in {text:?}"))?, ms })
+}
+
+fn benchmark(port: u16, test: &str, pipeline: u32, clients: u32) -> Result<Figures> {
+    let requests = if pipeline == 1 { 100_000 } else { 800_000 };
+    let mut command = Command::new("redis-benchmark");
+    command.args(["-p", &port.to_string(), "-t", test, "-P", &pipeline.to_string(), "-c", &clients.to_string()]);
+    let (good, text) = capture(command.args(["-n", &requests.to_string(), "-r", "10000", "--precision", "3"]))?;
+    ensure!(good && !text.contains("Error"), "redis-benchmark says: {text}");
+    figures(&text)
+}
+
+/// Runs in turns of each system.
+const RUNS: usize = 5;
+const TESTS: [&str; 4] = ["set", "get", "incr", "mset"];
+
+/// The store beside a Redis server and etcd.
+pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    NEEDS.ensure()?;
+    let program = store(context, true)?;
+    let etcd = etcd_program(context)?;
+    let mut all: BTreeMap<(u32, u32, &str, &str), Vec<Figures>> = BTreeMap::new();
+    let mut puts: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for turn in 0..RUNS {
+        println!("run {} of {RUNS}", turn + 1);
+        for system in ["redis", "bound", "shm", "roce"] {
+            let server = match system {
+                "redis" => redis(6391)?,
+                "bound" => Server::store(&program, &["gateway", "--alone", "1"])?,
+                fabric => Server::store(&program, &["demo", "--groups", "1", "--fabric", fabric])?,
+            };
+            for (pipeline, clients) in [(1, 50), (16, 50), (1, 500), (16, 500)] {
+                for test in TESTS {
+                    let found = benchmark(server.1, test, pipeline, clients)
+                        .with_context(|| format!("{system}, {test} with -P {pipeline} -c {clients}"))?;
+                    all.entry((pipeline, clients, test, system)).or_default().push(found);
+                }
+            }
+        }
+        for outstanding in [50, 800] {
+            puts.entry(outstanding).or_default().push(etcd_rate(context, &etcd, outstanding)?);
+        }
+    }
+    print_table(&all, &puts);
+    Ok(Outcome::Passed)
+}
+
+fn etcd_program(context: &Context) -> Result<PathBuf> {
+    let manifest = context.root.join("compare/Cargo.toml");
+    let mut build = context.cargo(["build", "--release", "-p", "compare-etcd", "--manifest-path"]);
+    built(build.arg(manifest), "compare-etcd")
+}
+
+/// Puts a second into three nodes whose logs are in memory.
+fn etcd_rate(context: &Context, program: &Path, outstanding: u32) -> Result<f64> {
+    let script = context.root.join("compare/etcd/nodes.sh");
+    let mut command = Command::new("unshare");
+    command.arg("-rnm").arg(script).arg(program).args(["put", "0", &format!("8:{outstanding}:40000")]);
+    let (good, text) = capture(&mut command)?;
+    ensure!(good, "etcd: {text}");
+    let line: serde_json::Value = serde_json::from_str(text.trim())?;
+    line["msgs_per_s"].as_f64().with_context(|| format!("no rate in {text}"))
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn print_table(all: &BTreeMap<(u32, u32, &str, &str), Vec<Figures>>, puts: &BTreeMap<u32, Vec<f64>>) {
+    println!("\n-P  -c   test  system  requests/s     of redis  p50 / p99 / p99.9 ms");
+    for ((pipeline, clients, test, system), runs) in all {
+        let rate = median(runs.iter().map(|run| run.rate));
+        let redis = all.get(&(*pipeline, *clients, *test, "redis"));
+        let part = redis.map_or(0.0, |redis| rate / median(redis.iter().map(|run| run.rate)));
+        let [half, most, nearly] = [0, 1, 2].map(|at| median(runs.iter().map(|run| run.ms[at])));
+        println!(
+            "{pipeline:2}  {clients:3}  {test:4}  {system:6}  {rate:12.0}  {part:7.2}  {half:.3} / {most:.3} / {nearly:.3}"
+        );
+    }
+    for (outstanding, rates) in puts {
+        println!("etcd, three nodes, {outstanding} outstanding: {:.0} puts/s", median(rates.iter().copied()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_from_what_the_benchmark_prints() {
+        let text = "Latency by percentile distribution:\n0.000% <= 0.100 milliseconds (cumulative count 1)\n\
+                    50.000% <= 0.407 milliseconds (cumulative count 50)\n99.219% <= 0.9 milliseconds\n99.902% <= 1.5 milliseconds\n\
+                    100.000% <= 2.0 milliseconds\n\nSummary:\n  throughput summary: 100704.94 requests per second\n";
+        let found = figures(text).unwrap();
+        assert_eq!((found.rate, found.ms), (100_704.94, [0.407, 0.9, 1.5]));
+        assert!(figures("nothing").is_err());
+    }
+}
