@@ -110,6 +110,7 @@ mod operator;
 #[cfg(feature = "unstable-core")]
 pub mod operator;
 mod pace;
+mod position;
 mod reply;
 #[cfg(not(feature = "unstable-core"))]
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "the feature `unstable-core` publishes it whole")]
@@ -139,8 +140,8 @@ pub use cluster::{Cluster, ClusterBuilder, ConfigError, ConfigErrorKind, Group};
 pub use config::ClusterConfig;
 pub use config::{FabricKind, Limits, MemoryPlan, MemoryRow, ProcessMemory, limits};
 pub use node::{
-    ApplyThread, MemberStatus, Node, NodeBuilder, NodeError, NodeErrorKind, NodeHandle, Position, StartError,
-    StartErrorKind, Status, Stopper, Turn,
+    ApplyThread, MemberStatus, Node, NodeBuilder, NodeError, NodeErrorKind, NodeHandle, StartError, StartErrorKind,
+    Status, Stopper, Turn,
 };
 #[cfg(feature = "unstable-core")]
 pub use node::{Hooks, Round, Voice, Wish};
@@ -148,6 +149,7 @@ pub use observer::{
     ObserveError, ObserveErrorKind, Observed, ObservedCommand, ObservedPosition, ObservedReset, ObservedState,
     Observer, ObserverBuilder,
 };
+pub use position::{Position, PositionError};
 pub use reply::Reply;
 pub use state_machine::{Context, Frozen, ReadContext, SessionId, StateMachine, Stateless};
 #[doc(inline)]

@@ -1,6 +1,9 @@
 //! A whole store on this host: its nodes, each a process, and a gateway.
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -28,7 +31,11 @@ const LIMITS: &str = "[limits]\nmessage_bytes = 1179648\nwindow = 64\nclients = 
 pub fn configuration(shape: &Shape) -> Result<String> {
     ensure!((1..=200).contains(&shape.groups), "from 1 to 200 groups, not {}", shape.groups);
     ensure!((1..=9).contains(&shape.replicas), "from 1 to 9 replicas, not {}", shape.replicas);
-    let mut text = format!("cluster = \"kv\"\nfabric = \"{}\"\n\n{LIMITS}\n", shape.fabric);
+    let mut text = format!("cluster = \"kv\"\nfabric = \"{}\"\n", shape.fabric);
+    if shape.fabric == "roce" {
+        text += "key = \"file:key\"\n";
+    }
+    write!(text, "\n{LIMITS}\n")?;
     for group in 1..=shape.groups {
         let members = (1..=shape.replicas)
             .map(|member| format!("  {{ id = \"g{group}.{member}\", address = \"127.77.{group}.{member}:7101\" }},\n"));
@@ -36,6 +43,14 @@ pub fn configuration(shape: &Shape) -> Result<String> {
         writeln!(text, "[[group]]\nid = \"g{group}\"\nprocess = [\n{members}]\n")?;
     }
     Ok(text)
+}
+
+/// Writes 32 random bytes that only this user can read.
+fn write_key(path: &Path) -> io::Result<()> {
+    let mut key = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut key)?;
+    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(&key)
 }
 
 /// Nodes that run. They end with this.
@@ -55,6 +70,7 @@ impl Nodes {
     pub fn start(program: &Path, directory: &Path, shape: &Shape) -> Result<Nodes> {
         std::fs::write(directory.join("cluster.toml"), configuration(shape)?)
             .with_context(|| format!("cannot write {}", directory.display()))?;
+        write_key(&directory.join("key")).with_context(|| format!("cannot write {}", directory.display()))?;
         let mut nodes = Nodes { children: Vec::new(), program: program.into(), directory: directory.into() };
         for group in 1..=shape.groups {
             for member in 1..=shape.replicas {
@@ -67,8 +83,7 @@ impl Nodes {
     }
 
     fn spawn(&self, name: &str) -> Result<Child> {
-        let log =
-            std::fs::File::options().append(true).create(true).open(self.directory.join(format!("{name}.log")))?;
+        let log = File::options().append(true).create(true).open(self.directory.join(format!("{name}.log")))?;
         let mut node = Command::new(&self.program);
         node.args(["node", name, "--config"]).arg(self.directory.join("cluster.toml"));
         // Two demonstrations do not meet there.

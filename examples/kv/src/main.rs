@@ -106,6 +106,7 @@ impl Wait {
 }
 
 fn main() -> Result<()> {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
     match Arguments::parse().command {
         Kind::Demo { listen, fabric, groups, replicas, directory } => {
             let fabric = match fabric {

@@ -4,7 +4,7 @@ use stentor_election::HandOverError;
 use stentor_host::StartError as SeatError;
 use thiserror::Error;
 
-use super::Position;
+use crate::Position;
 use crate::debug::debug_as_display;
 use crate::runtime::{self, InUse, RunError};
 

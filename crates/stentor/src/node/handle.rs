@@ -10,7 +10,8 @@ use super::apply::Looks;
 use super::berth::Berth;
 use super::error::Problem;
 use super::hosted::{Host, Requests};
-use super::{Node, NodeError, Position, Status, Stopper};
+use super::{Node, NodeError, Status, Stopper};
+use crate::Position;
 use crate::client::ClientBuilder;
 use crate::state_machine::StateMachine;
 

@@ -21,7 +21,8 @@ use super::observers::{Observers, Stands};
 use super::poison::{Poison, Sight};
 use super::reports::Reports;
 use super::sleeper::Sleeper;
-use super::{MemberStatus, NodeError, Position, Status, Turn};
+use super::{MemberStatus, NodeError, Status, Turn};
+use crate::Position;
 use crate::client::Embedded;
 use crate::operator::{Elects, Operator};
 use crate::runtime::{

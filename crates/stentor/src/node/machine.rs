@@ -1,109 +1,17 @@
 //! A state machine, on the thread of the protocol or on one of its own.
 
-use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::hash::{Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 
 use stentor_fabric::WaitMode;
-use stentor_multicast::{self as multicast, ClientId, Delivered, GroupId, Incarnation, Readiness, Timestamp};
+use stentor_multicast::{self as multicast, ClientId, Delivered, GroupId, Incarnation, Readiness};
 use stentor_session::{AnswerBuffer, ReadyRead};
 
 use super::apply::{Applier, ApplyThread, Bounds, Head, Looks, Marks, Progress, QueryHead, Queue, Record};
 use super::sleeper::Sleeper;
-use crate::Group;
+use crate::Position;
 use crate::state_machine::StateMachine;
-
-/// The place of a command in the global order, as one group applies it. Places compare as the global order does. A command has the same
-/// time and the same group of its time in all groups that apply it; the index is each group's own.
-///
-/// The position of a read is that of the last command, or other place, which the answer contains.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Position {
-    /// The time at which the command was ordered, nanoseconds since 1970 where the clocks of most members are right.
-    pub time: u64,
-    /// The group that gave the time. Commands of two groups may have the same time, and this tells them apart.
-    pub group: Group,
-    /// The number of the command in the group that applies it, from 1.
-    pub index: u64,
-    /// The group that applies it, in whose order it has that number.
-    pub applied_in: Group,
-    /// Which history of that group the index counts in: it changes when the group is reset, or begins from nothing. 0 if that is not
-    /// known. It says only whether the group still knows the place.
-    pub incarnation: u64,
-    /// The time after which whoever [observes](crate::Client::observe) this comes, if it is later: a read at the leader may come after more
-    /// than its answer contains. It is no part of the place.
-    pub(crate) heard: u64,
-}
-
-impl Position {
-    /// Returns the time after which whoever observes this comes.
-    pub(crate) fn latest(&self) -> u64 {
-        self.time.max(self.heard)
-    }
-
-    #[inline]
-    fn place_key(&self) -> (u64, Group, u64, Group, u64) {
-        (self.time, self.group, self.index, self.applied_in, self.incarnation)
-    }
-
-    pub(crate) fn of(group: GroupId, place: &stentor_session::Position) -> Self {
-        Position::at(place.timestamp, (group, place.index), place.incarnation)
-    }
-
-    #[inline]
-    pub(crate) fn at(
-        Timestamp { time, group }: Timestamp,
-        (applied_in, index): (GroupId, u64),
-        incarnation: Incarnation,
-    ) -> Self {
-        let (group, incarnation) = (Group(GroupId(group)), incarnation.to_word());
-        Position { time, group, index, applied_in: Group(applied_in), incarnation, heard: 0 }
-    }
-
-    /// Whether the index is one of this group's order, in a history that is known.
-    pub(crate) fn is_counted_in(&self, group: GroupId) -> bool {
-        self.applied_in.0 == group && self.incarnation != 0
-    }
-
-    /// The same, as members say it. `origin` counts where this names no history.
-    pub(crate) fn place(&self, origin: Incarnation) -> stentor_session::Position {
-        let known = Incarnation::from_word(self.incarnation);
-        stentor_session::Position {
-            timestamp: Timestamp { time: self.time, group: self.group.0.0 },
-            index: self.index,
-            incarnation: if known.is_none() { origin } else { known },
-        }
-    }
-}
-
-impl PartialEq for Position {
-    fn eq(&self, other: &Position) -> bool {
-        self.place_key() == other.place_key()
-    }
-}
-
-impl Eq for Position {}
-
-impl PartialOrd for Position {
-    fn partial_cmp(&self, other: &Position) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Position {
-    fn cmp(&self, other: &Position) -> Ordering {
-        self.place_key().cmp(&other.place_key())
-    }
-}
-
-impl Hash for Position {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.place_key().hash(state);
-    }
-}
 
 /// A machine, as the protocol's thread sees it.
 pub(super) struct Machine<S> {
@@ -317,6 +225,7 @@ mod tests {
     use stentor_session::{Body, Envelope, Kind, Pair, ReplyRecord, Sessions, Timers, pairs_tag};
 
     use super::*;
+    use crate::Group;
     use crate::config::Limits;
     use crate::node::journal::logged;
     use crate::observer::place::Place;

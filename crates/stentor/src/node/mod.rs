@@ -51,7 +51,6 @@ pub use error::{NodeError, NodeErrorKind, StartError, StartErrorKind};
 pub use handle::NodeHandle;
 #[cfg(feature = "unstable-core")]
 pub use hooks::{Hooks, Round, Voice, Wish};
-pub use machine::Position;
 pub use status::{MemberStatus, Status};
 
 /// A member of a group, on the thread that runs or turns it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Position;
+use crate::Position;
 
 /// How long a node that leads waits until another one does, before it starts over.
 const HANDING_OVER: Duration = Duration::from_secs(2);

@@ -1,6 +1,6 @@
 //! How a node stands.
 
-use super::machine::Position;
+use crate::Position;
 
 /// How a node and its group stand, as far as the node knows.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -141,6 +141,14 @@ fn a_cluster_answers_as_redis_does() {
     long_values(&mut client);
 }
 
+#[test]
+fn a_store_answers_over_roce() {
+    let store = Store::start("roce", 2);
+    let mut client = Connection::to(store.gateway.port);
+    basics(&mut client);
+    pipelines(&mut client);
+}
+
 /// Keys end by the time of the order, also where nothing else happens.
 fn keys_end(client: &mut Connection) {
     answers(client, &[("FLUSHALL", "+OK"), ("SET t x PX 300", "+OK"), ("SETEX u 100 y", "+OK"), ("GET t", "x")]);

@@ -14,7 +14,7 @@ use stentor_session::{
 use super::batch::Batch;
 use super::chain::Chain;
 use super::{Head, Looks, Marks, Progress, QueryHead, Record};
-use crate::node::Position;
+use crate::Position;
 use crate::node::hooks::Voice;
 use crate::node::observers::{Applied, Tap, Writer};
 use crate::node::state_writer::StateWriter;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use super::work::Work;
-use crate::node::Position;
+use crate::Position;
 use crate::node::mailbox::Mailbox;
 
 /// A question: it gets the value, or where the machine has panicked.

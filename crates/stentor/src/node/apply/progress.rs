@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use stentor_multicast::{GroupId, RestoreError};
 
 use crate::Group;
-use crate::node::Position;
+use crate::Position;
 
 /// How far a machine is. The apply thread writes, and others read at any time.
 ///
