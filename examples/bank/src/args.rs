@@ -59,7 +59,7 @@ pub(crate) enum Action {
     /// Open an account
     Open {
         account: u64,
-        /// What is deposited at once
+        /// The amount that is deposited at once
         #[arg(default_value_t = 0)]
         amount: u64,
     },
@@ -84,7 +84,7 @@ pub(crate) enum Action {
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// What carries the messages
+    /// The fabric that carries the messages
     #[arg(long, value_enum, default_value_t = Fabric::Shm)]
     pub(crate) fabric: Fabric,
     /// Groups of three processes
@@ -103,7 +103,7 @@ pub(crate) struct Demo {
 
 #[derive(Args, Debug)]
 pub(crate) struct TellerArguments {
-    /// What it writes down
+    /// The file of its journal
     #[arg(long)]
     pub(crate) journal: PathBuf,
     /// After how many transfers it ends, those of its earlier processes included
@@ -112,7 +112,7 @@ pub(crate) struct TellerArguments {
     /// The first accounts, from 0 to this number, are those that it uses
     #[arg(long)]
     pub(crate) accounts: u64,
-    /// What its choices follow from
+    /// The number that its choices follow from
     #[arg(long)]
     pub(crate) seed: u64,
 }

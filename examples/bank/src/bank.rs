@@ -59,7 +59,7 @@ impl From<Ledger> for Bank {
     }
 }
 
-/// Writes a verdict. A reply that has no room for it is told to the client as too long.
+/// Writes a verdict. If the reply has no room for it, the client gets `CallError::ReplyTooLong`.
 fn write(verdict: Result<Verdict, Refusal>, reply: &mut Reply) {
     // Numbers and names are always written.
     if let Ok(bytes) = serde_json::to_vec(&verdict.unwrap_or_else(Verdict::Refused)) {

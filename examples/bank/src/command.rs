@@ -1,4 +1,4 @@
-//! What clients and groups send each other: JSON, so that histories and observers can be read.
+//! Commands, queries and replies of the bank. They are JSON, so that histories and observers can be read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use stentor::SessionId;
 
 use crate::Account;
 
-/// What a transfer is to do.
+/// The accounts and the amount of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// The account that pays.
@@ -92,26 +92,26 @@ pub enum Command {
 pub enum Query {
     /// The sums of a group.
     Totals,
-    /// What is on an account.
+    /// The balance of an account.
     Balance(Account),
-    /// What a group has of a transfer that is not closed.
+    /// The group's leg of a transfer that is not closed.
     Leg(TransferId),
     /// The transfers that are not closed, in the order of their names: as many of those behind this one as a reply has room for.
     Legs(Option<TransferId>),
 }
 
-/// What a group keeps of a transfer until it is closed.
+/// The part of a transfer that one group keeps until the transfer is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Leg {
-    /// What the transfer is to do.
+    /// The accounts and the amount.
     pub order: Order,
-    /// What this group does for it.
+    /// The part of this group.
     pub side: Side,
     /// When it was reserved, nanoseconds of the order's time.
     pub since: u64,
 }
 
-/// What a group does for a transfer.
+/// The part of a group in a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Side {
     /// It holds the amount.
@@ -129,7 +129,7 @@ pub enum Refusal {
     NoAccount(Account),
     /// It has the account already.
     Exists(Account),
-    /// So little is on the account.
+    /// The account has only this balance.
     Insufficient(u64),
     /// The amount is 0, or more than a group takes.
     Amount(u64),
@@ -189,17 +189,17 @@ pub enum Verdict {
 /// The sums of one group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Totals {
-    /// How many accounts.
+    /// The number of accounts.
     pub accounts: u64,
-    /// What is on them.
+    /// The sum of their balances.
     pub balances: u64,
-    /// What is held for transfers that are not closed.
+    /// The sum of the amounts that are held for transfers that are not closed.
     pub held: u64,
-    /// What was ever deposited.
+    /// The sum of all deposits ever made.
     pub deposited: u64,
-    /// What was ever withdrawn.
+    /// The sum of all withdrawals ever made.
     pub withdrawn: u64,
-    /// How many transfers are not closed.
+    /// The number of transfers that are not closed.
     pub legs: u64,
 }
 

@@ -1,6 +1,7 @@
 //! The demonstration: a cluster of real processes, clients that transfer, one that reads cuts, and processes that are killed.
 
 use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -107,9 +108,16 @@ struct Directory(PathBuf);
 
 impl Directory {
     fn new() -> Result<Directory> {
-        let path = std::env::temp_dir().join(format!("stentor-bank-{}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Directory(path))
+        let mut number = 0;
+        loop {
+            let path = std::env::temp_dir().join(format!("stentor-bank-{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Directory(path)),
+                // A killed process of the same number has left it.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
+            }
+        }
     }
 }
 
@@ -232,7 +240,7 @@ fn counts(line: &str) -> Counts {
     serde_json::from_str(line).unwrap_or_default()
 }
 
-/// What the auditor has seen.
+/// The auditor's counts.
 #[derive(Debug, Default)]
 struct Seen {
     cuts: u64,
@@ -243,7 +251,7 @@ struct Seen {
     wrong: Vec<String>,
 }
 
-/// A thread that reads cuts until it is told to end.
+/// A thread that reads cuts until [`end`](Auditor::end) is called.
 struct Auditor {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Result<Seen, TellerError>>,
@@ -252,10 +260,10 @@ struct Auditor {
 impl Auditor {
     fn start(client: Client, groups: Vec<Group>, sum: u128) -> Auditor {
         let is_over = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&is_over);
+        let stop = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
             let (mut seen, mut last) = (Seen::default(), Instant::now());
-            while !told.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 let cut = Cut::read(&client, &groups)?;
                 seen.cuts += 1;
                 seen.most_held = seen.most_held.max(cut.held());
@@ -282,7 +290,7 @@ impl Auditor {
     }
 }
 
-/// What the demonstration found.
+/// The results of the demonstration.
 struct Report {
     counts: Counts,
     took: Duration,

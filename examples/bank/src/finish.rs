@@ -19,8 +19,8 @@ pub struct Finished {
 
 /// Ends all transfers that were reserved so long ago: settles those for which money is held, and takes the others back. With `cancels` it takes all back.
 ///
-/// What a group has decided about a transfer does not change while the transfer is open. So it does not matter that one group is asked after the
-/// other. A client that was only slow is told that its transfer is closed.
+/// The decision of a group about a transfer does not change while the transfer is open. So it does not matter that one group is asked after the
+/// other. A client that was only slow is replied [`Verdict::Closed`].
 ///
 /// # Errors
 /// If a group does not answer. Those that were ended stay so.

@@ -1,4 +1,4 @@
-//! What a teller writes down.
+//! The file in which a teller writes down its steps.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Counts, Transfer};
 
-/// What a teller knows between two steps: enough for another process to go on.
+/// The state of a teller between two steps: enough for another process to go on.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// The session, as [`stentor::Session::to_bytes`] gives it.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Account, Leg, Order, Refusal, Side, Totals, TransferId};
 
-/// What a group takes in all its deposits, at most. With up to 1024 groups all money is below 2^63, so no credit overflows.
+/// The most that a group takes in all its deposits together. With up to 1024 groups all money is below 2^63, so no credit overflows.
 pub const DEPOSITS: u64 = 1 << 53;
 
 /// The accounts of one group. Its invariants, whatever comes:

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long it waits between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a teller has done, over all its processes.
+/// Counts of a teller, over all its processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Transfers that moved money.
@@ -71,7 +71,7 @@ pub enum TellerError {
     Journal {
         /// The file.
         place: String,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
     /// The cluster has no groups, so no account has a home.

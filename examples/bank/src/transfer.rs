@@ -5,7 +5,7 @@ use stentor::{Group, Groups, SessionId};
 
 use crate::{Account, Command, Order, Refusal, TransferId, Verdict};
 
-/// What became of a transfer.
+/// The end of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// The money has moved.

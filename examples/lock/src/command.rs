@@ -1,4 +1,4 @@
-//! What clients and the lock service send each other: JSON, so that histories and observers can be read.
+//! Commands, queries and replies of the lock service. They are JSON, so that histories and observers can be read.
 
 use std::fmt;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub enum Command {
 /// A question.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Query {
-    /// Who has this lock.
+    /// The holder of this lock.
     Lock(String),
     /// The locks that are held, in the order of their names: as many of those behind this one as an answer has room for.
     Held(Option<String>),
@@ -59,7 +59,7 @@ pub struct Held {
     pub token: u64,
     /// When the lease ends, nanoseconds of the order's time.
     pub ends: u64,
-    /// Who has it, as [`SessionId::to_bytes`] gives it.
+    /// The holder's session, as [`SessionId::to_bytes`] gives it.
     pub session: [u8; 16],
 }
 

@@ -1,6 +1,7 @@
 //! The demonstration: a holder is stopped, its lease runs out, another one gets the lock, and the old one is refused when it goes on.
 
 use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -69,7 +70,7 @@ fn judge(writes: &[WriteAttempt]) -> ExitCode {
     }
 }
 
-/// What the processes share.
+/// The directory, the resource and the clock that all processes share.
 struct Stage {
     directory: Directory,
     starter: Starter,
@@ -140,9 +141,16 @@ struct Directory(PathBuf);
 
 impl Directory {
     fn new() -> Result<Directory> {
-        let path = std::env::temp_dir().join(format!("stentor-lock-{}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Directory(path))
+        let mut number = 0;
+        loop {
+            let path = std::env::temp_dir().join(format!("stentor-lock-{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Directory(path)),
+                // A killed process of the same number has left it.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
+            }
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a resource does with fencing tokens.
+//! The check of fencing tokens at a resource.
 
 /// The gate of a resource that one holder at a time may use. It remembers the largest token that it has seen, and refuses smaller ones.
 ///

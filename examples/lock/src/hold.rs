@@ -51,7 +51,7 @@ pub(crate) fn run(holder: &Holder, hold: &Hold) -> Result<()> {
     Ok(())
 }
 
-/// What ends the use of a lock.
+/// The reason why a process does not use a lock any more.
 enum Lost {
     Lease(HolderError),
     All(anyhow::Error),
@@ -116,7 +116,9 @@ impl Resource {
     /// Writes under a token. Returns why it was refused, if it was.
     fn write(&mut self, token: u64) -> Result<Option<String>> {
         let mut line = String::new();
-        writeln!(self.to, "{token}").and_then(|()| self.from.read_line(&mut line)).context("the resource is gone")?;
+        writeln!(self.to, "{token}")
+            .and_then(|()| self.from.read_line(&mut line))
+            .context("the resource does not answer any more; does its process run?")?;
         match line.trim_end().split_once(' ') {
             Some((ADMITTED, _)) => Ok(None),
             Some((REFUSED, why)) => Ok(Some(why.to_owned())),

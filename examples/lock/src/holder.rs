@@ -19,7 +19,7 @@ pub struct Holder {
     clock_bound: Duration,
 }
 
-/// What became of an attempt to take a lock.
+/// The outcome of an attempt to take a lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Attempt {
     /// This process has it.
@@ -123,7 +123,7 @@ impl Holder {
                 }
             }
             let since = Instant::now();
-            // Whatever comes, the lock may be free now: one that was missed is told, too.
+            // Any notification may mean that the lock is free now. One that was lost arrives as `Missed`.
             while notifications.recv_timeout(LOOK).is_none() && since.elapsed() < ASK_AGAIN {
                 if notifications.is_ended() {
                     self.client.failure().map_or(Ok(()), Err)?;

@@ -21,7 +21,7 @@
 //! # Invariants
 //! - At each place in the order a lock has at most one token that is valid, and along the order the valid tokens of a lock rise.
 //! - A token belongs to one session for ever.
-//! - A lease does not run out before the end that its holder was told with the grant or the last renewal.
+//! - A lease does not run out before the end that the reply to the grant or to the last renewal named.
 #![forbid(unsafe_code)]
 
 mod command;

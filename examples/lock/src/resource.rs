@@ -13,7 +13,7 @@ use stentor_lock::TokenGate;
 pub(crate) const ADMITTED: &str = "admitted";
 pub(crate) const REFUSED: &str = "refused";
 
-/// What came to the resource, in its order.
+/// One write that came to the resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WriteAttempt {
     pub(crate) token: u64,

@@ -1,4 +1,4 @@
-//! What simulated clients do, and what they judge.
+//! The script of a simulated client, and its judgement of the replies.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use stentor::Group;
 use stentor::sim::{Fate, Next, Seen, SimRandom, Turn};
 use stentor_bank::{Account, Command, Cut, Order, Outcome, Query, Transfer, TransferId, Verdict};
 
-/// What the scripts of all seeds have seen.
+/// Counts over the scripts of all seeds.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) cuts: Cell<u64>,

@@ -1,10 +1,10 @@
-//! What is judged over all clients of a seed.
+//! The judge over all clients of a seed.
 
 use std::collections::BTreeMap;
 
 use stentor_lock::{Cause, End, Held};
 
-/// What the scripts of all seeds have seen.
+/// Counts over the scripts of all seeds.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) grants: u64,
@@ -17,11 +17,11 @@ pub(crate) struct Found {
 /// All that the clients of one seed know. They learn of it in another order than that in which it happened.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
-    /// Who was granted a token.
+    /// The session that was granted a token.
     owners: BTreeMap<u64, [u8; 16]>,
     /// Which token was valid, by lock and place in the order.
     valid: BTreeMap<(String, u64), u64>,
-    /// The latest end of a lease that its holder was told, by token.
+    /// The latest end of a lease that a reply to its holder named, by token.
     promised: BTreeMap<u64, u64>,
     /// When leases ran out, by token.
     ran_out: BTreeMap<u64, u64>,
@@ -44,7 +44,7 @@ impl Judge {
         Ok(())
     }
 
-    /// The holder of a token was told that its lease ends then.
+    /// A reply to the holder of a token named this end of the lease.
     pub(crate) fn was_promised(&mut self, held: &Held) -> Result<(), String> {
         let promised = self.promised.entry(held.token).or_default();
         *promised = held.ends.max(*promised);

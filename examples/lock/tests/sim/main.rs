@@ -37,7 +37,7 @@ fn lock_has_one_holder_at_a_time() {
     assert!(found.ran_out > 100 && found.notified > 300, "{found:?}");
 }
 
-/// A lease that ends before the moment that its holder was told: two may hold the lock, each sure that it is alone.
+/// A lease that ends before the moment that the reply to its holder named: two may hold the lock, each sure that it is alone.
 #[test]
 fn renewal_that_does_not_move_the_timer_is_found() {
     let error = cluster(RenewsInVain::default, &Rc::default()).run(0..200).expect_err("a planted bug");

@@ -1,4 +1,4 @@
-//! What simulated clients do.
+//! The script of a simulated client.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
