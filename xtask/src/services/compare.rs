@@ -35,8 +35,8 @@ fn redis(port: u16) -> Result<Server> {
 
 /// A run of `redis-benchmark`.
 #[derive(Clone, Debug, Default)]
-struct Figures {
-    rate: f64,
+pub(super) struct Figures {
+    pub(super) rate: f64,
     /// p50, p99 and p99.9, ms.
     ms: [f64; 3],
 }
@@ -56,7 +56,7 @@ fn figures(text: &str) -> Result<Figures> {
     Ok(Figures { rate: rate.with_context(|| format!("no throughput in {text:?}"))?, ms })
 }
 
-fn benchmark(port: u16, test: &str, pipeline: u32, clients: u32) -> Result<Figures> {
+pub(super) fn benchmark(port: u16, test: &str, pipeline: u32, clients: u32) -> Result<Figures> {
     let requests = if pipeline == 1 { 100_000 } else { 800_000 };
     let mut command = Command::new("redis-benchmark");
     command.args(["-p", &port.to_string(), "-t", test, "-P", &pipeline.to_string(), "-c", &clients.to_string()]);
@@ -117,7 +117,7 @@ fn etcd_rate(context: &Context, program: &Path, outstanding: u32) -> Result<f64>
     line["msgs_per_s"].as_f64().with_context(|| format!("no rate in {text}"))
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]

@@ -1,6 +1,7 @@
 //! The example services: their tests that take long, a client library's own tests, and the store beside others.
 
 pub(crate) mod compare;
+mod idle;
 pub(crate) mod redis_py;
 
 use std::io::{BufRead, BufReader};
@@ -10,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result, bail, ensure};
 
 pub(crate) use self::compare::step as compare;
+pub(crate) use self::idle::step as idle;
 pub(crate) use self::redis_py::step as redis_py;
 use crate::cargo::{Context, capture, run};
 use crate::step::Outcome;

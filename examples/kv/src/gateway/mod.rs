@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stentor::{Cluster, WaitMode};
 
 use self::backend::{Answered, Backend};
@@ -34,6 +36,8 @@ const READ_BYTES: usize = 64 << 10;
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 /// Between two attempts to reach the cluster again.
 const RETRY: Duration = Duration::from_millis(200);
+/// How long nobody is let in when descriptors have run out.
+const DEAF: Duration = Duration::from_millis(200);
 
 /// What a gateway serves.
 pub enum Serves {
@@ -57,6 +61,8 @@ pub struct Gateway {
     backend: Backend,
     clients: Clients,
     buffer: Vec<u8>,
+    /// There was no descriptor for a client: nobody is let in before.
+    deaf_until: Option<Instant>,
     stop: Arc<AtomicBool>,
 }
 
@@ -83,6 +89,7 @@ impl Gateway {
     /// # Errors
     /// If the address is taken, or no majority of a group is there in time.
     pub fn new(listen: &str, serves: Serves, stop: Arc<AtomicBool>) -> Result<Gateway> {
+        raise_limit();
         let listener =
             TcpListener::bind(listen).with_context(|| format!("cannot listen at {listen}: give another address"))?;
         listener.set_nonblocking(true)?;
@@ -114,7 +121,7 @@ impl Gateway {
             singles: Vec::new(),
             bytes: Vec::new(),
         };
-        Ok(Gateway { listener, epoll, backend, clients, buffer: vec![0; READ_BYTES], stop })
+        Ok(Gateway { listener, epoll, backend, clients, buffer: vec![0; READ_BYTES], deaf_until: None, stop })
     }
 
     /// Returns the port at which it listens.
@@ -138,6 +145,10 @@ impl Gateway {
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
+            }
+            if self.deaf_until.is_some_and(|until| until <= now) {
+                self.deaf_until = None;
+                epoll::add(&self.epoll, &self.listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
             }
             self.take_events(&events)?;
             sleeps_until = self.round()?;
@@ -171,8 +182,15 @@ impl Gateway {
             match self.listener.accept() {
                 Ok((stream, _)) => self.add(stream)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // The client is gone already, or there are too many: others go on.
-                Err(_) => return Ok(()),
+                Err(error) if is_exhausted(&error) => {
+                    // The listener stays readable: without a pause the gateway would spin.
+                    eprintln!("no more clients for now: {error}; raise the limit of open files");
+                    epoll::delete(&self.epoll, &self.listener)?;
+                    self.deaf_until = Some(Instant::now() + DEAF);
+                    return Ok(());
+                }
+                // The client is gone already.
+                Err(_) => {}
             }
         }
     }
@@ -259,6 +277,19 @@ impl Gateway {
             self.clients.free.push(place);
         }
     }
+}
+
+/// Allows as many clients as the system lets this process have.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // With the limit that there is, fewer clients are served.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+fn is_exhausted(error: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 impl Clients {

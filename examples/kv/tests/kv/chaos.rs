@@ -157,7 +157,7 @@ fn torment(store: &mut Store, until: Instant, chance: &mut Chance) -> [u32; 3] {
 
 #[test]
 fn every_key_has_an_order_that_explains_all_replies() {
-    let seconds = number_of_environment("STENTOR_KV_SECONDS", 10);
+    let seconds = number_of_environment("STENTOR_KV_SECONDS", 15);
     let seed = number_of_environment("STENTOR_KV_SEED", 1);
     let mut store = Store::start("shm", 2);
     let run = Arc::new(Run {
