@@ -5,7 +5,7 @@
 //!   is never seen: [`scan`](Store::scan) goes by a hash that is the same everywhere.
 //! - A key whose end has come is not there. It is taken away at the next place in the order, and the machine has a timer for that, so
 //!   an idle group forgets keys in time.
-//! - `freeze` costs one pointer for each of [`SHARDS`] shards. A shard is copied when it changes while a frozen one lives.
+//! - `freeze` costs one pointer for each of 1024 shards. A shard is copied when it changes while a frozen one lives.
 //! - `ends` has a pair for each key that ends, and nothing else.
 
 use std::collections::{BTreeSet, HashMap};
