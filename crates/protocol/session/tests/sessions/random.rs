@@ -312,7 +312,8 @@ fn drawn_runs_apply_each_request_once_and_tell_the_truth() {
 #[test]
 fn drawn_runs_find_each_mutant() {
     // These change no fate, only who remembers what for how long: `script.rs` finds them.
-    let scripted = [Mutant::ForgetsOnTakeUp, Mutant::PairsUnchecked, Mutant::OpensLate, Mutant::RenewsAnother];
+    let scripted =
+        [Mutant::ForgetsOnTakeUp, Mutant::PairsUnchecked, Mutant::OpensLate, Mutant::RenewsAnother, Mutant::OpensAnew];
     let mut missed = Vec::new();
     for &mutant in Mutant::ALL.iter().filter(|mutant| !scripted.contains(mutant)) {
         let found = (0..20_000).find_map(|seed| Some((seed, run(seed, mutant, &mut BTreeMap::new())?)));
