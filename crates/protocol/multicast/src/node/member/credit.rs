@@ -144,7 +144,8 @@ impl<F: Fabric> Member<F> {
         let small = freed > body.credited_slots || uncredited > 0;
         let cells = uncredited * 4 >= body.ring.reader.geometry().lap_cells();
         if !(slots || cells || outputs.notify[at] || (idle && small)) {
-            return small;
+            // What the throttle keeps back is owed, too: nothing else reminds of it when the window is full.
+            return small || freed < delivered;
         }
         if !links[body.ring.credit.link].is_met() {
             // Nobody is there to be told; who comes next is told when it connects.
