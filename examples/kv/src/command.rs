@@ -85,57 +85,76 @@ pub type Refusal = std::borrow::Cow<'static, str>;
 const SYNTAX: Refusal = Refusal::Borrowed("ERR syntax error");
 const NOT_AN_INTEGER: Refusal = Refusal::Borrowed("ERR value is not an integer or out of range");
 
-/// The names of the requests that are known, in small letters.
-pub const NAMES: [&str; 48] = [
-    "append",
-    "client",
-    "command",
-    "config",
-    "dbsize",
-    "decr",
-    "decrby",
-    "del",
-    "discard",
-    "echo",
-    "exec",
-    "exists",
-    "expire",
-    "expireat",
-    "flushall",
-    "flushdb",
-    "get",
-    "getdel",
-    "getset",
-    "hello",
-    "incr",
-    "incrby",
-    "info",
-    "mget",
-    "mset",
-    "msetnx",
-    "multi",
-    "persist",
-    "pexpire",
-    "pexpireat",
-    "ping",
-    "psetex",
-    "pttl",
-    "quit",
-    "reset",
-    "scan",
-    "select",
-    "set",
-    "setex",
-    "setnx",
-    "strlen",
-    "time",
-    "touch",
-    "ttl",
-    "type",
-    "unlink",
-    "unwatch",
-    "watch",
+impl Own {
+    /// Whether it is carried out at once also where requests are queued.
+    #[must_use]
+    pub fn ends_a_transaction(self) -> bool {
+        matches!(self, Own::Multi | Own::Exec | Own::Discard | Own::Watch | Own::Reset | Own::Quit)
+    }
+}
+
+/// What the gateway answers by itself, and how many arguments it has, at least and at most.
+const OWN: [(&str, Own, usize, usize); 16] = [
+    ("ping", Own::Ping, 0, 1),
+    ("multi", Own::Multi, 0, 0),
+    ("exec", Own::Exec, 0, 0),
+    ("discard", Own::Discard, 0, 0),
+    ("watch", Own::Watch, 1, usize::MAX),
+    ("unwatch", Own::Unwatch, 0, 0),
+    ("echo", Own::Echo, 1, 1),
+    ("hello", Own::Hello, 0, usize::MAX),
+    ("info", Own::Info, 0, usize::MAX),
+    ("config", Own::Config, 1, usize::MAX),
+    ("client", Own::Client, 1, usize::MAX),
+    ("command", Own::Command, 0, usize::MAX),
+    ("select", Own::Select, 1, 1),
+    ("quit", Own::Quit, 0, usize::MAX),
+    ("reset", Own::Reset, 0, 0),
+    ("time", Own::Time, 0, 0),
 ];
+
+/// What the machines answer, and how many arguments it has, at least and at most. The most frequent ones first.
+const ITEMS: [(&str, usize, usize); 32] = [
+    ("get", 1, 1),
+    ("set", 2, 7),
+    ("incr", 1, 1),
+    ("mget", 1, usize::MAX),
+    ("mset", 2, usize::MAX),
+    ("del", 1, usize::MAX),
+    ("exists", 1, usize::MAX),
+    ("expire", 2, 3),
+    ("ttl", 1, 1),
+    ("append", 2, 2),
+    ("dbsize", 0, 0),
+    ("decr", 1, 1),
+    ("decrby", 2, 2),
+    ("expireat", 2, 3),
+    ("flushall", 0, 1),
+    ("flushdb", 0, 1),
+    ("getdel", 1, 1),
+    ("getset", 2, 2),
+    ("incrby", 2, 2),
+    ("msetnx", 2, usize::MAX),
+    ("persist", 1, 1),
+    ("pexpire", 2, 3),
+    ("pexpireat", 2, 3),
+    ("psetex", 3, 3),
+    ("pttl", 1, 1),
+    ("scan", 1, 7),
+    ("setex", 3, 3),
+    ("setnx", 2, 2),
+    ("strlen", 1, 1),
+    ("touch", 1, usize::MAX),
+    ("type", 1, 1),
+    ("unlink", 1, usize::MAX),
+];
+
+/// Returns the names of all requests, in small letters.
+pub fn names() -> impl ExactSizeIterator<Item = &'static str> {
+    let own = OWN.iter().map(|(name, ..)| *name);
+    let all: Vec<_> = ITEMS.iter().map(|(name, ..)| *name).chain(own).collect();
+    all.into_iter()
+}
 
 /// Reads a request for so many groups. What the machines are asked is written over `item`.
 ///
@@ -145,14 +164,15 @@ pub fn read(words: &[&[u8]], groups: u16, item: &mut Vec<u8>) -> Result<Wanted, 
     item.clear();
     let mut name = [0; 16];
     let Some(name) = words.first().and_then(|word| lower(word, &mut name)) else { return Err(unknown(words)) };
-    if let Some(own) = own(name) {
-        return if arity_of_own(own, words.len()) { Ok(Wanted::Own(own)) } else { Err(arity(name)) };
-    }
-    let (least, most) = match arguments_of(name) {
-        Some(bounds) => bounds,
-        None => return Err(unknown(words)),
+    let fits = |least: usize, most: usize| (least..=most).contains(&(words.len() - 1));
+    let Some((_, least, most)) = ITEMS.iter().find(|(known, ..)| *known == name) else {
+        return match OWN.iter().find(|(known, ..)| *known == name) {
+            Some((_, own, least, most)) if fits(*least, *most) => Ok(Wanted::Own(*own)),
+            Some(_) => Err(arity(name)),
+            None => Err(unknown(words)),
+        };
     };
-    if words.len() - 1 < least || words.len() - 1 > most {
+    if !fits(*least, *most) {
         return Err(arity(name));
     }
     if words[1..].iter().any(|word| word.len() > LONGEST) {
@@ -176,55 +196,6 @@ fn unknown(words: &[&[u8]]) -> Refusal {
 
 fn arity(name: &str) -> Refusal {
     format!("ERR wrong number of arguments for '{name}' command").into()
-}
-
-fn own(name: &str) -> Option<Own> {
-    Some(match name {
-        "ping" => Own::Ping,
-        "echo" => Own::Echo,
-        "hello" => Own::Hello,
-        "info" => Own::Info,
-        "config" => Own::Config,
-        "client" => Own::Client,
-        "command" => Own::Command,
-        "select" => Own::Select,
-        "quit" => Own::Quit,
-        "reset" => Own::Reset,
-        "time" => Own::Time,
-        "multi" => Own::Multi,
-        "exec" => Own::Exec,
-        "discard" => Own::Discard,
-        "watch" => Own::Watch,
-        "unwatch" => Own::Unwatch,
-        _ => return None,
-    })
-}
-
-fn arity_of_own(own: Own, words: usize) -> bool {
-    match own {
-        Own::Ping => words <= 2,
-        Own::Echo | Own::Select => words == 2,
-        Own::Config | Own::Client | Own::Watch => words >= 2,
-        Own::Multi | Own::Exec | Own::Discard | Own::Unwatch | Own::Time | Own::Reset => words == 1,
-        Own::Hello | Own::Info | Own::Command | Own::Quit => true,
-    }
-}
-
-/// How many arguments a request has, at least and at most.
-fn arguments_of(name: &str) -> Option<(usize, usize)> {
-    Some(match name {
-        "get" | "strlen" | "ttl" | "pttl" | "type" | "incr" | "decr" | "persist" | "getdel" => (1, 1),
-        "incrby" | "decrby" | "append" | "getset" | "setnx" => (2, 2),
-        "expire" | "pexpire" | "expireat" | "pexpireat" => (2, 3),
-        "setex" | "psetex" => (3, 3),
-        "set" => (2, 7),
-        "exists" | "del" | "unlink" | "touch" | "mget" => (1, usize::MAX),
-        "mset" | "msetnx" => (2, usize::MAX),
-        "scan" => (1, 7),
-        "dbsize" => (0, 0),
-        "flushall" | "flushdb" => (0, 1),
-        _ => return None,
-    })
 }
 
 struct Reader<'a, 'b> {
@@ -451,6 +422,17 @@ mod tests {
         ] {
             let refusal = wanted(bad, 2).expect_err(bad);
             assert!(refusal.contains(why), "{bad}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn every_request_has_one_name_and_is_read() {
+        let known: std::collections::BTreeSet<&str> = names().collect();
+        assert_eq!(known.len(), names().len());
+        for (name, least, _) in ITEMS {
+            // Numbers are right for every argument.
+            let text = (0..least).fold(name.to_owned(), |text, _| text + " 1");
+            assert!(matches!(wanted(&text, 1), Ok(Wanted::Item(_))), "{text}: {:?}", wanted(&text, 1));
         }
     }
 

@@ -19,6 +19,8 @@ const MS: u64 = 1_000_000;
 const TIMER: u64 = 0;
 /// Keys that one scan hands over, at most.
 const SCANNED: u32 = 1000;
+/// Room for the longest value, and for the items behind it.
+const ROOMY: usize = LONGEST + 2 * SMALL + BEHIND as usize;
 /// Room that a scan leaves for the items behind it.
 const BEHIND: u16 = 1024;
 
@@ -59,7 +61,7 @@ impl Machine {
         let mut room = Room { total: out.room(), is_full: false };
         while items.left > 0 {
             let Some(item) = items.next_item() else { return MALFORMED.write(out) };
-            if room.refuses(self.longest(&item), items.left.into(), out) {
+            if room.refuses(self.longest(&item, out.room()), items.left.into(), out) {
                 continue;
             }
             if item.op == Op::Exec {
@@ -76,26 +78,27 @@ impl Machine {
         let mut room = Room { total: out.room(), is_full: false };
         while items.left > 0 {
             let Some(item) = items.next_item() else { return MALFORMED.write(out) };
-            if !room.refuses(self.longest(&item), items.left.into(), out) {
+            if !room.refuses(self.longest(&item, out.room()), items.left.into(), out) {
                 self.query(time, &item, out);
             }
         }
     }
 
-    /// Returns how long the answer to an item may be.
-    fn longest(&self, item: &Item<'_>) -> usize {
+    /// Returns how long the answer to an item may be. `room`: where even the longest value would fit, no key is looked up.
+    fn longest(&self, item: &Item<'_>, room: usize) -> usize {
         let length = |key: &[u8]| self.store.get(key, 0).map_or(0, |entry| entry.value.len()) + 5;
         let mut arguments = item.arguments;
-        let first = arguments.next();
-        let of_first = || first.map_or(0, length);
+        let gives = match item.op {
+            Op::Get | Op::Getdel => true,
+            Op::Set => arguments.last().and_then(SetOptions::from_bytes).is_some_and(|set| set.get),
+            _ => false,
+        };
         SMALL
             + match item.op {
-                Op::Get | Op::Getdel => of_first(),
-                Op::Set if item.arguments.last().and_then(SetOptions::from_bytes).is_some_and(|set| set.get) => {
-                    of_first()
-                }
+                _ if gives && room > ROOMY => LONGEST + 5,
+                _ if gives => arguments.next().map_or(0, length),
+                Op::Mget => arguments.map(length).sum(),
                 Op::Scan => LONGEST + SMALL + usize::from(BEHIND),
-                Op::Mget => item.arguments.map(length).sum(),
                 // Another group may carry it out: it is not refused for its answer.
                 Op::Exec => return 0,
                 _ => 0,
@@ -403,5 +406,101 @@ impl StateMachine for Machine {
         // The group's timer is set for the next end: it is part of the same state.
         self.timer = self.store.next_end();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::put_item;
+
+    const ALL: Partition = Partition { index: 0, of: 1 };
+
+    /// A reply with a limit.
+    struct Limited(Vec<u8>, usize);
+
+    impl Sink for Limited {
+        fn put(&mut self, bytes: &[u8]) {
+            assert!(self.0.len() + bytes.len() <= self.1, "the answer is longer than its limit");
+            self.0.extend_from_slice(bytes);
+        }
+
+        fn room(&self) -> usize {
+            self.1 - self.0.len()
+        }
+    }
+
+    fn batch(items: &[(Op, &[&[u8]])]) -> Vec<u8> {
+        let mut batch = (items.len() as u16).to_le_bytes().to_vec();
+        items.iter().for_each(|(op, arguments)| put_item(*op, arguments.iter().copied(), &mut batch));
+        batch
+    }
+
+    fn carried_out(machine: &mut Machine, limit: usize, items: &[(Op, &[&[u8]])]) -> Vec<String> {
+        let mut out = Limited(Vec::new(), limit);
+        machine.carry_out(Place { time: 1, index: 1 }, &batch(items), &mut out);
+        let (mut rest, mut all) = (&out.0[..], Vec::new());
+        while let Some((value, after)) = Value::read(rest) {
+            all.push(match value {
+                Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
+                other => format!("{other:?}"),
+            });
+            rest = after;
+        }
+        all
+    }
+
+    fn set<'a>(machine: &mut Machine, key: &'a [u8], length: usize) -> &'a [u8] {
+        let (value, options) = (vec![b'v'; length], SetOptions::default().to_bytes());
+        assert_eq!(carried_out(machine, 1 << 20, &[(Op::Set, &[key, &value, &options])]), ["Ok"]);
+        key
+    }
+
+    #[test]
+    fn from_the_first_item_on_that_has_no_room_nothing_is_carried_out() {
+        let mut machine = Machine::new(ALL);
+        let long = set(&mut machine, b"long", 600);
+        let options = SetOptions::default().to_bytes();
+        let items: [(Op, &[&[u8]]); 4] = [
+            (Op::Get, &[long]),
+            (Op::Get, &[long]),
+            (Op::Set, &[b"small", b"1", &options]),
+            (Op::IncrBy, &[b"n", &1i64.to_le_bytes()]),
+        ];
+        assert_eq!(carried_out(&mut machine, 1000, &items), ["600 bytes", "Again", "Again", "Again"]);
+        assert!(machine.store.get(b"small", 1).is_none() && machine.store.get(b"n", 1).is_none());
+        assert_eq!(carried_out(&mut machine, 1000, &items[1..]), ["600 bytes", "Ok", "Integer(1)"]);
+    }
+
+    #[test]
+    fn an_answer_that_never_has_room_is_refused_and_others_go_on() {
+        let mut machine = Machine::new(ALL);
+        let long = set(&mut machine, b"long", 600);
+        let answers = carried_out(&mut machine, 1000, &[(Op::Mget, &[long, long]), (Op::Strlen, &[long])]);
+        assert!(answers[0].starts_with("Error(\"ERR the answer is longer"), "{answers:?}");
+        assert_eq!(answers[1], "Integer(600)");
+        // Where there is plenty of room nothing is looked up, and the answer is the same.
+        assert_eq!(carried_out(&mut machine, 1 << 20, &[(Op::Get, &[long])]), ["600 bytes"]);
+    }
+
+    #[test]
+    fn numbers_have_one_form() {
+        for (text, number) in
+            [("0", 0), ("-1", -1), ("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)]
+        {
+            assert_eq!(decimal(text.as_bytes()), Some(number));
+        }
+        for bad in ["", "-", "-0", "+1", "01", " 1", "1 ", "1.0", "0x1", "9223372036854775808"] {
+            assert_eq!(decimal(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_machine_of_another_version_is_named() {
+        for bad in [&b""[..], b"\x01\x00", b"\x01\x00\xff\x00\x00"] {
+            let mut out = Vec::new();
+            Machine::new(ALL).carry_out(Place { time: 1, index: 1 }, bad, &mut out);
+            assert!(matches!(Value::read(&out), Some((Value::Error(_), _))), "{bad:?}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! One TCP client.
 //!
 //! # States
-//! *reading* → *waiting* (a burst of requests is under way) → *reading* …, or → *closing* (the last replies go out).
+//! *reading* → *waiting* (a burst of requests is under way) → *reading* …, or → *closing* (the last replies go out). A client that has ended its
+//! side is answered what it has asked, and closed then.
 //!
 //! # Invariants
 //! - Requests of one client take effect in the order in which they were sent, and replies come in that order. All requests that are there,
@@ -50,8 +51,8 @@ pub(super) struct Connection {
     pub(super) number: u64,
     pub(super) name: Vec<u8>,
     pub(super) version: Version,
-    /// Whether the readiness to write is asked for.
-    pub(super) asks_to_write: bool,
+    /// For what readiness the socket is watched.
+    pub(super) watched_for: Interest,
     input: Vec<u8>,
     from: usize,
     output: Vec<u8>,
@@ -65,7 +66,16 @@ pub(super) struct Connection {
     /// Keys with their versions. All are in one group.
     watched: Vec<(Vec<u8>, i64)>,
     closing: bool,
+    /// The client sends nothing more.
+    ended: bool,
     words: Vec<(usize, usize)>,
+}
+
+/// For what readiness a socket is watched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Interest {
+    pub(super) reads: bool,
+    pub(super) writes: bool,
 }
 
 /// What a connection needs of the gateway to go on.
@@ -101,7 +111,7 @@ impl Connection {
             number,
             name: Vec::new(),
             version: Version::Two,
-            asks_to_write: false,
+            watched_for: Interest { reads: true, writes: false },
             input: Vec::new(),
             from: 0,
             output: Vec::new(),
@@ -113,6 +123,7 @@ impl Connection {
             transaction: None,
             watched: Vec::new(),
             closing: false,
+            ended: false,
             words: Vec::new(),
         }
     }
@@ -122,9 +133,9 @@ impl Connection {
     /// # Errors
     /// If the client is gone.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        while !self.closing && self.input.len() - self.from < 2 * LONGEST_REQUEST && self.unsent() < MOST_UNREAD {
+        while self.reads() {
             match self.stream.read(buffer) {
-                Ok(0) => return Err(io::ErrorKind::ConnectionReset.into()),
+                Ok(0) => self.ended = true,
                 Ok(count) => {
                     self.input.extend_from_slice(&buffer[..count]);
                     // What did not fill the buffer was all that there is.
@@ -140,13 +151,25 @@ impl Connection {
         Ok(())
     }
 
-    fn unsent(&self) -> usize {
-        self.output.len() - self.sent
+    /// Whether more is read: not while the client owes its part, since an event that nobody takes would come again at once.
+    fn reads(&self) -> bool {
+        let has_room = self.input.len() - self.from < 2 * LONGEST_REQUEST;
+        !self.closing && !self.ended && has_room && !self.is_full()
+    }
+
+    /// For what readiness the socket is to be watched.
+    pub(super) fn interest(&self) -> Interest {
+        Interest { reads: self.reads(), writes: self.sent < self.output.len() }
+    }
+
+    /// Whether the client has not read so much that nothing more is begun for it.
+    pub(super) fn is_full(&self) -> bool {
+        self.output.len() - self.sent >= MOST_UNREAD
     }
 
     /// Begins the next burst, if none is under way and there are requests.
     pub(super) fn go_on(&mut self, desk: &mut Desk<'_>) {
-        while self.missing == 0 && !self.closing && self.unsent() < MOST_UNREAD && self.begin_burst(desk) {}
+        while self.missing == 0 && !self.closing && !self.is_full() && self.begin_burst(desk) {}
     }
 
     /// Returns whether there was a request.
@@ -233,6 +256,10 @@ impl Connection {
             Ok(Wanted::Item(prepared)) => self.send_item(prepared, desk),
             Ok(Wanted::Own(Own::Exec)) if queues => self.exec(desk),
             Ok(Wanted::Own(Own::Watch)) if !queues => self.watch(&words[1..], desk),
+            Ok(Wanted::Own(own)) if queues && !own.ends_a_transaction() => {
+                self.refuse_in_transaction();
+                Step::Next
+            }
             Ok(Wanted::Own(own)) => {
                 self.answer_own(own, words, &desk.facts);
                 Step::Next
@@ -271,13 +298,20 @@ impl Connection {
     }
 
     fn queue(&mut self, prepared: Prepared, item: &[u8]) {
-        let Some(transaction) = &mut self.transaction else { return };
         if matches!(prepared.op, Op::Scan | Op::Dbsize | Op::Flush) {
-            transaction.broken = true;
-            return self.answer_with(|writer| writer.error("ERR this command has no place in a transaction"));
+            return self.refuse_in_transaction();
         }
+        let Some(transaction) = &mut self.transaction else { return };
         transaction.commands.push((prepared, item.to_vec()));
         self.answer_with(|writer| writer.simple("QUEUED"));
+    }
+
+    /// A client counts the replies of a transaction, so what is not queued breaks it.
+    fn refuse_in_transaction(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.broken = true;
+        }
+        self.answer_with(|writer| writer.error("ERR this command has no place in a transaction"));
     }
 
     fn exec(&mut self, desk: &mut Desk<'_>) -> Step {
@@ -471,16 +505,16 @@ impl Connection {
         }
     }
 
-    /// Writes what the client takes now. Returns whether something is left.
+    /// Writes what the client takes now.
     ///
     /// # Errors
     /// If the client is gone, or was to go, and has got everything.
-    pub(super) fn write(&mut self) -> io::Result<bool> {
+    pub(super) fn write(&mut self) -> io::Result<()> {
         while self.sent < self.output.len() {
             match self.stream.write(&self.output[self.sent..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => self.sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -488,6 +522,7 @@ impl Connection {
         self.output.clear();
         self.output.shrink_to(KEPT);
         self.sent = 0;
-        if self.closing && self.missing == 0 { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(false) }
+        let is_over = (self.closing || self.ended) && self.missing == 0;
+        if is_over { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
 }

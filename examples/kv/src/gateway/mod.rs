@@ -164,8 +164,8 @@ impl Gateway {
                 place => {
                     let (place, flags) = (place as u32, event.flags);
                     let Some(connection) = self.clients.connection(place) else { continue };
-                    let gone = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR)
-                        && connection.read(&mut self.buffer).is_err();
+                    let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+                    let gone = broken || (flags.contains(EventFlags::IN) && connection.read(&mut self.buffer).is_err());
                     if gone {
                         self.close(place);
                     } else {
@@ -249,23 +249,39 @@ impl Gateway {
     fn go_on(&mut self) {
         let mut touched = std::mem::take(&mut self.clients.touched);
         for place in touched.drain(..) {
-            self.clients.begin(place);
-            let Some(connection) = self.clients.connection(place) else { continue };
-            let Ok(waits) = connection.write() else {
+            if self.go_on_with(place).is_err() {
                 self.close(place);
-                continue;
-            };
-            if waits != connection.asks_to_write {
-                connection.asks_to_write = waits;
-                let flags = if waits { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-                let data = EventData::new_u64(u64::from(place));
-                let _ = epoll::modify(&self.epoll, connection.stream.as_fd(), data, flags);
             }
         }
         // Those that were touched meanwhile are looked at in the next round.
         if self.clients.touched.is_empty() {
             self.clients.touched = touched;
         }
+    }
+
+    /// Writes to a client, and begins its next requests; those that waited until it had read, too.
+    ///
+    /// # Errors
+    /// If it is gone, or was to go.
+    fn go_on_with(&mut self, place: u32) -> io::Result<()> {
+        loop {
+            self.clients.begin(place);
+            let Some(connection) = self.clients.connection(place) else { return Ok(()) };
+            let was_full = connection.is_full();
+            connection.write()?;
+            if !was_full || connection.is_full() {
+                break;
+            }
+        }
+        let Some(connection) = self.clients.connection(place) else { return Ok(()) };
+        let interest = connection.interest();
+        if interest != std::mem::replace(&mut connection.watched_for, interest) {
+            let mut flags = EventFlags::empty();
+            flags.set(EventFlags::IN, interest.reads);
+            flags.set(EventFlags::OUT, interest.writes);
+            epoll::modify(&self.epoll, connection.stream.as_fd(), EventData::new_u64(u64::from(place)), flags)?;
+        }
+        Ok(())
     }
 
     fn close(&mut self, place: u32) {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::glob::matches;
-use crate::command::{NAMES, Own};
+use crate::command::{Own, names};
 use crate::resp::{Version, Writer};
 
 /// The version of Redis whose behaviour the replies have.
@@ -154,10 +154,10 @@ fn info(facts: &Facts, writer: &mut Writer<'_>) {
 
 fn command(words: &[&[u8]], writer: &mut Writer<'_>) {
     match words.get(1).map(|word| word.to_ascii_lowercase()).as_deref() {
-        Some(b"count") => writer.integer(NAMES.len() as i64),
+        Some(b"count") => writer.integer(names().len() as i64),
         Some(b"list") => {
-            writer.array(NAMES.len());
-            NAMES.iter().for_each(|name| writer.bulk(name.as_bytes()));
+            writer.array(names().len());
+            names().for_each(|name| writer.bulk(name.as_bytes()));
         }
         Some(b"docs") => writer.map(0),
         // Clients use it for hints alone.

@@ -24,6 +24,17 @@ impl Connection {
         Connection::new(port).expect("the gateway listens")
     }
 
+    /// Another handle of the same connection, to write by.
+    pub(crate) fn another(&self) -> Connection {
+        let stream = self.stream.try_clone().expect("a descriptor");
+        Connection { reader: BufReader::new(stream.try_clone().expect("a descriptor")), stream }
+    }
+
+    /// Nothing more is sent.
+    pub(crate) fn end_output(&self) {
+        self.stream.shutdown(std::net::Shutdown::Write).expect("it is connected");
+    }
+
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }

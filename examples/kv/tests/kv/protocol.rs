@@ -92,6 +92,10 @@ fn transactions(client: &mut Connection, other: &mut Connection) {
             ("MGET a b c d", "+QUEUED"),
             ("EXEC", "*4 +OK :2 +OK *4 2 5 6 7"),
             ("MULTI", "+OK"),
+            ("PING", "-ERR this command has no place in a transaction"),
+            ("SET a 9", "+QUEUED"),
+            ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
+            ("MULTI", "+OK"),
             ("SET a 9", "+QUEUED"),
             ("DISCARD", "+OK"),
             ("GET a", "2"),
@@ -258,4 +262,37 @@ fn what_is_no_request_ends_the_connection_and_no_other() {
         assert!(client.reply().is_err(), "it is closed");
     }
     assert_eq!(other.ask("PING"), "+PONG");
+}
+
+/// A client that ends its side is answered what it has asked.
+#[test]
+fn a_client_that_has_ended_its_side_gets_its_answers() {
+    let store = Store::start("shm", 1);
+    let mut client = Connection::to(store.gateway.port);
+    client.write(b"SET a 1\r\nINCR a\r\n").unwrap();
+    client.end_output();
+    assert_eq!((client.reply().unwrap(), client.reply().unwrap()), (b"+OK\r\n".to_vec(), b":2\r\n".to_vec()));
+    assert!(client.reply().is_err(), "it is closed");
+}
+
+/// A client that asks for much and reads nothing holds up itself alone, and the gateway does not spin for it.
+#[test]
+fn a_client_that_does_not_read_waits() {
+    const ASKED: usize = 2000;
+    let gateway = Gateway::start(&["--alone", "1"], 0);
+    let (mut client, mut other) = (Connection::to(gateway.port), Connection::to(gateway.port));
+    let value = "v".repeat(60_000);
+    assert_eq!(client.ask(&format!("SET a {value}")), "+OK");
+    let mut asks = client.another();
+    let asking = std::thread::spawn(move || (0..ASKED).for_each(|_| asks.write(b"GET a\r\n").unwrap()));
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(other.ask("PING"), "+PONG");
+    let before = gateway.processor_ticks();
+    std::thread::sleep(Duration::from_millis(1000));
+    let used = gateway.processor_ticks() - before;
+    assert!(used < 30, "{used} ticks of 10 ms in a second in which nothing can be done");
+    for _ in 0..ASKED {
+        assert_eq!(client.reply().unwrap().len(), value.len() + 10);
+    }
+    asking.join().unwrap();
 }

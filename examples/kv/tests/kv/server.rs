@@ -36,6 +36,15 @@ impl Gateway {
     }
 }
 
+impl Gateway {
+    /// The time that it has had of processors, ticks of 10 ms.
+    pub(crate) fn processor_ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        let fields: Vec<&str> = stat.rsplit(')').next().expect("a name").split_whitespace().collect();
+        fields[11].parse::<u64>().expect("a number") + fields[12].parse::<u64>().expect("a number")
+    }
+}
+
 impl Drop for Gateway {
     fn drop(&mut self) {
         // It may have ended by itself.
