@@ -278,13 +278,18 @@ fn a_client_that_has_ended_its_side_gets_its_answers() {
 /// A client that asks for much and reads nothing holds up itself alone, and the gateway does not spin for it.
 #[test]
 fn a_client_that_does_not_read_waits() {
-    const ASKED: usize = 2000;
+    const ASKED: usize = 1000;
     let gateway = Gateway::start(&["--alone", "1"], 0);
     let (mut client, mut other) = (Connection::to(gateway.port), Connection::to(gateway.port));
     let value = "v".repeat(60_000);
     assert_eq!(client.ask(&format!("SET a {value}")), "+OK");
     let mut asks = client.another();
-    let asking = std::thread::spawn(move || (0..ASKED).for_each(|_| asks.write(b"GET a\r\n").unwrap()));
+    let asking = std::thread::spawn(move || {
+        (0..ASKED).for_each(|_| asks.write(b"GET a\r\n").unwrap());
+        // This stays in the socket.
+        std::thread::sleep(Duration::from_millis(300));
+        (0..ASKED).for_each(|_| asks.write(b"PING\r\n").unwrap());
+    });
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(other.ask("PING"), "+PONG");
     let before = gateway.processor_ticks();
@@ -293,6 +298,9 @@ fn a_client_that_does_not_read_waits() {
     assert!(used < 30, "{used} ticks of 10 ms in a second in which nothing can be done");
     for _ in 0..ASKED {
         assert_eq!(client.reply().unwrap().len(), value.len() + 10);
+    }
+    for _ in 0..ASKED {
+        assert_eq!(client.reply().unwrap(), b"+PONG\r\n");
     }
     asking.join().unwrap();
 }
