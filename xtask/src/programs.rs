@@ -24,7 +24,7 @@ struct Target {
     name: String,
 }
 
-/// Builds something and says where the program of that target of a folder in `crates` is.
+/// Builds something. Returns the path of the program of a target in a folder, which is relative to the root.
 pub(crate) fn executable(command: &mut Command, folder: &str, target: &str) -> Result<PathBuf> {
     let (good, text) = capture(command.args(["--message-format", "json-render-diagnostics"]))?;
     if !good {
@@ -34,7 +34,7 @@ pub(crate) fn executable(command: &mut Command, folder: &str, target: &str) -> R
 }
 
 fn find(messages: &str, folder: &str, target: &str) -> Option<PathBuf> {
-    let manifest = Path::new("crates").join(folder).join("Cargo.toml");
+    let manifest = Path::new(folder).join("Cargo.toml");
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
     let wanted = |message: &Message| {
         message.target.as_ref().is_some_and(|found| found.name == target) && message.manifest_path.ends_with(&manifest)
@@ -60,17 +60,24 @@ fn optimised(context: &Context, profile: Profile, flags: &[&str]) -> Result<Path
         Profile::ReleaseTests => &["--workspace", "--bin", "stentor"],
     };
     let mut command = context.cargo(["build", "--profile", profile.name()]);
-    executable(command.args(what).args(flags), "bin/cli", "stentor")
+    executable(command.args(what).args(flags), "crates/bin/cli", "stentor")
 }
 
 /// The command as tests use it, not optimised.
 pub(crate) fn debug_stentor(context: &Context) -> Result<PathBuf> {
-    executable(context.test(&["cli"]).arg("--no-run"), "bin/cli", "stentor")
+    executable(context.test(&["cli"]).arg("--no-run"), "crates/bin/cli", "stentor")
 }
 
-/// A test as a program of its own.
+/// The example store: optimised as users have it, or as its tests use it.
+pub(crate) fn store(context: &Context, optimised: bool) -> Result<PathBuf> {
+    let mut build =
+        if optimised { context.cargo(["build", "--release", "-p", "stentor-kv"]) } else { context.test(&["kv"]) };
+    executable(if optimised { &mut build } else { build.arg("--no-run") }, "examples/kv", "stentor-kv")
+}
+
+/// A test of a folder in `crates` as a program of its own.
 pub(crate) fn test_program(context: &Context, folder: &str, name: &str) -> Result<PathBuf> {
-    executable(context.test(&[name]).arg("--no-run"), folder, name)
+    executable(context.test(&[name]).arg("--no-run"), &format!("crates/{folder}"), name)
 }
 
 /// A test of one crate, from where cargo would run it.
@@ -122,9 +129,9 @@ mod tests {
             artifact("fabric/verbs", "conformance", "\"/x/verbs\""),
         ]
         .join("\n");
-        assert_eq!(find(&messages, "fabric/verbs", "conformance"), Some("/x/verbs".into()));
-        assert_eq!(find(&messages, "fabric/ofi", "conformance"), Some("/x/ofi".into()));
-        assert_eq!(find(&messages, "bin/cli", "stentor"), None, "a library is no program");
-        assert_eq!(find(&messages, "verbs", "conformance"), None);
+        assert_eq!(find(&messages, "crates/fabric/verbs", "conformance"), Some("/x/verbs".into()));
+        assert_eq!(find(&messages, "crates/fabric/ofi", "conformance"), Some("/x/ofi".into()));
+        assert_eq!(find(&messages, "crates/bin/cli", "stentor"), None, "a library is no program");
+        assert_eq!(find(&messages, "crates/verbs", "conformance"), None);
     }
 }

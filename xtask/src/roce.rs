@@ -109,7 +109,7 @@ const ROUNDS: usize = 5;
 pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
     let guest = Guest::ready(context, &PEER)?;
     let example = ["build", "--release", "-p", "stentor-fabric-roce", "--example", "beside_kernel"];
-    let program = executable(&mut context.cargo(example), "fabric/roce", "beside_kernel")?;
+    let program = executable(&mut context.cargo(example), "crates/fabric/roce", "beside_kernel")?;
     let peer = context.root.join("crates/fabric/roce/tests/peer");
     let work = TempDir::new();
     let compile = ["-O2", "-Wall", "-shared", "-fPIC", "-libverbs"];

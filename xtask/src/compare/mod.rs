@@ -21,8 +21,9 @@ use crate::cargo::{Context, run as run_command};
 use crate::step::Outcome;
 pub(crate) use options::Options;
 use report::{Measured, Report};
-use system::{Programs, Setting, Shape, System};
-pub(crate) use table::SYSTEMS;
+use system::Setting;
+pub(crate) use system::{Programs, Shape, System};
+pub(crate) use table::{LOOPBACK, SYSTEMS};
 
 /// Payloads, bytes.
 const SIZES: [u32; 5] = [64, 1024, 4096, 16_384, 65_536];

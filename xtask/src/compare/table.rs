@@ -49,7 +49,7 @@ const AERON: Needs = Needs {
 /// Hosts are network namespaces that a bridge joins by veth pairs.
 const AT_1500: &str = "three hosts, MTU 1500";
 const AT_9000: &str = "three hosts, MTU 9000";
-const LOOPBACK: &str = "one host, loopback";
+pub(crate) const LOOPBACK: &str = "one host, loopback";
 const MEMORY: &str = "one host, shared memory";
 const PAIR_LOOPBACK: &str = "two processes, loopback";
 const PAIR_MEMORY: &str = "two processes, shared memory";

@@ -51,7 +51,7 @@ fn build(context: &Context, commit: &str, folder: &Path, kept: &Path) -> Result<
     run(git(context).args(["worktree", "add", "--force", "--detach"]).arg(&tree).arg(commit))?;
     let mut command = context.cargo(["build", "--release", "--locked", "-p", "stentor-cli", "--target-dir"]);
     command.arg(folder.join("build")).current_dir(&tree);
-    let built = executable(&mut command, "bin/cli", "stentor");
+    let built = executable(&mut command, "crates/bin/cli", "stentor");
     let copied = built.and_then(|program| Ok(fs::copy(program, kept)?));
     remove(context, &tree)?;
     let bytes = copied.with_context(|| format!("building {commit}"))?;

@@ -1,20 +1,20 @@
 //! The store beside a Redis server, etcd, and a gateway that answers from a store of its own.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use stentor_testutil::median;
 
-use super::{Server, built, store};
+use super::Server;
 use crate::cargo::{Context, capture};
+use crate::compare::{LOOPBACK, Programs, SYSTEMS, Shape, System};
 use crate::needs::Needs;
+use crate::programs;
 use crate::step::Outcome;
 
-pub(crate) const NEEDS: Needs = Needs {
-    things: &["redis-benchmark", "redis-server", "etcd", "unshare", "ip"],
-    sources: &["compare/etcd/nodes.sh", "xtask/src/services/compare.rs"],
-};
+pub(crate) const NEEDS: Needs =
+    Needs { things: &["redis-benchmark", "redis-server"], sources: &["xtask/src/services/compare.rs"] };
 
 /// Starts Redis without a disk.
 fn redis(port: u16) -> Result<Server> {
@@ -72,10 +72,12 @@ const TESTS: [&str; 4] = ["set", "get", "incr", "mset"];
 /// The store beside a Redis server and etcd.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
-    let program = store(context, true)?;
-    let etcd = etcd_program(context)?;
+    let program = programs::store(context, true)?;
+    let etcd = SYSTEMS.iter().find(|system| system.name == "etcd").context("etcd is no system that is compared")?;
+    let mut programs = Programs::new(context);
+    etcd.ensure(context, &mut programs)?;
     let mut all: BTreeMap<(u32, u32, &str, &str), Vec<Figures>> = BTreeMap::new();
-    let mut puts: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    let mut puts: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for turn in 0..RUNS {
         println!("run {} of {RUNS}", turn + 1);
         for system in ["redis", "bound", "shm", "roce"] {
@@ -93,37 +95,21 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
             }
         }
         for outstanding in [50, 800] {
-            puts.entry(outstanding).or_default().push(etcd_rate(context, &etcd, outstanding)?);
+            puts.entry(outstanding).or_default().push(etcd_rate(&programs, etcd, outstanding)?);
         }
     }
     print_table(&all, &puts);
     Ok(Outcome::Passed)
 }
 
-fn etcd_program(context: &Context) -> Result<PathBuf> {
-    let manifest = context.root.join("compare/Cargo.toml");
-    let mut build = context.cargo(["build", "--release", "-p", "compare-etcd", "--manifest-path"]);
-    built(build.arg(manifest), "compare-etcd")
-}
-
 /// Puts a second into three nodes whose logs are in memory.
-fn etcd_rate(context: &Context, program: &Path, outstanding: u32) -> Result<f64> {
-    let script = context.root.join("compare/etcd/nodes.sh");
-    let mut command = Command::new("unshare");
-    command.arg("-rnm").arg(script).arg(program).args(["put", "0", &format!("8:{outstanding}:40000")]);
-    let (good, text) = capture(&mut command)?;
-    ensure!(good, "etcd: {text}");
-    let line: serde_json::Value = serde_json::from_str(text.trim())?;
-    line["msgs_per_s"].as_f64().with_context(|| format!("no rate in {text}"))
+fn etcd_rate(programs: &Programs, etcd: &System, outstanding: u64) -> Result<f64> {
+    let setting = etcd.settings.iter().find(|setting| setting.place == LOOPBACK).context("a setting on one host")?;
+    let figures = etcd.run(programs, setting, &[Shape { bytes: 8, outstanding, messages: 40_000 }])?;
+    figures.iter().find_map(|figures| figures.msgs_per_s).context("etcd's client tells no rate")
 }
 
-pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-fn print_table(all: &BTreeMap<(u32, u32, &str, &str), Vec<Figures>>, puts: &BTreeMap<u32, Vec<f64>>) {
+fn print_table(all: &BTreeMap<(u32, u32, &str, &str), Vec<Figures>>, puts: &BTreeMap<u64, Vec<f64>>) {
     println!("\n-P  -c   test  system  requests/s     of redis  p50 / p99 / p99.9 ms");
     for ((pipeline, clients, test, system), runs) in all {
         let rate = median(runs.iter().map(|run| run.rate));

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use stentor_testutil::median;
 
-use super::compare::{NEEDS, benchmark, median};
-use super::{Server, store};
+use super::Server;
+use super::compare::{NEEDS, benchmark};
 use crate::cargo::Context;
+use crate::programs;
 use crate::step::Outcome;
 
 const IDLE: usize = 10_000;
@@ -23,7 +25,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     ensure!(most > IDLE as u64 + 100, "{most} open files at most: raise the hard limit, `ulimit -Hn`");
-    let server = Server::store(&store(context, true)?, &["demo", "--groups", "1"])?;
+    let server = Server::store(&programs::store(context, true)?, &["demo", "--groups", "1"])?;
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for run in 0..RUNS {
         without.push(benchmark(server.1, "set", 16, 50)?.rate);

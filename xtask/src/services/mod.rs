@@ -5,15 +5,15 @@ mod idle;
 pub(crate) mod redis_py;
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 
 pub(crate) use self::compare::step as compare;
 pub(crate) use self::idle::step as idle;
 pub(crate) use self::redis_py::step as redis_py;
-use crate::cargo::{Context, capture, run};
+use crate::cargo::{Context, run};
 use crate::step::Outcome;
 
 /// A server that ends with this.
@@ -51,27 +51,12 @@ impl Server {
     }
 }
 
-/// The store, built as users have it if `optimised`.
-fn store(context: &Context, optimised: bool) -> Result<PathBuf> {
-    let mut build = context.cargo(["build", "-p", "stentor-kv"]);
-    built(if optimised { build.arg("--release") } else { &mut build }, "stentor-kv")
-}
-
-/// Builds a program. Returns where it is.
-fn built(build: &mut Command, name: &str) -> Result<PathBuf> {
-    let (good, text) = capture(build.args(["--message-format", "json-render-diagnostics"]))?;
-    ensure!(good, "{name} does not compile; the message is above");
-    let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let mut programs = messages.filter(|message| message["target"]["name"] == name);
-    let path = programs.find_map(|message| message["executable"].as_str().map(PathBuf::from));
-    path.with_context(|| format!("cargo did not say where {name} is"))
-}
-
 /// 100 runs of a minute with faults, a seed each.
 pub(crate) fn store_long(context: &Context) -> Result<Outcome> {
     for seed in 1..=100u64 {
-        let arguments = ["test", "-p", "stentor-kv", "--test", "kv", "every_key", "--", "--nocapture"];
-        run(context.cargo(arguments).env("STENTOR_KV_SECONDS", "60").env("STENTOR_KV_SEED", seed.to_string()))?;
+        let mut test = context.test(&["kv"]);
+        test.args(["every_key", "--", "--nocapture"]).env("STENTOR_KV_SECONDS", "60");
+        run(test.env("STENTOR_KV_SEED", seed.to_string()))?;
     }
     Ok(Outcome::Passed)
 }

@@ -6,9 +6,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Server, store};
+use super::Server;
 use crate::cargo::{Context, capture, run};
 use crate::needs::Needs;
+use crate::programs;
 use crate::step::Outcome;
 
 pub(crate) const NEEDS: Needs =
@@ -24,7 +25,7 @@ const FILES: [&str; 4] =
 /// The tests of redis-py for the commands that the store has.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
-    let program = store(context, false)?;
+    let program = programs::store(context, false)?;
     let folder = program.parent().and_then(Path::parent).context("a folder for build products")?.join("redis-py");
     let python = folder.join("bin/python");
     if !python.exists() {
