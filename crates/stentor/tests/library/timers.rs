@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use stentor::{
-    ApplyThread, Client, ClientErrorKind, Cluster, Context, Frozen, Group, LocalClient, Node, Outcome, Reply,
+    ApplyThread, Client, ClientErrorKind, Cluster, Context, Frozen, Group, LocalClient, Node, Outcome, Refused, Reply,
     SessionId, StateMachine, Turn,
 };
 use stentor_testutil::TempDir;
@@ -300,6 +300,35 @@ fn a_client_whose_session_has_run_out_ends() {
     assert_eq!(local.lives_until(), None);
     running.set(&client, 2, 50);
     running.told(&[SESSION, 2]);
+}
+
+/// The same, if the client hears of it because it takes another group in: no group opens the session anew. The clock of another client
+/// ends the session, before a renewal is due.
+#[test]
+fn a_client_whose_session_has_run_out_takes_no_other_group_in() {
+    let directory = TempDir::new();
+    let group = |n: u32| {
+        format!("[[group]]\nid = \"g{n}\"\nprocess = [ {{ id = \"m{n}\", address = \"127.0.{n}.1:7101\" }} ]\n")
+    };
+    let text = "cluster = \"timers-widened\"\nfabric = \"shm\"\n[limits]\nclock_bound_ms = 10000\n";
+    directory.file("cluster.toml", [text, &group(1), &group(2)].concat());
+    let cluster = Cluster::load(directory.join("cluster.toml")).expect("it is sound").in_directory(&directory);
+    let nodes = ["m1", "m2"].map(|name| Killable::start(&cluster, name, ApplyThread::Own));
+    let [group, late] = ["g1", "g2"].map(|name| cluster.group(name).expect("it is there"));
+    let ahead = cluster.client().connect().expect("it is let in");
+    let builder = cluster.client().groups(group).session_ttl(Duration::from_secs(2));
+    let mut local = builder.connect_local().expect("it is let in");
+    let command = [1_u64, 0].map(u64::to_le_bytes).concat();
+    let mut later = ahead.call(group, &command).wait().expect("it is applied").position();
+    later.time += 5 * LATE_NS;
+    ahead.observe(later).expect("clocks may be so far apart");
+    ahead.call(group, &command).wait().expect("it is applied");
+    until("it has run out", || (!nodes[0].fired().is_empty()).then_some(()));
+    assert!(matches!(local.submit(late, &command), Err(Refused::Unavailable(_))), "it is to be taken in");
+    let error = until("it is told", || local.turn(|_, outcome| panic!("{outcome:?}")).err());
+    assert_eq!(error.kind(), ClientErrorKind::SessionGone, "{error}");
+    assert!(error.to_string().contains("has run out in group g1"), "{error}");
+    assert_eq!(nodes.each_ref().map(|node| node.fired().len()), [1, 0]);
 }
 
 #[test]
