@@ -62,8 +62,18 @@ pub(crate) const NIGHTLY: &[Step] = &[
     },
     Step {
         name: "store",
-        what: "100 runs of a minute of the example store under faults, a seed each: every key has an order that explains all replies",
+        what: "100 runs of a minute of the example store under faults, a seed each, every second one on three hosts that are cut off, too",
         run: crate::services::store_long,
+    },
+    Step {
+        name: "bank",
+        what: "100 runs of a minute of the example bank, whose leaders and clients are killed: the sum is right at every cut",
+        run: crate::services::bank_long,
+    },
+    Step {
+        name: "lock",
+        what: "100 runs of a minute of the example locks: holders are stopped, nodes killed, no two hold a lock",
+        run: crate::services::lock_long,
     },
     Step {
         name: "store-compare",

@@ -75,6 +75,11 @@ pub(crate) fn store(context: &Context, optimised: bool) -> Result<PathBuf> {
     executable(if optimised { &mut build } else { build.arg("--no-run") }, "examples/kv", "stentor-kv")
 }
 
+/// The program of a folder in `examples`, as its tests use it.
+pub(crate) fn example(context: &Context, folder: &str, name: &str) -> Result<PathBuf> {
+    executable(&mut context.cargo(["build", "--workspace", "--bin", name]), &format!("examples/{folder}"), name)
+}
+
 /// A test of a folder in `crates` as a program of its own.
 pub(crate) fn test_program(context: &Context, folder: &str, name: &str) -> Result<PathBuf> {
     executable(context.test(&[name]).arg("--no-run"), &format!("crates/{folder}"), name)

@@ -88,6 +88,11 @@ pub(crate) const TEST: &[Step] = &[
         run: chaos::step,
     },
     Step {
+        name: "store",
+        what: "the example store on three hosts that are killed, stopped and cut off for 15 s: every key has an order that explains all replies",
+        run: services::store,
+    },
+    Step {
         name: "redis-py",
         what: "the tests of a Redis client for the commands that the example store has",
         run: services::redis_py,

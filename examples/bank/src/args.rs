@@ -96,9 +96,9 @@ pub(crate) struct Demo {
     /// Clients that transfer at the same time
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub(crate) clients: u8,
-    /// Kill the process that leads the first group, and a client, and start them again
-    #[arg(long)]
-    pub(crate) kills: bool,
+    /// Kill the process that leads a group, and then a client, and start them again: so many times, one group after the other
+    #[arg(long, value_name = "TIMES", num_args = 0..=1, default_value_t = 0, default_missing_value = "1")]
+    pub(crate) kills: u16,
 }
 
 #[derive(Args, Debug)]

@@ -53,10 +53,12 @@ pub(crate) fn run(demo: &Demo) -> Result<ExitCode> {
     let auditor = Auditor::start(client.clone(), groups.clone(), sum);
     let begin = Instant::now();
     let mut tellers = Tellers::start(demo, accounts, &directory.0, &starter)?;
-    if demo.kills {
-        tellers.wait_until(demo.transfers / 3)?;
-        nodes.kill_leader(&cluster, groups.first().copied(), &starter)?;
-        tellers.wait_until(demo.transfers / 2)?;
+    let kills = u64::from(demo.kills);
+    for (n, group) in (0..kills).zip(groups.iter().cycle()) {
+        let part = |n| demo.transfers * n / (2 * kills + 1);
+        tellers.wait_until(part(2 * n + 1))?;
+        nodes.kill_leader(&cluster, *group, &starter)?;
+        tellers.wait_until(part(2 * n + 2))?;
         tellers.kill_one(&starter)?;
     }
     let counts = tellers.end()?;
@@ -139,8 +141,7 @@ impl Nodes {
     }
 
     /// Kills the node that leads this group, and starts it again when it was away for a while.
-    fn kill_leader(&mut self, cluster: &Cluster, group: Option<Group>, starter: &Starter) -> Result<()> {
-        let group = group.context("a cluster without groups")?;
+    fn kill_leader(&mut self, cluster: &Cluster, group: Group, starter: &Starter) -> Result<()> {
         let is_member = |name: &str| cluster.members(group).any(|member| member == name);
         let since = Instant::now();
         let (name, node) = loop {

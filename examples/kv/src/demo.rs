@@ -68,7 +68,15 @@ impl Nodes {
     /// # Errors
     /// If the directory cannot be written, or a process not be started.
     pub fn start(program: &Path, directory: &Path, shape: &Shape) -> Result<Nodes> {
-        std::fs::write(directory.join("cluster.toml"), configuration(shape)?)
+        Nodes::start_configured(program, directory, shape, &configuration(shape)?)
+    }
+
+    /// The same, with this text as the configuration of such a cluster.
+    ///
+    /// # Errors
+    /// As [`start`](Nodes::start).
+    pub fn start_configured(program: &Path, directory: &Path, shape: &Shape, configuration: &str) -> Result<Nodes> {
+        std::fs::write(directory.join("cluster.toml"), configuration)
             .with_context(|| format!("cannot write {}", directory.display()))?;
         write_key(&directory.join("key")).with_context(|| format!("cannot write {}", directory.display()))?;
         let mut nodes = Nodes { children: Vec::new(), program: program.into(), directory: directory.into() };

@@ -53,7 +53,11 @@ impl Where {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Action {
     /// Show with real processes how the lock of a stopped holder goes on, and how the old holder is refused
-    Demo,
+    Demo {
+        /// How many holders are stopped, one after the other; from the second on, a node is killed before and started again
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+        rounds: u16,
+    },
     /// Run one node
     Node {
         /// Its name in the configuration

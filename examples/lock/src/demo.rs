@@ -25,47 +25,50 @@ const LONG: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Runs it. The code is 1 if something else happens than what should.
-pub(crate) fn run() -> Result<ExitCode> {
+pub(crate) fn run(rounds: usize) -> Result<ExitCode> {
     let stage = Stage::set()?;
     stage.say("three nodes are started; a resource waits for writes, and remembers the largest token that it has seen");
-    let nodes: Vec<Running> = (1..=MEMBERS).map(|n| stage.node(n)).collect::<Result<_>>()?;
+    let mut nodes: Vec<Running> = (1..=MEMBERS).map(|n| stage.node(n)).collect::<Result<_>>()?;
     let a = stage.holder("A")?;
     stage.until("A to write", || a.count("writes") >= 3)?;
     let b = stage.holder("B")?;
     let watcher = stage.client("W", &["watch", LOCK])?;
     stage.until("B to wait, and W to watch", || b.count("waits") > 0 && watcher.count(LOCK) > 0)?;
-    // Behind its look at the lease, where it cannot know.
-    let works = a.count(WORKS);
-    stage.until("A to prepare a write", || a.count(WORKS) > works)?;
-    a.signal(Signal::STOP)?;
-    stage.say("A is stopped (SIGSTOP) between its look at the lease and its write");
-    stage.until("B to write", || b.count("writes") >= 3)?;
-    stage.say("A goes on (SIGCONT)");
-    a.signal(Signal::CONT)?;
-    stage.until("A to be refused, and to wait", || a.count("is refused") > 0 && a.count("waits") > 0)?;
-    stage.say("B is asked to end");
-    b.end()?;
-    let before = a.count("writes");
-    stage.until("A to write again", || a.count("writes") > before)?;
-    a.end()?;
+    let mut holders = [("A", a), ("B", b)];
+    for round in 0..rounds {
+        if round > 0 {
+            let member = round % nodes.len();
+            drop(nodes.remove(member));
+            nodes.insert(member, stage.node(member as u8 + 1)?);
+            stage.say(&format!("g1.{} is killed, and started again", member + 1));
+        }
+        stage.stop_holder(&holders)?;
+        holders.swap(0, 1);
+    }
+    let [(name, holds), (other, waits)] = holders;
+    stage.say(&format!("{name} is asked to end"));
+    holds.end()?;
+    let before = waits.count("writes");
+    stage.until(&format!("{other} to write again"), || waits.count("writes") > before)?;
+    waits.end()?;
     watcher.end()?;
     nodes.into_iter().try_for_each(Running::end)?;
-    Ok(judge(&stage.resource.writes()))
+    Ok(judge(&stage.resource.writes(), rounds))
 }
 
-/// Judges what came to the resource: three holders one after the other, and one write under the first token after the second.
-fn judge(writes: &[WriteAttempt]) -> ExitCode {
+/// Judges what came to the resource: one holder after the other, and one write of each that was stopped after the first of the next.
+fn judge(writes: &[WriteAttempt], stopped: usize) -> ExitCode {
     let mut admitted: Vec<u64> = writes.iter().filter(|write| write.is_admitted).map(|write| write.token).collect();
     let rise = admitted.is_sorted();
     admitted.dedup();
     let refused: Vec<u64> = writes.iter().filter(|write| !write.is_admitted).map(|write| write.token).collect();
     println!("tokens of admitted writes, in their order: {admitted:?}");
     println!("tokens of refused writes: {refused:?}");
-    if rise && admitted.len() == 3 && refused == admitted[..1] {
+    if rise && admitted.len() == stopped + 2 && refused == admitted[..stopped] {
         println!("the resource had one holder at a time");
         ExitCode::SUCCESS
     } else {
-        println!("WRONG: three rising tokens should be admitted, and the first of them refused once");
+        println!("WRONG: {} rising tokens should be admitted, and all but the last two refused once", stopped + 2);
         ExitCode::FAILURE
     }
 }
@@ -114,6 +117,22 @@ impl Stage {
                 print(begin, &format!("  {name} {line}"));
             }
         })
+    }
+
+    /// Stops the first one, which holds the lock, until the second one has it, and then lets the first one go on.
+    fn stop_holder(&self, [(name, holds), (other, waits)]: &[(&str, Running); 2]) -> Result<()> {
+        // Behind its look at the lease, where it cannot know.
+        let works = holds.count(WORKS);
+        self.until(&format!("{name} to prepare a write"), || holds.count(WORKS) > works)?;
+        let written = waits.count("writes");
+        holds.signal(Signal::STOP)?;
+        self.say(&format!("{name} is stopped (SIGSTOP) between its look at the lease and its write"));
+        self.until(&format!("{other} to write"), || waits.count("writes") >= written + 3)?;
+        let before = ["is refused", "waits"].map(|what| (what, holds.count(what)));
+        self.say(&format!("{name} goes on (SIGCONT)"));
+        holds.signal(Signal::CONT)?;
+        let again = || before.iter().all(|(what, count)| holds.count(what) > *count);
+        self.until(&format!("{name} to be refused, and to wait"), again)
     }
 
     fn say(&self, what: &str) {

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<ExitCode> {
     let place = &arguments.place;
     match arguments.action {
-        Action::Demo => return demo::run(),
+        Action::Demo { rounds } => return demo::run(usize::from(rounds)),
         Action::Node { id, with_parent } => node::run(&place.cluster()?.0, &id, with_parent)?,
         Action::Hold(hold) => hold::run(&connect(place)?, &hold)?,
         Action::Watch { name } => watch(&connect(place)?, &name)?,

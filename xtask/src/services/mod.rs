@@ -5,6 +5,7 @@ mod idle;
 pub(crate) mod redis_py;
 
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -14,6 +15,8 @@ pub(crate) use self::compare::step as compare;
 pub(crate) use self::idle::step as idle;
 pub(crate) use self::redis_py::step as redis_py;
 use crate::cargo::{Context, run};
+use crate::needs::Needs;
+use crate::programs;
 use crate::step::Outcome;
 
 /// A server that ends with this.
@@ -51,12 +54,58 @@ impl Server {
     }
 }
 
-/// 100 runs of a minute with faults, a seed each.
+/// What the store's test with hosts calls.
+pub(crate) const HOSTS: Needs =
+    Needs { things: &["ip", "unshare"], sources: &["examples/kv/tests/kv", "xtask/src/services/mod.rs"] };
+
+/// The test of the store under faults: on shared memory, or on three hosts that are cut off, too.
+fn torment(context: &Context, on_hosts: bool) -> Command {
+    let name = if on_hosts { "hosts_that_are_cut_off" } else { "every_key_has_an_order" };
+    let mut test = context.test(&["kv"]);
+    test.args([name, "--", "--nocapture", "--include-ignored"]);
+    test
+}
+
+/// The store on three hosts for 15 s.
+pub(crate) fn store(context: &Context) -> Result<Outcome> {
+    HOSTS.ensure()?;
+    programs::ensure_some(&mut torment(context, true))?;
+    run(&mut torment(context, true))?;
+    Ok(Outcome::Passed)
+}
+
+/// The seeds of the long runs: `STENTOR_SERVICES=FIRST..END`, 1..101 without it.
+fn seeds() -> Result<Range<u64>> {
+    let text = std::env::var("STENTOR_SERVICES").unwrap_or_else(|_| "1..101".to_owned());
+    let ends = text.split_once("..").and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?));
+    ends.filter(|seeds| !seeds.is_empty()).with_context(|| format!("STENTOR_SERVICES: no seeds: {text}"))
+}
+
+/// Runs of the store of a minute each, with a seed each: on shared memory and on three hosts in turns.
 pub(crate) fn store_long(context: &Context) -> Result<Outcome> {
-    for seed in 1..=100u64 {
-        let mut test = context.test(&["kv"]);
-        test.args(["every_key", "--", "--nocapture"]).env("STENTOR_KV_SECONDS", "60");
-        run(test.env("STENTOR_KV_SEED", seed.to_string()))?;
+    HOSTS.ensure()?;
+    for seed in seeds()? {
+        let mut test = torment(context, seed.is_multiple_of(2));
+        run(test.env("STENTOR_KV_SECONDS", "60").env("STENTOR_KV_SEED", seed.to_string()))?;
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Demonstrations of the bank of about a minute each, on shared memory and on RoCEv2 in turns: leaders and clients are killed all the time.
+pub(crate) fn bank_long(context: &Context) -> Result<Outcome> {
+    let program = programs::example(context, "bank", "bank")?;
+    for seed in seeds()? {
+        let fabric = if seed.is_multiple_of(2) { "roce" } else { "shm" };
+        run(Command::new(&program).args(["demo", "--kills", "30", "--transfers", "40000", "--fabric", fabric]))?;
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Demonstrations of the locks of about a minute each: forty holders are stopped, and nodes are killed.
+pub(crate) fn lock_long(context: &Context) -> Result<Outcome> {
+    let program = programs::example(context, "lock", "lock")?;
+    for _ in seeds()? {
+        run(Command::new(&program).args(["demo", "--rounds", "40"]))?;
     }
     Ok(Outcome::Passed)
 }

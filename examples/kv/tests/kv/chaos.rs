@@ -1,4 +1,4 @@
-//! Nodes are killed and stopped, and gateways killed, while clients read and write: for each key there is an order that explains every
+//! Nodes are killed, stopped and cut off, and gateways killed, while clients read and write: for each key there is an order that explains every
 //! reply.
 //!
 //! `STENTOR_KV_SECONDS` is how long it takes, `STENTOR_KV_SEED` which faults come.
@@ -14,6 +14,7 @@ use stentor_checker::{Group, GroupSet};
 use stentor_testutil::number_of_environment;
 
 use crate::connection::Connection;
+use crate::hosts::Hosts;
 use crate::server::Store;
 
 const CLIENTS: u64 = 6;
@@ -126,40 +127,61 @@ impl Chance {
     }
 }
 
-/// One fault after the other. Returns how many of each there were.
-fn torment(store: &mut Store, until: Instant, chance: &mut Chance) -> [u32; 3] {
-    let mut counts = [0; 3];
-    while Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(300 + chance.below(700)));
-        let node = format!("g{}.{}", 1 + chance.below(2), 1 + chance.below(3));
-        let what = chance.below(5).min(2) as usize;
-        counts[what] += 1;
-        match what {
-            0 => store.restart_gateway(),
-            1 => {
-                let (_, child) = store.nodes.children.iter().find(|(name, _)| *name == node).expect("it was started");
-                let pid = Pid::from_child(child);
-                kill_process(pid, Signal::STOP).expect("it is ours");
-                std::thread::sleep(Duration::from_millis(100 + chance.below(1500)));
-                kill_process(pid, Signal::CONT).expect("it is ours");
-            }
-            _ => {
-                store.nodes.kill(&node).expect("it runs");
-                std::thread::sleep(Duration::from_millis(chance.below(500)));
-                store.nodes.restart(&node).expect("it starts");
-                // A majority must have the keys: the next fault waits for this one to end.
-                std::thread::sleep(Duration::from_millis(1500));
+/// How many faults there were of each kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Faults {
+    gateways: u32,
+    stops: u32,
+    cuts: u32,
+    kills: u32,
+}
+
+impl Faults {
+    /// Injects one after the other.
+    fn inject(&mut self, store: &mut Store, hosts: Option<&Hosts>, until: Instant, chance: &mut Chance) {
+        let ms = |chance: &mut Chance, most| std::thread::sleep(Duration::from_millis(100 + chance.below(most)));
+        while Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(300 + chance.below(700)));
+            let (group, member) = (1 + chance.below(2), 1 + chance.below(3));
+            let node = format!("g{group}.{member}");
+            match (chance.below(6), hosts) {
+                (0, _) => {
+                    self.gateways += 1;
+                    store.restart_gateway();
+                }
+                (1, _) => {
+                    self.stops += 1;
+                    let mut nodes = store.nodes.children.iter();
+                    let (_, child) = nodes.find(|(name, _)| *name == node).expect("it was started");
+                    let pid = Pid::from_child(child);
+                    kill_process(pid, Signal::STOP).expect("it is ours");
+                    ms(chance, 1500);
+                    kill_process(pid, Signal::CONT).expect("it is ours");
+                }
+                (2..=3, Some(hosts)) => {
+                    self.cuts += 1;
+                    hosts.set_up(member, false);
+                    ms(chance, 3000);
+                    hosts.set_up(member, true);
+                    // As below: members that were left behind get the keys.
+                    std::thread::sleep(Duration::from_millis(1500));
+                }
+                _ => {
+                    self.kills += 1;
+                    store.nodes.kill(&node).expect("it runs");
+                    ms(chance, 500);
+                    store.nodes.restart(&node).expect("it starts");
+                    // A majority must have the keys: the next fault waits for this one to end.
+                    std::thread::sleep(Duration::from_millis(1500));
+                }
             }
         }
     }
-    counts
 }
 
-#[test]
-fn every_key_has_an_order_that_explains_all_replies() {
-    let seconds = number_of_environment("STENTOR_KV_SECONDS", 15);
+/// Lets clients call a store of two partitions under faults, and judges each key. Returns the faults that there were.
+fn torment(mut store: Store, hosts: Option<&Hosts>, seconds: u64) -> Faults {
     let seed = number_of_environment("STENTOR_KV_SEED", 1);
-    let mut store = Store::start("shm", 2);
     let run = Arc::new(Run {
         began: Instant::now(),
         ends: AtomicBool::new(false),
@@ -174,7 +196,8 @@ fn every_key_has_an_order_that_explains_all_replies() {
         })
         .collect();
     let until = Instant::now() + Duration::from_secs(seconds);
-    let faults = torment(&mut store, until, &mut Chance(seed));
+    let mut faults = Faults::default();
+    faults.inject(&mut store, hosts, until, &mut Chance(seed));
     std::thread::sleep(Duration::from_secs(2));
     run.ends.store(true, Ordering::Relaxed);
     clients.into_iter().for_each(|client| client.join().expect("it ends"));
@@ -192,8 +215,22 @@ fn every_key_has_an_order_that_explains_all_replies() {
             other => panic!("seed {seed}, key {key}: {other:?}"),
         }
     }
-    println!("seed {seed}: {answered} calls answered, {unknown} unknown, gateways, stops, kills: {faults:?}");
+    println!("seed {seed}: {answered} calls answered, {unknown} unknown, {faults:?}");
     assert!(answered > 200 * seconds, "{answered} calls answered in {seconds} s");
+    faults
+}
+
+#[test]
+fn every_key_has_an_order_that_explains_all_replies() {
+    torment(Store::start("shm", 2), None, number_of_environment("STENTOR_KV_SECONDS", 15));
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test --only store"]
+fn hosts_that_are_cut_off_lose_nothing() {
+    let Some(hosts) = Hosts::new("chaos::hosts_that_are_cut_off_lose_nothing") else { return };
+    let faults = torment(Store::start_on(&hosts, 2), Some(&hosts), number_of_environment("STENTOR_KV_SECONDS", 15));
+    assert!(faults.cuts > 0, "no host was cut off: {faults:?}");
 }
 
 #[test]

@@ -3,5 +3,6 @@
 
 mod chaos;
 mod connection;
+mod hosts;
 mod protocol;
 mod server;

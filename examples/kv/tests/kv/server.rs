@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use stentor_kv::demo::{Nodes, Shape};
 use stentor_testutil::TempDir;
 
+use crate::hosts::{HOSTS, Hosts};
+
 pub(crate) fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_stentor-kv"))
 }
@@ -65,6 +67,17 @@ impl Store {
         let directory = TempDir::new();
         let shape = Shape { fabric: fabric.to_owned(), groups, replicas: 3 };
         let nodes = Nodes::start(&program(), &directory, &shape).expect("nodes start");
+        let gateway = Store::gateway(&directory, 0);
+        Store { gateway, nodes, directory }
+    }
+
+    /// Starts one whose nodes are on hosts of their own, and the gateway on none of them.
+    pub(crate) fn start_on(hosts: &Hosts, groups: u16) -> Store {
+        let directory = TempDir::new();
+        let shape = Shape { fabric: "roce".to_owned(), groups, replicas: HOSTS };
+        let configuration = hosts.configuration(&shape);
+        let program = hosts.program(&program(), &directory);
+        let nodes = Nodes::start_configured(&program, &directory, &shape, &configuration).expect("nodes start");
         let gateway = Store::gateway(&directory, 0);
         Store { gateway, nodes, directory }
     }

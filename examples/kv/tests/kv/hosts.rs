@@ -1,0 +1,68 @@
+//! Three hosts: network namespaces that a bridge joins by veth pairs.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use stentor_kv::demo::{Shape, configuration};
+
+pub(crate) const HOSTS: u16 = 3;
+/// Set in a process that has namespaces of its own.
+const INSIDE: &str = "STENTOR_KV_HOSTS";
+
+/// The hosts of this process, which is alone in its namespaces. They go with it.
+///
+/// Host *m* has the members *m* of all groups, and is joined to the bridge by the link `v`*m*.
+#[derive(Debug)]
+pub(crate) struct Hosts(());
+
+impl Hosts {
+    /// Makes them. A process without namespaces of its own has another one run this test with such namespaces, and gets `None`.
+    pub(crate) fn new(test: &str) -> Option<Hosts> {
+        if std::env::var_os(INSIDE).is_none() {
+            let mut again = Command::new("unshare");
+            again.arg("-rnm").arg(std::env::current_exe().expect("it runs"));
+            again.args(["--exact", test, "--nocapture", "--include-ignored"]).env(INSIDE, "1");
+            let status = again.status().expect("`unshare` starts: install util-linux");
+            assert!(status.success(), "in namespaces of its own the test ended with {status}");
+            return None;
+        }
+        let run = |line: &str| {
+            let status = Command::new("sh").args(["-ec", line]).status().expect("a shell");
+            assert!(status.success(), "`{line}` ended with {status}; it needs iproute2 and user namespaces");
+        };
+        run("mount -t tmpfs tmpfs /run; mkdir /run/netns; ip link set lo up; ip link add bridge type bridge");
+        run("ip addr add 10.77.0.1/16 dev bridge; ip link set bridge up");
+        for host in 1..=HOSTS {
+            run(&format!("ip netns add h{host}; ip link add v{host} type veth peer name eth0 netns h{host}"));
+            run(&format!("ip link set v{host} master bridge up; ip -n h{host} link set lo up"));
+            run(&format!("ip -n h{host} link set eth0 up"));
+            for group in 1..=2 {
+                run(&format!("ip -n h{host} addr add 10.77.{group}.{host}/16 dev eth0"));
+            }
+        }
+        Some(Hosts(()))
+    }
+
+    /// Returns the configuration of a cluster on them.
+    pub(crate) fn configuration(&self, shape: &Shape) -> String {
+        configuration(shape).expect("a possible shape").replace("127.77.", "10.77.")
+    }
+
+    /// Returns a program that starts a node by this one on the host of its name.
+    pub(crate) fn program(&self, program: &Path, directory: &Path) -> PathBuf {
+        let path = directory.join("node.sh");
+        let text = format!("#!/bin/sh\nexec ip netns exec \"h${{2##*.}}\" '{}' \"$@\"\n", program.display());
+        fs::write(&path, text).expect("the directory is writable");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        path
+    }
+
+    /// Cuts a host off from all others, or joins it again.
+    pub(crate) fn set_up(&self, host: u64, up: bool) {
+        let state = if up { "up" } else { "down" };
+        let status = Command::new("ip").args(["link", "set", &format!("v{host}"), state]).status().expect("iproute2");
+        assert!(status.success(), "{status}");
+    }
+}
