@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -17,7 +18,9 @@ use crate::step::Outcome;
 
 const IDLE: usize = 10_000;
 /// Measurements with and without them, in turns.
-const RUNS: usize = 5;
+const RUNS: usize = 9;
+/// What connections cost when they come and go is over then.
+const SETTLED: Duration = Duration::from_millis(500);
 
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
@@ -33,15 +36,17 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         let idle = connect(server.1)?;
         if run == 0 {
             let (memory, began) = (resident(server.0.id())?, processor_time(server.0.id())?);
-            std::thread::sleep(Duration::from_secs(10));
+            thread::sleep(Duration::from_secs(10));
             let used = processor_time(server.0.id())? - began;
             println!(
                 "{IDLE} idle clients: {} KiB more of memory, {used} ticks of 10 ms in 10 s",
                 memory.saturating_sub(before)
             );
         }
+        thread::sleep(SETTLED);
         with.push(benchmark(server.1, "set", 16, 50)?.rate);
         drop(idle);
+        thread::sleep(SETTLED);
     }
     let (least, most) =
         without.iter().fold((f64::MAX, 0.0_f64), |(least, most), rate| (least.min(*rate), most.max(*rate)));
