@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 
-use crate::{compare, regression};
+use crate::{compare, prose, regression};
 use crate::{nightly::NIGHTLY, step::Step, steps::TEST};
 
 /// Everything that is run on Stentor's sources.
@@ -63,6 +63,8 @@ pub(crate) enum Request {
         /// The checkout; this one if there is none.
         root: Option<PathBuf>,
     },
+    /// Counts sentences without a head in comments, for each crate.
+    Prose(prose::Options),
     /// Sets this tree's benches beside another tree's: exit code 0 not slower, 1 slower, 3 cannot be told.
     Regression(regression::Options),
     /// Measures Stentor beside other systems, in turns on this machine, as root.

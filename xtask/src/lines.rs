@@ -65,7 +65,7 @@ fn add(tokens: &[TokenTree], lines: &mut BTreeSet<usize>) {
 }
 
 /// How many tokens at the start of `tokens` are one comment of documentation, which the tokenizer gives as `#[doc = "…"]`.
-fn documentation(tokens: &[TokenTree]) -> usize {
+pub(crate) fn documentation(tokens: &[TokenTree]) -> usize {
     let mark = usize::from(is_punct(tokens.get(1), '!'));
     let Some(attribute) = group(tokens.get(1 + mark), Delimiter::Bracket).filter(|_| is_punct(tokens.first(), '#'))
     else {

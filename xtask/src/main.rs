@@ -28,6 +28,7 @@ mod ofi;
 mod oracle;
 mod pairs;
 mod programs;
+mod prose;
 mod purity;
 mod regression;
 mod roce;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Request::Oracle { record: false } => return ended(oracle::step(&here).map(drop)),
         Request::Api { record } => return ended(api::compare(&here, record)),
         Request::Lines { root } => return ended(lines::print(&root.unwrap_or(here.root))),
+        Request::Prose(options) => return ended(prose::run(&here, &options)),
         Request::Compare(options) => return ended(compare::run(&Context::shipped(), &options)),
         Request::Regression(options) => {
             return match regression::run(&Context::shipped(), &options) {

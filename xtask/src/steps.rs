@@ -12,7 +12,7 @@ use crate::step::{Component, Outcome, Step};
 use crate::workspace::{Package, Workspace};
 use crate::{
     api, bindings, campaign, chaos, failover, features, layers, lengths, licences, loom, modules, ofi, oracle,
-    programs, purity, roce, services, slow, unsafety, verbs, zookeeper,
+    programs, prose, purity, roce, services, slow, unsafety, verbs, zookeeper,
 };
 
 /// Everything that must hold before a change is merged. Quick ones first.
@@ -22,6 +22,7 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "unsafe", what: "no `unsafe` outside the fabric crates that need it", run: unsafety::step },
     Step { name: "modules", what: "no two modules of a crate import each other", run: modules::step },
     Step { name: "lengths", what: "files stay short, or say why not", run: lengths::step },
+    Step { name: "prose", what: "sentences of comments begin with their subject", run: prose::step },
     Step { name: "licences", what: "no copyleft and no foreign registry among the dependencies", run: licences::step },
     Step { name: "clippy", what: "clippy on all targets, warnings denied", run: clippy },
     Step { name: "clippy-plants", what: "the same with the planted bugs compiled in", run: clippy_plants },
