@@ -21,6 +21,8 @@ fn lists() -> Vec<&'static Needs> {
         &crate::lossy::NEEDS,
         &crate::services::compare::NEEDS,
         &crate::services::redis_py::NEEDS,
+        &crate::services::HOSTS,
+        &crate::prose::same::NEEDS,
     ];
     let compared = crate::compare::SYSTEMS.iter().map(|system| system.needs);
     one.into_iter()
@@ -281,7 +283,7 @@ fn scripts(root: &Path, folder: &Path, found: &mut Vec<Source>) {
 fn every_program_that_is_called_is_installed_by_the_steps_that_call_it() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).unwrap().to_owned();
     let (mut shell, lists) = (Vec::new(), lists());
-    let folders = ["crates", "xtask"].map(|folder| root.join(folder));
+    let folders = ["crates", "xtask", "examples"].map(|folder| root.join(folder));
     folders.iter().for_each(|folder| scripts(&root, folder, &mut shell));
     assert!(shell.len() > 15, "the scripts of the guests are found");
     let functions: BTreeSet<String> =

@@ -9,10 +9,14 @@ use proc_macro2::{Delimiter, TokenTree};
 
 use crate::cargo::{Context, capture};
 use crate::lines::documentation;
+use crate::needs::Needs;
 use crate::source::{Source, Violation, each_level, group, is_ident, is_punct, judge};
+
+pub(crate) const NEEDS: Needs = Needs { things: &["git"], sources: &["xtask/src/prose"] };
 
 /// Compares the Rust files of this checkout with those of a commit. Comments, strings and names of test functions may differ.
 pub(crate) fn compare(context: &Context, commit: &str) -> Result<()> {
+    NEEDS.ensure()?;
     let git = |arguments: &[&str]| {
         let (good, text) = capture(Command::new("git").current_dir(&context.root).args(arguments))?;
         Ok::<_, anyhow::Error>(good.then_some(text))
