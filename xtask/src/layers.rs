@@ -78,6 +78,7 @@ pub(crate) const MAP: &[Place] = &[
         ],
         tests_on: &[],
     },
+    Place { name: "stentor-book", on: &["stentor"], tests_on: &[] },
     Place { name: "stentor-kv", on: &["stentor"], tests_on: &["stentor-checker"] },
     Place {
         name: "stentor-support",

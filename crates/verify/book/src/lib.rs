@@ -1,0 +1,16 @@
+//! The Rust code of the book, compiled: every block that is marked as Rust in `README.md`, in `docs/` and in the READMEs of the examples.
+//!
+//! The build script copies the blocks into functions. A comment directly above a block gives what the block takes for granted:
+//!
+//! - `<!-- code: RUST -->`: the code is placed before the block, in the same function.
+//! - `<!-- methods of TYPE: RUST -->`: the code is placed before an `impl TYPE`, which has the block's functions.
+//!
+//! In the code of blocks `…` stands for anything. Nothing is run.
+#![forbid(unsafe_code)]
+
+mod given;
+
+#[allow(clippy::all, clippy::pedantic, unused, unreachable_code, dead_code, reason = "blocks are excerpts")]
+mod blocks {
+    include!(concat!(env!("OUT_DIR"), "/blocks.rs"));
+}
