@@ -4,6 +4,7 @@
 mod api;
 mod args;
 mod bindings;
+mod book;
 mod bounds;
 mod campaign;
 mod cargo;

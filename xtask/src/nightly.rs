@@ -85,6 +85,7 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "10 000 idle clients at a gateway of the example store: its memory and processor time, and others are not slower",
         run: crate::services::idle,
     },
+    Step { name: "book", what: "the book is built by mdBook", run: crate::book::build },
     Step {
         name: "observers",
         what: "an observer that is stopped for a minute, and a hundred that get spare time only: nobody is slowed down, none has a gap",

@@ -11,7 +11,7 @@ use crate::source::rust_files;
 use crate::step::{Component, Outcome, Step};
 use crate::workspace::{Package, Workspace};
 use crate::{
-    api, bindings, campaign, chaos, failover, features, layers, lengths, licences, loom, modules, ofi, oracle,
+    api, bindings, book, campaign, chaos, failover, features, layers, lengths, licences, loom, modules, ofi, oracle,
     programs, prose, purity, roce, services, slow, unsafety, verbs, zookeeper,
 };
 
@@ -72,6 +72,11 @@ pub(crate) const TEST: &[Step] = &[
         name: "demo",
         what: "real processes, a real text, every property; fail-over within 1 s",
         run: campaign::demo,
+    },
+    Step {
+        name: "book",
+        what: "links and words of the pages are right, and the commands that they show do what they say",
+        run: book::step,
     },
     Step {
         name: "failover",

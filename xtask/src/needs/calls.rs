@@ -15,6 +15,7 @@ fn lists() -> Vec<&'static Needs> {
     let one = [
         &crate::zookeeper::NEEDS,
         &crate::bindings::NEEDS,
+        &crate::book::NEEDS,
         &crate::ofi::NEEDS,
         &crate::instructions::NEEDS,
         &crate::regression::NEEDS,

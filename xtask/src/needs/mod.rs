@@ -85,6 +85,7 @@ const THINGS: &[Thing] = &[
     program("tshark", "tshark"),
     program("valgrind", "valgrind"),
     program("git", "git"),
+    program("codespell", "codespell"),
     program("fi_info", "libfabric-bin"),
     program("fi_pingpong", "libfabric-bin"),
     Thing { name: "libfabric.so.1", found: Found::Library, package: "libfabric1" },

@@ -1,0 +1,68 @@
+//! The book: its links, its spelling, and the commands that it shows. The crate `book` compiles its Rust code.
+
+mod commands;
+mod links;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::cargo::{Context, run};
+use crate::needs::Needs;
+use crate::source::judge;
+use crate::step::Outcome;
+use crate::tools::installed;
+
+pub(crate) const NEEDS: Needs = Needs { things: &["codespell"], sources: &["xtask/src/book"] };
+
+/// Folders with pages, from the root of the repository.
+const FOLDERS: [&str; 5] = ["", "docs", "examples/bank", "examples/kv", "examples/lock"];
+/// Words that are right, although the dictionary takes them for others.
+const WORDS: &str = "crate,exat,fro";
+const MDBOOK: &str = "0.5.4";
+
+/// A page of the book.
+#[derive(Clone, Debug)]
+struct Page {
+    /// Its path from the root of the repository.
+    path: PathBuf,
+    text: String,
+}
+
+fn pages(root: &Path) -> Result<Vec<Page>> {
+    let mut pages = Vec::new();
+    for folder in FOLDERS {
+        for entry in fs::read_dir(root.join(folder)).with_context(|| format!("cannot read {folder}"))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                pages.push(Page { path: path.strip_prefix(root)?.to_owned(), text });
+            }
+        }
+    }
+    pages.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(pages)
+}
+
+/// Checks links and spelling, and runs the commands that are marked to be run.
+pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    NEEDS.ensure()?;
+    let pages = pages(&context.root)?;
+    judge(&links::check(&context.root, &pages)?)?;
+    let files = pages.iter().map(|page| context.root.join(&page.path));
+    run(Command::new("codespell").args(["-L", WORDS]).args(files))?;
+    let count = commands::run_all(context, &pages)?;
+    println!("{} pages, {count} blocks of commands", pages.len());
+    Ok(Outcome::Passed)
+}
+
+/// Builds the book, in `target/book`.
+pub(crate) fn build(context: &Context) -> Result<Outcome> {
+    let program = installed(context, "mdbook", MDBOOK)?;
+    run(Command::new(program).arg("build").arg(context.root.join("docs")))?;
+    let index = context.root.join("target/book/index.html");
+    ensure!(index.exists(), "mdbook did not write {}", index.display());
+    Ok(Outcome::Passed)
+}
